@@ -30,6 +30,8 @@ class Session:
     profile: str = "default"
     temporary_tables: dict[str, str] = field(default_factory=dict)
     """What the session calls them, and their names in the hidden database."""
+    parameters: dict[str, str] = field(default_factory=dict)
+    """Of queries, by name: what ``SET param_x`` set. Those of a request go before."""
 
     @property
     def readonly(self) -> bool:

@@ -193,7 +193,8 @@ class StatementRunner(ABC):
         settings = settings_of({**defaults, **session.settings, **own}, self.config.timezone)
         status = self._processes.new_status(session.user, settings, session.began)
         session.began = 0.0
-        context = Context(self, session, settings, self._query_id(session), body, parameters or {}, status=status)
+        given = {**session.parameters, **(parameters or {})}
+        context = Context(self, session, settings, self._query_id(session), body, given, status=status)
         context.statistics.memory = status.memory
         process, end = self._begin(context.query_id, text, session, context.statistics, status)
         try:
@@ -201,8 +202,8 @@ class StatementRunner(ABC):
             may_be_short = isinstance(parsed.statement, SelectQuery) and not (parsed.outfile or own or body)
             result = None
             if may_be_short:
-                given = context.parameters
-                result = self._short_result(text, session, given, context.statistics, context.query_id, IN_THREAD)
+                passed = context.parameters
+                result = self._short_result(text, session, passed, context.statistics, context.query_id, IN_THREAD)
             if result is None:
                 result = self._carry_out(resolved(parsed, session), text, context)
                 if parsed.on_cluster is None:
@@ -263,7 +264,7 @@ class StatementRunner(ABC):
         event loop's too: nothing is waited for."""
         if session.query_id and not self._processes.is_free(session.query_id):
             return None
-        return self._short_result(text, session, parameters or {}, QueryStatistics())
+        return self._short_result(text, session, {**session.parameters, **(parameters or {})}, QueryStatistics())
 
     def _short_result(
         self,

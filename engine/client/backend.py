@@ -144,7 +144,8 @@ class HttpBackend:
         if isinstance(change, Use):
             self._client.database = self._database = change.database
         else:
-            self._settings.update(change.settings)
+            named = {f"param_{name}": value for name, value in change.parameters.items()}
+            self._settings.update({**change.settings, **named})
 
 
 # -- an engine in this process -----------------------------------------------------------------------------------

@@ -266,6 +266,7 @@ class Exchange:
             profile=kept.profile,
             query_id=self.query_id,
             temporary_tables=kept.temporary_tables,
+            parameters=dict(kept.parameters),
         )
 
     def _keep_changes(self, statement: Statement, session: Session) -> None:
@@ -274,6 +275,7 @@ class Exchange:
             self._kept.database = session.database
         elif self._kept is not None and isinstance(statement, SetSettings):
             self._kept.apply(setting_changes(statement, self._engine.config))
+            self._kept.parameters.update(statement.parameters)
 
     def _new_session(self) -> Session:
         settings = self._engine.config.profile(self._user.profile)

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from parts.errors import UserError
 from parts.schema import Column, TableSchema
-from parts.types import TupleType, parse_type
+from parts.types import parse_structure
 from sql.definitions.defaults import complete_block
 from sql.formats.registry import read_blocks
 from sql.settings.session import Settings
@@ -126,6 +126,5 @@ def _columns(name: str, options: Mapping[str, str]) -> list[Column]:
     structure, types = options.get(f"{name}_structure"), options.get(f"{name}_types")
     if not structure and not types:
         raise UserError("BAD_ARGUMENTS", f"External table {name}: say {name}_structure or {name}_types")
-    parsed = parse_type(f"Tuple({structure or types})")
-    assert isinstance(parsed, TupleType)
-    return [Column(given or f"_{number}", type_) for number, (given, type_) in enumerate(parsed.elements, 1)]
+    columns = parse_structure(str(structure or types))
+    return [Column(given or f"_{number}", type_) for number, (given, type_) in enumerate(columns, 1)]

@@ -197,6 +197,7 @@ def set_settings(statement: SetSettings, context: Context) -> QueryResult:
     changes = setting_changes(statement, context.server.config)
     check_settings_change(context.session.settings, changes, context.server.config.default_settings)
     context.session.apply(changes)
+    context.session.parameters.update(statement.parameters)
     return QueryResult()
 
 

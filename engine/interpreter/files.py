@@ -17,7 +17,7 @@ from engine.context import Context
 from engine.user_files import UserFile
 from parts.errors import UserError
 from parts.schema import Column, TableSchema
-from parts.types import IntegerType, LowCardinalityType, StringType, TupleType, parse_type
+from parts.types import IntegerType, LowCardinalityType, StringType, parse_structure
 from sql.definitions.defaults import complete_block
 from sql.formats.arrow_formats import parquet_rows
 from sql.formats.inference import SELF_DESCRIBING, infer_columns
@@ -142,10 +142,10 @@ def _format_of(path: str, format: str) -> str:
 
 def _structure(text: str) -> list[Column]:
     """``id UInt64, name String``."""
-    type_ = parse_type(f"Tuple({text})")
-    if not isinstance(type_, TupleType) or any(name is None for name, _ in type_.elements):
+    columns = parse_structure(text)
+    if any(name is None for name, _ in columns):
         raise UserError("BAD_ARGUMENTS", f"A structure is a list of names and types, got {text!r}")
-    return [Column(cast(str, name), inner) for name, inner in type_.elements]
+    return [Column(cast(str, name), type_) for name, type_ in columns]
 
 
 def _fact(file: UserFile, name: str) -> str | int:

@@ -37,7 +37,7 @@ from parts.types.nested import (
     make_nullable,
     strip_nullable,
 )
-from parts.types.parser import check_timezone, parse_type, type_families
+from parts.types.parser import check_timezone, parse_structure, parse_type, type_families
 from parts.types.scalars import (
     BoolType,
     Date32Type,
@@ -81,6 +81,7 @@ __all__ = [
     "aggregate_of",
     "check_timezone",
     "make_nullable",
+    "parse_structure",
     "parse_type",
     "strip_nullable",
     "type_families",

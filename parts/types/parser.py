@@ -4,14 +4,16 @@ expectation."""
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from zoneinfo import ZoneInfo
 
 from parts.errors import UserError
 from parts.types.aggregates import check_aggregate
+from parts.types.aliases import ALIASES, SIGNED
 from parts.types.base import DataType
+from parts.types.cursor import TypeCursor
+from parts.types.missing import refuse_missing
 from parts.types.nested import ArrayType, LowCardinalityType, MapType, NullableType, TupleType
 from parts.types.scalars import (
     BoolType,
@@ -31,8 +33,6 @@ from parts.types.scalars import (
     UUIDType,
 )
 
-_TOKEN = re.compile(r"\s*(?:([A-Za-z_]\w*)|(-?\d+)|'((?:[^'\\]|\\.|'')*)'|`([^`]+)`|([(),=]))")
-
 _SIMPLE: dict[str, DataType] = {
     **{f"UInt{bits}": IntegerType(bits, False) for bits in (8, 16, 32, 64)},
     **{f"Int{bits}": IntegerType(bits, True) for bits in (8, 16, 32, 64)},
@@ -47,12 +47,7 @@ _SIMPLE: dict[str, DataType] = {
     "IPv6": IPv6Type(),
     "Nothing": NothingType(),
 }
-_ALIASES = {
-    "tinyint": "Int8", "smallint": "Int16", "int": "Int32", "integer": "Int32", "bigint": "Int64",
-    "float": "Float32", "real": "Float32", "double": "Float64", "boolean": "Bool", "bool": "Bool",
-    "text": "String", "varchar": "String", "char": "String", "blob": "String", "timestamp": "DateTime",
-    "date": "Date", "datetime": "DateTime", "decimal": "Decimal", "dec": "Decimal", "numeric": "Decimal",
-}  # fmt: skip
+_COLUMN_WORDS = frozenset({"DEFAULT", "MATERIALIZED", "ALIAS", "EPHEMERAL", "CODEC", "COMMENT", "TTL"})
 _MOST_LEVELS = 60
 """One type in another, of which Arrow takes 64 from another library. A Map is two: its pairs are a type too."""
 _DECIMAL_WIDTHS = {"Decimal32": 9, "Decimal64": 18, "Decimal128": 38}
@@ -69,12 +64,19 @@ def parse_type(text: str) -> DataType:
     return result
 
 
-class TypeParser:
+def parse_structure(text: str) -> tuple[tuple[str | None, DataType], ...]:
+    """The columns of ``id UInt64 NOT NULL, name String``; all or none have names. Raises as ``parse_type``."""
+    parser = TypeParser(text)
+    columns = parser.columns()
+    parser.expect_end()
+    return columns
+
+
+class TypeParser(TypeCursor):
     """Recursive descent over one type name."""
 
     def __init__(self, text: str) -> None:
-        self._text = text
-        self._position = 0
+        super().__init__(text)
         self._depth = 0
 
     def type(self) -> DataType:
@@ -93,46 +95,78 @@ class TypeParser:
         self._depth -= 1
 
     def _type(self) -> DataType:
-        word = self._word()
-        name = word if word in _SIMPLE or word in _BUILDERS else _ALIASES.get(word.lower(), word)
+        word = self.word()
+        name = word if word in _SIMPLE or word in _BUILDERS else ALIASES.get(word.lower(), word)
         if name in _SIMPLE:
-            if word != name and self._accept("("):  # VARCHAR(10): the length is ignored, as in ClickHouse
-                self._integer()
-                self._expect(")")
-            return _SIMPLE[name]
+            return self._simple(word, name)
         if name in _BUILDERS:
             return _BUILDERS[name](self, name)
+        refuse_missing(word)
         near = difflib.get_close_matches(word, [*_SIMPLE, *_BUILDERS], n=2)
         hint = f". Maybe you meant: {', '.join(near)}" if near else ""
-        raise UserError("UNKNOWN_TYPE", f"Unknown data type family: {word} (in {self._text!r}){hint}")
+        raise UserError("UNKNOWN_TYPE", f"Unknown data type family: {word} (in {self.text!r}){hint}")
 
-    def expect_end(self) -> None:
-        if self._text[self._position :].strip():
-            raise self._syntax_error("end of the type")
+    def _simple(self, word: str, name: str) -> DataType:
+        if self.accept("(") and not self.accept(")"):
+            if word == name:
+                raise self.syntax_error("')'")
+            self.integer()  # VARCHAR(10): the length is ignored, as in ClickHouse
+            self.expect(")")
+        if word.lower() in SIGNED and self.accept_word("UNSIGNED"):
+            return _SIMPLE[f"U{name}"]
+        if word.lower() in SIGNED:
+            self.accept_word("SIGNED")
+        elif word.lower() == "double":
+            self.accept_word("PRECISION")
+        return _SIMPLE[name]
+
+    def columns(self) -> tuple[tuple[str | None, DataType], ...]:
+        """What the whole text lists, each with NULL or NOT NULL behind it."""
+        columns = []
+        while True:
+            name, type_ = self._tuple_element()
+            columns.append((name, self._with_nullability(type_)))
+            if not self.accept(","):
+                break
+        self._check_names(columns)
+        return tuple(columns)
+
+    def _with_nullability(self, type_: DataType) -> DataType:
+        if self.accept_word("NOT"):
+            if not self.accept_word("NULL"):
+                raise self.syntax_error("NULL")
+            if type_.is_nullable:
+                raise UserError("ILLEGAL_SYNTAX_FOR_DATA_TYPE", f"{type_} cannot be NOT NULL (in {self.text!r})")
+        elif self.accept_word("NULL"):
+            return self._nullable_of(type_)
+        token = self.peek()
+        if token is not None and token[0] == "word" and token[1].upper() in _COLUMN_WORDS:
+            raise UserError("NOT_IMPLEMENTED", f"{token[1].upper()} of a column of {self.text!r} is not supported")
+        return type_
 
     def integer_argument(self) -> int:
-        self._expect("(")
-        value = self._integer()
-        self._expect(")")
+        self.expect("(")
+        value = self.integer()
+        self.expect(")")
         return value
 
     def simple_aggregate(self, _: str) -> DataType:
         """T: what it is in a table ``aggregate_of`` tells."""
-        self._expect("(")
-        function = self._word()
-        if self._accept("("):
-            self._integer()
-            self._expect(")")
-        self._expect(",")
+        self.expect("(")
+        function = self.word()
+        if self.accept("("):
+            self.integer()
+            self.expect(")")
+        self.expect(",")
         type_ = self.type()
-        self._expect(")")
+        self.expect(")")
         check_aggregate(function, type_)
         return type_
 
     def aggregate_state(self, _: str) -> DataType:
         raise UserError(
             "NOT_IMPLEMENTED",
-            f"{self._text}: states of aggregate functions are not supported; SimpleAggregateFunction is",
+            f"{self.text}: states of aggregate functions are not supported; SimpleAggregateFunction is",
         )
 
     def decimal(self, name: str) -> DataType:
@@ -140,55 +174,72 @@ class TypeParser:
             precision, scale = _DECIMAL_WIDTHS[name], self.integer_argument()
         else:
             precision, scale = 10, 0
-            if self._accept("("):
-                precision = self._integer()
-                scale = self._integer() if self._accept(",") else 0
-                self._expect(")")
+            if self.accept("(") and not self.accept(")"):
+                precision = self.integer()
+                scale = self.integer() if self.accept(",") else 0
+                self.expect(")")
         if not 1 <= precision <= 76:
-            raise UserError("ARGUMENT_OUT_OF_BOUND", f"Wrong precision {precision} of {self._text}: must be 1 to 76")
+            raise UserError("ARGUMENT_OUT_OF_BOUND", f"Wrong precision {precision} of {self.text}: must be 1 to 76")
         if precision > 38:
-            raise UserError("NOT_IMPLEMENTED", f"{self._text}: decimals of more than 38 digits are not supported")
+            raise UserError("NOT_IMPLEMENTED", f"{self.text}: decimals of more than 38 digits are not supported")
         if not 0 <= scale <= precision:
-            raise UserError("ARGUMENT_OUT_OF_BOUND", f"Wrong scale {scale} of {self._text}: must be 0 to {precision}")
+            raise UserError("ARGUMENT_OUT_OF_BOUND", f"Wrong scale {scale} of {self.text}: must be 0 to {precision}")
         return DecimalType(precision, scale)
 
-    def datetime(self, _: str) -> DataType:
+    def datetime(self, name: str) -> DataType:
+        """``DateTime(2)`` is ``DateTime64(2)``."""
         zone = None
-        if self._accept("("):
-            zone = self._string()
-            self._expect(")")
+        if self.accept("(") and not self.accept(")"):
+            if (self.peek() or ("",))[0] == "number":
+                return self._datetime_of_precision(name)
+            zone = self.string()
+            self.expect(")")
         return DateTimeType(check_timezone(zone))
+
+    def _datetime_of_precision(self, name: str) -> DataType:
+        if name == "DateTime32":
+            raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"The argument of {self.text} must be a time zone")
+        precision = self.integer()
+        zone = check_timezone(self.string()) if self.accept(",") else None
+        self.expect(")")
+        self._check_precision(precision)
+        return DateTime64Type(precision, zone) if precision else DateTimeType(zone)
 
     def datetime64(self, _: str) -> DataType:
         precision, zone = 3, None
-        if self._accept("("):
-            precision = self._integer()
-            zone = self._string() if self._accept(",") else None
-            self._expect(")")
-        if not 0 <= precision <= 9:
-            raise UserError("ARGUMENT_OUT_OF_BOUND", f"Wrong precision {precision} of {self._text}: must be 0 to 9")
+        if self.accept("(") and not self.accept(")"):
+            precision = self.integer()
+            zone = self.string() if self.accept(",") else None
+            self.expect(")")
+        self._check_precision(precision)
         return DateTime64Type(precision, check_timezone(zone))
+
+    def _check_precision(self, precision: int) -> None:
+        if not 0 <= precision <= 9:
+            raise UserError("ARGUMENT_OUT_OF_BOUND", f"Wrong precision {precision} of {self.text}: must be 0 to 9")
 
     def enum(self, name: str) -> DataType:
         pairs: list[tuple[str, int]] = []
-        self._expect("(")
+        self.expect("(")
         while True:
-            label = self._string()
-            number = self._integer() if self._accept("=") else (pairs[-1][1] + 1 if pairs else 1)
+            label = self.string()
+            number = self.integer() if self.accept("=") else (pairs[-1][1] + 1 if pairs else 1)
             pairs.append((label, number))
-            if not self._accept(","):
+            if not self.accept(","):
                 break
-        self._expect(")")
+        self.expect(")")
         if len({p[0] for p in pairs}) < len(pairs) or len({p[1] for p in pairs}) < len(pairs):
-            raise UserError("BAD_ARGUMENTS", f"Names and numbers of {self._text} must each be unique")
+            raise UserError("BAD_ARGUMENTS", f"Names and numbers of {self.text} must each be unique")
         fits_8 = all(-128 <= number <= 127 for _, number in pairs)
         bits = 16 if name == "Enum16" or (name == "Enum" and not fits_8) else 8
         if (bits == 8 and not fits_8) or not all(-32768 <= number <= 32767 for _, number in pairs):
-            raise UserError("ARGUMENT_OUT_OF_BOUND", f"A number of {self._text} does not fit {bits} bits")
+            raise UserError("ARGUMENT_OUT_OF_BOUND", f"A number of {self.text} does not fit {bits} bits")
         return EnumType(bits, tuple(sorted(pairs, key=lambda pair: pair[1])))
 
     def nullable(self, _: str) -> DataType:
-        inner = self._one_argument()
+        return self._nullable_of(self._one_argument())
+
+    def _nullable_of(self, inner: DataType) -> DataType:
         if inner.is_nullable or isinstance(inner, (ArrayType, MapType, TupleType, LowCardinalityType)):
             raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"Nested type {inner} cannot be inside Nullable type")
         return NullableType(inner)
@@ -204,102 +255,53 @@ class TypeParser:
         return ArrayType(self._one_argument())
 
     def map(self, _: str) -> DataType:
-        self._expect("(")
+        self.expect("(")
         key = self.type()
-        self._expect(",")
+        self.expect(",")
         with self._nested():
             value = self.type()
-        self._expect(")")
+        self.expect(")")
         if key.is_nullable or isinstance(key, (ArrayType, MapType, TupleType, FloatType)):
             raise UserError("BAD_ARGUMENTS", f"Map cannot have a key of type {key}")
         return MapType(key, value)
 
     def tuple_type(self, _: str) -> DataType:
         elements: list[tuple[str | None, DataType]] = []
-        self._expect("(")
+        self.expect("(")
         while True:
             elements.append(self._tuple_element())
-            if not self._accept(","):
+            if not self.accept(","):
                 break
-        self._expect(")")
-        if len({name is None for name, _ in elements}) > 1:
-            raise UserError("BAD_ARGUMENTS", f"Either all or no elements of {self._text} have names")
+        self.expect(")")
+        self._check_names(elements)
         return TupleType(tuple(elements))
+
+    def _check_names(self, elements: list[tuple[str | None, DataType]]) -> None:
+        if len({name is None for name, _ in elements}) > 1:
+            raise UserError("BAD_ARGUMENTS", f"Either all or no elements of {self.text} have names")
 
     def nested(self, family: str) -> DataType:
         """As the type of a value: the rows of the structure."""
         rows = self.tuple_type(family)
         assert isinstance(rows, TupleType)
         if any(name is None for name, _ in rows.elements):
-            raise UserError("BAD_ARGUMENTS", f"The elements of {self._text} need names")
+            raise UserError("BAD_ARGUMENTS", f"The elements of {self.text} need names")
         return ArrayType(rows)
 
     def _tuple_element(self) -> tuple[str | None, DataType]:
-        start = self._position
-        first = self._next("a type or a name")
-        follows_type = self._peek() is not None and (self._peek() or ("",))[0] in ("word", "quoted")
+        start = self.position
+        first = self.next("a type or a name")
+        follows_type = self.peek() is not None and (self.peek() or ("",))[0] in ("word", "quoted")
         if first[0] == "quoted" or (first[0] == "word" and follows_type):
             return first[1], self.type()
-        self._position = start
+        self.position = start
         return None, self.type()
 
     def _one_argument(self) -> DataType:
-        self._expect("(")
+        self.expect("(")
         inner = self.type()
-        self._expect(")")
+        self.expect(")")
         return inner
-
-    def _peek(self) -> tuple[str, str] | None:
-        match = _TOKEN.match(self._text, self._position)
-        if match is None:
-            return None
-        kinds = ("word", "number", "string", "quoted", "mark")
-        index = (match.lastindex or 1) - 1
-        return kinds[index], match.group(index + 1)
-
-    def _next(self, expected: str) -> tuple[str, str]:
-        token = self._peek()
-        match = _TOKEN.match(self._text, self._position)
-        if token is None or match is None:
-            raise self._syntax_error(expected)
-        self._position = match.end()
-        return token
-
-    def _accept(self, mark: str) -> bool:
-        if self._peek() == ("mark", mark):
-            self._next(mark)
-            return True
-        return False
-
-    def _expect(self, mark: str) -> None:
-        if not self._accept(mark):
-            raise self._syntax_error(f"{mark!r}")
-
-    def _word(self) -> str:
-        kind, text = self._next("a type name")
-        if kind != "word":
-            raise self._syntax_error("a type name")
-        return text
-
-    def _integer(self) -> int:
-        kind, text = self._next("a number")
-        if kind != "number":
-            raise self._syntax_error("a number")
-        return int(text)
-
-    def _string(self) -> str:
-        kind, text = self._next("a quoted string")
-        if kind != "string":
-            raise self._syntax_error("a quoted string")
-        return re.sub(r"\\(.)|'(')", lambda m: m.group(1) or m.group(2), text)
-
-    def _syntax_error(self, expected: str) -> UserError:
-        rest = self._text[self._position :]
-        return UserError(
-            "SYNTAX_ERROR",
-            f"Syntax error in the data type {self._text!r} at position {self._position} ({rest!r}): "
-            f"expected {expected}",
-        )
 
 
 _BUILDERS: dict[str, Callable[[TypeParser, str], DataType]] = {
@@ -309,6 +311,7 @@ _BUILDERS: dict[str, Callable[[TypeParser, str], DataType]] = {
     "Decimal64": TypeParser.decimal,
     "Decimal128": TypeParser.decimal,
     "DateTime": TypeParser.datetime,
+    "DateTime32": TypeParser.datetime,
     "DateTime64": TypeParser.datetime64,
     "Enum": TypeParser.enum,
     "Enum8": TypeParser.enum,
@@ -327,7 +330,7 @@ _BUILDERS: dict[str, Callable[[TypeParser, str], DataType]] = {
 def type_families() -> list[tuple[str, str]]:
     """(name, the type it is an alias of, or ``""``) of every name that a type may begin with."""
     names = [(name, "") for name in (*_SIMPLE, *_BUILDERS)]
-    return sorted([*names, *((alias.upper(), name) for alias, name in _ALIASES.items() if alias != name.lower())])
+    return sorted([*names, *((alias.upper(), name) for alias, name in ALIASES.items() if alias != name.lower())])
 
 
 def _fixed_string(length: int) -> DataType:

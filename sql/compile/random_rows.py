@@ -30,7 +30,7 @@ from parts.types import (
     StringType,
     TupleType,
     UUIDType,
-    parse_type,
+    parse_structure,
 )
 from sql.compile.compiling import FromCompiling
 from sql.compile.constant_number import constant_number
@@ -53,9 +53,7 @@ def generate_random(clause: FromCompiling, node: TableFunction) -> Fragment:
     structure = clause.query.constant(clause.rows.compile(node.args[0]))
     if not isinstance(structure, str):
         raise UserError("BAD_ARGUMENTS", "generateRandom needs a structure, a constant text, as its first argument")
-    parsed = parse_type(f"Tuple({structure})")
-    assert isinstance(parsed, TupleType)
-    columns = [(name or f"c{place}", type_) for place, (name, type_) in enumerate(parsed.elements, 1)]
+    columns = [(name or f"c{place}", type_) for place, (name, type_) in enumerate(parse_structure(structure), 1)]
     given = [_number(clause, arg) for arg in node.args[1:]]
     seed, text_length, array_length = (*given, None, None, None)[:3]
     seed = int(clause.query.environment.now * 1_000_000) if seed is None else seed

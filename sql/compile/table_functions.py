@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from parts.errors import UserError
-from parts.types import TupleType, parse_type
+from parts.types import TupleType, parse_structure
 from sql.compile.compiled_query import CompiledQuery
 from sql.compile.compiling import FromCompiling
 from sql.compile.constant_number import constant_number
@@ -102,12 +102,12 @@ def _structure(text: object) -> list[tuple[str, object]]:
     if not isinstance(text, str):
         return []
     try:
-        parsed = parse_type(f"Tuple({text})")
+        columns = parse_structure(text)
     except UserError:
         if " " in text.strip():
             raise
         return []
-    return [(name or f"c{position}", type_) for position, (name, type_) in enumerate(parsed.elements, 1)]  # type: ignore[attr-defined]
+    return [(name or f"c{position}", type_) for position, (name, type_) in enumerate(columns, 1)]
 
 
 def _values(clause: FromCompiling, node: TableFunction) -> Fragment:

@@ -21,6 +21,7 @@ from sql.formats.chunks import parse_chunks, row_chunks, without_mark
 from sql.formats.column_names import ColumnNames
 from sql.formats.filling import MISSING
 from sql.formats.json_arrow import can_read_arrow, read_arrow
+from sql.formats.json_numbers import with_plain_numbers
 from sql.formats.json_shapes import as_objects, has_other_shape, rows_with
 from sql.formats.json_values import DECODER, PATIENT_DECODER, broken, convert_json, pairs, skip
 from sql.formats.options import BadValueError, FormatOptions
@@ -149,9 +150,9 @@ def _unexpected(what: str, key: str, row: int) -> UserError:
 
 
 def decoded_text(chunk: bytes, first_row: int) -> str:
-    """Raises 117 for bytes that are no UTF-8."""
+    """With numbers as JSON has them. Raises 117 for bytes that are no UTF-8."""
     try:
-        return chunk.decode()
+        return with_plain_numbers(chunk.decode())
     except UnicodeDecodeError as error:
         row = first_row + chunk.count(b"\n", 0, error.start)
         raise UserError(

@@ -1,6 +1,6 @@
 """Texts to dates and times.
 
-Accepted: ``YYYY-MM-DD``, ``YYYY-M-D``, ``YYYYMMDD`` for dates; ``YYYY-MM-DD[ T]hh:mm:ss[.fraction]`` in the column's
+Accepted: ``YYYY-MM-DD``, ``YYYY/M/D``, ``YYYYMMDD`` for dates; ``YYYY-MM-DD[ T]hh:mm:ss[.fraction]`` in the column's
 time zone, the same with ``Z`` or ``±hh:mm`` as an instant, a date alone (midnight), and unix seconds (with a
 fraction) for times. Digits of a fraction beyond the type's precision are dropped, as in ClickHouse. A local time that
 a change of the clock repeats is the earlier one; one that it skips moves forward.
@@ -27,12 +27,18 @@ def dates(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
     except pa.ArrowInvalid:
         clean = pc.utf8_trim(texts, " \t")
         clean = pc.replace_substring_regex(clean, r"^([0-9]{4})([0-9]{2})([0-9]{2})$", r"\1-\2-\3")
-        clean = pc.replace_substring_regex(clean, r"^([0-9]{4})-([0-9])-", r"\1-0\2-")
-        clean = pc.replace_substring_regex(clean, r"^([0-9]{4}-[0-9]{2})-([0-9])$", r"\1-0\2")
-        days = _cast_or_name(clean, texts, pa.date32(), type_, "CANNOT_PARSE_DATE")
+        days = _cast_or_name(_with_dashes(clean), texts, pa.date32(), type_, "CANNOT_PARSE_DATE")
     low, high = _DAY_RANGE[type(type_)]
     _check_range(pc.cast(days, pa.int32()), low, high, texts, type_)
     return days
+
+
+def _with_dashes(texts: pa.Array) -> pa.Array:
+    """``YYYY/M/D``, with a time or without, as ``YYYY-MM-DD``; the separator may be anything but a digit."""
+    date = r"^([0-9]{4})[^0-9]([0-9]{1,2})[^0-9]([0-9]{1,2})($|[ T])"
+    texts = pc.replace_substring_regex(texts, date, r"\1-\2-\3\4")
+    texts = pc.replace_substring_regex(texts, r"^([0-9]{4})-([0-9])-", r"\1-0\2-")
+    return pc.replace_substring_regex(texts, r"^([0-9]{4}-[0-9]{2})-([0-9])($|[ T])", r"\1-0\2\3")
 
 
 def datetimes(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
@@ -66,7 +72,7 @@ def to_instants(local: pa.Array, zone: str) -> pa.Array:
 
 def _mixed_times(texts: pa.Array, type_: DateTimeType | DateTime64Type, zone: str) -> pa.Array:
     """Rows of different forms: unix seconds, zoned, and local times."""
-    clean = pc.utf8_trim(texts, " \t")
+    clean = _with_dashes(pc.utf8_trim(texts, " \t"))
     digits = _UNIT_DIGITS[type_.unit] if isinstance(type_, DateTime64Type) else 0
     numeric = pc.match_substring_regex(clean, _NUMERIC)
     zoned = pc.match_substring_regex(clean, _ZONED)

@@ -19,6 +19,7 @@ from sql.grammar.syntax_tree import (
     Alias,
     Function,
     Identifier,
+    Lambda,
     Literal,
     Node,
     OrderItem,
@@ -27,7 +28,8 @@ from sql.grammar.syntax_tree import (
     Subquery,
     WindowSpec,
 )
-from sql.grammar.tokens import TokenStream
+from sql.grammar.tokens import TokenStream, not_implemented
+from sql.grammar.type_texts import type_text
 from sql.grammar.units import unit_name
 
 _UNIT_FIRST = frozenset(
@@ -73,15 +75,8 @@ class CallParser:
         return tuple(items)
 
     def type_text(self) -> str:
-        """The text of a data type: a word with an optional bracketed group."""
-        stream = self.stream
-        start = stream.peek().start
-        stream.identifier("data type")
-        end = stream.position
-        if stream.at("("):
-            stream.skip_group()
-            end = stream.position
-        return stream.text[start:end]
+        """The text of a data type."""
+        return type_text(self.stream)
 
     # Names and calls --------------------------------------------------------------------------------------------------
 
@@ -93,6 +88,8 @@ class CallParser:
         parts = [token.value]
         while stream.at("."):
             following = stream.peek(1)
+            if following.upper == "COLUMNS" and stream.peek(2).text == "(":
+                raise not_implemented(f"COLUMNS of one table, {token.text}.COLUMNS(…),")
             if following.text == "*":
                 stream.next()
                 stream.next()
@@ -133,6 +130,8 @@ class CallParser:
         stream = self.stream
         stream.expect("(")
         distinct = stream.at("DISTINCT") and stream.peek(1).text not in (",", ")") and stream.accept("DISTINCT")
+        if stream.at("ALL") and stream.peek(1).kind in ("word", "quoted", "number") and not distinct:
+            stream.next()  # of all values, which is the default
         if stream.accept(")"):
             return (), False
         if stream.at("SELECT") or stream.at("WITH"):
@@ -142,7 +141,7 @@ class CallParser:
             stream.expect(",")
             args += self.aliased_list()
         else:
-            args = self.aliased_list()
+            args = _with_whole_lambda(self.aliased_list())
         stream.expect(")")
         return args, distinct
 
@@ -173,6 +172,8 @@ class CallParser:
                 modifiers.append((kind, changes))
             elif stream.accept("APPLY"):
                 modifiers.append(("apply", self._in_brackets(self._change) or self.expression()))
+            elif stream.at("LIKE") or stream.at("ILIKE"):
+                raise not_implemented(f"* {stream.peek().upper} (COLUMNS with a regular expression is)")
             else:
                 break
         return replace(star, modifiers=tuple(modifiers))
@@ -232,6 +233,8 @@ class CallParser:
     def _frame(self) -> str:
         stream = self.stream
         mode = stream.peek().upper
+        if mode == "GROUPS":
+            raise not_implemented("A window frame of GROUPS")
         if mode not in ("ROWS", "RANGE"):
             if not stream.at(")"):
                 stream.fail("ROWS", "RANGE", ")")
@@ -267,6 +270,18 @@ class CallParser:
             stream.fail("PRECEDING", "FOLLOWING")
         stream.next()
         return f"{count} {side}"
+
+
+def _with_whole_lambda(args: tuple[Node, ...]) -> tuple[Node, ...]:
+    """``f(x, y -> …)`` is ``f((x, y) -> …)``: the names before the first lambda are its parameters too."""
+    names: list[str] = []
+    for place, arg in enumerate(args):
+        if isinstance(arg, Lambda):
+            return (Lambda((*names, *arg.parameters), arg.body), *args[place + 1 :])
+        if not isinstance(arg, Identifier) or len(arg.parts) != 1:
+            break
+        names.append(arg.parts[0])
+    return args
 
 
 def _place(bound: str) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from sql.grammar.number_literals import number_literal
 from sql.grammar.plain_clauses import SettingLiteral
 from sql.grammar.statements import TableRef
 from sql.grammar.tokens import ClusterClause, Token, TokenStream, not_implemented
@@ -93,13 +94,20 @@ def setting_value(stream: TokenStream) -> SettingLiteral:
     return stream.fail("a literal value")
 
 
+def parameter_text(stream: TokenStream) -> str:
+    """The value of a query parameter as a request would give it: what is no text is written out, a word as it is."""
+    token = stream.peek()
+    if token.kind == "word" and token.upper not in ("TRUE", "FALSE"):
+        return stream.next().text
+    value = setting_value(stream)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:.17g}" if isinstance(value, float) and value.is_integer() else str(value)
+
+
 def number_value(token: Token) -> int | float:
-    text = token.text.replace("_", "")
-    if text[:2].lower() == "0x":
-        return int(text, 16)
-    if text[:2] == "0b":
-        return int(text, 2)
-    return int(text) if text.isdigit() else float(text)
+    value: int | float = number_literal(token.text).value
+    return value
 
 
 def query_slice(stream: TokenStream, behind: str = "") -> str:

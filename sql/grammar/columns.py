@@ -6,6 +6,7 @@ from parts.errors import UserError
 from sql.grammar.plain_clauses import ColumnClause
 from sql.grammar.tokens import TokenStream, not_implemented
 from sql.grammar.ttl import column_ttl
+from sql.grammar.type_texts import type_text
 
 _DEFAULT_KINDS = ("DEFAULT", "MATERIALIZED", "ALIAS")
 _COLUMN_REFUSED = ("EPHEMERAL", "STATISTICS", "COLLATE", "AUTO_INCREMENT", "SETTINGS")
@@ -25,19 +26,19 @@ def column_clause(stream: TokenStream) -> ColumnClause:
 
 def column_properties(stream: TokenStream, name: str, *, is_change: bool = False) -> ColumnClause:
     """What follows the column's name. Of a change (MODIFY COLUMN) all of it may be left out."""
-    type_text = "" if _at_column_clause(stream) or (is_change and _column_ends(stream)) else _column_type(stream)
+    type_ = "" if _at_column_clause(stream) or (is_change and _column_ends(stream)) else type_text(stream)
     kind = expression = codec = comment = ttl = ""
     is_not_null = False
     while not _column_ends(stream):
         token = stream.peek()
         if stream.at("NULL") or stream.at("NOT", "NULL"):
-            if type_text.startswith("Nullable("):
+            if type_.startswith("Nullable("):
                 raise UserError(
-                    "ILLEGAL_SYNTAX_FOR_DATA_TYPE", f"{type_text} of {name} says already that it takes NULL"
+                    "ILLEGAL_SYNTAX_FOR_DATA_TYPE", f"{type_} of {name} says already that it takes NULL"
                 )
             is_not_null = stream.accept("NOT") or is_not_null
             stream.expect("NULL")
-            type_text = type_text if is_not_null else f"Nullable({type_text})"
+            type_ = type_ if is_not_null else f"Nullable({type_})"
         elif token.kind == "word" and token.upper in _DEFAULT_KINDS and not kind:
             kind = stream.next().upper
             expression = stream.slice_until(_column_expression_ends)
@@ -55,9 +56,9 @@ def column_properties(stream: TokenStream, name: str, *, is_change: bool = False
             raise not_implemented(f"{token.upper} of column {name!r}")
         else:
             stream.fail("DEFAULT", "MATERIALIZED", "ALIAS", "NULL", "NOT NULL", "CODEC", "COMMENT", "TTL", ",", ")")
-    if not type_text and not kind and not is_change:
+    if not type_ and not kind and not is_change:
         stream.fail("data type", "DEFAULT")
-    return ColumnClause(name, type_text, kind, expression, codec, comment, is_not_null, ttl)
+    return ColumnClause(name, type_, kind, expression, codec, comment, is_not_null, ttl)
 
 
 def _column_ends(stream: TokenStream) -> bool:
@@ -73,18 +74,6 @@ def _follows_column(stream: TokenStream) -> bool:
 def _at_column_clause(stream: TokenStream) -> bool:
     token = stream.peek()
     return token.kind == "word" and token.upper in (*_DEFAULT_KINDS, "CODEC", "COMMENT", "EPHEMERAL", "TTL")
-
-
-def _column_type(stream: TokenStream) -> str:
-    start = stream.peek().start
-    word = stream.identifier("data type")
-    if word.upper() == "DOUBLE":
-        stream.accept("PRECISION")
-        if not stream.at("("):
-            return "Float64"
-    if stream.at("("):
-        stream.skip_group()
-    return stream.text[start : stream.position]
 
 
 def _column_expression_ends(stream: TokenStream) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from parts.errors import UserError
 from sql.grammar.clauses import (
     if_exists,
     on_cluster,
+    parameter_text,
     setting_value,
     table_ref,
 )
@@ -181,16 +183,21 @@ def set_settings(stream: TokenStream) -> Statement:
         if stream.at(*words) and stream.peek(len(words)).text != "=":
             raise not_implemented(f"SET {' '.join(words)}")
     settings: dict[str, SettingLiteral] = {}
+    parameters: dict[str, str] = {}
     while True:
         name = stream.identifier("setting name")
-        if stream.accept("="):
+        if name.startswith("param_") and stream.accept("="):
+            if name == "param_":
+                raise UserError("BAD_ARGUMENTS", "SET param_: the name of the query parameter is missing")
+            parameters[name.removeprefix("param_")] = parameter_text(stream)
+        elif stream.accept("="):
             settings[name] = setting_value(stream)
         elif stream.at_end() or stream.at(","):
             settings[name] = True  # `SET name` is `SET name = 1`
         else:
             stream.fail("=")
         if not stream.accept(","):
-            return SetSettings(settings)
+            return SetSettings(settings, parameters)
 
 
 def check(stream: TokenStream) -> Statement:

@@ -265,7 +265,7 @@ def _names_type(token: Token) -> bool:
     try:
         parse_type(token.text)
     except UserError as error:
-        return error.name != "UNKNOWN_TYPE"  # a family that needs arguments is a type too
+        return error.name not in ("UNKNOWN_TYPE", "NOT_IMPLEMENTED")  # a family that needs arguments is a type too
     return True
 
 

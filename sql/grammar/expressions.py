@@ -13,6 +13,7 @@ from sql.grammar.limits import CALL_LEVELS
 from sql.grammar.number_literals import number_literal
 from sql.grammar.primary import PrimaryParser
 from sql.grammar.syntax_tree import Alias, Function, Identifier, Lambda, Literal, Node, OrderItem, Star
+from sql.grammar.tokens import not_implemented
 
 
 def _words(text: str) -> frozenset[str]:
@@ -45,7 +46,7 @@ class ExpressionParser(PrimaryParser):
             return Alias(expression, stream.identifier("alias"))
         token = stream.peek()
         begins_frame = stream.peek(1).upper in ("BETWEEN", "UNBOUNDED", "CURRENT") or stream.peek(1).kind == "number"
-        frame = token.upper in ("ROWS", "RANGE") and begins_frame
+        frame = token.upper in ("ROWS", "RANGE", "GROUPS") and begins_frame
         if token.kind == "quoted" or (token.kind == "word" and token.upper not in _RESERVED and not frame):
             return Alias(expression, stream.next().value)
         return expression
@@ -67,6 +68,8 @@ class ExpressionParser(PrimaryParser):
             nulls_first = stream.accept("FIRST")
             if not nulls_first:
                 stream.expect("LAST")
+        if stream.at("COLLATE"):
+            raise not_implemented("ORDER BY … COLLATE")
         return OrderItem(expression, descending, nulls_first)
 
     # Operators --------------------------------------------------------------------------------------------------------
@@ -129,6 +132,8 @@ class ExpressionParser(PrimaryParser):
                 self.stream.next()
                 left = Function(COMPARISONS[token.text], (left, self._comparison_operand()))
                 continue
+            if token.text == "~" or self.stream.at("!", "~"):
+                raise not_implemented("The operator ~ of regular expressions (the function match is)")
             if token.kind != "word":
                 return left
             changed = self._word_comparison(left)
@@ -149,7 +154,11 @@ class ExpressionParser(PrimaryParser):
             negated = stream.accept("NOT")
             if stream.accept("DISTINCT", "FROM"):
                 return Function("isNotDistinctFrom" if negated else "isDistinctFrom", (left, self.concat_expression()))
-            stream.expect("NULL")
+            for word, value in (("TRUE", True), ("FALSE", False)):
+                if stream.accept(word):
+                    return Function("isDistinctFrom" if negated else "isNotDistinctFrom", (left, Literal(value)))
+            if not stream.accept("UNKNOWN"):
+                stream.expect("NULL")
             return Function("isNotNull" if negated else "isNull", (left,))
         start = stream.position
         is_global = stream.accept("GLOBAL")
@@ -166,7 +175,10 @@ class ExpressionParser(PrimaryParser):
             return Function("and", (Function("greaterOrEquals", (left, low)), Function("lessOrEquals", (left, high))))
         for word, name, inverse in (("LIKE", "like", "notLike"), ("ILIKE", "ilike", "notILike")):
             if stream.accept(word):
-                return Function(inverse if negated else name, (left, self.concat_expression()))
+                pattern = self.concat_expression()
+                if stream.at("ESCAPE") and stream.peek(1).kind == "string":
+                    raise not_implemented(f"{word} … ESCAPE")
+                return Function(inverse if negated else name, (left, pattern))
         if stream.accept("REGEXP"):
             found = Function("match", (left, self.concat_expression()))
             return Function("not", (found,)) if negated else found
@@ -226,7 +238,7 @@ class ExpressionParser(PrimaryParser):
             elif token.text == "[":
                 stream.next()
                 with stream.guard.nested(1, CALL_LEVELS):
-                    value = Function("arrayElement", (value, self.expression()))
+                    value = Function("arrayElement", (value, self.aliased()))
                 stream.expect("]")
             elif token.text == "::":
                 stream.next()
@@ -234,7 +246,9 @@ class ExpressionParser(PrimaryParser):
             elif token.text == "." and not isinstance(value, (Literal, Star)):
                 stream.next()
                 key = stream.next()
-                if key.is_identifier:
+                if key.text == "-" and stream.peek().kind == "number":
+                    value = Function("tupleElement", (value, number_literal("-" + stream.next().text)))
+                elif key.is_identifier:
                     value = Function("tupleElement", (value, Literal(key.value)))
                 else:
                     stream.fail("the name or number of a tuple's element")

@@ -12,15 +12,25 @@ from sql.grammar.expressions import ExpressionParser
 from sql.grammar.limits import BRACKET_LEVELS
 from sql.grammar.number_literals import check_number_length
 from sql.grammar.primary import at_query
-from sql.grammar.syntax_tree import ArrayJoin, Join, NamedTable, Node, Subquery, SubqueryTable, TableFunction
-from sql.grammar.tokens import TokenStream
+from sql.grammar.syntax_tree import (
+    ArrayJoin,
+    Function,
+    Join,
+    Literal,
+    NamedTable,
+    Node,
+    Subquery,
+    SubqueryTable,
+    TableFunction,
+)
+from sql.grammar.tokens import TokenStream, not_implemented
 
 _AFTER_TABLE = frozenset(
     {
         "FINAL", "SAMPLE", "ARRAY", "LEFT", "RIGHT", "INNER", "FULL", "CROSS", "ANY", "ALL", "ASOF", "SEMI", "ANTI",
         "GLOBAL", "JOIN", "ON", "USING", "PREWHERE", "WHERE", "GROUP", "HAVING", "WINDOW", "QUALIFY", "ORDER",
         "LIMIT", "OFFSET", "FETCH", "UNION", "INTERSECT", "EXCEPT", "SETTINGS", "FORMAT", "INTO", "AS", "WITH",
-        "PASTE",
+        "PASTE", "NATURAL", "SELECT",
     }
 )  # fmt: skip
 _JOIN_WORDS = frozenset(
@@ -51,6 +61,8 @@ def _joined(parser: ExpressionParser, source: Node) -> Node:
             source = ArrayJoin(source, parser.aliased_list(), left)
         elif stream.peek().kind == "word" and stream.peek().upper in _JOIN_WORDS:
             source = _join(parser, source)
+        elif stream.at("PASTE", "JOIN") or stream.at("NATURAL"):
+            raise not_implemented(f"{stream.peek().upper} JOIN")
         else:
             return source
 
@@ -98,6 +110,8 @@ def _table(parser: ExpressionParser) -> Node:
                 query = parser.parse_query(stream)
             stream.expect(")")
             return SubqueryTable(query, _table_alias(stream))
+        if stream.at("VALUES", "("):
+            return _values(parser)
         with stream.guard.nested(BRACKET_LEVELS):
             source = parse_from(parser)
         stream.expect(")")
@@ -122,6 +136,17 @@ def _table(parser: ExpressionParser) -> Node:
     return NamedTable(database, name, alias, final, sample, offset)
 
 
+def _values(parser: ExpressionParser) -> TableFunction:
+    """``VALUES (1, 'a'), (2, 'b'))``: rows only. A text is no literal here: it would be taken for a structure."""
+    stream = parser.stream
+    stream.expect("VALUES")
+    first, *rows = parser.aliased_list()
+    stream.expect(")")
+    if isinstance(first, Literal):
+        first = Function("identity", (first,))
+    return TableFunction("values", (first, *rows), _table_alias(stream))
+
+
 def _ratio(stream: TokenStream) -> Fraction:
     if stream.peek().text.startswith("."):  # behind a word that is a dot and a number
         stream.fail("a digit before the point")
@@ -137,7 +162,8 @@ def _ratio(stream: TokenStream) -> Fraction:
 def _decimal(stream: TokenStream, expected: str) -> Fraction:
     """A decimal number, exactly. An exponent beyond all numbers of rows counts as one that is."""
     text = stream.peek().text.replace("_", "").lower()
-    if stream.peek().kind != "number" or text[:2] in ("0x", "0b"):
+    is_number = stream.peek().kind == "number" or text.isdecimal()  # 1__0 is a word elsewhere
+    if not is_number or text[:2] in ("0x", "0b"):
         stream.fail(expected)
     check_number_length(stream.next().text)
     digits, _, exponent = text.partition("e")
@@ -146,9 +172,13 @@ def _decimal(stream: TokenStream, expected: str) -> Fraction:
 
 
 def _table_alias(stream: TokenStream) -> str:
-    if stream.accept("AS"):
-        return stream.identifier("alias of the table")
     token = stream.peek()
-    if token.kind == "quoted" or (token.kind == "word" and token.upper not in _AFTER_TABLE):
-        return stream.next().value
-    return ""
+    if stream.accept("AS"):
+        alias = stream.identifier("alias of the table")
+    elif token.kind == "quoted" or (token.kind == "word" and token.upper not in _AFTER_TABLE):
+        alias = stream.next().value
+    else:
+        return ""
+    if stream.at("("):
+        raise not_implemented(f"Names of columns behind the alias {alias} of a table")
+    return alias

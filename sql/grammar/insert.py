@@ -57,7 +57,7 @@ def insert(stream: TokenStream) -> ParsedStatement:
         clauses = output_clauses(stream)
         if clauses.outfile is not None:
             raise not_implemented("INTO OUTFILE of INSERT")
-        head = replace(head, settings={**head.settings, **clauses.settings})
+        head = replace(head, settings={**clauses.settings, **head.settings})  # those of INSERT go before
         return ParsedStatement(head.insert(select=query))
     return stream.fail("VALUES", "FORMAT", "SELECT", "WITH", "SETTINGS", "(")
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 
 from parts.errors import UserError
 from sql.grammar.syntax_tree import Literal
 
 _LONGEST_NUMBER = 300
+_HEX_REAL = re.compile("[.pP]")
 
 
 def check_number_length(text: str) -> None:
@@ -25,13 +27,23 @@ def number_literal(text: str) -> Literal:
     plain = text.replace("_", "")
     sign = -1 if plain.startswith("-") else 1
     digits = plain.lstrip("+-")
-    if digits[:2].lower() in ("0x", "0b"):
+    if digits[:2].lower() in ("0x", "0b") and not _HEX_REAL.search(digits):
         value = sign * int(digits[2:], 16 if digits[1] in "xX" else 2)
     elif digits.isdecimal() and digits.isascii():
         value = sign * int(digits)
     else:
-        real = float(plain)
+        real = _real(plain)
         if math.isinf(real):
             raise UserError("SYNTAX_ERROR", f"The number {text[:40]} is out of range of Float64")
         return Literal(real, text)
     return Literal(value if -(1 << 63) <= value < (1 << 64) else float(value), text)
+
+
+def _real(text: str) -> float:
+    """Infinity for what is larger than any Float64."""
+    if text.lstrip("+-")[:2].lower() != "0x":
+        return float(text)
+    try:
+        return float.fromhex(text)
+    except OverflowError:
+        return math.inf

@@ -14,7 +14,7 @@ from sql.grammar.limits import BRACKET_LEVELS, CALL_LEVELS, MOST_LEVELS
 from sql.grammar.literal_lists import literal_list
 from sql.grammar.number_literals import number_literal
 from sql.grammar.syntax_tree import Function, Literal, Node, Parameter, Star, Subquery
-from sql.grammar.tokens import TokenStream
+from sql.grammar.tokens import TokenStream, not_implemented
 from sql.grammar.tuple_lists import tuple_list
 from sql.grammar.units import unit_name
 
@@ -137,10 +137,10 @@ class PrimaryParser(CallParser):
     def _case_arms(self) -> Node:
         stream = self.stream
         stream.expect("CASE")
-        subject = None if stream.at("WHEN") else self.expression()
+        subject = None if stream.at("WHEN") else self.aliased()
         parts: list[Node] = []
         while stream.accept("WHEN"):
-            parts.append(self.expression())
+            parts.append(self.aliased())
             stream.expect("THEN")
             parts.append(self.aliased())
         if not parts:
@@ -156,6 +156,8 @@ class PrimaryParser(CallParser):
         stream.expect("INTERVAL")
         if stream.peek().kind == "string":
             text = stream.peek().value.split()
+            if len(text) > 2 or stream.peek(2).upper == "TO":
+                raise not_implemented("INTERVAL of several units")
             if not text or not _COUNT.fullmatch(text[0]):
                 stream.fail("a whole number before the unit, as in INTERVAL '5 DAY'")
             if len(text) == 2 and (unit := unit_name(text[1])) is not None:
@@ -166,6 +168,8 @@ class PrimaryParser(CallParser):
             stream_value: Node = number_literal(stream.next().value)
         else:
             stream_value = self.sum_expression()
+            if stream.at("AS"):
+                stream_value = self.with_alias(stream_value)
         unit = unit_name(stream.peek().text)
         if unit is None:
             stream.fail("a unit of time (SECOND, MINUTE, HOUR, DAY, WEEK, MONTH, QUARTER, YEAR)")
@@ -177,23 +181,26 @@ class PrimaryParser(CallParser):
         stream.next()
         stream.expect("(")
         value = self.expression()
+        if not stream.at("AS") or stream.peek(2).upper in ("AS", ","):
+            value = self.with_alias(value)
         if stream.accept("AS"):
             type_: Node = Literal(self.type_text())
         else:
-            value = self.with_alias(value)
             stream.expect(",")
-            type_ = self.expression()
+            type_ = self.aliased()
         stream.expect(")")
         return Function("CAST", (value, type_))
 
     def _extract(self) -> Node | None:
         stream = self.stream
         unit = unit_name(stream.peek(2).text)
-        if unit is None or stream.peek(3).upper != "FROM":
+        if stream.peek(3).upper != "FROM":
             return None
+        if unit is None:
+            raise not_implemented(f"EXTRACT of {stream.peek(2).text}")
         for _ in range(4):
             stream.next()
-        value = self.expression()
+        value = self.aliased()
         stream.expect(")")
         return Function("toDayOfMonth" if unit == "Day" else f"to{unit}", (value,))
 
@@ -204,9 +211,9 @@ class PrimaryParser(CallParser):
             return None
         for _ in range(3):
             stream.next()
-        characters = self.expression()
+        characters = self.aliased()
         stream.expect("FROM")
-        value = self.expression()
+        value = self.aliased()
         stream.expect(")")
         return Function(_TRIM[side], (value, characters))
 
@@ -216,9 +223,9 @@ class PrimaryParser(CallParser):
             return None
         stream.next()
         stream.expect("(")
-        needle = self.concat_expression()
+        needle = self.with_alias(self.concat_expression())
         stream.expect("IN")
-        haystack = self.expression()
+        haystack = self.aliased()
         stream.expect(")")
         return Function("position", (haystack, needle))
 
@@ -228,11 +235,11 @@ class PrimaryParser(CallParser):
             return None
         stream.next()
         stream.expect("(")
-        args = [self.expression()]
+        args = [self.aliased()]
         stream.expect("FROM")
-        args.append(self.expression())
+        args.append(self.aliased())
         if stream.accept("FOR"):
-            args.append(self.expression())
+            args.append(self.aliased())
         stream.expect(")")
         return Function("substring", tuple(args))
 

@@ -139,20 +139,12 @@ def _select(stream: TokenStream) -> Select:
     early_source = None
     if stream.accept("FROM"):
         early_source = parse_from(parser)
-    stream.expect("SELECT")
     clauses: dict[str, object] = {"common_tables": tables, "with_aliases": aliases, "source": early_source}
-    if stream.at("DISTINCT"):
-        stream.next()
-        clauses["distinct"] = True
-        if stream.accept("ON"):
-            stream.expect("(")
-            clauses["distinct_on"] = parser.aliased_list()
-            stream.expect(")")
-    elif stream.at("ALL") and stream.peek(1).text not in (",", "(", "."):
-        stream.next()
-    if stream.accept("TOP"):
-        clauses["limit"] = parser.expression()
-    clauses["expressions"] = parser.aliased_list()
+    if early_source is None or stream.at("SELECT"):
+        stream.expect("SELECT")
+        _selected(parser, clauses)
+    else:
+        clauses["expressions"] = (Star(),)
     if stream.accept("FROM"):
         clauses["source"] = parse_from(parser)
     _filters(parser, clauses)
@@ -166,10 +158,34 @@ _ONE, _DUMMY = NamedTable("system", "one"), Identifier(("dummy",))
 
 def _reads_one(select: Select) -> bool:
     """A SELECT without FROM reads ``system.one``; only one that names its column needs to."""
-    stars = (isinstance(node, Star) for node in select.expressions)
-    return any(stars) or any(
-        isinstance(node, Identifier) and node.parts == ("dummy",) for node in walk(select, into_queries=False)
-    )
+    if any(isinstance(node, Star) for node in select.expressions):
+        return True
+    return any(node == _DUMMY for node in walk(select, into_queries=False))
+
+
+def _selected(parser: ExpressionParser, clauses: dict[str, object]) -> None:
+    stream = parser.stream
+    if stream.at("DISTINCT"):
+        stream.next()
+        clauses["distinct"] = True
+        if stream.accept("ON"):
+            stream.expect("(")
+            clauses["distinct_on"] = parser.aliased_list()
+            stream.expect(")")
+    elif stream.at("ALL") and stream.peek(1).text not in (",", "(", "."):
+        stream.next()
+    if stream.accept("TOP"):
+        clauses["limit"] = parser.expression()
+        clauses["with_ties"] = stream.accept("WITH", "TIES")
+    expressions = [parser.aliased()]
+    while stream.accept(",") and not _list_ends(stream):
+        expressions.append(parser.aliased())
+    clauses["expressions"] = tuple(expressions)
+
+
+def _list_ends(stream: TokenStream) -> bool:
+    """Behind the last comma, which may stand before FROM: the word may also be a column."""
+    return stream.at_end() or (stream.at("FROM") and stream.peek(1).upper not in ("FROM", ",", ""))
 
 
 def _with_clause(parser: ExpressionParser) -> tuple[tuple[CommonTable, ...], tuple[Alias, ...]]:
@@ -185,6 +201,7 @@ def _with_clause(parser: ExpressionParser) -> tuple[tuple[CommonTable, ...], tup
             name = stream.next().value
             columns = tuple(parser.names()) if stream.at("(") else ()
             stream.expect("AS")
+            stream.accept("MATERIALIZED")
             stream.expect("(")
             tables.append(CommonTable(name, parse_query_stream(stream), columns))
             stream.expect(")")
@@ -202,7 +219,7 @@ def _at_common_table(stream: TokenStream) -> bool:
     stream.next()
     if stream.at("("):
         stream.skip_group()
-    found = stream.accept("AS", "(")
+    found = stream.accept("AS", "(") or stream.accept("AS", "MATERIALIZED", "(")
     while found and stream.accept("("):
         pass
     found = found and stream.peek().upper in ("SELECT", "WITH", "FROM")
@@ -275,6 +292,8 @@ def _ordering(parser: ExpressionParser, clauses: dict[str, object]) -> None:
             clauses["order_by_all"] = True
             if not stream.accept("ASC") and stream.at("DESC"):
                 raise not_implemented("ORDER BY ALL DESC")
+            if stream.at("NULLS"):
+                raise not_implemented("ORDER BY ALL NULLS")
         else:
             clauses["order_by"] = parser.order_items()
         if stream.at("WITH", "FILL"):
@@ -311,6 +330,8 @@ def _limit(parser: ExpressionParser, clauses: dict[str, object]) -> None:
     if stream.accept("BY"):
         if "limit_by" in clauses:
             stream.fail("one LIMIT BY")
+        if stream.at("ALL") and stream.peek(1).text not in (",", "(", "."):
+            raise not_implemented("LIMIT BY ALL")
         clauses["limit_by"] = LimitBy(limit, offset, parser.aliased_list())
         return
     if "limit" in clauses:

@@ -211,7 +211,10 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class SetSettings:
+    """``parameters`` are those of queries, SET param_name = …, by name."""
+
     settings: dict[str, SettingLiteral]
+    parameters: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ inline data be parsed by reading its head only: nothing behind the head is ever 
 whole text first, as sqlglot's does, cannot be used for that.)
 
 Kinds of tokens: ``word`` (bare identifier or keyword), ``quoted`` (identifier in backquotes or double quotes),
-``string``, ``number``, ``mark`` (operators, brackets), ``end``. A word may begin with digits (``2nd``) if it is no
-number. Comments are ``-- …``, ``// …``, ``# …``, ``#! …`` and ``/* … */``.
+``string`` (also by its bytes, ``x'41'``), ``number``, ``mark`` (operators, brackets), ``end``. A word may begin with
+digits (``2nd``) if it is no number. Comments are ``-- …``, ``// …``, ``# …``, ``#! …`` and ``/* … */``.
 
 Source: ClickHouse documentation, "SQL syntax".
 """
@@ -19,17 +19,24 @@ from dataclasses import dataclass
 from typing import NamedTuple, NoReturn
 
 from parts.errors import UserError
+from sql.grammar.byte_literals import text_of_bytes
 from sql.grammar.limits import MOST_LEVELS, Guard, too_deep_recursion
 from sql.grammar.passwords import hide_passwords
 
-_SPACE = re.compile(r"(?:\s{1,1000}+|(?:--|//)[^\n]*+|#(?=[ !])[^\n]*+){0,1000}+((?=\s|--|//|#[ !]|/\*))?")
+_GAP = r"[\s\u180e\u200b-\u200d\u2060\ufeff]"
+"""White space of a statement: also what has no width, and the mark that a file of Unicode text may begin with."""
+_SPACE = re.compile(rf"(?:{_GAP}{{1,1000}}+|(?:--|//)[^\n]*+|#(?=[ !])[^\n]*+){{0,1000}}+((?={_GAP}|--|//|#[ !]|/\*))?")
 """Its group is there when more of it follows."""
+_DIGITS, _HEX = (rf"{digit}++(?:_{digit}++)*+" for digit in (r"\d", "[0-9a-fA-F]"))
+_TAG = re.compile(r"(?=(\$\w*+\$))\$")
 _TOKEN = re.compile(
-    r"(?P<word>[^\W\d][\w$]*+)"
-    r"|(?P<number>0[xX][0-9a-fA-F]++|0b[01]++|(?:\d[\d_]*+(?:\.\d*+)?+|\.\d++)(?:[eE][+-]?\d++)?+)"
+    r"(?P<bytes>[bB]'[01]*+'|[xX]'[0-9a-fA-F]*+')"
+    r"|(?P<heredoc>\$\w*+\$)"
+    r"|(?P<word>[^\W\d][\w$]*+|\$\w[\w$]*+)"
+    rf"|(?P<number>0[xX]{_HEX}(?:\.(?:{_HEX})?+)?+(?:[pP][+-]?{_DIGITS})?+|0b[01]++(?:_[01]++)*+"
+    rf"|(?:{_DIGITS}(?:\.(?:{_DIGITS})?+)?+|\.\d++)(?:[eE][+-]?{_DIGITS})?+)"
     r"|(?P<string>'(?:[^'\\]{1,1000}+|\\.|''){0,1000}+')"
     r"|(?P<quoted>`(?:[^`\\]{1,1000}+|\\.|``){0,1000}+`|\"(?:[^\"\\]{1,1000}+|\\.|\"\"){0,1000}+\")"
-    r"|(?P<heredoc>\$\w*+\$)"
     r"|(?P<mark><=>|::|->|<=|>=|<>|!=|==|\|\||.)",
     re.DOTALL,
 )
@@ -49,7 +56,7 @@ _OPENING = {"(": ")", "[": "]", "{": "}"}
 _CLOSING = frozenset(_OPENING.values())
 _ESCAPES = {"a": "\a", "b": "\b", "e": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "0": "\0"}
 _RESOLVED = {**{char: char for char in "'\"`/=" + "".join(map(chr, range(32)))}, **_ESCAPES, "N": ""}
-_BARE = re.compile(r"[A-Za-z_]\w*\Z", re.ASCII)
+_BARE = re.compile(r"(?:[A-Za-z_]|\$\w)\w*\Z", re.ASCII)
 _BEFORE_PASSWORD = 64 << 10
 """So much of a text is looked at for the call that a password stands in."""
 _AMBIGUOUS_BARE = frozenset({"select", "from", "null", "true", "false", "distinct", "all", "table", "array"})
@@ -97,6 +104,7 @@ class TokenStream:
         self._recent: dict[int, Token] = {}
         self._current = Token("end", "", -1, -1, "")
         self._current_at = -1
+        self._last_tags: dict[str, int] | None = None
 
     def peek(self, ahead: int = 0) -> Token:
         if self._current_at != self.position:
@@ -131,11 +139,10 @@ class TokenStream:
         kind = match.lastgroup or "mark"
         text = match.group()
         if kind == "heredoc":
-            end = self.text.find(text, match.end())
-            if end < 0:
-                raise syntax_error(self.text, start, f"the closing {text[:40]} of the text")
-            value = quote_string(self.text[match.end() : end])
-            return Token("string", value, start, end + len(text), value)
+            return self._heredoc(text, start, match.end())
+        if kind == "bytes":
+            value = quote_string(text_of_bytes(text))
+            return Token("string", value, start, match.end(), value)
         if kind == "mark" and text in "'`\"":
             return self._long_quoted(text, start)
         if self.text.startswith("/*", start):
@@ -146,6 +153,20 @@ class TokenStream:
             text += rest.group()
             return Token("word", text, start, rest.end(), text.upper())
         return Token(kind, text, start, match.end(), text.upper() if kind == "word" else text)
+
+    def _heredoc(self, tag: str, start: int, begin: int) -> Token:
+        """What stands up to the same tag again; where there is none, a word that begins with a dollar."""
+        may_end = self._last_tags is None or self._last_tags.get(tag, -1) >= begin
+        end = self.text.find(tag, begin) if may_end else -1
+        if end < 0 and self._last_tags is None:  # looked for once: to search for each tag would take squared time
+            self._last_tags = {match.group(1): match.start() for match in _TAG.finditer(self.text, begin)}
+        if end >= 0:
+            value = quote_string(self.text[begin:end])
+            return Token("string", value, start, end + len(tag), value)
+        word = _WORD_END.match(self.text, start)
+        if word is None or tag == "$$":
+            raise syntax_error(self.text, start, f"the closing {tag} of the text")
+        return Token("word", word.group(), start, word.end(), word.group().upper())
 
     def _long_quoted(self, quote: str, start: int) -> Token:
         pieces = _QUOTED_PIECES[quote]

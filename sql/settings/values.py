@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from zoneinfo import ZoneInfo
@@ -143,15 +144,26 @@ def _parse_enum(type: str, name: str, value: object) -> str:
 
 
 def _parse_seconds(name: str, value: object) -> float:
-    try:
-        seconds = float(str(value).strip())
-    except ValueError:
-        raise UserError("CANNOT_PARSE_NUMBER", f"Cannot parse {str(value)!r} as seconds for setting {name}") from None
-    if not 0 <= seconds < 1e12:
+    """A number that is not positive is no limit."""
+    text = str(float(value)) if isinstance(value, bool) else str(value)
+    number = _NUMBER.match(text)
+    if number is None:
+        raise UserError("CANNOT_PARSE_NUMBER", f"Cannot parse {text!r} as seconds for setting {name}")
+    if number.end() < len(text):
         raise UserError(
-            "ARGUMENT_OUT_OF_BOUND", f"Value {value} of setting {name} is out of range: it must be 0 or greater"
+            "CANNOT_PARSE_INPUT_ASSERTION_FAILED",
+            f"Cannot parse {text!r} as seconds for setting {name}: a number ends before {text[number.end() :]!r}",
         )
+    seconds = float(text)
+    if not math.isfinite(seconds):
+        raise UserError("CANNOT_PARSE_NUMBER", f"Value {text} of setting {name} must be finite")
+    if abs(seconds) > _MOST_SECONDS:
+        raise UserError("BAD_ARGUMENTS", f"Value {text} of setting {name} is too big for microseconds of 64 bits")
     return seconds
+
+
+_NUMBER = re.compile(r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf(?:inity)?|nan)", re.IGNORECASE)
+_MOST_SECONDS = 9223372036854.775
 
 
 def _parse_dialect(name: str, value: object) -> str:

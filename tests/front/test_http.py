@@ -135,6 +135,17 @@ def test_readonly_setting(http: httpx.Client, table: str) -> None:
     assert response.headers["x-clickhouse-exception-code"] == "164"
 
 
+def test_parameters_of_a_session(http: httpx.Client, table: str) -> None:
+    session = {"session_id": uuid.uuid4().hex}
+    assert http.post("/", params=session, content="SET param_num = 42, param_s = 'a'").status_code == 200
+    for _ in range(2):
+        assert http.post("/", params=session, content="SELECT {num:UInt8}, {s:String}").text == "42\ta\n"
+    given = {**session, "param_num": "7"}
+    assert http.post("/", params=given, content="SELECT {num:UInt8}, {s:String}").text == "7\ta\n"
+    assert http.post("/", params=session, content="SELECT {num:UInt8}").text == "42\n"
+    assert "456" in http.post("/", content="SELECT {num:UInt8}").text
+
+
 def test_readonly_session_stays_so(http: httpx.Client, table: str) -> None:
     session = {"session_id": uuid.uuid4().hex}
     assert http.post("/", params=session, content="SET readonly = 2, max_threads = 2").status_code == 200

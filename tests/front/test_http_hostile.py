@@ -111,7 +111,13 @@ READER = {"user": "reader"}
 
 @pytest.mark.parametrize(
     ("limit", "value"),
-    [("max_execution_time", 5), ("max_memory_usage", 0), ("max_memory_usage", 5), ("max_ast_depth", 0)],
+    [
+        ("max_execution_time", 5),
+        ("max_execution_time", -1),
+        ("max_memory_usage", 0),
+        ("max_memory_usage", 5),
+        ("max_ast_depth", 0),
+    ],
 )
 def test_a_read_only_user_lifts_no_limit(http: httpx.Client, limit: str, value: int) -> None:
     """The server's own limit of memory is no setting of the session, but is one to the user."""
@@ -184,7 +190,7 @@ def test_bad_headers(http: httpx.Client, headers: dict[str, str], code: int) -> 
         ("session_id=a&session_timeout=%C2%B2", 374), ("session_id=a&session_timeout=0", 374),
         ("query_id=a%0D%0AX-Y:1", 36),
         ("session_id=%00", 36), ("query_id=" + "x" * 5000, 36), ("query=%FF", 36), ("max_threads=%C2%B2", 72),
-        ("param_x=1&query=SELECT+{y:UInt8}", 456), ("database=%00", 81), ("max_execution_time=nan", 69),
+        ("param_x=1&query=SELECT+{y:UInt8}", 456), ("database=%00", 81), ("max_execution_time=nan", 72),
     ],
 )  # fmt: skip
 def test_bad_parameters(http: httpx.Client, parameters: str, code: int) -> None:

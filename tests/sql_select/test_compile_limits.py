@@ -281,15 +281,20 @@ def test_compiling_ends_when_the_query_is_stopped() -> None:
         ("SELECT " + "(" * 2_000_000, 306),
         ("SELECT '" + "''" * 1_000_000, 62),
         ("SELECT 1 /*" + "* /" * 1_000_000, 62),
-        ("SELECT " + ",".join(f"$a{n}$" for n in range(50_000)), 62),
     ],
-    ids=["columns", "brackets", "quotes", "comment", "texts"],
+    ids=["columns", "brackets", "quotes", "comment"],
 )
 def test_statements_are_split_in_linear_time(text: str, expected: int) -> None:
     started = time.thread_time()
     with pytest.raises(UserError) as raised:
         parse_statements(text)
     assert raised.value.code == expected
+    assert time.thread_time() - started < 10
+
+
+def test_words_between_dollars_are_read_in_linear_time() -> None:
+    started = time.thread_time()
+    assert len(parse_statements("SELECT " + ",".join(f"$a{n}$" for n in range(50_000)))) == 1
     assert time.thread_time() - started < 10
 
 

@@ -1,0 +1,27 @@
+"""Numbers that JSON has not and ClickHouse reads: ``.1``, ``1.``, ``+1`` and ``01``."""
+
+from __future__ import annotations
+
+import re
+
+_IS_MAYBE_THERE = re.compile(r"[:,\[]\s*+(?:\+|-?(?:\.|0)\d|-?\d++\.(?!\d))")
+_STRING_OR_NUMBER = re.compile(
+    r'"(?:[^"\\]++|\\.)*+"|(?<![\w.+-])([+-]?)(?:(\d++)(?:\.(\d*+))?+|\.(\d++))((?:[eE][+-]?\d++)?+)(?![\w.+-])',
+    re.ASCII | re.DOTALL,
+)
+
+
+def with_plain_numbers(text: str) -> str:
+    """The text with ``0.1``, ``1``, ``1`` and ``1`` in their place. Most texts have none, and are not changed."""
+    if _IS_MAYBE_THERE.search(text) is None:
+        return text
+    return _STRING_OR_NUMBER.sub(_plain, text)
+
+
+def _plain(match: re.Match[str]) -> str:
+    sign, whole, behind, alone, exponent = match.groups()
+    if sign is None:
+        return match.group()
+    digits = (whole or "").lstrip("0") or "0"
+    fraction = behind or alone
+    return ("-" if sign == "-" else "") + digits + (f".{fraction}" if fraction else "") + exponent
