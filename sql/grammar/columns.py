@@ -33,9 +33,7 @@ def column_properties(stream: TokenStream, name: str, *, is_change: bool = False
         token = stream.peek()
         if stream.at("NULL") or stream.at("NOT", "NULL"):
             if type_.startswith("Nullable("):
-                raise UserError(
-                    "ILLEGAL_SYNTAX_FOR_DATA_TYPE", f"{type_} of {name} says already that it takes NULL"
-                )
+                raise UserError("ILLEGAL_SYNTAX_FOR_DATA_TYPE", f"{type_} of {name} says already that it takes NULL")
             is_not_null = stream.accept("NOT") or is_not_null
             stream.expect("NULL")
             type_ = type_ if is_not_null else f"Nullable({type_})"
