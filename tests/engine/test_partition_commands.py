@@ -176,6 +176,7 @@ def clickhouse() -> Iterator[object]:
         running.query(statement)
     running.query("USE partition_commands")
     yield running
+    running.query("DROP DATABASE partition_commands")  # its tables would be counted by others of this process
     running.close()
 
 

@@ -89,7 +89,7 @@ def test_types_of_columns(oracle: Oracle, pando: Pando) -> None:
         """CREATE TABLE t (a DateTime(), b DateTime(2), c DateTime32('UTC'), d Array( /* Hello */ UInt32 /* World */ ),
         e INT UNSIGNED NULL, f DOUBLE PRECISION, g BIGINT SIGNED NOT NULL, h DateTime(3, 'UTC'))
         ENGINE = MergeTree ORDER BY tuple()""",
-        "SELECT name, type FROM system.columns WHERE table = 't'",
+        "SELECT name, type FROM system.columns WHERE table = 't' AND database = currentDatabase()",
     ]
     assert answers(pando, statements) == answers(oracle, statements)
 
