@@ -64,9 +64,9 @@ def _sum(call: Call) -> Typed:
 
 
 define("sumWithOverflow", lambda call: _same_width_sum(call), 1, aggregate=True)
-define("sumKahan", lambda call: _kahan(call), 1, aggregate=True)
 
 
+@function("sumKahan", 1, aggregate=True)
 def _kahan(call: Call) -> Typed:
     value = cast(_number(call, is_enum_fine=True).sql, FLOAT64)
     return Typed(fragment("fsum({}{}){}", call.distinct, value, call.filter), FLOAT64)
