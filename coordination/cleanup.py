@@ -34,6 +34,7 @@ from coordination.log_entry import LogEntry
 from coordination.part_set import PartSet
 from coordination.paths import ReplicaPaths, TablePaths, log_name, sequence_number
 from coordination.quorum_settlement import settle_quorums
+from coordination.replica_positions import ReplicaPosition, read_positions
 from coordination.scan_records import clean_scan_records
 from parts.part_name import PartName
 
@@ -52,21 +53,6 @@ class CleanupSettings:
     replicated_deduplication_window_seconds: int = 7 * 24 * 3600
     applications_to_keep: int = 10_000
     lost_parts_to_keep: int = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaPosition:
-    """What the decision knows of a replica. ``pointer`` is ``None`` before its first clone."""
-
-    name: str
-    pointer: int | None
-    is_active: bool
-    is_lost: bool
-    host_version: int
-
-    @property
-    def holds_log(self) -> bool:
-        return self.pointer is not None and (self.is_active or not self.is_lost)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,26 +180,6 @@ def _clean_failed_parts(keeper: Keeper, table: TablePaths, replicas: Sequence[Re
             except MultiFailed as error:
                 if not isinstance(error.cause, NoNode):
                     raise error.cause from error
-
-
-def read_positions(keeper: Keeper, table: TablePaths) -> list[ReplicaPosition]:
-    """Host versions are read first: a replica that comes alive later fails the check on its version."""
-    names = keeper.children(table.replicas)
-    hosts = keeper.exists_many([table.replica(name).host for name in names])
-    active = keeper.exists_many([table.replica(name).is_active for name in names])
-    lost = keeper.get_many([table.replica(name).is_lost for name in names])
-    pointers = keeper.get_many([table.replica(name).log_pointer for name in names])
-    return [
-        ReplicaPosition(
-            name=name,
-            pointer=int(pointer[0]) if pointer is not None and pointer[0] else None,
-            is_active=is_active is not None,
-            is_lost=is_lost is not None and is_lost[0] == b"1",
-            host_version=host.version,
-        )
-        for name, host, is_active, is_lost, pointer in zip(names, hosts, active, lost, pointers, strict=True)
-        if host is not None
-    ]
 
 
 def _mark_lost(

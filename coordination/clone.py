@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from coordination.cleanup import ReplicaPosition, read_positions, stays_unlost
+from coordination.cleanup import stays_unlost
 from coordination.keeper import (
     BadVersion,
     Check,
@@ -40,6 +40,7 @@ from coordination.part_set import PartSet
 from coordination.paths import ReplicaPaths, sequence_number
 from coordination.queue_io import remove_parts
 from coordination.quorum import fetch_entries
+from coordination.replica_positions import ReplicaPosition, read_positions
 from parts.errors import ConflictError, CorruptionError, UnavailableError
 from parts.part_name import PartName
 

@@ -22,7 +22,6 @@ from collections.abc import MutableMapping, Sequence
 
 from coordination.block_ids import free_block_ids, judge_block_ids
 from coordination.block_numbers import BlockLock, allocate_block, committing_blocks, release
-from coordination.cleanup import ReplicaPosition, read_positions
 from coordination.dropped_blocks import forget_ops
 from coordination.insert_commit import release_quietly
 from coordination.keeper import (
@@ -43,6 +42,7 @@ from coordination.partition_nodes import PartitionNode, find_partition, first_op
 from coordination.paths import ReplicaPaths, TablePaths, sequence_number
 from coordination.quorum import forget_confirmed_ops, pending_parts
 from coordination.replica_activity import FORGET, require_feature
+from coordination.replica_positions import ReplicaPosition, read_positions
 from parts.errors import UnknownOutcomeError, UserError
 from parts.part_name import PartName
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from coordination.cleanup import read_positions
 from coordination.clone import is_lost
 from coordination.keeper import Keeper
 from coordination.log_entry import EntryType, LogEntry
@@ -18,6 +17,7 @@ from coordination.mutations import KnownMutations
 from coordination.part_set import PartSet
 from coordination.paths import ReplicaPaths, sequence_number
 from coordination.quorum import unconfirmed_parts
+from coordination.replica_positions import read_positions
 from parts.part_name import PartName
 from recovery.startup_check import PartOnDisk, plan_startup
 from recovery.survey import read_part_records, read_survey

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, precondition, rule
 
 from coordination.cleanup import (
-    ReplicaPosition,
     plan_log_trim,
     plan_lost_replicas,
     sole_holders,
@@ -24,6 +23,7 @@ from coordination.part_set import PartSet
 from coordination.queue import ReplicationQueue
 from coordination.queue_rules import Action, ActionKind, Limits
 from coordination.quorum import QuorumStatus, format_last_parts, parse_last_parts
+from coordination.replica_positions import ReplicaPosition
 from parts.merge.select import (
     PART_OVERHEAD_BYTES,
     SMALL_PARTS,
