@@ -3,6 +3,6 @@
 Kept light, because every Spark session of this environment imports it.
 """
 
-from spark_connector.data_source import PandoDataSource as DefaultSource
+from spark_connector.python_source.data_source import PandoDataSource as DefaultSource
 
 __all__ = ["DefaultSource"]

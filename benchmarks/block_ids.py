@@ -18,9 +18,9 @@ from pathlib import Path
 
 import httpx
 
-from coordination.kazoo_keeper import KazooKeeper
-from coordination.log_entry import EntryType, LogEntry
-from coordination.paths import TablePaths, sequence_number
+from coordination.keeper.kazoo_keeper import KazooKeeper
+from coordination.log.log_entry import EntryType, LogEntry
+from coordination.nodes.paths import TablePaths, sequence_number
 from engine.cluster.cluster import Cluster
 
 ALLOWED_WINDOWS = 1.5

@@ -6,7 +6,7 @@ import subprocess
 from contextlib import ExitStack
 from pathlib import Path
 
-from coordination.embedded_zookeeper import free_port
+from coordination.keeper.embedded_zookeeper import free_port
 
 _CONFIG = """<?xml version="1.0"?>
 <yandex>

@@ -11,9 +11,9 @@ from benchmarks import changes, skip_indexes, tpch
 from benchmarks.data import LINEITEM, Dataset, flights
 from benchmarks.data import tpch as tpch_tables
 from benchmarks.measure import Figure, alternate, seconds
-from engine.config import Config
 from engine.engine import Engine
-from engine.session import Session
+from engine.queries.session import Session
+from engine.server.config import Config
 
 PEER = "ClickHouse 26 (chdb)"
 

@@ -30,9 +30,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from benchmarks.embedded import ClickHouse, Pando
-from parts.errors import PandoError
+from parts.common.errors import PandoError
 from sql.formats.registry import write_blocks
-from sql.run.statement_pool import STATEMENTS
+from sql.run.duckdb.statement_pool import STATEMENTS
 from tests.functions import rows
 from tests.functions.aggregates import aggregate_calls
 from tests.functions.calls import templated_calls

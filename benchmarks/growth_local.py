@@ -47,14 +47,14 @@ class Pando:
         stack.callback(lambda: self._engine.stop())
 
     def _start(self) -> None:
-        from engine.config import Config
         from engine.engine import Engine as PandoEngine
+        from engine.server.config import Config
 
         self._engine = PandoEngine(Config.local(self._directory))
         self._engine.start()
 
     def run(self, sql: str, **settings: object) -> object:
-        from engine.session import Session
+        from engine.queries.session import Session
 
         return list(self._engine.execute(_with(sql, settings), Session()).batches)
 

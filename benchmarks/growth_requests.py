@@ -1,9 +1,9 @@
 """``python -m benchmarks.growth_requests``: how requests to ZooKeeper and CPU time of a replicated table grow with its
 partitions, parts and mutations.
 
-Servers of the simulator (``engine.simulator.costs``) without faults, one replica. A request counts once for each node
-that it reads, although ZooKeeper 3.6 and newer gets many reads as one request; the start is measured with a real
-ZooKeeper, and counts what is sent. ClickHouse 18.16 makes 595 and 1,925 requests for the UPDATE with 30 and 100
+Servers of the simulator (``engine.simulator.statement_costs``) without faults, one replica. A request counts once for
+each node that it reads, although ZooKeeper 3.6 and newer gets many reads as one request; the start is measured with a
+real ZooKeeper, and counts what is sent. ClickHouse 18.16 makes 595 and 1,925 requests for the UPDATE with 30 and 100
 partitions.
 """
 
@@ -18,12 +18,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from coordination.embedded_zookeeper import EmbeddedZooKeeper
-from engine.config import Config
+from coordination.keeper.embedded_zookeeper import EmbeddedZooKeeper
 from engine.engine import Engine
-from engine.session import Session
-from engine.simulator.costs import Cost, CountedTable, counted_table
-from engine.tables.replicated.table import ReplicatedTable
+from engine.queries.session import Session
+from engine.server.config import Config
+from engine.simulator.statement_costs import Cost, CountedTable, counted_table
+from engine.tables.replicated.replicated_table import ReplicatedTable
 
 Costs = Mapping[str, float]
 _COLUMNS = "p UInt16, k UInt64, v UInt64"

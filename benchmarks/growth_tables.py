@@ -19,9 +19,9 @@ from pathlib import Path
 
 import httpx
 
-from coordination.embedded_zookeeper import four_letter_word
+from coordination.keeper.embedded_zookeeper import four_letter_word
 from engine.cluster.cluster import ZOOKEEPER, Cluster
-from engine.cluster.processes import family
+from engine.cluster.os_processes import family
 
 Cost = dict[str, float]
 SIZES = (100, 300, 1000)

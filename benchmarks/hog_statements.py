@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import zstandard
 
-from engine.config import Config
+from engine.server.config import Config
 
 LONGEST_SECONDS = 60.0
 """So long an answer is waited for."""

@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.hog_statements import DEAF, HOGS, LONGEST_SECONDS, RUN_TIME, Hog
-from engine.cluster.processes import family
+from engine.cluster.os_processes import family
 
 _PING_EVERY_SECONDS = 0.01
 _OTHERS_EVERY_SECONDS = 0.05

@@ -27,8 +27,8 @@ from rich.table import Table
 from benchmarks import load_client
 from benchmarks.clickhouse_server import end_process, start_clickhouse
 from benchmarks.measure import Figure
-from coordination.embedded_zookeeper import free_port
-from engine.cluster.processes import family
+from coordination.keeper.embedded_zookeeper import free_port
+from engine.cluster.os_processes import family
 
 PEER = "ClickHouse 18.16"
 CONNECTIONS = (1, 8, 32)

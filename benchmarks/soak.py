@@ -17,7 +17,7 @@ from pathlib import Path
 import httpx
 
 from benchmarks.http_load import LOADS, Server, start_pando
-from engine.cluster.processes import family
+from engine.cluster.os_processes import family
 
 _CONNECTIONS = 8
 _ROUND_SECONDS = 4

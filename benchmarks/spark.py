@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 from benchmarks import delta
 from benchmarks.data import LINEITEM, tpch
 from benchmarks.measure import Figure, alternate
-from engine.client.http.client import HttpClient
 from engine.cluster.cluster import Cluster
+from engine.http_client.http_client import HttpClient
 from spark_connector import aggregate, narrowed
 
 if TYPE_CHECKING:

@@ -20,9 +20,9 @@ from rich.table import Table
 
 from demo import spark_part
 from demo.flights import CREATE_TABLE, blocks, load_flights
-from engine.client.http.client import HttpClient
 from engine.cluster.cluster import Cluster
-from parts.errors import PandoError
+from engine.http_client.http_client import HttpClient
+from parts.common.errors import PandoError
 
 BLOCK_ROWS = 6_000
 REPLICAS = 3

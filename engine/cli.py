@@ -18,7 +18,7 @@ _COMMANDS = {
     "client": ("engine.commands.client", "Run SQL on a server, interactively or from a pipe."),
     "export": ("engine.commands.export", "Write a table as files of Parquet that all servers and Spark see."),
     "load": ("engine.commands.load", "Bring a folder of Parquet into a table, all of it or nothing."),
-    "spark-sql": ("engine.commands.spark_sql", "Run Spark SQL over the tables of a cluster."),
+    "spark-sql": ("spark_connector.spark_sql_command", "Run Spark SQL over the tables of a cluster."),
     "cluster": ("engine.commands.cluster", "Start and stop a cluster of replicas on this machine."),
     "zookeeper": ("engine.commands.zookeeper", "Run a ZooKeeper in the foreground."),
     "simulate": ("engine.commands.simulate", "Run whole servers in one thread, under random faults."),
@@ -59,7 +59,7 @@ def cli() -> None:
 
 
 def main() -> None:
-    from parts.errors import PandoError
+    from parts.common.errors import PandoError
 
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "true")  # it would look for some in every installed package
     try:
@@ -71,7 +71,7 @@ def main() -> None:
         error.show()
         sys.exit(error.exit_code)
     except PandoError as error:
-        from engine.config import ConfigError
+        from engine.server.config import ConfigError
 
         text = error.message if isinstance(error, ConfigError) else str(error)
         click.echo(f"pando: {text}", err=True)

@@ -12,35 +12,35 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-from engine.background import Task
-from engine.catalog import Catalog
-from engine.config import Config
-from engine.context import NoQueries, QueryTotals, Row
-from engine.distributed_ddl.worker import DdlWorker
-from engine.processes import Process
-from engine.replica_status import ReplicaStatus
-from engine.scrub import Scrub
-from engine.server_uuid import server_uuid
-from engine.statements import StatementRunner
+from engine.background_check import Scrub
+from engine.catalog.catalog import Catalog
+from engine.data_directory import server_uuid
+from engine.distributed_ddl.ddl_worker import DdlWorker
+from engine.environment import World
+from engine.queries.context import NoQueries, QueryTotals, Row
+from engine.queries.process_list import Process
+from engine.server.background_pool import Task
+from engine.server.config import Config
+from engine.statement_runner import StatementRunner
 from engine.system_tables import SYSTEM_DATABASES
-from engine.tables.conversion import Conversion
-from engine.tables.definition import TableDefinition
-from engine.tables.memory import MemoryTable
-from engine.tables.merge_tree import MergeTreeTable
-from engine.tables.null import NullTable, ProxyTable
-from engine.tables.replicated.table import ReplicatedTable
-from engine.tables.small_table import SmallTable
+from engine.tables.capabilities.replica_status import ReplicaStatus
+from engine.tables.merge_tree.merge_tree_table import MergeTreeTable
+from engine.tables.replica_conversion import Conversion
+from engine.tables.replicated.replicated_table import ReplicatedTable
+from engine.tables.small.memory import MemoryTable
+from engine.tables.small.null import NullTable, ProxyTable
+from engine.tables.small.small_table import SmallTable
+from engine.tables.small.view import ViewTable
 from engine.tables.table import Table
-from engine.tables.view import ViewTable
-from engine.world import World
-from parts.disk import make_directories
-from parts.memory import use_returning_allocator, without_collections
-from sql.definitions.description import merge_tree_settings
-from sql.definitions.proxies import PROXY_ENGINES
-from sql.definitions.small_engines import LOG_ENGINES, VIEW_ENGINES
-from sql.run import database
-from sql.run.executor import QueryEngine
-from sql.settings.table_settings import MergeTreeSettings
+from engine.tables.table_definition import TableDefinition
+from parts.common.process_memory import use_returning_allocator, without_collections
+from parts.format.hashed_file import make_directories
+from sql.definitions.engines.proxy_engines import PROXY_ENGINES
+from sql.definitions.engines.small_engines import LOG_ENGINES, VIEW_ENGINES
+from sql.definitions.table_description import merge_tree_settings
+from sql.run.duckdb import database
+from sql.run.query_engine import QueryEngine
+from sql.settings.merge_tree_settings import MergeTreeSettings
 
 logger = logging.getLogger(__name__)
 

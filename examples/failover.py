@@ -4,8 +4,8 @@ import os
 
 from pyspark.sql import SparkSession
 
-from engine.client.http.client import HttpClient
 from engine.cluster.cluster import Cluster
+from engine.http_client.http_client import HttpClient
 from spark_connector import create_table
 
 url = os.environ.get("PANDO_URL", "http://127.0.0.1:8123,http://127.0.0.1:8124")

@@ -1,0 +1,1 @@
+"""What happens when a replica's disk and ZooKeeper disagree."""

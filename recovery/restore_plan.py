@@ -15,7 +15,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from parts.part_name import PartName
+from parts.common.part_name import PartName
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,10 @@
 """Spark's way to Pando's tables: ``spark.read.format("pando")`` and ``df.write.format("pando")``.
 
-It speaks HTTP to the servers and knows of them only the names of types. ``data_source`` is the entrance; ``options``
-lists what can be set; ``reader`` plans and reads scans; ``writer`` and ``stream`` insert blocks that a retry does not
-double. What a program calls besides is here: ``register`` (views), ``configure`` (a session), ``use_session`` (a
-thread's), ``create_table``, ``prepare`` (rows to write), ``narrowed`` (a frame that reads less), ``aggregate`` (by the
-servers, task by task).
+It speaks HTTP to the servers and knows of them only the names of types. ``python_source.data_source`` is the entrance;
+``shared.options`` lists what can be set; ``python_source.scan_reader`` plans and reads scans; ``batch_writer`` and
+``stream_writer`` insert blocks that a retry does not double. What a program calls besides is here: ``register``
+(views), ``configure`` (a session), ``use_session`` (a thread's), ``create_table``, ``prepare`` (rows to write),
+``narrowed`` (a frame that reads less), ``aggregate`` (by the servers, task by task).
 """
 
 from __future__ import annotations
@@ -13,18 +13,20 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from spark_connector.aggregation import aggregate
-    from spark_connector.creation import create_table
-    from spark_connector.narrowing import narrowed
-    from spark_connector.preparation import prepare
-    from spark_connector.session import configure, use_session
-    from spark_connector.views import register
+    from spark_connector.python_source.aggregate_pushdown import aggregate
+    from spark_connector.python_source.scan_pushdown import narrowed
+    from spark_connector.python_source.session_options import configure, use_session
+    from spark_connector.tables.table_creation import create_table
+    from spark_connector.tables.table_views import register
+    from spark_connector.tables.write_preparation import prepare
 
 __all__ = ["aggregate", "configure", "create_table", "narrowed", "prepare", "register", "use_session"]
 
 _HOMES = {
-    "aggregate": "aggregation", "configure": "session", "create_table": "creation", "narrowed": "narrowing",
-    "prepare": "preparation", "register": "views", "use_session": "session",
+    "aggregate": "python_source.aggregate_pushdown", "configure": "python_source.session_options",
+    "create_table": "tables.table_creation", "narrowed": "python_source.scan_pushdown",
+    "prepare": "tables.write_preparation", "register": "tables.table_views",
+    "use_session": "python_source.session_options",
 }  # fmt: skip
 
 

@@ -1,0 +1,1 @@
+"""ClickHouse SQL: from text to statements and query plans, and SELECT over Arrow."""

@@ -6,10 +6,10 @@ import errno
 import os
 from collections.abc import Callable
 
-from coordination.memory_keeper import Fault
-from engine.simulator.colony import Colony, Node
+from coordination.keeper.memory_keeper import Fault
 from engine.simulator.disk_operations import CHANGES, GROWTH, DiskOperation
-from engine.simulator.servers import Server, Servers
+from engine.simulator.simulated_cluster import Colony, Node
+from engine.simulator.simulated_servers import Server, Servers
 
 FAULTS = [Fault.LOSE_REQUEST, Fault.LOSE_ANSWER, Fault.EXPIRE, Fault.EXPIRE_AFTER, "crash"]
 SYNC_FAULTS = [errno.EIO, errno.ENOSPC, "crash", "power cut"]

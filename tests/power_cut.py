@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from engine.simulator.disk import Disk, recording, write_tree
+from engine.simulator.simulated_disk import Disk, recording, write_tree
 
 
 @contextmanager

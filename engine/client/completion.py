@@ -12,7 +12,7 @@ from itertools import islice
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
-from engine.client.backend import Backend
+from engine.client.backends import Backend
 from sql.grammar.keywords import KEYWORDS
 
 _NAME_QUERIES = (

@@ -26,9 +26,9 @@ from prompt_toolkit.lexers import PygmentsLexer
 from pygments.lexers.sql import SqlLexer  # type: ignore[import-untyped]
 
 from engine.client.completion import SqlCompleter
-from engine.client.runner import Runner, show_error
 from engine.client.script import is_complete, split_script
-from parts.errors import CancelledError, PandoError
+from engine.client.script_runner import Runner, show_error
+from parts.common.errors import CancelledError, PandoError
 
 _LEAVE = ("exit", "quit", "\\q", "exit;", "quit;", ":q")
 _HELP = """\

@@ -11,10 +11,10 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from parts.errors import UserError
-from sql.grammar.commands import set_settings, use
-from sql.grammar.insert import parse_insert_head
-from sql.grammar.statements import Insert, SetSettings, Statement, Use
+from parts.common.errors import UserError
+from sql.grammar.statements.drop_table import set_settings, use
+from sql.grammar.statements.insert import parse_insert_head
+from sql.grammar.statements.statement import Insert, SetSettings, Statement, Use
 from sql.grammar.tokens import Token, TokenStream
 
 

@@ -12,10 +12,18 @@ from pathlib import Path
 
 import yaml
 
-from coordination import embedded_zookeeper
-from engine.cluster.processes import NOBODY, ProcessId, below, end_processes, identify, spawn_detached, tail, wait_until
-from engine.cluster.state import ClusterState, Member, free_ports, is_free, load_state, locked, save_state
-from engine.config import ConfigError
+from coordination.keeper import embedded_zookeeper
+from engine.cluster.cluster_state import ClusterState, Member, free_ports, is_free, load_state, locked, save_state
+from engine.cluster.os_processes import (
+    NOBODY,
+    below,
+    end_processes,
+    identify,
+    spawn_detached,
+    tail,
+    wait_until,
+)
+from engine.server.config import ConfigError
 
 _START_SECONDS = 90.0
 _GRACE_SECONDS = 20.0
@@ -244,6 +252,3 @@ def _is_ready(port: int, needs_session: bool) -> bool:
             return bool(answer.status == 200)
     except OSError:
         return False
-
-
-__all__ = ["ZOOKEEPER", "Cluster", "MemberStatus", "ProcessId"]

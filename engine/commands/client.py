@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from engine.client.options import CONTEXT, query_options, runner_options, script_of, split_extra
-from engine.commands.startup import leave_out_terminal_of_httpx
+from engine.client.command_options import CONTEXT, query_options, runner_options, script_of, split_extra
+from engine.commands.process_startup import leave_out_terminal_of_httpx
 
 _ANSWER_SECONDS = 86_400.0
 """A statement may take long before its first byte: an INSERT … SELECT, or the wait for a quorum. Ctrl-C ends it."""
@@ -46,9 +46,9 @@ def command(
     Without --query the statements come from standard input, or from you if it is a terminal.
     """
     leave_out_terminal_of_httpx()
-    from engine.client.backend import HttpBackend
-    from engine.client.http.client import HttpClient
-    from engine.client.runner import Runner
+    from engine.client.backends import HttpBackend
+    from engine.client.script_runner import Runner
+    from engine.http_client.http_client import HttpClient
 
     settings, parameters = split_extra(extra)
     script = script_of(queries, queries_file)

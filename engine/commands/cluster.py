@@ -120,7 +120,7 @@ def _overrides(file: Path | None) -> dict[str, object] | None:
         return None
     import yaml
 
-    from engine.config import ConfigError
+    from engine.server.config import ConfigError
 
     try:
         values = yaml.safe_load(file.read_text(encoding="utf-8"))

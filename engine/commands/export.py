@@ -7,7 +7,7 @@ import time
 import click
 
 from engine.commands.bulk_options import CONTEXT, server_options, urls_of
-from engine.commands.startup import leave_out_terminal_of_httpx
+from engine.commands.process_startup import leave_out_terminal_of_httpx
 
 
 @click.command("export", context_settings=CONTEXT)
@@ -38,8 +38,8 @@ def command(
     pando export --url http://a:8123,http://b:8123 default.hits exports/hits
     """
     leave_out_terminal_of_httpx()
-    from engine.client.bulk.export import Export, export_table
-    from engine.client.bulk.servers import Servers
+    from engine.client.shared_work import Servers
+    from engine.client.table_export import Export, export_table
 
     export = Export(
         table,

@@ -7,7 +7,7 @@ import time
 import click
 
 from engine.commands.bulk_options import CONTEXT, server_options, urls_of
-from engine.commands.startup import leave_out_terminal_of_httpx
+from engine.commands.process_startup import leave_out_terminal_of_httpx
 
 
 @click.command("load", context_settings=CONTEXT)
@@ -37,8 +37,8 @@ def command(
     pando load --url http://a:8123,http://b:8123 exports/hits default.hits
     """
     leave_out_terminal_of_httpx()
-    from engine.client.bulk.load import Load, load_folder
-    from engine.client.bulk.servers import Servers
+    from engine.client.shared_work import Servers
+    from engine.client.table_load import Load, load_folder
 
     given = {name: value for name, _, value in (item.partition("=") for item in settings)}
     load = Load(directory, table, (overwrite or "").upper(), identity, parallel, given)

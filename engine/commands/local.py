@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from engine.client.options import CONTEXT, query_options, runner_options, script_of, split_extra
-from engine.commands.startup import leave, leave_out_pandas, loading, start_engine
+from engine.client.command_options import CONTEXT, query_options, runner_options, script_of, split_extra
+from engine.commands.process_startup import leave, leave_out_pandas, loading, start_engine
 
 
 @click.command("local", context_settings=CONTEXT)
@@ -57,10 +57,10 @@ def _run(
     with loading():
         import logging
 
-        from engine.client.backend import LocalBackend
-        from engine.client.runner import Options, Runner
-        from engine.config import Config
+        from engine.client.backends import LocalBackend
+        from engine.client.script_runner import Options, Runner
         from engine.engine import Engine, local_engine_path
+        from engine.server.config import Config
 
     assert isinstance(options, Options)
     logging.getLogger().setLevel(logging.CRITICAL)

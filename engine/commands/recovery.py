@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from coordination.keeper import Keeper
-    from coordination.paths import ReplicaPaths
-    from engine.config import Config
-    from engine.tables.definition import TableDefinition
+    from coordination.keeper.interface import Keeper
+    from coordination.nodes.paths import ReplicaPaths
+    from engine.server.config import Config
     from engine.tables.table import Table
-    from recovery.inspection import Inspection
+    from engine.tables.table_definition import TableDefinition
+    from recovery.replica_inspection import Inspection
 
 _CONNECT_SECONDS = 10.0
 _config = click.option(
@@ -71,7 +71,7 @@ def status(config_file: Path) -> None:
 @click.option("--dry-run", is_flag=True, help="Only tell what would be fetched and what moved to detached/.")
 def force_restore_data(config_file: Path, table: str | None, is_all: bool, dry_run: bool) -> None:
     """Restore suspicious tables from the other replicas. Nothing is deleted: what is not wanted goes to detached/."""
-    from recovery import flags
+    from recovery import force_restore_flag
 
     if bool(table) == is_all:
         raise click.UsageError("give either --table database.table or --all")
@@ -84,12 +84,12 @@ def force_restore_data(config_file: Path, table: str | None, is_all: bool, dry_r
                     "  flag force_restore_data is not set: name the table to have these parts moved to detached/"
                 )
             elif inspection.exists and not dry_run:
-                flags.raise_flag(keeper, replica.paths)
+                force_restore_flag.raise_flag(keeper, replica.paths)
                 click.echo("  flag force_restore_data is set; the server restores the table at once or at its start")
 
 
 def _inspect(keeper: Keeper, replica: _Replica) -> Inspection:
-    from recovery.inspection import inspect_replica
+    from recovery.replica_inspection import inspect_replica
 
     return inspect_replica(keeper, replica.paths, replica.data_path, replica.max_ratio, replica.table)
 
@@ -122,8 +122,8 @@ def _replicas(config_file: Path, only: str | None) -> Iterator[list[tuple[Keeper
     """With the keepers of their ZooKeepers.
 
     Raises ``ConfigError`` without a configuration, 60 for an unknown table, 999 without ZooKeeper."""
-    from engine.config import Config, ConfigError
-    from parts.errors import UserError
+    from engine.server.config import Config, ConfigError
+    from parts.common.errors import UserError
 
     config = Config.load(config_file)
     if config.zookeeper is None and not config.auxiliary_zookeepers:
@@ -144,9 +144,9 @@ def _replicas(config_file: Path, only: str | None) -> Iterator[list[tuple[Keeper
 
 
 def _connect(config: Config, name: str) -> Keeper:
-    from coordination.kazoo_keeper import KazooKeeper
-    from engine.config import ConfigError
-    from parts.errors import UnavailableError
+    from coordination.keeper.kazoo_keeper import KazooKeeper
+    from engine.server.config import ConfigError
+    from parts.common.errors import UnavailableError
 
     zookeeper = {**config.auxiliary_zookeepers, "default": config.zookeeper}.get(name)
     if zookeeper is None:
@@ -159,8 +159,8 @@ def _connect(config: Config, name: str) -> Keeper:
 
 
 def _replicated_tables(config: Config) -> Iterator[_Replica]:
-    from coordination.paths import TablePaths
-    from sql.definitions.engine import replica_location
+    from coordination.nodes.paths import TablePaths
+    from sql.definitions.engines.engine_clauses import replica_location
 
     for definition in _definitions(config):
         if definition.is_replicated:
@@ -183,9 +183,9 @@ def _replicated_tables(config: Config) -> Iterator[_Replica]:
 
 def _definitions(config: Config) -> Iterator[TableDefinition]:
     """The tables on a server's disk, without starting them. Raises 62 and others for a definition that is damaged."""
-    from engine.catalog import Catalog
-    from sql.definitions.description import merge_tree_settings
-    from sql.settings.table_settings import MergeTreeSettings
+    from engine.catalog.catalog import Catalog
+    from sql.definitions.table_description import merge_tree_settings
+    from sql.settings.merge_tree_settings import MergeTreeSettings
 
     def no_tables(_: TableDefinition) -> Table:
         raise AssertionError("definitions are read, tables are not made")

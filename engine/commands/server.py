@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from engine.commands.startup import leave_out_pandas, start_engine
+from engine.commands.process_startup import leave_out_pandas, start_engine
 from engine.commands.stop_signals import StopSignals
 
 if TYPE_CHECKING:
-    from engine.config import Config
     from engine.engine import Engine
+    from engine.server.config import Config
 
 _EXPORTS_SECONDS = 3600.0
 _WAKE_SECONDS = 0.25
@@ -31,8 +31,8 @@ _WAKE_SECONDS = 0.25
 @click.option("--config", "-C", "file", required=True, type=click.Path(path_type=Path), help="YAML configuration.")
 def command(file: Path) -> None:
     """Run one server with the configuration FILE until SIGTERM or SIGINT."""
-    from engine.config import Config, ConfigError
-    from engine.log import configure_logging
+    from engine.server.config import Config, ConfigError
+    from engine.server.logging_setup import configure_logging
 
     leave_out_pandas()
     config = Config.load(file)
@@ -49,7 +49,7 @@ def run_server(config: Config) -> None:
     """Serves until a signal asks for the end. Raises ``PandoError`` when it cannot start."""
     import logging
 
-    from parts.memory import freeze_heap
+    from parts.common.process_memory import freeze_heap
 
     logger = logging.getLogger("engine.server")
     stop = StopSignals(is_second_final=True)
@@ -77,7 +77,7 @@ def _start(config: Config, running: ExitStack) -> int:
     """Everything a server runs, each with its end pushed on ``running``. Returns the HTTP port."""
     if config.worker_count:
         return _start_with_workers(config, running)
-    from engine.http.server import HttpServer
+    from engine.front.http.http_server import HttpServer
 
     http = HttpServer(config) if config.http_port is not None else None
     if http is not None:
@@ -99,7 +99,7 @@ def _start(config: Config, running: ExitStack) -> int:
 
 def _start_with_workers(config: Config, running: ExitStack) -> int:
     from engine.engine import Engine
-    from engine.http.server import bind
+    from engine.front.http.http_server import bind
     from engine.workers.replica_process import ReplicaProcess
 
     listening = bind(config.listen_host, config.http_port or 0, "http_port")
@@ -114,8 +114,8 @@ def _start_with_workers(config: Config, running: ExitStack) -> int:
 
 def _start_engine(engine: Engine, running: ExitStack) -> None:
     """With what a server does for the files that servers share."""
-    from engine.background import Task
-    from engine.scan.export import remove_abandoned
+    from engine.scan.parquet_export import remove_abandoned
+    from engine.server.background_pool import Task
 
     def remove() -> float:
         list(remove_abandoned(engine.config.user_files, engine.services.clock()))
@@ -130,8 +130,8 @@ def _start_zookeeper(config: Config, running: ExitStack) -> Config:
     embedded = config.embedded_zookeeper
     if embedded is None:
         return config
-    from coordination.embedded_zookeeper import EmbeddedZooKeeper
-    from engine.config import ZooKeeperConfig, ZooKeeperNode
+    from coordination.keeper.embedded_zookeeper import EmbeddedZooKeeper
+    from engine.server.config import ZooKeeperConfig, ZooKeeperNode
 
     directory = (embedded.dir or config.path / "zookeeper").absolute()
     _end_leftover(directory)
@@ -146,7 +146,7 @@ def _start_zookeeper(config: Config, running: ExitStack) -> Config:
 
 def _end_leftover(directory: Path) -> None:
     """A server that was killed leaves its ZooKeeper behind, holding the port and the data."""
-    from engine.cluster.processes import command_of, end_processes, identify
+    from engine.cluster.os_processes import command_of, end_processes, identify
 
     try:
         pid = int((directory / "zookeeper.pid").read_text())

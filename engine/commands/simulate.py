@@ -37,7 +37,7 @@ def command(
         raise click.ClickException("python -O and PYTHONOPTIMIZE leave out the checks that a simulation is for")
     import logging
 
-    from engine.simulator.run import MOVES, RESTORES, Scale, simulate
+    from engine.simulator.scenario import MOVES, RESTORES, Scale, simulate
 
     logging.disable(logging.ERROR)  # faults are asked for here
     scenario = MOVES if moves else RESTORES if restores else None

@@ -14,8 +14,8 @@ from engine.commands.stop_signals import StopSignals
 @click.option("--port", default=2181, show_default=True, type=click.IntRange(1, 65535), help="Client port.")
 def command(directory: Path, port: int) -> None:
     """Run a ZooKeeper until SIGTERM or SIGINT. Needs Java."""
-    from coordination.embedded_zookeeper import EmbeddedZooKeeper
-    from parts.errors import UnavailableError
+    from coordination.keeper.embedded_zookeeper import EmbeddedZooKeeper
+    from parts.common.errors import UnavailableError
 
     stop = StopSignals()
     zookeeper = EmbeddedZooKeeper(directory, port)

@@ -8,19 +8,24 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from coordination.ddl_entry import DdlEntry, DdlHost
-from coordination.ddl_queue import DdlQueue
-from coordination.keeper import Keeper, KeeperError
-from engine.config import Config
-from engine.context import Context
-from engine.distributed_ddl.kinds import refuse_on_cluster
+from coordination.ddl.ddl_entry import DdlEntry, DdlHost
+from coordination.ddl.ddl_queue import DdlQueue
+from coordination.keeper.interface import Keeper, KeeperError
 from engine.distributed_ddl.output_modes import Answer, OutputMode
-from engine.remote.clusters import ServerCluster, configured_cluster
-from engine.session import QueryResult
-from parts.errors import UserError
-from sql.definitions.engine import expand_macros
-from sql.grammar.statements import ParsedStatement
-from sql.settings.session import HONOURED, SettingValue
+from engine.distributed_ddl.statement_kinds import refuse_on_cluster
+from engine.queries.context import Context
+from engine.queries.session import QueryResult
+from engine.remote.server_clusters import ServerCluster, configured_cluster
+from engine.server.config import Config
+from parts.common.errors import UserError
+from sql.definitions.engines.engine_clauses import expand_macros
+from sql.grammar.statements.statement import ParsedStatement
+from sql.settings.setting_values import (
+    SettingValue,
+)
+from sql.settings.supported_settings import (
+    HONOURED,
+)
 
 _POLL_SECONDS = 0.5
 """A watch wakes the wait; this is for those who become active, and for a watch that was lost."""

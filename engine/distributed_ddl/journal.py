@@ -8,7 +8,7 @@ gives the same names again.
 The file ``distributed_ddl.json`` is one JSON object: ``version``, ``process`` (the name of the last process that could
 change tables) and ``done``: by the entry's name a list of its identity, code, error and milliseconds.
 
-Invariant: only the background task of :class:`engine.distributed_ddl.worker.DdlWorker` calls, one at a time.
+Invariant: only the background task of :class:`engine.distributed_ddl.ddl_worker.DdlWorker` calls, one at a time.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import json
 import logging
 from pathlib import Path
 
-from coordination.ddl_entry import DdlOutcome
-from engine.durable_texts import write_durably
+from coordination.ddl.ddl_entry import DdlOutcome
+from engine.server.durable_texts import write_durably
 
 logger = logging.getLogger(__name__)
 

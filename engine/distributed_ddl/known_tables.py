@@ -9,9 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.catalog import Catalog
+from engine.catalog.catalog import Catalog
 from engine.tables.table import Table
-from sql.grammar.statements import Statement, TableRef
+from sql.grammar.clause_types import (
+    TableRef,
+)
+from sql.grammar.statements.statement import (
+    Statement,
+)
 
 
 class TablesAfterStart:

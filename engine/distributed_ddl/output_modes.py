@@ -18,8 +18,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from coordination.ddl_entry import DdlHost, DdlOutcome
-from parts.errors import UnavailableError
+from coordination.ddl.ddl_entry import DdlHost, DdlOutcome
+from parts.common.errors import UnavailableError
 from parts.types import DataType, IntegerType, NullableType, StringType
 
 _ONLY_ACTIVE = "_only_active"

@@ -7,21 +7,21 @@ from functools import partial
 from itertools import groupby
 from typing import Any
 
-from engine.context import Context
-from engine.interpreter.dependent_views import refuse_columns_of_views, stored_table
-from engine.interpreter.mutations import mutate
+from engine.interpreter.materialized_view_insert import refuse_columns_of_views, stored_table
+from engine.interpreter.mutation_statements import mutate
 from engine.interpreter.partition_commands import carry_out
-from engine.interpreter.refusals import refuse_system, wait_for_replicas
+from engine.interpreter.shared_steps import refuse_system, wait_for_replicas
 from engine.interpreter.views import modify_query
-from engine.session import QueryResult
-from engine.tables.afterwards import afterwards
-from engine.tables.definition import TableDefinition
-from engine.tables.options import AlterOptions
+from engine.queries.context import Context
+from engine.queries.session import QueryResult
+from engine.tables.statement_options import AlterOptions
 from engine.tables.table import Table
-from sql.definitions.alter import LOCAL_CHANGES, altered
+from engine.tables.table_definition import TableDefinition
+from engine.tables.unfinished_errors import afterwards
+from sql.definitions.alter.definition_changes import LOCAL_CHANGES, altered
 from sql.definitions.key_checks import check_new_keys
-from sql.definitions.ttl import check_ttl_depends
-from sql.grammar.alterations import (
+from sql.definitions.ttl_compiler import check_ttl_depends
+from sql.grammar.statements.alter_commands import (
     AlterCommand,
     DefinitionChange,
     MaterializeTtl,
@@ -32,7 +32,7 @@ from sql.grammar.alterations import (
     MutationCommand,
     PartitionCommand,
 )
-from sql.grammar.statements import AlterTable, CreateTable
+from sql.grammar.statements.statement import AlterTable, CreateTable
 
 
 def alter_table(statement: AlterTable, context: Context) -> QueryResult:

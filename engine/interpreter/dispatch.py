@@ -6,58 +6,58 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from engine.context import Context
 from engine.distributed_ddl.initiator import execute_on_cluster
 from engine.interpreter import (
     alter,
-    checks,
-    definitions,
-    inserts,
-    mutations,
+    check_table,
+    data_definition,
+    insert_statement,
+    mutation_statements,
     optimize,
-    queries,
-    shows,
-    system_commands,
-    transactions,
+    select,
+    show,
+    system_statements,
+    transaction_statements,
 )
-from engine.session import QueryResult
-from parts.errors import UserError
-from sql.grammar import statements
-from sql.grammar.statements import ParsedStatement
+from engine.queries.context import Context
+from engine.queries.session import QueryResult
+from parts.common.errors import UserError
+from sql.grammar.statements import statement as statements
+from sql.grammar.statements.statement import ParsedStatement
 
 _HANDLERS: dict[type, Callable[[Any, Context], QueryResult]] = {
-    statements.CreateTable: definitions.create_table,
-    statements.CreateDatabase: definitions.create_database,
-    statements.DropDatabase: definitions.drop_database,
-    statements.DropTable: definitions.drop_table,
-    statements.AttachTable: definitions.attach_table,
-    statements.RenameTables: definitions.rename_tables,
-    statements.ExchangeTables: definitions.exchange_tables,
-    statements.TruncateTable: definitions.truncate_table,
+    statements.CreateTable: data_definition.create_table,
+    statements.CreateDatabase: data_definition.create_database,
+    statements.DropDatabase: data_definition.drop_database,
+    statements.DropTable: data_definition.drop_table,
+    statements.AttachTable: data_definition.attach_table,
+    statements.RenameTables: data_definition.rename_tables,
+    statements.ExchangeTables: data_definition.exchange_tables,
+    statements.TruncateTable: data_definition.truncate_table,
     statements.AlterTable: alter.alter_table,
-    statements.MutateTable: mutations.mutate_table,
-    statements.KillMutation: mutations.kill_mutation,
-    statements.Use: definitions.use,
-    statements.SetSettings: definitions.set_settings,
-    statements.ShowDatabases: shows.show_databases,
-    statements.ShowTables: shows.show_tables,
-    statements.ShowCreateTable: shows.show_create_table,
-    statements.ShowCreateDatabase: shows.show_create_database,
-    statements.ShowProcesslist: shows.show_processlist,
-    statements.DescribeTable: shows.describe_table,
-    statements.DescribeQuery: shows.describe_query,
-    statements.ExistsTable: shows.exists_table,
-    statements.ExistsDatabase: shows.exists_database,
-    statements.CheckTable: checks.check_table,
+    statements.MutateTable: mutation_statements.mutate_table,
+    statements.KillMutation: mutation_statements.kill_mutation,
+    statements.Use: data_definition.use,
+    statements.SetSettings: data_definition.set_settings,
+    statements.ShowDatabases: show.show_databases,
+    statements.ShowTables: show.show_tables,
+    statements.ShowCreateTable: show.show_create_table,
+    statements.ShowCreateDatabase: show.show_create_database,
+    statements.ShowProcesslist: show.show_processlist,
+    statements.DescribeTable: show.describe_table,
+    statements.DescribeQuery: show.describe_query,
+    statements.ExistsTable: show.exists_table,
+    statements.ExistsDatabase: show.exists_database,
+    statements.CheckTable: check_table.check_table,
     statements.OptimizeTable: optimize.optimize,
-    statements.SystemCommand: system_commands.system_command,
-    statements.DropReplica: system_commands.drop_replica,
-    statements.Insert: inserts.insert,
-    statements.SelectQuery: queries.select,
-    statements.Explain: queries.explain,
-    statements.KillQuery: queries.kill_query,
-    statements.CommitTransaction: transactions.commit_transaction,
-    statements.RollbackTransaction: transactions.rollback_transaction,
+    statements.SystemCommand: system_statements.system_command,
+    statements.DropReplica: system_statements.drop_replica,
+    statements.Insert: insert_statement.insert,
+    statements.SelectQuery: select.select,
+    statements.Explain: select.explain,
+    statements.KillQuery: select.kill_query,
+    statements.CommitTransaction: transaction_statements.commit_transaction,
+    statements.RollbackTransaction: transaction_statements.rollback_transaction,
 }
 _READ_ONLY = (
     statements.SelectQuery, statements.Explain, statements.ShowDatabases, statements.ShowTables,

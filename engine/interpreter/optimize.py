@@ -5,17 +5,17 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.context import Context
-from engine.interpreter.dependent_views import stored_table
+from engine.interpreter.materialized_view_insert import stored_table
 from engine.interpreter.partition_values import partition_id
-from engine.interpreter.refusals import wait_for_replicas
-from engine.session import QueryResult
-from engine.tables.options import OptimizeOptions
+from engine.interpreter.shared_steps import wait_for_replicas
+from engine.queries.context import Context
+from engine.queries.session import QueryResult
+from engine.tables.statement_options import OptimizeOptions
 from engine.tables.table import Table
-from parts.errors import UserError
-from parts.schema import TableDescription, TableSchema
-from sql.grammar.plain_clauses import ColumnMatcher
-from sql.grammar.statements import OptimizeTable
+from parts.common.errors import UserError
+from parts.table.table_description import TableDescription, TableSchema
+from sql.grammar.clause_types import ColumnMatcher
+from sql.grammar.statements.statement import OptimizeTable
 
 
 def optimize(statement: OptimizeTable, context: Context) -> QueryResult:

@@ -9,22 +9,23 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 
-from coordination.keeper import Op
-from coordination.transaction_commit import Overwrite
-from engine.context import Context
+from coordination.keeper.interface import Op
+from coordination.transactions.transaction_commit import Overwrite
 from engine.interpreter.partition_values import partition_id
-from engine.interpreter.refusals import refuse_system, wait_for_replicas
-from engine.session import QueryResult
-from engine.tables.attaching import attachable
+from engine.interpreter.shared_steps import refuse_system, wait_for_replicas
+from engine.queries.context import Context
+from engine.queries.session import QueryResult
+from engine.tables.capabilities.attach_parts import attachable
 from engine.tables.table import Table
-from parts.attaching import is_attaching
-from parts.detached import DETACHED, split_detached
-from parts.errors import UserError
-from parts.frozen import SHADOW, freeze, unfreeze
-from parts.part_name import PartName
-from parts.reader import Part
-from parts.safe_names import check_file_name, file_stem, is_partition_id, is_plain_file_name
-from sql.grammar.alterations import (
+from parts.common.errors import UserError
+from parts.common.part_name import PartName
+from parts.common.safe_names import check_file_name, file_stem, is_partition_id, is_plain_file_name
+from parts.read.part_reader import Part
+from parts.store.attaching_parts import is_attaching
+from parts.store.detached_parts import DETACHED, split_detached
+from parts.store.frozen_parts import SHADOW, freeze, unfreeze
+from sql.grammar.clause_types import TableRef
+from sql.grammar.statements.alter_commands import (
     AttachPartition,
     DropDetached,
     DropPartition,
@@ -36,7 +37,6 @@ from sql.grammar.alterations import (
     PartitionRef,
     Unfreeze,
 )
-from sql.grammar.plain_clauses import TableRef
 
 
 def carry_out(table: Table, commands: Sequence[PartitionCommand], context: Context) -> QueryResult:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from engine.context import Context
-from engine.interpreter.queries import run_query
+from engine.interpreter.select import run_query
+from engine.queries.context import Context
 from engine.tables.table import Table
-from parts import partition
-from parts.errors import UserError
+from parts.blocks import partition_ids
+from parts.common.errors import UserError
 from parts.types import DataType, strip_nullable
-from sql.grammar.queries import parse_expression
+from sql.grammar.queries.query_parser import parse_expression
 from sql.grammar.syntax_tree import Function, Literal, LiteralList, Parameter, walk
 from sql.grammar.tokens import quote_string
 
@@ -31,7 +31,7 @@ def partition_id(table: Table, text: str, context: Context) -> str:
             f"Partition {text} has {len(values)} values, the partition key {len(key.types)}: {key.expressions}",
         )
     scalars = [_converted(value, type_, text, context) for value, type_ in zip(values, key.types, strict=True)]
-    return partition.partition_id(scalars, key.types)
+    return partition_ids.partition_id(scalars, key.types)
 
 
 def _converted(value: pa.Array, type_: DataType, text: str, context: Context) -> pa.Scalar:

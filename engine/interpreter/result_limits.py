@@ -10,9 +10,11 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from engine.session import QueryResult
-from parts.errors import UserError
-from sql.settings.session import Settings
+from engine.queries.session import QueryResult
+from parts.common.errors import UserError
+from sql.settings.supported_settings import (
+    Settings,
+)
 
 
 def limited(result: QueryResult, settings: Settings) -> QueryResult:

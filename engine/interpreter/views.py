@@ -6,26 +6,32 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from engine.context import Context
-from engine.interpreter.dependent_views import stored_table
-from engine.interpreter.inserts import insert_select
-from engine.interpreter.queries import described
-from engine.interpreter.refusals import refuse_system
-from engine.session import QueryResult
+from engine.interpreter.insert_statement import insert_select
+from engine.interpreter.materialized_view_insert import stored_table
+from engine.interpreter.select import described
+from engine.interpreter.shared_steps import refuse_system
+from engine.queries.context import Context
+from engine.queries.session import QueryResult
 from engine.tables.table import Table
-from parts.errors import UnknownOutcomeError, UserError
+from parts.common.errors import UnknownOutcomeError, UserError
 from parts.types import DataType
-from sql.definitions.creation import completed
-from sql.definitions.defaults import insertable_columns
-from sql.definitions.nested import flattened_columns
-from sql.definitions.render import render_table
-from sql.definitions.views import kept_query
-from sql.grammar.alterations import AlterCommand, ModifyQuery
-from sql.grammar.plain_clauses import ColumnClause
-from sql.grammar.queries import parse_query
-from sql.grammar.statements import CreateTable, TableRef, ViewClause
+from sql.definitions.column_defaults import insertable_columns
+from sql.definitions.create_table_completion import completed
+from sql.definitions.definition_text import render_table
+from sql.definitions.nested_columns import flattened_columns
+from sql.definitions.view_queries import kept_query
+from sql.grammar.clause_types import (
+    ColumnClause,
+    TableRef,
+)
+from sql.grammar.queries.query_parser import parse_query
+from sql.grammar.queries.table_references import first_table, tables_of
+from sql.grammar.statements.alter_commands import AlterCommand, ModifyQuery
+from sql.grammar.statements.statement import (
+    CreateTable,
+    ViewClause,
+)
 from sql.grammar.syntax_tree import NamedTable, Parameter, TableFunction, walk
-from sql.grammar.table_names import first_table, tables_of
 from sql.grammar.tokens import quote_identifier
 
 _MOST_LEVELS = 100

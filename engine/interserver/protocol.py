@@ -20,7 +20,7 @@ import base64
 import json
 from dataclasses import dataclass
 
-from parts.safe_names import is_plain_file_name
+from parts.common.safe_names import is_plain_file_name
 
 PROTOCOL_VERSION = 1
 CHUNK_BYTES = 1024 * 1024

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
-from parts.errors import CancelledError
+from parts.common.errors import CancelledError
 
 _SLICE_SECONDS = 0.25
 

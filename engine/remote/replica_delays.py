@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from engine.replica_status import ReplicaStatus
+from engine.tables.capabilities.replica_status import ReplicaStatus
 
 Delays = Mapping[str, float]
 """Seconds by ``database.table``; infinity for a replica that does not know."""

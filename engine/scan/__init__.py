@@ -2,5 +2,5 @@
 
 An execution of a scan is opened by its first read, which takes the snapshot that all of them read (``leases``); its
 granules are dealt to slots (``plan``), and each slot streams as Arrow (``stream``). The routes are in
-``engine.http.scan_routes``.
+``engine.front.http.scan_routes``.
 """

@@ -1,9 +1,9 @@
 """Leases: the parts that one execution of a scan reads, held from its first read on for those that follow.
 
 An execution is named by who runs it (``ScanOpening.name``). Its first read, on whichever replica, takes a snapshot
-and writes down what it saw (``engine.tables.scan_records``), with what the parts measure there; every other read, also
-on another replica, later, or after the lease has ended, takes the parts that are written down, by names and content
-hashes, and deals them as they were measured.
+and writes down what it saw (``engine.tables.capabilities.scan_records``), with what the parts measure there; every
+other read, also on another replica, later, or after the lease has ended, takes the parts that are written down, by
+names and content hashes, and deals them as they were measured.
 
 Invariants:
 - All reads of an execution read the same parts, or fail with 232; and under the definition that the table had when it
@@ -31,14 +31,14 @@ from typing import Protocol
 import xxhash
 import zstandard
 
-from engine.scan.plan import Steps, measure, stored_columns
-from engine.tables.history import BlockHistory, WantedBlocks, require_block_numbers
+from engine.scan.slot_planning import Steps, measure, stored_columns
+from engine.tables.capabilities.block_history import BlockHistory, WantedBlocks, require_block_numbers
 from engine.tables.table import Table
-from parts.errors import ConflictError, CorruptionError, PandoError, UnavailableError, UserError
-from parts.part_name import PartName
-from parts.part_states import Snapshot
-from parts.reader import Part
-from sql.relation import PartsSnapshot
+from parts.common.errors import ConflictError, CorruptionError, PandoError, UnavailableError, UserError
+from parts.common.part_name import PartName
+from parts.read.part_reader import Part
+from parts.store.part_states import Snapshot
+from sql.relations import PartsSnapshot
 
 logger = logging.getLogger(__name__)
 

@@ -12,14 +12,19 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from engine.scan.pruning import ScanFilter
-from engine.scan.stream import BATCH_ROWS, scan_array, scan_type
-from engine.session import QueryResult, Session
-from parts.errors import UserError
-from parts.reader import MarkRange, Part
-from parts.schema import Column, TableSchema
+from engine.queries.session import QueryResult, Session
+from engine.scan.arrow_stream import BATCH_ROWS, scan_array, scan_type
+from engine.scan.scan_filter import ScanFilter
+from parts.common.errors import UserError
+from parts.format.primary_index import (
+    MarkRange,
+)
+from parts.read.part_reader import (
+    Part,
+)
+from parts.table.table_description import Column, TableSchema
 from parts.types import DataType
-from sql.grammar.statements import ParsedStatement, SelectQuery
+from sql.grammar.statements.statement import ParsedStatement, SelectQuery
 
 SLOT = "slot"
 
@@ -34,7 +39,7 @@ class Runner(Protocol):
 
 @dataclass(frozen=True)
 class SlotRows:
-    """Implements ``sql.relation.StreamedRelation``: the rows of the pieces that ``keep`` leaves."""
+    """Implements ``sql.relations.StreamedRelation``: the rows of the pieces that ``keep`` leaves."""
 
     columns: Sequence[Column]
     pieces: Sequence[tuple[Part, Sequence[MarkRange]]] = ()

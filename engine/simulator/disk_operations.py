@@ -1,8 +1,8 @@
 """Tells of every file operation of this process below some directories before it happens, and lets it fail.
 
 Python's audit events name whatever opens, lists, makes, renames, links or removes; fsyncs and mapped files have seams
-of their own (:mod:`parts.disk`). A file that is opened for writing is told twice: as ``create`` (which may fail before
-anything is there) and as ``write`` (the file is there then, and empty).
+of their own (:mod:`parts.format.hashed_file`). A file that is opened for writing is told twice: as ``create`` (which
+may fail before anything is there) and as ``write`` (the file is there then, and empty).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from parts.disk import reading_after
+from parts.format.hashed_file import reading_after
 
 CHANGES = frozenset({"create", "write", "mkdir", "rename", "link", "remove", "rmdir", "sync"})
 """Kinds of operations that change the disk; the others are ``read`` and ``list``."""

@@ -14,16 +14,16 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
 
-from coordination.keeper import SessionState
-from coordination.memory_keeper import Fault
-from engine.simulator.colony import Colony, Node
-from engine.simulator.definition import TABLE
-from engine.simulator.own_work import OwnWork
-from engine.simulator.rules import watch_rules
-from engine.simulator.steps import Crash
-from parts.errors import CancelledError, PandoError, UnavailableError, UnknownOutcomeError
-from parts.part_name import PartName
-from recovery import flags
+from coordination.keeper.interface import SessionState
+from coordination.keeper.memory_keeper import Fault
+from engine.simulator.concurrent_work import OwnWork
+from engine.simulator.rule_coverage import watch_rules
+from engine.simulator.simulated_cluster import Colony, Node
+from engine.simulator.simulated_table import TABLE
+from engine.simulator.step_pool import Crash
+from parts.common.errors import CancelledError, PandoError, UnavailableError, UnknownOutcomeError
+from parts.common.part_name import PartName
+from recovery import force_restore_flag
 
 
 class Expected(Enum):
@@ -360,7 +360,7 @@ class Simulation:
         self.colony.on_copy = lambda part, node: None
         if self._wiped is not None:
             # A small table may lose most of its rows with the unacknowledged ones of one disk: the operator insists.
-            flags.raise_flag(self.colony.ensemble.connect(), TABLE.replica(self._wiped.name))
+            force_restore_flag.raise_flag(self.colony.ensemble.connect(), TABLE.replica(self._wiped.name))
             self._wiped = None
         self.colony.heal()
         self.colony.settle()

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from engine.context import Server
-from engine.remote.clusters import configured_cluster, host_address
-from engine.system_tables.system_table import Row, system_table
+from engine.queries.context import (
+    Row,
+    Server,
+)
+from engine.remote.server_clusters import configured_cluster, host_address
+from engine.system_tables.system_table import (
+    system_table,
+)
 
 
 def _clusters(server: Server) -> Iterator[Row]:

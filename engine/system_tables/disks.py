@@ -5,8 +5,13 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 
-from engine.context import Server
-from engine.system_tables.system_table import Row, system_table
+from engine.queries.context import (
+    Row,
+    Server,
+)
+from engine.system_tables.system_table import (
+    system_table,
+)
 
 
 def _disks(server: Server) -> Iterator[Row]:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from coordination.ddl_entry import DdlEntry, DdlHost
-from coordination.ddl_queue import DdlStatus
-from engine.context import Server
+from coordination.ddl.ddl_entry import DdlEntry, DdlHost
+from coordination.ddl.ddl_queue import DdlStatus
 from engine.distributed_ddl.initiator import ddl_queue
-from engine.system_tables.system_table import Row, system_table
-from parts.errors import PandoError
-from sql.grammar.passwords import hide_passwords
-from sql.settings.values import text_of
+from engine.queries.context import (
+    Row,
+    Server,
+)
+from engine.system_tables.system_table import (
+    system_table,
+)
+from parts.common.errors import PandoError
+from sql.grammar.password_hiding import hide_passwords
+from sql.settings.setting_values import text_of
 
 _INACTIVE, _ACTIVE, _FINISHED, _REMOVING, _UNKNOWN = range(5)
 """The values of ``status``."""

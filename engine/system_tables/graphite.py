@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from engine.context import Server
-from engine.system_tables.system_table import Row, system_table
+from engine.queries.context import (
+    Row,
+    Server,
+)
+from engine.system_tables.system_table import (
+    system_table,
+)
 from parts.merge.modes.graphite import Graphite, Rollup
 
 _PRIORITY_OF_DEFAULT = (1 << 16) - 1

@@ -8,12 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from engine.context import Server
-from engine.system_tables.system_table import Row, SystemTable, system_table
+from engine.queries.context import (
+    Row,
+    Server,
+)
+from engine.system_tables.system_table import (
+    SystemTable,
+    system_table,
+)
 from engine.system_tables.tables import column_rows, table_rows
-from sql.definitions.engine import ENGINES
-from sql.definitions.proxies import PROXY_ENGINES
-from sql.definitions.small_engines import SMALL_ENGINES, VIEW_ENGINES
+from sql.definitions.engines.engine_clauses import ENGINES
+from sql.definitions.engines.proxy_engines import PROXY_ENGINES
+from sql.definitions.engines.small_engines import SMALL_ENGINES, VIEW_ENGINES
 
 _COLLATION = "utf8mb4_0900_ai_ci"
 

@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from engine.context import Server
-from engine.system_tables.system_table import Row, system_table
-from engine.tables.mutations import ShownMutation
+from engine.queries.context import (
+    Row,
+    Server,
+)
+from engine.system_tables.system_table import (
+    system_table,
+)
+from engine.tables.capabilities.table_mutations import ShownMutation
 from engine.tables.table import Table
-from parts.errors import UserError
-from sql.grammar.alterations import DeleteRows, MutationCommand, UpdateRows
-from sql.grammar.mutations import mutation_text
-from sql.grammar.written import written
+from parts.common.errors import UserError
+from sql.grammar.queries.query_formatter import written
+from sql.grammar.statements.alter_commands import DeleteRows, MutationCommand, UpdateRows
+from sql.grammar.statements.mutate_table import mutation_text
 
 
 def _as_written(command: MutationCommand) -> MutationCommand:

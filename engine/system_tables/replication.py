@@ -6,13 +6,20 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import TypeVar
 
-from coordination.keeper import Keeper, KeeperError
-from coordination.queue_io import log_position
-from coordination.replica_activity import active_replicas
-from engine.context import Server
-from engine.system_tables.system_table import Group, Row, grouped_table, system_table
-from engine.tables.definition import TableDefinition
-from engine.tables.replica import Replica
+from coordination.keeper.interface import Keeper, KeeperError
+from coordination.nodes.replica_activation import active_replicas
+from coordination.replicas.log_pull import log_position
+from engine.queries.context import (
+    Row,
+    Server,
+)
+from engine.system_tables.system_table import (
+    Group,
+    grouped_table,
+    system_table,
+)
+from engine.tables.capabilities.replica import Replica
+from engine.tables.table_definition import TableDefinition
 
 _T = TypeVar("_T")
 

@@ -4,12 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from engine.context import Context, Server
-from engine.system_tables.system_table import Row, session_table, system_table
-from sql.settings.known import Kind
-from sql.settings.session import HONOURED, Settings, accepted_values, setting_kind, text_of
-from sql.settings.table import KnownSetting, settings_table
-from sql.settings.table_settings import HONOURED_BY_TABLES, table_setting_kind
+from engine.queries.context import (
+    Context,
+    Row,
+    Server,
+)
+from engine.system_tables.system_table import (
+    session_table,
+    system_table,
+)
+from sql.settings.clickhouse_settings import KnownSetting, settings_table
+from sql.settings.merge_tree_settings import HONOURED_BY_TABLES, table_setting_kind
+from sql.settings.session_settings import (
+    Kind,
+    accepted_values,
+    setting_kind,
+)
+from sql.settings.setting_values import (
+    text_of,
+)
+from sql.settings.supported_settings import (
+    HONOURED,
+    Settings,
+)
 
 _OFFERS = frozenset({"send_progress_in_http_headers"})
 """Clients switch these on where they are listed."""

@@ -10,8 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from engine.context import Context, Row, Server
-from parts.schema import Column, TableSchema
+from engine.queries.context import Context, Row, Server
+from parts.table.table_description import Column, TableSchema
 from parts.types import parse_type
 
 
@@ -112,6 +112,3 @@ class SystemRelation:
 
     def read(self, columns: Sequence[str]) -> pa.Table:
         return self.table.block(self.context.server.system_rows(self.table, self.context, columns), columns)
-
-
-__all__ = ["Group", "Row", "SystemRelation", "SystemTable", "chosen", "grouped_table", "session_table", "system_table"]

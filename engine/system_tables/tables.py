@@ -6,12 +6,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from engine.context import Context, Server
-from engine.system_names import TEMPORARY
-from engine.system_tables.storage import counted_marks
-from engine.system_tables.system_table import Row, session_table, system_table
+from engine.catalog.database_names import TEMPORARY
+from engine.queries.context import (
+    Context,
+    Row,
+    Server,
+)
+from engine.system_tables.parts import counted_marks
+from engine.system_tables.system_table import (
+    session_table,
+    system_table,
+)
 from engine.tables.table import Table
-from parts.schema import Key
+from parts.table.table_description import Key
 from parts.types import (
     BoolType,
     DataType,
@@ -23,9 +30,11 @@ from parts.types import (
     IntegerType,
     strip_nullable,
 )
-from sql.definitions.render import render_engine_full, shown_create, shown_expression
-from sql.definitions.views import shown_query
-from sql.grammar.statements import TableRef
+from sql.definitions.definition_text import render_engine_full, shown_create, shown_expression
+from sql.definitions.view_queries import shown_query
+from sql.grammar.clause_types import (
+    TableRef,
+)
 
 _NO_UUID = bytes(16)
 

@@ -1,11 +1,17 @@
-"""``system.transactions``: transactions of inserts (``engine.tables.transactions``), of all tables of the server."""
+"""``system.transactions``: transactions of inserts (``engine.tables.capabilities.table_transactions``), of all tables
+of the server."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from engine.context import Server
-from engine.system_tables.system_table import Row, system_table
+from engine.queries.context import (
+    Row,
+    Server,
+)
+from engine.system_tables.system_table import (
+    system_table,
+)
 
 _STATES = {"open": 1, "committed": 2, "aborted": 3}
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from engine.system_tables.system_table import Row
-from parts.reader import Part
-from parts.schema import TableDescription
-from parts.ttl import RuleFacts, RuleKind
+from engine.queries.context import (
+    Row,
+)
+from parts.read.part_reader import Part
+from parts.table.table_description import TableDescription
+from parts.table.ttl_rules import RuleFacts, RuleKind
 
 _LISTS = {
     "move": None,

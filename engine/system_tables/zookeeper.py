@@ -7,12 +7,18 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from coordination.keeper import Keeper, NoNode, SessionState
-from engine.context import Server
-from engine.system_tables.system_table import Row, chosen, system_table
-from parts.errors import UserError
-from parts.schema import TableSchema
-from sql.definitions.engine import split_zookeeper
+from coordination.keeper.interface import Keeper, NoNode, SessionState
+from engine.queries.context import (
+    Row,
+    Server,
+)
+from engine.system_tables.system_table import (
+    chosen,
+    system_table,
+)
+from parts.common.errors import UserError
+from parts.table.table_description import TableSchema
+from sql.definitions.engines.engine_clauses import split_zookeeper
 
 TABLE = system_table(
     "zookeeper",
@@ -55,7 +61,7 @@ CONNECTIONS = system_table(
 
 @dataclass(frozen=True)
 class ZooKeeperRelation:
-    """Implements ``sql.relation.KeyedRelation``."""
+    """Implements ``sql.relations.KeyedRelation``."""
 
     server: Server
     key_column: str = "path"

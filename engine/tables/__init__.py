@@ -1,0 +1,1 @@
+"""The interface of a table, and what every kind of table shares."""

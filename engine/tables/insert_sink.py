@@ -18,15 +18,22 @@ from pathlib import Path
 import pyarrow as pa
 import xxhash
 
-from coordination.block_views import NOTHING_MISSING, MissingViews
-from engine.tables.definition import TableDefinition
-from engine.tables.options import InsertOptions
+from coordination.inserts.block_views import NOTHING_MISSING, MissingViews
+from engine.tables.statement_options import InsertOptions
 from engine.tables.table_data import TableData
-from parts.constraints import check_constraints
-from parts.content_hash import block_hash
-from parts.errors import UserError
-from parts.merge_mode import SortedRows
-from parts.writer import PartitionBlock, sort_block, split_by_partition, write_part
+from engine.tables.table_definition import TableDefinition
+from parts.common.errors import UserError
+from parts.format.content_hash import block_hash
+from parts.table.merge_mode import SortedRows
+from parts.write.block_preparation import (
+    PartitionBlock,
+    sort_block,
+    split_by_partition,
+)
+from parts.write.constraint_checks import check_constraints
+from parts.write.part_writer import (
+    write_part,
+)
 
 logger = logging.getLogger(__name__)
 

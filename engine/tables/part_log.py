@@ -13,13 +13,13 @@ from enum import Enum
 
 import pyarrow as pa
 
-from engine.tables.definition import TableDefinition
-from parts.errors import PandoError
-from parts.part_name import PartName
-from parts.reader import Part
-from parts.schema import Key
+from engine.tables.table_definition import TableDefinition
+from parts.common.errors import PandoError
+from parts.common.part_name import PartName
+from parts.read.part_reader import Part
+from parts.table.table_description import Key
 from sql.formats.registry import write_blocks
-from sql.settings.session import DEFAULT_SETTINGS
+from sql.settings.supported_settings import DEFAULT_SETTINGS
 
 _MOST_EVENTS = 20_000
 _MOST_TEXTS = 65_536

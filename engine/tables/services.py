@@ -11,14 +11,14 @@ from pathlib import Path
 from random import Random
 from uuid import UUID
 
-from engine.background import BackgroundPool
 from engine.interserver.transfer import Throttle, Transfer
-from engine.tables.disk_space import DiskSpace
+from engine.server.background_pool import BackgroundPool
+from engine.tables.disk_reservations import DiskSpace
 from engine.tables.part_log import PartLog
+from parts.common.part_name import PartName
 from parts.merge import MergeProgress
-from parts.part_name import PartName
-from sql.grammar.statements import CreateTable
-from sql.run.mutation_queries import Step
+from sql.grammar.statements.statement import CreateTable
+from sql.mutations.mutation_queries import Step
 
 
 @dataclass

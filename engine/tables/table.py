@@ -15,29 +15,34 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Protocol
 
-from engine.background import BackgroundPool, Task
-from engine.tables.block_memory import BlockMemory
-from engine.tables.definition import TableDefinition
-from engine.tables.history import BlockHistory, WantedBlocks
+from engine.server.background_pool import BackgroundPool, Task
+from engine.tables.capabilities.block_history import BlockHistory, WantedBlocks
+from engine.tables.capabilities.block_memory import BlockMemory
+from engine.tables.capabilities.replica import Replica
+from engine.tables.capabilities.scan_records import LocalScanRecords, ScanRecords
+from engine.tables.capabilities.table_mutations import TableMutations
+from engine.tables.capabilities.table_partitions import TablePartitions
+from engine.tables.capabilities.table_transactions import TableTransactions
 from engine.tables.insert_sink import InsertSink
-from engine.tables.mutations import TableMutations
-from engine.tables.options import InsertOptions, OptimizeOptions
-from engine.tables.partitions import TablePartitions
-from engine.tables.replica import Replica
-from engine.tables.scan_records import LocalScanRecords, ScanRecords
 from engine.tables.services import TableServices
-from engine.tables.stopped import Stoppable, StoppedActions
-from engine.tables.transactions import TableTransactions
-from parts.disk import sync_directory
-from parts.errors import ConflictError, CorruptionError, UnavailableError, UserError
-from parts.fitting import misfit
-from parts.part_name import PartName
-from parts.query_status import QueryStatus
-from parts.reader import Part
-from parts.schema import TableDescription
-from parts.store import PartStore
-from sql.grammar.statements import CreateTable, TableRef
-from sql.relation import PartsSnapshot
+from engine.tables.statement_options import InsertOptions, OptimizeOptions
+from engine.tables.stopped_actions import Stoppable, StoppedActions
+from engine.tables.table_definition import TableDefinition
+from parts.common.errors import ConflictError, CorruptionError, UnavailableError, UserError
+from parts.common.part_name import PartName
+from parts.common.query_status import QueryStatus
+from parts.format.hashed_file import sync_directory
+from parts.read.part_reader import Part
+from parts.store.part_fit import misfit
+from parts.store.part_store import PartStore
+from parts.table.table_description import TableDescription
+from sql.grammar.clause_types import (
+    TableRef,
+)
+from sql.grammar.statements.statement import (
+    CreateTable,
+)
+from sql.relations import PartsSnapshot
 
 logger = logging.getLogger(__name__)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from engine.tables.definition import TableDefinition
 from engine.tables.services import TableServices
-from parts.schema import TableDescription
-from parts.store import PartStore
+from engine.tables.table_definition import TableDefinition
+from parts.store.part_store import PartStore
+from parts.table.table_description import TableDescription
 
 
 class TableData(Protocol):

@@ -20,8 +20,8 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from parts.errors import PandoError, UnavailableError, resource_error
-from parts.query_status import QueryStatus
+from parts.common.errors import PandoError, UnavailableError, resource_error
+from parts.common.query_status import QueryStatus
 
 logger = logging.getLogger(__name__)
 

@@ -21,27 +21,27 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 
-from engine.background import Task
-from engine.config import Config
 from engine.engine import Engine, remove_spills
-from engine.http.application import pages_application
-from engine.http.metrics import Metrics
-from engine.http.pages import EnginePages
-from engine.http.query_counts import QueryCounts
-from engine.http.scan_routes import delay_seconds
-from engine.http.sessions import SWEEP_SECONDS, SessionStore
-from engine.http.users import page_guard
+from engine.front.http.routes import pages_application
+from engine.front.http.scan_routes import delay_seconds
+from engine.front.http.status_pages import EnginePages
+from engine.front.http.users import page_guard
+from engine.front.prometheus_metrics import Metrics
+from engine.front.query_counts import QueryCounts
+from engine.front.session_store import SWEEP_SECONDS, SessionStore
 from engine.scan.leases import LeaseBook
-from engine.workers.bounds import Bounds
-from engine.workers.calls import Shared
-from engine.workers.connections import ConnectionStates
-from engine.workers.front_door import FrontDoor
-from engine.workers.merge_process import MergeProcesses, run_merges
-from engine.workers.nursery import Nursery
-from engine.workers.pool import WorkerPool
-from engine.workers.publication import Publication
+from engine.server.background_pool import Task
+from engine.server.config import Config
+from engine.workers.call_handlers import Shared
+from engine.workers.catalog_publication import Publication
+from engine.workers.connections.connection_states import ConnectionStates
+from engine.workers.connections.dispatcher import FrontDoor
+from engine.workers.fork_server import Nursery
+from engine.workers.merge_processes import MergeProcesses, run_merges
+from engine.workers.query_bounds import Bounds
 from engine.workers.shared_page import SharedPage
 from engine.workers.worker import Common, run_worker
+from engine.workers.worker_pool import WorkerPool
 
 _LEASES_SECONDS = 5.0
 

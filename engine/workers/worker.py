@@ -18,36 +18,36 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from engine.config import Config
-from engine.context import Context, Row, SystemTable
 from engine.engine import spill_directory
-from engine.http.metrics import Metrics
-from engine.http.pages import OK, Page
-from engine.http.query_counts import QueryCounts
-from engine.http.server import HttpServer
+from engine.environment import real_services
+from engine.front.http.http_server import HttpServer
+from engine.front.http.status_pages import OK, Page
+from engine.front.prometheus_metrics import Metrics
+from engine.front.query_counts import QueryCounts
 from engine.interpreter import execute_statement
-from engine.replica_status import ReplicaStatus
-from engine.session import QueryResult, Session
-from engine.statements import StatementRunner
-from engine.system_tables import SYSTEM_DATABASES, kinds, server, settings
+from engine.queries.context import Context, Row, SystemTable
+from engine.queries.session import QueryResult, Session
+from engine.server.config import Config
+from engine.statement_runner import StatementRunner
+from engine.system_tables import SYSTEM_DATABASES, built_in_objects, processes, settings
+from engine.tables.capabilities.replica_status import ReplicaStatus
 from engine.tables.services import TableServices
+from engine.workers.catalog_mirror import MirrorCatalog
+from engine.workers.catalog_publication import Published
 from engine.workers.channel import Caller, Channel, serve_calls
-from engine.workers.connections import ConnectionStates
-from engine.workers.elsewhere import OtherWorkers
-from engine.workers.mirror import MirrorCatalog
-from engine.workers.nursery import name_process
-from engine.workers.publication import Published
-from engine.workers.receiver import worker_server
-from engine.workers.requests import RemoteReplica
-from engine.workers.scan_leases import WorkerLeases
+from engine.workers.connections.connection_states import ConnectionStates
+from engine.workers.connections.receiver import worker_server
+from engine.workers.fork_server import name_process
+from engine.workers.other_workers import OtherWorkers
+from engine.workers.replica_client import RemoteReplica
 from engine.workers.shared_page import SharedPage
-from engine.world import real_services
-from parts.errors import UnavailableError
-from parts.memory import freeze_heap, release_memory, room_below_wall, use_returning_allocator
-from sql.grammar import statements
-from sql.grammar.statements import ParsedStatement
-from sql.run import database
-from sql.run.executor import QueryEngine
+from engine.workers.worker_leases import WorkerLeases
+from parts.common.errors import UnavailableError
+from parts.common.process_memory import freeze_heap, release_memory, room_below_wall, use_returning_allocator
+from sql.grammar.statements import statement
+from sql.grammar.statements.statement import ParsedStatement
+from sql.run.duckdb import database
+from sql.run.query_engine import QueryEngine
 
 logger = logging.getLogger(__name__)
 
@@ -60,16 +60,19 @@ _LEAST_ROOM_BYTES = 32 << 20
 _MOST_BEATS_AT_WALL = 4
 
 _FORWARDED = (
-    statements.CreateDatabase, statements.DropDatabase, statements.DropTable, statements.AttachTable,
-    statements.RenameTables, statements.ExchangeTables,
-    statements.TruncateTable, statements.CheckTable, statements.OptimizeTable,
-    statements.SystemCommand, statements.DropReplica, statements.KillQuery,
-    statements.CommitTransaction, statements.RollbackTransaction, statements.AlterTable, statements.MutateTable,
-    statements.KillMutation,
+    statement.CreateDatabase, statement.DropDatabase, statement.DropTable, statement.AttachTable,
+    statement.RenameTables, statement.ExchangeTables,
+    statement.TruncateTable, statement.CheckTable, statement.OptimizeTable,
+    statement.SystemCommand, statement.DropReplica, statement.KillQuery,
+    statement.CommitTransaction, statement.RollbackTransaction, statement.AlterTable, statement.MutateTable,
+    statement.KillMutation,
 )  # fmt: skip
 """What the replica process carries out."""
 
-_TOLD_HERE = {table.name for table in (*kinds.TABLES, *settings.TABLES, *server.TABLES)} - {"processes", "workers"}
+_TOLD_HERE = {table.name for table in (*built_in_objects.TABLES, *settings.TABLES, *processes.TABLES)} - {
+    "processes",
+    "workers",
+}
 """The ``system`` tables that say the same in every process, or speak of this session."""
 
 
@@ -87,7 +90,7 @@ class Common:
 
 
 class WorkerServer(StatementRunner):
-    """Implements ``engine.context.Server`` with the tables of the replica process."""
+    """Implements ``engine.queries.context.Server`` with the tables of the replica process."""
 
     def __init__(self, number: int, common: Common, replica: RemoteReplica) -> None:
         elsewhere = OtherWorkers(common.page, number, common.config.worker_count, list(common.config.users))
@@ -159,7 +162,7 @@ class WorkerServer(StatementRunner):
 
 
 class WorkerPages:
-    """Implements ``engine.http.pages.Pages``: the replica process knows."""
+    """Implements ``engine.front.http.status_pages.Pages``: the replica process knows."""
 
     def __init__(self, replica: RemoteReplica) -> None:
         self._replica = replica

@@ -4,12 +4,12 @@
 ``run``     prepares the slices, hands them to the mode, and gives the blocks to a writer
 ``final``   … or to a reader (SELECT … FINAL)
 ``select``  which merges are worth making
-``modes``   what becomes of rows with equal keys; the protocol is ``parts.merge_mode``
+``modes``   what becomes of rows with equal keys; the protocol is ``parts.table.merge_mode``
 """
 
-from parts.merge.final import FinalSource, read_final
+from parts.merge.final_read import FinalSource, read_final
 from parts.merge.modes import mode_of_engine
-from parts.merge.modes.deduplicate import Deduplicated
-from parts.merge.run import MergeProgress, merge_parts
+from parts.merge.modes.deduplicating import Deduplicated
+from parts.merge.part_merge import MergeProgress, merge_parts
 
 __all__ = ["Deduplicated", "FinalSource", "MergeProgress", "merge_parts", "mode_of_engine", "read_final"]

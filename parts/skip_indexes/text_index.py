@@ -19,9 +19,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parts.schema import SkipIndex
-from parts.skip_indexes.extremes import Values, plain
-from parts.skip_indexes.tokens import tokens_of
+from parts.skip_indexes.minmax_index import Values, plain
+from parts.skip_indexes.tokenizers import tokens_of
+from parts.table.table_description import SkipIndex
 from parts.types import ArrayType, DataType, IntegerType, StringType
 
 _NUMBER = IntegerType(32, False)
@@ -48,7 +48,7 @@ _NOTHING = _Dictionary(pa.array([], pa.large_binary()), np.zeros(0, np.int64), n
 
 
 class TextBuilder:
-    """Of one part of granules of ``granularity`` rows. Implements ``parts.skip_indexes.build.Builder``."""
+    """Of one part of granules of ``granularity`` rows. Implements ``parts.skip_indexes.index_builder.Builder``."""
 
     def __init__(self, index: SkipIndex, granularity: int) -> None:
         self.index = index

@@ -26,9 +26,7 @@ Tuple(…)                struct; unnamed elements are "1", "2", …
 Source: ClickHouse documentation, "Data types".
 """
 
-from parts.types.aggregates import aggregate_of, type_text
-from parts.types.base import DataType
-from parts.types.nested import (
+from parts.types.composites import (
     ArrayType,
     LowCardinalityType,
     MapType,
@@ -37,7 +35,7 @@ from parts.types.nested import (
     make_nullable,
     strip_nullable,
 )
-from parts.types.parser import check_timezone, parse_structure, parse_type, type_families
+from parts.types.data_type import DataType
 from parts.types.scalars import (
     BoolType,
     Date32Type,
@@ -55,6 +53,8 @@ from parts.types.scalars import (
     StringType,
     UUIDType,
 )
+from parts.types.simple_aggregate_function import aggregate_of, type_text
+from parts.types.type_parser import check_timezone, parse_structure, parse_type, type_families
 
 __all__ = [
     "ArrayType",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from parts.types.base import DataType
+from parts.types.data_type import DataType
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from sql.grammar.limits import LAMBDA_ELEMENTS, Guard
+from sql.grammar.query_limits import LAMBDA_ELEMENTS, Guard
 from sql.grammar.syntax_tree import Node
 
 if TYPE_CHECKING:
-    from sql.typing.typed import Typed
+    from sql.typing.typed_expressions import Typed
 
 
 @dataclass(slots=True)

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from parts.schema import Column
+from parts.table.table_description import Column
 from parts.types import DataType
 from sql.compile.final_reading import FinalReading
-from sql.compile.scope import Origin, Source, Surroundings
+from sql.compile.names.scope import Origin, Source, Surroundings
 from sql.grammar.syntax_tree import Node, OrderItem
-from sql.typing.casts import convert
-from sql.typing.fragments import Fragment, Table, fragment, joined
-from sql.typing.scannable import Computed
-from sql.typing.typed import Typed
+from sql.typing.casts.casts import convert
+from sql.typing.column_kernels.scannable import Computed
+from sql.typing.duckdb.sql_fragments import Fragment, Table, fragment, joined
+from sql.typing.typed_expressions import Typed
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +67,12 @@ class Scan:
     final: FinalReading | None = None
     """Set: only the rows are read that a merge would leave."""
     coded: dict[str, None] = field(default_factory=dict)
-    """The columns whose codes the query reads (``sql.compile.short_strings``)."""
+    """The columns whose codes the query reads (``sql.compile.short_string_codes``)."""
     computed: dict[str, Computed] = field(default_factory=dict)
-    """By name the columns that the scan computes (``sql.compile.scan_values``)."""
+    """By name the columns that the scan computes (``sql.compile.scan_columns``)."""
     parts: dict[str, RowPart] = field(default_factory=dict)
-    """By name the parts of aggregates; with any, the scan gives groups of rows (``sql.compile.scan_groups``)."""
+    """By name the parts of aggregates; with any, the scan gives groups of rows
+    (``sql.compile.grouping.scan_grouping``)."""
 
     def __post_init__(self) -> None:
         columns = self.source.columns.values()

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from parts.errors import UserError
-from parts.merge_mode import ORDINARY
-from parts.schema import Key, TableDescription
-from sql.grammar.queries import parse_expression
+from parts.common.errors import UserError
+from parts.table.merge_mode import ORDINARY
+from parts.table.table_description import Key, TableDescription
+from sql.grammar.queries.query_parser import parse_expression
 from sql.grammar.syntax_tree import Identifier
-from sql.settings.session import Settings
+from sql.settings.supported_settings import (
+    Settings,
+)
 
 
 @dataclass(frozen=True, slots=True)

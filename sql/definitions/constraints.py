@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from parts.errors import UserError
-from parts.schema import Constraint, TableSchema
-from sql.grammar.plain_clauses import ConstraintClause
+from parts.common.errors import UserError
+from parts.table.table_description import Constraint, TableSchema
+from sql.grammar.clause_types import ConstraintClause
 from sql.run.block_expressions import compile_key
 
 

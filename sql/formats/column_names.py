@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from parts.errors import UserError
-from parts.schema import Column
+from parts.common.errors import UserError
+from parts.table.table_description import Column
 from parts.types import parse_type
-from sql.formats.options import FormatOptions
+from sql.formats.format_options import FormatOptions
 
 
 def small(name: str) -> bytes:

@@ -15,23 +15,33 @@ from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
 
-from parts.errors import UserError
-from parts.query_status import QueryStatus
-from parts.schema import Column
+from parts.common.errors import UserError
+from parts.common.query_status import QueryStatus
+from parts.table.table_description import Column
 from parts.types import DataType
-from sql.formats import arrow_formats, few_rows, json_read, lines, pretty, text_write, values_read
-from sql.formats.chunks import Rejoined, blocks_of
-from sql.formats.delimited import read_delimited
-from sql.formats.ipc_messages import read_up_to
-from sql.formats.json_rows_read import read_json_compact, read_json_strings
-from sql.formats.json_write import JsonShape, write_json, write_json_rows
-from sql.formats.native_read import read_native
-from sql.formats.native_write import write_native
-from sql.formats.options import FormatOptions
-from sql.formats.row_binary_read import read_row_binary
-from sql.formats.row_binary_write import write_row_binary
-from sql.formats.text_write import Statistics
-from sql.settings.session import DEFAULT_SETTINGS, Settings, nearest_names
+from sql.formats import small_inserts
+from sql.formats.binary.native_reader import read_native
+from sql.formats.binary.native_writer import write_native
+from sql.formats.binary.row_binary_reader import read_row_binary
+from sql.formats.binary.row_binary_writer import write_row_binary
+from sql.formats.columnar import arrow_and_parquet
+from sql.formats.columnar.ipc_messages import read_up_to
+from sql.formats.format_options import FormatOptions
+from sql.formats.json import object_reader
+from sql.formats.json.compact_reader import read_json_compact, read_json_strings
+from sql.formats.json.writers import JsonShape, write_json, write_json_rows
+from sql.formats.pretty import pretty
+from sql.formats.streams.row_chunks import Rejoined, blocks_of
+from sql.formats.text import line_formats, text_writers, values_reader
+from sql.formats.text.delimited_reader import read_delimited
+from sql.formats.text.text_writers import Statistics
+from sql.settings.session_settings import (
+    nearest_names,
+)
+from sql.settings.supported_settings import (
+    DEFAULT_SETTINGS,
+    Settings,
+)
 
 FewRows = Callable[[bytes, Sequence[Column], FormatOptions], pa.Table | None]
 Reader = Callable[[BinaryIO, Sequence[Column], FormatOptions], Iterator[pa.Table]]
@@ -66,7 +76,7 @@ def _arrow_writer(kind: str) -> Writer:
         options: FormatOptions,
         statistics: Statistics | None,
     ) -> Iterator[bytes]:
-        return arrow_formats.write_arrow_like(kind, columns, batches, options)
+        return arrow_and_parquet.write_arrow_like(kind, columns, batches, options)
 
     return write
 
@@ -84,23 +94,30 @@ _ARROW = "application/vnd.apache.arrow."
 
 _TABLE = [
     Format(
-        "TabSeparated", _TSV, _delimited(False), partial(text_write.write_tsv, header=0), few_rows.few_tab_separated
+        "TabSeparated",
+        _TSV,
+        _delimited(False),
+        partial(text_writers.write_tsv, header=0),
+        small_inserts.few_tab_separated,
     ),
-    Format("TabSeparatedWithNames", _TSV, _delimited(False, True), partial(text_write.write_tsv, header=1)),
+    Format("TabSeparatedWithNames", _TSV, _delimited(False, True), partial(text_writers.write_tsv, header=1)),
     Format(
-        "TabSeparatedWithNamesAndTypes", _TSV, _delimited(False, True, True), partial(text_write.write_tsv, header=2)
+        "TabSeparatedWithNamesAndTypes", _TSV, _delimited(False, True, True), partial(text_writers.write_tsv, header=2)
     ),
     *(
-        Format(f"TabSeparatedRaw{kind}", _TSV, None, partial(text_write.write_tsv, header=header, raw=True))
+        Format(f"TabSeparatedRaw{kind}", _TSV, None, partial(text_writers.write_tsv, header=header, raw=True))
         for header, kind in enumerate(("", "WithNames", "WithNamesAndTypes"))
     ),
-    Format("CSV", _CSV + "absent", _delimited(True), partial(text_write.write_csv, header=0)),
-    Format("CSVWithNames", _CSV + "present", _delimited(True, True), partial(text_write.write_csv, header=1)),
+    Format("CSV", _CSV + "absent", _delimited(True), partial(text_writers.write_csv, header=0)),
+    Format("CSVWithNames", _CSV + "present", _delimited(True, True), partial(text_writers.write_csv, header=1)),
     Format(
-        "CSVWithNamesAndTypes", _CSV + "present", _delimited(True, True, True), partial(text_write.write_csv, header=2)
+        "CSVWithNamesAndTypes",
+        _CSV + "present",
+        _delimited(True, True, True),
+        partial(text_writers.write_csv, header=2),
     ),
-    Format("Values", _TEXT, values_read.read_values, text_write.write_values, values_read.read_few_values),
-    Format("JSONEachRow", _NDJSON, json_read.read_json_each_row, _json_rows(), few_rows.few_json_rows),
+    Format("Values", _TEXT, values_reader.read_values, text_writers.write_values, values_reader.read_few_values),
+    Format("JSONEachRow", _NDJSON, object_reader.read_json_each_row, _json_rows(), small_inserts.few_json_rows),
     Format("JSONStringsEachRow", _NDJSON, read_json_strings, _json_rows(strings=True)),
     *(
         Format(
@@ -138,11 +155,11 @@ _TABLE = [
         for kind in ("", "NoEscapes", "MonoBlock", "NoEscapesMonoBlock")
     ),
     Format("Vertical", _TEXT, None, pretty.write_vertical),
-    Format("Markdown", "text/markdown; charset=UTF-8", None, lines.write_markdown),
-    Format("TSKV", _TEXT, None, lines.write_tskv),
-    Format("LineAsString", _TEXT, lines.read_lines, partial(text_write.write_tsv, header=0, raw=True)),
-    Format("RawBLOB", _TEXT, lines.read_raw_blob, lines.write_raw_blob),
-    Format("Null", _TEXT, None, text_write.write_null),
+    Format("Markdown", "text/markdown; charset=UTF-8", None, line_formats.write_markdown),
+    Format("TSKV", _TEXT, None, line_formats.write_tskv),
+    Format("LineAsString", _TEXT, line_formats.read_lines, partial(text_writers.write_tsv, header=0, raw=True)),
+    Format("RawBLOB", _TEXT, line_formats.read_raw_blob, line_formats.write_raw_blob),
+    Format("Null", _TEXT, None, text_writers.write_null),
     Format("Native", "application/octet-stream", read_native, write_native),
     *(
         Format(
@@ -150,13 +167,13 @@ _TABLE = [
             "application/octet-stream",
             partial(read_row_binary, header=header),
             partial(write_row_binary, header=header),
-            None if header else few_rows.few_row_binary,
+            None if header else small_inserts.few_row_binary,
         )
         for header, kind in enumerate(("", "WithNames", "WithNamesAndTypes"))
     ),
-    Format("Parquet", "application/octet-stream", arrow_formats.read_parquet, _arrow_writer("Parquet")),
-    Format("Arrow", _ARROW + "file", arrow_formats.read_arrow, _arrow_writer("Arrow")),
-    Format("ArrowStream", _ARROW + "stream", arrow_formats.read_arrow_stream, _arrow_writer("ArrowStream")),
+    Format("Parquet", "application/octet-stream", arrow_and_parquet.read_parquet, _arrow_writer("Parquet")),
+    Format("Arrow", _ARROW + "file", arrow_and_parquet.read_arrow, _arrow_writer("Arrow")),
+    Format("ArrowStream", _ARROW + "stream", arrow_and_parquet.read_arrow_stream, _arrow_writer("ArrowStream")),
 ]
 FORMAT_ALIASES = {
     "TSV": "TabSeparated",
@@ -223,8 +240,8 @@ def _few_or_all(
     assert entry.few is not None
     assert entry.reader is not None
     options.status.check()
-    first = bytes(read_up_to(stream, few_rows.MOST_BYTES + 1))
-    is_all = len(first) <= few_rows.MOST_BYTES
+    first = bytes(read_up_to(stream, small_inserts.MOST_BYTES + 1))
+    is_all = len(first) <= small_inserts.MOST_BYTES
     table = entry.few(first, columns, options) if is_all else None
     if table is not None and table.num_rows <= most_rows:
         yield table
@@ -249,15 +266,3 @@ def write_blocks(
         raise UserError("UNKNOWN_FORMAT", f"Format {entry.name} is only for input")
     options = replace(FormatOptions.of(settings, status), client_protocol_version=client_protocol_version)
     return entry.writer(columns, batches, options, statistics)
-
-
-__all__ = [
-    "FORMATS",
-    "FORMAT_ALIASES",
-    "Format",
-    "Statistics",
-    "content_type",
-    "find_format",
-    "read_blocks",
-    "write_blocks",
-]

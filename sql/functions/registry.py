@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from parts.errors import UserError
+from parts.common.errors import UserError
 from parts.types import (
     ArrayType,
     BoolType,
@@ -29,12 +29,15 @@ from parts.types import (
     strip_nullable,
 )
 from sql.functions.known_functions import known_functions
-from sql.functions.vectors import vectorised
+from sql.functions.lambda_bodies import vectorised
 from sql.grammar.syntax_tree import Function
-from sql.settings.session import DEFAULT_SETTINGS, Settings
-from sql.typing.defaults import default_sql
-from sql.typing.fragments import ELEMENT, EMPTY, HIDES_NULL, Fragment, IntegerSum, fragment, joined
-from sql.typing.typed import NOT_LITERAL, LambdaType, Typed, literal
+from sql.settings.supported_settings import (
+    DEFAULT_SETTINGS,
+    Settings,
+)
+from sql.typing.default_values import default_sql
+from sql.typing.duckdb.sql_fragments import ELEMENT, EMPTY, HIDES_NULL, Fragment, IntegerSum, fragment, joined
+from sql.typing.typed_expressions import NOT_LITERAL, LambdaType, Typed, literal
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from parts.errors import UserError
+from parts.common.errors import UserError
 
 
 def text_of_bytes(literal: str) -> str:

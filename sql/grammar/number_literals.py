@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from parts.errors import UserError
+from parts.common.errors import UserError
 from sql.grammar.syntax_tree import Literal
 
 _LONGEST_NUMBER = 300

@@ -18,10 +18,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, NoReturn
 
-from parts.errors import UserError
+from parts.common.errors import UserError
 from sql.grammar.byte_literals import text_of_bytes
-from sql.grammar.limits import MOST_LEVELS, Guard, too_deep_recursion
-from sql.grammar.passwords import hide_passwords
+from sql.grammar.password_hiding import hide_passwords
+from sql.grammar.query_limits import MOST_LEVELS, Guard, too_deep_recursion
 
 _GAP = r"[\s\u180e\u200b-\u200d\u2060\ufeff]"
 """White space of a statement: also what has no width, and the mark that a file of Unicode text may begin with."""

@@ -10,13 +10,13 @@ from collections.abc import Callable, Hashable, Sequence
 import numpy as np
 import pyarrow as pa
 
-from parts.block_number import BLOCK_NUMBER
-from parts.key_index import index_of
-from parts.part_list import PartList
-from parts.reader import Part
-from parts.schema import Key
-from sql.compile.scope import NAME_COLUMNS
-from sql.pruning.ranges import Bounds, closed, point
+from parts.read.key_mapping import index_of
+from parts.read.part_reader import Part
+from parts.store.part_list import PartList
+from parts.table.block_number_column import BLOCK_NUMBER
+from parts.table.table_description import Key
+from sql.compile.names.scope import NAME_COLUMNS
+from sql.pruning.key_ranges import Bounds, closed, point
 
 _FEW_OF = 8
 """One part of so many, or fewer, are few."""

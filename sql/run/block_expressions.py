@@ -14,29 +14,27 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from parts.errors import UserError
-from parts.schema import Column, Key, TableSchema
+from parts.common.errors import UserError
+from parts.table.table_description import Column, Key, TableSchema
 from parts.types import DataType, Date32Type, DateTimeType, DateType, IntegerType
 from sql.compile.compiled_query import Scan
-from sql.compile.expressions import ExpressionCompiler
-from sql.compile.naming import canonical
-from sql.compile.scope import Scope, Source, collect_aliases, table_source
-from sql.functions.bits_and_hashes import int_hash32_numpy, int_hash64_numpy
+from sql.compile.expressions.expressions import ExpressionCompiler
+from sql.compile.names.column_names import canonical
+from sql.compile.names.scope import Scope, Source, collect_aliases, table_source
+from sql.functions.hashes.integer_hashes import int_hash32_numpy, int_hash64_numpy
 from sql.functions.registry import Environment
-from sql.grammar.queries import parse_expression, parse_expression_list
+from sql.grammar.queries.query_parser import parse_expression, parse_expression_list
 from sql.grammar.syntax_tree import Alias, Function, Identifier, Node
-from sql.grammar.tokens import quote_identifier
-from sql.pruning.evaluation import Evaluation
-from sql.run import database
-from sql.run.constants import fold_constant
-from sql.run.engine_arrays import engine_table
-from sql.run.scans import scan_sql
-from sql.typing.mapping import output_cast
-from sql.typing.storage_arrays import storage_table
-from sql.typing.typed import Typed, column_label, is_only_inside
+from sql.pruning.evaluator import Evaluation
+from sql.run.duckdb import database
+from sql.run.duckdb.constant_folding import fold_constant
+from sql.run.duckdb.duckdb_arrays import engine_table
+from sql.run.scans.scan_streams import scan_sql
+from sql.typing.duckdb.engine_types import output_cast
+from sql.typing.duckdb.storage_arrays import storage_table
+from sql.typing.typed_expressions import Typed, column_label, is_only_inside
 
 Evaluate = Callable[[pa.Table], pa.ChunkedArray]
-__all__ = ["CompiledExpression", "compile_expressions", "compile_key", "evaluate_together", "quote_identifier"]
 
 
 @dataclass(frozen=True)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from parts.errors import UserError
+from parts.common.errors import UserError
 from sql.compile.compiled_query import CompiledQuery, Scan
-from sql.compile.query import QueryCompiler
-from sql.grammar.passwords import hide_passwords
-from sql.grammar.queries import parse_query
+from sql.compile.query_compiler import QueryCompiler
+from sql.grammar.password_hiding import hide_passwords
+from sql.grammar.queries.query_parser import parse_query
 from sql.grammar.syntax_tree import Function, Identifier, Join, Literal, Node, Query, Select, Union, children, walk
 from sql.grammar.tokens import TokenStream
-from sql.pruning.analysis import Analysis, IndexUse, analyse_scan
-from sql.relation import PartsRelation, is_parts_relation
+from sql.pruning.index_analysis import Analysis, IndexUse, analyse_scan
+from sql.relations import PartsRelation, is_parts_relation
 from sql.run.block_expressions import EVALUATION
 
 _KEYWORD_TEXT = """

@@ -8,9 +8,9 @@ that they come last. A NULL or NaN that is the whole value is a matter of who as
 from __future__ import annotations
 
 from parts.types import ArrayType, DataType, FloatType, MapType, TupleType, UUIDType, strip_nullable
-from sql.typing.fragments import Fragment, fragment, joined, leaf
-from sql.typing.macros import macros
-from sql.typing.typed import text
+from sql.typing.duckdb.macro_weights import macros
+from sql.typing.duckdb.sql_fragments import Fragment, fragment, joined, leaf
+from sql.typing.typed_expressions import text
 
 
 def has_own_order(type_: DataType, *, nulls_least: bool) -> bool:

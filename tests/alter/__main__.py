@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from engine.simulator.steps import Crash
+from engine.simulator.step_pool import Crash
 from tests.alter.fault_matrix import OPERATIONS, matrix
 from tests.alter.following import Follower, following
 from tests.alter.replicas import following_replicas

@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from coordination.block_numbers import partitions
-from coordination.memory_keeper import Fault
-from engine.simulator.disk import Disk, recording
-from engine.simulator.servers import Server, Servers
-from engine.simulator.steps import Crash
+from coordination.inserts.block_numbers import partitions
+from coordination.keeper.memory_keeper import Fault
+from engine.simulator.simulated_disk import Disk, recording
+from engine.simulator.simulated_servers import Server, Servers
+from engine.simulator.step_pool import Crash
 from engine.simulator.trace import Trace
-from parts.errors import PandoError, UnknownOutcomeError
-from parts.pool import working_inline
+from parts.common.errors import PandoError, UnknownOutcomeError
+from parts.common.thread_pool import working_inline
 from tests.faults import DISK_FAULTS, FAULTS, SYNC_FAULTS, hit_disk, hit_request, hit_sync
 
 Rows = list[tuple[object, ...]]

@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from engine.config import Config
 from engine.engine import Engine
-from engine.session import Session
-from parts.disk import syncing_by
-from parts.errors import PandoError
-from parts.pool import working_inline
+from engine.queries.session import Session
+from engine.server.config import Config
+from parts.common.errors import PandoError
+from parts.common.thread_pool import working_inline
+from parts.format.hashed_file import syncing_by
 from sql.formats.registry import write_blocks
-from sql.settings.session import DEFAULT_SETTINGS
+from sql.settings.supported_settings import DEFAULT_SETTINGS
 from tests.alter.histories import History, Step
 from tests.sql_statements.oracle import Oracle
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from zlib import crc32
 
-from engine.simulator.disk import Disk, recording
-from engine.simulator.servers import Server, Servers
+from engine.simulator.simulated_disk import Disk, recording
+from engine.simulator.simulated_servers import Server, Servers
 from engine.simulator.trace import Trace
-from parts.pool import working_inline
+from parts.common.thread_pool import working_inline
 from tests.alter.following import Answering, Follower, answer
 from tests.sql_statements.oracle import Oracle
 

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from engine.tables.merging import merge_to_temporary
-from engine.tables.options import InsertOptions
-from parts.errors import PandoError
-from parts.part_name import merged_name
-from sql.definitions.defaults import complete_block
+from engine.tables.merges.merge_execution import merge_to_temporary
+from engine.tables.statement_options import InsertOptions
+from parts.common.errors import PandoError
+from parts.common.part_name import merged_name
+from sql.definitions.column_defaults import complete_block
 from tests.engine.conftest import Local
 from tests.workers.server import WorkerServer
 

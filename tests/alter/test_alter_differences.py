@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from engine.tables.table import Table
-from parts.errors import PandoError
-from parts.store import PartStore
+from parts.common.errors import PandoError
+from parts.store.part_store import PartStore
 from tests.alter.test_altered_keys import answer
 from tests.engine.conftest import Local
 from tests.sql_statements.oracle import Oracle

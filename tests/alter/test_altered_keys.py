@@ -9,12 +9,12 @@ from random import Random
 import numpy as np
 import pytest
 
-from parts.errors import PandoError
-from parts.key_index import index_of
-from parts.merge.run import merge_parts
-from parts.reader import open_part
+from parts.common.errors import PandoError
+from parts.merge.part_merge import merge_parts
+from parts.read.key_mapping import index_of
+from parts.read.part_reader import open_part
 from sql.formats.registry import write_blocks
-from sql.settings.session import DEFAULT_SETTINGS
+from sql.settings.supported_settings import DEFAULT_SETTINGS
 from tests.engine.conftest import Local
 from tests.sql_statements.oracle import Oracle
 

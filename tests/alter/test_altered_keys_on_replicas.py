@@ -7,12 +7,12 @@ import os
 
 import pytest
 
-from coordination.memory_keeper import Fault
-from coordination.replica_activity import ReplicaAddress
-from engine.simulator.colony import Node
-from engine.simulator.servers import Server, Servers
-from engine.simulator.steps import Crash
-from parts.errors import PandoError
+from coordination.keeper.memory_keeper import Fault
+from coordination.nodes.replica_activation import ReplicaAddress
+from engine.simulator.simulated_cluster import Node
+from engine.simulator.simulated_servers import Server, Servers
+from engine.simulator.step_pool import Crash
+from parts.common.errors import PandoError
 from tests.alter.test_alter_on_replicas import CREATE, MakeServers, make_servers
 from tests.faults import FAULTS, hit_request
 

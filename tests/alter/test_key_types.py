@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from engine.simulator.servers import Server
-from parts.errors import PandoError
+from engine.simulator.simulated_servers import Server
+from parts.common.errors import PandoError
 from tests.alter.test_alter_on_replicas import MakeServers, make_servers
 from tests.alter.test_altered_keys import answer
 from tests.engine.conftest import Local

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from engine.simulator.servers import Server, Servers
-from engine.tables.stopped import Stoppable
-from parts.errors import PandoError
+from engine.simulator.simulated_servers import Server, Servers
+from engine.tables.stopped_actions import Stoppable
+from parts.common.errors import PandoError
 from tests.alter.test_alter_on_replicas import MakeServers, defined, make_servers, rows
 
 __all__ = ["make_servers"]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.client.http.client import HttpClient
+from engine.http_client.http_client import HttpClient
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(900)]
 HERE = Path(__file__).parent

@@ -22,9 +22,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from engine.client.http.client import HttpClient
 from engine.cluster.cluster import ZOOKEEPER, Cluster
-from parts.errors import PandoError
+from engine.http_client.http_client import HttpClient
+from parts.common.errors import PandoError
 from tests.cluster.chaos_faults import SESSION_SECONDS, Faults
 from tests.cluster.chaos_quorum import QuorumClient
 

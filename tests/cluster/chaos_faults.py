@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from engine.cluster.cluster import ZOOKEEPER, Cluster
-from engine.cluster.processes import family
+from engine.cluster.os_processes import family
 
 SESSION_SECONDS = 4.0
 _REST_SECONDS = 4.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from parts.errors import PandoError
+from parts.common.errors import PandoError
 
 if TYPE_CHECKING:
     from tests.cluster.chaos import Chaos

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.client.http.client import HttpClient
 from engine.cluster.cluster import Cluster
-from parts.errors import PandoError
+from engine.http_client.http_client import HttpClient
+from parts.common.errors import PandoError
 from tests.worker_count import WORKERS
 
 WAIT_SECONDS = 60.0

@@ -16,9 +16,9 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from engine.client.http.client import HttpClient
 from engine.cluster.cluster import ZOOKEEPER, Cluster
-from parts.errors import PandoError
+from engine.http_client.http_client import HttpClient
+from parts.common.errors import PandoError
 
 _NOT_IN_QUORUM = 289
 _CATCH_UP_SECONDS = 30.0

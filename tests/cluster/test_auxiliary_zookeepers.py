@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from coordination.embedded_zookeeper import EmbeddedZooKeeper
-from engine.client.http.client import HttpClient
+from coordination.keeper.embedded_zookeeper import EmbeddedZooKeeper
 from engine.cluster.cluster import Cluster
-from parts.errors import PandoError
+from engine.http_client.http_client import HttpClient
+from parts.common.errors import PandoError
 from tests.worker_count import WORKERS
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("auxiliary_zookeepers")]

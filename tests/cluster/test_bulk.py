@@ -13,10 +13,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from engine.client.bulk.export import Export, export_table
-from engine.client.bulk.load import Load, Loaded, load_folder
-from engine.client.bulk.servers import Servers
-from parts.errors import PandoError
+from engine.client.shared_work import Servers
+from engine.client.table_export import Export, export_table
+from engine.client.table_load import Load, Loaded, load_folder
+from parts.common.errors import PandoError
 from tests.cluster.conftest import Replicas
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("bulk")]

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from engine.client.http.client import HttpClient
+from engine.http_client.http_client import HttpClient
 from tests.cluster.conftest import Replicas
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("concurrency")]

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.client.http.client import HttpClient
 from engine.cluster.cluster import Cluster
-from parts.errors import PandoError
+from engine.http_client.http_client import HttpClient
+from parts.common.errors import PandoError
 from tests.recovery.damages import Damage, create, damages_of, insert, query
 from tests.workers.server import wait_for
 

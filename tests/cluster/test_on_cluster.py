@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from engine.client.http.client import HttpClient
 from engine.cluster.cluster import Cluster
-from parts.errors import PandoError
+from engine.http_client.http_client import HttpClient
+from parts.common.errors import PandoError
 from tests.front.asking import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster]

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from parts.errors import PandoError
+from parts.common.errors import PandoError
 from tests.cluster.conftest import Replicas
 from tests.cluster.sequential_reads import read_after_inserts
 

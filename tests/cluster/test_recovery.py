@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from coordination.kazoo_keeper import KazooKeeper
-from parts.errors import PandoError
+from coordination.keeper.kazoo_keeper import KazooKeeper
+from parts.common.errors import PandoError
 from tests.cluster.conftest import Replicas
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("recovery")]

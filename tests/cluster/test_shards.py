@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from chdb.session import Session as Oracle
 
-from engine.client.http.client import HttpClient
 from engine.cluster.cluster import Cluster
-from engine.cluster.state import is_free
-from parts.errors import PandoError
+from engine.cluster.cluster_state import is_free
+from engine.http_client.http_client import HttpClient
+from parts.common.errors import PandoError
 from tests.worker_count import WORKERS
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster]

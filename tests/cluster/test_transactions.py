@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from engine.client.http.client import HttpClient
-from parts.errors import PandoError
+from engine.http_client.http_client import HttpClient
+from parts.common.errors import PandoError
 from tests.cluster.conftest import Replicas
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("transactions")]

@@ -6,10 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from engine.simulator.run import recording, working_inline
-from engine.simulator.servers import Servers
+from engine.simulator.simulated_disk import (
+    recording,
+)
+from engine.simulator.simulated_servers import Servers
 from engine.simulator.trace import Trace
-from parts.errors import PandoError
+from parts.common.errors import PandoError
+from parts.common.thread_pool import (
+    working_inline,
+)
 from tests.skip_indexes.conftest import Local, Oracle
 from tests.skip_indexes.test_index_definitions import code, definition
 

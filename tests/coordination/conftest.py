@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from coordination.embedded_zookeeper import EmbeddedZooKeeper
-from coordination.memory_keeper import MemoryEnsemble
+from coordination.keeper.embedded_zookeeper import EmbeddedZooKeeper
+from coordination.keeper.memory_keeper import MemoryEnsemble
 from tests.coordination.members import Member
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from coordination.keeper import Keeper
-from coordination.part_set import PartSet
-from coordination.paths import ReplicaPaths
-from coordination.replica_activity import active_replicas
-from parts.part_name import PartName
+from coordination.keeper.interface import Keeper
+from coordination.log.part_set import PartSet
+from coordination.nodes.paths import ReplicaPaths
+from coordination.nodes.replica_activation import active_replicas
+from parts.common.part_name import PartName
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from coordination.block_numbers import allocate_block
-from coordination.keeper import (
+from coordination.inserts.block_numbers import allocate_block
+from coordination.inserts.partition_nodes import next_numbers, raise_next_first
+from coordination.keeper.interface import (
     BadVersion,
     Check,
     Children,
@@ -29,8 +30,7 @@ from coordination.keeper import (
     SetData,
     check_not_exists,
 )
-from coordination.partition_nodes import next_numbers, raise_next_first
-from coordination.paths import TablePaths
+from coordination.nodes.paths import TablePaths
 
 Connect = Callable[[], Keeper]
 

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from coordination import queue_io
-from coordination.block_numbers import BlockLock
-from coordination.clone import finish_clone, is_lost
-from coordination.drop_range import clear_leftovers
-from coordination.insert_commit import InsertRequest, InsertResult, InsertStatus, begin_insert
-from coordination.memory_keeper import Fault, MemoryEnsemble, MemoryKeeper
-from coordination.merge_predicate import MergePredicate, build_predicate
-from coordination.mutations import KnownMutations
-from coordination.part_commit import ProducedStatus
-from coordination.part_record import PartRecord
-from coordination.paths import ReplicaPaths, TablePaths
-from coordination.queue import ReplicationQueue
-from coordination.queue_rules import ActionKind, Limits
-from coordination.quorum import QuorumPlan
-from coordination.replica_activity import Activation, ReplicaAddress
-from coordination.table_nodes import SharedDefinition
-from parts.part_name import PartName
+from coordination.drops.drop_partition import clear_leftovers
+from coordination.inserts.block_numbers import BlockLock
+from coordination.inserts.insert_commit import InsertRequest, InsertResult, InsertStatus, begin_insert
+from coordination.inserts.quorum import QuorumPlan
+from coordination.keeper.memory_keeper import Fault, MemoryEnsemble, MemoryKeeper
+from coordination.log.queue_rules import ActionKind, Limits
+from coordination.log.replication_queue import ReplicationQueue
+from coordination.merges_mutations.merge_predicate import MergePredicate, build_predicate
+from coordination.merges_mutations.mutation_nodes import KnownMutations
+from coordination.nodes.part_record import PartRecord
+from coordination.nodes.paths import ReplicaPaths, TablePaths
+from coordination.nodes.replica_activation import Activation, ReplicaAddress
+from coordination.replicas import log_pull
+from coordination.replicas.clone import finish_clone, is_lost
+from coordination.replicas.part_commit import ProducedStatus
+from coordination.replicas.table_nodes import SharedDefinition
+from parts.common.part_name import PartName
 from tests.coordination.holders import find_holder
 from tests.coordination.real_time import (
     activate,
@@ -55,7 +55,7 @@ class Member:
         if is_lost(self.keeper, self.paths):
             clone_replica(self.keeper, self.paths, dict.fromkeys(self.active, ""))
             finish_clone(self.keeper, self.paths)
-        queue_io.load_queue(self.keeper, self.paths, self.queue, queue_io.own_parts(self.keeper, self.paths))
+        log_pull.load_queue(self.keeper, self.paths, self.queue, log_pull.own_parts(self.keeper, self.paths))
 
     def covering_active(self, part: PartName) -> PartName | None:
         return next((p for p in self.active if p.covers(part)), None)
@@ -80,7 +80,7 @@ class Member:
         return commit_insert(self.keeper, request, resolve_seconds=0, sleep=lambda _: None)
 
     def pull(self) -> int:
-        return queue_io.pull_log(self.keeper, self.paths, self.queue)
+        return log_pull.pull_log(self.keeper, self.paths, self.queue)
 
     def predicate(self) -> MergePredicate:
         asked = self.queue.virtual_parts().partition_ids()
@@ -94,15 +94,15 @@ class Member:
             assert part is not None
             done.append(action.kind)
             if action.kind is ActionKind.SKIP:
-                queue_io.drop_entry(self.keeper, self.paths, self.queue, action.name)
+                log_pull.drop_entry(self.keeper, self.paths, self.queue, action.name)
             elif action.kind is ActionKind.DROP_RANGE:
                 if action.entry.has_leftovers:
                     clear_leftovers(self.keeper, TABLE, part)
                 self.active = {p for p in self.active if not part.covers(p)}
-                listed = queue_io.own_parts(self.keeper, self.paths)
-                queue_io.remove_parts(self.keeper, self.paths, [p for p in listed if part.covers(p)])
+                listed = log_pull.own_parts(self.keeper, self.paths)
+                log_pull.remove_parts(self.keeper, self.paths, [p for p in listed if part.covers(p)])
                 names = [*self.queue.covered_entries(action.name), action.name]
-                queue_io.drop_entries(self.keeper, self.paths, self.queue, names)
+                log_pull.drop_entries(self.keeper, self.paths, self.queue, names)
             else:
                 if action.kind is ActionKind.FETCH:
                     holder = find_holder(self.keeper, self.paths, part, self.queue.virtual_parts())

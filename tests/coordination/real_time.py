@@ -5,9 +5,12 @@ from __future__ import annotations
 import time
 from functools import partial
 
-from coordination import clone, drop_range, insert_commit, part_commit, replica_activity, table_nodes
+from coordination.drops import drop_partition as drop_range
+from coordination.inserts import insert_commit
+from coordination.nodes import replica_activation
+from coordination.replicas import clone, part_commit, table_nodes
 
-activate = partial(replica_activity.activate, clock=time.monotonic, wait=lambda event, seconds: None)
+activate = partial(replica_activation.activate, clock=time.monotonic, wait=lambda event, seconds: None)
 clone_replica = clone.clone_replica
 commit_insert = partial(insert_commit.commit_insert, clock=time.monotonic, sleep=time.sleep)
 commit_produced_part = partial(part_commit.commit_produced_part, clock=time.monotonic, sleep=time.sleep)

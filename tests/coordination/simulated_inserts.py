@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordination.block_numbers import DuplicateBlock
-from coordination.insert_commit import InsertRequest, InsertStatus, begin_insert
-from coordination.quorum import plan_quorum
-from coordination.quorum_wait import wait_for_quorum
-from parts.errors import PandoError, UnavailableError, UnknownOutcomeError
-from parts.part_name import PartName
+from coordination.inserts.block_numbers import DuplicateBlock
+from coordination.inserts.insert_commit import InsertRequest, InsertStatus, begin_insert
+from coordination.inserts.quorum import plan_quorum
+from coordination.inserts.quorum_wait import wait_for_quorum
+from parts.common.errors import PandoError, UnavailableError, UnknownOutcomeError
+from parts.common.part_name import PartName
 from tests.coordination.real_time import commit_insert
 from tests.coordination.simulated_replica import PARTITIONS, TABLE, Replica, Waiter
 

@@ -6,18 +6,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from coordination import queue_io
-from coordination.insert_commit import InsertRequest
-from coordination.keeper import SessionState
-from coordination.log_entry import LogEntry
-from coordination.memory_keeper import MemoryKeeper
-from coordination.part_record import PartRecord
-from coordination.part_set import PartSet
-from coordination.paths import ReplicaPaths, TablePaths
-from coordination.queue import ReplicationQueue
-from coordination.replica_activity import Activation
-from coordination.table_nodes import SharedDefinition
-from parts.part_name import PartName
+from coordination.inserts.insert_commit import InsertRequest
+from coordination.keeper.interface import SessionState
+from coordination.keeper.memory_keeper import MemoryKeeper
+from coordination.log.log_entry import LogEntry
+from coordination.log.part_set import PartSet
+from coordination.log.replication_queue import ReplicationQueue
+from coordination.nodes.part_record import PartRecord
+from coordination.nodes.paths import ReplicaPaths, TablePaths
+from coordination.nodes.replica_activation import Activation
+from coordination.replicas import log_pull
+from coordination.replicas.table_nodes import SharedDefinition
+from parts.common.part_name import PartName
 
 if TYPE_CHECKING:
     from tests.coordination.simulation import World
@@ -107,7 +107,7 @@ def check_agreement(world: World) -> None:
     first = world.replicas[0]
     for replica in world.replicas:
         assert set(replica.active) == set(first.active), world.describe()
-        listed = PartSet(queue_io.own_parts(replica.keeper, replica.paths))
+        listed = PartSet(log_pull.own_parts(replica.keeper, replica.paths))
         assert set(listed) == set(replica.active), f"{replica.name}: ZooKeeper {set(listed)} disk {set(replica.active)}"
         assert set(replica.queue.virtual_parts()) == set(replica.active)
         for part in replica.active:

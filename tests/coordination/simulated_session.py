@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordination import queue_io
-from coordination.clone import finish_clone, is_lost
-from coordination.insert_commit import InsertStatus
-from coordination.keeper import SessionState
-from coordination.part_set import PartSet
-from coordination.quorum import confirm_own_parts
-from coordination.quorum_failure import forget_failed_parts, take_back_failed_parts
-from coordination.replica_activity import ReplicaAddress
-from parts.errors import UnavailableError
-from parts.part_name import PartName
+from coordination.inserts.insert_commit import InsertStatus
+from coordination.inserts.quorum import confirm_own_parts
+from coordination.inserts.quorum_failure import forget_failed_parts, take_back_failed_parts
+from coordination.keeper.interface import SessionState
+from coordination.log.part_set import PartSet
+from coordination.nodes.replica_activation import ReplicaAddress
+from coordination.replicas import log_pull
+from coordination.replicas.clone import finish_clone, is_lost
+from parts.common.errors import UnavailableError
+from parts.common.part_name import PartName
 from tests.coordination.real_time import activate, clone_replica, resolve_insert
 from tests.coordination.simulated_replica import Replica
 
@@ -50,11 +50,11 @@ def recover(world: World, replica: Replica) -> None:
             replica.active.remove(part)
             replica.disk.pop(part, None)
         finish_clone(keeper, paths)
-    listed = set(queue_io.own_parts(keeper, paths))
+    listed = set(log_pull.own_parts(keeper, paths))
     load_disk(replica, listed)
     missing = [part for part in PartSet(listed) if part not in replica.active]
-    queue_io.load_queue(keeper, paths, replica.queue, [p for p in listed if p not in missing])
-    queue_io.requeue_fetch(keeper, paths, replica.queue, missing)
+    log_pull.load_queue(keeper, paths, replica.queue, [p for p in listed if p not in missing])
+    log_pull.requeue_fetch(keeper, paths, replica.queue, missing)
     confirm_own_parts(keeper, paths, [str(part) for part in replica.active])
     replica.activation = activation
 
@@ -76,7 +76,7 @@ def load_disk(replica: Replica, listed: set[PartName] | None = None) -> None:
         replica.active = PartSet(replica.disk)
         replica.loaded_disk = True
     elif listed is None and not replica.loaded_disk:
-        known = set(queue_io.own_parts(replica.keeper, replica.paths))
+        known = set(log_pull.own_parts(replica.keeper, replica.paths))
         replica.active = PartSet(part for part in replica.disk if part in known)
 
 
@@ -91,7 +91,7 @@ def settle(world: World, replica: Replica) -> None:
         else:
             raise UnavailableError("KEEPER_EXCEPTION", "still unknown")
         replica.unresolved.remove((block, request))
-    listed = set(queue_io.own_parts(replica.keeper, replica.paths))
+    listed = set(log_pull.own_parts(replica.keeper, replica.paths))
     for item in list(replica.unfinished):
         if item[2] in listed:
             replica.take(item[2])

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordination import queue_io
-from coordination.cleanup import clean_once
-from coordination.drop_range import clear_leftovers
-from coordination.keeper import KeeperConnectionLoss, KeeperError
-from coordination.merge_assignment import assign_merges, merge_entry
-from coordination.merge_predicate import build_predicate
-from coordination.mutations import KnownMutations
-from coordination.part_commit import ProducedStatus
-from coordination.queue_rules import Action, ActionKind, Limits
-from coordination.quorum_failure import fail_unreachable_part
-from parts.errors import PandoError
-from parts.part_name import PartName
+from coordination.drops.drop_partition import clear_leftovers
+from coordination.inserts.quorum_failure import fail_unreachable_part
+from coordination.keeper.interface import KeeperConnectionLoss, KeeperError
+from coordination.log.queue_rules import Action, ActionKind, Limits
+from coordination.merges_mutations.merge_assignment import assign_merges, merge_entry
+from coordination.merges_mutations.merge_predicate import build_predicate
+from coordination.merges_mutations.mutation_nodes import KnownMutations
+from coordination.replicas import log_pull
+from coordination.replicas.cleanup import clean_once
+from coordination.replicas.part_commit import ProducedStatus
+from parts.common.errors import PandoError
+from parts.common.part_name import PartName
 from tests.coordination.holders import find_holder
 from tests.coordination.real_time import commit_produced_part, drop_partition
 from tests.coordination.simulated_replica import PARTITIONS, TABLE, Crash, Replica, Rows
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def pull(world: World, replica: Replica) -> None:
-    queue_io.pull_log(replica.keeper, replica.paths, replica.queue)
+    log_pull.pull_log(replica.keeper, replica.paths, replica.queue)
 
 
 def execute(world: World, replica: Replica) -> None:
@@ -48,16 +48,16 @@ def run(world: World, replica: Replica, action: Action) -> None:
     entry, keeper, queue = action.entry, replica.keeper, replica.queue
     assert entry.new_part is not None
     if action.kind is ActionKind.SKIP:
-        queue_io.drop_entry(keeper, replica.paths, queue, action.name)
+        log_pull.drop_entry(keeper, replica.paths, queue, action.name)
     elif action.kind is ActionKind.DROP_RANGE:
         world.count("drop executed")
         if entry.has_leftovers:
             world.count("leftovers cleared")
             clear_leftovers(keeper, TABLE, entry.new_part)
         gone = replica.active.remove_covered(entry.new_part)
-        listed = [p for p in queue_io.own_parts(keeper, replica.paths) if entry.new_part.covers(p)]
-        queue_io.remove_parts(keeper, replica.paths, {*gone, *listed})
-        queue_io.drop_entries(keeper, replica.paths, queue, [*queue.covered_entries(action.name), action.name])
+        listed = [p for p in log_pull.own_parts(keeper, replica.paths) if entry.new_part.covers(p)]
+        log_pull.remove_parts(keeper, replica.paths, {*gone, *listed})
+        log_pull.drop_entries(keeper, replica.paths, queue, [*queue.covered_entries(action.name), action.name])
     elif action.kind is ActionKind.MERGE:
         world.count("merge executed")
         rows = frozenset().union(*(replica.disk[part] for part in entry.source_parts))
@@ -75,7 +75,7 @@ def fetch(world: World, replica: Replica, action: Action) -> None:
     if holder is None:
         if entry.quorum >= 2 and fail_unreachable_part(replica.keeper, replica.paths, entry):
             world.count("quorum failed")
-            queue_io.discard_entry(replica.keeper, replica.paths, replica.queue, action.name)
+            log_pull.discard_entry(replica.keeper, replica.paths, replica.queue, action.name)
             return
         replica.queue.postpone(action.name, "no active replica has it")
         return
@@ -118,7 +118,7 @@ def produce(world: World, replica: Replica, action: Action, part: PartName, rows
     else:
         assert status is ProducedStatus.DROPPED, "all replicas merge alike"
         replica.disk.pop(part, None)
-        queue_io.discard_entry(replica.keeper, replica.paths, replica.queue, action.name)
+        log_pull.discard_entry(replica.keeper, replica.paths, replica.queue, action.name)
 
 
 def merge(world: World, replica: Replica) -> None:
@@ -159,8 +159,8 @@ def clean(world: World, replica: Replica) -> None:
     for name in report.lost_replicas:
         world.count(f"lost {name}")
     covered = [
-        p for p in queue_io.own_parts(replica.keeper, replica.paths) if replica.active.covering(p) not in (p, None)
+        p for p in log_pull.own_parts(replica.keeper, replica.paths) if replica.active.covering(p) not in (p, None)
     ]
-    queue_io.remove_parts(replica.keeper, replica.paths, covered)
+    log_pull.remove_parts(replica.keeper, replica.paths, covered)
     for part in covered:
         replica.disk.pop(part, None)

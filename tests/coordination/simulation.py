@@ -13,13 +13,13 @@ import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from coordination.cleanup import CleanupSettings
-from coordination.keeper import MultiFailed, SessionState
-from coordination.log_entry import LogEntry
-from coordination.memory_keeper import Fault, MemoryEnsemble, MemoryKeeper
-from engine.simulator.rules import watch_rules
-from parts.errors import PandoError
-from parts.part_name import PartName
+from coordination.keeper.interface import MultiFailed, SessionState
+from coordination.keeper.memory_keeper import Fault, MemoryEnsemble, MemoryKeeper
+from coordination.log.log_entry import LogEntry
+from coordination.replicas.cleanup import CleanupSettings
+from engine.simulator.rule_coverage import watch_rules
+from parts.common.errors import PandoError
+from parts.common.part_name import PartName
 from tests.coordination.real_time import create_table_or_replica
 from tests.coordination.simulated_inserts import insert, wait
 from tests.coordination.simulated_replica import DEFINITION, TABLE, Crash, History, Replica

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from coordination.memory_keeper import Fault, MemoryEnsemble
-from coordination.part_commit import Agreement, ProducedStatus
-from coordination.part_record import PartRecord
-from coordination.queue_rules import Action, Limits
-from coordination.quorum import QuorumPlan
-from parts.part_name import PartName
+from coordination.inserts.quorum import QuorumPlan
+from coordination.keeper.memory_keeper import Fault, MemoryEnsemble
+from coordination.log.queue_rules import Action, Limits
+from coordination.nodes.part_record import PartRecord
+from coordination.replicas.part_commit import Agreement, ProducedStatus
+from parts.common.part_name import PartName
 from tests.coordination.members import RECORD, TABLE, Member, fault_once
 from tests.coordination.real_time import commit_produced_part
 

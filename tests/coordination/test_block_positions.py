@@ -8,16 +8,16 @@ from collections.abc import Sequence
 
 import pytest
 
-from coordination.block_numbers import release
-from coordination.block_positions import decided_blocks, read_decided
-from coordination.dropped_blocks import dropped_blocks
-from coordination.insert_commit import InsertRequest, InsertStatus
-from coordination.memory_keeper import MemoryEnsemble
-from coordination.merge_assignment import assign_merges, merge_entry
-from coordination.part_set import PartSet
-from coordination.quorum import QuorumPlan
-from parts.errors import ConflictError
-from parts.part_name import PartName
+from coordination.inserts.block_numbers import release
+from coordination.inserts.insert_commit import InsertRequest, InsertStatus
+from coordination.inserts.quorum import QuorumPlan
+from coordination.keeper.memory_keeper import MemoryEnsemble
+from coordination.log.part_set import PartSet
+from coordination.merges_mutations.merge_assignment import assign_merges, merge_entry
+from coordination.reads.dropped_blocks import dropped_blocks
+from coordination.reads.stream_positions import decided_blocks, read_decided
+from parts.common.errors import ConflictError
+from parts.common.part_name import PartName
 from tests.coordination.members import TABLE, Member
 from tests.coordination.real_time import drop_partition
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from coordination.ddl_cleanup import EntryAge, clean_queue, plan_cleanup
-from coordination.ddl_entry import DdlEntry, DdlHost, DdlOutcome
-from coordination.ddl_queue import DdlQueue, EntryGone
-from coordination.memory_keeper import MemoryEnsemble
-from parts.errors import UserError
+from coordination.ddl.ddl_cleanup import EntryAge, clean_queue, plan_cleanup
+from coordination.ddl.ddl_entry import DdlEntry, DdlHost, DdlOutcome
+from coordination.ddl.ddl_queue import DdlQueue, EntryGone
+from coordination.keeper.memory_keeper import MemoryEnsemble
+from parts.common.errors import UserError
 
 A, B = DdlHost("a", 8123), DdlHost("::1", 9000, "d")
 ENTRY = DdlEntry("DROP TABLE t", "default", "c", ((A,), (B,)), "a:8123", "ada", {"alter_sync": 2}, {"p": "1"})

@@ -9,22 +9,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, precondition, rule
 
-from coordination.cleanup import (
-    plan_log_trim,
-    plan_lost_replicas,
-    sole_holders,
-)
-from coordination.deduplication_window import plan_block_removal
-from coordination.keeper import Stat
-from coordination.log_entry import EntryType, LogEntry, drop_range
-from coordination.merge_predicate import MergePredicate
-from coordination.mutation_set import MutationSet
-from coordination.part_set import PartSet
-from coordination.queue import ReplicationQueue
-from coordination.queue_rules import Action, ActionKind, Limits
-from coordination.quorum import QuorumStatus, format_last_parts, parse_last_parts
-from coordination.replica_positions import ReplicaPosition
-from parts.merge.select import (
+from coordination.inserts.deduplication_window import plan_block_removal
+from coordination.inserts.quorum import QuorumStatus, format_last_parts, parse_last_parts
+from coordination.keeper.interface import Stat
+from coordination.log.log_entry import EntryType, LogEntry, drop_range
+from coordination.log.part_set import PartSet
+from coordination.log.queue_rules import Action, ActionKind, Limits
+from coordination.log.replication_queue import ReplicationQueue
+from coordination.merges_mutations.merge_predicate import MergePredicate
+from coordination.merges_mutations.mutation_set import MutationSet
+from coordination.nodes.replica_positions import ReplicaPosition
+from coordination.replicas.cleanup import plan_log_trim, plan_lost_replicas, sole_holders
+from parts.common.part_name import PartName, merged_name
+from parts.merge.merge_selector import (
     PART_OVERHEAD_BYTES,
     SMALL_PARTS,
     SMALL_PARTS_SECONDS,
@@ -33,7 +30,6 @@ from parts.merge.select import (
     max_merge_bytes,
     select_merge,
 )
-from parts.part_name import PartName, merged_name
 
 
 @st.composite

@@ -7,15 +7,15 @@ from collections.abc import Callable
 
 import pytest
 
-from coordination.applications import read_application
-from coordination.dropped_blocks import drop_ops, loss_ops
-from coordination.keeper import Keeper
-from coordination.memory_keeper import Fault, MemoryEnsemble
-from coordination.scan_records import KeeperScanRecords
-from coordination.table_nodes import CreateOutcome
-from coordination.transactions import abort, name_of, open_transaction
-from parts.errors import PandoError, UserError
-from parts.part_name import PartName
+from coordination.keeper.interface import Keeper
+from coordination.keeper.memory_keeper import Fault, MemoryEnsemble
+from coordination.reads.dropped_blocks import drop_ops, loss_ops
+from coordination.reads.scan_records import KeeperScanRecords
+from coordination.replicas.table_nodes import CreateOutcome
+from coordination.transactions.application_versions import read_application
+from coordination.transactions.transaction_nodes import abort, name_of, open_transaction
+from parts.common.errors import PandoError, UserError
+from parts.common.part_name import PartName
 from tests.coordination.members import DEFINITION, TABLE
 from tests.coordination.real_time import create_table_or_replica
 

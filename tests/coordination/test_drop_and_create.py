@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from coordination.keeper import KeeperConnectionLoss
-from coordination.memory_keeper import Fault, MemoryEnsemble
-from coordination.table_nodes import CreateOutcome, drop_dead_replica, drop_replica
-from parts.errors import ConflictError, UserError
+from coordination.keeper.interface import KeeperConnectionLoss
+from coordination.keeper.memory_keeper import Fault, MemoryEnsemble
+from coordination.replicas.table_nodes import CreateOutcome, drop_dead_replica, drop_replica
+from parts.common.errors import ConflictError, UserError
 from tests.coordination.members import DEFINITION, TABLE, Member
 from tests.coordination.real_time import create_table_or_replica
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from coordination.embedded_zookeeper import (
+from coordination.keeper.embedded_zookeeper import (
     EmbeddedZooKeeper,
     command_line,
     find_java,
@@ -19,8 +19,8 @@ from coordination.embedded_zookeeper import (
     start_detached,
     wait_serving,
 )
-from coordination.kazoo_keeper import KazooKeeper
-from parts.errors import PandoError
+from coordination.keeper.kazoo_keeper import KazooKeeper
+from parts.common.errors import PandoError
 
 
 @pytest.mark.cluster

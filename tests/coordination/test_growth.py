@@ -7,17 +7,22 @@ from collections import Counter
 
 import pytest
 
-from coordination.applications import clean_applications, read_application
-from coordination.cleanup import CleanupSettings, clean_once
-from coordination.dropped_blocks import clean_lost_blocks, dropped_blocks, forget_ops, loss_ops, lost_blocks
-from coordination.forgotten import forget_partition
-from coordination.keeper import MultiFailed
-from coordination.memory_keeper import MemoryEnsemble
-from coordination.mutations import clean_mutations, create_mutation
-from coordination.quorum import QuorumPlan, QuorumStatus, _last_part_ops, parse_last_parts
-from coordination.scan_records import KeeperScanRecords
-from coordination.transactions import MOST_REMEMBERED, abort, clean_transactions, open_transaction
-from parts.part_name import PartName
+from coordination.drops.forget_partition import forget_partition
+from coordination.inserts.quorum import QuorumPlan, QuorumStatus, _last_part_ops, parse_last_parts
+from coordination.keeper.interface import MultiFailed
+from coordination.keeper.memory_keeper import MemoryEnsemble
+from coordination.merges_mutations.mutation_nodes import clean_mutations, create_mutation
+from coordination.reads.dropped_blocks import clean_lost_blocks, dropped_blocks, forget_ops, loss_ops, lost_blocks
+from coordination.reads.scan_records import KeeperScanRecords
+from coordination.replicas.cleanup import CleanupSettings, clean_once
+from coordination.transactions.application_versions import clean_applications, read_application
+from coordination.transactions.transaction_nodes import (
+    MOST_REMEMBERED,
+    abort,
+    clean_transactions,
+    open_transaction,
+)
+from parts.common.part_name import PartName
 from tests.coordination.members import TABLE, Member
 from tests.coordination.real_time import drop_partition
 

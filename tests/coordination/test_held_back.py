@@ -11,26 +11,26 @@ from collections import Counter
 
 import pytest
 
-from coordination import queue_io
-from coordination.block_numbers import release_orphans
-from coordination.cleanup import CleanupSettings, clean_once
-from coordination.clone import finish_clone, is_lost, request_clone
-from coordination.drop_range import drop_all_partitions, drop_partition
-from coordination.forgotten import forget_partition
-from coordination.insert_commit import InsertStatus
-from coordination.keeper import Create, MultiFailed
-from coordination.log_entry import LogEntry
-from coordination.memory_keeper import Fault, MemoryEnsemble, MemoryKeeper
-from coordination.merge_assignment import assign_merges, merge_entry
-from coordination.part_commit import ProducedStatus
-from coordination.part_record import PartRecord
-from coordination.queue_rules import Limits
-from coordination.quorum import QuorumPlan
-from coordination.quorum_failure import fail_unreachable_part, take_back_failed_parts
-from coordination.quorum_wait import wait_for_quorum
-from coordination.table_nodes import drop_dead_replica
-from parts.errors import PandoError, UnknownOutcomeError
-from parts.part_name import PartName
+from coordination.drops.drop_partition import drop_all_partitions, drop_partition
+from coordination.drops.forget_partition import forget_partition
+from coordination.inserts.block_numbers import release_orphans
+from coordination.inserts.insert_commit import InsertStatus
+from coordination.inserts.quorum import QuorumPlan
+from coordination.inserts.quorum_failure import fail_unreachable_part, take_back_failed_parts
+from coordination.inserts.quorum_wait import wait_for_quorum
+from coordination.keeper.interface import Create, MultiFailed
+from coordination.keeper.memory_keeper import Fault, MemoryEnsemble, MemoryKeeper
+from coordination.log.log_entry import LogEntry
+from coordination.log.queue_rules import Limits
+from coordination.merges_mutations.merge_assignment import assign_merges, merge_entry
+from coordination.nodes.part_record import PartRecord
+from coordination.replicas import log_pull
+from coordination.replicas.cleanup import CleanupSettings, clean_once
+from coordination.replicas.clone import finish_clone, is_lost, request_clone
+from coordination.replicas.part_commit import ProducedStatus
+from coordination.replicas.table_nodes import drop_dead_replica
+from parts.common.errors import PandoError, UnknownOutcomeError
+from parts.common.part_name import PartName
 from tests.coordination.members import RECORD, TABLE, Member, at_request, fault_once
 from tests.coordination.real_time import clone_replica, commit_produced_part, resolve_insert
 
@@ -66,7 +66,7 @@ def test_entry_that_the_source_carries_out_while_it_is_cloned(
     clone_replica(three.keeper, three.paths, {})
     ensemble.faults = None
     finish_clone(three.keeper, three.paths)
-    queue_io.load_queue(three.keeper, three.paths, three.queue, [])
+    log_pull.load_queue(three.keeper, three.paths, three.queue, [])
     assert three.queue.has_virtual_cover(part) == part
 
 
@@ -85,7 +85,7 @@ def test_drop_that_the_source_carries_out_while_it_is_cloned(
     clone_replica(three.keeper, three.paths, {})
     ensemble.faults = None
     finish_clone(three.keeper, three.paths)
-    queue_io.load_queue(three.keeper, three.paths, three.queue, [])
+    log_pull.load_queue(three.keeper, three.paths, three.queue, [])
     three.drain()
     assert not three.active
 
@@ -291,7 +291,7 @@ def test_log_that_is_trimmed_while_a_new_replica_is_cloned(
     clone_replica(three.keeper, three.paths, {})
     ensemble.faults = None
     finish_clone(three.keeper, three.paths)
-    queue_io.load_queue(three.keeper, three.paths, three.queue, [])
+    log_pull.load_queue(three.keeper, three.paths, three.queue, [])
     three.pull()
     three.drain()
     assert three.active.issuperset(parts)
@@ -437,7 +437,7 @@ def test_missing_part_whose_repair_is_cut_short(ensemble: MemoryEnsemble, member
     two.active.clear()
     left = at_request(ensemble, two, number, two.keeper.expire)
     with contextlib.suppress(PandoError):
-        queue_io.requeue_fetch(two.keeper, two.paths, two.queue, [part])
+        log_pull.requeue_fetch(two.keeper, two.paths, two.queue, [part])
     ensemble.faults = None
     assert left[0] <= 0 or number > 5, "it is cut short"
     queued = one.keeper.children(two.paths.queue)

@@ -6,15 +6,15 @@ from functools import partial
 
 import pytest
 
-from coordination.block_numbers import BlockLock, DuplicateBlock, allocate_block, committing_blocks
-from coordination.clone import is_lost
-from coordination.insert_commit import InsertStatus, begin_insert
-from coordination.keeper import KeeperUnavailable
-from coordination.memory_keeper import Fault, MemoryEnsemble
-from coordination.replica_activity import ReplicaAddress
-from coordination.table_nodes import CreateOutcome, SharedDefinition, drop_replica, record_identity
-from parts.errors import PandoError, UnavailableError, UserError
-from parts.part_name import PartName
+from coordination.inserts.block_numbers import BlockLock, DuplicateBlock, allocate_block, committing_blocks
+from coordination.inserts.insert_commit import InsertStatus, begin_insert
+from coordination.keeper.interface import KeeperUnavailable
+from coordination.keeper.memory_keeper import Fault, MemoryEnsemble
+from coordination.nodes.replica_activation import ReplicaAddress
+from coordination.replicas.clone import is_lost
+from coordination.replicas.table_nodes import CreateOutcome, SharedDefinition, drop_replica, record_identity
+from parts.common.errors import PandoError, UnavailableError, UserError
+from parts.common.part_name import PartName
 from tests.coordination.members import DEFINITION, TABLE, Member, fault_once
 from tests.coordination.real_time import activate, create_table_or_replica, drop_partition, resolve_insert
 

@@ -14,11 +14,8 @@ import pytest
 from kazoo.client import KazooState
 from kazoo.exceptions import ConnectionLoss, UnimplementedError
 
-from coordination.active_keeper import ActiveKeeper
-from coordination.embedded_zookeeper import EmbeddedZooKeeper
-from coordination.kazoo_keeper import KazooKeeper
-from coordination.kazoo_multi_read import MultiRead
-from coordination.keeper import (
+from coordination.keeper.embedded_zookeeper import EmbeddedZooKeeper
+from coordination.keeper.interface import (
     Create,
     Keeper,
     KeeperConnectionLoss,
@@ -27,12 +24,15 @@ from coordination.keeper import (
     KeeperUnavailable,
     SessionState,
 )
-from coordination.memory_keeper import Fault, MemoryEnsemble
-from coordination.part_record import PartRecord
-from coordination.paths import TablePaths
-from coordination.replica_activity import ReplicaAddress
-from parts.part_name import PartName
-from recovery.survey import read_part_records
+from coordination.keeper.kazoo_keeper import KazooKeeper
+from coordination.keeper.kazoo_multi_read import MultiRead
+from coordination.keeper.memory_keeper import Fault, MemoryEnsemble
+from coordination.nodes.active_keeper import ActiveKeeper
+from coordination.nodes.part_record import PartRecord
+from coordination.nodes.paths import TablePaths
+from coordination.nodes.replica_activation import ReplicaAddress
+from parts.common.part_name import PartName
+from recovery.zookeeper_parts import read_part_records
 from tests.coordination.keeper_contract import Connect, KeeperContract
 from tests.coordination.members import fault_once
 from tests.coordination.real_time import activate

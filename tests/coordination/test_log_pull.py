@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from coordination import queue_io
-from coordination.keeper import BadVersion, KeeperConnectionLoss
-from coordination.memory_keeper import Fault, MemoryEnsemble
-from coordination.queue_io import LogCursor, LogTrimmedError, pull_log
-from parts.errors import ConflictError
+from coordination.keeper.interface import BadVersion, KeeperConnectionLoss
+from coordination.keeper.memory_keeper import Fault, MemoryEnsemble
+from coordination.replicas import log_pull
+from coordination.replicas.log_pull import LogCursor, LogTrimmedError, pull_log
+from parts.common.errors import ConflictError
 from tests.coordination.members import TABLE, Member, fault_once
 
 
@@ -34,7 +34,7 @@ def test_a_pull_from_a_cursor_reads_neither_pointer_nor_queue(ensemble: MemoryEn
     assert not {two.paths.queue, two.paths.log_pointer} & set(paths)
     assert paths.count(TABLE.log) <= 1  # where it ends
     assert [item.entry.new_part for item in two.queue.entries()][-1] == part
-    assert queue_io.log_position(two.keeper, two.paths)[0] == 2
+    assert log_pull.log_position(two.keeper, two.paths)[0] == 2
 
 
 @pytest.mark.parametrize("count", [1, 3, 4, 5, 20, 21, 230])

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from coordination import drop_range, queue_io
-from coordination.cleanup import CleanupSettings, clean_once
-from coordination.clone import finish_clone
-from coordination.deduplication_window import DeduplicationWindow
-from coordination.insert_commit import (
-    InsertStatus,
-)
-from coordination.keeper import NoNode
-from coordination.log_entry import EntryType, LogEntry, StagedPart
-from coordination.memory_keeper import Fault, MemoryEnsemble
-from coordination.merge_assignment import assign_merges, merge_entry
-from coordination.merge_predicate import build_predicate, guess_predicate
-from coordination.part_commit import ProducedStatus
-from coordination.part_record import PartRecord
-from coordination.queue import ReplicationQueue
-from coordination.queue_rules import ActionKind, Limits
-from parts.errors import ConflictError, PandoError, UnknownOutcomeError
-from parts.part_name import PartName
+from coordination.drops import drop_partition as drop_range
+from coordination.inserts.deduplication_window import DeduplicationWindow
+from coordination.inserts.insert_commit import InsertStatus
+from coordination.keeper.interface import NoNode
+from coordination.keeper.memory_keeper import Fault, MemoryEnsemble
+from coordination.log.log_entry import EntryType, LogEntry, StagedPart
+from coordination.log.queue_rules import ActionKind, Limits
+from coordination.log.replication_queue import ReplicationQueue
+from coordination.merges_mutations.merge_assignment import assign_merges, merge_entry
+from coordination.merges_mutations.merge_predicate import build_predicate, guess_predicate
+from coordination.nodes.part_record import PartRecord
+from coordination.replicas import log_pull
+from coordination.replicas.cleanup import CleanupSettings, clean_once
+from coordination.replicas.clone import finish_clone
+from coordination.replicas.part_commit import ProducedStatus
+from parts.common.errors import ConflictError, PandoError, UnknownOutcomeError
+from parts.common.part_name import PartName
 from tests.coordination.members import TABLE, Member, fault_once
 from tests.coordination.real_time import clone_replica, commit_produced_part, drop_all_partitions, drop_partition
 
@@ -146,7 +145,7 @@ def test_clone_is_resumable_and_reports_local_extras(ensemble: MemoryEnsemble, m
         result = clone_replica(replica.keeper, replica.paths, {kept: "hash", extra: "x", other: "differs"})
         assert set(result.parts_to_detach) == {extra, other}
     finish_clone(replica.keeper, replica.paths)
-    queue_io.load_queue(replica.keeper, replica.paths, replica.queue, [kept])
+    log_pull.load_queue(replica.keeper, replica.paths, replica.queue, [kept])
     replica.pull()
     assert [item.entry.new_part for item in replica.queue.entries()].count(other) >= 1
     assert kept in replica.queue.virtual_parts()
@@ -208,7 +207,7 @@ def test_sole_copy_on_a_dead_replica_is_not_declared_lost(members: list[Member],
     dead.restart()
     for member in members:
         member.queue = ReplicationQueue(member.name, lambda: 1e12, lambda: 1e12)
-        queue_io.load_queue(member.keeper, member.paths, member.queue, queue_io.own_parts(member.keeper, member.paths))
+        log_pull.load_queue(member.keeper, member.paths, member.queue, log_pull.own_parts(member.keeper, member.paths))
         member.pull()
         member.drain()
     assert all(part in member.active for member in members)
@@ -282,7 +281,7 @@ def test_missing_part_is_requeued_and_fetched(members: list[Member]) -> None:
     members[1].pull()
     members[1].drain()
     members[1].active.clear()
-    queue_io.requeue_fetch(members[1].keeper, members[1].paths, members[1].queue, [part])
+    log_pull.requeue_fetch(members[1].keeper, members[1].paths, members[1].queue, [part])
     with pytest.raises(NoNode):
         members[1].keeper.get(members[1].paths.part(str(part)))
     assert members[1].drain() == [ActionKind.FETCH]
@@ -354,7 +353,7 @@ def test_drop_that_was_cut_short_does_not_requeue_what_it_dropped(members: list[
     drop_partition(members[0].keeper, TABLE, "r1", "all")
     members[0].pull()
     members[0].active.clear()
-    queue_io.requeue_fetch(members[0].keeper, members[0].paths, members[0].queue, [part])
+    log_pull.requeue_fetch(members[0].keeper, members[0].paths, members[0].queue, [part])
     assert members[0].drain() == [ActionKind.DROP_RANGE]
     assert members[0].keeper.children(members[0].paths.parts) == []
     assert not list(members[0].queue.virtual_parts())

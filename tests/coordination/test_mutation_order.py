@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 from collections import Counter
 
-from coordination.log_entry import EntryType, LogEntry, drop_range
-from coordination.merge_assignment import mutation_entry
-from coordination.merge_predicate import MergePredicate
-from coordination.mutation_set import MutationEntry, MutationSet, removable
-from coordination.part_set import PartSet
-from parts.part_name import PartName, merged_name
+from coordination.log.log_entry import EntryType, LogEntry, drop_range
+from coordination.log.part_set import PartSet
+from coordination.merges_mutations.merge_assignment import mutation_entry
+from coordination.merges_mutations.merge_predicate import MergePredicate
+from coordination.merges_mutations.mutation_set import MutationEntry, MutationSet, removable
+from parts.common.part_name import PartName, merged_name
 
 
 class Model:

@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
-from coordination import queue_io
-from coordination.block_numbers import BlockLock, allocate_block, release
-from coordination.keeper import KeeperConnectionLoss
-from coordination.log_entry import LogEntry
-from coordination.memory_keeper import Fault, MemoryEnsemble
-from coordination.merge_assignment import assign_merges, mutation_entry
-from coordination.mutation_set import MutationEntry, MutationSet, mutated_name, removable
-from coordination.mutations import (
+from coordination.inserts.block_numbers import BlockLock, allocate_block, release
+from coordination.inserts.quorum import QuorumPlan
+from coordination.keeper.interface import KeeperConnectionLoss
+from coordination.keeper.memory_keeper import Fault, MemoryEnsemble
+from coordination.log.log_entry import LogEntry
+from coordination.log.queue_rules import ActionKind, Limits
+from coordination.merges_mutations.merge_assignment import assign_merges, mutation_entry
+from coordination.merges_mutations.mutation_nodes import (
     advance_pointer,
     clean_mutations,
     create_mutation,
@@ -21,11 +21,11 @@ from coordination.mutations import (
     pointers,
     read_pointer,
 )
-from coordination.queue_rules import ActionKind, Limits
-from coordination.quorum import QuorumPlan
-from coordination.replica_activity import ReplicaAddress
-from parts.errors import PandoError, UnknownOutcomeError
-from parts.part_name import PartName
+from coordination.merges_mutations.mutation_set import MutationEntry, MutationSet, mutated_name, removable
+from coordination.nodes.replica_activation import ReplicaAddress
+from coordination.replicas import log_pull
+from parts.common.errors import PandoError, UnknownOutcomeError
+from parts.common.part_name import PartName
 from tests.coordination.members import TABLE, Member, at_request, fault_once
 from tests.coordination.real_time import drop_partition
 
@@ -344,7 +344,7 @@ def test_who_lacks_the_source_fetches() -> None:
     assign(one)
     one.pull()
     one.drain()
-    queue_io.remove_parts(one.keeper, one.paths, [part("all_0_0_0")])
+    log_pull.remove_parts(one.keeper, one.paths, [part("all_0_0_0")])
     two.pull()
     assert ActionKind.FETCH in two.drain()
     assert two.active == {part("all_0_0_0_2")} or two.active == one.active

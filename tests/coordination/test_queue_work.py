@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from coordination.log_entry import EntryType, LogEntry, StagedPart, drop_range
-from coordination.merge_assignment import merge_entry
-from coordination.queue import ReplicationQueue
-from coordination.queue_index import QueueIndex, QueueItem
-from coordination.queue_rules import ActionKind, Limits
-from parts.part_name import PartName
+from coordination.log.log_entry import EntryType, LogEntry, StagedPart, drop_range
+from coordination.log.queue_index import QueueIndex, QueueItem
+from coordination.log.queue_rules import ActionKind, Limits
+from coordination.log.replication_queue import ReplicationQueue
+from coordination.merges_mutations.merge_assignment import merge_entry
+from parts.common.part_name import PartName
 
 COUNT = 1000
 ALL = Limits(3, 4, 1 << 60)

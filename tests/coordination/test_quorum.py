@@ -7,23 +7,20 @@ from dataclasses import dataclass
 
 import pytest
 
-from coordination import queue_io
-from coordination.block_numbers import DuplicateBlock, committing_blocks
-from coordination.cleanup import CleanupSettings, clean_once
-from coordination.insert_commit import (
-    InsertStatus,
-    begin_insert,
-)
-from coordination.memory_keeper import Fault, MemoryEnsemble
-from coordination.merge_assignment import assign_merges, merge_entry
-from coordination.part_commit import ProducedStatus
-from coordination.queue_rules import ActionKind, Limits
-from coordination.quorum import QuorumPlan, parse_last_parts, plan_quorum, required_replicas
-from coordination.quorum_failure import fail_unreachable_part, forget_failed_parts, take_back_failed_parts
-from coordination.quorum_wait import Verdict, judge, wait_for_quorum
-from coordination.sequential_reads import read_confirmed
-from parts.errors import UnavailableError, UnknownOutcomeError
-from parts.part_name import PartName
+from coordination.inserts.block_numbers import DuplicateBlock, committing_blocks
+from coordination.inserts.insert_commit import InsertStatus, begin_insert
+from coordination.inserts.quorum import QuorumPlan, parse_last_parts, plan_quorum, required_replicas
+from coordination.inserts.quorum_failure import fail_unreachable_part, forget_failed_parts, take_back_failed_parts
+from coordination.inserts.quorum_wait import Verdict, judge, wait_for_quorum
+from coordination.keeper.memory_keeper import Fault, MemoryEnsemble
+from coordination.log.queue_rules import ActionKind, Limits
+from coordination.merges_mutations.merge_assignment import assign_merges, merge_entry
+from coordination.reads.sequential_reads import read_confirmed
+from coordination.replicas import log_pull
+from coordination.replicas.cleanup import CleanupSettings, clean_once
+from coordination.replicas.part_commit import ProducedStatus
+from parts.common.errors import UnavailableError, UnknownOutcomeError
+from parts.common.part_name import PartName
 from tests.coordination.members import RECORD, TABLE, Member, fault_once
 from tests.coordination.real_time import commit_produced_part, drop_partition
 
@@ -159,7 +156,7 @@ def test_failed_part_is_taken_back_by_its_owner_and_its_block_can_be_inserted_ag
     members[0].expire()
     entry = members[1].queue.entries()[0]
     assert fail_unreachable_part(members[1].keeper, members[1].paths, entry.entry)
-    queue_io.discard_entry(members[1].keeper, members[1].paths, members[1].queue, entry.name)
+    log_pull.discard_entry(members[1].keeper, members[1].paths, members[1].queue, entry.name)
     assert part not in members[1].queue.virtual_parts()
     again = members[1].insert("id")
     assert again != part

@@ -7,15 +7,15 @@ from collections.abc import Callable
 
 import pytest
 
-from coordination import queue_io
-from coordination.keeper import MultiFailed
-from coordination.log_entry import EntryType, LogEntry
-from coordination.memory_keeper import MemoryEnsemble
-from coordination.part_commit import ProducedStatus
-from coordination.queue_rules import ActionKind, Limits
-from coordination.quorum import QuorumPlan, fetch_entries, missing_since
-from coordination.quorum_failure import fail_unreachable_part
-from parts.part_name import PartName
+from coordination.inserts.quorum import QuorumPlan, fetch_entries, missing_since
+from coordination.inserts.quorum_failure import fail_unreachable_part
+from coordination.keeper.interface import MultiFailed
+from coordination.keeper.memory_keeper import MemoryEnsemble
+from coordination.log.log_entry import EntryType, LogEntry
+from coordination.log.queue_rules import ActionKind, Limits
+from coordination.replicas import log_pull
+from coordination.replicas.part_commit import ProducedStatus
+from parts.common.part_name import PartName
 from tests.coordination.members import RECORD, TABLE, Member, at_request
 from tests.coordination.real_time import commit_produced_part
 
@@ -75,7 +75,7 @@ def test_former_holder_commits_its_new_copy_while_a_peer_gives_the_part_up(
     two.drain()
     three.pull()
     two.active.clear()  # its disk
-    assert queue_io.requeue_fetch(two.keeper, two.paths, two.queue, [part])
+    assert log_pull.requeue_fetch(two.keeper, two.paths, two.queue, [part])
     commit = take_fetch(two, part)
     one.expire()
     statuses: list[ProducedStatus] = []

@@ -7,20 +7,22 @@ from collections.abc import Callable
 
 import pytest
 
-from coordination import clone, drop_range, packets, queue_io
-from coordination.block_numbers import committing_blocks
-from coordination.cleanup import CleanupSettings, clean_once
-from coordination.clone import finish_clone
-from coordination.insert_commit import InsertStatus
-from coordination.keeper import Op
-from coordination.log_entry import EntryType, LogEntry
-from coordination.memory_keeper import Fault, MemoryEnsemble
-from coordination.merge_assignment import assign_merges, merge_entry
-from coordination.queue_rules import ActionKind
-from coordination.quorum import QuorumPlan
-from coordination.replica_activity import ReplicaAddress
-from parts.errors import ConflictError, PandoError, UnavailableError
-from parts.part_name import PartName
+from coordination.drops import drop_partition as drop_range
+from coordination.inserts.block_numbers import committing_blocks
+from coordination.inserts.insert_commit import InsertStatus
+from coordination.inserts.quorum import QuorumPlan
+from coordination.keeper import request_limits
+from coordination.keeper.interface import Op
+from coordination.keeper.memory_keeper import Fault, MemoryEnsemble
+from coordination.log.log_entry import EntryType, LogEntry
+from coordination.log.queue_rules import ActionKind
+from coordination.merges_mutations.merge_assignment import assign_merges, merge_entry
+from coordination.nodes.replica_activation import ReplicaAddress
+from coordination.replicas import clone, log_pull
+from coordination.replicas.cleanup import CleanupSettings, clean_once
+from coordination.replicas.clone import finish_clone
+from parts.common.errors import ConflictError, PandoError, UnavailableError
+from parts.common.part_name import PartName
 from tests.coordination.members import TABLE, Member, fault_once
 from tests.coordination.real_time import activate, clone_replica, drop_partition, resolve_insert
 
@@ -98,10 +100,10 @@ def test_clone_notices_that_its_source_was_lost_and_cleared_its_queue(
         clone_replica(copy.keeper, copy.paths, {})
     assert copy.keeper.get(copy.paths.is_lost)[0] == b"1"
     source.keeper.set(source.paths.is_lost, b"0")
-    queue_io.requeue_fetch(source.keeper, source.paths, source.queue, [part])
+    log_pull.requeue_fetch(source.keeper, source.paths, source.queue, [part])
     clone_replica(copy.keeper, copy.paths, {})
     finish_clone(copy.keeper, copy.paths)
-    queue_io.load_queue(copy.keeper, copy.paths, copy.queue, [])
+    log_pull.load_queue(copy.keeper, copy.paths, copy.queue, [])
     assert part in copy.queue.virtual_parts()
 
 
@@ -149,7 +151,7 @@ def test_two_cleaners_do_not_take_a_block_id_that_was_made_anew(
 
 
 def test_window_cleanup_in_several_packets(members: list[Member], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packets, "MAX_OPERATIONS", 3)
+    monkeypatch.setattr(request_limits, "MAX_OPERATIONS", 3)
     for number in range(10):
         members[0].insert(f"b{number}")
     assert clean_once(members[1].keeper, TABLE, KEEP_TWO_BLOCKS).blocks == 8
@@ -256,7 +258,7 @@ def test_large_entries_are_pulled_in_packets_that_zookeeper_takes(
     _record_sizes(two, sizes, monkeypatch)
     assert two.pull() == 40
     assert len(two.keeper.children(two.paths.queue)) == 40
-    assert queue_io.read_log_pointer(two.keeper, two.paths)[0] == 40
+    assert log_pull.read_log_pointer(two.keeper, two.paths)[0] == 40
     assert max(sizes) < 1024 * 1024
     assert two.pull() == 0
 

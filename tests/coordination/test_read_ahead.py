@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from coordination.keeper import Children, Get, NoNode
-from coordination.memory_keeper import MemoryEnsemble, MemoryKeeper
-from coordination.read_ahead import ReadAhead
+from coordination.keeper.interface import Children, Get, NoNode
+from coordination.keeper.memory_keeper import MemoryEnsemble, MemoryKeeper
+from coordination.keeper.read_ahead import ReadAhead
 
 
 @pytest.fixture

@@ -12,13 +12,13 @@ import pytest
 from kazoo.client import KazooState
 from kazoo.exceptions import SessionExpiredError
 
-from coordination.chroot import Chroot
-from coordination.embedded_zookeeper import EmbeddedZooKeeper, free_port
-from coordination.kazoo_keeper import KazooKeeper
-from coordination.kazoo_session import KazooSession
-from coordination.keeper import NodeExists, SessionState
-from engine.config import ZooKeeperConfig
-from parts.errors import PandoError
+from coordination.keeper.chroot import Chroot
+from coordination.keeper.embedded_zookeeper import EmbeddedZooKeeper, free_port
+from coordination.keeper.interface import NodeExists, SessionState
+from coordination.keeper.kazoo_keeper import KazooKeeper
+from coordination.keeper.kazoo_session import KazooSession
+from engine.server.config import ZooKeeperConfig
+from parts.common.errors import PandoError
 from tests.engine.conftest import Local
 
 pytestmark = pytest.mark.cluster
@@ -119,7 +119,7 @@ def test_a_session_is_given_up_only_when_servers_that_are_reached_do_not_take_it
     session = KazooSession(f"127.0.0.1:{free_port()}", _SESSION_SECONDS, Chroot(""))
     session.close()  # nobody else connects
     now = [1000.0]
-    monkeypatch.setattr("coordination.kazoo_session.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("coordination.keeper.kazoo_session.time.monotonic", lambda: now[0])
 
     def refuse() -> None:
         raise ConnectionRefusedError

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.output import encode
-from parts.errors import PandoError
-from sql.settings.session import DEFAULT_SETTINGS
+from engine.queries.result_output import encode
+from parts.common.errors import PandoError
+from sql.settings.supported_settings import DEFAULT_SETTINGS
 from tests.engine.conftest import Local, local
 from tests.sql_statements.oracle import Oracle
 

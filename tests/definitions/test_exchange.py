@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.session import Session
-from parts import disk
-from parts.disk import syncing_by
-from parts.errors import PandoError
+from engine.queries.session import Session
+from parts.common.errors import PandoError
+from parts.format import hashed_file
+from parts.format.hashed_file import syncing_by
 from tests.definitions.conftest import Both
 from tests.engine.conftest import Local
 from tests.power_cut import power_cut
@@ -173,7 +173,7 @@ def test_the_power_goes_at_every_fsync(tmp_path: Path, statement: str, wanted: s
 
 def _run_until(number: int, local: Local, statement: str) -> bool:
     """Every fsync from that number on fails. Whether none did."""
-    sync, done = disk._sync, 0
+    sync, done = hashed_file._sync, 0
 
     def fail(descriptor: int) -> None:
         nonlocal done

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from parts.errors import PandoError
+from parts.common.errors import PandoError
 from tests.alter.following import Pando
 from tests.side_by_side import oracle, pando
 from tests.sql_statements.oracle import Oracle

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from parts.errors import PandoError
+from parts.common.errors import PandoError
 from tests.definitions.conftest import Both
 from tests.engine.conftest import Local
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.tables.merge_tree import MergeTreeTable
-from engine.tables.options import OptimizeOptions
-from parts.errors import PandoError
+from engine.tables.merge_tree.merge_tree_table import MergeTreeTable
+from engine.tables.statement_options import OptimizeOptions
+from parts.common.errors import PandoError
 from tests.definitions.conftest import Both
 from tests.engine.conftest import Local
 from tests.power_cut import power_cut

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.session import Session
-from parts.errors import PandoError
+from engine.queries.session import Session
+from parts.common.errors import PandoError
 from tests.definitions.conftest import Both
 from tests.engine.conftest import Local
 from tests.workers.server import WorkerServer, wait_for

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.cluster.state import free_ports, is_free
+from engine.cluster.cluster_state import free_ports, is_free
 
 ROOT = Path(__file__).parents[2]
 TOUR = (

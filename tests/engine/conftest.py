@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.config import Config
 from engine.engine import Engine
-from engine.session import Session
+from engine.queries.session import Session
+from engine.server.config import Config
 
 
 class Local:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.scan.export import ABANDONED_SECONDS, remove_abandoned
-from engine.user_files import UserFiles
+from engine.scan.parquet_export import ABANDONED_SECONDS, remove_abandoned
+from engine.server.user_files import UserFiles
 
 _ID = "0123456789abcdef0123456789abcdef"
 _FILE = "part-00000-0123456789ab.parquet"

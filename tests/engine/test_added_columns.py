@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from engine.config import Config
 from engine.engine import Engine
-from engine.session import Session
+from engine.queries.session import Session
+from engine.server.config import Config
 
 ROWS = 20_000
 ADDED = "c LowCardinality(String) DEFAULT concat('x', s), n Nullable(UInt8), z UInt64 MATERIALIZED length(c) + k"

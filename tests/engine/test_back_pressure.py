@@ -7,10 +7,10 @@ import threading
 import pytest
 from chdb.session import Session
 
-from engine.tables.back_pressure import PartCounts, judge
-from engine.tables.options import InsertOptions
-from parts.errors import PandoError
-from sql.settings.table_settings import MergeTreeSettings
+from engine.tables.insert_delay import PartCounts, judge
+from engine.tables.statement_options import InsertOptions
+from parts.common.errors import PandoError
+from sql.settings.merge_tree_settings import MergeTreeSettings
 from tests.engine.conftest import Local
 
 _CASES = [

@@ -6,11 +6,11 @@ import threading
 
 import pytest
 
-from engine.scan.positions import end_of_batch
-from engine.session import Session
-from engine.tables.history import WantedBlocks
+from engine.queries.session import Session
+from engine.scan.stream_batches import end_of_batch
+from engine.tables.capabilities.block_history import WantedBlocks
 from engine.tables.table import Table
-from parts.errors import PandoError
+from parts.common.errors import PandoError
 from tests.engine.conftest import Local
 
 CREATE = """CREATE TABLE t (p UInt8, k UInt32) ENGINE = MergeTree PARTITION BY p ORDER BY k

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from coordination.table_nodes import compare_definitions
-from engine.session import Session
-from engine.tables.replicated.shared_definition import shared_definition
-from parts.errors import PandoError
+from coordination.replicas.table_nodes import compare_definitions
+from engine.queries.session import Session
+from engine.tables.replicated.life.shared_definition import shared_definition
+from parts.common.errors import PandoError
 from tests.engine.conftest import Local
 from tests.sql_statements.oracle import Oracle
 from tests.sql_statements.test_ddl import describe

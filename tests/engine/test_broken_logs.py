@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from parts.errors import CorruptionError
+from parts.common.errors import CorruptionError
 from tests.engine.conftest import Local
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from engine.simulator.definition import TABLE
+from engine.simulator.simulated_table import TABLE
 from parts.merge import mode_of_engine
 from tests.alter.test_alter_on_replicas import MakeServers, make_servers
 from tests.engine.conftest import Local

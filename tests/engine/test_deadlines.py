@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from engine.config import Config
 from engine.engine import Engine
-from engine.session import Session
-from parts.errors import PandoError
-from parts.query_status import QueryStatus
+from engine.queries.session import Session
+from engine.server.config import Config
+from parts.common.errors import PandoError
+from parts.common.query_status import QueryStatus
 
 MANY = "FROM numbers(1000000000)"
 _SECONDS = 10.0

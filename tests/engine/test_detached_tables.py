@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from parts.errors import PandoError, UnavailableError
+from parts.common.errors import PandoError, UnavailableError
 from tests.engine.conftest import Local
 
 TABLE = "CREATE TABLE t (k UInt32) ENGINE = MergeTree ORDER BY k"
@@ -91,7 +91,7 @@ def test_a_crash_before_the_answer_leaves_the_table_attached_or_detached(
         raise OSError(5, "Input/output error")
 
     with monkeypatch.context() as patch:
-        patch.setattr("engine.durable_texts.remove_durably", fail)
+        patch.setattr("engine.server.durable_texts.remove_durably", fail)
         with pytest.raises(UnavailableError, match="Input/output"):
             local.run("ATTACH TABLE t")
     assert local.run(DETACHED)[0][3] == 1

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.config import Config
 from engine.engine import Engine
-from engine.session import Session
-from parts.errors import PandoError
+from engine.queries.session import Session
+from engine.server.config import Config
+from parts.common.errors import PandoError
 
 ROWS = "SELECT number, repeat(toString(number), 8) FROM numbers({})"
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.tables.disk_space import DiskSpace
-from parts.errors import PandoError
+from engine.tables.disk_reservations import DiskSpace
+from parts.common.errors import PandoError
 from tests.engine.conftest import Local
 
 

@@ -6,11 +6,22 @@ from dataclasses import dataclass
 
 import pytest
 
-from engine.distributed_ddl.kinds import AfterCrash, after_crash, is_for_one_replica, may_be_retried, to_repeat
 from engine.distributed_ddl.output_modes import OutputMode
-from parts.errors import PandoError, UnavailableError, UnknownOutcomeError
-from sql.grammar.parser import parse_statement
-from sql.grammar.statements import Statement, TableRef
+from engine.distributed_ddl.statement_kinds import (
+    AfterCrash,
+    after_crash,
+    is_for_one_replica,
+    may_be_retried,
+    to_repeat,
+)
+from parts.common.errors import PandoError, UnavailableError, UnknownOutcomeError
+from sql.grammar.clause_types import (
+    TableRef,
+)
+from sql.grammar.statement_parser import parse_statement
+from sql.grammar.statements.statement import (
+    Statement,
+)
 
 
 @dataclass

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.durable_texts import TextJournal
-from parts.disk import syncing_by
-from parts.errors import UnavailableError, UnknownOutcomeError
+from engine.server.durable_texts import TextJournal
+from parts.common.errors import UnavailableError, UnknownOutcomeError
+from parts.format.hashed_file import syncing_by
 from tests.failing_disk.disk import Killed, failing
 from tests.power_cut import power_cut
 
@@ -98,7 +98,7 @@ def test_the_power_goes_after_a_failure(tmp_path: Path) -> None:
         texts = Texts(root).write()
         left = [number]
         with power_cut(root, image):
-            from parts import disk
+            from parts.format import hashed_file as disk
 
             sync = disk._sync
 

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from engine.interserver.client import InterserverClient
-from engine.interserver.server import InterserverServer
+from engine.interserver.part_client import InterserverClient
+from engine.interserver.part_server import InterserverServer
 from engine.interserver.transfer import Transfer
-from engine.tables.disk_space import DiskSpace
-from parts.disk import reading_after, sync_directory, syncing_by
-from parts.errors import CorruptionError, PandoError
-from parts.part_name import PartName
-from parts.reader import open_part
-from parts.store import PartStore
-from parts.writer import write_part
+from engine.tables.disk_reservations import DiskSpace
+from parts.common.errors import CorruptionError, PandoError
+from parts.common.part_name import PartName
+from parts.format.hashed_file import reading_after, sync_directory, syncing_by
+from parts.read.part_reader import open_part
+from parts.store.part_store import PartStore
+from parts.write.part_writer import write_part
 from tests.parts.generated import KINDS, block_of, description_of
 from tests.power_cut import power_cut
 

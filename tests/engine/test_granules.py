@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from parts.errors import PandoError
+from parts.common.errors import PandoError
 from tests.skip_indexes.conftest import Local, Oracle, local, oracle
 
 __all__ = ["local", "oracle"]

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from engine.catalog import Catalog
-from engine.config import Config
+from engine.catalog.catalog import Catalog
 from engine.engine import Engine
-from parts.memory import release_memory, without_collections
+from engine.server.config import Config
+from parts.common.process_memory import release_memory, without_collections
 
 
 class _Link:
@@ -43,7 +43,7 @@ _SERVER = """
 import gc, os, signal, sys, threading, time
 from pathlib import Path
 from engine.commands.server import run_server
-from engine.config import Config
+from engine.server.config import Config
 
 def look():
     while not gc.get_freeze_count():

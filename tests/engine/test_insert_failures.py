@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from engine.tables import insert_sink
-from parts.disk import HashedFile
-from parts.errors import UnavailableError
-from parts.store import PartStore
+from parts.common.errors import UnavailableError
+from parts.format.hashed_file import HashedFile
+from parts.store.part_store import PartStore
 from tests.engine.conftest import Local
 
 CREATE = "CREATE TABLE t (p UInt8, k UInt32) ENGINE = MergeTree PARTITION BY p ORDER BY k"

@@ -15,5 +15,5 @@ def test_rows_of_many_columns_are_parsed_in_long_chunks(local: Local) -> None:
     data = rows.encode() + b"\n"
     made = calls_of(lambda: local.run("INSERT INTO t FORMAT TabSeparated", data))
     assert len(data) > 5 << 20
-    assert made["sql.formats.chunks.row_chunks"] <= 2  # one chunk, and the end
+    assert made["sql.formats.streams.row_chunks.row_chunks"] <= 2  # one chunk, and the end
     assert local.run("SELECT count(), sum(c0), sum(c1999) FROM t") == [(500, 5_124_750, 6_124_250)]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.tables.merge_tree import MergeTreeTable
+from engine.tables.merge_tree.merge_tree_table import MergeTreeTable
 from tests.engine.conftest import Local
 from tests.work import calls_of
 
@@ -34,8 +34,8 @@ def test_an_update_looks_at_all_parts_as_often_however_many_they_are(local: Loca
     table = _table(local, 12)
     local.run("ALTER TABLE t UPDATE v = 1 WHERE 1 SETTINGS mutations_sync = 0")
     made = calls_of(lambda: _carry_out(table))
-    assert made["parts.stored_parts.StoredParts.active"] <= 6
-    assert made["engine.tables.kept_mutations.waiting_for"] <= 4 * 12
+    assert made["parts.store.parts_in_memory.StoredParts.active"] <= 6
+    assert made["engine.tables.merge_tree.kept_mutations.waiting_for"] <= 4 * 12
     assert local.run("SELECT sum(v), count() FROM t") == [(12, 12)]
     assert local.value("SELECT is_done FROM system.mutations") == 1
 
@@ -45,8 +45,8 @@ def test_mutations_that_wait_together_rewrite_a_part_once(local: Local) -> None:
     for _ in range(20):
         local.run("ALTER TABLE t UPDATE v = v + 1 WHERE 1 SETTINGS mutations_sync = 0")
     made = calls_of(lambda: _carry_out(table))
-    assert made["engine.tables.mutating.mutate_to_temporary"] == 3
-    assert made["parts.rewriting.rewrite_columns"] == 3
+    assert made["engine.tables.merges.mutation_execution.mutate_to_temporary"] == 3
+    assert made["parts.merge.part_rewriting.rewrite_columns"] == 3
     looks = sum(count for name, count in made.items() if ".is_killed.<locals>.<genexpr>" in name)
     assert looks <= 3 * 20  # not all mutations once for each
     assert local.run("SELECT DISTINCT v FROM t") == [(20,)]
@@ -82,7 +82,7 @@ def test_parts_and_mutations_that_come_meanwhile_are_not_forgotten(local: Local)
 
 
 def test_who_waits_for_a_mutation_hears_of_its_end_at_once(local: Local, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.tables.plain_mutations._POLL_SECONDS", 3600.0)
+    monkeypatch.setattr("engine.tables.merge_tree.local_mutations._POLL_SECONDS", 3600.0)
     _table(local, 3, is_idle=False)
     local.run("ALTER TABLE t UPDATE v = 1 WHERE 1 SETTINGS mutations_sync = 1")
     assert local.value("SELECT sum(v) FROM t") == 3

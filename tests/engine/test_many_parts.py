@@ -7,10 +7,10 @@ from datetime import date
 
 import pytest
 
-from engine.context import Context
+from engine.queries.context import Context
 from engine.system_tables import SYSTEM_DATABASES
 from engine.system_tables.system_table import SystemRelation
-from sql.settings.session import DEFAULT_SETTINGS
+from sql.settings.supported_settings import DEFAULT_SETTINGS
 from tests.engine.conftest import Local
 from tests.work import calls_of
 
@@ -41,7 +41,7 @@ def test_of_parts_only_the_values_that_are_asked_for_are_made(local: Local) -> N
     _make(local, 20)
     _read(local, "active")
     made = _read(local, "active")
-    assert made["engine.system_tables.storage._active"] == 20
+    assert made["engine.system_tables.parts._active"] == 20
     assert made.total() < 20 * 10 + 100
     assert local.value("SELECT count() FROM system.parts") == 20
 
@@ -69,8 +69,8 @@ def test_a_point_query_looks_at_the_index_of_few_parts(local: Local) -> None:
     sql = "SELECT d FROM t WHERE k = 7"
     local.run(sql)
     made = calls_of(lambda: local.run(sql))
-    assert made["sql.pruning.analysis.granules"] == 1
-    assert made["parts.key_index.index_of"] <= 2
+    assert made["sql.pruning.index_analysis.granules"] == 1
+    assert made["parts.read.key_mapping.index_of"] <= 2
     assert "sql.pruning.part_bounds._extremes" not in made
     assert local.run(sql) == [(date(2024, 1, 8),)]
     assert local.value("SELECT count() FROM t WHERE k BETWEEN 10 AND 29") == 20
@@ -111,11 +111,11 @@ def test_a_drop_beside_dropped_parts_does_not_ask_of_those_again(local: Local, s
     )
     for number in range(60):
         local.run(f"INSERT INTO t VALUES ({number})")
-    assert calls_of(lambda: local.run(statement))["parts.part_name.PartName.covers"] <= 4 * 60
+    assert calls_of(lambda: local.run(statement))["parts.common.part_name.PartName.covers"] <= 4 * 60
     local.run("INSERT INTO t VALUES (1)")
     made = calls_of(lambda: local.run(statement))
-    assert made["parts.drop_markers.DropMarkers.is_dropped"] == 1
-    assert made["parts.part_name.PartName.covers"] <= 10
+    assert made["parts.store.drop_markers.DropMarkers.is_dropped"] == 1
+    assert made["parts.common.part_name.PartName.covers"] <= 10
     local.run("INSERT INTO t VALUES (7)")
     local.restart()
     assert local.run("SELECT k FROM t") == [(7,)]

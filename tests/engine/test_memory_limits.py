@@ -8,15 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from engine.config import Config
 from engine.engine import Engine
-from engine.processes import Process, ProcessList
-from engine.session import QueryStatistics, Session
-from engine.watchdog import Watchdog, share_out
-from parts.errors import PandoError
-from parts.memory import held_memory
-from parts.query_status import MemoryTracker, QueryStatus
-from sql.settings.session import settings_of
+from engine.queries.process_list import Process, ProcessList
+from engine.queries.session import QueryStatistics, Session
+from engine.queries.watchdog import Watchdog, share_out
+from engine.server.config import Config
+from parts.common.errors import PandoError
+from parts.common.process_memory import held_memory
+from parts.common.query_status import MemoryTracker, QueryStatus
+from sql.settings.session_settings import (
+    settings_of,
+)
 
 GIGABYTE = 1_000_000_000
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from parts import disk
-from parts.errors import PandoError
+from parts.common.errors import PandoError
+from parts.format import hashed_file
 from tests.engine.conftest import Local
 from tests.power_cut import power_cut
 
@@ -213,7 +213,7 @@ def test_an_fsync_that_fails_leaves_all_or_nothing(tmp_path: Path, change: str, 
         local.run(CREATE + kind)
         local.run(INSERT)
         faults = Faults(number)
-        with disk.syncing_by(faults):
+        with hashed_file.syncing_by(faults):
             acknowledged = is_acknowledged(local, statement)
         kept = bool(local.run("SELECT 1 FROM system.mutations"))
         assert kept or not acknowledged

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.system_names import TEMPORARY
-from parts.disk import syncing_by
-from parts.errors import PandoError
+from engine.catalog.database_names import TEMPORARY
+from parts.common.errors import PandoError
+from parts.format.hashed_file import syncing_by
 from tests.engine.conftest import Local
 
 TABLE = "CREATE TABLE {} (k UInt32) ENGINE = MergeTree ORDER BY k"

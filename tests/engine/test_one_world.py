@@ -8,8 +8,8 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
-from engine.config import Config
-from engine.world import real_services
+from engine.environment import real_services
+from engine.server.config import Config
 
 ROOT = Path(__file__).parents[2]
 WAITS = {"wait", "wait_for"}

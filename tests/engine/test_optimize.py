@@ -8,7 +8,7 @@ import pytest
 from chdb.session import Session
 
 from engine.tables.services import MergeOrder
-from parts.errors import CancelledError, PandoError
+from parts.common.errors import CancelledError, PandoError
 from parts.merge import MergeProgress
 from tests.engine.conftest import Local
 

@@ -9,10 +9,15 @@ from chdb.session import Session
 
 from engine.system_tables import SYSTEM_TABLES
 from engine.tables.services import MergeOrder
-from parts.errors import PandoError, UnavailableError
+from parts.common.errors import PandoError, UnavailableError
 from parts.merge import MergeProgress
-from parts.reader import Part, RowRange
-from sql.run import found_rows, steps_together
+from parts.read.batch_plan import (
+    RowRange,
+)
+from parts.read.part_reader import (
+    Part,
+)
+from sql.mutations import changed_rows, combined_steps
 from tests.engine.conftest import Local
 
 _OWN = {
@@ -122,19 +127,19 @@ def test_a_merge_that_fails_and_one_under_way(local: Local) -> None:
 def test_a_mutation_under_way(
     local: Local, monkeypatch: pytest.MonkeyPatch, held_rows: int, eighths: Sequence[int]
 ) -> None:
-    monkeypatch.setattr(found_rows, "WINDOW_ROWS", 250)
-    monkeypatch.setattr(steps_together, "WINDOW_ROWS", held_rows)
+    monkeypatch.setattr(changed_rows, "WINDOW_ROWS", 250)
+    monkeypatch.setattr(combined_steps, "WINDOW_ROWS", held_rows)
     local.run("CREATE TABLE t (a Int32, b Int32) ENGINE = MergeTree ORDER BY a")
     local.run("INSERT INTO t SELECT number, number FROM numbers(1000)")
     seen: list[tuple[object, ...]] = []
-    windows = found_rows._windows
+    windows = changed_rows._windows
 
     def windows_seen(part: Part, names: Sequence[str], look: Callable[[int], None]) -> Iterator[RowRange]:
         for window in windows(part, names, look):
             seen.extend(local.run("SELECT result_part_name, is_mutation, progress, rows_read FROM system.merges"))
             yield window
 
-    monkeypatch.setattr(found_rows, "_windows", windows_seen)
+    monkeypatch.setattr(changed_rows, "_windows", windows_seen)
     local.run("ALTER TABLE t UPDATE b = 0 WHERE a % 2, DELETE WHERE a > 990 SETTINGS mutations_sync = 1")
     name = "all_1_1_0_2"
     shares = [number / 8 for number in eighths]

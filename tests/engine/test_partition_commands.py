@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.session import Session
-from parts.errors import PandoError, UnavailableError
+from engine.queries.session import Session
+from parts.common.errors import PandoError, UnavailableError
 from tests.engine.conftest import Local
 
 SCRIPT = """

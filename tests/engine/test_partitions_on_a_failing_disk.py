@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from parts.disk import syncing_by
-from parts.errors import PandoError
+from parts.common.errors import PandoError
+from parts.format.hashed_file import syncing_by
 from tests.engine.conftest import Local
 
 PREPARE = """

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.catalog import Catalog
-from parts.reader import Part
-from parts.store import PartStore
+from engine.catalog.catalog import Catalog
+from parts.read.part_reader import Part
+from parts.store.part_store import PartStore
 from tests.engine.conftest import Local
 from tests.power_cut import power_cut
 
@@ -171,7 +171,9 @@ def test_rename_cut_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step:
 def test_create_that_failed_can_be_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     local = Local(tmp_path / "data")
     with monkeypatch.context() as patch:
-        patch.setattr("engine.durable_texts.write_durably", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+        patch.setattr(
+            "engine.server.durable_texts.write_durably", lambda *_: (_ for _ in ()).throw(OSError("disk full"))
+        )
         with pytest.raises(OSError, match="disk full"):
             local.run(CREATE.format("t"))
     local.run(CREATE.format("t"))

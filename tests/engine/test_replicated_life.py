@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from coordination.memory_keeper import MemoryEnsemble
-from engine.tables.replicated.table import ReplicatedTable
-from parts.errors import PandoError, UnavailableError
+from coordination.keeper.memory_keeper import MemoryEnsemble
+from engine.tables.replicated.replicated_table import ReplicatedTable
+from parts.common.errors import PandoError, UnavailableError
 from tests.engine.conftest import Local
 
 PATHS = ["'/t/{database}/{table}', 'r1'", "'/t/x', 'r1'", ""]

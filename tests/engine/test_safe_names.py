@@ -7,11 +7,11 @@ from urllib.parse import unquote
 
 import pytest
 
-from coordination.paths import TablePaths
+from coordination.nodes.paths import TablePaths
 from engine.interserver.protocol import Manifest
-from parts.errors import PandoError, UserError
-from parts.part_name import PartName
-from parts.safe_names import check_znode_path, file_stem, is_plain_file_name
+from parts.common.errors import PandoError, UserError
+from parts.common.part_name import PartName
+from parts.common.safe_names import check_znode_path, file_stem, is_plain_file_name
 from sql.grammar.tokens import quote_identifier
 from tests.engine.conftest import Local
 

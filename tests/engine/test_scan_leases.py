@@ -17,20 +17,25 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from coordination.memory_keeper import MemoryEnsemble
-from coordination.paths import TablePaths
-from coordination.scan_records import KeeperScanRecords, clean_scan_records
-from engine.http.scan_routes import delay_seconds
-from engine.replica_status import ReplicaStatus
+from coordination.keeper.memory_keeper import MemoryEnsemble
+from coordination.nodes.paths import TablePaths
+from coordination.reads.scan_records import KeeperScanRecords, clean_scan_records
+from engine.front.http.scan_routes import delay_seconds
 from engine.scan.leases import Lease, LeaseBook, ScanOpening
-from engine.scan.plan import Scan, TaskSize, measure
-from engine.tables.scan_records import LocalScanRecords, ScanRecords
-from parts.errors import UnavailableError, UserError
-from parts.part_name import PartName
-from parts.pool import THREADS
-from parts.read_ahead import decode_ahead
-from parts.reader import MarkRange, RowRange
-from parts.schema import Column, TableSchema
+from engine.scan.slot_planning import Scan, TaskSize, measure
+from engine.tables.capabilities.replica_status import ReplicaStatus
+from engine.tables.capabilities.scan_records import LocalScanRecords, ScanRecords
+from parts.common.errors import UnavailableError, UserError
+from parts.common.part_name import PartName
+from parts.common.thread_pool import THREADS
+from parts.format.primary_index import (
+    MarkRange,
+)
+from parts.read.batch_plan import (
+    RowRange,
+)
+from parts.read.read_ahead import decode_ahead
+from parts.table.table_description import Column, TableSchema
 from parts.types import parse_type
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sql.pruning.pruned_part import PrunedPart
-from sql.run.small_parts import SmallParts
+from sql.pruning.pruned_parts import PrunedPart
+from sql.run.scans.small_parts import SmallParts
 from tests.engine.conftest import Local
 
 _PARTS, _ROWS = 12, 7

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from engine.session import Session
-from parts.errors import PandoError
+from engine.queries.session import Session
+from parts.common.errors import PandoError
 from tests.engine.conftest import Local
 
 CREATE = """CREATE TABLE t (d Date, k UInt32, v String DEFAULT concat('v', toString(k)))

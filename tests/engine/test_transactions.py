@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from engine.session import Session
-from parts.disk import syncing_by
-from parts.errors import PandoError, UnavailableError
-from parts.exchange_on_disk import ExchangeOnDisk
-from parts.exchange_record import ExchangeRecord
-from parts.reader import Part
+from engine.queries.session import Session
+from parts.common.errors import PandoError, UnavailableError
+from parts.format.hashed_file import syncing_by
+from parts.read.part_reader import Part
+from parts.store.exchange_journal import ExchangeOnDisk
+from parts.store.exchange_record import ExchangeRecord
 from sql.grammar.tokens import quote_string
 from tests.engine.conftest import Local
 

@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 import xxhash
 
-from engine.session import Session
-from engine.user_files import UserFiles
-from parts.errors import UserError
+from engine.queries.session import Session
+from engine.server.user_files import UserFiles
+from parts.common.errors import UserError
 from tests.engine.conftest import Local
 from tests.sql_statements.oracle import Oracle
 

@@ -8,11 +8,11 @@ from itertools import product
 
 import pytest
 
-from coordination.memory_keeper import Fault
-from engine.simulator.definition import TABLE
-from engine.simulator.servers import Server, Servers
-from engine.simulator.steps import Crash
-from parts.errors import PandoError
+from coordination.keeper.memory_keeper import Fault
+from engine.simulator.simulated_servers import Server, Servers
+from engine.simulator.simulated_table import TABLE
+from engine.simulator.step_pool import Crash
+from parts.common.errors import PandoError
 from tests.alter.test_alter_on_replicas import MakeServers, make_servers
 from tests.faults import FAULTS, hit_request
 

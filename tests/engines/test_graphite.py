@@ -14,20 +14,20 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pytest
 
-from coordination.log_entry import EntryType, LogEntry
-from engine.config import Config, ConfigError
+from coordination.log.log_entry import EntryType, LogEntry
 from engine.engine import Engine
-from engine.graphite_rollup import tag_list_regexp
-from engine.session import Session
-from engine.simulator.disk import Disk, recording
-from engine.simulator.servers import Servers
+from engine.queries.session import Session
+from engine.server.config import Config, ConfigError
+from engine.server.graphite_rollup_config import tag_list_regexp
+from engine.simulator.simulated_disk import Disk, recording
+from engine.simulator.simulated_servers import Servers
 from engine.simulator.trace import Trace
-from parts.errors import PandoError
+from parts.common.errors import PandoError
+from parts.common.part_name import PartName
+from parts.common.thread_pool import working_inline
 from parts.merge import merge_parts
 from parts.merge.modes.graphite import Graphite, Pattern, Rollup
-from parts.part_name import PartName
-from parts.pool import working_inline
-from parts.reader import open_part
+from parts.read.part_reader import open_part
 
 RECORDED = json.loads(Path(__file__).with_name("graphite_recorded.json").read_text())
 COLUMNS = "(Path String, Time DateTime, Value Float64, Version UInt32, extra String)"

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from parts.disk import syncing_by
+from parts.format.hashed_file import syncing_by
 
 _OPERATIONS = ("mkdir", "rename", "replace", "unlink", "rmdir", "link", "write", "writev")
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT

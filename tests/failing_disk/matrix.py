@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.system_names import SYSTEM_NAMES
-from parts.errors import PandoError
+from engine.catalog.database_names import SYSTEM_NAMES
+from parts.common.errors import PandoError
 from tests.engine.conftest import Local
 from tests.failing_disk.disk import failing
 

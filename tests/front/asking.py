@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import httpx
 
-from parts.errors import PandoError
+from parts.common.errors import PandoError
 from tests.front.conftest import RunningServer
 
 

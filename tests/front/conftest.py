@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from engine.client.http.client import HttpClient
-from engine.config import Config
+from engine.http_client.http_client import HttpClient
+from engine.server.config import Config
 from tests.worker_count import WORKERS
 
 if TYPE_CHECKING:
     from engine.engine import Engine
-    from engine.http.server import HttpServer
+    from engine.front.http.http_server import HttpServer
 
 
 @dataclass
@@ -70,7 +70,7 @@ class EngineElsewhere:
 @contextmanager
 def started(path: Path, **options: object) -> Iterator[RunningServer]:
     from engine.engine import Engine
-    from engine.http.server import HttpServer
+    from engine.front.http.http_server import HttpServer
 
     users = {
         "default": {}, "bob": {"password": "secret"}, "reader": {"readonly": True}, "reader2": {"readonly": 2},

@@ -17,9 +17,9 @@ import pyarrow as pa
 import pytest
 import zstandard
 
-from engine.http.body import BodyPipe, decompressed, joined
-from engine.http.compression import choose_compressor
-from parts.errors import CancelledError, UserError
+from engine.front.http.request_body import BodyPipe, decompressed, joined
+from engine.front.http.response_compression import choose_compressor
+from parts.common.errors import CancelledError, UserError
 
 DATA = b"".join(b"%d,some text\n" % number for number in range(200_000))
 

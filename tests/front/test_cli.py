@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from coordination.embedded_zookeeper import is_serving
-from engine.client.http.client import HttpClient
-from engine.cluster.state import free_ports
+from coordination.keeper.embedded_zookeeper import is_serving
+from engine.cluster.cluster_state import free_ports
+from engine.http_client.http_client import HttpClient
 from tests.front.conftest import RunningServer
 
 PANDO = [sys.executable, "-m", "engine.cli"]
@@ -180,7 +180,7 @@ def test_client_errors(server: RunningServer) -> None:
 
 def test_client_waits_longer_than_a_quorum_may_take() -> None:
     from engine.commands.client import _ANSWER_SECONDS
-    from sql.settings.session import DEFAULT_SETTINGS
+    from sql.settings.supported_settings import DEFAULT_SETTINGS
 
     assert DEFAULT_SETTINGS.insert_quorum_timeout / 1000 < _ANSWER_SECONDS
 

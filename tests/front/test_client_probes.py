@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from engine.client.http.client import HttpClient
+from engine.http_client.http_client import HttpClient
 from tests.front.conftest import RunningServer
 
 _TABLES = (

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from engine.client.http.client import HttpClient
 from engine.cluster.cluster import Cluster
-from engine.cluster.processes import ProcessId, identify, start_time, wait_until
-from engine.cluster.state import ClusterState, Member, free_ports, load_state, save_state
-from engine.config import ConfigError
+from engine.cluster.cluster_state import ClusterState, Member, free_ports, load_state, save_state
+from engine.cluster.os_processes import ProcessId, identify, start_time, wait_until
+from engine.http_client.http_client import HttpClient
+from engine.server.config import ConfigError
 
 
 def _pando(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -10,9 +10,17 @@ import httpx
 import pytest
 import zstandard
 
-from engine.http.compressed_blocks import MAX_FRAME_BYTES, NONE, ZSTD, BlockCompressor, block_reader, checksum, frame
-from engine.http.compression import choose_compressor
-from parts.errors import UserError
+from engine.front.compressed_blocks import (
+    MAX_FRAME_BYTES,
+    NONE,
+    ZSTD,
+    BlockCompressor,
+    block_reader,
+    checksum,
+    frame,
+)
+from engine.front.http.response_compression import choose_compressor
+from parts.common.errors import UserError
 from tests.front.conftest import RunningServer
 
 GOLDEN = {
@@ -104,7 +112,7 @@ def test_questions_and_answers_in_frames(post: Callable[..., httpx.Response]) ->
 
 @pytest.mark.parametrize("encoding", ["br", "xz", "bz2", "lz4"])
 def test_answers_in_the_encodings_of_http(server: RunningServer, encoding: str) -> None:
-    from engine.http.body import decompressed
+    from engine.front.http.request_body import decompressed
 
     with httpx.stream(
         "GET",

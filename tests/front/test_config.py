@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.config import Config, ConfigError
+from engine.server.config import Config, ConfigError
 
 
 def _load(tmp_path: Path, text: str) -> Config:

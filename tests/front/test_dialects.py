@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import duckdb
 import pytest
 
-from engine.client.http.client import HttpClient
-from parts.errors import PandoError, UserError
-from sql.settings.values import DIALECTS
+from engine.http_client.http_client import HttpClient
+from parts.common.errors import PandoError, UserError
+from sql.settings.setting_values import DIALECTS
 from tests.front.conftest import RunningServer
 
 ROWS = "(1, 10, 'one', '2020-01-31', 1.5), (2, 20, 'Zwölf', '2020-02-29', NULL), (3, -30, 'three', '2021-03-01', 2.5)"

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from parts.errors import PandoError
-from sql.grammar import passwords
-from sql.grammar.passwords import hide_passwords
+from parts.common.errors import PandoError
+from sql.grammar import password_hiding
+from sql.grammar.password_hiding import hide_passwords
 from tests.front.conftest import started
 
 _PASSWORD = "pa'ss\\word"
@@ -62,8 +62,8 @@ def test_every_character_is_looked_at_once(monkeypatch: pytest.MonkeyPatch, unit
                 looked_at += len(piece.group())
                 yield piece
 
-    pieces = passwords._PIECE
-    monkeypatch.setattr(passwords, "_PIECE", Pieces)
+    pieces = password_hiding._PIECE
+    monkeypatch.setattr(password_hiding, "_PIECE", Pieces)
     text = unit * 20_000
     hide_passwords(text)
     assert looked_at <= len(text)

@@ -17,9 +17,9 @@ import pyarrow as pa
 import pytest
 import zstandard
 
-from engine.client.http.client import HttpClient
-from engine.http.compressed_blocks import frame
-from parts.errors import CorruptionError, PandoError, UserError
+from engine.front.compressed_blocks import frame
+from engine.http_client.http_client import HttpClient
+from parts.common.errors import CorruptionError, PandoError, UserError
 from tests.front.conftest import RunningServer
 
 

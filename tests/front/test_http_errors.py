@@ -9,20 +9,14 @@ from contextlib import contextmanager, nullcontext
 
 import pytest
 
-from engine.client.http.client import HttpClient
-from engine.client.http.connections import AnswerFile, Connections
-from engine.client.http.errors import RefusedError, answer_error, parse_error
-from engine.client.http.retry import try_servers
-from engine.http.errors import as_pando_error, error_text, exception_trailer, http_status
-from engine.http.sessions import SessionStore
-from engine.session import Session
-from parts.errors import (
-    CorruptionError,
-    PandoError,
-    UnavailableError,
-    UnknownOutcomeError,
-    UserError,
-)
+from engine.front.http.error_responses import as_pando_error, error_text, exception_trailer, http_status
+from engine.front.session_store import SessionStore
+from engine.http_client.connections import AnswerFile, Connections
+from engine.http_client.errors import RefusedError, answer_error, parse_error
+from engine.http_client.http_client import HttpClient
+from engine.http_client.retry import try_servers
+from engine.queries.session import Session
+from parts.common.errors import CorruptionError, PandoError, UnavailableError, UnknownOutcomeError, UserError
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,11 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from engine.client.http.client import HttpClient
-from parts.errors import PandoError
-from sql.settings.session import HONOURED
+from engine.http_client.http_client import HttpClient
+from parts.common.errors import PandoError
+from sql.settings.supported_settings import (
+    HONOURED,
+)
 from tests.front.asking import ask, code_of, is_running, running_query, wait_for
 from tests.front.conftest import RunningServer
 

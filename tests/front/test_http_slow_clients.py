@@ -15,10 +15,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from engine.config import Config
-from engine.http.listener import most_connections
-from engine.http.server import HttpServer
-from parts.errors import PandoError
+from engine.front.http.http_server import HttpServer
+from engine.front.http.listener import most_connections
+from engine.server.config import Config
+from parts.common.errors import PandoError
 from tests.front.asking import ask, code_of, is_running, rest, wait_for
 from tests.front.conftest import RunningServer, started
 from tests.worker_count import WORKERS

@@ -9,14 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from engine.client.http.client import HttpClient
-from engine.config import Config
 from engine.engine import Engine
-from engine.http.server import HttpServer
-from parts.errors import PandoError, UserError
-from sql.settings.session import DEFAULT_SETTINGS, HONOURED, parse_setting, setting_kind, settings_of
-from sql.settings.table import settings_table
-from sql.settings.table_settings import parse_table_setting, table_setting_kind
+from engine.front.http.http_server import HttpServer
+from engine.http_client.http_client import HttpClient
+from engine.server.config import Config
+from parts.common.errors import PandoError, UserError
+from sql.settings.clickhouse_settings import settings_table
+from sql.settings.merge_tree_settings import parse_table_setting, table_setting_kind
+from sql.settings.session_settings import (
+    parse_setting,
+    setting_kind,
+    settings_of,
+)
+from sql.settings.supported_settings import (
+    DEFAULT_SETTINGS,
+    HONOURED,
+)
 from tests.front.conftest import RunningServer
 
 TABLE = settings_table()

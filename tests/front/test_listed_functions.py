@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from engine.client.http.client import HttpClient
-from parts.errors import PandoError
-from sql.run.executor import QueryEngine
+from engine.http_client.http_client import HttpClient
+from parts.common.errors import PandoError
+from sql.run.query_engine import QueryEngine
 from tests.sql_select.dataset import MemoryCatalog
 
 Rows = dict[str, list[object]]

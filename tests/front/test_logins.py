@@ -9,8 +9,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from engine.http.login_throttle import LoginThrottle
-from parts.errors import UserError
+from engine.front.login_throttle import LoginThrottle
+from parts.common.errors import UserError
 from tests.front.asking import code_of
 from tests.front.conftest import RunningServer, started
 

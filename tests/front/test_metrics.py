@@ -8,9 +8,9 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from engine.http.metrics import Metrics
-from engine.http.query_counts import QueryCounts
-from parts.errors import UserError
+from engine.front.prometheus_metrics import Metrics
+from engine.front.query_counts import QueryCounts
+from parts.common.errors import UserError
 
 
 class Clock:

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from engine.client.backend import Answer, LocalBackend, Query
-from engine.client.runner import Options, Runner
+from engine.client.backends import Answer, LocalBackend, Query
 from engine.client.script import is_complete, split_script
-from parts.errors import CancelledError, UserError
-from sql.grammar.statements import SetSettings, Use
+from engine.client.script_runner import Options, Runner
+from parts.common.errors import CancelledError, UserError
+from sql.grammar.statements.statement import SetSettings, Use
 
 
 def _texts(script: str) -> list[str]:

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from parts.errors import UserError
-from sql.settings.session import DEFAULT_SETTINGS, HONOURED, parse_setting, settings_of
+from parts.common.errors import UserError
+from sql.settings.session_settings import (
+    parse_setting,
+    settings_of,
+)
+from sql.settings.supported_settings import (
+    DEFAULT_SETTINGS,
+    HONOURED,
+)
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from engine.http.short_answers import ShortAnswers
-from sql.run.short_queries import ShortQueries
+from engine.front.http.short_answers import ShortAnswers
+from sql.run.short_queries.short_query_cache import ShortQueries
 from tests.front.conftest import RunningServer
 from tests.worker_count import WORKERS
 

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 import httpx
 import pytest
 
-from engine.cluster.processes import wait_until
-from engine.http import protocol
-from engine.http.exchange import Exchange
-from engine.http.insert_cycle import InsertCycle
+from engine.cluster.os_processes import wait_until
+from engine.front.http import connection as protocol
+from engine.front.http.insert_request import InsertCycle
+from engine.front.http.query_exchange import Exchange
 from engine.tables.insert_sink import InsertSink
 from tests.front.conftest import RunningServer
 from tests.worker_count import WORKERS

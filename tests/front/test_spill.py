@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.http.spill import Spill, SpillSpace
-from parts.errors import PandoError
+from engine.front.http.answer_spill import Spill, SpillSpace
+from parts.common.errors import PandoError
 
 
 def chunks(failure: Exception | None = None) -> Iterator[bytes]:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from engine.client.http.client import HttpClient
-from parts.errors import PandoError
+from engine.http_client.http_client import HttpClient
+from parts.common.errors import PandoError
 
 SYSTEM = (
     "databases", "tables", "columns", "functions", "formats", "data_type_families", "table_engines", "settings",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine.client.http.client import HttpClient
-from parts.errors import PandoError
+from engine.http_client.http_client import HttpClient
+from parts.common.errors import PandoError
 from tests.front.conftest import RunningServer
 
 

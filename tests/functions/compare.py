@@ -13,17 +13,17 @@ from typing import Any
 
 import pyarrow as pa
 
-from parts.errors import PandoError
-from parts.query_status import QueryStatus
-from parts.schema import Column, TableSchema
+from parts.common.errors import PandoError
+from parts.common.query_status import QueryStatus
+from parts.table.table_description import Column, TableSchema
 from parts.types import parse_type
 from sql.compile.passes.pipeline import rewrite
-from sql.formats.native_read import read_native
-from sql.formats.options import FormatOptions
+from sql.formats.binary.native_reader import read_native
+from sql.formats.format_options import FormatOptions
 from sql.formats.registry import write_blocks
-from sql.grammar.queries import parse_query
-from sql.run.executor import QueryEngine
-from sql.settings.session import DEFAULT_SETTINGS
+from sql.grammar.queries.query_parser import parse_query
+from sql.run.query_engine import QueryEngine
+from sql.settings.supported_settings import DEFAULT_SETTINGS
 from tests.functions import rows
 from tests.functions.values import first_difference, same
 from tests.sql_select.dataset import MemoryCatalog, MemoryRelation
@@ -144,7 +144,7 @@ class Engines:
             timer.cancel()
 
     def is_computed_by_scan(self, query: str) -> bool:
-        """Whether a part of it, in Pando (``sql.compile.scan_values``)."""
+        """Whether a part of it, in Pando (``sql.compile.scan_columns``)."""
         settings = replace(DEFAULT_SETTINGS, session_timezone=self.zone)
         try:
             plan = self._pando.plan(rewrite(parse_query(query), {}), self._catalog, settings, "default")

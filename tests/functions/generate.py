@@ -9,10 +9,12 @@ from pathlib import Path
 
 from chdb.session import Session
 
-from sql.compile.special_forms import SPECIAL_FORMS
-from sql.functions.library import function_names
-from sql.functions.registry import find_rule
-from sql.functions.windows import WINDOW_FUNCTIONS
+from sql.aggregates.window_names import WINDOW_FUNCTIONS
+from sql.compile.expressions.special_forms import SPECIAL_FORMS
+from sql.functions.registry import (
+    find_rule,
+    function_names,
+)
 
 TARGET = Path(__file__).parents[2] / "sql" / "functions" / "functions.tsv"
 _UNKNOWN = r"Code: (46|63)\b"

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from parts.schema import Column, TableSchema
+from parts.table.table_description import Column, TableSchema
 from parts.types import DataType, parse_type
 
 _Rng = np.random.Generator

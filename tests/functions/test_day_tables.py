@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sql.typing import day_tables
-from sql.typing.day_tables import OfDays, months_later
+from sql.typing.times import day_tables
+from sql.typing.times.day_tables import OfDays, months_later
 
 _EPOCH = datetime.date(1970, 1, 1)
 _DAYS = [*range(-25600, 120600, 97), -25567, 120529, 120530, -40000, 200000, 0, -1, 59, 789, 11016, 65535]

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sql.functions.hashed_rows import rows_of_texts
-from sql.functions.hashes import ALGORITHMS, Algorithm
+from sql.functions.hashes.row_words import rows_of_texts
+from sql.functions.hashes.value_hashes import ALGORITHMS, Algorithm
 
 _LENGTHS = [*range(300), *range(300), 1000, 4095, 4096, 4097, 4098, 20_000]
 

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sql.functions.macros import KERNELS
-from sql.typing.zone_tables import zone_table
+from sql.compile.macros_and_kernels import KERNELS
+from sql.typing.times.zone_offset_tables import zone_table
 
 _COMPUTE = {kernel.name: kernel.compute for kernel in KERNELS}
 
@@ -43,7 +43,7 @@ def test_null_stays_null_and_slices_are_taken(name: str) -> None:
         "TIMESTAMP": pa.array([0, None, 1_600_000_000_000_000, -5, 3], pa.timestamp("us")),
     }
     if "INTEGER" in kernel.arguments:
-        from sql.typing.zone_tables import zone_number
+        from sql.typing.times.zone_offset_tables import zone_number
 
         samples["INTEGER"] = pa.array([zone_number("Europe/Berlin")] * 5, pa.int32())
     columns = [samples[argument] for argument in kernel.arguments]

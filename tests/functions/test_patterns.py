@@ -7,8 +7,8 @@ import re
 import pyarrow as pa
 import pytest
 
-from sql.functions.patterns import known_of
-from sql.functions.scanned_strings import ilike_test
+from sql.functions.strings.pattern_analysis import known_of
+from sql.functions.strings.string_kernels import ilike_test
 
 _NEEDED = {
     "abc": "abc", "a(b)c": "a", "(ab)c": "ab", "x+yz": "yz", "(foo)+bar.*": "foo", "a?bc": "bc", "a|b": "",

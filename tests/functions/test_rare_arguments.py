@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from parts.errors import PandoError
+from parts.common.errors import PandoError
 from tests.alter.following import Pando
 from tests.sql_statements.oracle import Oracle
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from sql.typing.scannable import Computed
+from sql.typing.column_kernels.scannable import Computed
 
 
 def _lengths(met: list[int]) -> Computed:

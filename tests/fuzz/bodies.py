@@ -25,15 +25,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import zstandard
 
-from engine.http.body import decompressed
-from engine.http.compressed_blocks import block_reader, frame
-from parts.errors import PandoError
-from parts.query_status import MemoryTracker, QueryStatus
-from parts.schema import Column
+from engine.front.compressed_blocks import block_reader, frame
+from engine.front.http.request_body import decompressed
+from parts.common.errors import PandoError
+from parts.common.query_status import MemoryTracker, QueryStatus
+from parts.table.table_description import Column
 from parts.types import parse_type
+from sql.formats.converters.arrow_type_mapping import to_wire, wire_type
 from sql.formats.registry import FORMATS, read_blocks, write_blocks
-from sql.formats.wire import to_wire, wire_type
-from sql.settings.session import DEFAULT_SETTINGS, Settings, settings_of
+from sql.settings.session_settings import (
+    settings_of,
+)
+from sql.settings.supported_settings import (
+    DEFAULT_SETTINGS,
+    Settings,
+)
 from tests.fuzz.limits import bounded_memory
 
 _LIMIT_SECONDS = 2.0

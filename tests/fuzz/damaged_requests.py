@@ -10,7 +10,9 @@ from dataclasses import dataclass
 
 import zstandard
 
-from sql.settings.session import HONOURED
+from sql.settings.supported_settings import (
+    HONOURED,
+)
 
 _METHODS = (b"GET", b"GET", b"POST", b"POST", b"POST", b"POST", b"HEAD")
 _ODD_METHODS = (b"PUT", b"OPTIONS", b"TRACE", b"DELETE", b"CONNECT", b"get", b"", b"GET GET")

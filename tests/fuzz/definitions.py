@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 
-from parts.errors import PandoError
+from parts.common.errors import PandoError
 from tests.alter.following import Pando
 from tests.fuzz.differences import accepted
 from tests.sql_statements.oracle import Oracle

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
-from parts.errors import PandoError
+from parts.common.errors import PandoError
 from tests.alter.following import Answering, Pando
 from tests.fuzz.random_queries import Queries, statements
 from tests.sql_statements.oracle import Oracle

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from engine.config import Config
 from engine.engine import Engine
-from engine.session import Session
-from parts.errors import PandoError
+from engine.queries.session import Session
+from engine.server.config import Config
+from parts.common.errors import PandoError
 from tests.alter.following import answer
 from tests.fuzz.random_queries import COLUMNS, statements
 from tests.sql_statements.oracle import Oracle

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from parts.errors import UnknownOutcomeError, UserError
+from parts.common.errors import UnknownOutcomeError, UserError
 from tests.fuzz.damaged_requests import Case, case_of
 from tests.fuzz.limits import Faults
 

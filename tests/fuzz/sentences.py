@@ -11,7 +11,9 @@ from functools import cache
 from random import Random
 
 from sql.formats.registry import FORMATS
-from sql.settings.session import HONOURED
+from sql.settings.supported_settings import (
+    HONOURED,
+)
 from tests.functions.aggregates import aggregate_queries, window_queries
 from tests.functions.calls import calls
 from tests.functions.rows import COLUMNS

@@ -11,14 +11,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from coordination.memory_keeper import MemoryEnsemble
-from coordination.replica_activity import ReplicaAddress
-from engine.config import Config
+from coordination.keeper.memory_keeper import MemoryEnsemble
+from coordination.nodes.replica_activation import ReplicaAddress
 from engine.engine import Engine
-from engine.interserver.client import InterserverClient
-from engine.replication import Replication
-from engine.session import Session
-from parts.errors import PandoError
+from engine.interserver.part_client import InterserverClient
+from engine.interserver.replication import Replication
+from engine.queries.session import Session
+from engine.server.config import Config
+from parts.common.errors import PandoError
 from sql.formats.registry import write_blocks
 from tests.functions import rows
 from tests.sql_select.dataset import TABLES

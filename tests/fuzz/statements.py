@@ -12,12 +12,14 @@ from functools import cache
 from pathlib import Path
 from random import Random
 
-from engine.output import encode
-from engine.session import Session
-from parts.errors import PandoError
+from engine.queries.result_output import encode
+from engine.queries.session import Session
+from parts.common.errors import PandoError
 from sql.formats.registry import FORMATS
 from sql.functions import registry
-from sql.settings.session import settings_of
+from sql.settings.session_settings import (
+    settings_of,
+)
 from tests.fuzz.limits import Faults, bounded_memory
 from tests.fuzz.mutation import Mutator
 from tests.fuzz.sentences import SETTING_VALUES, SETTINGS, sentence, setting_value

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from parts.errors import PandoError
+from parts.common.errors import PandoError
 from tests.skip_indexes.conftest import Local, Oracle
 
 COLUMNS = "k Nullable(Int32), s LowCardinality(Nullable(String)), f Nullable(Float64), d Nullable(Date), v Int32"

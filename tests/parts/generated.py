@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from parts.schema import Column, Key, PartSettings, TableDescription, TableSchema, column_key
+from parts.table.table_description import Column, Key, PartSettings, TableDescription, TableSchema, column_key
 from parts.types import (
     ArrayType,
     BoolType,
@@ -149,6 +149,6 @@ def plain(table: pa.Table) -> pa.Table:
 
 def same_rows(left: pa.Table, right: pa.Table) -> bool:
     """Equal values in equal order; NaN equals NaN."""
-    from parts.content_hash import block_hash
+    from parts.format.content_hash import block_hash
 
     return left.num_rows == right.num_rows and block_hash(plain(left)) == block_hash(plain(right))

@@ -13,8 +13,14 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
-from parts.schema import TableDescription
-from parts.writer import PartWriter, sort_block, write_part
+from parts.table.table_description import TableDescription
+from parts.write.block_preparation import (
+    sort_block,
+)
+from parts.write.part_writer import (
+    PartWriter,
+    write_part,
+)
 from tests.parts.generated import KINDS, WIDE, block_of, description_of
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"

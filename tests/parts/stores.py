@@ -5,10 +5,10 @@ from __future__ import annotations
 import pathlib
 import uuid
 
-from parts.part_name import PartName
-from parts.reader import Part
-from parts.store import PartStore
-from parts.writer import write_part
+from parts.common.part_name import PartName
+from parts.read.part_reader import Part
+from parts.store.part_store import PartStore
+from parts.write.part_writer import write_part
 from tests.parts.generated import block_of, description_of
 
 LIFETIME = 100

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from parts.active_names import ActiveNames
-from parts.part_name import PartName
+from parts.common.part_name import PartName
+from parts.store.active_part_names import ActiveNames
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from parts.drop_markers import CoveringNames, DropMarkers
-from parts.part_name import MAX_LEVEL, PartName
+from parts.common.part_name import MAX_LEVEL, PartName
+from parts.store.drop_markers import CoveringNames, DropMarkers
 from tests.work import calls_of
 
 
@@ -46,7 +46,7 @@ def test_asking_of_every_part_does_not_try_every_mark(tmp_path: Path) -> None:
         assert not markers.is_dropped(PartName("all", 0, 0, 1))
         markers.prune(names)
 
-    assert calls_of(ask)["parts.part_name.PartName.covers"] <= 2 * len(names) + 1
+    assert calls_of(ask)["parts.common.part_name.PartName.covers"] <= 2 * len(names) + 1
 
 
 def test_of_parts_that_went_only_their_marks_are_looked_at(tmp_path: Path) -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from parts.part_name import PartName
-from parts.part_states import PartState
-from parts.store import PartStore
-from parts.writer import write_part
+from parts.common.part_name import PartName
+from parts.store.part_states import PartState
+from parts.store.part_store import PartStore
+from parts.write.part_writer import write_part
 from tests.parts.generated import block_of, description_of
 
 DESCRIPTION = description_of([("k", "Int64")], ("k",), old_parts_lifetime=0, fsync_after_insert=False)

@@ -11,18 +11,18 @@ from dataclasses import replace
 import pytest
 import xxhash
 
-from engine.interserver.client import InterserverClient
-from engine.interserver.server import InterserverServer
-from parts.checksums import Checksums, FileChecksum
-from parts.errors import CorruptionError, PandoError, UserError
-from parts.layout import CHECKSUMS, META_FILE
-from parts.meta_files import pack, unpack
-from parts.part_files import DATA_FILES, SMALL_FILES, SmallFile, data_file, is_small, version_of
-from parts.part_name import PartName
-from parts.reader import Part, open_part
-from parts.schema import TableDescription
-from parts.store import PartStore
-from parts.writer import write_part
+from engine.interserver.part_client import InterserverClient
+from engine.interserver.part_server import InterserverServer
+from parts.common.errors import CorruptionError, PandoError, UserError
+from parts.common.part_name import PartName
+from parts.format.checksums import Checksums, FileChecksum
+from parts.format.file_names import CHECKSUMS, META_FILE
+from parts.format.packed_metadata import pack, unpack
+from parts.format.part_files import DATA_FILES, SMALL_FILES, SmallFile, data_file, is_small, version_of
+from parts.read.part_reader import Part, open_part
+from parts.store.part_store import PartStore
+from parts.table.table_description import TableDescription
+from parts.write.part_writer import write_part
 from tests.parts.generated import KINDS, WIDE, block_of, description_of
 
 NAME = "all_0_0_0"

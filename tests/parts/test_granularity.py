@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from parts.common.part_name import PartName
 from parts.merge import merge_parts
-from parts.part_name import PartName
-from parts.reader import Part, open_part
-from parts.writer import write_part
+from parts.read.part_reader import Part, open_part
+from parts.write.part_writer import write_part
 from tests.parts.generated import WIDE, description_of
 
 DESCRIPTION = description_of([("k", "UInt32"), ("s", "String"), ("t", "LowCardinality(String)")], ("k",), **WIDE)

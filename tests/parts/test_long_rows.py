@@ -8,12 +8,20 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from parts import content_hash, read_plan, writer
+from parts.common.part_name import PartName
+from parts.format import content_hash
+from parts.format.primary_index import MarkRange
 from parts.merge import merge_parts
-from parts.part_name import PartName
-from parts.primary_index import MarkRange
-from parts.reader import Part, RowRange, open_part
-from parts.writer import PartWriter, write_part
+from parts.read import batch_plan
+from parts.read.batch_plan import (
+    RowRange,
+)
+from parts.read.part_reader import (
+    Part,
+    open_part,
+)
+from parts.write import part_writer
+from parts.write.part_writer import PartWriter, write_part
 from tests.parts.generated import WIDE, description_of
 
 DESCRIPTION = description_of([("k", "UInt32"), ("s", "String")], ("k",), index_granularity=64, **WIDE)
@@ -23,8 +31,8 @@ WINDOW_BYTES = 64 * 1024
 @pytest.fixture(autouse=True)
 def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     """A thousandth of the real ones."""
-    monkeypatch.setattr(writer, "WINDOW_BYTES", WINDOW_BYTES)
-    monkeypatch.setattr(read_plan, "_JOIN_BYTES", 4 * WINDOW_BYTES)
+    monkeypatch.setattr(part_writer, "WINDOW_BYTES", WINDOW_BYTES)
+    monkeypatch.setattr(batch_plan, "_JOIN_BYTES", 4 * WINDOW_BYTES)
 
 
 def block(first: int, rows: int, width: int) -> pa.Table:

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parts.errors import UserError
+from parts.common.errors import UserError
 from parts.merge import Deduplicated, FinalSource, merge_parts, mode_of_engine, read_final
-from parts.merge_mode import ORDINARY, MergeMode, SortedRows
-from parts.reader import open_part
-from parts.schema import TableDescription
+from parts.read.part_reader import open_part
+from parts.table.merge_mode import ORDINARY, MergeMode, SortedRows
+from parts.table.table_description import TableDescription
 from tests.parts.generated import WIDE, block_of, blocks, description_of, plain, same_rows
 from tests.parts.test_part_merge import NO_SYNC, merged, read, write_sources
 

@@ -12,12 +12,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parts.disk import SharedSync, syncing_by
-from parts.errors import CorruptionError
-from parts.layout import DATA_FILE, META_FILE
-from parts.meta_files import unpack
-from parts.reader import Part, open_part
-from parts.writer import PartWriter, WrittenPart, sort_block, write_part
+from parts.common.errors import CorruptionError
+from parts.format.file_names import DATA_FILE, META_FILE
+from parts.format.hashed_file import SharedSync, syncing_by
+from parts.format.packed_metadata import unpack
+from parts.read.part_reader import Part, open_part
+from parts.write.block_preparation import (
+    sort_block,
+)
+from parts.write.part_writer import (
+    PartWriter,
+    WrittenPart,
+    write_part,
+)
 from tests.parts.generated import ALL_TYPES, block_of, blocks, description_of
 
 SHORT, LONG = 20, 2000

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parts.codecs import BufferKind, ChainError, DenseEncoder, decode, parse_codec
-from parts.codecs.window import decode_window
-from parts.errors import UserError
+from parts.common.errors import UserError
+from parts.format.codecs import BufferKind, ChainError, DenseEncoder, decode, parse_codec
+from parts.format.codecs.buffer_slices import decode_window
 from parts.types import parse_type
 
 TEXTS = ["", "NONE", "LZ4", "LZ4HC", "LZ4HC(12)", "ZSTD", "ZSTD(7)", "Delta, LZ4", "Delta(2), ZSTD(1)",

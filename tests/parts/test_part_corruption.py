@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from parts.arrays import LayoutError, flatten, rebuild
-from parts.errors import CorruptionError
-from parts.layout import META_FILE
-from parts.reader import Part, open_part
-from parts.writer import write_part
+from parts.common.errors import CorruptionError
+from parts.format.file_names import META_FILE
+from parts.format.flat_arrays import LayoutError, flatten, rebuild
+from parts.read.part_reader import Part, open_part
+from parts.write.part_writer import write_part
 from tests.parts.generated import KINDS, block_of, description_of
 
 COLUMNS = [("k", "Int64"), ("s", "String"), ("n", "Nullable(Int32)"), ("c", "LowCardinality(String)"), ("p", "Date")]

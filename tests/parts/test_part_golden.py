@@ -7,9 +7,17 @@ import pathlib
 import pyarrow as pa
 import pytest
 
-from parts.content_hash import block_hash
-from parts.reader import MarkRange, RowRange, open_part
-from parts.writer import write_part
+from parts.format.content_hash import block_hash
+from parts.format.primary_index import (
+    MarkRange,
+)
+from parts.read.batch_plan import (
+    RowRange,
+)
+from parts.read.part_reader import (
+    open_part,
+)
+from parts.write.part_writer import write_part
 from tests.parts.generated import same_rows
 from tests.parts.make_golden import (
     DAY,

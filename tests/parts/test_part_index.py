@@ -10,9 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parts.primary_index import MarkRange, normalize_ranges
-from parts.reader import open_part
-from parts.writer import sort_block, write_part
+from parts.format.primary_index import MarkRange, normalize_ranges
+from parts.read.part_reader import open_part
+from parts.write.block_preparation import (
+    sort_block,
+)
+from parts.write.part_writer import (
+    write_part,
+)
 from tests.parts.generated import blocks, description_of, plain
 
 NO_SYNC = {"fsync_after_insert": False, "fsync_part_directory": False}

@@ -12,16 +12,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parts.block_number import BLOCK_NUMBER
-from parts.content_hash import block_hash
-from parts.errors import CancelledError, CorruptionError
+from parts.common.errors import CancelledError, CorruptionError
+from parts.format.content_hash import block_hash
 from parts.merge import Deduplicated, MergeProgress, merge_parts
-from parts.merge.run import DENSE_BYTES
-from parts.merge.source_rows import SourceRows
-from parts.merge_mode import ORDINARY
-from parts.reader import Part, open_part
-from parts.schema import TableDescription
-from parts.writer import sort_block, write_part
+from parts.merge.part_merge import DENSE_BYTES
+from parts.merge.source_reader import SourceRows
+from parts.read.part_reader import Part, open_part
+from parts.table.block_number_column import BLOCK_NUMBER
+from parts.table.merge_mode import ORDINARY
+from parts.table.table_description import TableDescription
+from parts.write.block_preparation import (
+    sort_block,
+)
+from parts.write.part_writer import (
+    write_part,
+)
 from tests.parts.generated import WIDE, block_of, blocks, description_of, plain, same_rows
 
 NO_SYNC = {"fsync_after_insert": False, "fsync_part_directory": False}

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parts.blocks import split_by_partition
-from parts.partition import partition_id
+from parts.blocks.partition_ids import partition_id
 from parts.types import parse_type
+from parts.write.block_preparation import split_by_partition
 from tests.parts.generated import blocks, description_of, plain, same_rows
 
 # As system.parts.partition_id shows them.

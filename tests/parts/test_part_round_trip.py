@@ -12,13 +12,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parts.arrays import FlatArray, dictionary_of, flatten, rebuild
-from parts.content_hash import block_hash
-from parts.errors import UserError
-from parts.reader import MarkRange, Part, RowRange, open_part
-from parts.schema import Column, TableSchema
+from parts.common.errors import UserError
+from parts.format.content_hash import block_hash
+from parts.format.flat_arrays import FlatArray, dictionary_of, flatten, rebuild
+from parts.format.primary_index import (
+    MarkRange,
+)
+from parts.read.batch_plan import (
+    RowRange,
+)
+from parts.read.part_reader import (
+    Part,
+    open_part,
+)
+from parts.table.table_description import Column, TableSchema
 from parts.types import LowCardinalityType, parse_type
-from parts.writer import PartWriter, sort_block, write_part
+from parts.write.block_preparation import (
+    sort_block,
+)
+from parts.write.part_writer import (
+    PartWriter,
+    write_part,
+)
 from tests.parts.generated import ALL_TYPES, WIDE, block_of, blocks, description_of, plain, same_rows
 
 NO_SYNC = {"fsync_after_insert": False, "fsync_part_directory": False}

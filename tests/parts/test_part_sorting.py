@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parts.errors import UserError
-from parts.sorting import sort_permutation
+from parts.blocks.sort_order import sort_permutation
+from parts.common.errors import UserError
 from parts.types import parse_type
 from tests.parts.generated import SCALAR_TYPES, arrow_array, values_of
 

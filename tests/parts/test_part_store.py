@@ -8,11 +8,16 @@ import uuid
 
 import pytest
 
-from parts.detached import split_detached
-from parts.errors import ConflictError, UserError
-from parts.part_name import PartName
-from parts.store import PartState, PartStore
-from parts.writer import write_part
+from parts.common.errors import ConflictError, UserError
+from parts.common.part_name import PartName
+from parts.store.detached_parts import split_detached
+from parts.store.part_states import (
+    PartState,
+)
+from parts.store.part_store import (
+    PartStore,
+)
+from parts.write.part_writer import write_part
 from tests.parts.generated import block_of, description_of
 from tests.parts.stores import DESCRIPTION, LIFETIME, Clock, add, add_active, names, new_store
 
@@ -89,7 +94,7 @@ def test_a_name_that_is_not_durable_is_given_back(tmp_path: pathlib.Path, monkey
         raise OSError(5, f"Input/output error: {path}")
 
     with monkeypatch.context() as patch:
-        patch.setattr("parts.disk.sync_directory", fail)
+        patch.setattr("parts.format.hashed_file.sync_directory", fail)
         with pytest.raises(OSError, match="Input/output"):
             store.add_preactive(tmp_dir, PartName.parse("all_1_1_0"), is_synced=True)
     assert tmp_dir.is_dir()
@@ -110,7 +115,7 @@ def test_a_drop_that_is_not_durable_is_none(tmp_path: pathlib.Path, monkeypatch:
         raise OSError(5, f"Input/output error: {path}")
 
     with monkeypatch.context() as patch:
-        patch.setattr("parts.drop_markers.sync_directory", fail)
+        patch.setattr("parts.store.drop_markers.sync_directory", fail)
         with pytest.raises(OSError, match="Input/output"):
             store.drop_active([part.name for part in store.active()])
     assert names(store) == ["all_1_1_0", "all_2_2_0"]
@@ -132,7 +137,7 @@ def test_a_replacement_that_is_not_durable_counts_until_the_next_start(
         raise OSError(5, f"Input/output error: {path}")
 
     with monkeypatch.context() as patch:
-        patch.setattr("parts.detached.sync_directory", fail)
+        patch.setattr("parts.store.detached_parts.sync_directory", fail)
         with pytest.raises(OSError, match="Input/output"):
             store.replace(part, good, "broken")
     (copy,) = store.active()

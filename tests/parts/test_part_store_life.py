@@ -16,9 +16,12 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-from parts.part_name import PartName, merged_name
-from parts.reader import Part
-from parts.store import PartState, Snapshot
+from parts.common.part_name import PartName, merged_name
+from parts.read.part_reader import Part
+from parts.store.part_states import (
+    PartState,
+    Snapshot,
+)
 from tests.parts.stores import LIFETIME, Clock, add, add_active, names, new_store
 
 
@@ -147,9 +150,9 @@ TestStoreMachine = StoreMachine.TestCase
 _CHILD = """
 import os, pathlib, signal, sys
 from dataclasses import replace
-import parts.disk, parts.reader, parts.store, parts.writer
+import parts.format.hashed_file, parts.read.part_reader, parts.store.part_store, parts.write.part_writer
 from tests.parts.stores import DESCRIPTION, add_active, block_of, new_store
-from parts.part_name import PartName
+from parts.common.part_name import PartName
 step, path = sys.argv[1], pathlib.Path(sys.argv[2])
 store = new_store(path)
 store.description = replace(DESCRIPTION, settings=replace(DESCRIPTION.settings, fsync_part_directory=True))
@@ -159,19 +162,19 @@ def die(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
 
 if step == "in_the_middle_of_writing":
-    parts.disk.HashedFile.write = die
+    parts.format.hashed_file.HashedFile.write = die
 directory = store.create_temporary("tmp_insert_")
 block = block_of(DESCRIPTION, [(i,) for i in range(3)])
-parts.writer.write_part(directory, block, DESCRIPTION, ())
+parts.write.part_writer.write_part(directory, block, DESCRIPTION, ())
 if step == "before_rename":
-    parts.reader.Part.move = die
+    parts.read.part_reader.Part.move = die
 if step == "after_rename":
-    parts.disk.sync_directory = lambda path: die() if path == store.path else None
+    parts.format.hashed_file.sync_directory = lambda path: die() if path == store.path else None
 part = store.add_preactive(directory, PartName.parse("all_2_2_0"))
 if step == "before_delete":
     store.commit(part)
     store.drop_active([part.name])
-    parts.store.shutil.rmtree = die
+    parts.store.part_store.shutil.rmtree = die
     store.delete([part])
 die()
 """

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from parts.errors import CancelledError, UserError
-from parts.query_status import MemoryTracker, QueryStatus
+from parts.common.errors import CancelledError, UserError
+from parts.common.query_status import MemoryTracker, QueryStatus
 
 
 def test_a_refused_allocation_counts_nowhere() -> None:

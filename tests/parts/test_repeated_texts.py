@@ -10,15 +10,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from parts.arrays import content_bytes
-from parts.content_hash import block_hash
-from parts.errors import CorruptionError
-from parts.merge.run import merge_parts
-from parts.reader import Part, RowRange, open_part
-from parts.repeated_texts import TEXTS, dictionary_of_runs, joined, plain, repeated, text_bytes
-from parts.schema import Key, TableDescription
+from parts.blocks.dictionary_strings import TEXTS, dictionary_of_runs, joined, plain, repeated, text_bytes
+from parts.common.errors import CorruptionError
+from parts.format.content_hash import block_hash
+from parts.format.flat_arrays import content_bytes
+from parts.merge.part_merge import merge_parts
+from parts.read.batch_plan import (
+    RowRange,
+)
+from parts.read.part_reader import (
+    Part,
+    open_part,
+)
+from parts.table.table_description import Key, TableDescription
 from parts.types import parse_type
-from parts.writer import PartWriter, sort_block
+from parts.write.block_preparation import (
+    sort_block,
+)
+from parts.write.part_writer import (
+    PartWriter,
+)
 from tests.parts.generated import WIDE, description_of
 
 ROWS = 20_000

@@ -7,14 +7,20 @@ import pathlib
 import pyarrow as pa
 import pytest
 
-from parts.content_hash import block_hash
+from parts.common.part_name import PartName
+from parts.format.content_hash import block_hash
 from parts.merge import merge_parts
-from parts.part_name import PartName
-from parts.reader import Part, RowRange, open_part
-from parts.rewriting import clone_part, rewrite_columns, write_rows
-from parts.row_exists import PART_OFFSET, ROW_EXISTS
-from parts.schema import TableDescription
-from parts.writer import write_part
+from parts.merge.part_rewriting import clone_part, rewrite_columns, write_rows
+from parts.read.batch_plan import (
+    RowRange,
+)
+from parts.read.part_reader import (
+    Part,
+    open_part,
+)
+from parts.table.row_exists_column import PART_OFFSET, ROW_EXISTS
+from parts.table.table_description import TableDescription
+from parts.write.part_writer import write_part
 from tests.parts.generated import description_of
 
 _KINDS = {"wide": 0, "compact": 1 << 30}

@@ -9,15 +9,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from parts.errors import UnavailableError, UserError
+from parts.common.errors import UnavailableError, UserError
+from parts.format.primary_index import (
+    MarkRange,
+)
 from parts.merge import FinalSource, merge_parts, read_final
-from parts.reader import MarkRange, Part, open_part
-from parts.schema import Column, TableDescription, TableSchema, column_key
+from parts.read.part_reader import (
+    Part,
+    open_part,
+)
+from parts.table.table_description import Column, TableDescription, TableSchema, column_key
 from parts.types import parse_type
-from parts.writer import write_part
-from sql.definitions.description import build_description
-from sql.grammar.parser import parse_statement
-from sql.grammar.statements import CreateTable
+from parts.write.part_writer import write_part
+from sql.definitions.table_description import build_description
+from sql.grammar.statement_parser import parse_statement
+from sql.grammar.statements.statement import CreateTable
 from tests.parts.generated import ALL_TYPES, KINDS, block_of, description_of, plain
 from tests.parts.test_part_merge import NO_SYNC, merged, read
 

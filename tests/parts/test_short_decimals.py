@@ -8,13 +8,18 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from parts.codecs import parse_codec
-from parts.frames import decode_rows, encode_frame
-from parts.reader import RowRange, open_part
-from parts.schema import Column
-from parts.short_decimals import short_array, short_type
+from parts.format.codecs import parse_codec
+from parts.format.decimal64 import short_array, short_type
+from parts.format.frames import decode_rows, encode_frame
+from parts.read.batch_plan import (
+    RowRange,
+)
+from parts.read.part_reader import (
+    open_part,
+)
+from parts.table.table_description import Column
 from parts.types import parse_type
-from parts.writer import write_part
+from parts.write.part_writer import write_part
 from tests.parts.generated import description_of
 
 LARGEST = 10**18 - 1

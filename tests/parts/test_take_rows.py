@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from parts.blocks import take_rows
+from parts.write.block_preparation import take_rows
 
 ROWS = 25_000
 

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parts.errors import CorruptionError
-from parts.reader import open_part
-from parts.ttl import NEVER, PartTtl, RuleFacts, RuleKind, TableTtl, TtlCollector, TtlRule
-from parts.writer import write_part
+from parts.common.errors import CorruptionError
+from parts.read.part_reader import open_part
+from parts.table.ttl_rules import NEVER, PartTtl, RuleFacts, RuleKind, TableTtl, TtlCollector, TtlRule
+from parts.write.part_writer import write_part
 from tests.parts.generated import WIDE, block_of, description_of
 
 TIMES = st.lists(st.one_of(st.integers(-5, 60), st.just(NEVER)), max_size=8)

@@ -6,9 +6,11 @@ from contextlib import suppress
 
 import pytest
 
-from parts.errors import PandoError
+from parts.common.errors import PandoError
 from sql.formats.registry import write_blocks
-from sql.settings.session import settings_of
+from sql.settings.session_settings import (
+    settings_of,
+)
 from tests.skip_indexes.conftest import Local, Oracle, local, oracle
 
 __all__ = ["Local", "Oracle", "Pair", "local", "oracle", "pair"]

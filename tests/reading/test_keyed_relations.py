@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pytest
 
-from parts.schema import Column, TableSchema
+from parts.table.table_description import Column, TableSchema
 from parts.types import StringType
-from sql.relation import StreamedRelation
-from sql.run.executor import QueryEngine
+from sql.relations import StreamedRelation
+from sql.run.query_engine import QueryEngine
 
 
 class Nodes:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.session import Session
-from parts.errors import PandoError
+from engine.queries.session import Session
+from parts.common.errors import PandoError
 from tests.engine.conftest import Local
 from tests.reading.conftest import Pair
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sql.settings.values import parse_value
+from sql.settings.setting_values import parse_value
 from tests.reading.conftest import Pair
 
 TABLE = """CREATE TABLE t (d Date, k UInt64, v String) ENGINE = MergeTree PARTITION BY toYYYYMM(d) ORDER BY k

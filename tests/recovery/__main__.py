@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from engine.simulator.steps import Crash
+from engine.simulator.step_pool import Crash
 from tests.alter.fault_matrix import matrix
 from tests.recovery.disk_matrix import DISK_OPERATIONS
 from tests.recovery.random_damage import DAMAGES_A_HISTORY, damaged_replicas

@@ -7,10 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from engine.simulator.disk import Disk, read_tree
-from engine.simulator.run import recording, working_inline
-from engine.simulator.servers import Server, Servers
+from engine.simulator.simulated_disk import (
+    Disk,
+    read_tree,
+    recording,
+)
+from engine.simulator.simulated_servers import Server, Servers
 from engine.simulator.trace import Trace
+from parts.common.thread_pool import (
+    working_inline,
+)
 from tests.engine.conftest import local
 
 __all__ = ["local"]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from parts.part_name import PartName
+from parts.common.part_name import PartName
 
 COLUMNS = "p UInt32, k UInt64, s String, d DateTime"
 DEFINITION = "PARTITION BY p ORDER BY k TTL d + INTERVAL 100 YEAR"

@@ -4,7 +4,7 @@ disk is read-only from then on. ``python -m tests.recovery disk`` runs the whole
 from __future__ import annotations
 
 from engine.simulator.disk_operations import untold
-from engine.simulator.servers import Server
+from engine.simulator.simulated_servers import Server
 from tests.alter.fault_matrix import OPERATIONS, ROWS, Operation
 
 _NEW = (1, 8, "new")

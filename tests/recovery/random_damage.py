@@ -14,13 +14,13 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from engine.simulator.disk import Disk, Tree, read_tree, recording, write_tree
-from engine.simulator.servers import Server, Servers
+from engine.simulator.simulated_disk import Disk, Tree, read_tree, recording, write_tree
+from engine.simulator.simulated_servers import Server, Servers
 from engine.simulator.trace import Trace
-from parts.detached import DETACHED
-from parts.errors import CorruptionError, PandoError
-from parts.part_name import PartName
-from parts.pool import working_inline
+from parts.common.errors import CorruptionError, PandoError
+from parts.common.part_name import PartName
+from parts.common.thread_pool import working_inline
+from parts.store.detached_parts import DETACHED
 from tests.recovery.damages import DAMAGES, DEFINITION, KINDS
 
 DAMAGES_A_HISTORY = 10

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.simulator.servers import Server
-from parts.disk import reading_after
-from parts.errors import CorruptionError
+from engine.simulator.simulated_servers import Server
+from parts.common.errors import CorruptionError
+from parts.format.hashed_file import reading_after
 from tests.engine.conftest import Local
 from tests.recovery.conftest import ROWS, Operator
 from tests.recovery.damages import KINDS, Damage, create, damages_of, insert, query

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from parts.errors import PandoError
+from parts.common.errors import PandoError
 from tests.engine.conftest import Local
 from tests.recovery.conftest import COLUMNS, PLAIN, REPLICATED, ROWS, Operator
 

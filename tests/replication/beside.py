@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from engine.simulator.colony import Colony, Node
+from engine.simulator.simulated_cluster import Colony, Node
 from tests.replication.mutations import shown, values
 
 

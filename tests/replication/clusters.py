@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from engine.simulator.disk import Disk, recording
-from engine.simulator.servers import Server, Servers
+from engine.simulator.simulated_disk import Disk, recording
+from engine.simulator.simulated_servers import Server, Servers
 from engine.simulator.trace import Trace
-from parts.errors import PandoError
-from parts.pool import working_inline
+from parts.common.errors import PandoError
+from parts.common.thread_pool import working_inline
 
 MakeCluster = Callable[..., Servers]
 PLAIN = "CREATE TABLE {} ON CLUSTER c (k UInt64, v UInt64) ENGINE = MergeTree ORDER BY k"

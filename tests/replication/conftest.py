@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.simulator.colony import Colony
+from engine.simulator.simulated_cluster import Colony
 
 
 @pytest.fixture

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from coordination.memory_keeper import MemoryEnsemble, MemoryKeeper
-from engine.config import Config
-from engine.replication import Replication
-from engine.simulator.colony import Node
-from engine.simulator.disk import Disk, recording
-from engine.simulator.servers import Server, Servers
+from coordination.keeper.memory_keeper import MemoryEnsemble, MemoryKeeper
+from engine.interserver.replication import Replication
+from engine.server.config import Config
+from engine.simulator.simulated_cluster import Node
+from engine.simulator.simulated_disk import Disk, recording
+from engine.simulator.simulated_servers import Server, Servers
 from engine.simulator.trace import Trace
-from engine.tables.replicated.table import ReplicatedTable
+from engine.tables.replicated.replicated_table import ReplicatedTable
 from engine.tables.table import Table
-from parts.errors import PandoError
-from parts.pool import working_inline
+from parts.common.errors import PandoError
+from parts.common.thread_pool import working_inline
 
 ROOT = "/clickhouse/tables/default/t"
 PLAIN = "CREATE TABLE t (p UInt8, k UInt64, v String) ENGINE = MergeTree PARTITION BY p ORDER BY k"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from coordination.memory_tree import Snapshot
-from engine.simulator.colony import Colony, Node
-from parts.query_status import QueryStatus
+from coordination.keeper.memory_tree import Snapshot
+from engine.simulator.simulated_cluster import Colony, Node
+from parts.common.query_status import QueryStatus
 
 MakeColony = Callable[..., Colony]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from engine.simulator.colony import Colony, Node
-from engine.tables.mutations import MutationOptions, ShownMutation
-from parts.errors import PandoError
-from sql.definitions.mutations import Mutation
-from sql.grammar.mutations import parse_mutations
+from engine.simulator.simulated_cluster import Colony, Node
+from engine.tables.capabilities.table_mutations import MutationOptions, ShownMutation
+from parts.common.errors import PandoError
+from sql.grammar.statements.mutate_table import parse_mutations
+from sql.mutations.mutation import Mutation
 
 MakeColony = Callable[..., Colony]
 

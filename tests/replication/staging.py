@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from coordination.transaction_commit import CommitOutcome, CommitRequest, Overwrite
-from engine.simulator.colony import Colony, Node
-from engine.tables.options import CommitOptions
+from coordination.transactions.transaction_commit import CommitOutcome, CommitRequest, Overwrite
+from engine.simulator.simulated_cluster import Colony, Node
+from engine.tables.statement_options import CommitOptions
 
 MakeColony = Callable[..., Colony]
 

@@ -9,15 +9,15 @@ from collections.abc import Callable
 
 import pytest
 
-from coordination.memory_keeper import Fault
-from coordination.transaction_commit import Overwrite
-from engine.simulator.colony import Colony, Node
-from engine.simulator.steps import Crash
-from engine.tables.attaching import attachable
-from engine.tables.replicated.table import ReplicatedTable
-from engine.tables.stopped import Stoppable
-from parts.errors import PandoError
-from parts.query_status import QueryStatus
+from coordination.keeper.memory_keeper import Fault
+from coordination.transactions.transaction_commit import Overwrite
+from engine.simulator.simulated_cluster import Colony, Node
+from engine.simulator.step_pool import Crash
+from engine.tables.capabilities.attach_parts import attachable
+from engine.tables.replicated.replicated_table import ReplicatedTable
+from engine.tables.stopped_actions import Stoppable
+from parts.common.errors import PandoError
+from parts.common.query_status import QueryStatus
 from tests.faults import FAULTS, hit_request
 from tests.replication.test_partitions_in_colony import code, detached_keys, drop, restart_all, settle
 

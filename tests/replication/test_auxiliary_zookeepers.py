@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from engine.config import Config, ConfigError
-from engine.replication import Replication
-from engine.simulator.agreement import check_agreement
-from engine.tables.replicated.table import ReplicatedTable
-from parts.errors import UserError
-from sql.definitions.engine import split_zookeeper
+from engine.interserver.replication import Replication
+from engine.server.config import Config, ConfigError
+from engine.simulator.replica_agreement import check_agreement
+from engine.tables.replicated.replicated_table import ReplicatedTable
+from parts.common.errors import UserError
+from sql.definitions.engines.engine_clauses import split_zookeeper
 from tests.replication.converted import MakeServers, PlainServer, PlainServers, making_servers
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from engine.background import BackgroundPool, Task, wake_one
-from parts.errors import CancelledError
+from engine.server.background_pool import BackgroundPool, Task, wake_one
+from parts.common.errors import CancelledError
 
 IDLE_SECONDS = 3600.0
 """What a task returns that only wants to be woken."""

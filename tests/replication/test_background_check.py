@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.scrub import Scrub
-from engine.simulator.colony import Colony, Node
-from parts.slow_reading import PIECE_BYTES, verify_slowly
+from engine.background_check import Scrub
+from engine.simulator.simulated_cluster import Colony, Node
+from parts.read.slow_verification import PIECE_BYTES, verify_slowly
 from tests.engine.conftest import Local, local
 from tests.recovery.damages import DAMAGES
 

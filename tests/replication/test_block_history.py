@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from engine.scan.blocks import block_test
-from engine.scan.positions import end_of_batch
-from engine.simulator.colony import Colony, Node
-from engine.tables.history import BlockHistory, WantedBlocks
-from parts.block_number import BLOCK_NUMBER
-from parts.errors import PandoError
+from engine.scan.block_filter import block_test
+from engine.scan.stream_batches import end_of_batch
+from engine.simulator.simulated_cluster import Colony, Node
+from engine.tables.capabilities.block_history import BlockHistory, WantedBlocks
+from parts.common.errors import PandoError
+from parts.table.block_number_column import BLOCK_NUMBER
 
 KEPT = {"enable_block_number_column": True}
 

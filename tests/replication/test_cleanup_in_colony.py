@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from coordination.queue_io import own_parts
-from engine.background import Task
-from engine.simulator.colony import Colony, Node
-from engine.tables.options import OptimizeOptions
+from coordination.replicas.log_pull import own_parts
+from engine.server.background_pool import Task
+from engine.simulator.simulated_cluster import Colony, Node
+from engine.tables.statement_options import OptimizeOptions
 
 MakeColony = Callable[..., Colony]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from coordination.clone import is_lost
-from coordination.paths import sequence_number
-from engine.simulator.colony import Colony, Node
+from coordination.nodes.paths import sequence_number
+from coordination.replicas.clone import is_lost
+from engine.simulator.simulated_cluster import Colony, Node
 from tests.replication.beside import settle, step
 from tests.replication.mutations import MakeColony, mutate, values
 

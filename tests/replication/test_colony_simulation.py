@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from coordination.memory_keeper import Fault
-from engine.simulator.colony import Colony
+from coordination.keeper.memory_keeper import Fault
+from engine.simulator.simulated_cluster import Colony
 from engine.simulator.simulation import Simulation, Weights
 
 MakeColony = Callable[..., Colony]

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from coordination.memory_keeper import Fault
-from engine.simulator.steps import Crash
-from engine.tables.replicated.table import ReplicatedTable
-from parts.errors import PandoError
-from parts.part_name import PartName
+from coordination.keeper.memory_keeper import Fault
+from engine.simulator.step_pool import Crash
+from engine.tables.replicated.replicated_table import ReplicatedTable
+from parts.common.errors import PandoError
+from parts.common.part_name import PartName
 from tests.faults import FAULTS, hit_request
 from tests.replication.converted import PLAIN, ROOT, MakeServers, PlainServer, making_servers
 

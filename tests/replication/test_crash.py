@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from engine.simulator.colony import Colony, Node
-from engine.simulator.steps import Crash
-from parts.errors import PandoError
+from engine.simulator.simulated_cluster import Colony, Node
+from engine.simulator.step_pool import Crash
+from parts.common.errors import PandoError
 
 MakeColony = Callable[..., Colony]
 
@@ -85,7 +85,7 @@ def test_merge(make_colony: MakeColony, place: str, replicas: int) -> None:
 
 
 def _final() -> object:
-    from engine.tables.options import OptimizeOptions
+    from engine.tables.statement_options import OptimizeOptions
 
     return OptimizeOptions(final=True)
 

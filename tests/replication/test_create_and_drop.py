@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from coordination.memory_keeper import Fault
-from engine.simulator.colony import Node
-from engine.simulator.definition import TABLE
-from engine.simulator.disk import Disk, recording
-from engine.simulator.servers import Server, Servers
-from engine.simulator.steps import Crash
+from coordination.keeper.memory_keeper import Fault
+from engine.simulator.simulated_cluster import Node
+from engine.simulator.simulated_disk import Disk, recording
+from engine.simulator.simulated_servers import Server, Servers
+from engine.simulator.simulated_table import TABLE
+from engine.simulator.step_pool import Crash
 from engine.simulator.trace import Trace
-from parts.errors import PandoError
+from parts.common.errors import PandoError
 
 CREATE = f"CREATE TABLE t (p UInt8, k UInt64, v String) ENGINE = ReplicatedMergeTree('{TABLE.root}', '{{replica}}')"
 DROP = f"SYSTEM DROP REPLICA 'r2' FROM ZKPATH '{TABLE.root}'"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from coordination.ddl_queue import DdlQueue
-from coordination.memory_keeper import Fault
-from engine.simulator.colony import Node
-from engine.simulator.servers import Server, Servers
-from parts.errors import CancelledError, PandoError
+from coordination.ddl.ddl_queue import DdlQueue
+from coordination.keeper.memory_keeper import Fault
+from engine.simulator.simulated_cluster import Node
+from engine.simulator.simulated_servers import Server, Servers
+from parts.common.errors import CancelledError, PandoError
 from tests.replication.clusters import (
     PLAIN,
     REPLICATED,

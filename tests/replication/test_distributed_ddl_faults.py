@@ -6,9 +6,9 @@ from collections import Counter
 
 import pytest
 
-from coordination.ddl_queue import DdlQueue
-from coordination.memory_keeper import Fault
-from engine.simulator.colony import Node
+from coordination.ddl.ddl_queue import DdlQueue
+from coordination.keeper.memory_keeper import Fault
+from engine.simulator.simulated_cluster import Node
 from tests.replication.clusters import PLAIN, REPLICATED, MakeCluster, make_cluster, rows, work
 
 __all__ = ["make_cluster"]

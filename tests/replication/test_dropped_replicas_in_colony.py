@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
-from coordination.quorum import QuorumStatus, pending_parts
-from coordination.quorum_settlement import settle_quorums, settled
-from coordination.table_nodes import SharedDefinition, create_table_or_replica, drop_dead_replica
-from coordination.transaction_commit import CommitRequest
-from engine.simulator.colony import Colony, Node
-from engine.tables.options import CommitOptions
-from parts.errors import PandoError
+from coordination.inserts.quorum import QuorumStatus, pending_parts
+from coordination.inserts.quorum_settlement import settle_quorums, settled
+from coordination.replicas.table_nodes import SharedDefinition, create_table_or_replica, drop_dead_replica
+from coordination.transactions.transaction_commit import CommitRequest
+from engine.simulator.simulated_cluster import Colony, Node
+from engine.tables.statement_options import CommitOptions
+from parts.common.errors import PandoError
 from tests.replication.staging import stage
 
 MakeColony = Callable[..., Colony]

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.simulator.colony import Colony
-from parts.errors import CancelledError
-from parts.part_name import PartName
-from parts.query_status import QueryStatus
+from engine.simulator.simulated_cluster import Colony
+from parts.common.errors import CancelledError
+from parts.common.part_name import PartName
+from parts.common.query_status import QueryStatus
 
 MakeColony = Callable[..., Colony]
 
@@ -36,7 +36,7 @@ def test_check_of_a_part_ends_when_its_table_pauses(
         return 1
 
     with monkeypatch.context() as patch:
-        patch.setattr("parts.part_files.check_frame", slow_frame)
+        patch.setattr("parts.format.part_files.check_frame", slow_frame)
         one.step(one.task("check parts"))
     assert len(frames) == 1
     one.table.is_stopping.clear()
@@ -74,7 +74,7 @@ def test_full_disk_under_a_fetched_part_keeps_no_copy_of_it(
         raise OSError(28, "No space left on device", str(path))
 
     with monkeypatch.context() as patch:
-        patch.setattr("parts.arriving_parts.sync_directory", full)
+        patch.setattr("parts.store.arriving_parts.sync_directory", full)
         two.step_all()
         assert "No space left" in two.table.queue.entries()[0].last_exception
     assert not list(two.path.glob("tmp_*"))

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-from engine.simulator.colony import Colony, Node
-from engine.simulator.definition import SCHEMA
+from engine.simulator.simulated_cluster import Colony, Node
+from engine.simulator.simulated_table import SCHEMA
 from engine.tables.insert_sink import InsertOutcome, InsertSink, TemporaryPart
-from engine.tables.options import InsertOptions
+from engine.tables.statement_options import InsertOptions
 
 MakeColony = Callable[..., Colony]
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
-from coordination.memory_keeper import Fault
-from engine.simulator.servers import Server, Servers
-from engine.simulator.steps import Crash
-from parts.errors import PandoError
-from parts.reader import open_part
+from coordination.keeper.memory_keeper import Fault
+from engine.simulator.simulated_servers import Server, Servers
+from engine.simulator.step_pool import Crash
+from parts.common.errors import PandoError
+from parts.read.part_reader import open_part
 from tests.alter.test_alter_on_replicas import MakeServers, make_servers
 from tests.engine.conftest import Local, local
 from tests.faults import FAULTS, hit_request

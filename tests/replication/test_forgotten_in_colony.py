@@ -10,16 +10,16 @@ from collections.abc import Callable
 
 import pytest
 
-from coordination.block_ids import judge_block_ids
-from coordination.keeper import MultiFailed
-from coordination.memory_keeper import Fault
-from coordination.transaction_commit import CommitRequest, Overwrite
-from engine.simulator.colony import Colony, Node
-from engine.simulator.steps import Crash
-from engine.tables.options import CommitOptions
-from engine.tables.stopped import Stoppable
-from parts.errors import PandoError
-from parts.query_status import QueryStatus
+from coordination.inserts.block_ids import judge_block_ids
+from coordination.keeper.interface import MultiFailed
+from coordination.keeper.memory_keeper import Fault
+from coordination.transactions.transaction_commit import CommitRequest, Overwrite
+from engine.simulator.simulated_cluster import Colony, Node
+from engine.simulator.step_pool import Crash
+from engine.tables.statement_options import CommitOptions
+from engine.tables.stopped_actions import Stoppable
+from parts.common.errors import PandoError
+from parts.common.query_status import QueryStatus
 from tests.faults import FAULTS, hit_request
 from tests.replication.mutations import MakeColony, code, mutate, shown, values
 from tests.replication.test_block_history import KEPT, Stream

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.simulator.colony import Colony
-from engine.tables.disk_space import DiskSpace
-from parts.disk import syncing_by
-from parts.errors import PandoError
+from engine.simulator.simulated_cluster import Colony
+from engine.tables.disk_reservations import DiskSpace
+from parts.common.errors import PandoError
+from parts.format.hashed_file import syncing_by
 
 MakeColony = Callable[..., Colony]
 

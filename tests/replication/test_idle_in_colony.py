@@ -10,12 +10,12 @@ from contextlib import ExitStack
 
 import pytest
 
-from coordination.memory_keeper import Fault
-from engine.simulator.colony import Colony, Node
-from engine.simulator.definition import TABLE
-from engine.tables.options import OptimizeOptions
-from engine.tables.stopped import Stoppable
-from parts.merge.select import SMALL_PARTS
+from coordination.keeper.memory_keeper import Fault
+from engine.simulator.simulated_cluster import Colony, Node
+from engine.simulator.simulated_table import TABLE
+from engine.tables.statement_options import OptimizeOptions
+from engine.tables.stopped_actions import Stoppable
+from parts.merge.merge_selector import SMALL_PARTS
 from tests.replication.mutations import kill, mutate, shown, values
 
 MakeColony = Callable[..., Colony]

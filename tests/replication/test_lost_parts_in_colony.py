@@ -6,15 +6,15 @@ from collections.abc import Callable
 
 import pytest
 
-from coordination.drop_range import drop_partition
-from coordination.keeper import Create, Delete
-from coordination.memory_keeper import Fault
-from coordination.part_record import PartRecord
-from coordination.table_nodes import drop_dead_replica
-from engine.simulator.colony import Colony, Node
-from engine.tables.options import OptimizeOptions
-from engine.tables.replicated.table import ReplicatedTable
-from parts.errors import PandoError
+from coordination.drops.drop_partition import drop_partition
+from coordination.keeper.interface import Create, Delete
+from coordination.keeper.memory_keeper import Fault
+from coordination.nodes.part_record import PartRecord
+from coordination.replicas.table_nodes import drop_dead_replica
+from engine.simulator.simulated_cluster import Colony, Node
+from engine.tables.replicated.replicated_table import ReplicatedTable
+from engine.tables.statement_options import OptimizeOptions
+from parts.common.errors import PandoError
 
 MakeColony = Callable[..., Colony]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from coordination.table_nodes import drop_replica
-from coordination.transaction_commit import Overwrite
-from coordination.transactions import name_of
-from engine.simulator.colony import Colony, Node
-from parts.errors import PandoError
+from coordination.replicas.table_nodes import drop_replica
+from coordination.transactions.transaction_commit import Overwrite
+from coordination.transactions.transaction_nodes import name_of
+from engine.simulator.simulated_cluster import Colony, Node
+from parts.common.errors import PandoError
 from tests.replication.staging import MakeColony, commit, keys, stage
 
 

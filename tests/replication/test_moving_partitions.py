@@ -14,18 +14,18 @@ from pathlib import Path
 
 import pytest
 
-from coordination.departure import why_not_whole
-from coordination.log_entry import EntryType, LogEntry
-from coordination.mutation_set import MutationEntry, MutationSet
-from engine.simulator.disk import Disk, recording
-from engine.simulator.servers import Server, Servers
+from coordination.drops.move_partition import why_not_whole
+from coordination.log.log_entry import EntryType, LogEntry
+from coordination.merges_mutations.mutation_set import MutationEntry, MutationSet
+from engine.simulator.simulated_disk import Disk, recording
+from engine.simulator.simulated_servers import Server, Servers
 from engine.simulator.trace import Trace
-from engine.tables.replicated.table import ReplicatedTable
-from engine.tables.stopped import Stoppable
-from parts.errors import PandoError
-from parts.part_name import PartName
-from parts.pool import working_inline
-from parts.query_status import QueryStatus
+from engine.tables.replicated.replicated_table import ReplicatedTable
+from engine.tables.stopped_actions import Stoppable
+from parts.common.errors import PandoError
+from parts.common.part_name import PartName
+from parts.common.query_status import QueryStatus
+from parts.common.thread_pool import working_inline
 from tests.faults import hit_request
 
 COLUMNS = "(p UInt8, k UInt64, v String)"

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from engine.simulator.colony import Colony, Node
+from engine.simulator.simulated_cluster import Colony, Node
 from tests.replication.mutations import MakeColony, mutate, shown, values
 
 

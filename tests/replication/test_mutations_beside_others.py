@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from coordination.drop_range import drop_partition
-from coordination.transaction_commit import Overwrite
-from engine.simulator.colony import Node
-from engine.tables.stopped import Stoppable
-from parts.part_name import PartName
+from coordination.drops.drop_partition import drop_partition
+from coordination.transactions.transaction_commit import Overwrite
+from engine.simulator.simulated_cluster import Node
+from engine.tables.stopped_actions import Stoppable
+from parts.common.part_name import PartName
 from tests.replication.beside import at_failpoint, during_insert, settle, step
 from tests.replication.mutations import MakeColony, code, mutate, shown, values
 from tests.replication.staging import commit, stage

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from parts.query_status import QueryStatus
+from parts.common.query_status import QueryStatus
 from tests.replication.mutations import MakeColony, code, kill, mutate, shown, values
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from coordination.log_entry import EntryType
-from coordination.memory_keeper import Fault
-from engine.simulator.colony import Node
-from engine.tables.options import OptimizeOptions
-from engine.tables.stopped import Stoppable
-from parts.errors import PandoError
+from coordination.keeper.memory_keeper import Fault
+from coordination.log.log_entry import EntryType
+from engine.simulator.simulated_cluster import Node
+from engine.tables.statement_options import OptimizeOptions
+from engine.tables.stopped_actions import Stoppable
+from parts.common.errors import PandoError
 from tests.replication.beside import at_failpoint, settle, step
 from tests.replication.mutations import MakeColony, code, kill, mutate, shown, values
 from tests.replication.test_mutations_in_colony import UPDATE, new, old

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from engine.simulator.colony import Colony
-from parts.part_name import PartName
+from engine.simulator.simulated_cluster import Colony
+from parts.common.part_name import PartName
 
 MakeColony = Callable[..., Colony]
 

@@ -15,18 +15,23 @@ import httpx
 import pyarrow as pa
 import pytest
 
-from engine.interserver.client import InterserverClient
+from engine.interserver.part_client import InterserverClient
+from engine.interserver.part_server import InterserverServer, _Handler
 from engine.interserver.protocol import Manifest
-from engine.interserver.server import InterserverServer, _Handler
 from engine.interserver.transfer import Throttle, Transfer
-from engine.simulator.definition import SCHEMA
-from parts.disk import sync_directory
-from parts.errors import CancelledError, CorruptionError, PandoError, UnavailableError, UserError
-from parts.part_name import PartName
-from parts.schema import TableDescription, column_key
-from parts.store import PartStore, Snapshot
-from parts.writer import write_part
-from sql.settings.table_settings import MergeTreeSettings
+from engine.simulator.simulated_table import SCHEMA
+from parts.common.errors import CancelledError, CorruptionError, PandoError, UnavailableError, UserError
+from parts.common.part_name import PartName
+from parts.format.hashed_file import sync_directory
+from parts.store.part_states import (
+    Snapshot,
+)
+from parts.store.part_store import (
+    PartStore,
+)
+from parts.table.table_description import TableDescription, column_key
+from parts.write.part_writer import write_part
+from sql.settings.merge_tree_settings import MergeTreeSettings
 from tests.power_cut import power_cut
 
 NAME = PartName.parse("1_0_0_0")

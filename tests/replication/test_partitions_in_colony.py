@@ -11,16 +11,16 @@ from dataclasses import dataclass
 
 import pytest
 
-from coordination.memory_keeper import Fault
-from coordination.transaction_commit import Overwrite
-from engine.simulator.colony import Colony, Node
-from engine.simulator.steps import Crash
-from engine.tables.options import OptimizeOptions
-from engine.tables.stopped import Stoppable
-from parts.detached import wanted_detached
-from parts.errors import PandoError
-from parts.part_name import PartName
-from parts.reader import Part, open_part
+from coordination.keeper.memory_keeper import Fault
+from coordination.transactions.transaction_commit import Overwrite
+from engine.simulator.simulated_cluster import Colony, Node
+from engine.simulator.step_pool import Crash
+from engine.tables.statement_options import OptimizeOptions
+from engine.tables.stopped_actions import Stoppable
+from parts.common.errors import PandoError
+from parts.common.part_name import PartName
+from parts.read.part_reader import Part, open_part
+from parts.store.detached_parts import wanted_detached
 from tests.faults import FAULTS, hit_request
 from tests.replication.staging import commit, stage
 

@@ -8,13 +8,13 @@ from dataclasses import replace
 
 import pytest
 
-from coordination.part_record import PartRecord
-from engine.simulator.colony import Colony, Node
-from engine.simulator.steps import Crash
-from parts.errors import PandoError
-from parts.part_name import PartName
-from recovery import flags
-from recovery.inspection import Inspection, inspect_replica
+from coordination.nodes.part_record import PartRecord
+from engine.simulator.simulated_cluster import Colony, Node
+from engine.simulator.step_pool import Crash
+from parts.common.errors import PandoError
+from parts.common.part_name import PartName
+from recovery import force_restore_flag
+from recovery.replica_inspection import Inspection, inspect_replica
 from tests.replication.lost_zookeeper import (
     MakeColony,
     check_all,
@@ -82,7 +82,7 @@ def test_inspection_tells_of_the_past_and_knows_marks_of_drops(make_colony: Make
 def test_forced_restore_from_an_older_snapshot_keeps_all_in_detached(make_colony: MakeColony) -> None:
     colony = restored_from_older_snapshot(make_colony)
     for node in colony:
-        flags.raise_flag(node.keeper, node.table.replica)
+        force_restore_flag.raise_flag(node.keeper, node.table.replica)
     check_all(colony, keys_of(0, 4))
     for node in colony:
         assert len(node.table.store.detached()) == 12

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.simulator.colony import Colony, Node
-from engine.tables.options import OptimizeOptions
-from parts.disk import sync
-from parts.part_name import PartName
+from engine.simulator.simulated_cluster import Colony, Node
+from engine.tables.statement_options import OptimizeOptions
+from parts.common.part_name import PartName
+from parts.format.hashed_file import sync
 from tests.power_cut import power_cut
 from tests.replication.staging import commit, stage
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.tables.replicated.put_off import PutOffPartitions
+from engine.tables.replicated.decide.delayed_partitions import PutOffPartitions
 
 
 def test_the_pause_doubles_up_to_a_minute_and_ends_with_a_merge() -> None:

@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-import engine.tables.replicated.queue_steps as queue_steps
-from coordination.memory_keeper import Fault
-from coordination.quorum import pending_parts
-from coordination.quorum_failure import failure_ops
-from engine.simulator.colony import Colony, Node
-from engine.simulator.steps import Crash
-from engine.tables.options import OptimizeOptions
-from engine.tables.replicated.table import ReplicatedTable
-from parts.errors import PandoError, UnknownOutcomeError
-from parts.part_name import PartName
-from parts.query_status import QueryStatus
-from parts.reader import Part
+import engine.tables.replicated.follow.queue_execution as queue_steps
+from coordination.inserts.quorum import pending_parts
+from coordination.inserts.quorum_failure import failure_ops
+from coordination.keeper.memory_keeper import Fault
+from engine.simulator.simulated_cluster import Colony, Node
+from engine.simulator.step_pool import Crash
+from engine.tables.replicated.replicated_table import ReplicatedTable
+from engine.tables.statement_options import OptimizeOptions
+from parts.common.errors import PandoError, UnknownOutcomeError
+from parts.common.part_name import PartName
+from parts.common.query_status import QueryStatus
+from parts.read.part_reader import Part
 from tests.coordination.real_time import drop_all_partitions
 
 MakeColony = Callable[..., Colony]

@@ -11,15 +11,15 @@ from types import SimpleNamespace
 import pytest
 
 import engine.system_tables.replication as replication_tables
-from coordination.memory_keeper import Fault
-from coordination.merge_assignment import assign_merges, merge_entry
-from engine.simulator import part_transfer
-from engine.simulator.colony import Colony, Node
-from engine.tables.options import InsertOptions, OptimizeOptions
-from parts.disk import read_file
-from parts.errors import PandoError, UnavailableError, UnknownOutcomeError
-from parts.part_name import PartName
-from parts.reader import Part
+from coordination.keeper.memory_keeper import Fault
+from coordination.merges_mutations.merge_assignment import assign_merges, merge_entry
+from engine.simulator import simulated_transfer
+from engine.simulator.simulated_cluster import Colony, Node
+from engine.tables.statement_options import InsertOptions, OptimizeOptions
+from parts.common.errors import PandoError, UnavailableError, UnknownOutcomeError
+from parts.common.part_name import PartName
+from parts.format.hashed_file import read_file
+from parts.read.part_reader import Part
 
 MakeColony = Callable[..., Colony]
 
@@ -400,7 +400,7 @@ def test_part_that_a_fetch_reads_is_not_deleted(make_colony: MakeColony, monkeyp
             copied.append(source.name)
         return read_file(source, part)
 
-    monkeypatch.setattr(part_transfer, "read_file", read_slowly)
+    monkeypatch.setattr(simulated_transfer, "read_file", read_slowly)
     two.step(two.task("execute queue 0"))
     assert len(copied) == 2
     assert two.keys() == [0]

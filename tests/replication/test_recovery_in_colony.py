@@ -10,14 +10,14 @@ from types import SimpleNamespace
 import pytest
 
 import engine.system_tables.replication as replication_tables
-from coordination.block_numbers import BlockLock, allocate_block, release
-from coordination.table_nodes import drop_dead_replica
+from coordination.inserts.block_numbers import BlockLock, allocate_block, release
+from coordination.replicas.table_nodes import drop_dead_replica
 from engine.engine import Engine
-from engine.http.pages import replicas_status
-from engine.simulator.colony import Colony, Node
-from engine.tables.options import OptimizeOptions
-from parts.errors import CorruptionError, PandoError
-from recovery import flags
+from engine.front.http.status_pages import replicas_status
+from engine.simulator.simulated_cluster import Colony, Node
+from engine.tables.statement_options import OptimizeOptions
+from parts.common.errors import CorruptionError, PandoError
+from recovery import force_restore_flag
 
 MakeColony = Callable[..., Colony]
 
@@ -113,14 +113,14 @@ def test_great_loss_is_refused_until_forced(make_colony: MakeColony, way: str) -
     assert two.directories() == before
     assert not two.table.store.detached()
     if way == "znode":
-        flags.raise_flag(one.keeper, two.table.replica)
+        force_restore_flag.raise_flag(one.keeper, two.table.replica)
     else:
         two.force_restore_all = True
         two.restart()
     colony.settle()
     colony.check_equal()
     assert two.keys() == one.keys()
-    assert not flags.is_raised(one.keeper, two.table.replica)
+    assert not force_restore_flag.is_raised(one.keeper, two.table.replica)
 
 
 def test_forced_restore_that_a_crash_interrupts_goes_on(make_colony: MakeColony) -> None:
@@ -130,7 +130,7 @@ def test_forced_restore_that_a_crash_interrupts_goes_on(make_colony: MakeColony)
     two.crash()
     delete_parts(two, 6)
     two.start()
-    flags.raise_flag(one.keeper, two.table.replica)
+    force_restore_flag.raise_flag(one.keeper, two.table.replica)
     begun: list[str] = []
 
     def on_request(node: Node, kind: str, path: str) -> None:
@@ -147,7 +147,7 @@ def test_forced_restore_that_a_crash_interrupts_goes_on(make_colony: MakeColony)
     colony.settle()
     colony.check_equal()
     assert two.keys() == one.keys()
-    assert not flags.is_raised(one.keeper, two.table.replica)
+    assert not force_restore_flag.is_raised(one.keeper, two.table.replica)
 
 
 def test_small_loss_is_mended(make_colony: MakeColony) -> None:
@@ -507,8 +507,8 @@ def test_a_path_deleted_under_running_servers_stays_deleted(make_colony: MakeCol
 
 def test_intersecting_log_stops_the_replica(make_colony: MakeColony) -> None:
     """Memory that cannot follow ZooKeeper must not go on."""
-    from coordination.log_entry import EntryType, LogEntry
-    from parts.part_name import PartName
+    from coordination.log.log_entry import EntryType, LogEntry
+    from parts.common.part_name import PartName
 
     colony = filled(make_colony)
     one = colony.nodes["r1"]
@@ -533,7 +533,7 @@ def test_too_many_broken_parts_leave_the_table_readonly_until_forced(make_colony
     (part / "meta.bin").write_bytes(b"not a part")
     two.start()
     assert "max_suspicious_broken_parts" in two.table.state.readonly_reason
-    flags.raise_flag(one.keeper, two.table.replica)
+    force_restore_flag.raise_flag(one.keeper, two.table.replica)
     colony.settle()
     colony.check_equal()
     assert two.keys() == one.keys() == [0, 1, 2, 3]

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.simulator.colony import Colony, Node
+from engine.simulator.simulated_cluster import Colony, Node
 from engine.tables.services import Slots
-from parts.part_name import PartName
+from parts.common.part_name import PartName
 
 
 def test_inserts_through_all_replicas_converge(tmp_path: Path) -> None:

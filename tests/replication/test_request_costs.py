@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from coordination.block_numbers import BlockLock, allocate_block, release
-from engine.simulator.costs import CountedTable, counted_table
-from parts.errors import PandoError
+from coordination.inserts.block_numbers import BlockLock, allocate_block, release
+from engine.simulator.statement_costs import CountedTable, counted_table
+from parts.common.errors import PandoError
 
 SIZES = (8, 16, 32)
 FIXED = 60

@@ -6,9 +6,9 @@ from contextlib import suppress
 
 import pytest
 
-from engine.simulator.colony import Colony, Node
-from engine.simulator.steps import Crash
-from parts.errors import PandoError
+from engine.simulator.simulated_cluster import Colony, Node
+from engine.simulator.step_pool import Crash
+from parts.common.errors import PandoError
 from tests.replication.lost_zookeeper import (
     MakeColony,
     check_all,

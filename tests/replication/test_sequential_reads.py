@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
-from coordination.keeper import Op
-from coordination.memory_keeper import MemoryKeeper
-from coordination.quorum import unconfirmed_parts
-from engine.simulator.colony import Colony, Node
-from parts.errors import UnavailableError, UnknownOutcomeError
+from coordination.inserts.quorum import unconfirmed_parts
+from coordination.keeper.interface import Op
+from coordination.keeper.memory_keeper import MemoryKeeper
+from engine.simulator.simulated_cluster import Colony, Node
+from parts.common.errors import UnavailableError, UnknownOutcomeError
 from tests.replication.interleaving import Turns, every_order
 
 MakeColony = Callable[..., Colony]

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from coordination.memory_keeper import Fault
-from engine.simulator.colony import Colony, Node
-from parts.part_name import PartName
+from coordination.keeper.memory_keeper import Fault
+from engine.simulator.simulated_cluster import Colony, Node
+from parts.common.part_name import PartName
 
 MakeColony = Callable[..., Colony]
 _INSERTS = 5

@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from coordination.memory_keeper import MemoryEnsemble
-from coordination.replica_activity import ReplicaAddress
-from engine.config import Config
+from coordination.keeper.memory_keeper import MemoryEnsemble
+from coordination.nodes.replica_activation import ReplicaAddress
 from engine.engine import Engine
-from engine.http.metrics import Metrics
-from engine.http.pages import EnginePages
-from engine.interserver.client import InterserverClient
-from engine.replication import Replication
-from engine.session import Session
-from engine.tables.replicated.table import ReplicatedTable
-from engine.world import World, real_services
-from parts.errors import PandoError
+from engine.environment import World, real_services
+from engine.front.http.status_pages import EnginePages
+from engine.front.prometheus_metrics import Metrics
+from engine.interserver.part_client import InterserverClient
+from engine.interserver.replication import Replication
+from engine.queries.session import Session
+from engine.server.config import Config
+from engine.tables.replicated.replicated_table import ReplicatedTable
+from parts.common.errors import PandoError
 
 _WAIT_SECONDS = 30.0
 _TABLES = 12

@@ -6,15 +6,15 @@ from collections.abc import Callable
 
 import pytest
 
-from coordination.transaction_commit import CommitRequest
-from engine.simulator.colony import Colony, Node
-from engine.tables.disk_space import DiskSpace
-from engine.tables.options import CommitOptions, OptimizeOptions, SyncMode
+from coordination.transactions.transaction_commit import CommitRequest
+from engine.simulator.simulated_cluster import Colony, Node
+from engine.tables.disk_reservations import DiskSpace
 from engine.tables.part_log import PartEventType
-from engine.tables.stopped import Stoppable
-from parts.errors import PandoError
-from parts.part_name import PartName
-from parts.query_status import QueryStatus
+from engine.tables.statement_options import CommitOptions, OptimizeOptions, SyncMode
+from engine.tables.stopped_actions import Stoppable
+from parts.common.errors import PandoError
+from parts.common.part_name import PartName
+from parts.common.query_status import QueryStatus
 
 MakeColony = Callable[..., Colony]
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from engine.simulator.colony import Colony
+from engine.simulator.simulated_cluster import Colony
 from engine.simulator.simulation import Simulation, Weights
-from parts.errors import PandoError
+from parts.common.errors import PandoError
 from tests.replication.test_block_history import KEPT, Stream
 from tests.replication.test_colony_simulation import SETTINGS
 

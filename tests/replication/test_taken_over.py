@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
-from coordination.keeper import Keeper
-from coordination.replica_activity import ReplicaAddress
-from engine.simulator.colony import Colony, Node
-from engine.tables.options import OptimizeOptions
-from parts.errors import PandoError
+from coordination.keeper.interface import Keeper
+from coordination.nodes.replica_activation import ReplicaAddress
+from engine.simulator.simulated_cluster import Colony, Node
+from engine.tables.statement_options import OptimizeOptions
+from parts.common.errors import PandoError
 from tests.coordination.real_time import activate
 
 MakeColony = Callable[..., Colony]

@@ -12,22 +12,28 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from coordination.memory_keeper import Fault, MemoryEnsemble
-from coordination.replica_activity import ReplicaAddress
-from engine.background import BackgroundPool
-from engine.interserver.client import InterserverClient
-from engine.interserver.server import InterserverServer
-from engine.replication import Replication
-from engine.simulator.definition import SCHEMA
-from engine.tables.definition import TableDefinition
-from engine.tables.options import InsertOptions, OptimizeOptions
-from engine.tables.replicated.table import ReplicatedTable
+from coordination.keeper.memory_keeper import Fault, MemoryEnsemble
+from coordination.nodes.replica_activation import ReplicaAddress
+from engine.interserver.part_client import InterserverClient
+from engine.interserver.part_server import InterserverServer
+from engine.interserver.replication import Replication
+from engine.server.background_pool import BackgroundPool
+from engine.simulator.simulated_table import SCHEMA
+from engine.tables.replicated.replicated_table import ReplicatedTable
 from engine.tables.services import TableServices
-from parts.errors import PandoError
-from parts.schema import TableDescription, column_key
-from sql.grammar.plain_clauses import ColumnClause
-from sql.grammar.statements import CreateTable, EngineClause, TableRef
-from sql.settings.table_settings import MergeTreeSettings
+from engine.tables.statement_options import InsertOptions, OptimizeOptions
+from engine.tables.table_definition import TableDefinition
+from parts.common.errors import PandoError
+from parts.table.table_description import TableDescription, column_key
+from sql.grammar.clause_types import (
+    ColumnClause,
+    TableRef,
+)
+from sql.grammar.statements.statement import (
+    CreateTable,
+    EngineClause,
+)
+from sql.settings.merge_tree_settings import MergeTreeSettings
 
 WAIT_SECONDS = 60.0
 

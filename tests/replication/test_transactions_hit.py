@@ -11,14 +11,14 @@ from typing import NoReturn
 
 import pytest
 
-from coordination.keeper import KeeperConnectionLoss, Op
-from coordination.memory_keeper import Fault, MemoryKeeper
-from coordination.transaction_commit import CommitRequest, Overwrite
-from coordination.transactions import clean_transactions, name_of
-from engine.simulator.colony import Colony, Node
-from engine.simulator.steps import Crash
-from engine.tables.options import CommitOptions
-from parts.errors import PandoError
+from coordination.keeper.interface import KeeperConnectionLoss, Op
+from coordination.keeper.memory_keeper import Fault, MemoryKeeper
+from coordination.transactions.transaction_commit import CommitRequest, Overwrite
+from coordination.transactions.transaction_nodes import clean_transactions, name_of
+from engine.simulator.simulated_cluster import Colony, Node
+from engine.simulator.step_pool import Crash
+from engine.tables.statement_options import CommitOptions
+from parts.common.errors import PandoError
 from tests.faults import FAULTS, hit_request
 from tests.replication.staging import NEW, OLD, MakeColony, commit, finish, keys, scenario, stage
 
@@ -30,7 +30,7 @@ def watch_what_is_seen(colony: Colony) -> Callable[[], None]:
     def keys_of(path: str, _: str) -> tuple[int, ...]:
         from pathlib import Path
 
-        from parts.reader import open_part
+        from parts.read.part_reader import open_part
 
         part = open_part(Path(path))
         return tuple(key for batch in part.read(["k"]) for key in batch.column(0).to_pylist())
@@ -152,7 +152,7 @@ def test_an_insert_of_more_parts_than_a_request_tells_of_leaves_nothing(
 ) -> None:
     colony = make_colony(2)
     one, two = colony
-    monkeypatch.setattr("coordination.packets.MAX_REQUEST_BYTES", 3000)
+    monkeypatch.setattr("coordination.keeper.request_limits.MAX_REQUEST_BYTES", 3000)
     with pytest.raises(PandoError) as large:
         one.insert(list(range(20)), list(range(20)), transaction="x")
     monkeypatch.undo()

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from coordination.transaction_commit import CommitOutcome, Overwrite, Verdict
-from coordination.transactions import State, clean_transactions, name_of, read
-from engine.simulator.colony import Colony, Node
-from parts.errors import PandoError
-from parts.part_name import PartName
-from parts.store import Snapshot
+from coordination.transactions.transaction_commit import CommitOutcome, Overwrite, Verdict
+from coordination.transactions.transaction_nodes import State, clean_transactions, name_of, read
+from engine.simulator.simulated_cluster import Colony, Node
+from parts.common.errors import PandoError
+from parts.common.part_name import PartName
+from parts.store.part_states import (
+    Snapshot,
+)
 from tests.replication.staging import NEW, OLD, MakeColony, commit, keys, scenario, stage
 
 
@@ -340,7 +342,7 @@ def test_every_replica_tells_of_all_transactions(make_colony: MakeColony) -> Non
 
 def test_the_last_decided_transactions_are_remembered(make_colony: MakeColony, monkeypatch: pytest.MonkeyPatch) -> None:
     """Upkeep asks one thing of each, however many there are."""
-    monkeypatch.setattr("coordination.transactions.MOST_REMEMBERED", 3)
+    monkeypatch.setattr("coordination.transactions.transaction_nodes.MOST_REMEMBERED", 3)
     colony = make_colony(2)
     one, two = colony
     stage(two, 1, [99], transaction="open")

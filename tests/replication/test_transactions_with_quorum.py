@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from coordination.transaction_commit import CommitRequest
-from engine.simulator.colony import Colony
-from engine.tables.options import CommitOptions
-from parts.errors import PandoError
+from coordination.transactions.transaction_commit import CommitRequest
+from engine.simulator.simulated_cluster import Colony
+from engine.tables.statement_options import CommitOptions
+from parts.common.errors import PandoError
 from tests.replication.staging import MakeColony, keys, stage
 
 

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from coordination.memory_keeper import Fault
-from coordination.replica_activity import FEATURES, VIEWS, ReplicaAddress
-from engine.simulator.colony import Node
-from engine.simulator.disk import Disk, recording
-from engine.simulator.servers import Server, Servers
-from engine.simulator.steps import Crash
+from coordination.keeper.memory_keeper import Fault
+from coordination.nodes.replica_activation import FEATURES, VIEWS, ReplicaAddress
+from engine.simulator.simulated_cluster import Node
+from engine.simulator.simulated_disk import Disk, recording
+from engine.simulator.simulated_servers import Server, Servers
+from engine.simulator.step_pool import Crash
 from engine.simulator.trace import Trace
-from parts.errors import PandoError, UnavailableError
-from parts.pool import working_inline
+from parts.common.errors import PandoError, UnavailableError
+from parts.common.thread_pool import working_inline
 from tests.faults import hit_request
 
 Make = Callable[..., Servers]

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import pytest
 
-from coordination.transaction_commit import Verdict
-from coordination.transactions import name_of
-from engine.simulator.colony import Colony, Node
-from engine.tables.expiring import Expiring
-from engine.tables.options import OptimizeOptions
-from parts.merge.select_ttl import TTL_DELETE, TtlMerge
-from parts.part_name import PartName
+from coordination.transactions.transaction_commit import Verdict
+from coordination.transactions.transaction_nodes import name_of
+from engine.simulator.simulated_cluster import Colony, Node
+from engine.tables.merges.ttl_merges import Expiring
+from engine.tables.statement_options import OptimizeOptions
+from parts.common.part_name import PartName
+from parts.merge.ttl_merge_selector import TTL_DELETE, TtlMerge
 from tests.replication.staging import MakeColony, commit, keys, stage
 
 _DAY = 86_400.0

@@ -27,7 +27,7 @@ SHARDS = [
 @pytest.fixture(scope="module")
 def sharded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
     """``d`` is a table in shards by ``k``: a third of the rows lies in ``s1.t``."""
-    from engine.remote_servers import ShardConfig
+    from engine.server.remote_servers_config import ShardConfig
 
     clusters = {"two": [ShardConfig.model_validate(shard) for shard in SHARDS]}
     local = Local(tmp_path_factory.mktemp("shards") / "data", remote_servers=clusters)

@@ -8,17 +8,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from coordination.memory_keeper import MemoryEnsemble
-from coordination.replica_activity import ReplicaAddress
-from engine.cluster.state import free_ports
-from engine.config import Config
+from coordination.keeper.memory_keeper import MemoryEnsemble
+from coordination.nodes.replica_activation import ReplicaAddress
+from engine.cluster.cluster_state import free_ports
 from engine.engine import Engine
-from engine.http.server import HttpServer
-from engine.interserver.client import InterserverClient
-from engine.interserver.server import InterserverServer
-from engine.replication import Replication
-from engine.session import Session
-from engine.world import World, real_services
+from engine.environment import World, real_services
+from engine.front.http.http_server import HttpServer
+from engine.interserver.part_client import InterserverClient
+from engine.interserver.part_server import InterserverServer
+from engine.interserver.replication import Replication
+from engine.queries.session import Session
+from engine.server.config import Config
 
 
 class Replica:

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from chdb.session import Session as Oracle
 
-from engine.remote_servers import ShardConfig
-from parts.errors import PandoError
+from engine.server.remote_servers_config import ShardConfig
+from parts.common.errors import PandoError
 from sql.formats.registry import write_blocks
 from tests.engine.conftest import Local
 from tests.shards.conftest import SHARDS

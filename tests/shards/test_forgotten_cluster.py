@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.remote_servers import ShardConfig
-from parts.errors import PandoError
+from engine.server.remote_servers_config import ShardConfig
+from parts.common.errors import PandoError
 from tests.engine.conftest import Local
 from tests.shards.conftest import SHARDS
 

@@ -12,8 +12,8 @@ from itertools import repeat
 import pyarrow as pa
 import pytest
 
-from engine.remote_servers import AllowedHosts
-from parts.errors import PandoError
+from engine.server.remote_servers_config import AllowedHosts
+from parts.common.errors import PandoError
 from tests.engine.conftest import Local
 
 OK = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from chdb.session import Session as Oracle
 
-from parts.errors import PandoError
+from parts.common.errors import PandoError
 from sql.formats.registry import write_blocks
 from tests.engine.conftest import Local
 

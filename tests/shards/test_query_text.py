@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from parts.errors import UserError
-from sql.grammar.queries import parse_query
-from sql.grammar.written import query_text
+from parts.common.errors import UserError
+from sql.grammar.queries.query_formatter import query_text
+from sql.grammar.queries.query_parser import parse_query
 
 QUERIES = [
     "SELECT a, -b AS c, t.*, COLUMNS('x') EXCEPT (y) APPLY(sum), count(DISTINCT z), f(1)(2), NULL, true, '''' FROM t",

@@ -12,8 +12,8 @@ import httpx
 import pyarrow as pa
 import pytest
 
-from engine.cluster_proof import MOST_SECONDS, authorization
-from parts.errors import PandoError
+from engine.server.cluster_secret import MOST_SECONDS, authorization
+from parts.common.errors import PandoError
 from tests.front.conftest import started
 from tests.shards.replicas import Replicas
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from chdb.session import Session as Oracle
 
-from parts.errors import PandoError
+from parts.common.errors import PandoError
 from tests.engine.conftest import Local
 
 QUERIES = [

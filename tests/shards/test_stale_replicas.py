@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from engine.remote.replica_delays import parse_delays
-from parts.errors import PandoError
+from parts.common.errors import PandoError
 from tests.front.asking import wait_for
 from tests.shards.replicas import Replica, Replicas
 

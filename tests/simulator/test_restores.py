@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from engine.simulator.run import RESTORES, simulate
+from engine.simulator.scenario import RESTORES, simulate
 
 KINDS = {"put back", "restore ok", "restore failed", "blocks that all had", "a block in detached", "truncate ok"}
 
@@ -24,5 +24,5 @@ def test_promises_hold_and_everything_happens() -> None:
 
 def test_a_replica_that_believes_a_zookeeper_from_the_past_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Then rows that all servers had go to ``detached/``."""
-    monkeypatch.setattr("recovery.past_zookeeper.find_forgotten", lambda *_: [])
+    monkeypatch.setattr("recovery.outdated_zookeeper.find_forgotten", lambda *_: [])
     assert any(simulate(seed, scenario=RESTORES).failure for seed in range(69, 89))

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from coordination.keeper import ANY_VERSION, Delete
-from engine.simulator.run import Scale, simulate
-from engine.tables.replicated.log_pull import LogPull
-from parts.disk import SharedSync
+from coordination.keeper.interface import ANY_VERSION, Delete
+from engine.simulator.scenario import Scale, simulate
+from engine.tables.replicated.follow.log_pull import LogPull
+from parts.format.hashed_file import SharedSync
 
 SMALL = Scale(rounds=1, steps=80)
 
@@ -93,5 +93,7 @@ def test_without_its_checks_it_refuses_to_run() -> None:
 
 def test_a_commit_that_leaves_out_what_was_inserted_beside_it_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the version of the node that every INSERT writes."""
-    monkeypatch.setattr("coordination.transaction_commit.Delete", lambda path, version=ANY_VERSION: Delete(path))
+    monkeypatch.setattr(
+        "coordination.transactions.transaction_commit.Delete", lambda path, version=ANY_VERSION: Delete(path)
+    )
     assert any(simulate(seed).failure for seed in range(60))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from parts.errors import PandoError
+from parts.common.errors import PandoError
 from tests.skip_indexes.conftest import Local, Oracle
 
 COLUMNS = (
@@ -117,9 +117,14 @@ def test_alter(local: Local, oracle: Oracle) -> None:
 
 
 def test_index_on_replicas_is_one(tmp_path: Path) -> None:
-    from engine.simulator.run import recording, working_inline
-    from engine.simulator.servers import Servers
+    from engine.simulator.simulated_disk import (
+        recording,
+    )
+    from engine.simulator.simulated_servers import Servers
     from engine.simulator.trace import Trace
+    from parts.common.thread_pool import (
+        working_inline,
+    )
 
     disks: dict[Path, object] = {}
     with recording(disks), working_inline():  # type: ignore[arg-type]
@@ -139,9 +144,14 @@ def test_index_on_replicas_is_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("setting", ["", "min_bytes_for_full_part_storage = 0", "min_bytes_for_wide_part = 0"])
 def test_replicas_fetch_indexes(tmp_path: Path, setting: str) -> None:
-    from engine.simulator.run import recording, working_inline
-    from engine.simulator.servers import Servers
+    from engine.simulator.simulated_disk import (
+        recording,
+    )
+    from engine.simulator.simulated_servers import Servers
     from engine.simulator.trace import Trace
+    from parts.common.thread_pool import (
+        working_inline,
+    )
 
     disks: dict[Path, object] = {}
     with recording(disks), working_inline():  # type: ignore[arg-type]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from parts.errors import PandoError
+from parts.common.errors import PandoError
 from tests.alter.test_altered_keys import answer
 from tests.engine.conftest import Local
 from tests.sql_statements.oracle import Oracle

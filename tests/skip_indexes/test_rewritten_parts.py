@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from engine.tables.mutating import HeldTables
-from parts.reader import Part, open_part
-from sql.grammar.mutations import mutation_text, parse_mutations
-from sql.run.executor import QueryEngine
-from sql.run.mutated_rows import MutationRun
-from sql.run.mutation_queries import Step
+from engine.tables.merges.mutation_execution import HeldTables
+from parts.read.part_reader import Part, open_part
+from sql.grammar.statements.mutate_table import mutation_text, parse_mutations
+from sql.mutations.mutation_queries import Step
+from sql.mutations.part_mutation import MutationRun
+from sql.run.query_engine import QueryEngine
 from tests.skip_indexes.conftest import Local
 
 CREATE = """

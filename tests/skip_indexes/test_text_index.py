@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from parts.errors import PandoError
+from parts.common.errors import PandoError
 from parts.skip_indexes import text_index
 from tests.skip_indexes.conftest import Local, Oracle
 

@@ -7,7 +7,7 @@ import sys
 
 from pyspark.sql import Row, SparkSession
 
-from parts.errors import UserError
+from parts.common.errors import UserError
 from spark_connector import aggregate, configure, create_table, narrowed, prepare, register
 
 

@@ -14,12 +14,12 @@ import pytest
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
 
-from engine.client.http.client import HttpClient
-from engine.client.http.errors import RefusedError
 from engine.cluster.cluster import ZOOKEEPER, Cluster
-from engine.cluster.state import ClusterState, Member, free_ports, save_state
-from parts.errors import PandoError
-from spark_connector.options import Options, parse_options
+from engine.cluster.cluster_state import ClusterState, Member, free_ports, save_state
+from engine.http_client.errors import RefusedError
+from engine.http_client.http_client import HttpClient
+from parts.common.errors import PandoError
+from spark_connector.shared.options import Options, parse_options
 from tests import low_descriptors
 
 SECRET = "lovelace1815"

@@ -8,9 +8,9 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.types import StructType
 
-from spark_connector.data_source import PandoDataSource
-from spark_connector.options import parse_options
-from spark_connector.writer import PandoWriter, WrittenBlocks
+from spark_connector.python_source.batch_writer import PandoWriter, WrittenBlocks
+from spark_connector.python_source.data_source import PandoDataSource
+from spark_connector.shared.options import parse_options
 
 
 class FailingWriter(PandoWriter):

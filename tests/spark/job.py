@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import WriterCommitMessage
 
-from spark_connector.data_source import PandoDataSource
-from spark_connector.options import parse_options
-from spark_connector.writer import PandoWriter, WrittenBlocks
+from spark_connector.python_source.batch_writer import PandoWriter, WrittenBlocks
+from spark_connector.python_source.data_source import PandoDataSource
+from spark_connector.shared.options import parse_options
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,9 +8,9 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from parts.errors import UserError
+from parts.common.errors import UserError
 from parts.types import parse_type
-from spark_connector.lossless import check_lossless
+from spark_connector.python_source.lossless_values import check_lossless
 
 _INSTANT = pa.timestamp("us", "UTC")
 _PAIRS = pa.map_(pa.string(), pa.float64())

@@ -13,10 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import expr
 from pyspark.sql.types import LongType, StructField, StructType
 
-from parts.errors import PandoError, UserError
+from parts.common.errors import PandoError, UserError
 from spark_connector import aggregate, create_table, narrowed, prepare
-from spark_connector.reader import PandoReader
-from spark_connector.transport import Transport
+from spark_connector.python_source.scan_reader import PandoReader
+from spark_connector.shared.transport import Transport
 from tests.spark.conftest import Pando, load, save
 from tests.spark.test_spark_scans import free_port, read_all
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
-from parts.errors import PandoError
-from spark_connector.reader import PandoReader
+from parts.common.errors import PandoError
+from spark_connector.python_source.scan_reader import PandoReader
 from tests.spark.conftest import Pando
 from tests.spark.test_spark_scans import read_all
 

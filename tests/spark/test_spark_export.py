@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from engine.client.bulk.export import Export, export_table
-from engine.client.bulk.load import Load, load_folder
-from engine.client.bulk.servers import Servers
+from engine.client.shared_work import Servers
+from engine.client.table_export import Export, export_table
+from engine.client.table_load import Load, load_folder
 from tests.spark.conftest import Pando, rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.xdist_group("spark")]

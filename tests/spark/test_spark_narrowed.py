@@ -11,12 +11,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, max
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from parts.errors import UserError
+from parts.common.errors import UserError
 from spark_connector import narrowed
-from spark_connector.narrowing import _is_scan, elements
-from spark_connector.options import escaped, parse_options
-from spark_connector.reader import PandoReader
-from spark_connector.transport import Transport
+from spark_connector.python_source.scan_pushdown import (
+    _is_scan,
+)
+from spark_connector.python_source.scan_reader import PandoReader
+from spark_connector.shared.condition_translation import (
+    elements,
+)
+from spark_connector.shared.options import escaped, parse_options
+from spark_connector.shared.transport import Transport
 from tests.spark.conftest import Pando, load
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.xdist_group("spark")]

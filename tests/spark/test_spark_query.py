@@ -7,8 +7,8 @@ import re
 import pytest
 from pyspark.sql import SparkSession
 
-from parts.errors import UserError
-from spark_connector.views import register
+from parts.common.errors import UserError
+from spark_connector.tables.table_views import register
 from tests.spark.conftest import Pando, load, save
 from tests.spark.test_spark_read import EVERY_TYPE, ROW
 from tests.spark.test_spark_scans import free_port

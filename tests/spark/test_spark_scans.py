@@ -23,15 +23,17 @@ from pyspark import TaskContext
 from pyspark.sql import Row, SparkSession
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
-from engine.scan.pruning import ScanFilter
-from engine.scan.stream import scan_batches
-from parts.errors import CorruptionError, PandoError, UnknownOutcomeError, UserError
-from parts.reader import MarkRange
-from parts.schema import Column
+from engine.scan.arrow_stream import scan_batches
+from engine.scan.scan_filter import ScanFilter
+from parts.common.errors import CorruptionError, PandoError, UnknownOutcomeError, UserError
+from parts.format.primary_index import (
+    MarkRange,
+)
+from parts.table.table_description import Column
 from parts.types import parse_type
-from spark_connector.options import parse_options
-from spark_connector.reader import PandoReader, ScanPartition
-from spark_connector.transport import Transport
+from spark_connector.python_source.scan_reader import PandoReader, ScanPartition
+from spark_connector.shared.options import parse_options
+from spark_connector.shared.transport import Transport
 from tests.spark.conftest import Pando
 from tests.spark.test_spark_read import until
 
@@ -336,7 +338,7 @@ def test_bad_requests_are_refused(pando: Pando, table: str) -> None:
 
 
 def test_a_schema_is_checked_against_what_a_column_is() -> None:
-    from spark_connector.schema import check_read_schema
+    from spark_connector.shared.type_mapping import check_read_schema
 
     schema = StructType([StructField("c", IntegerType(), False)])
     check_read_schema(schema, [("c", parse_type("UInt16"))])

@@ -11,9 +11,9 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from parts.errors import PandoError
+from parts.common.errors import PandoError
 from spark_connector import aggregate, register
-from spark_connector.reader import PandoReader, ScanPartition
+from spark_connector.python_source.scan_reader import PandoReader, ScanPartition
 from tests.spark.conftest import Pando, load, save
 from tests.spark.test_spark_scans import SCHEMA, fill
 

@@ -12,7 +12,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from parts.errors import PandoError
+from parts.common.errors import PandoError
 from tests.spark.conftest import Pando
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("spark")]

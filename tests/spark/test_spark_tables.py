@@ -12,9 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from parts.errors import PandoError, UserError
+from parts.common.errors import PandoError, UserError
 from spark_connector import configure, create_table
-from spark_connector.data_source import PandoDataSource
+from spark_connector.python_source.data_source import PandoDataSource
 from tests.spark.conftest import SECRET, Pando, load, rows, save
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.xdist_group("spark")]

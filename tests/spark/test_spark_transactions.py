@@ -13,9 +13,8 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType, StructField, StructType
 
-from parts.errors import PandoError
-from spark_connector.options import parse_options
-from spark_connector.writer import (
+from parts.common.errors import PandoError
+from spark_connector.python_source.batch_writer import (
     Committed,
     WrittenBlocks,
     check_target,
@@ -24,6 +23,7 @@ from spark_connector.writer import (
     rollback_transaction,
     write_blocks,
 )
+from spark_connector.shared.options import parse_options
 from tests.spark.conftest import Pando, load, rows, save
 from tests.spark.test_spark_write import counted, numbers
 

@@ -12,7 +12,7 @@ import pytest
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_connector.arrow_write import cut_blocks
+from spark_connector.python_source.insert_blocks import cut_blocks
 from tests.spark.conftest import Pando, load, rows, save
 from tests.spark.failing import FailingDataSource
 

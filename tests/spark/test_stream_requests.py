@@ -9,11 +9,11 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import LongType, StructField, StructType
 
-from engine.http.scan_requests import stream_start, wanted_blocks
-from parts.errors import PandoError
-from parts.part_name import PartName
-from spark_connector.options import Options, parse_options
-from spark_connector.stream_source import Offset, PandoStreamReader
+from engine.front.http.scan_parameters import stream_start, wanted_blocks
+from parts.common.errors import PandoError
+from parts.common.part_name import PartName
+from spark_connector.python_source.stream_reader import Offset, PandoStreamReader
+from spark_connector.shared.options import Options, parse_options
 
 SCHEMA = StructType([StructField("k", LongType(), False)])
 

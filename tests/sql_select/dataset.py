@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from parts.errors import UserError
-from parts.schema import Column, TableSchema
+from parts.common.errors import UserError
+from parts.table.table_description import Column, TableSchema
 from parts.types import DataType, parse_type
 from sql.formats.registry import read_blocks, write_blocks
-from sql.relation import ArrowRelation, PartsRelation
-from sql.run.executor import QueryEngine
+from sql.relations import ArrowRelation, PartsRelation
+from sql.run.query_engine import QueryEngine
 
 TABLES: dict[str, tuple[str, str]] = {
     "types": (

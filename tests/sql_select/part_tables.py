@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from parts.blocks import sort_block, split_by_partition
-from parts.part_name import PartName
-from parts.reader import Part, open_part
-from parts.schema import PartSettings, TableDescription
-from parts.writer import write_part
+from parts.common.part_name import PartName
+from parts.read.part_reader import Part, open_part
+from parts.table.table_description import PartSettings, TableDescription
+from parts.write.block_preparation import sort_block, split_by_partition
+from parts.write.part_writer import write_part
 from sql.run.block_expressions import compile_key
 from tests.sql_select.dataset import schema_of
 

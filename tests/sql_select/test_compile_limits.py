@@ -9,13 +9,15 @@ from typing import Any
 
 import pytest
 
-from parts.errors import CancelledError, UserError
-from parts.query_status import QueryStatus
+from parts.common.errors import CancelledError, UserError
+from parts.common.query_status import QueryStatus
 from parts.types import parse_type
-from sql.grammar.literal_lists import LEAST_LITERALS
-from sql.grammar.parser import parse_statements
-from sql.run.executor import QueryEngine
-from sql.settings.session import settings_of
+from sql.grammar.queries.literal_lists import LEAST_LITERALS
+from sql.grammar.statement_parser import parse_statements
+from sql.run.query_engine import QueryEngine
+from sql.settings.session_settings import (
+    settings_of,
+)
 from tests.sql_select.dataset import Engines, MemoryCatalog
 
 NOTHING = MemoryCatalog({})

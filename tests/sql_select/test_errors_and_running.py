@@ -13,9 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from parts.errors import CancelledError, PandoError
-from sql.functions.library import function_names
-from sql.run.executor import QueryEngine
+from parts.common.errors import CancelledError, PandoError
+from sql.functions.registry import (
+    function_names,
+)
+from sql.run.query_engine import QueryEngine
 from tests.sql_select.dataset import MemoryCatalog, MemoryRelation, schema_of
 from tests.sql_select.part_tables import describe
 
@@ -221,7 +223,7 @@ def test_sampling_is_a_range_of_the_key(tmp_path: Path) -> None:
 def test_alias_and_virtual_columns(tmp_path: Path) -> None:
     from dataclasses import replace
 
-    from parts.schema import Column, TableSchema
+    from parts.table.table_description import Column, TableSchema
     from parts.types import parse_type
 
     table = describe("a UInt32, d Date", "a", "toYYYYMM(d)")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from sql.functions import guards
-from sql.functions.macros import check_weight
-from sql.typing.fragments import EMPTY, ONCE, WINDOW, Fragment, Table, called, fragment, joined, leaf
-from sql.typing.typed import text
+from sql.compile.macros_and_kernels import check_weight
+from sql.functions import memory_guards
+from sql.typing.duckdb.sql_fragments import EMPTY, ONCE, WINDOW, Fragment, Table, called, fragment, joined, leaf
+from sql.typing.typed_expressions import text
 
 _X = leaf('"1.x"')
 
@@ -114,12 +114,12 @@ def test_traits_are_inherited_and_no_user_text_has_any() -> None:
 
 
 def test_lambdas_in_lambdas_look_whether_the_query_may_go_on() -> None:
-    inner = guards.watched(fragment("x + 1"), False)
+    inner = memory_guards.watched(fragment("x + 1"), False)
     assert inner.render() == "x + 1"
-    outer = guards.watched(fragment("list_transform(y, lambda x: {})", inner), False)
+    outer = memory_guards.watched(fragment("list_transform(y, lambda x: {})", inner), False)
     assert outer.render().count("pando_room('/*run*/;watch'") == 2
-    assert guards.watched(fragment("x + 1"), True).render().count("pando_room('/*run*/;watch'") == 1
-    again = guards.watched(fragment("list_transform(z, lambda y: {})", outer), False)
+    assert memory_guards.watched(fragment("x + 1"), True).render().count("pando_room('/*run*/;watch'") == 1
+    again = memory_guards.watched(fragment("list_transform(z, lambda y: {})", outer), False)
     assert again.render().count("pando_room('/*run*/;watch'") == 3
-    assert guards.is_guarded(again)
-    assert not guards.is_guarded(inner)
+    assert memory_guards.is_guarded(again)
+    assert not memory_guards.is_guarded(inner)

@@ -10,11 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parts.frame_cache import FrameCache
-from parts.reader import RowRange
-from sql.pruning.analysis import granules
-from sql.pruning.intervals import interval_of
-from sql.run.where import analyse
+from parts.read.batch_plan import (
+    RowRange,
+)
+from parts.read.frame_cache import FrameCache
+from sql.pruning.index_analysis import granules
+from sql.pruning.key_intervals import interval_of
+from sql.run.condition_analysis import analyse
 from tests.sql_select.part_tables import PartTable, describe
 
 _TYPES = {"Int8": -128, "UInt8": 0, "Int32": -20, "UInt64": 0, "Date": 18_000, "DateTime": 0}

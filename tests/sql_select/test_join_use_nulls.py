@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from sql.formats.registry import write_blocks
-from sql.settings.session import DEFAULT_SETTINGS
+from sql.settings.supported_settings import DEFAULT_SETTINGS
 from tests.sql_select.dataset import Engines
 
 _LEFT = "(SELECT toUInt8(1 + number) AS id, toLowCardinality('x') AS v, 5 AS t FROM numbers(2)) AS a"

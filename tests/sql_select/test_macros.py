@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 import duckdb
 import pytest
 
-from sql.functions.macros import KERNELS, MACROS
-from sql.run import database
-from sql.typing import kernels
+from sql.compile.macros_and_kernels import KERNELS, MACROS
+from sql.run.duckdb import database
+from sql.typing.column_kernels import kernels
 
 
 @pytest.fixture

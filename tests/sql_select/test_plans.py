@@ -12,15 +12,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from parts.errors import UserError
-from parts.schema import Column, TableSchema
+from parts.common.errors import UserError
+from parts.table.table_description import Column, TableSchema
 from parts.types import parse_type
-from sql.relation import ArrowRelation, PartsRelation
-from sql.run import executor
-from sql.run.executor import QueryEngine
-from sql.run.plans import make_plan
-from sql.run.scans import ScanState, ScanStream
-from sql.settings.session import DEFAULT_SETTINGS
+from sql.relations import ArrowRelation, PartsRelation
+from sql.run import query_engine
+from sql.run.query_engine import QueryEngine
+from sql.run.query_plans import make_plan
+from sql.run.scans.scan_streams import ScanState, ScanStream
+from sql.settings.supported_settings import DEFAULT_SETTINGS
 from tests.sql_select.dataset import MemoryCatalog, MemoryRelation
 from tests.sql_select.part_tables import PartTable, describe
 
@@ -252,7 +252,7 @@ def test_a_plan_does_not_hold_its_table(tmp_path: Path) -> None:
 
 def test_the_longest_unused_plan_goes(tmp_path: Path) -> None:
     engine, table = CountingEngine(), table_of(tmp_path, 1, 2)
-    engine._plans = executor.PlanCache(most=2)
+    engine._plans = query_engine.PlanCache(most=2)
     for number in (1, 2, 1, 3, 1, 2):
         engine.rows(f"SELECT a FROM t WHERE a = {number}", table)
     assert [text[-1] for text in engine.compiled] == ["1", "2", "3", "2"]

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sql.pruning.pruned_part import _without
+from sql.pruning.pruned_parts import _without
 from sql.run.block_expressions import compile_expressions
-from sql.run.executor import QueryEngine
-from sql.run.where import analyse
+from sql.run.condition_analysis import analyse
+from sql.run.query_engine import QueryEngine
 from tests.sql_select.dataset import MemoryCatalog, MemoryRelation
 from tests.sql_select.part_tables import PartTable, describe
 
@@ -150,7 +150,7 @@ def test_no_row_is_lost(tables: list[PartTable], condition: str, number: int, ga
         rows = pa.Table.from_batches(certain, schema.arrow)
         if pruned.is_whole:
             assert matching(rows) == rows.num_rows == pruned.certain_rows
-    with patch("sql.pruning.pruned_part._JOIN_GAP_ROWS", gap_rows):
+    with patch("sql.pruning.pruned_parts._JOIN_GAP_ROWS", gap_rows):
         needed = [batch for pruned in kept for batch in pruned.part.read_rows(columns, pruned.needed_rows(columns))]
         assert matching(pa.Table.from_batches(needed, schema.arrow)) == wanted
         query = f"SELECT * FROM t WHERE {condition}"
@@ -175,7 +175,7 @@ def test_only_rows_that_can_match_are_decoded(tables: list[PartTable]) -> None:
     columns = list(table.description.schema.names)
     kept = analyse("a >= -3 AND a <= 2 AND d != '2020-01-05'", table.description).prune(table.parts)
     assert kept
-    with patch("sql.pruning.pruned_part._JOIN_GAP_ROWS", 0):
+    with patch("sql.pruning.pruned_parts._JOIN_GAP_ROWS", 0):
         needed = [(pruned, pruned.needed_rows(columns)) for pruned in kept]
     assert 0 < sum(item.rows for _, rows in needed for item in rows) < sum(pruned.rows for pruned in kept)
     for pruned, rows in needed:
@@ -339,7 +339,7 @@ def test_explain_shows_what_was_chosen(tables: list[PartTable]) -> None:
 
 
 def test_a_corrupt_part_is_named(tmp_path: Path) -> None:
-    from parts.errors import CorruptionError
+    from parts.common.errors import CorruptionError
 
     table = describe("a UInt32, s String", "a", granularity=8192)
     block = pa.table(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from parts.errors import UserError
-from sql.run.executor import QueryEngine
+from parts.common.errors import UserError
+from sql.run.query_engine import QueryEngine
 from tests.sql_select.dataset import MemoryCatalog
 
 _STRUCTURE = (

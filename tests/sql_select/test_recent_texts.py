@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sql.grammar.queries import parse_expression, parse_expression_list
-from sql.grammar.recent_texts import LONGEST_TEXT, MOST_TEXT, RecentTexts
+from sql.grammar.queries.query_parser import parse_expression, parse_expression_list
+from sql.grammar.text_cache import LONGEST_TEXT, MOST_TEXT, RecentTexts
 
 
 def test_a_value_is_made_once() -> None:

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parts.merge.run import merge_parts
-from parts.reader import open_part
+from parts.merge.part_merge import merge_parts
+from parts.read.part_reader import open_part
 from sql.compile.compiled_query import RowPart
-from sql.run import scans
-from sql.run.executor import QueryEngine
-from sql.run.row_groups import RowGroups, gathered, group_rows
+from sql.run.query_engine import QueryEngine
+from sql.run.scans import scan_streams
+from sql.run.scans.scan_grouping import RowGroups, gathered, group_rows
 from tests.sql_select.dataset import MemoryCatalog, MemoryRelation
 from tests.sql_select.part_tables import describe
 
@@ -66,7 +66,7 @@ def grouped(monkeypatch: pytest.MonkeyPatch) -> list[RowGroups]:
         made.append(group_rows(keys, rows))
         return made[-1]
 
-    monkeypatch.setattr(scans, "group_rows", group)
+    monkeypatch.setattr(scan_streams, "group_rows", group)
     return made
 
 
@@ -142,7 +142,7 @@ def test_rows_that_make_no_groups(
     _same(query, catalogs)
     assert sum(groups.count for groups in grouped) > ROWS // 2
     grouped.clear()
-    monkeypatch.setattr(scans, "_ROWS_WORTH_A_PLAN", ROWS // 2)
+    monkeypatch.setattr(scan_streams, "_ROWS_WORTH_A_PLAN", ROWS // 2)
     _same(query, catalogs)
     assert len(grouped) == 1
     grouped.clear()
@@ -152,7 +152,7 @@ def test_rows_that_make_no_groups(
 
 def test_long_strings_and_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither has codes for ever: strings that are too long are met behind the first rows, in rows that make none."""
-    monkeypatch.setattr(scans, "_ROWS_WORTH_A_PLAN", 1000)
+    monkeypatch.setattr(scan_streams, "_ROWS_WORTH_A_PLAN", 1000)
     table = describe("s String, a UInt32", "tuple()", granularity=1024)
     texts = [f"s{i}" for i in range(40_000)] + ["a long string"] * 10
     columns = {"s": texts, "a": pa.array(range(len(texts)), pa.uint32())}

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sql.run.executor import QueryEngine
+from sql.run.query_engine import QueryEngine
 from tests.sql_select.dataset import MemoryCatalog, MemoryRelation
 from tests.sql_select.part_tables import PartTable, describe
 

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from parts.errors import UserError
-from sql.run.executor import QueryEngine
+from parts.common.errors import UserError
+from sql.run.query_engine import QueryEngine
 from tests.sql_select.dataset import Engines, MemoryCatalog
 from tests.sql_select.part_tables import describe
 

@@ -9,9 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sql.run import database, executor, scans
-from sql.run.executor import QueryEngine
-from sql.run.scan_table import ScanTable
+from sql.run import query_engine
+from sql.run.duckdb import database
+from sql.run.duckdb.scan_table import ScanTable
+from sql.run.query_engine import QueryEngine
+from sql.run.scans import scan_streams
 from tests.sql_select.dataset import MemoryCatalog
 from tests.sql_select.part_tables import PartTable, describe
 
@@ -75,13 +77,13 @@ def test_no_column_is_read_in_vain(tmp_path: Path, query: str) -> None:
 
 def test_codes_come_with_the_columns_that_are_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[list[str]] = []
-    stream = scans.ScanStream.stream
+    stream = scan_streams.ScanStream.stream
 
-    def watched(self: scans.ScanStream, columns: Sequence[int]) -> pa.RecordBatchReader:
+    def watched(self: scan_streams.ScanStream, columns: Sequence[int]) -> pa.RecordBatchReader:
         asked.append([self.schema.names[position] for position in columns])
         return stream(self, columns)
 
-    monkeypatch.setattr(executor.ScanStream, "stream", watched)
+    monkeypatch.setattr(query_engine.ScanStream, "stream", watched)
     table = describe("k String, a UInt32", "k", granularity=16)
     block = pa.table({"k": ["x", "y", "y"], "a": pa.array([1, 2, 3], pa.uint32())})
     table.insert(tmp_path, block.cast(table.description.schema.arrow))

@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from parts.errors import UserError
-from sql.run.executor import QueryEngine
-from sql.typing.lists import codes, first_among, first_of_equal, in_order, shared
+from parts.common.errors import UserError
+from sql.run.query_engine import QueryEngine
+from sql.typing.column_kernels.list_arrays import codes, first_among, first_of_equal, in_order, shared
 from tests.sql_select.dataset import MemoryCatalog, MemoryRelation, schema_of
 
 _RNG = np.random.default_rng(7)
@@ -77,8 +77,8 @@ def _computed(query: str, catalog: MemoryCatalog) -> tuple[list[object], bool]:
 
 def _scanned(query: str, catalog: MemoryCatalog) -> list[str]:
     from sql.compile.passes.pipeline import rewrite
-    from sql.grammar.queries import parse_query
-    from sql.settings.session import DEFAULT_SETTINGS
+    from sql.grammar.queries.query_parser import parse_query
+    from sql.settings.supported_settings import DEFAULT_SETTINGS
 
     plan = QueryEngine().plan(rewrite(parse_query(query), {}), catalog, DEFAULT_SETTINGS, "default")
     return [label for planned in plan.scans for label in planned.scan.computed]

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sql.relation import ArrowRelation
+from sql.relations import ArrowRelation
 from tests.sql_select.dataset import Engines, MemoryCatalog, MemoryRelation, same_cell, schema_of
 
 _DAYS = ["2020-01-01", "1970-01-01", "2149-06-06", "2020-02-29", "1999-12-31 10:20:30", "2106-02-07 00:00:00"]

@@ -6,10 +6,12 @@ import pyarrow as pa
 import pytest
 
 from sql.formats.registry import write_blocks
-from sql.grammar.parser import parse_statement
-from sql.run.executor import QueryEngine
-from sql.run.short_queries import ShortQueries
-from sql.settings.session import settings_of
+from sql.grammar.statement_parser import parse_statement
+from sql.run.query_engine import QueryEngine
+from sql.run.short_queries.short_query_cache import ShortQueries
+from sql.settings.session_settings import (
+    settings_of,
+)
 from tests.sql_select.dataset import TABLES, Engines, MemoryCatalog, parsed, same_cell
 from tests.sql_select.part_tables import describe
 

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from parts.errors import CorruptionError
-from sql.grammar.parser import parse_statement
-from sql.grammar.shapes import shape_of
-from sql.grammar.statements import SelectQuery
-from sql.run.executor import QueryEngine
-from sql.run.short_plans import ShortResult
-from sql.run.short_queries import ShortQueries
-from sql.settings.session import DEFAULT_SETTINGS
+from parts.common.errors import CorruptionError
+from sql.grammar.statement_parser import parse_statement
+from sql.grammar.statements.statement import SelectQuery
+from sql.run.query_engine import QueryEngine
+from sql.run.short_queries.short_plans import ShortResult
+from sql.run.short_queries.short_query_cache import ShortQueries
+from sql.run.short_queries.statement_shapes import shape_of
+from sql.settings.supported_settings import DEFAULT_SETTINGS
 from tests.sql_select.dataset import MemoryCatalog
 from tests.sql_select.part_tables import PartTable, describe
 
@@ -83,7 +83,7 @@ def _expected(text: str, catalog: MemoryCatalog) -> pa.Table:
     statement = parse_statement(text).statement
     assert isinstance(statement, SelectQuery)
     # Through DuckDB, whose answer depends on nothing that is tested here.
-    with patch("sql.run.executor.find_rows", return_value=None):
+    with patch("sql.run.query_engine.find_rows", return_value=None):
         return QueryEngine().select(statement.query, catalog=catalog).read_all()
 
 
@@ -439,7 +439,7 @@ def test_a_broken_frame_is_told_by_who_runs_it(tmp_path: Path, short: ShortQueri
         _consider(short, "SELECT s FROM t WHERE k = 2", catalog)
     assert _answer(short, "SELECT s FROM t WHERE k = 2", catalog) is not None
     broken = CorruptionError("broken", part="p", file="f", offset=0)
-    with patch("parts.reader.Part.read_few", side_effect=broken):
+    with patch("parts.read.part_reader.Part.read_few", side_effect=broken):
         assert _answer(short, "SELECT s FROM t WHERE k = 2", catalog) is None
     assert all(snapshot.released for snapshot in table.snapshots)
 

@@ -9,16 +9,17 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from parts.errors import CancelledError, ConflictError, CorruptionError
-from sql.compile import short_strings
-from sql.compile.short_strings import LongStringError, codes, decoded
-from sql.relation import ArrowRelation, PartsRelation
-from sql.run import database, executor
-from sql.run.executor import QueryEngine, SelectResult
-from sql.run.plans import Plan, make_plan
-from sql.run.statement_pool import LeasedStatement, StatementPool
-from sql.settings.session import DEFAULT_SETTINGS
-from sql.typing.fragments import leaf
+from parts.common.errors import CancelledError, ConflictError, CorruptionError
+from sql.compile import short_string_codes
+from sql.compile.short_string_codes import LongStringError, codes, decoded
+from sql.relations import ArrowRelation, PartsRelation
+from sql.run import query_engine
+from sql.run.duckdb import database
+from sql.run.duckdb.statement_pool import LeasedStatement, StatementPool
+from sql.run.query_engine import QueryEngine, SelectResult
+from sql.run.query_plans import Plan, make_plan
+from sql.settings.supported_settings import DEFAULT_SETTINGS
+from sql.typing.duckdb.sql_fragments import leaf
 from tests.sql_select.dataset import MemoryCatalog
 from tests.sql_select.part_tables import PartTable, describe
 
@@ -140,9 +141,9 @@ def leased(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
             statements.append("#" in sql)
             return super().lease(sql, streams, is_kept=is_kept)
 
-    monkeypatch.setattr(executor, "STATEMENTS", Pool())
-    monkeypatch.setattr(short_strings, "FIRST_ROWS", 1000)
-    monkeypatch.setattr("sql.run.plans.FIRST_ROWS", 1000)
+    monkeypatch.setattr(query_engine, "STATEMENTS", Pool())
+    monkeypatch.setattr(short_string_codes, "FIRST_ROWS", 1000)
+    monkeypatch.setattr("sql.run.query_plans.FIRST_ROWS", 1000)
     return statements
 
 
@@ -201,7 +202,7 @@ def test_a_long_string_costs_its_first_rows_or_a_second_run(
     assert _run(engine, table).read_all().equals(answer)
     assert leased == statements[-1:]
     assert engine.compiled == compiled
-    assert len(executor.STATEMENTS._idle) == len({statements[-1], False})
+    assert len(query_engine.STATEMENTS._idle) == len({statements[-1], False})
 
 
 def test_read_bytes_are_those_of_the_strings(tmp_path: Path) -> None:
@@ -251,7 +252,7 @@ def test_a_query_cancelled_between_its_runs_ends(tmp_path: Path, leased: list[bo
     with pytest.raises(CancelledError):
         result.read_all()
     assert [snapshot.released for snapshot in table.snapshots] == [1]
-    assert not executor.STATEMENTS._idle
+    assert not query_engine.STATEMENTS._idle
 
 
 def test_a_query_closed_between_its_runs_ends(tmp_path: Path, leased: list[bool]) -> None:
@@ -261,7 +262,7 @@ def test_a_query_closed_between_its_runs_ends(tmp_path: Path, leased: list[bool]
     with pytest.raises(CancelledError):
         result.read_all()
     assert {snapshot.released for snapshot in table.snapshots} == {1}
-    assert not executor.STATEMENTS._idle
+    assert not query_engine.STATEMENTS._idle
 
 
 def test_a_table_replaced_between_the_runs_is_refused(tmp_path: Path) -> None:

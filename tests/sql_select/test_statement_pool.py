@@ -11,11 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from parts.errors import PandoError
-from sql.run import executor, scans
-from sql.run.executor import QueryEngine
-from sql.run.statement_pool import StatementPool, _Statement
-from sql.settings.session import settings_of
+from parts.common.errors import PandoError
+from sql.run import query_engine
+from sql.run.duckdb.statement_pool import StatementPool, _Statement
+from sql.run.query_engine import QueryEngine
+from sql.run.scans import scan_streams
+from sql.settings.session_settings import (
+    settings_of,
+)
 from tests.sql_select.dataset import MemoryCatalog, MemoryRelation, schema_of
 from tests.sql_select.part_tables import PartTable, describe
 
@@ -23,7 +26,7 @@ from tests.sql_select.part_tables import PartTable, describe
 @pytest.fixture
 def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[StatementPool]:
     fresh = StatementPool(most_idle=2)
-    monkeypatch.setattr(executor, "STATEMENTS", fresh)
+    monkeypatch.setattr(query_engine, "STATEMENTS", fresh)
     yield fresh
     fresh.clear()
 
@@ -86,14 +89,14 @@ def test_an_idle_statement_holds_nothing_of_the_query(
     pool: StatementPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = part_table(tmp_path)
-    streams: list[weakref.ref[scans.ScanStream]] = []
+    streams: list[weakref.ref[scan_streams.ScanStream]] = []
 
-    class Watched(scans.ScanStream):
+    class Watched(scan_streams.ScanStream):
         def __init__(self, *given: object) -> None:
             super().__init__(*given)  # type: ignore[arg-type]
             streams.append(weakref.ref(self))
 
-    monkeypatch.setattr(executor, "ScanStream", Watched)
+    monkeypatch.setattr(query_engine, "ScanStream", Watched)
     for query in ("SELECT s FROM t WHERE a + 1 = 78", "SELECT upper(s) FROM t LIMIT 3", "SELECT sum(a) FROM t"):
         read(query, MemoryCatalog({"t": table}))
         gc.collect()
@@ -143,7 +146,7 @@ def test_one_thread_reads_with_the_callers(tmp_path: Path, monkeypatch: pytest.M
     def refused(job: object) -> None:
         raise AssertionError("a job for the pool")
 
-    monkeypatch.setattr("parts.read_ahead.submit", refused)
+    monkeypatch.setattr("parts.read.read_ahead.submit", refused)
     query = "SELECT sum(a), max(s) FROM t"
     result = QueryEngine().select(query, catalog=catalog, settings=settings_of({"max_threads": 1}))
     assert result.read_all().column(0).to_pylist() == [400_000 * 399_999 // 2]

@@ -6,11 +6,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from parts.merge.run import merge_parts
-from parts.reader import open_part
-from sql.pruning.pruned_part import PrunedPart
-from sql.run.executor import QueryEngine
-from sql.run.string_runs import comes_repeated, is_in_runs
+from parts.merge.part_merge import merge_parts
+from parts.read.part_reader import open_part
+from sql.pruning.pruned_parts import PrunedPart
+from sql.run.query_engine import QueryEngine
+from sql.run.scans.repeated_strings import comes_repeated, is_in_runs
 from tests.sql_select.dataset import MemoryCatalog, MemoryRelation
 from tests.sql_select.part_tables import PartTable, describe
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sql.pruning import text_search
-from sql.pruning.text_search import can_contain
-from sql.run.executor import QueryEngine
+from sql.pruning import substring_search
+from sql.pruning.substring_search import can_contain
+from sql.run.query_engine import QueryEngine
 from tests.sql_select.dataset import MemoryCatalog, MemoryRelation
 from tests.sql_select.part_tables import describe
 
@@ -87,14 +87,14 @@ def test_an_alias_is_not_the_column(catalogs: tuple[MemoryCatalog, ...]) -> None
 
 def test_rows_are_left_out(catalogs: tuple[MemoryCatalog, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[int] = []
-    search = text_search.can_contain
+    search = substring_search.can_contain
 
     def watched(texts: pa.Array, needles: list[bytes]) -> np.ndarray:
         found = search(texts, needles)
         looked.append(int(found.sum()))
         return found
 
-    monkeypatch.setattr("sql.pruning.row_test.can_contain", watched)
+    monkeypatch.setattr("sql.pruning.row_prefilter.can_contain", watched)
     query = "SELECT count() FROM t WHERE s LIKE '%jump%'"
     assert QueryEngine().select(query, catalog=catalogs[0]).read_all().column(0).to_pylist() == [ROWS // 1000]
     assert sum(looked) == ROWS // 1000

@@ -16,7 +16,7 @@ import pytest
 
 from parts.types import DataType, DateType, DecimalType, IntegerType, StringType
 from sql.formats.registry import write_blocks
-from sql.run.executor import QueryEngine
+from sql.run.query_engine import QueryEngine
 from tests.sql_select.dataset import Engines, MemoryCatalog, same_cell
 from tests.sql_select.part_tables import PartTable, describe
 

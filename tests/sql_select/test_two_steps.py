@@ -5,10 +5,10 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from sql.compile.query import QueryCompiler
+from sql.compile.query_compiler import QueryCompiler
 from sql.functions.registry import Environment
-from sql.grammar.queries import parse_query
-from sql.run.constants import fold_constant
+from sql.grammar.queries.query_parser import parse_query
+from sql.run.duckdb.constant_folding import fold_constant
 from tests.sql_select.dataset import MemoryCatalog, MemoryRelation, schema_of
 
 _SCHEMA = schema_of("a String, b LowCardinality(Nullable(String)), n UInt32, m Int64, x Float64, d Decimal(9, 2)")

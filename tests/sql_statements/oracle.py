@@ -9,10 +9,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from parts.schema import Column
+from parts.table.table_description import Column
 from parts.types import parse_type
 from sql.formats.registry import read_blocks, write_blocks
-from sql.settings.session import settings_of
+from sql.settings.session_settings import (
+    settings_of,
+)
 
 
 def read(data: bytes, columns: Sequence[Column], format: str, **settings: object) -> pa.Table:

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from parts.errors import UserError
-from sql.formats import chunks, csv_dialect, values_read
-from sql.formats.chunks import blocks_of, parse_chunks, row_chunks
+from parts.common.errors import UserError
+from sql.formats.streams import row_chunks as chunks
+from sql.formats.streams.row_chunks import blocks_of, parse_chunks, row_chunks
+from sql.formats.text import csv_grammar, values_reader
 from tests.sql_statements.oracle import columns_of, read
 
 
@@ -23,8 +24,8 @@ def parse_on_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_chunks, "__kwdefaults__", {"first": b"", "size": 1000})
-    monkeypatch.setattr(values_read, "CHUNK_BYTES", 1000)
-    monkeypatch.setattr(csv_dialect, "_CUT_TAIL_BYTES", 8)
+    monkeypatch.setattr(values_reader, "CHUNK_BYTES", 1000)
+    monkeypatch.setattr(csv_grammar, "_CUT_TAIL_BYTES", 8)
 
 
 def _numbers(chunk: bytes) -> pa.Table:
@@ -98,7 +99,7 @@ def test_many_chunks_read_as_one(format: str, monkeypatch: pytest.MonkeyPatch) -
     data = b"".join(forms[number * number % len(forms)] % (number, number) for number in range(3000))
     cut = read(data, columns, format)
     monkeypatch.setattr(row_chunks, "__kwdefaults__", {"first": b"", "size": 1 << 30})
-    monkeypatch.setattr(values_read, "CHUNK_BYTES", 1 << 30)
+    monkeypatch.setattr(values_reader, "CHUNK_BYTES", 1 << 30)
     assert cut.column("a").to_pylist() == list(range(3000))
     assert cut.combine_chunks().equals(read(data, columns, format).combine_chunks())
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from parts.errors import PandoError, UserError
+from parts.common.errors import PandoError, UserError
 from tests.alter.following import Pando
 from tests.sql_statements.oracle import Oracle, columns_of, read
 

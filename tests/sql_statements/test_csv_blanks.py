@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sql.formats.csv_dialect import _Grammar, _Marks, _quotes_in_place, csv_rules
+from sql.formats.text.csv_grammar import _Grammar, _Marks, _quotes_in_place, csv_rules
 from tests.sql_statements.oracle import columns_of, read
 
 PIECES = st.sampled_from([b" ", b"\t", b",", b"\n", b"\r\n", b'"', b'""', b"a", b'"x, "', b";", b" \n"])

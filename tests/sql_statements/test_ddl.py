@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from parts.errors import UserError
-from parts.schema import TableDescription
-from sql.definitions.description import build_description, with_column_types
-from sql.definitions.engine import expand_macros, modernize, replica_location
-from sql.grammar.parser import parse_statement
-from sql.grammar.statements import CreateTable
-from sql.settings.table_settings import MergeTreeSettings
+from parts.common.errors import UserError
+from parts.table.table_description import TableDescription
+from sql.definitions.engines.engine_clauses import expand_macros, modernize, replica_location
+from sql.definitions.table_description import build_description, with_column_types
+from sql.grammar.statement_parser import parse_statement
+from sql.grammar.statements.statement import CreateTable
+from sql.settings.merge_tree_settings import MergeTreeSettings
 
 COLUMNS = "(CounterID UInt32, EventDate Date, UserID UInt64, EventTime DateTime, n Nullable(Int8))"
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from parts.errors import UserError
-from parts.schema import TableDescription
-from sql.definitions.description import build_description
-from sql.grammar.parser import parse_statement
-from sql.grammar.statements import CreateTable
+from parts.common.errors import UserError
+from parts.table.table_description import TableDescription
+from sql.definitions.table_description import build_description
+from sql.grammar.statement_parser import parse_statement
+from sql.grammar.statements.statement import CreateTable
 from tests.sql_statements.oracle import Oracle
 
 

@@ -7,11 +7,13 @@ import datetime
 import pyarrow as pa
 import pytest
 
-from parts.errors import UserError
-from parts.schema import Column, TableSchema
+from parts.common.errors import UserError
+from parts.table.table_description import Column, TableSchema
 from parts.types import NothingType, parse_type
-from sql.definitions.defaults import cast_block, complete_block, insertable_columns
-from sql.settings.session import settings_of
+from sql.definitions.column_defaults import cast_block, complete_block, insertable_columns
+from sql.settings.session_settings import (
+    settings_of,
+)
 from tests.sql_statements.oracle import columns_of, read
 
 SCHEMA = TableSchema(

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from parts.errors import UserError
+from parts.common.errors import UserError
 from sql.formats.registry import FORMATS, write_blocks
-from sql.run.executor import QueryEngine
-from sql.settings.session import settings_of
+from sql.run.query_engine import QueryEngine
+from sql.settings.session_settings import (
+    settings_of,
+)
 from tests.sql_select.dataset import MemoryCatalog
 from tests.sql_statements.oracle import Oracle, without_statistics
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from parts.errors import UserError
-from sql.grammar.escapes import _QUOTED_SEQUENCE, _SEQUENCE, _resolved, unescape_bytes, unescape_quoted
+from parts.common.errors import UserError
+from sql.grammar.text_escapes import _QUOTED_SEQUENCE, _SEQUENCE, _resolved, unescape_bytes, unescape_quoted
 
 TEXTS = st.lists(st.sampled_from([*"\\'nqNxé0a\n", "\\x41", "\\xff", "''"]), max_size=8).map("".join)
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from parts.errors import UserError
-from sql.compile.passes.parameters import parameter_value
+from parts.common.errors import UserError
+from sql.compile.passes.query_parameters import parameter_value
 from sql.grammar.syntax_tree import Literal, Parameter
 from sql.grammar.tokens import quote_string, unquote_string
 from tests.sql_statements.oracle import Oracle, columns_of, read

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parts.errors import UserError
-from parts.schema import Column
+from parts.common.errors import UserError
+from parts.table.table_description import Column
 from parts.types import parse_type
-from sql.formats.chunks import Rejoined, blocks_of
-from sql.formats.few_rows import MOST_BYTES
-from sql.formats.options import FormatOptions
+from sql.formats.format_options import FormatOptions
 from sql.formats.registry import find_format, read_blocks
+from sql.formats.small_inserts import MOST_BYTES
+from sql.formats.streams.row_chunks import Rejoined, blocks_of
 
 TYPES = [
     "UInt8", "Int8", "UInt64", "Int64", "Int32", "Float64", "Float32", "String", "Nullable(String)", "Nullable(Int16)",

@@ -11,9 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parts.types import parse_type
-from sql.formats import few_texts
 from sql.formats.registry import write_blocks
-from sql.settings.session import settings_of
+from sql.formats.text import small_results
+from sql.settings.session_settings import (
+    settings_of,
+)
 
 _TYPES = {
     "UInt64": st.integers(0, 2**64 - 1),
@@ -63,7 +65,7 @@ def test_the_same_bytes(columns: list[tuple[str, list[object]]], format: str, is
         return b"".join(write_blocks(format, given, batches, settings=settings_of(changes)))
 
     few = written()
-    with patch.object(few_texts, "_KINDS", {}):
+    with patch.object(small_results, "_KINDS", {}):
         assert few == written()
 
 
@@ -72,7 +74,7 @@ def test_bytes_that_are_no_text(format: str) -> None:
     array = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\2\0\0\0"), pa.py_buffer(b"\xff\t")])
     batch = pa.RecordBatch.from_arrays([array], names=["s"])
     written = b"".join(write_blocks(format, [("s", parse_type("String"))], iter([batch])))
-    with patch.object(few_texts, "_KINDS", {}):
+    with patch.object(small_results, "_KINDS", {}):
         assert written == b"".join(write_blocks(format, [("s", parse_type("String"))], iter([batch])))
 
 
@@ -81,12 +83,12 @@ def test_days_beyond_the_years_of_python(format: str) -> None:
     array = pa.array([-(10**6), 10**7], pa.int32()).cast(pa.date32())
     batch = pa.RecordBatch.from_arrays([array], names=["d"])
     written = b"".join(write_blocks(format, [("d", parse_type("Date32"))], iter([batch])))
-    with patch.object(few_texts, "_KINDS", {}):
+    with patch.object(small_results, "_KINDS", {}):
         again = b"".join(write_blocks(format, [("d", parse_type("Date32"))], iter([batch])))
     assert written == again
 
 
 def test_much_in_a_few_rows_is_written_otherwise() -> None:
     batch = pa.RecordBatch.from_arrays([pa.array(["x" * 70_000])], names=["s"])
-    assert not few_texts.is_few(batch, 32)
-    assert few_texts.is_few(batch.slice(0, 0), 32)
+    assert not small_results.is_few(batch, 32)
+    assert small_results.is_few(batch.slice(0, 0), 32)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from parts.errors import UserError
+from parts.common.errors import UserError
 from tests.sql_statements.oracle import columns_of, read
 
 AB = {"a": "UInt8", "b": "String"}
@@ -94,11 +94,12 @@ def test_bad_data(format: str, types: dict[str, str], data: bytes, code: int, to
 
 
 def test_rows_are_counted_across_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    from sql.formats import chunks, values_read
+    from sql.formats.streams import row_chunks
+    from sql.formats.text import values_reader
 
-    monkeypatch.setattr(chunks, "CHUNK_BYTES", 1000)
-    monkeypatch.setattr(chunks.row_chunks, "__kwdefaults__", {"first": b"", "size": 1000})
-    monkeypatch.setattr(values_read, "CHUNK_BYTES", 1000)
+    monkeypatch.setattr(row_chunks, "CHUNK_BYTES", 1000)
+    monkeypatch.setattr(row_chunks.row_chunks, "__kwdefaults__", {"first": b"", "size": 1000})
+    monkeypatch.setattr(values_reader, "CHUNK_BYTES", 1000)
     filler = {"TSV": b"1\tx\n", "CSV": b"1,x\n", "JSONEachRow": b'{"a":1,"b":"x"}\n', "Values": b"(1,'x')\n"}
     bad = {"TSV": b"q\tx\n", "CSV": b"q,x\n", "JSONEachRow": b'{"a":"q","b":"x"}\n', "Values": b"('q','x')\n"}
     for format, row in filler.items():

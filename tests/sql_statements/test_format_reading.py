@@ -72,8 +72,8 @@ CASES: list[tuple[dict[str, str], str, str]] = [
 
 @pytest.mark.parametrize(("types", "format", "data"), CASES, ids=range(len(CASES)))
 def test_read_as_clickhouse_does(oracle: Oracle, types: dict[str, str], format: str, data: str) -> None:
-    from parts.schema import TableSchema
-    from sql.definitions.defaults import complete_block
+    from parts.table.table_description import TableSchema
+    from sql.definitions.column_defaults import complete_block
 
     columns = columns_of(types)
     ours = complete_block(read(data.encode(), columns, format), TableSchema(tuple(columns)))

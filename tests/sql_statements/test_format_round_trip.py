@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parts.schema import Column
+from parts.table.table_description import Column
 from parts.types import (
     ArrayType,
     DataType,

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from parts.schema import Column, TableSchema
+from parts.table.table_description import Column, TableSchema
 from parts.types import parse_type
-from sql.definitions.defaults import complete_block
+from sql.definitions.column_defaults import complete_block
 from tests.sql_statements.oracle import Oracle, columns_of, read, without_statistics, write
 
 TYPES = {

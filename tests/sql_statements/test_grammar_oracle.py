@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from engine.config import Config
 from engine.engine import Engine
-from engine.session import Session
-from parts.errors import PandoError, UserError
+from engine.queries.session import Session
+from engine.server.config import Config
+from parts.common.errors import PandoError, UserError
 from parts.types import parse_type
 from sql.formats.registry import write_blocks
-from sql.settings.session import DEFAULT_SETTINGS
+from sql.settings.supported_settings import DEFAULT_SETTINGS
 from tests.alter.following import Pando
 from tests.sql_statements.oracle import Oracle
 

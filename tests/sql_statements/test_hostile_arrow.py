@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from parts.errors import UserError
-from parts.query_status import MemoryTracker, QueryStatus
-from parts.schema import Column
+from parts.common.errors import UserError
+from parts.common.query_status import MemoryTracker, QueryStatus
+from parts.table.table_description import Column
 from parts.types import parse_type
-from sql.formats.ipc_messages import read_up_to
+from sql.formats.columnar.ipc_messages import read_up_to
 from sql.formats.registry import read_blocks
 
 ROWS = 100

@@ -8,11 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parts.errors import UserError
-from sql.grammar import insert
-from sql.grammar.insert import MAX_HEAD_BYTES
-from sql.grammar.parser import parse_insert_head
-from sql.grammar.statements import Insert, TableRef
+from parts.common.errors import UserError
+from sql.grammar.clause_types import (
+    TableRef,
+)
+from sql.grammar.statement_parser import parse_insert_head
+from sql.grammar.statements import insert
+from sql.grammar.statements.insert import MAX_HEAD_BYTES
+from sql.grammar.statements.statement import (
+    Insert,
+)
 
 HEADS = [
     b"INSERT INTO t FORMAT CSV\n",

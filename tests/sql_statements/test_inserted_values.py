@@ -9,7 +9,7 @@ from io import BytesIO
 import pyarrow as pa
 import pytest
 
-from parts.errors import PandoError, UserError
+from parts.common.errors import PandoError, UserError
 from tests.alter.following import Pando
 from tests.sql_statements.oracle import Oracle, columns_of, read
 

@@ -11,10 +11,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from parts.types import parse_type
-from sql.formats.options import BadValueError, FormatOptions
-from sql.formats.render import render_plain
-from sql.formats.text_values import parse_text
-from sql.typing.ipv6_texts import read_plain, write
+from sql.formats.converters.text_parsing import parse_text
+from sql.formats.converters.text_rendering import render_plain
+from sql.formats.format_options import BadValueError, FormatOptions
+from sql.typing.texts.ip_address_texts import read_plain, write
 
 ADDRESS = parse_type("IPv6")
 GROUP = st.sampled_from([0, 0, 0, 1, 0x10, 0xABC, 0xFFFF])

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parts.errors import UserError
-from sql.formats.json_shapes import as_objects
+from parts.common.errors import UserError
+from sql.formats.json.line_rewriting import as_objects
 from tests.sql_statements.oracle import columns_of, read
 
 FIELDS = [("a", None), ("b", None)]

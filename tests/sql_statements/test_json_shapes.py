@@ -9,14 +9,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from parts.errors import UserError
-from parts.schema import Column
+from parts.common.errors import UserError
+from parts.table.table_description import Column
 from parts.types import NullableType, StringType, parse_type
-from sql.formats.json_arrow import read_arrow, read_arrow_strings
-from sql.formats.json_read import object_rows, read_objects_exactly
-from sql.formats.json_rows_read import read_strings_exactly
-from sql.formats.json_shapes import as_objects, rows_with
-from sql.formats.options import FormatOptions
+from sql.formats.format_options import FormatOptions
+from sql.formats.json.arrow_parser import read_arrow, read_arrow_strings
+from sql.formats.json.compact_reader import read_strings_exactly
+from sql.formats.json.line_rewriting import as_objects, rows_with
+from sql.formats.json.object_reader import object_rows, read_objects_exactly
 from tests.sql_statements.oracle import columns_of, read
 
 OPTIONS = FormatOptions()

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sql.formats.literal_split import MAX_DEPTH, NotSplitError, split_elements
+from sql.formats.converters.literal_splitting import MAX_DEPTH, NotSplitError, split_elements
 
 _PIECE = re.compile(r"'(?:[^'\\]++|\\.|'')*+'|[\[({]|[\])}]|,|:|[^'\[\](){},:]++", re.DOTALL)
 BRACKETS = st.sampled_from([("[]", ","), ("{}", ",:"), ("()", ",")])

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from parts.errors import UserError
-from parts.query_status import MemoryTracker, QueryStatus
-from parts.schema import Column
+from parts.common.errors import UserError
+from parts.common.query_status import MemoryTracker, QueryStatus
+from parts.table.table_description import Column
 from parts.types import parse_type
 from sql.formats.registry import read_blocks, write_blocks
 from tests.fuzz.body_values import texts_of

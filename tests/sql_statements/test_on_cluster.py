@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from parts.errors import UserError
-from sql.grammar.parser import parse_statement, parse_statements
+from parts.common.errors import UserError
+from sql.grammar.statement_parser import parse_statement, parse_statements
 
 STATEMENTS = [
     "CREATE DATABASE IF NOT EXISTS d@ ENGINE = Atomic",

@@ -6,14 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parts.errors import UserError
-from parts.query_status import QueryStatus
-from sql.grammar import statements as s
-from sql.grammar.limits import Guard
-from sql.grammar.parser import parse_statement, parse_statements
-from sql.grammar.plain_clauses import ColumnClause, ColumnMatcher
-from sql.grammar.queries import parse_query
-from sql.grammar.statements import CreateTable, EngineClause, TableRef
+from parts.common.errors import UserError
+from parts.common.query_status import QueryStatus
+from sql.grammar.clause_types import (
+    ColumnClause,
+    ColumnMatcher,
+    TableRef,
+)
+from sql.grammar.queries.query_parser import parse_query
+from sql.grammar.query_limits import Guard
+from sql.grammar.statement_parser import parse_statement, parse_statements
+from sql.grammar.statements import statement as s
+from sql.grammar.statements.statement import (
+    CreateTable,
+    EngineClause,
+)
 from sql.grammar.tokens import TokenStream, skip_space, unquote_string
 
 T = TableRef(None, "t")

@@ -5,10 +5,16 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sql.definitions.render import render_create
-from sql.grammar.parser import parse_statement
-from sql.grammar.plain_clauses import ColumnClause
-from sql.grammar.statements import CreateTable, EngineClause, TableRef
+from sql.definitions.definition_text import render_create
+from sql.grammar.clause_types import (
+    ColumnClause,
+    TableRef,
+)
+from sql.grammar.statement_parser import parse_statement
+from sql.grammar.statements.statement import (
+    CreateTable,
+    EngineClause,
+)
 
 TYPES = ["UInt8", "Nullable(String)", "Array(Tuple(a Int8, b Map(String, Date)))", "DateTime64(3, 'UTC')",
          "Enum8('a\\'b' = 1, 'c' = 2)", "LowCardinality(Nullable(String))", "Decimal(10, 2)"]  # fmt: skip

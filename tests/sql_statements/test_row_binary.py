@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from parts.errors import UserError
-from parts.schema import Column
+from parts.common.errors import UserError
+from parts.table.table_description import Column
 from parts.types import parse_type
-from sql.formats import row_binary_read
+from sql.formats.binary import row_binary_reader
 from sql.formats.registry import read_blocks, write_blocks
 from tests.sql_statements.oracle import Oracle, columns_of, read
 from tests.sql_statements.test_formats_oracle import QUERY, ROWS, TYPES
@@ -67,7 +67,7 @@ def test_clickhouse_reads_what_is_written(oracle: Oracle, table: pa.Table, tmp_p
 
 @pytest.mark.parametrize("type_", ["String", "Nullable(String)", "Array(UInt16)", "Array(String)", "UInt32"])
 def test_rows_that_span_windows(type_: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_binary_read, "_WINDOW_BYTES", 100)
+    monkeypatch.setattr(row_binary_reader, "_WINDOW_BYTES", 100)
     chance = np.random.default_rng(1)
     sizes = chance.choice([0, 1, 20, 127, 128, 400], 500)
     values: dict[str, list] = {
@@ -107,6 +107,6 @@ def test_a_length_that_is_not_there_takes_no_memory(type_: str, monkeypatch: pyt
         with pytest.raises(UserError) as caught:
             list(read_blocks("RowBinary", io.BytesIO(data), [Column("v", parse_type(type_))]))
         assert caught.value.name == "CANNOT_READ_ALL_DATA"
-    monkeypatch.setattr(row_binary_read, "MAX_ROW_BYTES", 1 << 20)
+    monkeypatch.setattr(row_binary_reader, "MAX_ROW_BYTES", 1 << 20)
     with pytest.raises(UserError, match="longer than"):
         list(read_blocks("RowBinary", io.BytesIO(size + bytes(8 << 20)), [Column("v", parse_type("String"))]))

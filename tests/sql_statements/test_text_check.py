@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parts.errors import UserError
-from sql.grammar.escapes import is_in, is_text, unchecked_text
+from parts.common.errors import UserError
+from sql.grammar.text_escapes import is_in, is_text, unchecked_text
 from tests.sql_statements.oracle import columns_of, read
 
 PIECES = st.sampled_from([b"", b"a", b"\xc3\xa9", b"\xc3", b"\xa9", b"\xf0\x9f\x98\x80", b"\x80", b"\xff", b"\xe6\xbc"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from parts.errors import PandoError
+from parts.common.errors import PandoError
 from tests.alter.following import Pando
 from tests.sql_statements.oracle import Oracle
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sql.formats.values_split import RowShapeError, split_rows
+from sql.formats.converters.row_splitting import RowShapeError, split_rows
 
 field = st.recursive(
     st.sampled_from(["1", "NULL", "''", "'a'", "'it''s'", r"'q\'x'", r"'\\'", "'(,)'", "now()", "'é;'"]),

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pytest
 
-from sql.formats.zones import instants, wall_clock
+from sql.formats.converters.wall_clocks import instants, wall_clock
 from tests.sql_statements.oracle import Oracle, columns_of, read
 
 ZONES = ["Europe/Berlin", "America/New_York", "Australia/Sydney", "Asia/Tokyo", "America/Santiago", "Asia/Kolkata"]

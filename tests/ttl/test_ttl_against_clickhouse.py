@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from sql.formats.registry import write_blocks
-from sql.settings.session import DEFAULT_SETTINGS
+from sql.settings.supported_settings import DEFAULT_SETTINGS
 from tests.engine.conftest import Local
 from tests.sql_statements.oracle import Oracle
 from tests.ttl.tables import Expiring

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from parts.errors import PandoError
-from parts.reader import Part
+from parts.common.errors import PandoError
+from parts.read.part_reader import Part
 from tests.engine.conftest import Local, local
 
 __all__ = ["local"]

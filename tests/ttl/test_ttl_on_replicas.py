@@ -12,15 +12,20 @@ from pathlib import Path
 
 import pytest
 
-from coordination.memory_keeper import Fault
-from coordination.replica_activity import ReplicaAddress
-from engine.simulator.colony import Node
-from engine.simulator.disk import Disk
-from engine.simulator.run import recording, working_inline
-from engine.simulator.servers import Server, Servers
-from engine.simulator.steps import Crash
+from coordination.keeper.memory_keeper import Fault
+from coordination.nodes.replica_activation import ReplicaAddress
+from engine.simulator.simulated_cluster import Node
+from engine.simulator.simulated_disk import (
+    Disk,
+    recording,
+)
+from engine.simulator.simulated_servers import Server, Servers
+from engine.simulator.step_pool import Crash
 from engine.simulator.trace import Trace
-from parts.errors import PandoError
+from parts.common.errors import PandoError
+from parts.common.thread_pool import (
+    working_inline,
+)
 
 MakeServers = Callable[..., Servers]
 FAULTS = [Fault.LOSE_REQUEST, Fault.LOSE_ANSWER, Fault.EXPIRE, Fault.EXPIRE_AFTER, "crash", "crash at an fsync"]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from parts.errors import PandoError
+from parts.common.errors import PandoError
 from sql.formats.registry import write_blocks
 from tests.engine.conftest import Local, local
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from engine.interpreter.relations import SessionRelations
-from sql.run.executor import QueryEngine
+from engine.interpreter.session_relations import SessionRelations
+from sql.run.query_engine import QueryEngine
 from tests.engine.conftest import Local, local
 
 __all__ = ["local"]

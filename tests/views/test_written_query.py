@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from sql.grammar.queries import parse_query
-from sql.grammar.written import written_query
+from sql.grammar.queries.query_formatter import written_query
+from sql.grammar.queries.query_parser import parse_query
 
 AS_CLICKHOUSE = [
     "select a, count() c from db.t where b = 'x' and a in (1,2,3) or not c group by a, b having c > 1 order by a desc",

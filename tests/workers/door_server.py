@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from engine.commands.stop_signals import StopSignals
-from engine.config import Config
 from engine.engine import Engine
-from engine.http.application import pages_application
-from engine.http.pages import OK, Page
-from engine.http.server import bind
-from engine.workers.connections import ConnectionStates, State
-from engine.workers.front_door import FrontDoor
-from engine.workers.receiver import worker_server
+from engine.front.http.http_server import bind
+from engine.front.http.routes import pages_application
+from engine.front.http.status_pages import OK, Page
+from engine.server.config import Config
+from engine.workers.connections.connection_states import ConnectionStates, State
+from engine.workers.connections.dispatcher import FrontDoor
+from engine.workers.connections.receiver import worker_server
 
 
 @dataclass

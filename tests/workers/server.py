@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from engine.client.http.client import HttpClient
+from engine.http_client.http_client import HttpClient
 
 WAIT_SECONDS = 60.0
 

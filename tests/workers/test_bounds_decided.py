@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from engine.workers.bounds import Bounds, Sentence
-from engine.workers.elsewhere import OtherWorkers
+from engine.workers.other_workers import OtherWorkers
+from engine.workers.query_bounds import Bounds, Sentence
 from engine.workers.shared_page import SharedPage
-from parts.errors import CancelledError, UserError
-from parts.query_status import MemoryTracker, QueryStatus
+from parts.common.errors import CancelledError, UserError
+from parts.common.query_status import MemoryTracker, QueryStatus
 
 GIB = 1 << 30
 SECOND = 10**9

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from engine.workers.channel import Caller, Channel, serve_calls
-from parts.errors import PandoError, UserError
+from parts.common.errors import PandoError, UserError
 
 _SECONDS = 30.0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from engine.workers.connections import ConnectionStates, State
+from engine.workers.connections.connection_states import ConnectionStates, State
 
 
 def test_a_fork_writes_what_its_parent_reads() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from parts.errors import PandoError
+from parts.common.errors import PandoError
 from tests.workers.server import WorkerServer
 
 pytestmark = pytest.mark.cluster

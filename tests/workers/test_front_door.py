@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from engine.workers.first_bytes import is_own_page
+from engine.workers.connections.first_bytes import is_own_page
 from tests.workers.door_process import DoorServer, get, rest, wait_for, who
 
 pytestmark = pytest.mark.slow

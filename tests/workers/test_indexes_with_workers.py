@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from parts.errors import PandoError
+from parts.common.errors import PandoError
 from tests.workers.server import WorkerServer
 
 pytestmark = pytest.mark.cluster

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.cluster.processes import below
-from parts.errors import PandoError
+from engine.cluster.os_processes import below
+from parts.common.errors import PandoError
 from tests.workers.running import ENDLESS
 from tests.workers.server import WorkerServer, wait_for
 

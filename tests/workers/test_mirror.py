@@ -6,8 +6,8 @@ import os
 import threading
 from collections.abc import Sequence
 
-from engine.workers.mirror import Mirror
-from engine.workers.publication import Publication, Published, Record
+from engine.workers.catalog_mirror import Mirror
+from engine.workers.catalog_publication import Publication, Published, Record
 from engine.workers.shared_page import SharedPage
 
 

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from engine.workers.own_pages import _whole_head
+from engine.workers.connections.status_page_server import _whole_head
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from parts.errors import PandoError
+from parts.common.errors import PandoError
 from tests.workers.running import ENDLESS, running
 from tests.workers.server import WorkerServer, wait_for
 

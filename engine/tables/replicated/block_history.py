@@ -1,20 +1,20 @@
-"""A replica read in the order of the table's blocks (``engine.tables.history``): ZooKeeper knows what is decided, the
-queue what is not here yet."""
+"""A replica read in the order of the table's blocks (``engine.tables.capabilities.block_history``): ZooKeeper knows
+what is decided, the queue what is not here yet."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from coordination.block_positions import read_decided
-from coordination.dropped_blocks import dropped_blocks, lost_blocks
-from coordination.keeper import Keeper
-from coordination.part_set import PartSet
-from coordination.quorum import unconfirmed_parts
-from engine.tables.history import BlockHistory, WantedBlocks, require_history
-from engine.tables.replicated.snapshot import FilteredSnapshot
-from engine.tables.replicated.state import ReplicaState
-from parts.errors import UnavailableError
-from parts.part_name import PartName
+from coordination.inserts.quorum import unconfirmed_parts
+from coordination.keeper.interface import Keeper
+from coordination.log.part_set import PartSet
+from coordination.reads.dropped_blocks import dropped_blocks, lost_blocks
+from coordination.reads.stream_positions import read_decided
+from engine.tables.capabilities.block_history import BlockHistory, WantedBlocks, require_history
+from engine.tables.replicated.replica_state import ReplicaState
+from engine.tables.replicated.sequential_snapshot import FilteredSnapshot
+from parts.common.errors import UnavailableError
+from parts.common.part_name import PartName
 
 _WAIT_SECONDS = 10.0
 _POLL_SECONDS = 0.02

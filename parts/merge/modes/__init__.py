@@ -1,7 +1,7 @@
 """The merge modes: what becomes of rows with equal keys. One module a mode, one line in the table an engine.
 
-A module holds a :class:`parts.merge_mode.MergeMode` with its rule and the page of ClickHouse's documentation that it
-follows. Its ``of_engine`` takes the columns that the engine's arguments name (without a replicated one's path and
+A module holds a :class:`parts.table.merge_mode.MergeMode` with its rule and the page of ClickHouse's documentation that
+it follows. Its ``of_engine`` takes the columns that the engine's arguments name (without a replicated one's path and
 name), those of the table, and the keys; a wrong one is a ``UserError``.
 
 ``ordinary``     keeps every row (MergeTree)
@@ -20,10 +20,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from parts.errors import UserError
+from parts.common.errors import UserError
 from parts.merge.modes import aggregating, collapsing, graphite, ordinary, replacing, summing, versioned_collapsing
-from parts.merge_mode import NO_KEYS, MergeKeys, MergeMode
-from parts.schema import TableSchema
+from parts.table.merge_mode import NO_KEYS, MergeKeys, MergeMode
+from parts.table.table_description import TableSchema
 
 _OfEngine = Callable[[Sequence[str], TableSchema, MergeKeys], MergeMode]
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from parts.blocks import take_rows
-from parts.merge.aggregates import CHANGE_ONE, aggregated
-from parts.merge_mode import MergeKeys, MergeMode, SortedRows
-from parts.schema import TableSchema
+from parts.merge.row_aggregates import CHANGE_ONE, aggregated
+from parts.table.merge_mode import MergeKeys, MergeMode, SortedRows
+from parts.table.table_description import TableSchema
+from parts.write.block_preparation import take_rows
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from parts.blocks import take_rows
-from parts.errors import UserError
-from parts.merge.mode_columns import INT8, check_role_type, named_column
-from parts.merge_mode import MergeKeys, MergeMode, SortedRows
-from parts.repeated_texts import joined
-from parts.schema import TableSchema
+from parts.blocks.dictionary_strings import joined
+from parts.common.errors import UserError
+from parts.merge.engine_columns import INT8, check_role_type, named_column
+from parts.table.merge_mode import MergeKeys, MergeMode, SortedRows
+from parts.table.table_description import TableSchema
+from parts.write.block_preparation import take_rows
 
 
 @dataclass(frozen=True)

@@ -21,15 +21,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parts.blocks import take_rows
-from parts.errors import UserError
-from parts.merge.aggregates import aggregated, float_sums
-from parts.merge.mode_columns import may_be_version, named_column
-from parts.merge_mode import ORDINARY, MergeKeys, MergeMode, SortedRows
-from parts.repeated_texts import joined
-from parts.schema import TableSchema
-from parts.sorting import key_codes
+from parts.blocks.dictionary_strings import joined
+from parts.blocks.sort_order import key_codes
+from parts.common.errors import UserError
+from parts.merge.engine_columns import may_be_version, named_column
+from parts.merge.row_aggregates import aggregated, float_sums
+from parts.table.merge_mode import ORDINARY, MergeKeys, MergeMode, SortedRows
+from parts.table.table_description import TableSchema
 from parts.types import DataType, DateTimeType, FloatType, IntegerType, LowCardinalityType, StringType
+from parts.write.block_preparation import take_rows
 
 FUNCTIONS = ("any", "anyLast", "avg", "count", "max", "min", "sum")
 _HOUR_SECONDS = 3600

@@ -15,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parts.blocks import take_rows
-from parts.errors import UserError
-from parts.merge.mode_columns import UINT8, check_role_type, check_version, named_column
-from parts.merge_mode import MergeKeys, MergeMode, SortedRows
-from parts.schema import TableSchema
-from parts.sorting import key_codes
+from parts.blocks.sort_order import key_codes
+from parts.common.errors import UserError
+from parts.merge.engine_columns import UINT8, check_role_type, check_version, named_column
+from parts.table.merge_mode import MergeKeys, MergeMode, SortedRows
+from parts.table.table_description import TableSchema
+from parts.write.block_preparation import take_rows
 
 
 @dataclass(frozen=True)

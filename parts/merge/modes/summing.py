@@ -20,12 +20,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from parts.blocks import take_rows
-from parts.errors import UserError
-from parts.merge.aggregates import CHANGE_ONE, aggregated, is_zero, map_columns
-from parts.merge_mode import MergeKeys, MergeMode, SortedRows
-from parts.repeated_texts import joined
-from parts.schema import TableSchema
+from parts.blocks.dictionary_strings import joined
+from parts.common.errors import UserError
+from parts.merge.row_aggregates import CHANGE_ONE, aggregated, is_zero, map_columns
+from parts.table.merge_mode import MergeKeys, MergeMode, SortedRows
+from parts.table.table_description import TableSchema
 from parts.types import (
     ArrayType,
     BoolType,
@@ -36,6 +35,7 @@ from parts.types import (
     LowCardinalityType,
     NullableType,
 )
+from parts.write.block_preparation import take_rows
 
 _NUMBERS = (IntegerType, FloatType, DecimalType, BoolType)
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from parts.blocks import take_rows
-from parts.merge.mode_columns import INT8, check_role_type, check_version, named_column
-from parts.merge_mode import MergeKeys, MergeMode, SortedRows
-from parts.schema import TableSchema
+from parts.merge.engine_columns import INT8, check_role_type, check_version, named_column
+from parts.table.merge_mode import MergeKeys, MergeMode, SortedRows
+from parts.table.table_description import TableSchema
+from parts.write.block_preparation import take_rows
 
 
 @dataclass(frozen=True)

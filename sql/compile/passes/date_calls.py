@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from sql.grammar.queries.time_units import normalized_unit
 from sql.grammar.syntax_tree import Function, Literal, Node, Query, transform
-from sql.grammar.units import normalized_unit
 
 _SIGNS = {
     "dateadd": "plus", "date_add": "plus", "timestampadd": "plus", "timestamp_add": "plus",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from sql.compile.passes import date_calls, parameters, quantified, tuple_keys
+from sql.compile.passes import date_calls, quantified_comparisons, query_parameters, tuple_keys
 from sql.grammar.syntax_tree import Query
 
 PASSES: tuple[Callable[[Query, Mapping[str, str]], Query], ...] = (
-    parameters.rewrite,
-    quantified.rewrite,
+    query_parameters.rewrite,
+    quantified_comparisons.rewrite,
     date_calls.rewrite,
     tuple_keys.rewrite,
 )

@@ -1,0 +1,1 @@
+"""The queue of statements with ON CLUSTER."""

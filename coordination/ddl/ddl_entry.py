@@ -1,0 +1,131 @@
+"""A statement with ON CLUSTER as it lies in ZooKeeper, and what became of it on a server. Compact JSON.
+
+An entry has ``version``, ``statement`` (without ON CLUSTER), ``database`` (the initiator's current one), ``cluster``,
+``shards`` (a list of shards, each a list of ``[host, port, default database]``), ``initiator``, ``user``, ``settings``
+(those that somebody changed) and ``parameters`` (values of ``{name:Type}``). An outcome has ``version``, ``code``
+(ClickHouse's; 0: done), ``error`` and ``duration_ms``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from parts.common.errors import PandoError, UserError, error_from_code
+
+VERSION = 1
+_LONGEST_ERROR = 4096
+SettingValue = bool | int | float | str
+
+
+@dataclass(frozen=True, slots=True)
+class DdlHost:
+    """A server as the initiator's cluster has it. ``id`` names its znodes."""
+
+    host: str
+    port: int
+    default_database: str = ""
+
+    @property
+    def id(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class DdlEntry:
+    statement: str
+    database: str
+    cluster: str
+    shards: tuple[tuple[DdlHost, ...], ...]
+    initiator: str = ""
+    user: str = "default"
+    settings: Mapping[str, SettingValue] = field(default_factory=dict)
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    version: int = VERSION
+
+    @property
+    def hosts(self) -> list[DdlHost]:
+        return [host for shard in self.shards for host in shard]
+
+    def shard_of(self, host: DdlHost) -> int:
+        """The number of its shard, from 0."""
+        return next(number for number, shard in enumerate(self.shards) if host in shard)
+
+    def encode(self) -> bytes:
+        shards = [[[host.host, host.port, host.default_database] for host in shard] for shard in self.shards]
+        return _json(
+            {
+                "version": self.version,
+                "statement": self.statement,
+                "database": self.database,
+                "cluster": self.cluster,
+                "shards": shards,
+                "initiator": self.initiator,
+                "user": self.user,
+                "settings": dict(self.settings),
+                "parameters": dict(self.parameters),
+            }
+        )
+
+    @classmethod
+    def decode(cls, data: bytes) -> DdlEntry:
+        """Raises 36 (BAD_ARGUMENTS) for what is no entry, or one of a later version."""
+        try:
+            found = json.loads(data)
+            version = int(found["version"])
+            if version > VERSION:
+                raise UserError(
+                    "BAD_ARGUMENTS",
+                    f"The entry has version {version}, this server knows {VERSION}: run the same version everywhere",
+                )
+            shards = tuple(
+                tuple(DdlHost(str(host), int(port), str(database)) for host, port, database in shard)
+                for shard in found["shards"]
+            )
+            return cls(
+                str(found["statement"]),
+                str(found["database"]),
+                str(found["cluster"]),
+                shards,
+                str(found.get("initiator", "")),
+                str(found.get("user", "default")),
+                dict(found.get("settings", {})),
+                {str(name): str(value) for name, value in dict(found.get("parameters", {})).items()},
+                version,
+            )
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise UserError("BAD_ARGUMENTS", f"Not an entry of distributed DDL: {error!r}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class DdlOutcome:
+    """How a statement ended on one server. ``code`` 0: it was carried out."""
+
+    code: int = 0
+    error: str = ""
+    duration_ms: int = 0
+
+    def encode(self) -> bytes:
+        return _json({"version": VERSION, "code": self.code, "error": self.error, "duration_ms": self.duration_ms})
+
+    @classmethod
+    def decode(cls, data: bytes) -> DdlOutcome:
+        """A node that cannot be read says so; it is an outcome all the same."""
+        try:
+            found = json.loads(data)
+            return cls(int(found["code"]), str(found["error"]), int(found.get("duration_ms", 0)))
+        except (ValueError, KeyError, TypeError):
+            return cls(1001, f"The outcome cannot be read: {data[:100]!r}")
+
+    @classmethod
+    def of(cls, error: PandoError, duration_ms: int = 0) -> DdlOutcome:
+        return cls(error.code, error.message[:_LONGEST_ERROR], duration_ms)
+
+    def raised(self, host: str) -> PandoError:
+        """The error of that server, as the initiator raises it."""
+        return error_from_code(self.code, f"There was an error on [{host}]: {self.error}")
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()

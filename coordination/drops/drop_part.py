@@ -1,0 +1,65 @@
+"""DROP PART: one part goes, and what is beside it stays; later merges reach over the gap.
+
+The part must be what a ``MergePredicate`` allows to be merged: known to the log, part of no merge, of no open quorum.
+The drop expects the log's version that the predicate read, so no merge of the part can be logged beside it. In the
+same multi, as in ``drop_range``, the block ids of its rows go, and readers in the order of blocks are told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from coordination.drops.drop_partition import RangeDrop, find_logged
+from coordination.inserts.block_ids import judge_block_ids
+from coordination.inserts.quorum import forget_confirmed_ops
+from coordination.keeper.interface import (
+    BadVersion,
+    Create,
+    Keeper,
+    KeeperConnectionLoss,
+    MultiFailed,
+    NodeExists,
+    NoNode,
+    SetData,
+)
+from coordination.keeper.request_limits import MAX_BYTES
+from coordination.log.log_entry import EntryType, LogEntry
+from coordination.nodes.paths import TablePaths
+from coordination.nodes.replica_activation import PARTS, require_feature
+from coordination.reads.dropped_blocks import drop_ops
+from parts.common.part_name import PartName
+
+
+def log_part_drop(
+    keeper: Keeper,
+    table: TablePaths,
+    replica_name: str,
+    part: PartName,
+    log_version: int,
+    *,
+    detach: bool = False,
+    clock: Callable[[], float],
+) -> bool:
+    """``False``: others were first; build a new predicate. Raises 48 beside replicas of an older version."""
+    require_feature(keeper, table, PARTS, "Dropping one part")
+    ids = judge_block_ids(keeper, table, part.partition_id, part.covers)
+    must = [
+        ids.guard_op,
+        SetData(table.log, b"", log_version),
+        *drop_ops(keeper, table, {part.partition_id: part.max_block}),
+        *forget_confirmed_ops(keeper, table, part),
+    ]
+    drop = RangeDrop((part,), tuple(must), tuple([op] for op in ids.deletes))
+    ops, has_leftovers = drop.ops(MAX_BYTES)
+    entry = LogEntry(EntryType.DROP_PART, part, clock(), replica_name, detach=detach)
+    logged = Create(table.log_prefix, replace(entry, has_leftovers=has_leftovers).to_bytes(), sequential=True)
+    try:
+        keeper.multi([logged, *ops])
+    except MultiFailed as error:
+        if not isinstance(error.cause, NoNode | NodeExists | BadVersion):
+            raise error.cause from error
+        return False
+    except KeeperConnectionLoss:
+        return find_logged(keeper, table, entry) is not None
+    return True

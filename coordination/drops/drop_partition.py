@@ -1,0 +1,276 @@
+"""DROP PARTITION and TRUNCATE: everything that has a block number by now goes, everything later stays.
+
+The drop takes a block number n and logs DROP_RANGE of 0 … n-1. In the same multi it
+
+- moves the log's version, so that a merge chosen before the drop is not assigned after it,
+- deletes the locks of inserts in flight below n: they find their lock gone and take a number above n,
+- forgets the last confirmed part of the partition (a sequential read must not wait for it),
+- resolves quorums that wait for parts in the range, as failed: a waiter must not wait for ever,
+- deletes the block ids of the parts it drops, so that the same rows can be inserted again,
+- remembers the largest number that it takes away (``dropped_blocks``).
+
+Of quorums and block ids as many as a request to ZooKeeper holds. If more are left the entry says so, and every replica
+clears them when it executes the drop, before the rows disappear there (:func:`clear_leftovers`): never before the drop
+is logged, or rows that stay would be stored twice; and whoever is interrupted, another goes on.
+
+n's own lock keeps merges from reaching over n until the drop is in the log. TRUNCATE logs the drops of some partitions
+at once, so that they share what is read of the whole table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from coordination.inserts.block_ids import free_block_ids, judge_ids_of_many
+from coordination.inserts.block_numbers import BlockLock, allocate_blocks, committing_blocks
+from coordination.inserts.insert_commit import release_quietly
+from coordination.inserts.partition_nodes import PartitionNode, find_partition, node_of_lock, partition_nodes
+from coordination.inserts.quorum import QuorumStatus, forget_confirmed_ops, is_of_transaction, pending_parts
+from coordination.inserts.quorum_failure import marking_ops
+from coordination.keeper.interface import (
+    BadVersion,
+    Create,
+    Delete,
+    Keeper,
+    KeeperConnectionLoss,
+    MultiFailed,
+    NodeExists,
+    NoNode,
+    Op,
+    RequestTooLarge,
+    SetData,
+    Stat,
+)
+from coordination.keeper.request_limits import MAX_BYTES, op_bytes, runs
+from coordination.log.log_entry import EntryType, LogEntry, drop_range
+from coordination.nodes.paths import TablePaths, sequence_number
+from coordination.reads.dropped_blocks import drop_ops
+from parts.common.errors import ConflictError, UnavailableError, UnknownOutcomeError
+from parts.common.part_name import PartName
+
+LastBlocks = Callable[[Sequence[PartName]], Sequence[int | None]]
+"""Of each range that is dropped the largest number that was committed, ``None`` if there is no block to drop. Asked
+when the numbers being committed have been read: those are given up by the drop, or it is tried again."""
+_ATTEMPTS = 20
+_TOGETHER = 32
+"""Partitions whose drops TRUNCATE logs at once, and how often it tries before it drops them one by one."""
+_ATTEMPTS_TOGETHER = 3
+
+
+def _all_of(ranges: Sequence[PartName]) -> Sequence[int | None]:
+    return [gone.max_block for gone in ranges]
+
+
+def drop_partition(
+    keeper: Keeper,
+    table: TablePaths,
+    replica_name: str,
+    partition_id: str,
+    *,
+    detach: bool = False,
+    clock: Callable[[], float],
+    last_blocks: LastBlocks = _all_of,
+) -> int | None:
+    """Logs the drop of every block of the partition so far. Returns the log index, ``None`` if it never had one.
+
+    Blocks may have lower numbers than the partition's node gives: a restored or converted table brings its parts along.
+    """
+    found = find_partition(keeper, table, partition_id)
+    if found is None:
+        return None
+    try:
+        indices = _drop_together(keeper, table, replica_name, [found[0]], detach, clock, last_blocks)
+    except MultiFailed as error:
+        if not isinstance(error.cause, NoNode):
+            raise
+        return None  # it has just been forgotten
+    return indices[0] if indices else None
+
+
+def drop_all_partitions(
+    keeper: Keeper,
+    table: TablePaths,
+    replica_name: str,
+    *,
+    detach: bool = False,
+    clock: Callable[[], float],
+    last_blocks: LastBlocks = _all_of,
+) -> list[int]:
+    """TRUNCATE TABLE. Returns the log indices. What fails behind the first raises 341 (UNFINISHED)."""
+    indices: list[int] = []
+
+    def drop_singly(nodes: Sequence[PartitionNode]) -> None:
+        for node in nodes:
+            index = drop_partition(
+                keeper, table, replica_name, node.partition_id, detach=detach, clock=clock, last_blocks=last_blocks
+            )
+            indices.extend([index] if index is not None else [])
+
+    for run in runs(list(partition_nodes(keeper, table).values()), _TOGETHER):
+        try:
+            try:
+                indices += _drop_together(keeper, table, replica_name, run, detach, clock, last_blocks)
+            except (ConflictError, RequestTooLarge):
+                drop_singly(run)
+        except (UnavailableError, ConflictError) as error:
+            if not indices:
+                raise
+            names = ", ".join(node.partition_id for node in run)
+            text = f"Other partitions are dropped, and of partitions {names} not all: {error}"
+            raise UnknownOutcomeError("UNFINISHED", text) from error
+    return indices
+
+
+def _drop_together(
+    keeper: Keeper,
+    table: TablePaths,
+    replica_name: str,
+    nodes: Sequence[PartitionNode],
+    detach: bool,
+    clock: Callable[[], float],
+    last_blocks: LastBlocks,
+) -> list[int]:
+    """All of these partitions, or none: then it raises ``ConflictError``, because inserts or others get ahead."""
+    taken: list[BlockLock] = []
+    try:
+        allocate_blocks(keeper, table, nodes, replica_name, taken)
+        locks = [lock for lock in taken if lock.number > 0]  # none has blocks before 0
+        indices = _log_drops(keeper, table, replica_name, locks, detach, clock, last_blocks) if locks else []
+        taken = [lock for lock in taken if lock not in locks]
+        return indices
+    finally:  # a multi that may still be on its way fails then
+        for lock in taken:
+            release_quietly(keeper, lock)
+
+
+def _log_drops(
+    keeper: Keeper,
+    table: TablePaths,
+    replica_name: str,
+    locks: Sequence[BlockLock],
+    detach: bool,
+    clock: Callable[[], float],
+    last_blocks: LastBlocks,
+) -> list[int]:
+    """The log indices, one for each lock."""
+    ranges = [drop_range(lock.partition_id, lock.number) for lock in locks]
+    entries = [LogEntry(EntryType.DROP_RANGE, gone, clock(), replica_name, detach=detach) for gone in ranges]
+    for _ in range(_ATTEMPTS if len(locks) == 1 else _ATTEMPTS_TOGETHER):
+        try:
+            results = keeper.multi(_drop_ops(keeper, table, locks, entries, last_blocks))
+            return [sequence_number(str(path)) for path in results[: len(locks)]]
+        except MultiFailed as error:
+            if any(error.op.path == lock.path for lock in locks):
+                raise UnavailableError(
+                    "TABLE_IS_READ_ONLY", "The ZooKeeper session ended during the DROP; nothing was dropped, retry"
+                ) from error
+            if not isinstance(error.cause, NoNode | NodeExists | BadVersion):
+                raise error.cause from error
+        except KeeperConnectionLoss:
+            first = find_logged(keeper, table, entries[0])
+            if first is not None:  # then all are, one behind the other
+                return list(range(first, first + len(entries)))
+    raise ConflictError("KEEPER_EXCEPTION", f"Could not log the drop of {ranges[0]}: inserts keep getting ahead; retry")
+
+
+@dataclass(frozen=True, slots=True)
+class RangeDrop:
+    """What the multi that drops some ranges does beside logging them: all of ``must``, and of the groups of ``rest`` as
+    many as fit."""
+
+    ranges: tuple[PartName, ...]
+    must: tuple[Op, ...]
+    rest: tuple[list[Op], ...]
+
+    def ops(self, limit_bytes: int) -> tuple[list[Op], bool]:
+        """The operations, in ``limit_bytes`` unless ``must`` takes more; whether something is left over."""
+        fitting, is_all = _fit(self.rest, limit_bytes - sum(map(op_bytes, self.must)))
+        return [*self.must, *fitting], not is_all
+
+
+def plan_drop(keeper: Keeper, table: TablePaths, locks: Sequence[BlockLock], last_blocks: LastBlocks) -> RangeDrop:
+    """Plans the drop of every block below each of the locks. The locks go in the same multi."""
+    ranges = tuple(drop_range(lock.partition_id, lock.number) for lock in locks)
+    # Locks are read before ids: an insert that commits in between has deleted its lock, so the multi fails.
+    numbers = committing_blocks(keeper, table, [lock.partition_id for lock in locks])
+    ids = judge_ids_of_many(keeper, table, {gone.partition_id: gone.covers for gone in ranges})
+    lasts = zip(ranges, last_blocks(ranges), strict=True)
+    must: list[Op] = [Delete(lock.path) for lock in locks]
+    must.append(SetData(table.log, b""))
+    for lock in locks:
+        node = node_of_lock(table, lock.path)
+        must.append(ids[lock.partition_id].guard_op)
+        must += [Delete(node.lock(n)) for n in numbers[lock.partition_id] if n < lock.number]
+    must += drop_ops(keeper, table, {gone.partition_id: last for gone, last in lasts if last is not None})
+    must += forget_confirmed_ops(keeper, table, *ranges)
+    quorums = [
+        [op for op in marking_ops(keeper, table, status, path, stat.version) if op.path != table.log]
+        for status, stat, path in _pending(keeper, table, ranges)
+    ]
+    singles: list[list[Op]] = [[op] for judged in ids.values() for op in judged.deletes]
+    return RangeDrop(ranges, tuple(must), (*quorums, *singles))
+
+
+def _drop_ops(
+    keeper: Keeper, table: TablePaths, locks: Sequence[BlockLock], entries: Sequence[LogEntry], last_blocks: LastBlocks
+) -> list[Op]:
+    room = MAX_BYTES - sum(op_bytes(op) for op in _logged(table, entries, has_leftovers=True))
+    ops, has_leftovers = plan_drop(keeper, table, locks, last_blocks).ops(room)
+    return [*_logged(table, entries, has_leftovers=has_leftovers), *ops]
+
+
+def _logged(table: TablePaths, entries: Sequence[LogEntry], *, has_leftovers: bool) -> list[Op]:
+    marked = [replace(entry, has_leftovers=has_leftovers) for entry in entries]
+    return [Create(table.log_prefix, entry.to_bytes(), sequential=True) for entry in marked]
+
+
+def _fit(groups: Sequence[list[Op]], limit_bytes: int) -> tuple[list[Op], bool]:
+    """The first groups that fit together, and whether these are all."""
+    fitting: list[Op] = []
+    for group in groups:
+        limit_bytes -= sum(map(op_bytes, group))
+        if limit_bytes < 0:
+            return fitting, False
+        fitting += group
+    return fitting, True
+
+
+def _pending(keeper: Keeper, table: TablePaths, ranges: Sequence[PartName]) -> list[tuple[QuorumStatus, Stat, str]]:
+    """Of single parts: a transaction's are told by ``forget_confirmed_ops``."""
+    return [
+        (status, stat, path)
+        for status, stat, path in pending_parts(keeper, table)
+        if not is_of_transaction(table, status, path)
+        and any(gone.covers(PartName.parse(status.part)) for gone in ranges)
+    ]
+
+
+def clear_leftovers(keeper: Keeper, table: TablePaths, gone: PartName) -> None:
+    """For who executes a drop whose entry ``has_leftovers``: quorums and block ids that did not fit into its multi.
+
+    Repeatable, and several may do it at a time.
+    """
+    for status, stat, path in _pending(keeper, table, [gone]):
+        try:
+            keeper.multi(marking_ops(keeper, table, status, path, stat.version))
+        except MultiFailed as error:  # somebody else has just resolved it
+            if not isinstance(error.cause, NoNode | NodeExists | BadVersion):
+                raise error.cause from error
+    free_block_ids(keeper, table, gone.partition_id, gone.covers)
+
+
+def find_logged(keeper: Keeper, table: TablePaths, entry: LogEntry) -> int | None:
+    """After a lost answer: the index of our entry if it was logged. Raises 341 (UNFINISHED) if that cannot be asked."""
+    ours = {replace(entry, has_leftovers=has_leftovers).to_bytes() for has_leftovers in (False, True)}
+    try:
+        keeper.sync(table.log)
+        names = keeper.children(table.log)
+        answers = keeper.get_many([f"{table.log}/{name}" for name in names])
+    except UnavailableError as error:
+        text = f"It is not known whether {entry.type.value} {entry.new_part} was logged: {error}"
+        raise UnknownOutcomeError("UNFINISHED", text) from error
+    for name, answer in zip(names, answers, strict=True):
+        if answer is not None and answer[0] in ours:
+            return sequence_number(name)
+    return None

@@ -1,0 +1,151 @@
+"""FORGET PARTITION: the nodes of a partition of which nothing is left go, and its numbers are never used again.
+
+1. a block number n is taken there, as by any INSERT
+2. no lower number is held: whatever had one is in the log by now, or will never be committed
+3. what moves from the log to a queue to a list of parts is looked for in this order: no replica has a part of the
+   partition, or will have one of a number below n; no quorum is open there
+4. the partition's block ids go, and its *guard* (``block_ids``) is read while there are none
+5. multi{n + 1 is the next number; delete the lock and the partition's node, whose version is still that of 4;
+   ``block_numbers``, whose version is still that of before 1, keeps a first number above n}
+
+So nobody took a number since 1, and nobody who looks at the partitions or the ids meanwhile is right afterwards. A
+multi cannot ask how far a counter is, but it can take a number and delete the one that it should have got.
+
+A later INSERT makes another node, which counts from the first number (``partition_nodes``): what the old partition left
+in mutations, on disks of replicas that were away, and in positions of streams is of lower numbers. What it left in
+``dropped_blocks`` goes too, unless streams read the table: they must find rows that went before they had read them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping, Sequence
+
+from coordination.inserts.block_ids import free_block_ids, judge_block_ids
+from coordination.inserts.block_numbers import BlockLock, allocate_block, committing_blocks, release
+from coordination.inserts.insert_commit import release_quietly
+from coordination.inserts.partition_nodes import PartitionNode, find_partition, first_op, next_first, node_of_lock
+from coordination.inserts.quorum import forget_confirmed_ops, pending_parts
+from coordination.keeper.interface import (
+    BadVersion,
+    Create,
+    Delete,
+    Keeper,
+    KeeperConnectionLoss,
+    KeeperError,
+    MultiFailed,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    Op,
+)
+from coordination.log.log_entry import LogEntry, drop_range
+from coordination.nodes.paths import ReplicaPaths, TablePaths, sequence_number
+from coordination.nodes.replica_activation import FORGET, require_feature
+from coordination.nodes.replica_positions import ReplicaPosition, read_positions
+from coordination.reads.dropped_blocks import forget_ops
+from parts.common.errors import UnknownOutcomeError, UserError
+from parts.common.part_name import PartName
+
+
+def forget_partition(
+    keeper: Keeper,
+    replica: ReplicaPaths,
+    partition_id: str,
+    *,
+    is_streamed: bool,
+    known: MutableMapping[str, PartitionNode],
+) -> str | None:
+    """``None`` when it is done, else what has to end before: look again. ``is_streamed``: whether streams may read the
+    table; ``known``: as ``allocate_block``'s.
+
+    Raises 716 (CANNOT_FORGET_PARTITION) for an unknown partition, 48 beside replicas of an older version, 341 when it
+    is not known whether it was done. After a ``KeeperError`` a number may be left that nobody uses.
+    """
+    table = replica.table
+    require_feature(keeper, table, FORGET, "FORGET PARTITION")
+    if find_partition(keeper, table, partition_id) is None:
+        raise UserError("CANNOT_FORGET_PARTITION", f"Partition {partition_id} is unknown")
+    first, stat = next_first(keeper, table)
+    lock = allocate_block(keeper, table, partition_id, owner=replica.name, known=known)
+    assert isinstance(lock, BlockLock)
+    node = node_of_lock(table, lock.path)
+    try:
+        if reason := _left(keeper, table, lock):
+            return reason
+        free_block_ids(keeper, table, partition_id, lambda part: part.max_block < lock.number)
+        ids = judge_block_ids(keeper, table, partition_id, lambda _: True)
+        if ids.deletes:
+            return "blocks are being inserted"
+        ops: list[Op] = [
+            *_next_number_ops(node, lock.number + 1),
+            Delete(lock.path),
+            Delete(node.path, ids.version),
+            first_op(table, max(first, lock.number + 1), stat.version),
+            *forget_confirmed_ops(keeper, table, drop_range(partition_id, lock.number)),
+            *(() if is_streamed else forget_ops(keeper, table, partition_id)),
+        ]
+        keeper.multi(ops)
+        return None
+    except MultiFailed as error:
+        if not isinstance(error.cause, BadVersion | NoNode | NodeExists | NotEmpty):
+            raise error.cause from error
+        return "others change the table"
+    except KeeperConnectionLoss as error:
+        return _settle(keeper, node, lock, error)
+    finally:
+        release_quietly(keeper, lock)
+
+
+def _next_number_ops(node: PartitionNode, number: int) -> list[Op]:
+    """Fail unless it is the next that would be taken."""
+    return [Create(node.lock_prefix, ephemeral=True, sequential=True), Delete(node.lock(number))]
+
+
+def _settle(keeper: Keeper, node: PartitionNode, lock: BlockLock, lost: KeeperConnectionLoss) -> str | None:
+    """After a lost answer. A multi that may still be on its way fails without the lock."""
+    try:
+        keeper.sync(node.table.root)
+        release(keeper, lock)
+        return "the connection to ZooKeeper broke" if keeper.exists(node.path) is not None else None
+    except (KeeperError, KeeperConnectionLoss):
+        raise UnknownOutcomeError(
+            "UNFINISHED", f"ZooKeeper went away while partition {node.partition_id} was forgotten; repeat it ({lost})"
+        ) from lost
+
+
+def _left(keeper: Keeper, table: TablePaths, lock: BlockLock) -> str:
+    """Who has, or may get, something of the partition below the lock; "" for nobody. A lost replica is no matter: it
+    will clone another, and what it has lies below all that comes."""
+    partition_id = lock.partition_id
+    if any(number < lock.number for number in committing_blocks(keeper, table, [partition_id])[partition_id]):
+        return "blocks are being inserted"
+    replicas = [replica for replica in read_positions(keeper, table) if replica.holds_log]
+    if unpulled := _not_pulled(keeper, table, partition_id, replicas):
+        return f"replica {unpulled} has not read all of its log"
+    queues = [table.replica(replica.name).queue for replica in replicas]
+    for replica, names in zip(replicas, keeper.children_many(queues), strict=True):
+        paths = [table.replica(replica.name).queue_entry(name) for name in names or ()]
+        if any(partition_id in entry.partition_ids for _, entry in _entries(keeper, paths)):
+            return f"replica {replica.name} has something in its queue"
+    listings = keeper.children_many([table.replica(replica.name).parts for replica in replicas])
+    for replica, names in zip(replicas, listings, strict=True):
+        if any(PartName.parse(name).partition_id == partition_id for name in names or ()):
+            return f"replica {replica.name} has parts"
+    is_open = (
+        partition_id in {part.partition_id for part in status.parts} for status, _, _ in pending_parts(keeper, table)
+    )
+    return "a quorum is open" if any(is_open) else ""
+
+
+def _not_pulled(keeper: Keeper, table: TablePaths, partition_id: str, replicas: Sequence[ReplicaPosition]) -> str:
+    """A replica that has something of the partition before it in the log; "" for none."""
+    first = min((replica.pointer for replica in replicas if replica.pointer is not None), default=0)
+    paths = [f"{table.log}/{name}" for name in keeper.children(table.log) if sequence_number(name) >= first]
+    indices = [sequence_number(path) for path, entry in _entries(keeper, paths) if partition_id in entry.partition_ids]
+    last = max(indices, default=-1)
+    return next((replica.name for replica in replicas if (replica.pointer or 0) <= last), "")
+
+
+def _entries(keeper: Keeper, paths: Sequence[str]) -> list[tuple[str, LogEntry]]:
+    answers = keeper.get_many(paths)
+    return [(path, LogEntry.parse(a[0])) for path, a in zip(paths, answers, strict=True) if a is not None]

@@ -1,0 +1,94 @@
+"""Rows of a partition leave a table for another: this table's share in the transaction by which the other gets them.
+
+The transaction's commit (:mod:`coordination.transactions.transaction_commit`) is one multi of both tables, so the rows
+are in one of them whatever breaks off. What it drops here must be what was staged there, no row less:
+
+1. A block number n is taken: the drop is of the blocks below it, and merges do not reach over it.
+2. The drop is planned (``drop_range.plan_drop``): the version of the partition's guard, the numbers being committed.
+3. That of ``mutations``.
+4. Parts whose quorum is open; the log is pulled; the mutations.
+5. A snapshot of the active parts. These and the queue's virtual parts must have the same blocks below n
+   (:func:`why_not_whole`); merges of them may be queued, and nothing else.
+
+A block below n that is not among the parts had its lock at step 2, which the multi deletes, or was in the log at step
+4. A drop that is logged later moves the guard, a mutation that comes the version of ``mutations``: the multi expects
+both, or all is planned anew. Merges change no rows: they may be logged meanwhile, and go with the drop. (Those that
+deduplicate do; one that is logged while the rows are on their way leaves them as they were before it.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+from coordination.drops.drop_partition import LastBlocks, plan_drop
+from coordination.inserts.block_numbers import BlockLock
+from coordination.keeper.interface import Check, Create, Keeper, Op
+from coordination.keeper.request_limits import MAX_BYTES
+from coordination.log.log_entry import EntryType, LogEntry
+from coordination.log.part_set import PartSet
+from coordination.merges_mutations.mutation_set import MutationSet
+from coordination.nodes.paths import TablePaths
+from coordination.nodes.replica_activation import Activation
+from parts.common.part_name import PartName
+
+_MAX_BYTES = MAX_BYTES // 2
+"""Of the multi: the other table's entry may take ``MAX_BYTES`` of it."""
+
+
+def plan_departure(
+    keeper: Keeper,
+    table: TablePaths,
+    lock: BlockLock,
+    activation: Activation,
+    *,
+    clock: Callable[[], float],
+    last_blocks: LastBlocks,
+) -> tuple[Op, ...]:
+    """Steps 2 and 3: the operations for the other table's multi."""
+    drop = plan_drop(keeper, table, [lock], last_blocks)
+    ops, has_leftovers = drop.ops(_MAX_BYTES)
+    mutations = keeper.get(table.mutations)[1].version
+    entry = LogEntry(
+        EntryType.DROP_RANGE, drop.ranges[0], clock(), activation.replica.name, has_leftovers=has_leftovers
+    )
+    logged = Create(table.log_prefix, entry.to_bytes(), sequential=True)
+    return (logged, *ops, Check(table.mutations, mutations), *activation.checks)
+
+
+def why_not_whole(
+    active: Sequence[PartName],
+    virtual: Collection[PartName],
+    entries: Sequence[LogEntry],
+    unconfirmed: Collection[PartName],
+    mutations: MutationSet,
+) -> str | None:
+    """What is missing for the active parts to be all rows of the blocks that are about to leave, and to be what they
+    must be; ``None``: nothing.
+
+    ``active`` and ``virtual``: those of these blocks; ``entries``: of the queue, which was pulled before.
+    """
+    partition_ids = {part.partition_id for part in (*active, *virtual)}
+    for entry in entries:
+        if any(gone.partition_id in partition_ids for gone in entry.gone):
+            return f"a log entry {entry.type.value} has not been executed here"
+    here, to_be = PartSet(active), PartSet(virtual)
+    merges = {
+        entry.new_part: entry for entry in entries if entry.type is EntryType.MERGE_PARTS and not entry.deduplicate
+    }
+
+    def is_here(part: PartName) -> bool:
+        if here.covering(part) is not None:
+            return True
+        return part in merges and all(map(is_here, merges[part].source_parts))
+
+    for part in virtual:
+        if not is_here(part):
+            return f"part {part} is not here"
+    for part in active:
+        if to_be.covering(part) is None:
+            return f"part {part} is about to go"
+        if part in unconfirmed:
+            return f"the quorum of part {part} is not satisfied"
+        if ahead := [mutation for mutation in mutations.mutations if mutation.is_ahead_of(part)]:
+            return f"mutation {ahead[0].mutation_id} of part {part} is not done"
+    return None

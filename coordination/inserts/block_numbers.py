@@ -1,0 +1,203 @@
+"""Block numbers: the order of inserts within a partition.
+
+A number is the sequence number of an ephemeral node ``block_numbers/<partition>/block-N``, the *block lock*. The
+lock's removal and the block's log entry are one multi, so while a lock exists its block may still be committed
+(merges do not reach over it), and once it is gone it never will be (whoever deletes the lock fences the insert).
+Gaps are normal: sessions end, inserts fail.
+
+The first number of a partition is 0, or that of its node (``partition_nodes``). A counter must never run over surviving
+parts (a table that was dropped and made again, data attached from elsewhere): ``minimum`` moves it past them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping, Sequence
+from dataclasses import dataclass
+
+from coordination.inserts.block_views import NOTHING_MISSING, BlockNode, MissingViews
+from coordination.inserts.partition_nodes import PartitionNode, make_partition, node_of_lock, partition_nodes
+from coordination.keeper.interface import (
+    Create,
+    Delete,
+    Keeper,
+    MultiFailed,
+    NodeExists,
+    NoNode,
+    Op,
+    check_not_exists,
+)
+from coordination.keeper.request_limits import op_bytes, packets
+from coordination.nodes.paths import TablePaths
+from parts.common.errors import ConflictError, UnavailableError
+
+_ATTEMPTS = 10
+_SKIPS_IN_ONE_MULTI = 500
+
+
+@dataclass(frozen=True, slots=True)
+class BlockLock:
+    """A block number taken and not yet used, or ``count`` of them. ``session_id`` is the session whose end takes it
+    away."""
+
+    path: str
+    partition_id: str
+    number: int
+    session_id: int
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class DuplicateBlock:
+    """The block id is known: ``part`` holds the rows (or the part it was merged into)."""
+
+    block_id: str
+    part: str
+    missing: MissingViews = NOTHING_MISSING
+
+
+def allocate_block(
+    keeper: Keeper,
+    table: TablePaths,
+    partition_id: str,
+    block_id: str = "",
+    *,
+    owner: str = "",
+    minimum: int = 0,
+    count: int = 1,
+    known: MutableMapping[str, PartitionNode] | None = None,
+) -> BlockLock | DuplicateBlock:
+    """Takes the next block number, unless ``block_id`` (not "") was inserted before. One round trip, usually.
+
+    ``owner`` (the replica) is written into the lock for people to read. A lost answer leaves at most an unused number,
+    which the session's end frees: the caller may simply try again.
+
+    ``count`` numbers that follow each other have one lock, that of the first: others take theirs above the last.
+    ``known`` remembers the partition's node, where that is called otherwise than the partition.
+    """
+    node = (known or {}).get(partition_id) or PartitionNode(table, partition_id)
+    for _ in range(_ATTEMPTS):
+        session = keeper.session_id
+        ops: list[Op] = list(check_not_exists(table.block(block_id))) if block_id else []
+        lock_op = Create(node.lock_prefix, owner.encode(), ephemeral=True, sequential=True)
+        try:
+            path = keeper.multi([*ops, lock_op, *_skip_ops(node, count - 1)])[len(ops)]
+        except MultiFailed as error:
+            if error.op is not lock_op and isinstance(error.cause, NodeExists):
+                duplicate = _duplicate(keeper, table, block_id)
+                if duplicate is not None:
+                    return duplicate
+            elif error.op is lock_op and isinstance(error.cause, NoNode):
+                node = make_partition(keeper, table, partition_id)
+                if node.first and known is not None:
+                    known[partition_id] = node
+            elif isinstance(error.cause, NoNode):
+                raise UnavailableError("TABLE_IS_DROPPED", f"The table is not in ZooKeeper: {table.root}") from error
+            else:
+                raise error.cause from error
+            continue
+        assert isinstance(path, str)
+        lock = BlockLock(path, partition_id, node.number(path), session, count)
+        if lock.number >= minimum:
+            return lock
+        _advance_counter(keeper, node, lock, minimum)
+    raise ConflictError(
+        "KEEPER_EXCEPTION", f"Could not take a block number in partition {partition_id} of {table.root}"
+    )
+
+
+def allocate_blocks(
+    keeper: Keeper, table: TablePaths, nodes: Sequence[PartitionNode], owner: str, locks: list[BlockLock]
+) -> None:
+    """Takes a number in each of the partitions and appends it to ``locks``, some hundred in one round trip.
+
+    Raises ``MultiFailed`` with ``NoNode`` when one was forgotten: what was taken is in ``locks`` then."""
+    session = keeper.session_id
+    creates: list[Op] = [Create(node.lock_prefix, owner.encode(), ephemeral=True, sequential=True) for node in nodes]
+    for packet in packets(creates, op_bytes):
+        for path in map(str, keeper.multi(packet)):
+            node = node_of_lock(table, path)
+            locks.append(BlockLock(path, node.partition_id, node.number(path), session))
+
+
+def _duplicate(keeper: Keeper, table: TablePaths, block_id: str) -> DuplicateBlock | None:
+    """``None`` when the id went away meanwhile (window cleanup, DROP): then the block is new."""
+    try:
+        data, _ = keeper.get(table.block(block_id))
+    except NoNode:
+        return None
+    node = BlockNode.parse(data)
+    return DuplicateBlock(block_id, node.part, node.missing)
+
+
+def _advance_counter(keeper: Keeper, node: PartitionNode, lock: BlockLock, minimum: int) -> None:
+    """Every create under the partition's node moves its counter, so creating and deleting a name skips numbers."""
+    left = minimum - lock.number - 1
+    first: list[Op] = [Delete(lock.path)]
+    while first or left > 0:
+        count = min(left, _SKIPS_IN_ONE_MULTI)
+        keeper.multi([*first, *_skip_ops(node, count)])
+        first, left = [], left - count
+
+
+def _skip_ops(node: PartitionNode, count: int) -> list[Op]:
+    skip = f"{node.path}/skip"
+    return [op for _ in range(count) for op in (Create(skip), Delete(skip))]
+
+
+def release(keeper: Keeper, lock: BlockLock) -> bool:
+    """Gives an unused number up. ``True``: the lock was there, so its block was not and never will be committed."""
+    try:
+        keeper.delete(lock.path)
+        return True
+    except NoNode:
+        return False
+
+
+def release_orphans(keeper: Keeper, table: TablePaths, owner: str) -> int:
+    """Gives up every number that ``owner`` took and did not use; returns how many.
+
+    To be called while no INSERT and no DROP of the owner is under way. Whatever its former sessions have sent and
+    ZooKeeper has not carried out yet fails from now on, and merges need not wait for those sessions to end.
+    """
+    listed = _locks(keeper, list(partition_nodes(keeper, table).values()))
+    paths = [f"{node.path}/{name}" for node, names in listed.items() for name in names]
+    orphans = [
+        path
+        for path, answer in zip(paths, keeper.get_many(paths), strict=True)
+        if answer is not None and answer[0] == owner.encode()
+    ]
+    for path in orphans:
+        try:
+            keeper.delete(path)
+        except NoNode:
+            continue
+    return len(orphans)
+
+
+def _locks(keeper: Keeper, nodes: list[PartitionNode]) -> dict[PartitionNode, list[str]]:
+    """Of those nodes that are there."""
+    listings = keeper.children_many([node.path for node in nodes])
+    return {
+        node: [name for name in names if name.startswith("block-")]
+        for node, names in zip(nodes, listings, strict=True)
+        if names is not None
+    }
+
+
+def partitions(keeper: Keeper, table: TablePaths) -> list[str]:
+    """Every partition that ever had an insert and is not forgotten."""
+    return list(partition_nodes(keeper, table))
+
+
+def committing_blocks(keeper: Keeper, table: TablePaths, partition_ids: list[str]) -> dict[str, list[int]]:
+    """Block numbers taken and not yet committed or given up, sorted, for each partition asked.
+
+    Of a partition that is forgotten meanwhile there are none that who asks may know of: it was empty, and the numbers
+    that come are higher.
+    """
+    listed = _locks(keeper, [PartitionNode(table, partition_id) for partition_id in partition_ids])
+    if len(listed) < len(partition_ids):
+        known, found = partition_nodes(keeper, table), {node.partition_id for node in listed}
+        listed |= _locks(keeper, [known[id_] for id_ in partition_ids if id_ in known and id_ not in found])
+    locks = {node.partition_id: sorted(map(node.number, names)) for node, names in listed.items()}
+    return {partition_id: locks.get(partition_id, []) for partition_id in partition_ids}

@@ -1,0 +1,251 @@
+"""The commit of an inserted block: one multi, after which the block exists on every replica or on none.
+
+The path of one block, two round trips to ZooKeeper when nothing is in the way (the first may be made, without the block
+id, while the part is still being written)::
+
+    taken = begin_insert(...)            # 1: block id is new, block number taken (an ephemeral lock)
+    if DuplicateBlock: done, nothing written
+    rename the part to its final name, fsynced (pre-active)
+    status = commit_insert(...)          # 2: the commit multi
+    COMMITTED → make the part active     DUPLICATE → remove the part
+    RETRY → rename back, begin again     UNKNOWN → keep the part pre-active, queue a check, answer 319
+
+Invariants:
+- A part is rolled back only when it cannot be committed any more. Every exception of :func:`commit_insert` means that.
+- Only an active replica commits: rows of a server whose session ended, or whose replica another server has taken over,
+  would be listed where they are not.
+- An unknown answer is settled by the block lock: whoever deletes it fences the commit, which deletes it too.
+- ``blocks/<id>`` alone decides what a duplicate is, and only inside a multi. Nothing is cached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, MutableMapping
+from dataclasses import dataclass
+from enum import Enum
+
+from coordination.inserts.block_numbers import BlockLock, DuplicateBlock, allocate_block, release
+from coordination.inserts.block_views import NOTHING_MISSING, BlockNode, MissingViews
+from coordination.inserts.partition_nodes import PartitionNode
+from coordination.inserts.quorum import QuorumPlan, QuorumStatus, too_many_pending
+from coordination.keeper.interface import (
+    Check,
+    Create,
+    Delete,
+    Keeper,
+    KeeperConnectionLoss,
+    KeeperError,
+    MultiFailed,
+    NodeExists,
+    NoNode,
+    Op,
+)
+from coordination.log.log_entry import EntryType, LogEntry
+from coordination.nodes.part_record import PartRecord
+from coordination.nodes.paths import ReplicaPaths, TablePaths
+from coordination.nodes.replica_activation import Activation
+from parts.common.errors import ConflictError, UnavailableError
+from parts.common.part_name import PartName
+
+
+class InsertStatus(Enum):
+    COMMITTED = "committed"
+    DUPLICATE = "another insert of the same block came first"
+    RETRY = "not committed and never will be: take a new block number"
+    UNKNOWN = "may be committed"
+
+
+@dataclass(frozen=True, slots=True)
+class InsertRequest:
+    """One block to commit. ``create_time`` is seconds since the epoch."""
+
+    replica: ReplicaPaths
+    part: PartName
+    lock: BlockLock
+    record: PartRecord
+    create_time: float
+    activation: Activation
+    block_id: str = ""
+    quorum: QuorumPlan | None = None
+    missing: MissingViews = NOTHING_MISSING
+    """The materialized views that have to get the block next."""
+
+    @property
+    def log_entry(self) -> LogEntry:
+        return LogEntry(
+            type=EntryType.GET_PART,
+            new_part=self.part,
+            create_time=self.create_time,
+            source_replica=self.replica.name,
+            block_id=self.block_id,
+            quorum=self.quorum.required if self.quorum else 0,
+            quorum_parallel=self.quorum.is_parallel if self.quorum else False,
+            content_hash=self.record.content_hash,
+            rows=self.record.rows,
+            size_bytes=self.record.size_bytes,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class InsertResult:
+    status: InsertStatus
+    duplicate_of: str = ""
+    """DUPLICATE: the part that holds the rows, and the views that miss the block."""
+    missing: MissingViews = NOTHING_MISSING
+    reason: str = ""
+
+
+def begin_insert(
+    keeper: Keeper,
+    table: TablePaths,
+    partition_id: str,
+    block_id: str,
+    *,
+    owner: str,
+    quorum: QuorumPlan | None = None,
+    minimum: int = 0,
+    known: MutableMapping[str, PartitionNode] | None = None,
+) -> BlockLock | DuplicateBlock:
+    """Takes a block number, or tells that the block is a duplicate. Raises 286 if another part's quorum is pending.
+
+    ``minimum``: above every block number this replica has in the partition; ``known``: as ``allocate_block``'s. After a
+    ``KeeperError`` or ``KeeperConnectionLoss`` a number may be left that nobody uses.
+    """
+    taken = allocate_block(keeper, table, partition_id, block_id, owner=owner, minimum=minimum, known=known)
+    if isinstance(taken, BlockLock) and quorum is not None and quorum.pending_part:
+        release(keeper, taken)  # not quietly: who is not told of a number left behind does not take it back
+        raise too_many_pending(quorum.pending_part)
+    return taken
+
+
+def commit_ops(request: InsertRequest) -> list[Op]:
+    """The commit multi, in the order in which failures are told apart."""
+    table, part = request.replica.table, str(request.part)
+    ops: list[Op] = [
+        Create(table.log_prefix, request.log_entry.to_bytes(), sequential=True),
+        Delete(request.lock.path),
+    ]
+    if request.quorum is not None:
+        status = QuorumStatus(
+            part, request.quorum.required, (request.replica.name,), request.replica.name, request.block_id
+        )
+        ops.append(Create(request.quorum.node(table, part), status.to_bytes()))
+    ops += request.activation.checks
+    if request.block_id:
+        ops.append(Create(table.block(request.block_id), BlockNode(part, request.missing).to_bytes()))
+    ops.append(Create(request.replica.part(part), request.record.to_bytes()))
+    return ops
+
+
+def commit_insert(
+    keeper: Keeper,
+    request: InsertRequest,
+    *,
+    resolve_seconds: float = 10.0,
+    clock: Callable[[], float],
+    sleep: Callable[[float], None],
+) -> InsertResult:
+    """Commits the block. An exception means that it was not committed and never will be.
+
+    Exceptions: 286 (another quorum part is pending), 242 (this replica's session ended), 999.
+    """
+    try:
+        keeper.multi(commit_ops(request))
+        return InsertResult(InsertStatus.COMMITTED)
+    except MultiFailed as error:
+        return _explain_failure(keeper, request, error)
+    except KeeperConnectionLoss:
+        return resolve_insert(keeper, request, resolve_seconds=resolve_seconds, clock=clock, sleep=sleep)
+    except KeeperError:
+        release_quietly(keeper, request.lock)
+        raise
+
+
+def _explain_failure(keeper: Keeper, request: InsertRequest, error: MultiFailed) -> InsertResult:
+    table, path, cause = request.replica.table, error.op.path, error.cause
+    if path == request.lock.path:
+        return InsertResult(InsertStatus.RETRY, reason=f"block number {request.lock.number} was taken back by a DROP")
+    release_quietly(keeper, request.lock)
+    if request.block_id and path == table.block(request.block_id) and isinstance(cause, NodeExists):
+        answer = keeper.get_many([path])[0]
+        if answer is None:
+            return InsertResult(InsertStatus.RETRY, reason="the block that was a duplicate is gone")
+        node = BlockNode.parse(answer[0])
+        return InsertResult(InsertStatus.DUPLICATE, duplicate_of=node.part, missing=node.missing)
+    if path == table.quorum_status and isinstance(cause, NodeExists):
+        raise too_many_pending("") from error
+    if isinstance(error.op, Check):
+        raise UnavailableError(
+            "TABLE_IS_READ_ONLY", f"Replica {request.replica.name} lost its ZooKeeper session during the INSERT; retry"
+        ) from error
+    if isinstance(cause, NodeExists):
+        raise ConflictError("DUPLICATE_DATA_PART", f"Part {request.part} exists in ZooKeeper already") from error
+    if isinstance(cause, NoNode):
+        raise UnavailableError("TABLE_IS_DROPPED", f"The table or replica is not in ZooKeeper: {path}") from error
+    raise cause from error
+
+
+def resolve_insert(
+    keeper: Keeper,
+    request: InsertRequest,
+    *,
+    resolve_seconds: float = 10.0,
+    clock: Callable[[], float],
+    sleep: Callable[[float], None],
+) -> InsertResult:
+    """What became of a commit whose answer was lost: COMMITTED, RETRY (fenced), or UNKNOWN while ZooKeeper is away.
+
+    May be called again later, from the queued check, with the same request.
+    """
+    deadline = clock() + resolve_seconds
+    while True:
+        try:
+            return _settle(keeper, request)
+        except (KeeperError, KeeperConnectionLoss) as error:
+            if clock() >= deadline:
+                return InsertResult(InsertStatus.UNKNOWN, reason=error.message)
+        sleep(0.05)
+
+
+def _settle(keeper: Keeper, request: InsertRequest) -> InsertResult:
+    keeper.sync(request.replica.table.root)
+    if not is_committed(keeper, request) and release(keeper, request.lock):
+        return InsertResult(InsertStatus.RETRY, reason="the connection was lost before the commit")
+    # The lock is gone, so the answer cannot change any more.
+    keeper.sync(request.replica.table.root)
+    if is_committed(keeper, request) or _is_logged(keeper, request):
+        return InsertResult(InsertStatus.COMMITTED)
+    return InsertResult(InsertStatus.RETRY, reason="the block number was lost with the session, or to a DROP")
+
+
+def is_committed(keeper: Keeper, request: InsertRequest) -> bool:
+    """True when ZooKeeper's list of this replica's parts, or the block id, proves the commit.
+
+    A listed part that covers it proves nothing: merges reach over numbers that were never used.
+    """
+    replica, part = request.replica, request.part
+    if keeper.exists(replica.part(str(part))) is not None:
+        return True
+    if request.block_id:
+        answer = keeper.get_many([replica.table.block(request.block_id)])[0]
+        return answer is not None and BlockNode.part_of(answer[0]) == str(part)
+    return False
+
+
+def _is_logged(keeper: Keeper, request: InsertRequest) -> bool:
+    """Committed and dropped again within the disconnection: only the log remembers."""
+    log = request.replica.table.log
+    for answer in keeper.get_many([f"{log}/{name}" for name in keeper.children(log)]):
+        if answer is not None:
+            entry = LogEntry.parse(answer[0])
+            if entry.new_part == request.part and entry.type is EntryType.GET_PART:
+                return True
+    return False
+
+
+def release_quietly(keeper: Keeper, lock: BlockLock) -> None:
+    """Gives an unused number up; if ZooKeeper is away, the session's end will."""
+    try:
+        release(keeper, lock)
+    except (KeeperError, KeeperConnectionLoss):
+        return

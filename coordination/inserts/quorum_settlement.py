@@ -1,0 +1,65 @@
+"""No quorum asks for more replicas than there are: whoever drops a replica settles what waits for a quorum.
+
+For every pending part (or transaction), in one multi each: the dropped replica no longer counts as a holder, and no
+more replicas are required than are registered. If that meets the quorum, the part is confirmed. Each clean-up does the
+same, because a drop may stop half-way, and an INSERT may have begun before it.
+
+**Why the part is kept.** Its INSERT was not acknowledged, so its rows may be there or not, but alike everywhere. Giving
+the part up would take rows away that every replica has or will have. Waiting on would keep merges, mutations and other
+quorums of the partition from going on for ever. Confirming it loses nothing. A part that no replica has any more is
+given up as before (:mod:`coordination.inserts.quorum_failure`).
+
+**The INSERT is not told of success**: it asked for more copies than there are. Whoever lowers a requirement moves the
+version of ``quorum`` in the same multi, and the waiter (:mod:`coordination.inserts.quorum_wait`) knows the version from
+before its INSERT. In ClickHouse such a part waits for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from coordination.inserts.quorum import QuorumStatus, pending_parts, progress_ops
+from coordination.keeper.interface import Check, Keeper, KeeperConnectionLoss, MultiFailed, Op, SetData, Stat
+from coordination.nodes.paths import TablePaths
+from coordination.nodes.replica_activation import registered_replicas
+
+_ATTEMPTS = 20
+
+
+def settled(status: QuorumStatus, registered: Collection[str]) -> QuorumStatus:
+    """The status that may stay when these are all replicas of the table."""
+    replicas = tuple(name for name in status.replicas if name in registered)
+    return replace(status, replicas=replicas, required=min(status.required, len(registered)))
+
+
+def settle_quorums(keeper: Keeper, table: TablePaths) -> bool:
+    """``True``: nothing waits for a replica that is not registered. ``False``: others keep changing it; ask again.
+
+    Repeatable; the table may be gone.
+    """
+    return any(_settle_once(keeper, table) for _ in range(_ATTEMPTS))
+
+
+def _settle_once(keeper: Keeper, table: TablePaths) -> bool:
+    """``False``: somebody moved meanwhile."""
+    replicas = keeper.exists(table.replicas)
+    if replicas is None:
+        return True
+    pending = pending_parts(keeper, table)
+    registered = registered_replicas(keeper, table) if pending else []
+    try:
+        for status, stat, path in pending if registered else []:
+            if (less := settled(status, registered)) != status:
+                # Whoever registers moves the version of ``replicas``.
+                keeper.multi([*_ops(keeper, table, path, status, less, stat), Check(table.replicas, replicas.version)])
+    except (MultiFailed, KeeperConnectionLoss):
+        return False
+    return True
+
+
+def _ops(
+    keeper: Keeper, table: TablePaths, path: str, former: QuorumStatus, status: QuorumStatus, stat: Stat
+) -> list[Op]:
+    is_lowered = status.required < former.required
+    return progress_ops(keeper, table, path, status, stat.version) + [SetData(table.quorum, b"")] * is_lowered

@@ -1,0 +1,118 @@
+"""The wait for a quorum: success is told only where it is certain.
+
+A missing status node does not mean success (see :mod:`coordination.inserts.quorum`), so the waiter asks four things, of
+one synced view: node gone, no failure marker, its own activation unchanged, and no requirement lowered since its INSERT
+began (:func:`judge`). A time-out deletes nothing: the part may still reach its quorum.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from enum import Enum
+
+from coordination.inserts.quorum import QuorumPlan, QuorumStatus, read_status
+from coordination.keeper.interface import Keeper, KeeperError, Stat
+from coordination.nodes.paths import TablePaths
+from coordination.nodes.replica_activation import Activation
+from parts.common.errors import CancelledError, UnknownOutcomeError
+from parts.common.part_name import PartName
+
+
+class Verdict(Enum):
+    WAIT = "wait"
+    MET = "met"
+    FAILED = "failed"
+    LOST_SESSION = "lost session"
+    LOWERED = "lowered"
+
+
+def judge(*, node_exists: bool, marked_failed: bool, is_still_active: bool, is_lowered: bool) -> Verdict:
+    """The waiter's decision on one synced view. Success needs all four facts."""
+    if not is_still_active:
+        return Verdict.LOST_SESSION
+    if marked_failed:
+        return Verdict.FAILED
+    if is_lowered:
+        return Verdict.LOWERED
+    return Verdict.WAIT if node_exists else Verdict.MET
+
+
+def wait_for_quorum(
+    keeper: Keeper,
+    table: TablePaths,
+    part: PartName | str,
+    activation: Activation,
+    *,
+    is_parallel: bool,
+    plan: QuorumPlan | None = None,
+    timeout_seconds: float,
+    clock: Callable[[], float],
+    wait: Callable[[threading.Event, float], object],
+    is_cancelled: Callable[[], bool] = lambda: False,
+) -> None:
+    """Returns when the part has its quorum. Raises ``UnknownOutcomeError`` 319 otherwise; deletes nothing.
+
+    Serves the inserter, with its ``plan``, and a repeated insert of a pending block, which counts the copies itself.
+    """
+    path = table.quorum_parallel_part(str(part)) if is_parallel else table.quorum_status
+    deadline = clock() + timeout_seconds
+    while True:
+        changed = threading.Event()
+        try:
+            verdict = _look(keeper, table, str(part), path, activation, plan, changed)
+        except KeeperError as error:
+            raise _unknown(part, f"ZooKeeper went away while waiting for quorum: {error.message}") from error
+        if verdict is Verdict.MET:
+            return
+        if verdict is Verdict.FAILED:
+            raise _unknown(part, "the part was given up: no living replica had it")
+        if verdict is Verdict.LOST_SESSION:
+            raise _unknown(part, "this replica lost its ZooKeeper session while waiting for quorum")
+        if verdict is Verdict.LOWERED:
+            raise _unknown(
+                part,
+                "a replica was dropped meanwhile, and quorums ask for no more replicas than are left. The rows are "
+                "kept on those, but perhaps on fewer than insert_quorum asks for",
+            )
+        left = deadline - clock()
+        if left <= 0:
+            raise _unknown(part, f"Timeout ({timeout_seconds:g} s) while waiting for quorum; it may still be reached")
+        if is_cancelled():
+            raise CancelledError(f"The wait for the quorum of part {part} was cancelled; the rows may still be stored")
+        wait(changed, min(left, 1.0))
+
+
+def _look(
+    keeper: Keeper,
+    table: TablePaths,
+    part: str,
+    path: str,
+    activation: Activation,
+    plan: QuorumPlan | None,
+    changed: threading.Event,
+) -> Verdict:
+    keeper.sync(table.root)
+    stat = keeper.exists(path, lambda _: changed.set())
+    found = read_status(keeper, path) if stat is not None else None
+    marker, active, host, lowered = keeper.exists_many(
+        [table.quorum_failed_part(part), activation.replica.is_active, activation.replica.host, table.quorum]
+    )
+    status = found[0] if found is not None and found[0].part == part else None
+    return judge(
+        node_exists=status is not None,
+        marked_failed=marker is not None,
+        is_still_active=activation.holds(active, host),
+        is_lowered=plan is not None and _is_lowered(plan, status, lowered),
+    )
+
+
+def _is_lowered(plan: QuorumPlan, status: QuorumStatus | None, lowered: Stat | None) -> bool:
+    """Of a status that is gone it is not known; any one may have been lowered."""
+    if status is not None:
+        return status.required < plan.required
+    return lowered is None or lowered.version != plan.lowered_version
+
+
+def _unknown(part: PartName | str, why: str) -> UnknownOutcomeError:
+    return UnknownOutcomeError("UNKNOWN_STATUS_OF_INSERT", f"Unknown quorum status of part {part}: {why}")

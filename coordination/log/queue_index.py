@@ -1,0 +1,164 @@
+"""The entries of a queue, findable by what decisions ask for: name, partition, type, being executed, oldest insert."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from heapq import heappop, heappush
+
+from coordination.log.log_entry import EntryType, LogEntry
+
+_SLACK = 16
+INSERTS = (EntryType.GET_PART, EntryType.ATTACH_PART, EntryType.REPLACE_RANGE)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueItem:
+    """One entry and its history, as system.replication_queue shows it. Times in seconds since the epoch, 0: never."""
+
+    name: str
+    entry: LogEntry
+    queued_at: float = 0.0
+    """By the monotonic clock: when this server took it up."""
+    is_executing: bool = False
+    num_tries: int = 0
+    last_exception: str = ""
+    last_exception_time: float = 0.0
+    last_attempt_time: float = 0.0
+    num_postponed: int = 0
+    postpone_reason: str = ""
+    last_postpone_time: float = 0.0
+    must_fetch: bool = False
+    """A merge whose own result differed from the others': take theirs."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueCounts:
+    """The columns of system.replicas; times are seconds since the epoch, 0 for none."""
+
+    queue_size: int
+    inserts_in_queue: int
+    merges_in_queue: int
+    part_mutations_in_queue: int
+    queue_oldest_time: float
+    inserts_oldest_time: float
+    merges_oldest_time: float
+    part_mutations_oldest_time: float
+    oldest_part_to_get: str
+    oldest_part_to_merge_to: str
+    oldest_part_to_mutate_to: str
+    future_parts: int
+
+
+class QueueIndex:
+    """Not thread-safe. In the order of the names, which is the order of the log."""
+
+    def __init__(self) -> None:
+        self._items: dict[str, QueueItem] = {}
+        self._partitions: dict[str, dict[str, None]] = {}
+        self._drops: dict[str, dict[str, None]] = {}
+        self._replacements: dict[str, None] = {}
+        self._executing: dict[str, None] = {}
+        self._types: Counter[EntryType] = Counter()
+        self._insert_times: list[tuple[float, str]] = []
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._items
+
+    def __iter__(self) -> Iterator[QueueItem]:
+        return iter(self._items.values())
+
+    def get(self, name: str) -> QueueItem | None:
+        return self._items.get(name)
+
+    def names(self) -> set[str]:
+        return set(self._items)
+
+    def put(self, item: QueueItem) -> None:
+        """A new entry, or what has become of one."""
+        if item.name not in self._items:
+            self._enter(item)
+        self._items[item.name] = item
+        if item.is_executing:
+            self._executing[item.name] = None
+        else:
+            self._executing.pop(item.name, None)
+
+    def _enter(self, item: QueueItem) -> None:
+        self._types[item.entry.type] += 1
+        for partition_id in item.entry.partition_ids:
+            self._partitions.setdefault(partition_id, {})[item.name] = None
+        for dropped in item.entry.gone:
+            self._drops.setdefault(dropped.partition_id, {})[item.name] = None
+        if item.entry.type is EntryType.REPLACE_RANGE:
+            self._replacements[item.name] = None
+        if item.entry.type in INSERTS:
+            if len(self._insert_times) > 2 * len(self._items) + _SLACK:  # most have gone, behind one that stays
+                self._insert_times = sorted(pair for pair in self._insert_times if pair[1] in self._items)
+            heappush(self._insert_times, (item.entry.create_time, item.name))
+
+    def pop(self, name: str) -> QueueItem | None:
+        item = self._items.pop(name, None)
+        if item is None:
+            return None
+        self._types[item.entry.type] -= 1
+        self._executing.pop(name, None)
+        self._replacements.pop(name, None)
+        for names in (self._partitions, self._drops):
+            for partition_id in item.entry.partition_ids:
+                of_partition = names.get(partition_id, {})
+                of_partition.pop(name, None)
+                if not of_partition:
+                    names.pop(partition_id, None)
+        return item
+
+    def in_partition(self, partition_id: str) -> list[QueueItem]:
+        return [self._items[name] for name in self._partitions.get(partition_id, ())]
+
+    def drops(self, partition_id: str) -> list[QueueItem]:
+        return [self._items[name] for name in self._drops.get(partition_id, ())]
+
+    def replacements(self) -> list[QueueItem]:
+        """Those of type REPLACE_RANGE."""
+        return [self._items[name] for name in self._replacements]
+
+    def executing(self) -> list[QueueItem]:
+        return [self._items[name] for name in self._executing]
+
+    def count(self, type_: EntryType) -> int:
+        return self._types[type_]
+
+    def oldest_insert_time(self) -> float:
+        """0 for none."""
+        while self._insert_times and self._insert_times[0][1] not in self._items:
+            heappop(self._insert_times)
+        return self._insert_times[0][0] if self._insert_times else 0.0
+
+    def counts(self) -> QueueCounts:
+        items = list(self)
+        inserts = [i for i in items if i.entry.type in INSERTS]
+        merges = [i for i in items if i.entry.type is EntryType.MERGE_PARTS]
+        mutations = [i for i in items if i.entry.type is EntryType.MUTATE_PART]
+        insert, merge, mutation = _oldest(inserts), _oldest(merges), _oldest(mutations)
+        return QueueCounts(
+            queue_size=len(items),
+            inserts_in_queue=len(inserts),
+            merges_in_queue=len(merges),
+            part_mutations_in_queue=len(mutations),
+            queue_oldest_time=min((i.entry.create_time for i in items), default=0.0),
+            inserts_oldest_time=insert.entry.create_time if insert else 0.0,
+            merges_oldest_time=merge.entry.create_time if merge else 0.0,
+            part_mutations_oldest_time=mutation.entry.create_time if mutation else 0.0,
+            oldest_part_to_get=str(next(iter(insert.entry.made), "")) if insert else "",
+            oldest_part_to_merge_to=str(merge.entry.new_part) if merge else "",
+            oldest_part_to_mutate_to=str(mutation.entry.new_part) if mutation else "",
+            future_parts=sum(len(i.entry.made) for i in items if i.is_executing),
+        )
+
+
+def _oldest(items: Iterable[QueueItem]) -> QueueItem | None:
+    return min(items, key=lambda item: item.entry.create_time, default=None)

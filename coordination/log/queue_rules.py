@@ -1,0 +1,283 @@
+"""What an entry of the queue may do now, or why and for what it must wait. Pure: it looks, and changes nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Hashable, Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from coordination.log.log_entry import EntryType, LogEntry
+from coordination.log.queue_index import QueueIndex, QueueItem
+from parts.common.part_name import PartName
+
+FETCH_SLOT, MERGE_SLOT, NEVER = "a fetch slot", "a merge slot", "never"
+
+
+def size_key(size: int) -> tuple[str, int]:
+    """What a merge too large for the free slots is parked on."""
+    return ("size", size)
+
+
+def definition_key(version: int) -> tuple[str, int]:
+    """What a mutation is parked on that needs a later definition of the table."""
+    return ("definition", version)
+
+
+class ActionKind(Enum):
+    FETCH = "fetch the part from a replica that has it"
+    MERGE = "merge the sources"
+    MUTATE = "mutate the source"
+    DROP_RANGE = "drop the parts of the range"
+    REPLACE = "bring the parts that come, then exchange them for those that go"
+    SKIP = "nothing to do: remove the entry"
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    kind: ActionKind
+    name: str
+    """The entry's node in the queue."""
+    entry: LogEntry
+    reason: str = ""
+
+
+_SMALL_BYTES = 256 * 1024
+
+
+def is_small_insert(entry: LogEntry) -> bool:
+    """Whether its part may be brought together with others of the same replica."""
+    return entry.type is EntryType.GET_PART and entry.quorum < 2 and 0 < entry.size_bytes <= _SMALL_BYTES
+
+
+def kind_of_gone(entry: LogEntry) -> ActionKind:
+    """The kind of action for an entry that drops or replaces parts."""
+    return ActionKind.REPLACE if entry.type is EntryType.REPLACE_RANGE else ActionKind.DROP_RANGE
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the pools can take now."""
+
+    free_merge_slots: int
+    free_fetch_slots: int
+    max_merge_bytes: int
+    """Merges of more source bytes wait until more slots are free."""
+    always_fetch_merged_part: bool = False
+    prefer_fetch_seconds: float = 3600.0
+    prefer_fetch_bytes: int = 10 * 1024**3
+    metadata_version: int = 0
+    """Of the definition that this replica has taken over."""
+
+    def allow(self, key: Hashable) -> bool:
+        """Whether what is parked on the key may be looked at."""
+        if not isinstance(key, tuple):
+            return False
+        what, least = key
+        if what == "size":
+            return self.free_merge_slots > 0 and least <= self.max_merge_bytes
+        return what == "definition" and least <= self.metadata_version
+
+
+class LocalParts(Protocol):
+    """What the queue asks about the replica's disk. Must not block."""
+
+    def covering_active(self, part: PartName) -> PartName | None:
+        """The active part that covers ``part``, itself included."""
+
+    def size_bytes(self, part: PartName) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Why an entry may not run now, and on what it is parked: released together with it."""
+
+    reason: str
+    key: Hashable
+    until: float = math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """``inserting``: this replica's own INSERTs between their commit and their activation. ``now``: monotonic."""
+
+    replica_name: str
+    index: QueueIndex
+    inserting: Collection[PartName]
+    now: float
+
+    def judge(self, item: QueueItem, local: LocalParts, limits: Limits) -> Action | Wait:
+        entry = item.entry
+        if entry.type is EntryType.REPLACE_RANGE:
+            return self._judge_replacement(item, local, limits)
+        if entry.new_part is None:
+            return Wait(f"Not executing log entry {item.name} of type {entry.type.value}: it is not supported", NEVER)
+        if entry.gone:
+            return self.judge_drop(item) or Action(ActionKind.DROP_RANGE, item.name, entry)
+        if (drop := self.drop_over(item)) is not None:
+            return self._wait(item, "a drop range over it is queued", drop.name)
+        if local.covering_active(entry.new_part) is not None:
+            return Action(ActionKind.SKIP, item.name, entry, "the part, or one that covers it, is here")
+        if (made := self._made_elsewhere(item)) is not None:
+            return made
+        if (older := self._replacement_before(item, (entry.new_part,))) is not None:
+            # What covers its parts would show some of them before the others.
+            return self._wait(item, f"log entry {older.name} that makes a part of it has not been executed", older.name)
+        if entry.new_part in self.inserting:
+            # This replica's own INSERT may be in the log some moments before its part is active here.
+            return self._wait(item, "this replica is committing it", entry.new_part)
+        if entry.source_parts and not item.must_fetch:
+            return self._judge_merge(item, local, limits)
+        return self._judge_fetch(item, limits, "")
+
+    @staticmethod
+    def _wait(item: QueueItem, reason: str, key: Hashable, until: float = math.inf) -> Wait:
+        entry = item.entry
+        what = f"part {entry.new_part}" if entry.new_part is not None else f"{len(entry.made)} parts"
+        return Wait(f"Not executing log entry {item.name} for {what} because {reason}.", key, until)
+
+    def beside(self, names: Collection[str], parts: Collection[PartName]) -> list[QueueItem]:
+        """Entries that must be one step with those of ``names``, by which ``parts`` come.
+
+        - Replacements. They make something of the same blocks (a merged part comes instead of what was merged); they
+          drop something that the others make, which therefore is not brought; or the others drop something of theirs.
+        - Drops of one part or into ``detached/`` that one of ``names`` has to wait for. Such a drop may itself wait for
+          another of ``names``. If it stayed outside, neither could ever run.
+
+        With these the step lacks nothing that one of its entries waits for. So the oldest entry that drops or replaces
+        something can always go, as soon as what runs now has ended: every queue drains.
+
+        A replica that gets the entries later, or one by one, ends with the same parts. Whatever the order, what stays
+        is what the entries make and none of them drops: no drop covers what an entry behind it makes, as that has a
+        higher block number. A drop into ``detached/`` takes what is active before the later entry drops it.
+        """
+        group = [item for name in names if (item := self.index.get(name)) is not None]
+        replacements = [
+            other
+            for other in self.index.replacements()
+            if _meeting(other.entry.made, parts) is not None
+            or any(_meeting(other.entry.gone, item.entry.made) for item in group if item.name < other.name)
+            or any(_meeting(item.entry.gone, other.entry.made) for item in group if other.name < item.name)
+        ]
+        drops = [drop for item in group for drop in self._drops_before(item, item.entry.gone)]
+        return list({other.name: other for other in (*replacements, *drops) if other.name not in names}.values())
+
+    def judge_drop(self, item: QueueItem, beside: Collection[str] = ()) -> Wait | None:
+        """``None``: what the entry takes away may go now, in one step with those ``beside`` it. A replacement before it
+        brings its parts first: it is one step, of which no part may be left out for a drop of another part."""
+        entry = item.entry
+        for other in self.index.executing():
+            if other.name in beside:
+                continue
+            touched = (*other.entry.made, *other.entry.gone, *other.entry.source_parts)
+            part = _meeting(touched, (*entry.gone, *entry.made))
+            if part is not None:
+                return self._wait(item, f"another log entry for part {part} is executing", other.name)
+        part = _meeting(self.inserting, entry.gone)
+        if part is not None:
+            return self._wait(item, f"an INSERT of part {part} is being committed", part)
+        older = next(self._drops_before(item, entry.gone), None) or self._replacement_before(item, entry.gone)
+        if older is not None and older.name not in beside:
+            return self._wait(item, f"log entry {older.name} has not been executed", older.name)
+        return None
+
+    def _judge_replacement(self, item: QueueItem, local: LocalParts, limits: Limits) -> Action | Wait:
+        if (wait := self.judge_drop(item)) is not None:
+            return wait
+        needs_fetch = any(
+            staged.replica != self.replica_name and local.covering_active(staged.part) is None
+            for staged in item.entry.replace_parts
+        )
+        if needs_fetch and limits.free_fetch_slots <= 0:
+            return self._wait(item, "no fetch slot is free", FETCH_SLOT)
+        return Action(ActionKind.REPLACE, item.name, item.entry)
+
+    def _replacement_before(self, item: QueueItem, parts: Collection[PartName]) -> QueueItem | None:
+        """One queued before the entry that makes something of these blocks."""
+        for older in self.index.replacements():
+            if older.name < item.name and _meeting(older.entry.made, parts) is not None:
+                return older
+        return None
+
+    def _drops_before(self, item: QueueItem, parts: Collection[PartName]) -> Iterator[QueueItem]:
+        """Those before the entry that take away something of these blocks: of one part, or into ``detached/``."""
+        for partition_id in {part.partition_id for part in parts}:
+            for older in self.index.drops(partition_id):
+                is_exact = older.entry.detach or older.entry.type is EntryType.DROP_PART
+                if is_exact and older.name < item.name and _meeting(older.entry.gone, parts) is not None:
+                    yield older
+
+    def drop_over(self, item: QueueItem) -> QueueItem | None:
+        """A queued drop of any block the entry makes or reads.
+
+        No order is asked for. A later drop takes the entry along. Behind a drop of all blocks up to a number nothing is
+        logged or queued of these blocks. What is logged behind the drop of one part are merges over the gap that it
+        makes: carried out first, they would take for gone what is to be kept in detached/.
+        """
+        part = item.entry.new_part
+        assert part is not None
+        for drop in self.index.drops(part.partition_id):
+            if _meeting(drop.entry.gone, (part,)) is not None:
+                return drop
+        return None
+
+    def _made_elsewhere(self, item: QueueItem) -> Wait | None:
+        """The entry must wait for another that runs: same blocks, or a source that is being made."""
+        part = item.entry.new_part
+        assert part is not None
+        for other in self.index.executing():
+            made = _meeting((*other.entry.gone, *other.entry.made), (part,))
+            if made is None:
+                continue
+            if made in other.entry.gone:
+                reason = f"the range {made} is being dropped"
+            elif made.covers(part):
+                reason = f"it is covered by part {made} that is currently executing"
+            elif part.covers(made):
+                reason = f"part {made} is not ready yet (log entry for that part is being processed)"
+            else:
+                reason = f"it intersects part {made} that is currently executing"
+            return self._wait(item, reason, other.name)
+        return None
+
+    def _judge_merge(self, item: QueueItem, local: LocalParts, limits: Limits) -> Action | Wait:
+        """Of a mutation too."""
+        entry = item.entry
+        if limits.metadata_version < entry.alter_version:
+            reason = f"it is of version {entry.alter_version} of the table's definition, which is not here yet"
+            return self._wait(item, reason, definition_key(entry.alter_version))
+        missing = [part for part in entry.source_parts if local.covering_active(part) != part]
+        if missing:
+            return self._judge_fetch(item, limits, f"source part {missing[0]} is not here")
+        size = sum(local.size_bytes(part) for part in entry.source_parts)
+        if limits.always_fetch_merged_part and entry.source_replica != self.replica_name:
+            return self._judge_fetch(item, limits, "always_fetch_merged_part is set")
+        old_at = math.inf
+        if entry.source_replica != self.replica_name and size > limits.prefer_fetch_bytes and not item.last_exception:
+            old_at = item.queued_at + limits.prefer_fetch_seconds
+            if self.now >= old_at:
+                return self._judge_fetch(item, limits, "the entry is old and large")
+        if limits.free_merge_slots <= 0:
+            return self._wait(item, "no merge slot is free", MERGE_SLOT, old_at)
+        if size > limits.max_merge_bytes:
+            reason = f"source parts size ({size} bytes) is greater than the current maximum ({limits.max_merge_bytes})"
+            return self._wait(item, reason, size_key(size), old_at)
+        is_merge = entry.type is EntryType.MERGE_PARTS
+        return Action(ActionKind.MERGE if is_merge else ActionKind.MUTATE, item.name, entry)
+
+    def _judge_fetch(self, item: QueueItem, limits: Limits, reason: str) -> Action | Wait:
+        if limits.free_fetch_slots <= 0:
+            return self._wait(item, "no fetch slot is free", FETCH_SLOT)
+        return Action(ActionKind.FETCH, item.name, item.entry, reason)
+
+
+def _meeting(parts: Iterable[PartName], others: Collection[PartName]) -> PartName | None:
+    """The first of ``parts`` that shares blocks with one of the others."""
+    ranges: dict[str, list[PartName]] = {}
+    for other in others:
+        ranges.setdefault(other.partition_id, []).append(other)
+    for part in parts:
+        if any(not part.is_disjoint(other) for other in ranges.get(part.partition_id, ())):
+            return part
+    return None

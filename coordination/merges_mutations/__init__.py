@@ -1,0 +1,1 @@
+"""Which parts may be merged, and which mutations a part still needs."""

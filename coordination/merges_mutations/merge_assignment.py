@@ -1,0 +1,104 @@
+"""Putting merges, and mutations of parts, into the log: multi{create log/log-…; set log expecting the version that the
+predicate read}, several of them where ZooKeeper would not take one.
+
+The version makes assignments of all replicas one sequence: whoever assigned a merge or a drop since the predicate was
+built wins, and the loser builds a new predicate. Plain inserts do not move it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from coordination.keeper.interface import BadVersion, Create, Keeper, KeeperError, MultiFailed, SetData, Stat
+from coordination.keeper.request_limits import op_bytes, packets, require_fitting
+from coordination.log.log_entry import EntryType, LogEntry
+from coordination.merges_mutations.mutation_set import MutationEntry, mutated_name
+from coordination.nodes.paths import TablePaths
+from parts.common.errors import UnknownOutcomeError
+from parts.common.part_name import PartName, merged_name
+
+
+def merge_entry(
+    sources: Sequence[PartName],
+    replica_name: str,
+    now: float,
+    *,
+    size_bytes: int = 0,
+    rows: int = 0,
+    merge_type: str = "Regular",
+    deduplicate: bool = False,
+    deduplicate_by: Sequence[str] = (),
+    cleanup: bool = False,
+    expire_at: int = 0,
+    alter_version: int = 0,
+) -> LogEntry:
+    """The entry that merges ``sources`` (in block order)."""
+    return LogEntry(
+        type=EntryType.MERGE_PARTS,
+        new_part=merged_name(list(sources)),
+        create_time=now,
+        source_replica=replica_name,
+        source_parts=tuple(sources),
+        rows=rows,
+        size_bytes=size_bytes,
+        deduplicate=deduplicate,
+        deduplicate_by=tuple(deduplicate_by),
+        cleanup=cleanup,
+        merge_type=merge_type,
+        expire_at=expire_at,
+        alter_version=alter_version,
+    )
+
+
+def mutation_entry(
+    source: PartName,
+    mutations: Sequence[MutationEntry],
+    replica_name: str,
+    now: float,
+    *,
+    metadata_version: int,
+    size_bytes: int = 0,
+    rows: int = 0,
+) -> LogEntry:
+    """The entry that applies ``mutations`` (in the order of their numbers) to ``source``."""
+    return LogEntry(
+        type=EntryType.MUTATE_PART,
+        new_part=mutated_name(source, mutations),
+        create_time=now,
+        source_replica=replica_name,
+        source_parts=(source,),
+        rows=rows,
+        size_bytes=size_bytes,
+        alter_version=metadata_version,
+        mutations=tuple(mutation.mutation_id for mutation in mutations),
+    )
+
+
+def assign_merges(keeper: Keeper, table: TablePaths, log_version: int, entries: Sequence[LogEntry]) -> bool:
+    """Logs the merges and mutations. They must be disjoint, and chosen by one predicate of that ``log_version``.
+
+    ``False``: somebody else assigned meanwhile; pull, build a new predicate, choose again. ``UnknownOutcomeError``: the
+    answer was lost, or some are logged and the others are not; what was logged is among the virtual parts after a pull.
+    Raises 290 for a merge of too many parts.
+    """
+    logged = 0
+    ops = [Create(table.log_prefix, entry.to_bytes(), sequential=True) for entry in entries]
+    for op, entry in zip(ops, entries, strict=True):
+        require_fitting(op, f"a merge of {len(entry.source_parts)} parts into {entry.new_part}")
+    try:
+        for packet in packets(ops, op_bytes):
+            stat = keeper.multi([*packet, SetData(table.log, b"", log_version)])[-1]
+            assert isinstance(stat, Stat)
+            log_version = stat.version
+            logged += len(packet)
+        return True
+    except (MultiFailed, KeeperError) as error:
+        if logged:
+            raise UnknownOutcomeError(
+                "UNFINISHED", f"{logged} of {len(entries)} merges are in the log, the others are not: {error}"
+            ) from error
+        if not isinstance(error, MultiFailed):
+            raise
+        if isinstance(error.cause, BadVersion):
+            return False
+        raise error.cause from error

@@ -1,0 +1,168 @@
+"""Which neighbouring parts may be merged without ever making intersecting parts, on any replica.
+
+The order of the reads is the proof (:func:`build_predicate`):
+
+1. the log's version  2. a snapshot of the virtual parts  3. parts whose quorum is pending or failed
+4. block numbers being committed  5. the log is pulled, giving the current virtual parts  6. the mutations.
+
+A and B may merge only if both are in the snapshot of step 2, each is still its own virtual part after step 5, no quorum
+is open on either, and between them lies neither a number being committed (step 4), nor a virtual part (step 5), nor a
+mutation that one of them lacks (step 6). A block that is inserted between A and B either still had its lock at step 4,
+or was in the log by step 5; one that takes its number later gets one above B's. The same is true of the number of a
+mutation.
+
+The assignment then expects the log's version of step 1, which every merge and drop assigned since has moved.
+
+Step 4 costs a request for each partition, so whoever merges chooses first by what this replica knows
+(:func:`guess_predicate`) and asks about the partitions of his choice. What was not asked about is not merged. A single
+part may be replaced (by a mutation, or a drop of it alone) whatever is being committed beside it: that asks about none.
+"""
+
+from __future__ import annotations
+
+import itertools
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from coordination.inserts.block_numbers import committing_blocks
+from coordination.inserts.quorum import unconfirmed_parts
+from coordination.keeper.interface import Keeper
+from coordination.log.part_set import PartSet
+from coordination.log.replication_queue import ReplicationQueue
+from coordination.merges_mutations.mutation_set import MutationSet
+from coordination.nodes.paths import TablePaths
+from parts.common.errors import ConflictError
+from parts.common.part_name import PartName
+
+
+@dataclass(frozen=True)
+class MergePredicate:
+    """A decision on data that was read in the order above; pure from here on."""
+
+    log_version: int
+    snapshot: PartSet
+    unconfirmed: frozenset[PartName]
+    committing: Mapping[str, list[int]]
+    """Of the partitions that were asked about."""
+    current: PartSet
+    mutations: MutationSet
+
+    @cached_property
+    def _given_up(self) -> list[PartName]:
+        """Merged parts that nobody has any more, and that some replica may still wait for."""
+        return [part for part in self.unconfirmed if part.min_block < part.max_block]
+
+    def why_not_single(self, part: PartName) -> str | None:
+        """``None`` if the part may take part in a merge (or be merged alone)."""
+        if part not in self.snapshot:
+            return f"part {part} was not yet known when selection began"
+        if part in self.unconfirmed:
+            return f"quorum for part {part} is not satisfied"
+        for lost in self._given_up:
+            if not lost.is_disjoint(part):
+                return f"part {lost}, of which {part} is a remnant, was lost, and some replica does not know it yet"
+        cover = self.current.covering(part)
+        if cover is None:
+            return f"part {part} was dropped"
+        if cover != part:
+            return f"part {part} has already been assigned a merge into {cover}"
+        return None
+
+    def why_not_pair(self, left: PartName, right: PartName) -> str | None:
+        """``None`` if the two neighbours may be merged together; each must pass :meth:`why_not_single` too."""
+        if left.partition_id != right.partition_id or left.max_block >= right.min_block:
+            return f"parts {left} and {right} are not neighbours"
+        versions = self.mutations.version(left), self.mutations.version(right)
+        if versions[0] != versions[1]:
+            return f"current mutation versions of parts {left} and {right} differ: {versions[0]} and {versions[1]}"
+        numbers = self.committing.get(left.partition_id)
+        if numbers is None:
+            return f"nobody has asked what is being inserted into partition {left.partition_id}"
+        index = bisect_right(numbers, left.max_block)
+        if index < len(numbers) and numbers[index] < right.min_block:
+            return f"block number {numbers[index]} is still being inserted between parts {left} and {right}"
+        between = self.current.between(left, right)
+        if between:
+            return f"there is part {between[0]} between parts {left} and {right} that is not here yet"
+        return None
+
+    def can_merge(self, left: PartName, right: PartName) -> str | None:
+        """``None`` if allowed, otherwise the reason."""
+        return self.why_not_single(left) or self.why_not_single(right) or self.why_not_pair(left, right)
+
+    def mergeable_runs(
+        self, partition_id: str, is_here: Callable[[PartName], bool] = lambda part: True
+    ) -> list[list[PartName]]:
+        """The partition's parts, cut where two neighbours may not be merged, and at parts that may not at all.
+
+        ``is_here`` limits the choice to parts this replica has, whose sizes it knows.
+        """
+        runs: list[list[PartName]] = []
+        previous: PartName | None = None
+        for part in self.snapshot.parts(partition_id):
+            if not is_here(part) or self.why_not_single(part) is not None:
+                previous = None
+                continue
+            if previous is not None and self.why_not_pair(previous, part) is None:
+                runs[-1].append(part)
+            else:
+                runs.append([part])
+            previous = part
+        return runs
+
+    def whole_partition(self, partition_id: str, rewrites: Callable[[PartName], bool]) -> list[PartName]:
+        """OPTIMIZE … FINAL: all parts of the partition; of a single one ``rewrites`` tells. Empty for nothing to do.
+
+        Raises ``ConflictError`` 388 (CANNOT_ASSIGN_OPTIMIZE) with the reason when some may not be merged now; retry.
+        """
+        parts = self.current.parts(partition_id)
+        if not parts or (len(parts) == 1 and not rewrites(parts[0])):
+            return []
+        reasons = [self.why_not_single(part) for part in parts]
+        reasons += [self.why_not_pair(left, right) for left, right in itertools.pairwise(parts)]
+        for reason in filter(None, reasons):
+            raise ConflictError("CANNOT_ASSIGN_OPTIMIZE", f"Cannot select parts for optimization: {reason}")
+        return parts
+
+    def partition_ids(self) -> list[str]:
+        return self.snapshot.partition_ids()
+
+
+_NO_VERSION = -2
+"""The log never has it: nothing is assigned by a guess."""
+
+
+def guess_predicate(queue: ReplicationQueue, mutations: MutationSet) -> MergePredicate:
+    """What may be merged if nothing is being inserted, as far as this replica knows. Asks nobody, and assigns nothing:
+    it only tells what is worth asking about."""
+    parts = queue.virtual_parts()
+    nothing: dict[str, list[int]] = {partition_id: [] for partition_id in parts.partition_ids()}
+    return MergePredicate(_NO_VERSION, parts, frozenset(), nothing, parts, mutations)
+
+
+def build_predicate(
+    keeper: Keeper,
+    table: TablePaths,
+    queue: ReplicationQueue,
+    pull: Callable[[], object],
+    load_mutations: Callable[[Keeper], MutationSet],
+    partition_ids: Collection[str],
+) -> MergePredicate:
+    """Reads what the decision needs, in the order that makes it right. ``pull`` brings the queue up to the log,
+    ``load_mutations`` is :meth:`coordination.merges_mutations.mutation_nodes.KnownMutations.load`. Parts are merged in
+    ``partition_ids`` alone, each of which costs a request."""
+    stat = keeper.exists(table.log)
+    snapshot = queue.virtual_parts()
+    unconfirmed = unconfirmed_parts(keeper, table)
+    committing = committing_blocks(keeper, table, sorted(partition_ids)) if partition_ids else {}
+    pull()
+    return MergePredicate(
+        log_version=stat.version if stat is not None else 0,
+        snapshot=snapshot,
+        unconfirmed=unconfirmed,
+        committing=committing,
+        current=queue.virtual_parts(),
+        mutations=load_mutations(keeper),
+    )

@@ -1,0 +1,300 @@
+"""Mutations in ZooKeeper: created, known by every replica, killed, removed.
+
+A mutation takes a block number in every partition that it is about, and then makes its node in one multi that gives the
+numbers up. Between the two its locks keep merges from reaching over the numbers, so every block, on every replica, lies
+before or behind it. The multi expects the version of ``mutations`` that was read before the first number was taken,
+which every creation moves: ids and numbers grow together. It expects that of ``block_numbers`` too, so that no
+partition is left out, and that of ``columns``, whose definition the mutation was checked against.
+
+A replica that is done with a mutation says so in its ``mutation_pointer``, the id of the last of which that is true.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from coordination.inserts.block_numbers import (
+    BlockLock,
+    allocate_block,
+    allocate_blocks,
+    committing_blocks,
+    release,
+)
+from coordination.inserts.insert_commit import release_quietly
+from coordination.inserts.partition_nodes import PartitionNode, partition_nodes
+from coordination.keeper.interface import (
+    BadVersion,
+    Check,
+    Create,
+    Delete,
+    Keeper,
+    KeeperConnectionLoss,
+    KeeperError,
+    MultiFailed,
+    NoNode,
+    Op,
+    SetData,
+    Watch,
+)
+from coordination.keeper.request_limits import require_fitting
+from coordination.merges_mutations.mutation_set import MutationEntry, MutationSet, removable
+from coordination.nodes.paths import ReplicaPaths, TablePaths, sequence_number
+from coordination.nodes.replica_activation import MUTATE, require_feature
+from parts.common.errors import ConflictError, UnknownOutcomeError
+from parts.common.part_name import PartName
+
+_ATTEMPTS = 20
+
+
+def mutation_id(name: str) -> str:
+    """The id of a mutation, from its node's name or path."""
+    return f"{sequence_number(name):010d}"
+
+
+class KnownMutations:
+    """What a replica knows of them. From any thread."""
+
+    def __init__(self, table: TablePaths) -> None:
+        self._table = table
+        self._lock = threading.Lock()
+        self._current = MutationSet()
+        self._settled: dict[str, int] = {}
+        """Partition → the block number below which nothing is being committed, nor will be."""
+
+    @property
+    def current(self) -> MutationSet:
+        return self._current
+
+    def forget(self) -> None:
+        """Reads all anew the next time."""
+        with self._lock:
+            self._current = MutationSet()
+            self._settled = {}
+
+    def load(self, keeper: Keeper, watch: Watch | None = None) -> MutationSet:
+        """What is there now; ``watch`` fires when one comes or goes."""
+        with self._lock:
+            ids = sorted(map(mutation_id, keeper.children(self._table.mutations, watch)))
+            known = {mutation.mutation_id: mutation for mutation in self._current.mutations}
+            unknown = [id_ for id_ in ids if id_ not in known]
+            if unknown or len(ids) < len(known):
+                answers = keeper.get_many([self._table.mutation(id_) for id_ in unknown])
+                for id_, answer in zip(unknown, answers, strict=True):
+                    if answer is not None:
+                        known[id_] = MutationEntry.parse(id_, answer[0])
+                self._current = MutationSet(tuple(known[id_] for id_ in ids if id_ in known))
+            return self._current
+
+    def committing(self, keeper: Keeper, numbers: Mapping[str, int]) -> dict[str, list[int]]:
+        """Partition → the least block number that is being committed below the one given, if there is one.
+
+        Numbers grow, so of what was settled once ZooKeeper is not asked again. ``numbers`` must be those of mutations
+        that were loaded: whoever has seen one sees the locks that were taken before it.
+        """
+        with self._lock:
+            asked = sorted(p for p, number in numbers.items() if self._settled.get(p, -1) < number)
+            for partition_id, taken in committing_blocks(keeper, self._table, asked).items() if asked else ():
+                self._settled[partition_id] = min(*taken, numbers[partition_id]) if taken else numbers[partition_id]
+            return {p: [self._settled[p]] for p in asked if self._settled[p] < numbers[p]}
+
+
+def create_mutation(
+    keeper: Keeper,
+    replica: ReplicaPaths,
+    text: str,
+    partition_ids: Collection[str] | None,
+    metadata_version: int,
+    columns_version: int,
+    *,
+    first_number: Callable[[str], int],
+    clock: Callable[[], float],
+) -> MutationEntry | None:
+    """Makes the mutation of the rows that are there now in the partitions (``None``: in all). ``None``: the definition
+    is no more that of ``columns_version``, or others get ahead; look again.
+
+    ``first_number``: above every block number that this replica has in a partition. Raises 48 for a replica of an older
+    version, 290 for too long a text, 999; 341 when it is not known whether it was made. After a ``KeeperError`` a
+    number may be left that nobody uses.
+    """
+    require_feature(keeper, replica.table, MUTATE, "A mutation")
+    locks: list[BlockLock] = []
+    try:
+        version = keeper.get(replica.table.mutations)[1].version
+        partitions_version = keeper.get(replica.table.block_numbers)[1].version  # before the partitions themselves
+        nodes = partition_nodes(keeper, replica.table)
+        wanted = [node for p, node in nodes.items() if partition_ids is None or p in partition_ids]
+        try:
+            _take_numbers(keeper, replica, wanted, first_number, locks)
+        except MultiFailed as error:
+            if not isinstance(error.cause, NoNode):  # a partition that was forgotten
+                raise
+            _release(keeper, locks)
+            return None
+        mutation = MutationEntry(
+            "", clock(), replica.name, text, {lock.partition_id: lock.number for lock in locks},
+            metadata_version,
+        )  # fmt: skip
+        return _create(keeper, replica.table, mutation, locks, version, partitions_version, columns_version)
+    except BaseException:  # a multi that may still be on its way fails then
+        for lock in locks:
+            release_quietly(keeper, lock)
+        raise
+
+
+def _take_numbers(
+    keeper: Keeper,
+    replica: ReplicaPaths,
+    nodes: Sequence[PartitionNode],
+    first_number: Callable[[str], int],
+    locks: list[BlockLock],
+) -> None:
+    table = replica.table
+    allocate_blocks(keeper, table, nodes, replica.name, locks)
+    for lock in list(locks):
+        minimum = first_number(lock.partition_id)
+        if lock.number < minimum:  # a counter that was begun anew beside parts that are older
+            again = allocate_block(keeper, table, lock.partition_id, owner=replica.name, minimum=minimum)
+            assert isinstance(again, BlockLock)
+            locks.append(again)
+            release(keeper, lock)
+            locks.remove(lock)
+
+
+def _create(
+    keeper: Keeper,
+    table: TablePaths,
+    mutation: MutationEntry,
+    locks: list[BlockLock],
+    version: int,
+    partitions_version: int,
+    columns_version: int,
+) -> MutationEntry | None:
+    content = mutation.to_bytes()
+    create = Create(table.mutation_prefix, content, sequential=True)
+    require_fitting(create, f"a mutation of {len(locks)} partitions")
+    try:
+        path = keeper.multi(
+            [
+                create,
+                SetData(table.mutations, b"", version),
+                Check(table.block_numbers, partitions_version),
+                Check(table.columns, columns_version),
+                *(Delete(lock.path) for lock in locks),
+            ]
+        )[0]
+    except MultiFailed as error:
+        if not isinstance(error.cause, BadVersion | NoNode):
+            raise error.cause from error
+        _release(keeper, locks)
+        return None
+    except KeeperConnectionLoss:
+        for lock in locks:  # the multi that may still be on its way fails then
+            release_quietly(keeper, lock)
+        found = _find(keeper, table, content)
+        if found is None:
+            _release(keeper, locks)
+        return found
+    return MutationEntry.parse(mutation_id(str(path)), content)
+
+
+def _release(keeper: Keeper, locks: Sequence[BlockLock]) -> None:
+    """Not quietly: who is not told of a number left behind does not take it back."""
+    for lock in locks:
+        release(keeper, lock)
+
+
+def _find(keeper: Keeper, table: TablePaths, content: bytes) -> MutationEntry | None:
+    """After a lost answer. Nobody else's has these numbers."""
+    try:
+        keeper.sync(table.mutations)
+        ids = [mutation_id(name) for name in keeper.children(table.mutations)]
+        answers = keeper.get_many([table.mutation(id_) for id_ in ids])
+    except (KeeperError, KeeperConnectionLoss) as error:
+        raise UnknownOutcomeError(
+            "UNFINISHED", f"ZooKeeper went away while the mutation was made; system.mutations will show it ({error})"
+        ) from error
+    for id_, answer in zip(ids, answers, strict=True):
+        if answer is not None and answer[0] == content:
+            return MutationEntry.parse(id_, content)
+    return None
+
+
+def kill_mutation(keeper: Keeper, table: TablePaths, id_: str) -> bool:
+    """No part is changed by it from now on; those that were stay as they are. ``False``: there is none of this id."""
+    for _ in range(_ATTEMPTS):
+        try:
+            keeper.delete(table.mutation(id_))
+            return True
+        except NoNode:
+            return False
+        except KeeperConnectionLoss:
+            keeper.sync(table.mutations)
+            if keeper.exists(table.mutation(id_)) is None:
+                return True
+    raise ConflictError("KEEPER_EXCEPTION", f"The connection broke {_ATTEMPTS} times while killing mutation {id_}")
+
+
+def still_there(table: TablePaths, ids: Sequence[str]) -> list[Op]:
+    """For the multi that commits what these mutations made of a part: none of them was killed before."""
+    return [Check(table.mutation(id_)) for id_ in ids]
+
+
+def read_pointer(keeper: Keeper, replica: ReplicaPaths) -> str:
+    """The id of the last mutation of which this and all before are done; "" for none."""
+    return keeper.get(replica.mutation_pointer)[0].decode()
+
+
+def advance_pointer(
+    keeper: Keeper,
+    replica: ReplicaPaths,
+    known: KnownMutations,
+    finished: str,
+    parts_to_come: Callable[[], Sequence[PartName]],
+) -> str:
+    """What ``finished`` (the pointer as it is) becomes. ``parts_to_come`` pulls the log, and says what is active here
+    or is to come; it is asked when the numbers being committed have been read."""
+    waiting = known.current
+    committing = known.committing(keeper, waiting.last_numbers(finished))
+    pointer = waiting.finished_up_to(finished, committing, parts_to_come())
+    if pointer > finished:
+        keeper.set(replica.mutation_pointer, pointer.encode())
+    return pointer
+
+
+def pointers(keeper: Keeper, table: TablePaths) -> dict[str, str]:
+    """The mutation pointer of every active replica, by its name."""
+    names = keeper.children(table.replicas)
+    replicas = [table.replica(name) for name in names]
+    active = keeper.exists_many([replica.is_active for replica in replicas])
+    answers = keeper.get_many([replica.mutation_pointer for replica in replicas])
+    return {
+        name: answer[0].decode()
+        for name, stat, answer in zip(names, active, answers, strict=True)
+        if stat is not None and answer is not None
+    }
+
+
+def clean_mutations(keeper: Keeper, table: TablePaths, keep: int) -> int:
+    """Removes those that all replicas are done with, but for the last ``keep``; returns how many. A lost replica counts
+    when it is active: it may be carrying out what it has copied from another."""
+    ids = sorted(map(mutation_id, keeper.children(table.mutations)))
+    if len(ids) <= keep:
+        return 0
+    names = keeper.children(table.replicas)
+    replicas = [table.replica(name) for name in names]
+    lost = keeper.get_many([replica.is_lost for replica in replicas])
+    active = keeper.exists_many([replica.is_active for replica in replicas])
+    answers = keeper.get_many([replica.mutation_pointer for replica in replicas])
+    counted = [
+        answer[0].decode()
+        for is_lost, stat, answer in zip(lost, active, answers, strict=True)
+        if answer is not None and (stat is not None or is_lost is None or is_lost[0] != b"1")
+    ]
+    gone = removable(ids, counted, keep)
+    for id_ in gone:
+        try:
+            keeper.delete(table.mutation(id_))
+        except NoNode:
+            continue
+    return len(gone)

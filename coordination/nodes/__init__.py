@@ -1,0 +1,1 @@
+"""The znodes of a table: their paths, and what a replica says of itself in them."""

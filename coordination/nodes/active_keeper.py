@@ -1,0 +1,133 @@
+"""A keeper that writes only while an activation holds: what a replica does on its own behalf goes through it.
+
+Every write becomes a multi that also checks the activation (``is_active`` and the version of ``host``). So a server
+whose replica was taken over by another, or activated anew, changes nothing in ZooKeeper any more, however long ago it
+began: no part is committed, nothing pulled, assigned, dropped or cleaned up. Reads pass as they are.
+
+An activation also ends with its session. A ZooKeeper that was put back to an older snapshot may hold ``is_active`` and
+``host`` as they were, so the nodes alone do not prove that this session made them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from coordination.keeper.interface import (
+    ANY_VERSION,
+    Answer,
+    Create,
+    Delete,
+    Keeper,
+    KeeperError,
+    MultiFailed,
+    Op,
+    Read,
+    SessionState,
+    SetData,
+    Stat,
+    Watch,
+)
+from coordination.nodes.replica_activation import Activation
+from parts.common.errors import UnavailableError
+
+
+class ActivationOver(KeeperError):
+    """The write had no effect, and no later one of this activation will have any."""
+
+    def __init__(self, activation: Activation) -> None:
+        UnavailableError.__init__(
+            self,
+            "TABLE_IS_READ_ONLY",
+            f"Replica {activation.replica.name} lost its ZooKeeper session, or another server has taken it over; retry",
+        )
+        self.activation = activation
+        self.path = activation.replica.is_active
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (ActivationOver, (self.activation,))
+
+
+class ActiveKeeper:
+    """Implements the ``Keeper`` protocol on another. ``on_over`` is called whenever a write meets the end."""
+
+    def __init__(self, keeper: Keeper, activation: Activation, on_over: Callable[[], None] = lambda: None) -> None:
+        self._keeper = keeper
+        self._activation = activation
+        self._on_over = on_over
+        self.add_listener = keeper.add_listener
+        self.sync = keeper.sync
+        self.close = keeper.close
+        self.create_parents = keeper.create_parents
+        self.delete_tree = keeper.delete_tree
+
+    @property
+    def session_id(self) -> int:
+        return self._keeper.session_id
+
+    @property
+    def session_timeout_seconds(self) -> float:
+        return self._keeper.session_timeout_seconds
+
+    @property
+    def state(self) -> SessionState:
+        return self._keeper.state
+
+    # --- reads -------------------------------------------------------------------------------------------------
+
+    def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
+        return self._keeper.get(path, watch)
+
+    def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
+        return self._keeper.exists(path, watch)
+
+    def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        return self._keeper.children(path, watch)
+
+    def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
+        return self._keeper.get_many(paths)
+
+    def exists_many(self, paths: Sequence[str]) -> list[Stat | None]:
+        return self._keeper.exists_many(paths)
+
+    def children_many(self, paths: Sequence[str]) -> list[list[str] | None]:
+        return self._keeper.children_many(paths)
+
+    def read_many(self, reads: Sequence[Read]) -> list[Answer]:
+        return self._keeper.read_many(reads)
+
+    # --- writes ------------------------------------------------------------------------------------------------
+
+    def multi(self, ops: Sequence[Op]) -> list[str | Stat | None]:
+        """The checks stand last, so that the first operation that fails is told as the caller ordered them."""
+        if not ops:
+            return []
+        if self._keeper.session_id not in (0, self._activation.session_id):
+            self._on_over()
+            raise ActivationOver(self._activation)
+        missing = [check for check in self._activation.checks if check not in ops]
+        try:
+            return self._keeper.multi([*ops, *missing])[: len(ops)]
+        except MultiFailed as error:
+            if error.op not in self._activation.checks:
+                raise
+            self._on_over()
+            raise ActivationOver(self._activation) from error
+
+    def _single(self, op: Op) -> str | Stat | None:
+        try:
+            return self.multi([op])[0]
+        except MultiFailed as error:
+            raise error.cause from error
+
+    def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False) -> str:
+        created = self._single(Create(path, data, ephemeral, sequential))
+        assert isinstance(created, str)
+        return created
+
+    def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
+        stat = self._single(SetData(path, data, version))
+        assert isinstance(stat, Stat)
+        return stat
+
+    def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        self._single(Delete(path, version))

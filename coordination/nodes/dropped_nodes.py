@@ -1,0 +1,98 @@
+"""Removes what is left of a dropped table or replica, and never what somebody makes anew in its place.
+
+What is dropped loses its *guard* first (a table its ``replicas``, a replica its ``host``), so nobody uses it any more.
+Who sweeps then holds the ephemeral node ``dropped`` under the root, made only while the guard is missing; every
+deletion expects that node, so that a sweeper whose session ended, or who was overtaken, stops. Whoever wants to make
+the thing anew sweeps first, and waits for another sweeper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+
+from coordination.keeper.interface import (
+    Check,
+    Create,
+    Delete,
+    Keeper,
+    KeeperConnectionLoss,
+    MultiFailed,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    check_not_exists,
+)
+from coordination.keeper.request_limits import MAX_OPERATIONS
+from parts.common.errors import ConflictError
+
+_ATTEMPTS = 20
+
+
+class Swept(Enum):
+    GONE = "nothing is left of it"
+    ALIVE = "somebody has made it anew"
+    BUSY = "another session sweeps it"
+
+
+def sweep(keeper: Keeper, root: str, guard: str, lock: str) -> Swept:
+    """Deletes ``root`` and all below it unless ``guard`` exists. Repeatable; ``lock`` lies directly under ``root``."""
+    for _ in range(_ATTEMPTS):
+        try:
+            outcome = _claim(keeper, guard, lock)
+            if outcome is not None:
+                return outcome
+            for level in reversed(_levels(keeper, root, lock)):
+                _delete(keeper, level, lock)
+            keeper.multi([Delete(lock), Delete(root)])
+            return Swept.GONE
+        except KeeperConnectionLoss:
+            continue
+        except MultiFailed as error:  # others still add or remove something: look again
+            if not isinstance(error.cause, NodeExists | NoNode | NotEmpty):
+                raise error.cause from error
+    raise ConflictError("KEEPER_EXCEPTION", f"Could not sweep {root}: the connection breaks, or others use it; retry")
+
+
+def _claim(keeper: Keeper, guard: str, lock: str) -> Swept | None:
+    """``None``: this session sweeps."""
+    try:
+        keeper.multi([*check_not_exists(guard), Create(lock, ephemeral=True)])
+    except MultiFailed as error:
+        if isinstance(error.cause, NoNode):
+            return Swept.GONE
+        if not isinstance(error.cause, NodeExists):
+            raise
+        if error.op.path == guard:
+            return Swept.ALIVE
+        holder = keeper.exists(lock)
+        if holder is None:
+            raise  # it has just gone
+        return None if holder.ephemeral_owner == keeper.session_id else Swept.BUSY
+    return None
+
+
+def _levels(keeper: Keeper, root: str, lock: str) -> list[list[str]]:
+    """What lies below ``root``, by depth."""
+    levels: list[list[str]] = []
+    level = [root]
+    while level:
+        listings = keeper.children_many(level)
+        level = [
+            f"{parent}/{name}"
+            for parent, names in zip(level, listings, strict=True)
+            for name in names or ()
+            if f"{parent}/{name}" != lock
+        ]
+        levels.append(level)
+    return levels
+
+
+def _delete(keeper: Keeper, paths: list[str], lock: str) -> None:
+    for packet in _packets(paths):
+        keeper.multi([Check(lock), *(Delete(path) for path in packet)])
+
+
+def _packets(paths: list[str]) -> Iterator[list[str]]:
+    for start in range(0, len(paths), MAX_OPERATIONS):
+        yield paths[start : start + MAX_OPERATIONS]

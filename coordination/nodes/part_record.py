@@ -1,0 +1,39 @@
+"""The content of ``parts/<part>`` under a replica: what a holder says about its part.
+
+JSON: ``{"version":1,"hash":…,"rows":…,"bytes":…,"columns":…}``. ``hash`` is the part's content hash, equal on all
+replicas whatever the compression; ``size_bytes`` is the uncompressed size, which is equal too.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from parts.common.errors import CorruptionError
+
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class PartRecord:
+    content_hash: str
+    rows: int
+    size_bytes: int
+    columns: str = ""
+    """The part's columns as text, "" when they are the table's."""
+
+    def to_bytes(self) -> bytes:
+        document = {"version": FORMAT_VERSION, "hash": self.content_hash, "rows": self.rows, "bytes": self.size_bytes}
+        if self.columns:
+            document["columns"] = self.columns
+        return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
+
+    @classmethod
+    def parse(cls, data: bytes) -> PartRecord:
+        try:
+            document = json.loads(data)
+            if document["version"] != FORMAT_VERSION:
+                raise ValueError(f"version {document['version']}, this server understands {FORMAT_VERSION}")
+            return cls(document["hash"], document["rows"], document["bytes"], document.get("columns", ""))
+        except (ValueError, KeyError, TypeError) as error:
+            raise CorruptionError(f"Cannot read part record {data[:200]!r}: {error}", name="CORRUPTED_DATA") from error

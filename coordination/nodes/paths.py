@@ -1,0 +1,309 @@
+"""Every znode path of a table, built and parsed here and nowhere else.
+
+::
+
+    <root>/metadata columns log/log-N blocks/<block id> block_numbers/<partition>/block-N
+           quorum/status quorum/last_part quorum/failed_parts/<part> quorum/parallel/<part>
+           mutations/mutation-N alter_partition_version lost_part_count scans/<name> dropped_blocks/<partition>
+           lost_blocks/<part> transactions/<name>/<key> open_transactions/<name> applications/<name> restored
+           replicas/<name>/…
+    replicas/<name>/host identity is_active log_pointer queue/queue-N parts/<part> is_lost flags metadata columns
+           metadata_version mutation_pointer min_unprocessed_insert_time max_processed_insert_time
+
+N is ZooKeeper's ten-digit sequence number.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from parts.common.errors import UserError
+from parts.common.safe_names import check_znode_path, is_znode_name
+
+_SEQUENTIAL = re.compile(r"(log|queue|block|mutation)-(\d{10})\Z")
+
+
+def sequence_number(name: str) -> int:
+    """The N of ``log-N``, ``queue-N``, ``block-N`` or ``mutation-N`` (a name or a whole path)."""
+    match = _SEQUENTIAL.search(name)
+    if match is None:
+        raise ValueError(f"not a sequential node: {name!r}")
+    return int(match.group(2))
+
+
+def log_name(index: int) -> str:
+    return f"log-{index:010d}"
+
+
+@dataclass(frozen=True, slots=True)
+class TablePaths:
+    """``root`` is the table's ZooKeeper path with macros substituted, e.g. ``/clickhouse/tables/01-02/hits``."""
+
+    root: str
+
+    def __post_init__(self) -> None:
+        check_znode_path("ZooKeeper path of a table", self.root)
+
+    @property
+    def metadata(self) -> str:
+        return f"{self.root}/metadata"
+
+    @property
+    def columns(self) -> str:
+        return f"{self.root}/columns"
+
+    @property
+    def log(self) -> str:
+        return f"{self.root}/log"
+
+    @property
+    def log_prefix(self) -> str:
+        """What a sequential create of a log entry takes."""
+        return f"{self.root}/log/log-"
+
+    def log_entry(self, index: int) -> str:
+        return f"{self.root}/log/{log_name(index)}"
+
+    @property
+    def blocks(self) -> str:
+        return f"{self.root}/blocks"
+
+    def block(self, block_id: str) -> str:
+        return f"{self.root}/blocks/{block_id}"
+
+    @property
+    def block_numbers(self) -> str:
+        return f"{self.root}/block_numbers"
+
+    def partition(self, partition_id: str, first: int = 0) -> str:
+        """Parent of a partition's block counter, which begins with ``first`` (``partition_nodes``). Its version guards
+        the partition's block ids (``block_ids``)."""
+        return f"{self.root}/block_numbers/{partition_id}" + (f"_{first}" if first else "")
+
+    @property
+    def quorum(self) -> str:
+        return f"{self.root}/quorum"
+
+    @property
+    def quorum_status(self) -> str:
+        return f"{self.root}/quorum/status"
+
+    @property
+    def quorum_last_part(self) -> str:
+        return f"{self.root}/quorum/last_part"
+
+    @property
+    def quorum_failed_parts(self) -> str:
+        return f"{self.root}/quorum/failed_parts"
+
+    def quorum_failed_part(self, part: str) -> str:
+        return f"{self.root}/quorum/failed_parts/{part}"
+
+    @property
+    def quorum_parallel(self) -> str:
+        return f"{self.root}/quorum/parallel"
+
+    def quorum_parallel_part(self, part: str) -> str:
+        return f"{self.root}/quorum/parallel/{part}"
+
+    @property
+    def mutations(self) -> str:
+        return f"{self.root}/mutations"
+
+    @property
+    def mutation_prefix(self) -> str:
+        """What a sequential create of a mutation takes."""
+        return f"{self.root}/mutations/mutation-"
+
+    def mutation(self, mutation_id: str) -> str:
+        """``mutation_id``: N as it is written in the name."""
+        return f"{self.root}/mutations/mutation-{mutation_id}"
+
+    @property
+    def alter_partition_version(self) -> str:
+        return f"{self.root}/alter_partition_version"
+
+    @property
+    def lost_part_count(self) -> str:
+        return f"{self.root}/lost_part_count"
+
+    @property
+    def scans(self) -> str:
+        """What executions of distributed scans read (``scan_records``)."""
+        return f"{self.root}/scans"
+
+    def scan(self, name: str) -> str:
+        return f"{self.root}/scans/{name}"
+
+    @property
+    def dropped_blocks(self) -> str:
+        """What drops took away (``dropped_blocks``)."""
+        return f"{self.root}/dropped_blocks"
+
+    def dropped_block(self, partition_id: str) -> str:
+        return f"{self.root}/dropped_blocks/{partition_id}"
+
+    @property
+    def lost_blocks(self) -> str:
+        """Parts that were given up with their rows (``dropped_blocks``)."""
+        return f"{self.root}/lost_blocks"
+
+    def lost_block(self, part: str) -> str:
+        return f"{self.root}/lost_blocks/{part}"
+
+    @property
+    def transactions(self) -> str:
+        """Staged parts, and what became of them (``transactions``)."""
+        return f"{self.root}/transactions"
+
+    def transaction(self, name: str) -> str:
+        return f"{self.root}/transactions/{name}"
+
+    def staged_part(self, transaction: str, key: str) -> str:
+        return f"{self.root}/transactions/{transaction}/{key}"
+
+    @property
+    def open_transactions(self) -> str:
+        """Those that are not decided; the version of each counts the INSERTs into it (``transactions``)."""
+        return f"{self.root}/open_transactions"
+
+    def open_transaction(self, name: str) -> str:
+        return f"{self.root}/open_transactions/{name}"
+
+    @property
+    def applications(self) -> str:
+        """The last version that each application committed (``transactions``)."""
+        return f"{self.root}/applications"
+
+    def application(self, name: str) -> str:
+        return f"{self.root}/applications/{name}"
+
+    @property
+    def dropped(self) -> str:
+        """Ephemeral: held by the session that sweeps a dropped table."""
+        return f"{self.root}/dropped"
+
+    @property
+    def restored(self) -> str:
+        """There if SYSTEM RESTORE REPLICA made the table (``recovery.restore_replica``), until a replica is
+        forgotten."""
+        return f"{self.root}/restored"
+
+    @property
+    def replicas(self) -> str:
+        return f"{self.root}/replicas"
+
+    def replica(self, name: str) -> ReplicaPaths:
+        return ReplicaPaths(self, name)
+
+    @property
+    def parents(self) -> str:
+        """The path above the table's root, ``"/"`` if it lies at the top."""
+        return self.root.rpartition("/")[0] or "/"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaPaths:
+    """The nodes of one replica of a table."""
+
+    table: TablePaths
+    name: str
+
+    def __post_init__(self) -> None:
+        if not is_znode_name(self.name):
+            raise UserError(
+                "NO_REPLICA_NAME_GIVEN",
+                f"Replica name must be a znode's name (not empty, . or .., without '/'), got {self.name[:200]!r}",
+            )
+
+    @property
+    def root(self) -> str:
+        return f"{self.table.root}/replicas/{self.name}"
+
+    @property
+    def host(self) -> str:
+        return f"{self.root}/host"
+
+    @property
+    def identity(self) -> str:
+        """Which data directory the replica's nodes belong to (``replica_activity``)."""
+        return f"{self.root}/identity"
+
+    @property
+    def is_active(self) -> str:
+        return f"{self.root}/is_active"
+
+    @property
+    def log_pointer(self) -> str:
+        return f"{self.root}/log_pointer"
+
+    @property
+    def queue(self) -> str:
+        return f"{self.root}/queue"
+
+    @property
+    def queue_prefix(self) -> str:
+        """What a sequential create of a queue entry takes."""
+        return f"{self.root}/queue/queue-"
+
+    def queue_entry(self, name: str) -> str:
+        return f"{self.root}/queue/{name}"
+
+    @property
+    def parts(self) -> str:
+        return f"{self.root}/parts"
+
+    def part(self, part: str) -> str:
+        return f"{self.root}/parts/{part}"
+
+    @property
+    def dropped(self) -> str:
+        """Ephemeral: held by the session that sweeps a dropped replica."""
+        return f"{self.root}/dropped"
+
+    @property
+    def is_lost(self) -> str:
+        return f"{self.root}/is_lost"
+
+    @property
+    def flags(self) -> str:
+        return f"{self.root}/flags"
+
+    @property
+    def force_restore_data(self) -> str:
+        return f"{self.root}/flags/force_restore_data"
+
+    @property
+    def restoring(self) -> str:
+        """While SYSTEM RESTORE REPLICA is under way (``recovery.restore_replica``)."""
+        return f"{self.root}/flags/restoring"
+
+    @property
+    def metadata(self) -> str:
+        return f"{self.root}/metadata"
+
+    @property
+    def columns(self) -> str:
+        return f"{self.root}/columns"
+
+    @property
+    def metadata_version(self) -> str:
+        return f"{self.root}/metadata_version"
+
+    @property
+    def last_alter(self) -> str:
+        """The id of the last ALTER that this replica wrote."""
+        return f"{self.root}/last_alter"
+
+    @property
+    def mutation_pointer(self) -> str:
+        return f"{self.root}/mutation_pointer"
+
+    @property
+    def min_unprocessed_insert_time(self) -> str:
+        return f"{self.root}/min_unprocessed_insert_time"
+
+    @property
+    def max_processed_insert_time(self) -> str:
+        return f"{self.root}/max_processed_insert_time"

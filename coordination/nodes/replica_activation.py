@@ -1,0 +1,319 @@
+"""Who is alive: a replica's ``is_active`` ephemeral node and its ``host`` addresses.
+
+Both are written in one multi, so ``host``'s version is an *activation epoch*: it grows by one at each activation and
+never otherwise. An operation that must not outlive the activation checks both nodes (``Activation.checks``).
+
+``is_active`` holds the identity of the server process's data (a random text kept with the data), which tells a former
+session of our own, whose node is about to vanish, from another server with the same replica name (253).
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from coordination.keeper.interface import (
+    BadVersion,
+    Check,
+    Create,
+    Delete,
+    Keeper,
+    KeeperConnectionLoss,
+    KeeperSessionExpired,
+    KeeperUnavailable,
+    MultiFailed,
+    NodeExists,
+    NoNode,
+    Op,
+    SetData,
+    Stat,
+)
+from coordination.nodes.paths import ReplicaPaths, TablePaths
+from parts.common.errors import CorruptionError, UnavailableError, UserError
+
+EXCHANGE = "exchange"
+"""The feature: entries of type REPLACE_RANGE are carried out."""
+PARTS = "parts"
+"""The feature: DROP_PART keeps its place before later merges, ATTACH_PART takes from ``detached/``."""
+ALTER = "alter"
+"""The feature: the columns in ZooKeeper may have a history, which parts are read by."""
+EXCHANGE_QUORUM = "exchange quorum"
+"""The feature: the parts of a transaction may wait for a quorum together."""
+INDEXES = "indexes"
+"""The feature: beside the columns in ZooKeeper there may be skip indexes."""
+MUTATE = "mutate"
+"""The feature: entries of type MUTATE_PART are carried out, and drops take mutated parts too."""
+TTL = "ttl"
+"""The feature: beside the columns in ZooKeeper there may be TTL, and merges say at which time they apply it."""
+CONSTRAINTS = "constraints"
+"""The feature: and constraints, which INSERTs are checked with."""
+KEYS = "keys"
+"""The feature: and another sorting and sampling key."""
+TEXT_INDEXES = "text indexes"
+"""The feature: among the skip indexes some may be of type text."""
+FORGET = "forget"
+"""The feature: a partition's node may have another name than the partition (``partition_nodes``)."""
+CLEANUP = "cleanup"
+"""The feature: a merge may take deleted rows away (OPTIMIZE … CLEANUP)."""
+VIEWS = "views"
+"""The feature: a block's id may say which materialized views miss the block (``block_views``)."""
+FEATURES = (
+    EXCHANGE, PARTS, ALTER, EXCHANGE_QUORUM, INDEXES, MUTATE, TTL, CONSTRAINTS, KEYS, TEXT_INDEXES, FORGET, CLEANUP,
+    VIEWS,
+)  # fmt: skip
+"""What this version understands of what an older one does not. Nothing is logged that a replica cannot carry out."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaAddress:
+    """Where a replica is reached: other replicas on ``interserver_port``, clients on ``http_port``."""
+
+    host: str
+    interserver_port: int
+    http_port: int = 0
+    scheme: str = "http"
+    features: tuple[str, ...] = FEATURES
+
+    @property
+    def interserver_url(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.interserver_port}"
+
+    def to_bytes(self) -> bytes:
+        document = {
+            "version": 1,
+            "host": self.host,
+            "interserver_port": self.interserver_port,
+            "http_port": self.http_port,
+            "scheme": self.scheme,
+            "features": list(self.features),
+        }
+        return json.dumps(document, separators=(",", ":")).encode()
+
+    @classmethod
+    def parse(cls, data: bytes) -> ReplicaAddress:
+        try:
+            document = json.loads(data)
+            return cls(
+                document["host"],
+                document["interserver_port"],
+                document.get("http_port", 0),
+                document["scheme"],
+                tuple(document.get("features", ())),
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise CorruptionError(f"Cannot read replica address {data[:200]!r}", name="CORRUPTED_DATA") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Activation:
+    """Proof of being active: the session and the epoch."""
+
+    replica: ReplicaPaths
+    session_id: int
+    host_version: int
+    is_active_version: int = 0
+
+    @property
+    def checks(self) -> tuple[Op, ...]:
+        """Fail a multi once this activation is over."""
+        return (
+            Check(self.replica.is_active, self.is_active_version),
+            Check(self.replica.host, self.host_version),
+        )
+
+    def holds(self, is_active: Stat | None, host: Stat | None) -> bool:
+        """Whether this activation goes on, by the stats of the two nodes."""
+        return (
+            is_active is not None
+            and host is not None
+            and is_active.ephemeral_owner == self.session_id
+            and is_active.version == self.is_active_version
+            and host.version == self.host_version
+        )
+
+
+def activate(
+    keeper: Keeper,
+    replica: ReplicaPaths,
+    address: ReplicaAddress,
+    identity: str,
+    *,
+    wait_seconds: float = 60.0,
+    is_stopping: Callable[[], bool] = lambda: False,
+    clock: Callable[[], float],
+    wait: Callable[[threading.Event, float], object],
+    takes_over: bool = False,
+) -> Activation:
+    """Makes the replica active. Repeating it in one session is fine.
+
+    ``takes_over``: a former session of the same identity is certainly over (its process held a lock on the data that
+    this one holds now), so its node is removed instead of waited for.
+
+    Raises ``UserError`` 253 when another server is active under this name, ``UnavailableError`` when our own former
+    session does not end within ``wait_seconds``, 225 when the replica's nodes are gone.
+    """
+    deadline = clock() + wait_seconds
+    while True:
+        session = keeper.session_id
+        try:
+            results = keeper.multi(
+                [
+                    Create(replica.is_active, identity.encode(), ephemeral=True),
+                    SetData(replica.host, address.to_bytes()),
+                ]
+            )
+            return Activation(replica, session, results[1].version)  # type: ignore[union-attr]
+        except MultiFailed as error:
+            if isinstance(error.cause, NoNode):
+                raise UnavailableError(
+                    "NO_ZOOKEEPER", f"Replica nodes are missing in ZooKeeper: {replica.root}"
+                ) from error
+            if not isinstance(error.cause, NodeExists):
+                raise error.cause from error
+        except KeeperConnectionLoss:
+            if clock() >= deadline:
+                raise
+        mine = _own_activation(keeper, replica, identity, address)
+        if mine is not None:
+            return mine
+        if takes_over and clock() < deadline:
+            remove_former(keeper, replica, identity)
+            continue
+        if not _wait_gone(keeper, replica.is_active, deadline, clock, wait, is_stopping):
+            raise UnavailableError(
+                "REPLICA_ALREADY_EXISTS",
+                f"The former session of this replica still holds {replica.is_active}; it ends by its time-out, retry",
+            )
+
+
+def _own_activation(keeper: Keeper, replica: ReplicaPaths, identity: str, address: ReplicaAddress) -> Activation | None:
+    """Ours if this session made it (its answer was lost). ``None``: our former session's, or gone. Raises 253."""
+    keeper.sync(replica.root)
+    try:
+        data, stat = keeper.get(replica.is_active)
+        host, host_stat = keeper.get(replica.host)
+    except NoNode:
+        return None
+    if stat.ephemeral_owner == keeper.session_id:
+        if host != address.to_bytes():
+            host_stat = keeper.set(replica.host, address.to_bytes(), host_stat.version)
+        return Activation(replica, stat.ephemeral_owner, host_stat.version, stat.version)
+    if data.decode(errors="replace") == identity:
+        return None
+    raise UserError(
+        "REPLICA_ALREADY_EXISTS",
+        f"Replica {replica.root} is active on another server ({_describe(host)}); "
+        "give every server its own {replica}",
+    )
+
+
+def remove_former(keeper: Keeper, replica: ReplicaPaths, identity: str) -> None:
+    """Ends the activation of a former session of the same identity, which must certainly be over.
+
+    It never ends another server's: the version fails if somebody made the node anew meanwhile.
+    """
+    try:
+        data, stat = keeper.get(replica.is_active)
+        if data.decode(errors="replace") == identity:
+            keeper.delete(replica.is_active, stat.version)
+    except (NoNode, BadVersion, KeeperConnectionLoss):
+        return
+
+
+def _describe(host: bytes) -> str:
+    try:
+        return ReplicaAddress.parse(host).interserver_url
+    except CorruptionError:
+        return "unknown address"
+
+
+def _wait_gone(
+    keeper: Keeper,
+    path: str,
+    deadline: float,
+    clock: Callable[[], float],
+    wait: Callable[[threading.Event, float], object],
+    is_stopping: Callable[[], bool],
+) -> bool:
+    while not is_stopping():
+        changed = threading.Event()
+        if keeper.exists(path, lambda _, event=changed: event.set()) is None:  # type: ignore[misc]
+            return True
+        left = deadline - clock()
+        if left <= 0:
+            return False
+        wait(changed, min(left, 0.5))
+    return False
+
+
+def deactivate(keeper: Keeper, activation: Activation) -> None:
+    """Gives the name up at a graceful stop; best effort, the session's end does it too."""
+    try:
+        stat = keeper.exists(activation.replica.is_active)
+        if stat is not None and stat.ephemeral_owner == keeper.session_id:
+            keeper.multi([*activation.checks, Delete(activation.replica.is_active)])
+    except (MultiFailed, KeeperConnectionLoss, KeeperUnavailable, KeeperSessionExpired):
+        return
+
+
+def is_still_active(keeper: Keeper, activation: Activation) -> bool:
+    """Asks ZooKeeper, after a ``sync``, whether this activation holds."""
+    keeper.sync(activation.replica.root)
+    return activation.holds(*keeper.exists_many([activation.replica.is_active, activation.replica.host]))
+
+
+def registered_replicas(keeper: Keeper, table: TablePaths) -> list[str]:
+    """The replicas but for those whose drop was cut short: these have no ``host``, and perhaps no list of parts."""
+    names = keeper.children(table.replicas)
+    hosts = keeper.exists_many([table.replica(name).host for name in names])
+    return [name for name, host in zip(names, hosts, strict=True) if host is not None]
+
+
+def active_replicas(keeper: Keeper, table: TablePaths) -> dict[str, bool]:
+    """Every replica of the table, and whether it is active now."""
+    names = keeper.children(table.replicas)
+    stats = keeper.exists_many([table.replica(name).is_active for name in names])
+    return {name: stat is not None for name, stat in zip(names, stats, strict=True)}
+
+
+def addresses(keeper: Keeper, table: TablePaths, names: list[str]) -> dict[str, ReplicaAddress]:
+    """Addresses of those replicas that have one; an unreadable one is left out."""
+    found: dict[str, ReplicaAddress] = {}
+    for name, answer in zip(names, keeper.get_many([table.replica(n).host for n in names]), strict=True):
+        if answer is not None and answer[0]:
+            try:
+                found[name] = ReplicaAddress.parse(answer[0])
+            except CorruptionError:
+                continue
+    return found
+
+
+def holders_of_part(keeper: Keeper, table: TablePaths, part: str, *, excluding: str = "") -> list[str]:
+    """Active replicas whose list has exactly this part."""
+    names = [name for name in keeper.children(table.replicas) if name != excluding]
+    stats = keeper.exists_many(
+        [path for n in names for path in (table.replica(n).is_active, table.replica(n).part(part))]
+    )
+    return [name for i, name in enumerate(names) if stats[2 * i] is not None and stats[2 * i + 1] is not None]
+
+
+def replica_without(keeper: Keeper, table: TablePaths, feature: str) -> str | None:
+    """The name of a replica whose version lacks the feature. One that never ran is taken for a new one."""
+    names = keeper.children(table.replicas)
+    for name, answer in zip(names, keeper.get_many([table.replica(name).host for name in names]), strict=True):
+        if answer is not None and answer[0] and feature not in ReplicaAddress.parse(answer[0]).features:
+            return name
+    return None
+
+
+def require_feature(keeper: Keeper, table: TablePaths, feature: str, what: str) -> None:
+    """Raises ``UserError`` 48 naming a replica whose version lacks it."""
+    if (name := replica_without(keeper, table, feature)) is not None:
+        raise UserError(
+            "NOT_IMPLEMENTED",
+            f"{what} is not possible yet: replica {name!r} runs a version that does not know it. Upgrade it, or "
+            "take it away with SYSTEM DROP REPLICA",
+        )

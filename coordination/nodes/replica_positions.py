@@ -1,0 +1,43 @@
+"""How far each replica of a table has come: read together, so that one decision sees all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from coordination.keeper.interface import Keeper
+from coordination.nodes.paths import TablePaths
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaPosition:
+    """What the decision knows of a replica. ``pointer`` is ``None`` before its first clone."""
+
+    name: str
+    pointer: int | None
+    is_active: bool
+    is_lost: bool
+    host_version: int
+
+    @property
+    def holds_log(self) -> bool:
+        return self.pointer is not None and (self.is_active or not self.is_lost)
+
+
+def read_positions(keeper: Keeper, table: TablePaths) -> list[ReplicaPosition]:
+    """Host versions are read first: a replica that comes alive later fails the check on its version."""
+    names = keeper.children(table.replicas)
+    hosts = keeper.exists_many([table.replica(name).host for name in names])
+    active = keeper.exists_many([table.replica(name).is_active for name in names])
+    lost = keeper.get_many([table.replica(name).is_lost for name in names])
+    pointers = keeper.get_many([table.replica(name).log_pointer for name in names])
+    return [
+        ReplicaPosition(
+            name=name,
+            pointer=int(pointer[0]) if pointer is not None and pointer[0] else None,
+            is_active=is_active is not None,
+            is_lost=is_lost is not None and is_lost[0] == b"1",
+            host_version=host.version,
+        )
+        for name, host, is_active, is_lost, pointer in zip(names, hosts, active, lost, pointers, strict=True)
+        if host is not None
+    ]

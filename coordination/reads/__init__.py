@@ -1,0 +1,1 @@
+"""What SELECTs, streams and scans ask of ZooKeeper."""

@@ -1,0 +1,130 @@
+"""``select_sequential_consistency``: a read shows every part that was confirmed before it began, and no other.
+
+While a replica is active, what it must get moves in one direction:
+
+    the log behind ``log_pointer`` → the queue → ZooKeeper's list of the replica's parts → the active parts on disk
+
+A pull takes the first step in one multi, the commit of a fetched part the second; an exchange makes its parts active
+before it removes its entry. Parts move back only at the start of a session. So a look reads, after a ``sync``:
+
+1. ``log_pointer``, then the log behind it
+2. the queue, and then whether this activation still holds
+3. a snapshot of the active parts that has everything that ZooKeeper lists for this replica
+4. which parts are unconfirmed
+
+**Every confirmed part is seen.** It is always in at least one of the places, and what leaves a place enters one that is
+read later. The part of an entry that leaves the queue while it is read is in the snapshot. An entry that leaves the log
+while it is read may have entered the queue after the queue was listed: look again.
+
+**No unconfirmed part is shown.** A part of the snapshot was marked as pending before this replica could get it. The
+marks are read afterwards: the part is still pending, or has failed, or is confirmed.
+
+**What is called missing is missing.** A part that step 1 or 2 named may be dropped before the snapshot. So the read is
+refused (289) only when two looks in a row miss the same part: it was still wanted after the first snapshot lacked it.
+
+Of two parts that are confirmed while the read runs, it may show either one alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
+
+from coordination.inserts.quorum import parse_last_parts, unconfirmed_parts
+from coordination.keeper.interface import Keeper
+from coordination.log.log_entry import LogEntry
+from coordination.log.part_set import PartSet
+from coordination.nodes.active_keeper import ActivationOver
+from coordination.nodes.paths import sequence_number
+from coordination.nodes.replica_activation import Activation
+from parts.common.errors import UnavailableError
+from parts.common.part_name import PartName
+
+_LOOKS = 10
+
+
+class _Part(Protocol):
+    @property
+    def name(self) -> PartName: ...
+
+
+class Snapshot(Protocol):
+    """The active parts, held until released."""
+
+    @property
+    def parts(self) -> Sequence[_Part]: ...
+
+    def release(self) -> None: ...
+
+
+S = TypeVar("S", bound=Snapshot)
+
+
+def read_confirmed(keeper: Keeper, activation: Activation, take: Callable[[], S]) -> tuple[S, frozenset[PartName]]:
+    """A snapshot with every part confirmed before the call, and the names of the parts that must not be shown of it.
+
+    ``take`` takes a snapshot of the active parts that has everything that ZooKeeper lists for the replica by then.
+    No new session may begin meanwhile. Raises 289 (REPLICA_IS_NOT_IN_QUORUM) when the replica lacks a confirmed part,
+    242 when ``activation`` is over. Source: ClickHouse's ``select_sequential_consistency``.
+    """
+    missing: frozenset[PartName] = frozenset()
+    for _ in range(_LOOKS):
+        wanted = _look_for_wanted(keeper, activation)
+        if wanted is None:
+            continue
+        snapshot = take()
+        try:
+            hidden = unconfirmed_parts(keeper, activation.replica.table)
+        except BaseException:
+            snapshot.release()
+            raise
+        held = PartSet(part.name for part in snapshot.parts) if wanted else PartSet()
+        former, missing = missing, frozenset(part for part in wanted if part not in hidden and not held.covering(part))
+        if not missing:
+            return snapshot, hidden
+        snapshot.release()
+        if missing & former:
+            break
+    raise _not_in_quorum(activation.replica.name, missing)
+
+
+def _not_in_quorum(replica: str, missing: frozenset[PartName]) -> UnavailableError:
+    parts = f"part {min(missing)}" if missing else "every part"
+    return UnavailableError(
+        "REPLICA_IS_NOT_IN_QUORUM",
+        f"Replica {replica} does not have {parts} that was written with quorum; read another replica or wait until "
+        "this one has caught up",
+    )
+
+
+def _look_for_wanted(keeper: Keeper, activation: Activation) -> list[PartName] | None:
+    """Parts that this replica may lack: the last confirmed one of each partition, and those of entries that it has not
+    executed, without dropped ones. ``None``: the log was trimmed meanwhile, look again."""
+    replica = activation.replica
+    table = replica.table
+    keeper.sync(table.root)
+    pointer, last = keeper.get_many([replica.log_pointer, table.quorum_last_part])
+    log, queue = keeper.children_many([table.log, replica.queue])
+    if pointer is None or last is None or log is None or queue is None:
+        raise ActivationOver(activation)
+    index = int(pointer[0] or b"0")
+    queued = [replica.queue_entry(name) for name in queue]
+    logged = [f"{table.log}/{name}" for name in log if sequence_number(name) >= index]
+    *answers, active, host = keeper.get_many([*queued, *logged, replica.is_active, replica.host])
+    if not activation.holds(active and active[1], host and host[1]):
+        raise ActivationOver(activation)
+    if None in answers[len(queued) :]:
+        return None
+    confirmed = [PartName.parse(part) for part in parse_last_parts(last[0]).values()]
+    return confirmed + _ahead([LogEntry.parse(answer[0]) for answer in answers if answer is not None])
+
+
+def _ahead(entries: Sequence[LogEntry]) -> list[PartName]:
+    """Parts that entries of the log or the queue, in this order, bring with a quorum and do not drop again."""
+    ahead: list[PartName] = []
+    for entry in entries:
+        for gone in entry.gone:
+            ahead = [part for part in ahead if not gone.covers(part)]
+        if entry.quorum >= 2 or entry.is_restored:
+            ahead += entry.made
+    return ahead

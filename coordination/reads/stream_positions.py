@@ -1,0 +1,61 @@
+"""How far a table can be read in the order of its blocks: the highest number of each partition up to which all is
+decided and here, so that who has read up to it misses nothing that comes later.
+
+The order of the reads is the proof (:func:`read_decided`), as that of ``merge_predicate`` is:
+
+1. the log is pulled  2. a snapshot of the virtual parts, whose largest number is the bound
+3. block numbers being committed  4. parts whose quorum is pending or failed  5. the log is pulled again.
+
+A number at or below the bound was taken before step 3. Either its lock is there then, and the position stays below it;
+or its block will never be committed; or it is in the log by step 5, so among the virtual parts. Of those the position
+stays below the first that is not here, or whose quorum may still take it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from coordination.inserts.block_numbers import committing_blocks
+from coordination.inserts.quorum import unconfirmed_parts
+from coordination.keeper.interface import Keeper
+from coordination.log.part_set import PartSet
+from coordination.log.replication_queue import ReplicationQueue
+from coordination.nodes.paths import TablePaths
+from parts.common.part_name import PartName
+
+
+def decided_blocks(
+    known: PartSet,
+    committing: Mapping[str, Sequence[int]],
+    unconfirmed: Collection[PartName],
+    current: PartSet,
+    is_here: Callable[[PartName], bool],
+) -> dict[str, int]:
+    """Partition → the position, -1 for nothing. Pure; the arguments are what the steps above have read."""
+    positions = {}
+    for partition_id in known.partition_ids():
+        bound = known.parts(partition_id)[-1].max_block
+        bound = min([bound, *(number - 1 for number in committing.get(partition_id, ()))])
+        waiting = (
+            part for part in current.parts(partition_id) if part in unconfirmed or not is_here(part)
+        )  # in the order of their blocks
+        first = next(waiting, None)
+        positions[partition_id] = bound if first is None else min(bound, first.min_block - 1)
+    return positions
+
+
+def read_decided(
+    keeper: Keeper,
+    table: TablePaths,
+    queue: ReplicationQueue,
+    pull: Callable[[], object],
+    is_here: Callable[[PartName], bool],
+) -> dict[str, int]:
+    """``pull`` brings the queue up to the log; ``is_here`` tells of a part whether it, or its cover, is active."""
+    keeper.sync(table.root)
+    pull()
+    known = queue.virtual_parts()
+    committing = committing_blocks(keeper, table, known.partition_ids())
+    unconfirmed = unconfirmed_parts(keeper, table)
+    pull()
+    return decided_blocks(known, committing, unconfirmed, queue.virtual_parts(), is_here)

@@ -1,0 +1,269 @@
+"""Trimming what only grows: the log, the deduplication window; and giving up replicas that are dead for too long.
+
+Quorums that wait for dropped replicas are settled too (:mod:`coordination.inserts.quorum_settlement`).
+
+Decisions are pure (``plan_*``); :func:`clean_once` reads, decides and acts. Any active replica may run it, several at a
+time too: every action is safe to lose or to repeat.
+
+Invariants:
+- No log entry is trimmed before the pointers of all replicas that are not lost have passed it, nor before those of lost
+  ones that are active (they are being cloned).
+- A replica is marked as lost only in one multi with a check of its host version: one that comes alive meanwhile stays.
+- Never all replicas are lost, and never one that holds the only copy of a part that another replica still waits for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from coordination.inserts.deduplication_window import DeduplicationWindow
+from coordination.inserts.quorum_settlement import settle_quorums
+from coordination.keeper.interface import (
+    BadVersion,
+    Check,
+    Delete,
+    Keeper,
+    KeeperConnectionLoss,
+    MultiFailed,
+    NoNode,
+    SetData,
+)
+from coordination.log.log_entry import LogEntry
+from coordination.log.part_set import PartSet
+from coordination.nodes.paths import ReplicaPaths, TablePaths, log_name, sequence_number
+from coordination.nodes.replica_positions import ReplicaPosition, read_positions
+from coordination.reads.dropped_blocks import clean_lost_blocks
+from coordination.reads.scan_records import clean_scan_records
+from coordination.transactions.application_versions import clean_applications
+from parts.common.part_name import PartName
+
+_BATCH = 200
+_NO_VERSION = -2
+"""A version that no node has."""
+
+
+@dataclass(frozen=True, slots=True)
+class CleanupSettings:
+    """Names and defaults are those of a table's settings; the last two bound lists that have no setting."""
+
+    min_replicated_logs_to_keep: int = 10
+    max_replicated_logs_to_keep: int = 1000
+    replicated_deduplication_window: int = 1000
+    replicated_deduplication_window_seconds: int = 7 * 24 * 3600
+    applications_to_keep: int = 10_000
+    lost_parts_to_keep: int = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class LogHolder:
+    """A dead replica that is not given up, because it alone has ``part``, which others wait for. While it is neither
+    back nor dropped, no log entry that it has not seen is trimmed."""
+
+    name: str
+    part: PartName
+    entries_behind: int
+
+    @property
+    def warning(self) -> str:
+        return (
+            f"Replica {self.name} is not active and {self.entries_behind} log entries behind, and it alone has part "
+            f"{self.part} that others wait for: the log is kept for it and grows. Start its server again; if it is "
+            f"gone for good, SYSTEM DROP REPLICA '{self.name}' gives up what only it has"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CleanupReport:
+    log_entries: int = 0
+    blocks: int = 0
+    lost_replicas: tuple[str, ...] = field(default=())
+    log_holders: tuple[LogHolder, ...] = field(default=())
+
+    @property
+    def is_work_left(self) -> bool:
+        """Whether the next round may find more, though nothing is logged before it."""
+        return bool(self.log_entries or self.blocks or self.lost_replicas or self.log_holders)
+
+
+def plan_lost_replicas(
+    newest_index: int,
+    replicas: Sequence[ReplicaPosition],
+    sole_holders: Collection[str],
+    *,
+    max_logs: int,
+) -> list[ReplicaPosition]:
+    """Dead replicas that lag more than ``max_logs`` entries and that the table can do without."""
+    others = [r for r in replicas if not r.is_lost]
+    candidates = [
+        r
+        for r in others
+        if not r.is_active and newest_index + 1 - (r.pointer or 0) > max_logs and r.name not in sole_holders
+    ]
+    if len(candidates) == len(others):
+        # Someone must keep the data: the one that saw most of the log.
+        keeper_of_data = max(candidates, key=lambda r: (r.pointer or 0, r.name), default=None)
+        candidates = [r for r in candidates if r is not keeper_of_data]
+    return candidates
+
+
+def plan_log_trim(indices: Iterable[int], replicas: Sequence[ReplicaPosition], *, min_logs: int) -> list[int]:
+    """Log indices that nobody needs any more."""
+    ordered = sorted(indices)
+    pointers = [r.pointer for r in replicas if r.holds_log and r.pointer is not None]
+    if not ordered or not pointers:
+        return []
+    bound = min(*pointers, ordered[-1] + 1 - min_logs) if pointers else 0
+    return [index for index in ordered if index < bound]
+
+
+def sole_holders(held: dict[str, PartSet], awaited: Iterable[PartName]) -> dict[str, PartName]:
+    """Replicas that alone list (or cover) a part that is still awaited in somebody's queue or in the log; one such part
+    of each."""
+    found: dict[str, PartName] = {}
+    for part in awaited:
+        holders = [name for name, parts in held.items() if parts.covering(part) is not None]
+        if len(holders) == 1:
+            found.setdefault(holders[0], part)
+    return found
+
+
+def clean_once(
+    keeper: Keeper, table: TablePaths, settings: CleanupSettings, window: DeduplicationWindow | None = None
+) -> CleanupReport:
+    """One round: lost replicas, the log, the deduplication window. ``window`` is what the last round knew of it."""
+    indices = [sequence_number(name) for name in keeper.children(table.log)]
+    replicas = read_positions(keeper, table)
+    max_logs = settings.max_replicated_logs_to_keep
+    lost, holders = _mark_lost(keeper, table, indices, replicas, max_logs) if indices else ([], [])
+    if lost:
+        replicas = read_positions(keeper, table)
+    surplus = plan_log_trim(indices, replicas, min_logs=settings.min_replicated_logs_to_keep)
+    trimmed = _delete_all(keeper, [f"{table.log}/{log_name(index)}" for index in surplus])
+    settle_quorums(keeper, table)
+    _clean_failed_parts(keeper, table, replicas)
+    clean_scan_records(keeper, table)
+    clean_applications(keeper, table, most=settings.applications_to_keep)
+    clean_lost_blocks(keeper, table, most=settings.lost_parts_to_keep)
+    blocks = (window or DeduplicationWindow()).clean(
+        keeper,
+        table,
+        window=settings.replicated_deduplication_window,
+        window_seconds=settings.replicated_deduplication_window_seconds,
+    )
+    return CleanupReport(trimmed, blocks, tuple(lost), tuple(holders))
+
+
+def _clean_failed_parts(keeper: Keeper, table: TablePaths, replicas: Sequence[ReplicaPosition]) -> None:
+    """Removes the marker of a failed quorum once nothing names the part: no list of parts, no queue, no log entry that
+    somebody has still to pull.
+
+    Until then the marker keeps every replica from merging the part. The log's version moves with the removal, so that a
+    merge chosen from an older view is not assigned.
+    """
+    names = keeper.children(table.quorum_failed_parts)
+    if not names:
+        return
+    pulled = min((position.pointer or 0 for position in replicas if position.holds_log), default=0)
+    paths = [f"{table.log}/{name}" for name in keeper.children(table.log) if sequence_number(name) >= pulled]
+    for position in replicas:
+        replica = table.replica(position.name)
+        paths += [replica.queue_entry(entry) for entry in keeper.children(replica.queue)]
+    entries = [LogEntry.parse(answer[0]) for answer in keeper.get_many(paths) if answer is not None]
+    named = {str(part) for entry in entries for part in entry.made}
+    for listing in keeper.children_many([table.replica(position.name).parts for position in replicas]):
+        named.update(listing or ())
+    for name in names:
+        if name not in named:
+            try:
+                keeper.multi([Delete(table.quorum_failed_part(name)), SetData(table.log, b"")])
+            except MultiFailed as error:
+                if not isinstance(error.cause, NoNode):
+                    raise error.cause from error
+
+
+def _mark_lost(
+    keeper: Keeper, table: TablePaths, indices: Sequence[int], replicas: Sequence[ReplicaPosition], max_logs: int
+) -> tuple[list[str], list[LogHolder]]:
+    """Those that were marked, and those that would be if the table could do without them."""
+    newest = max(indices)
+    candidates = plan_lost_replicas(newest, replicas, (), max_logs=max_logs)
+    if not candidates:
+        return [], []
+    held = {r.name: _listed_parts(keeper, table.replica(r.name)) for r in replicas if not r.is_lost}
+    protected = sole_holders(held, _awaited_parts(keeper, table, indices, replicas))
+    holders = [
+        LogHolder(r.name, protected[r.name], newest + 1 - (r.pointer or 0)) for r in candidates if r.name in protected
+    ]
+    marked: list[str] = []
+    for position in plan_lost_replicas(newest, replicas, protected, max_logs=max_logs):
+        replica = table.replica(position.name)
+        # Checking that a survivor stays unlost keeps two cleaners from marking each other's survivor.
+        survivor = _survivor(replicas, {*marked, position.name})
+        if survivor is None:
+            continue
+        stays = stays_unlost(keeper, table.replica(survivor))
+        try:
+            keeper.multi([Check(replica.host, position.host_version), stays, SetData(replica.is_lost, b"1")])
+            marked.append(position.name)
+        except MultiFailed as error:
+            if not isinstance(error.cause, BadVersion | NoNode):
+                raise error.cause from error
+    return marked, holders
+
+
+def _survivor(replicas: Sequence[ReplicaPosition], going: set[str]) -> str | None:
+    staying = [r for r in replicas if not r.is_lost and r.name not in going]
+    best = max(staying, key=lambda r: (r.is_active, r.pointer or 0, r.name), default=None)
+    return best.name if best is not None else None
+
+
+def stays_unlost(keeper: Keeper, replica: ReplicaPaths) -> Check:
+    """For the multi that marks another replica as lost: fails when this one is marked too, or was already."""
+    answer = keeper.get_many([replica.is_lost])[0]
+    return Check(replica.is_lost, answer[1].version if answer is not None and answer[0] != b"1" else _NO_VERSION)
+
+
+def _listed_parts(keeper: Keeper, replica: ReplicaPaths) -> PartSet:
+    listed = PartSet()
+    for part in sorted(filter(None, map(PartName.try_parse, keeper.children(replica.parts)))):
+        if not any(part.intersects(other) for other in listed.overlapping(part)):
+            listed.add(part)
+    return listed
+
+
+def _awaited_parts(
+    keeper: Keeper, table: TablePaths, indices: Sequence[int], replicas: Sequence[ReplicaPosition]
+) -> set[PartName]:
+    """Results of entries that some replica has yet to execute, dropped ones left out."""
+    paths: list[str] = []
+    for position in replicas:
+        if position.is_active:
+            replica = table.replica(position.name)
+            paths += [replica.queue_entry(name) for name in keeper.children(replica.queue)]
+    pulled = min((r.pointer for r in replicas if r.is_active and r.pointer is not None), default=0)
+    paths += [table.log_entry(index) for index in sorted(indices) if index >= pulled]
+    awaited: set[PartName] = set()
+    for answer in keeper.get_many(paths):
+        entry = LogEntry.parse(answer[0]) if answer is not None else None
+        if entry is None:
+            continue
+        for gone in entry.gone:
+            awaited = {part for part in awaited if not gone.covers(part)}
+        awaited.update(entry.made)
+    return awaited
+
+
+def _delete_all(keeper: Keeper, paths: Sequence[str]) -> int:
+    """In order, so that the log is trimmed from its front even if this is cut short."""
+    for start in range(0, len(paths), _BATCH):
+        batch = paths[start : start + _BATCH]
+        try:
+            keeper.multi([Delete(path) for path in batch])
+        except (MultiFailed, KeeperConnectionLoss):
+            for path in batch:
+                try:
+                    keeper.delete(path)
+                except NoNode:
+                    continue
+    return len(paths)

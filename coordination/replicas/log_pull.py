@@ -1,0 +1,324 @@
+"""The thin shell of the queue: loading it, pulling the log into it, removing what is done.
+
+A pull is one multi for each batch: create the queue nodes, move ``log_pointer`` (expecting its version), keep
+``min_unprocessed_insert_time`` true. Only after it committed do the entries enter memory. A lost answer leaves memory
+behind ZooKeeper, so the next pull first takes up every queue node that memory lacks. Entries that memory cannot follow
+raise ``IntersectingPartsError``: the replica must stop rather than diverge.
+
+The log is read in the order of its indices; an index that is missing below a live pointer was trimmed, which happens
+only to a replica marked as lost (:class:`LogTrimmedError`: clone). Indices have no gaps, so a pull that goes on from a
+:class:`LogCursor` asks for the entries behind it, and for a watch on the first that is not there yet: neither the
+log, which may be long, nor the queue is listed. Only a pull without a cursor sees that the log was trimmed.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from coordination.inserts.quorum import confirm_own_parts, fetch_entries
+from coordination.keeper.interface import (
+    BadVersion,
+    Create,
+    Delete,
+    Keeper,
+    KeeperConnectionLoss,
+    MultiFailed,
+    NoNode,
+    Op,
+    SetData,
+    Watch,
+)
+from coordination.keeper.request_limits import packets
+from coordination.log.log_entry import EntryType, LogEntry
+from coordination.log.queue_index import INSERTS
+from coordination.log.replication_queue import ReplicationQueue
+from coordination.nodes.paths import ReplicaPaths, TablePaths, log_name, sequence_number
+from parts.common.errors import ConflictError, UnavailableError
+from parts.common.part_name import PartName
+
+_BATCH = 200
+_MOST_EXPECTED = 8
+
+
+@dataclass(slots=True)
+class LogCursor:
+    """Where the next pull begins, kept from the last. Not known at first, nor while a pull is under way or failed."""
+
+    position: tuple[int, int] | None = None
+    """(index of the next entry, version of ``log_pointer``)."""
+    expected: int = 1
+    """As many entries as the last pull found, if they were few. A pull that finds more asks how many there are."""
+
+    def take(self) -> tuple[int, int] | None:
+        position, self.position = self.position, None
+        return position
+
+
+class LogTrimmedError(ConflictError):
+    """The log no longer holds what this replica has to pull next: it must be cloned."""
+
+    def __init__(self, replica: ReplicaPaths, index: int) -> None:
+        super().__init__(
+            "KEEPER_EXCEPTION",
+            f"Log entry {log_name(index)} that replica {replica.name} needs is gone; it must be cloned",
+        )
+
+
+def load_queue(keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQueue, active_parts: Iterable[PartName]) -> int:
+    """Loads the queue into memory at the start of a session. Returns its length."""
+    entries = _read_entries(keeper, replica, keeper.children(replica.queue))
+    queue.load(active_parts, entries)
+    processed = keeper.get(replica.max_processed_insert_time)[0]
+    queue.note_processed_insert(float(processed or b"0"))
+    return len(entries)
+
+
+def _read_entries(keeper: Keeper, replica: ReplicaPaths, names: list[str]) -> list[tuple[str, LogEntry]]:
+    answers = keeper.get_many([replica.queue_entry(name) for name in names])
+    return [(name, LogEntry.parse(a[0])) for name, a in zip(names, answers, strict=True) if a is not None]
+
+
+def read_log_pointer(keeper: Keeper, replica: ReplicaPaths) -> tuple[int, int]:
+    """(index of the next entry to pull, version of the node). Raises if the replica was never cloned."""
+    data, stat = keeper.get(replica.log_pointer)
+    if not data:
+        raise UnavailableError(
+            "TABLE_IS_READ_ONLY", f"Replica {replica.root} was not cloned yet: it has no log pointer"
+        )
+    return int(data), stat.version
+
+
+def log_position(keeper: Keeper, replica: ReplicaPaths) -> tuple[int, int]:
+    """(log_pointer, log_max_index) as in system.replicas; the maximum is the index of the newest entry, 0 for none."""
+    pointer, _ = read_log_pointer(keeper, replica)
+    names = keeper.children(replica.table.log)
+    return pointer, sequence_number(names[-1]) if names else 0
+
+
+def pull_log(
+    keeper: Keeper,
+    replica: ReplicaPaths,
+    queue: ReplicationQueue,
+    *,
+    watch: Watch | None = None,
+    cursor: LogCursor | None = None,
+) -> int:
+    """Copies every entry that is in the log now to the queue; returns how many. ``watch`` fires when one comes next.
+
+    Call it from one thread at a time per replica. ``cursor`` belongs to one session: nobody else moves the pointer, nor
+    adds to the queue, while the replica is active. The pointer's version would tell.
+    """
+    cursor = cursor or LogCursor()
+    known, size, end = cursor.take(), cursor.expected, 0
+    if known is None:
+        known, end = _find_position(keeper, replica, queue)
+        size = min(size, max(0, end - known[0]))
+    index, version = known
+    is_end = False
+    while not is_end:
+        entries = _read_log(keeper, replica, index, size)
+        is_end = _is_end(keeper, replica.table.log_entry(index + len(entries)), watch, len(entries) < max(1, size))
+        for packet in packets(entries, lambda entry: len(entry.to_bytes())):
+            version = _pull_batch(keeper, replica, queue, index, packet, version)
+            index += len(packet)
+        if not is_end:
+            size = max(1, min(_log_end(keeper, replica.table) - index, _BATCH))
+    if index < end:
+        raise LogTrimmedError(replica, index)
+    cursor.position, cursor.expected = (index, version), max(1, min(index - known[0], _MOST_EXPECTED))
+    return index - known[0]
+
+
+def _find_position(keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQueue) -> tuple[tuple[int, int], int]:
+    """The pointer and its version; the index behind the log's newest entry, 0 for none."""
+    pointer, version = read_log_pointer(keeper, replica)
+    _take_up_unknown(keeper, replica, queue)
+    indices = [sequence_number(name) for name in keeper.children(replica.table.log)]
+    if indices and min(indices) > pointer:
+        raise LogTrimmedError(replica, pointer)
+    return (pointer, version), max(indices, default=-1) + 1
+
+
+def _log_end(keeper: Keeper, table: TablePaths) -> int:
+    """The index of the entry that comes next. A node's ``cversion`` counts creates and deletes, so together with the
+    children that are left it tells how many there were."""
+    stat = keeper.exists(table.log)
+    return (stat.children_version + stat.children_count) // 2 if stat is not None else 0
+
+
+def _read_log(keeper: Keeper, replica: ReplicaPaths, index: int, size: int) -> list[LogEntry]:
+    """At most ``size`` entries from ``index`` on, up to the first that is not there."""
+    answers = keeper.get_many([replica.table.log_entry(i) for i in range(index, index + size)])
+    return [LogEntry.parse(answer[0]) for answer in itertools.takewhile(lambda a: a is not None, answers) if answer]
+
+
+def _is_end(keeper: Keeper, following: str, watch: Watch | None, was_missing: bool) -> bool:
+    """True when the pull has come to the end of the log; ``watch`` fires when ``following`` comes."""
+    if watch is None:
+        return was_missing
+    is_there = keeper.exists(following, watch) is not None
+    if was_missing and is_there:  # it has just come
+        watch(following)
+    return was_missing or not is_there
+
+
+def _take_up_unknown(keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQueue) -> None:
+    """Entries of a pull whose answer was lost."""
+    known = queue.names()
+    unknown = [name for name in keeper.children(replica.queue) if name not in known]
+    for name, entry in _read_entries(keeper, replica, unknown):
+        queue.add(name, entry)
+
+
+def _pull_batch(
+    keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQueue, index: int, entries: list[LogEntry], version: int
+) -> int:
+    """Takes the entries from ``index`` on; returns the pointer's new version."""
+    wanted = [entry for entry in entries if not _is_here(queue, entry)]
+    ops: list[Op] = [Create(replica.queue_prefix, entry.to_bytes(), sequential=True) for entry in wanted]
+    ops.append(SetData(replica.log_pointer, str(index + len(entries)).encode(), version))
+    oldest = _oldest_insert(queue, wanted)
+    if oldest is not None:
+        ops.append(SetData(replica.min_unprocessed_insert_time, str(oldest).encode()))
+    try:
+        results = keeper.multi(ops)
+    except MultiFailed as error:
+        if isinstance(error.cause, BadVersion):
+            raise ConflictError(
+                "KEEPER_EXCEPTION", f"Somebody else moved {replica.log_pointer}: two servers run as this replica?"
+            ) from error
+        raise error.cause from error
+    for entry, path in zip(wanted, results, strict=False):
+        assert isinstance(path, str)
+        queue.add(path.rpartition("/")[2], entry)
+    return results[len(wanted)].version  # type: ignore[union-attr]
+
+
+def _is_here(queue: ReplicationQueue, entry: LogEntry) -> bool:
+    """This replica's own INSERT needs no queue entry: its part is active already."""
+    return (
+        entry.type is EntryType.GET_PART
+        and entry.source_replica == queue.replica_name
+        and entry.new_part is not None
+        and queue.has_virtual_cover(entry.new_part) is not None
+    )
+
+
+def _oldest_insert(queue: ReplicationQueue, fresh: list[LogEntry]) -> float | None:
+    """The new value of min_unprocessed_insert_time, ``None`` if it does not change."""
+    times = [entry.create_time for entry in fresh if entry.type in INSERTS]
+    if not times:
+        return None
+    known = queue.insert_times()[0]
+    oldest = min(times)
+    return oldest if not known or oldest < known else None
+
+
+def drop_entry(keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQueue, name: str) -> None:
+    """Removes an entry that is done or has nothing to do, first from ZooKeeper, then from memory.
+
+    A quorum part that is here already (its fetch was committed under another entry) is confirmed on the way.
+    """
+    item = queue.get(name)
+    entry = item.entry if item is not None else None
+    if entry is not None and entry.quorum >= 2 and entry.new_part is not None:
+        part = str(entry.new_part)
+        if keeper.exists(replica.part(part)) is not None:
+            confirm_own_parts(keeper, replica, [part])
+    drop_entries(keeper, replica, queue, [name])
+
+
+def drop_entries(keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQueue, names: list[str]) -> None:
+    """As :func:`drop_entry`, in one multi when nothing is in the way. A lost answer is simply asked again."""
+    for start in range(0, len(names), _BATCH):
+        batch = names[start : start + _BATCH]
+        try:
+            keeper.multi([Delete(replica.queue_entry(name)) for name in batch])
+        except (MultiFailed, KeeperConnectionLoss):
+            for name in batch:
+                _delete_if_there(keeper, replica.queue_entry(name))
+        for name in batch:
+            queue.finish(name)
+
+
+def discard_entry(keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQueue, name: str) -> None:
+    """The entry's part will never come here: ``fail_unreachable_part`` said so, or its commit said DROPPED."""
+    item = queue.get(name)
+    if item is not None and item.entry.new_part is not None:
+        # First from memory: while a failed part is nobody's virtual part, no merge can take it in.
+        queue.remove_virtual(item.entry.new_part)
+    drop_entries(keeper, replica, queue, [name])
+
+
+def _delete_if_there(keeper: Keeper, path: str) -> None:
+    try:
+        keeper.delete(path)
+    except NoNode:
+        return
+
+
+def read_insert_times(keeper: Keeper, replica: ReplicaPaths) -> tuple[float, float]:
+    """What :func:`save_insert_times` wrote: as ``ReplicationQueue.insert_times``."""
+    oldest, newest = keeper.get_many([replica.min_unprocessed_insert_time, replica.max_processed_insert_time])
+    return tuple(float(answer[0] or 0) if answer is not None else 0.0 for answer in (oldest, newest))  # type: ignore[return-value]
+
+
+def save_insert_times(keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQueue) -> None:
+    """Writes both insert times down; call it now and then (each queue step), they are for operators."""
+    oldest, newest = queue.insert_times()
+    keeper.multi(
+        [
+            SetData(replica.min_unprocessed_insert_time, str(oldest).encode() if oldest else b""),
+            SetData(replica.max_processed_insert_time, str(newest).encode() if newest else b""),
+        ]
+    )
+
+
+def own_parts(keeper: Keeper, replica: ReplicaPaths, partition_id: str | None = None) -> list[PartName]:
+    """What ZooKeeper lists as this replica's parts (of one partition), covered ones included until they are cleaned
+    up."""
+    prefix = f"{partition_id}_" if partition_id is not None else ""
+    return [PartName.parse(name) for name in keeper.children(replica.parts) if name.startswith(prefix)]
+
+
+def remove_parts(keeper: Keeper, replica: ReplicaPaths, parts: Iterable[PartName | str]) -> None:
+    """Takes outdated, detached or dropped parts off the replica's list. Before they leave the disk."""
+    paths = [replica.part(str(part)) for part in parts]
+    for start in range(0, len(paths), _BATCH):
+        batch = paths[start : start + _BATCH]
+        try:
+            keeper.multi([Delete(path) for path in batch])
+        except (MultiFailed, KeeperConnectionLoss):
+            for path in batch:
+                _delete_if_there(keeper, path)
+
+
+def requeue_fetch(keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQueue, parts: Iterable[PartName]) -> int:
+    """For parts that ZooKeeper lists and the disk lacks (or has broken): off the list and a fetch into the queue.
+
+    One multi a part, so that a crash leaves either the listing or the fetch. A part that a queued drop covers (its
+    execution was cut short) only leaves the list: a fetch behind the drop would bring it back.
+    """
+    missing = list(parts)
+    if not missing:
+        return 0
+    queued = [entry for _, entry in _read_entries(keeper, replica, keeper.children(replica.queue))]
+    drops = [gone for entry in queued for gone in entry.gone]
+    dropped = [part for part in missing if any(gone.covers(part) for gone in drops)]
+    remove_parts(keeper, replica, dropped)
+    for part in dropped:
+        queue.remove_virtual(part)
+    wanted = {part: "" for part in missing if part not in dropped}
+    entries = fetch_entries(keeper, replica.table, wanted, "")
+    for entry in entries:
+        assert entry.new_part is not None
+        listed = replica.part(str(entry.new_part))
+        ops: list[Op] = [Create(replica.queue_prefix, entry.to_bytes(), sequential=True)]
+        if keeper.exists(listed) is not None:
+            ops.append(Delete(listed))
+        path = keeper.multi(ops)[0]
+        assert isinstance(path, str)
+        queue.add(path.rpartition("/")[2], entry)
+    return len(entries)

@@ -1,0 +1,214 @@
+"""Committing a part that an entry of the queue made: fetched from another replica, or merged here.
+
+One multi: create ``parts/<part>``, delete the queue entry, add this replica to the part's quorum, and agree on content.
+Agreement: if another replica lists the part, its hash must be ours, else the outcome is DIFFERENT (ours is discarded
+and theirs fetched); if none does, the multi asserts that none does, so two replicas cannot commit different contents.
+Who has read another replica's listing before (to fetch the part) hands it over as an :class:`Agreement`: the multi
+checks that it still holds, and nothing need be read again unless it fails.
+
+The nodes of covered source parts stay until cleanup removes outdated parts (``queue_io.remove_parts``, then the disk):
+a fetcher that looks for a source still finds who has it.
+
+On COMMITTED the entry has left ZooKeeper. Make the part active, *then* call ``queue.finish(name)``: a DROP_RANGE waits
+for the entry, and must find the part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from coordination.inserts.quorum import holder_ops
+from coordination.keeper.interface import (
+    Check,
+    Create,
+    Delete,
+    Keeper,
+    KeeperConnectionLoss,
+    KeeperError,
+    MultiFailed,
+    NodeExists,
+    NoNode,
+    Op,
+    Stat,
+    check_not_exists,
+)
+from coordination.log.log_entry import LogEntry
+from coordination.log.replication_queue import ReplicationQueue
+from coordination.nodes.part_record import PartRecord
+from coordination.nodes.paths import ReplicaPaths
+from parts.common.errors import ConflictError
+from parts.common.part_name import PartName
+
+_ATTEMPTS = 20
+
+
+class ProducedStatus(Enum):
+    COMMITTED = "committed"
+    DIFFERENT = "another replica has other content under this name: discard ours, fetch theirs"
+    DROPPED = "not wanted any more (a DROP covered it, or its quorum failed): discard ours and the entry"
+    STALE = "what it was made of has changed: discard ours, make it anew"
+    UNKNOWN = "may be committed: keep it pre-active and ask again"
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """Another replica lists the part with this content; ``check`` fails once its listing has changed."""
+
+    check: Check
+    content_hash: str
+
+    @classmethod
+    def read(cls, path: str, answer: tuple[bytes, Stat]) -> Agreement:
+        """From what ``get`` returned for the listing's ``path``. Raises ``CorruptionError``."""
+        return cls(Check(path, answer[1].version), PartRecord.parse(answer[0]).content_hash)
+
+
+def commit_produced_part(
+    keeper: Keeper,
+    replica: ReplicaPaths,
+    queue: ReplicationQueue,
+    name: str,
+    entry: LogEntry,
+    part: PartName,
+    record: PartRecord,
+    *,
+    agreement: Agreement | None = None,
+    conditions: Sequence[Op] = (),
+    resolve_seconds: float = 10.0,
+    clock: Callable[[], float],
+    sleep: Callable[[float], None],
+) -> ProducedStatus:
+    """Commits ``part`` for the queue entry ``name``.
+
+    ``part`` is ``entry.new_part``, or a part of the virtual parts that covers it and was fetched instead; when one of
+    the ``conditions`` fails the outcome is STALE.
+    Repeating it is safe. Exceptions mean that it was not committed (now); the entry is still there.
+    """
+    if queue.is_cancelled(name):
+        return ProducedStatus.DROPPED
+    deadline = clock() + resolve_seconds
+    is_in_doubt = False
+    for attempt in range(_ATTEMPTS):
+        try:
+            if attempt == 0 and _commit_agreed(keeper, replica, name, entry, part, record, agreement):
+                return ProducedStatus.COMMITTED
+            status = _try_commit(keeper, replica, name, entry, part, record, conditions, is_in_doubt=is_in_doubt)
+        except KeeperConnectionLoss:
+            status, is_in_doubt = None, True
+        except MultiFailed as error:
+            raise error.cause from error
+        except KeeperError:
+            if not is_in_doubt:
+                raise
+            status = None
+        if status is ProducedStatus.DROPPED and entry.new_part is not None and _has_failed(keeper, replica, entry):
+            # While a failed part is nobody's virtual part, no merge can take it in, and none waits for it.
+            queue.remove_virtual(entry.new_part)
+        if status is not None:
+            return status
+        if is_in_doubt:
+            if clock() >= deadline:
+                return ProducedStatus.UNKNOWN
+            sleep(0.05)
+    if is_in_doubt:
+        return ProducedStatus.UNKNOWN
+    raise ConflictError("KEEPER_EXCEPTION", f"Could not commit part {part}: others keep changing its nodes; retry")
+
+
+def _commit_agreed(
+    keeper: Keeper,
+    replica: ReplicaPaths,
+    name: str,
+    entry: LogEntry,
+    part: PartName,
+    record: PartRecord,
+    agreement: Agreement | None,
+) -> bool:
+    """The usual case, in one round trip; ``False`` when it is not the usual case."""
+    if agreement is None or agreement.content_hash != record.content_hash or entry.quorum >= 2:
+        return False
+    try:
+        commit_agreed_parts(keeper, replica, [(name, part, record, agreement)])
+        return True
+    except MultiFailed:
+        return False
+
+
+def commit_agreed_parts(
+    keeper: Keeper, replica: ReplicaPaths, parts: Sequence[tuple[str, PartName, PartRecord, Agreement]]
+) -> None:
+    """Commits parts that were agreed on, each with the name of its queue entry, in one multi: all or none.
+
+    Raises ``MultiFailed`` when one of them is not the usual case, ``KeeperConnectionLoss`` when it is not known: then
+    :func:`commit_produced_part` settles each.
+    """
+    ops: list[Op] = []
+    for name, part, record, agreement in parts:
+        create = Create(replica.part(str(part)), record.to_bytes())
+        ops += [Delete(replica.queue_entry(name)), agreement.check, create]
+    keeper.multi(ops)
+
+
+def _try_commit(
+    keeper: Keeper,
+    replica: ReplicaPaths,
+    name: str,
+    entry: LogEntry,
+    part: PartName,
+    record: PartRecord,
+    conditions: Sequence[Op],
+    *,
+    is_in_doubt: bool,
+) -> ProducedStatus | None:
+    """``None``: somebody moved meanwhile, look again."""
+    if is_in_doubt:
+        keeper.sync(replica.root)
+    mine = replica.part(str(part))
+    queued, listed = keeper.exists_many([replica.queue_entry(name), mine])
+    if queued is None:
+        return ProducedStatus.COMMITTED if listed is not None else ProducedStatus.DROPPED
+    agreement = agreement_ops(keeper, replica, part, record)
+    if agreement is None:
+        return ProducedStatus.DIFFERENT
+    ops: list[Op] = [Delete(replica.queue_entry(name)), *agreement, *conditions]
+    if listed is None:
+        ops.append(Create(mine, record.to_bytes()))
+    if entry.quorum >= 2 and entry.new_part is not None:
+        # A peer may have given the part up while its owner, whom we fetched from, was coming back.
+        if _has_failed(keeper, replica, entry):
+            return ProducedStatus.DROPPED
+        ops += check_not_exists(replica.table.quorum_failed_part(str(entry.new_part)))
+        ops += holder_ops(keeper, replica.table, entry.new_part, replica.name, is_parallel=entry.quorum_parallel)
+    try:
+        keeper.multi(ops)
+    except MultiFailed as error:
+        if error.op in conditions:
+            return ProducedStatus.STALE
+        if isinstance(error.cause, NodeExists | NoNode) or "/quorum/" in error.op.path:
+            return None
+        raise
+    return ProducedStatus.COMMITTED
+
+
+def _has_failed(keeper: Keeper, replica: ReplicaPaths, entry: LogEntry) -> bool:
+    marker = replica.table.quorum_failed_part(str(entry.new_part))
+    return entry.quorum >= 2 and keeper.exists(marker) is not None
+
+
+def agreement_ops(keeper: Keeper, replica: ReplicaPaths, part: PartName, record: PartRecord) -> Sequence[Op] | None:
+    """Operations that hold the agreement on content, ``None`` when another replica's content differs.
+
+    A replica without ``host`` is a drop that was cut short: it commits nothing, and may have no list of parts any more.
+    """
+    names = [name for name in keeper.children(replica.table.replicas) if name != replica.name]
+    paths = [replica.table.replica(name).part(str(part)) for name in names]
+    answers = keeper.get_many([*paths, *(replica.table.replica(name).host for name in names)])
+    asked = [(path, answer) for path, answer, host in zip(paths, answers, answers[len(paths) :], strict=False) if host]
+    for path, answer in asked:
+        if answer is not None:
+            if PartRecord.parse(answer[0]).content_hash != record.content_hash:
+                return None
+            return [Check(path, answer[1].version)]
+    return [op for path, _ in asked for op in check_not_exists(path)]

@@ -1,0 +1,1 @@
+"""INSERTs that become visible together."""

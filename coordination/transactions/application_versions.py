@@ -1,0 +1,89 @@
+"""Applications, which number what they commit: of each the last version is kept, so that none is committed twice.
+
+A table remembers a bounded number of applications. Those that have committed nothing for the longest time are forgotten
+first: ZooKeeper's order of the commits tells, no clock.
+
+::
+
+    applications/<name>           {"version":1,"application":…,"committed":n,"rows":…}
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from dataclasses import dataclass
+
+from coordination.keeper.interface import Create, Delete, Keeper, KeeperConnectionLoss, MultiFailed, SetData
+from coordination.keeper.request_limits import op_bytes, packets
+from coordination.nodes.paths import TablePaths
+from coordination.nodes.table_lists import make_lists
+from coordination.transactions.transaction_nodes import FORMAT_VERSION, name_of, parse_document
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationVersion:
+    """The last version that the application committed, ``None`` before the first, and how many rows that were."""
+
+    path: str
+    application: str
+    committed: int | None = None
+    rows: int = 0
+    node_version: int = 0
+
+    def takes(self, version: int | None) -> bool:
+        return self.committed is None or (version is not None and version > self.committed)
+
+    def rows_of(self, version: int | None) -> int:
+        """0 when it is not the last."""
+        return self.rows if version == self.committed else 0
+
+    def claim(self, version: int, rows: int) -> Create | SetData:
+        """The operation of the commit that makes ``version`` the last; fails when another came first."""
+        document = {
+            "version": FORMAT_VERSION, "application": self.application, "committed": version, "rows": rows,
+        }  # fmt: skip
+        data = json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
+        if self.committed is None:
+            return Create(self.path, data)
+        return SetData(self.path, data, self.node_version)
+
+
+def read_applications(keeper: Keeper, table: TablePaths) -> dict[str, tuple[int, int]]:
+    """The version that each application committed last, and its rows, by the names of their nodes."""
+    names = keeper.children_many([table.applications])[0] or []
+    answers = keeper.get_many([table.application(name) for name in names])
+    documents = {
+        name: parse_document(answer[0], "application")
+        for name, answer in zip(names, answers, strict=True)
+        if answer is not None
+    }
+    return {name: (document["committed"], document["rows"]) for name, document in documents.items()}
+
+
+def read_application(keeper: Keeper, table: TablePaths, application: str) -> ApplicationVersion:
+    path = table.application(name_of(application))
+    answer = keeper.get_many([path])[0]
+    if answer is None:
+        make_lists(keeper, table, table.applications)
+        return ApplicationVersion(path, application)
+    document = parse_document(answer[0], "application")
+    return ApplicationVersion(path, application, document["committed"], document["rows"], answer[1].version)
+
+
+def clean_applications(keeper: Keeper, table: TablePaths, *, most: int) -> int:
+    """Forgets the oldest applications when there are more than ``most``; returns how many were asked to go.
+
+    It removes a tenth of ``most`` more than the surplus, so that the list is looked through rarely. An application that
+    commits at the same time stays."""
+    names = keeper.children_many([table.applications])[0] or ()
+    if len(names) <= most:
+        return 0
+    paths = [table.application(name) for name in names]
+    stats = zip(paths, keeper.exists_many(paths), strict=True)
+    oldest = sorted((stat.modified_zxid, path, stat.version) for path, stat in stats if stat is not None)
+    surplus = [Delete(path, version) for _, path, version in oldest[: len(names) - most + most // 10]]
+    for packet in packets(surplus, op_bytes):
+        with contextlib.suppress(MultiFailed, KeeperConnectionLoss):
+            keeper.multi(packet)
+    return len(surplus)

@@ -1,0 +1,336 @@
+"""The commit of a transaction: one multi, after which all of its parts come on every replica, or none on any.
+
+1. the transaction, and what was staged in it; those of the attempts that count
+2. a block number for every partition that loses its rows: what has a number below it goes (as in ``drop_range``)
+3. block numbers for the parts, as many as each partition gets under one lock
+4. multi{log REPLACE_RANGE; with a quorum the status of the parts; the transaction := committed, and no INSERT into
+   it since 1; delete the locks; the drop's operations; the application's version; check that the replicas that hold
+   the parts are active}
+
+Every replica carries the entry out as one step (``engine.tables.replicated.follow.replace_range``). Whoever is
+interrupted finds the state of the transaction: it alone says whether the commit was made, and a repeat of a commit that
+was made is told so. A multi of unknown outcome is fenced by its locks, which go before the state is read again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from coordination.drops.drop_partition import LastBlocks, RangeDrop, plan_drop
+from coordination.inserts.block_numbers import BlockLock, allocate_block, partitions
+from coordination.inserts.insert_commit import release_quietly
+from coordination.inserts.quorum import QuorumStatus
+from coordination.keeper.interface import (
+    Check,
+    Create,
+    Delete,
+    Keeper,
+    KeeperConnectionLoss,
+    KeeperError,
+    MultiFailed,
+    Op,
+    SetData,
+)
+from coordination.keeper.request_limits import MAX_REQUEST_BYTES, op_bytes, require_fitting
+from coordination.log.log_entry import EntryType, LogEntry, StagedPart
+from coordination.nodes.paths import ReplicaPaths
+from coordination.nodes.replica_activation import EXCHANGE, EXCHANGE_QUORUM, require_feature
+from coordination.transactions.application_versions import ApplicationVersion, read_application
+from coordination.transactions.transaction_nodes import (
+    StagedRecord,
+    State,
+    Transaction,
+    abort,
+    already_decided,
+    content,
+    key_prefix,
+    name_of,
+    open_transaction,
+    read,
+    read_staged,
+)
+from parts.common.errors import ConflictError, UnavailableError, UnknownOutcomeError, UserError
+from parts.common.part_name import PartName
+
+logger = logging.getLogger(__name__)
+
+_ATTEMPTS = 20
+_SLACK_BYTES = 128 * 1024
+"""For the checks of the activation, and for the root of all paths."""
+_NO_VERSION = -2
+
+
+class Overwrite(Enum):
+    """What goes when the rows of a transaction come."""
+
+    NOTHING = "nothing"
+    TABLE = "every row"
+    PARTITIONS = "the rows of the partitions that get some"
+
+
+@dataclass(frozen=True)
+class CommitRequest:
+    """What COMMIT TRANSACTION asks for."""
+
+    transaction_id: str
+    overwrite: Overwrite = Overwrite.NOTHING
+    attempts: tuple[str, ...] | None = None
+    """Only what was inserted under these names of attempts counts; ``None``: everything."""
+    rows: int | None = None
+    """How many rows that must be."""
+    application: str = ""
+    version: int | None = None
+    """With ``application``: nothing is done when it committed this version, or a later one, before."""
+    along: tuple[Op, ...] = ()
+    """What another table does in the same multi (``coordination.drops.move_partition``)."""
+
+
+class Verdict(Enum):
+    COMMITTED = "committed"
+    REPEATED = "committed before"
+    SKIPPED = "skipped: the application had committed this version"
+
+
+@dataclass(frozen=True)
+class CommitOutcome:
+    """``rows`` of this or the earlier commit; of a skipped one 0 when the application had committed a later version."""
+
+    verdict: Verdict
+    rows: int = 0
+    parts: tuple[PartName, ...] = field(default=())
+
+
+class Overtaken(ConflictError):
+    """What goes along is not possible any more; nothing was committed."""
+
+
+def choose(request: CommitRequest, staged: Mapping[str, StagedRecord]) -> dict[str, StagedRecord]:
+    """What counts of what was staged. Raises ``UserError`` 649 when it is not what was asked for."""
+    chosen = dict(staged)
+    if request.attempts is not None:
+        prefixes = {key_prefix(attempt) for attempt in request.attempts}
+        chosen = {key: record for key, record in staged.items() if f"{key.partition('-')[0]}-" in prefixes}
+    rows = sum(record.rows for record in chosen.values())
+    if request.rows is not None and rows != request.rows:
+        raise UserError(
+            "INVALID_TRANSACTION",
+            f"Transaction {request.transaction_id!r} holds {rows} rows of these attempts, and {request.rows} were "
+            "announced: nothing was committed. Was something rolled back, or never inserted?",
+        )
+    return chosen
+
+
+def commit_transaction(
+    keeper: Keeper,
+    replica: ReplicaPaths,
+    request: CommitRequest,
+    *,
+    first_number: Callable[[str], int],
+    last_blocks: LastBlocks,
+    clock: Callable[[], float],
+    left_behind: Callable[[], None],
+    quorum: int = 0,
+) -> CommitOutcome:
+    """Decides the transaction. ``first_number``: above every block number that this replica has in a partition;
+    ``quorum``: replicas that must have the parts before sequential reads show them, below 2 for none;
+    ``left_behind`` is called when a block number may be left that nobody uses, as one may after a ``KeeperError``.
+
+    Raises 649 (INVALID_TRANSACTION), 48 for a replica of an older version, 242 when a replica that holds staged parts
+    is not active, 290 for more parts than one request to ZooKeeper names, 659 for an unknown outcome; it can be
+    repeated after each of them.
+    """
+    require_feature(keeper, replica.table, EXCHANGE, "A transaction")
+    if quorum >= 2:
+        require_feature(keeper, replica.table, EXCHANGE_QUORUM, "COMMIT TRANSACTION with insert_quorum")
+    is_in_doubt = False
+    for _ in range(_ATTEMPTS):
+        try:
+            outcome = _Attempt(keeper, replica, request, first_number, last_blocks, clock, quorum).run()
+        except KeeperConnectionLoss:
+            outcome, is_in_doubt = None, True
+            left_behind()
+        except KeeperError as error:
+            if not is_in_doubt:
+                raise
+            raise UnknownOutcomeError(
+                "UNKNOWN_STATUS_OF_TRANSACTION",
+                f"ZooKeeper went away during the commit of transaction {request.transaction_id!r} ({error.message}); "
+                "repeat the COMMIT: it does nothing twice",
+            ) from error
+        if outcome is not None:
+            return outcome
+    raise ConflictError("KEEPER_EXCEPTION", f"Could not commit in {_ATTEMPTS} attempts: others get ahead; try again")
+
+
+class _Attempt:
+    """One try, and the locks it holds."""
+
+    def __init__(
+        self,
+        keeper: Keeper,
+        replica: ReplicaPaths,
+        request: CommitRequest,
+        first_number: Callable[[str], int],
+        last_blocks: LastBlocks,
+        clock: Callable[[], float],
+        quorum: int,
+    ) -> None:
+        self._keeper = keeper
+        self._replica = replica
+        self._table = replica.table
+        self._request = request
+        self._first_number = first_number
+        self._last_blocks = last_blocks
+        self._clock = clock
+        self._quorum = quorum
+        self._locks: list[BlockLock] = []
+
+    def run(self) -> CommitOutcome | None:
+        """``None``: others got ahead; look again."""
+        request, table = self._request, self._table
+        found = read(self._keeper, table, name_of(request.transaction_id))
+        if found is not None and found.state is State.COMMITTED:
+            if found.reason:  # what became of it since
+                raise already_decided(found)
+            return CommitOutcome(Verdict.REPEATED, found.rows)
+        application = None
+        if request.application:
+            application = read_application(self._keeper, table, request.application)
+            if not application.takes(request.version):
+                return CommitOutcome(Verdict.SKIPPED, application.rows_of(request.version))
+        try:
+            if found is None or found.state is not State.OPEN:
+                found = open_transaction(self._keeper, table, request.transaction_id)
+            return self._commit(found, application)
+        finally:  # a multi that may still be on its way fails then
+            for lock in self._locks:
+                release_quietly(self._keeper, lock)
+
+    def _commit(self, transaction: Transaction, application: ApplicationVersion | None) -> CommitOutcome | None:
+        request, table = self._request, self._table
+        staged = choose(request, read_staged(self._keeper, table, transaction.name, transaction.keys))
+        partition_ids = sorted({record.partition_id for record in staged.values()})
+        drops = self._take_drops(partition_ids)
+        parts = self._name(staged)
+        partitions_version = self._partitions_version() if request.overwrite is Overwrite.TABLE else None
+        drop = plan_drop(self._keeper, table, drops, self._last_blocks) if drops else None
+        rows = sum(record.rows for record in staged.values())
+        decided = content(request.transaction_id, State.COMMITTED, rows=rows)
+        ops: list[Op] = [
+            SetData(table.transaction(transaction.name), decided, transaction.version),
+            Delete(table.open_transaction(transaction.name), transaction.inserts),
+            *(Delete(lock.path) for lock in self._locks if lock not in drops),
+            *(Check(table.replica(name).is_active) for name in sorted({part.replica for part in parts})),
+            *request.along,
+        ]
+        if self._quorum >= 2 and parts:
+            first, *others = (str(part.part) for part in parts)
+            status = QuorumStatus(first, self._quorum, (), self._replica.name, others=tuple(others))
+            ops.append(Create(table.quorum_parallel_part(transaction.name), status.to_bytes()))
+        if application is not None:
+            assert request.version is not None
+            ops.append(application.claim(request.version, rows))
+        if partitions_version is not None:
+            ops.append(Check(table.block_numbers, partitions_version))
+        limit_bytes = MAX_REQUEST_BYTES - _SLACK_BYTES - sum(map(op_bytes, ops))
+        logged, drop_ops = self._logged(transaction, parts, drop, limit_bytes)
+        try:
+            self._keeper.multi([logged, *ops, *drop_ops])
+        except MultiFailed as error:
+            self._judge(error, transaction, {part.replica for part in parts})
+            return None
+        self._locks.clear()
+        return CommitOutcome(Verdict.COMMITTED, rows, tuple(part.part for part in parts))
+
+    def _judge(self, error: MultiFailed, transaction: Transaction, holders: Collection[str]) -> None:
+        """Raises when looking again is of no use."""
+        if error.op in self._request.along:
+            raise Overtaken("KEEPER_EXCEPTION", f"The other table has changed meanwhile: {error.message}") from error
+        for name in holders:
+            if error.op != Check(self._table.replica(name).is_active):
+                continue
+            if self._keeper.exists(self._table.replica(name).root) is None:
+                abort(
+                    self._keeper, self._table, transaction.name, f"replica {name}, which held rows of it, was dropped"
+                )
+                return
+            raise UnavailableError(
+                "TABLE_IS_READ_ONLY",
+                f"Replica {name!r}, which holds rows of transaction {self._request.transaction_id!r}, is not "
+                "active; nothing was committed. Repeat the COMMIT when it is back",
+            ) from error
+
+    def _take_drops(self, partition_ids: Sequence[str]) -> list[BlockLock]:
+        """Before the numbers of the parts, which stay."""
+        overwrite = self._request.overwrite
+        if overwrite is Overwrite.NOTHING:
+            return []
+        known = set(partitions(self._keeper, self._table))
+        wanted = known if overwrite is Overwrite.TABLE else known.intersection(partition_ids)
+        taken = [self._take(partition_id) for partition_id in sorted(wanted)]
+        return [lock for lock in taken if lock.number]
+
+    def _take(self, partition_id: str, count: int = 1) -> BlockLock:
+        lock = allocate_block(
+            self._keeper,
+            self._table,
+            partition_id,
+            owner=self._replica.name,
+            minimum=self._first_number(partition_id),
+            count=count,
+        )
+        assert isinstance(lock, BlockLock)
+        self._locks.append(lock)
+        return lock
+
+    def _name(self, staged: Mapping[str, StagedRecord]) -> list[StagedPart]:
+        """The parts with their numbers, in the order of their keys."""
+        counts = Counter(record.partition_id for record in staged.values())
+        numbers = {
+            partition_id: iter(range(lock.number, lock.number + lock.count))
+            for partition_id, lock in ((p, self._take(p, count)) for p, count in sorted(counts.items()))
+        }
+        parts = []
+        for _, record in sorted(staged.items()):
+            number = next(numbers[record.partition_id])
+            name = PartName(record.partition_id, number, number, 0)
+            parts.append(
+                StagedPart(name, record.content_hash, record.replica, record.place, record.rows, record.size_bytes)
+            )
+        return parts
+
+    def _partitions_version(self) -> int:
+        """The version of ``block_numbers`` while no partition is there but those of the locks; else one it never has,
+        so that the multi fails and all is looked at again."""
+        version = self._keeper.get(self._table.block_numbers)[1].version
+        held = {lock.partition_id for lock in self._locks}
+        return version if held.issuperset(partitions(self._keeper, self._table)) else _NO_VERSION
+
+    def _logged(
+        self, transaction: Transaction, parts: Sequence[StagedPart], drop: RangeDrop | None, limit_bytes: int
+    ) -> tuple[Create, list[Op]]:
+        entry = LogEntry(
+            EntryType.REPLACE_RANGE,
+            None,
+            self._clock(),
+            self._replica.name,
+            rows=sum(part.rows for part in parts),
+            size_bytes=sum(part.size_bytes for part in parts),
+            drop_ranges=drop.ranges if drop is not None else (),
+            replace_parts=tuple(parts),
+            transaction=transaction.name,
+            quorum=self._quorum,
+            quorum_parallel=self._quorum >= 2,
+            has_leftovers=drop is not None,
+        )
+        logged = Create(self._table.log_prefix, entry.to_bytes(), sequential=True)
+        require_fitting(logged, f"transaction {self._request.transaction_id!r} with {len(parts)} parts")
+        if drop is None:
+            return logged, []
+        ops, has_leftovers = drop.ops(limit_bytes - op_bytes(logged))
+        entry = replace(entry, has_leftovers=has_leftovers)
+        return Create(self._table.log_prefix, entry.to_bytes(), sequential=True), ops

@@ -1,0 +1,350 @@
+"""Transactions of inserts: parts are staged on any replica under a transaction's name, and decided all at once.
+
+::
+
+    transactions/<name>           {"version":1,"id":…,"state":"open"|"committed"|"aborted","reason":…}
+    transactions/<name>/<key>     {"version":1,"replica":…,"place":…,"partition":…,"hash":…,"rows":…,"bytes":…}
+    open_transactions/<name>      while it is open; empty
+
+A staged part is whole and durable at its place on its replica (``parts.store.staged_parts``) before its node exists,
+and nobody sees it. Its key says whose rows they are (:func:`key_prefix`): a repeated INSERT has the keys it had before.
+The commit (:mod:`coordination.transactions.transaction_commit`) turns the state of an open transaction in the same
+multi that logs the parts; every change of the state moves the version of its node, and whoever commits or aborts checks
+it. So a transaction is decided once, whatever is repeated and wherever.
+
+Whoever stages writes ``open_transactions/<name>`` in the same multi, whatever its version: INSERTs do not hinder one
+another, and fail when it is gone. Whoever commits removes it in the version that it had before the keys were listed,
+and lists them anew when it was written since. So an INSERT that is acknowledged is in the commit, or comes too late
+and is refused.
+
+Invariants
+- A transaction that left ``open`` never returns to it; ``open_transactions/<name>`` is there while it is open.
+- Nodes of keys only come while it is open. What was staged under a key stays: the same again is no change, and other
+  rows under it are refused.
+- A decided transaction is remembered for a week, if it is one of the last ten thousand, so that a late repeat of its
+  commit is told what became of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import xxhash
+
+from coordination.keeper.interface import (
+    Create,
+    Delete,
+    Keeper,
+    KeeperConnectionLoss,
+    MultiFailed,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    SetData,
+)
+from coordination.keeper.request_limits import op_bytes, packets
+from coordination.log.log_entry import LogEntry
+from coordination.nodes.paths import ReplicaPaths, TablePaths, sequence_number
+from coordination.nodes.table_lists import make_lists
+from parts.common.errors import ConflictError, CorruptionError, UnknownOutcomeError, UserError
+
+IDLE_SECONDS = 86_400.0
+"""An open transaction into which nothing was staged for so long is aborted."""
+REMEMBERED_SECONDS = 7 * 86_400.0
+MOST_REMEMBERED = 10_000
+"""Of the decided ones: a stream commits one every few seconds."""
+FORMAT_VERSION = 1
+_ATTEMPTS = 20
+
+
+class State(Enum):
+    OPEN = "open"
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+
+
+@dataclass(frozen=True, slots=True)
+class StagedRecord:
+    """What ZooKeeper keeps of a staged part."""
+
+    replica: str
+    place: str
+    partition_id: str
+    content_hash: str
+    rows: int
+    size_bytes: int
+
+    def to_bytes(self) -> bytes:
+        document = {
+            "version": FORMAT_VERSION,
+            "replica": self.replica,
+            "place": self.place,
+            "partition": self.partition_id,
+            "hash": self.content_hash,
+            "rows": self.rows,
+            "bytes": self.size_bytes,
+        }
+        return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
+
+    @classmethod
+    def parse(cls, data: bytes) -> StagedRecord:
+        document = parse_document(data, "staged part")
+        try:
+            return cls(*(document[name] for name in ("replica", "place", "partition", "hash", "rows", "bytes")))
+        except KeyError as error:
+            raise CorruptionError(f"Cannot read staged part {data[:200]!r}: {error}", name="CORRUPTED_DATA") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """As it was read. ``version`` is that of its node, ``keys`` names what was staged."""
+
+    name: str
+    id: str
+    state: State
+    version: int
+    reason: str = ""
+    rows: int = 0
+    """Of a committed one."""
+    keys: tuple[str, ...] = ()
+    inserts: int = 0
+    """The version of the node that is there while it is open, no later than ``keys``."""
+    created_ms: int = 0
+    changed_ms: int = 0
+    """The last INSERT into it, or its decision."""
+
+
+def key_prefix(attempt: str) -> str:
+    """The beginning of the keys of all parts that are staged under this name of an attempt."""
+    return f"{xxhash.xxh3_64_hexdigest(attempt.encode())}-"
+
+
+def key_of(attempt: str, insert: str, number: int) -> str:
+    """The key of the ``number``-th part of an INSERT."""
+    return f"{key_prefix(attempt)}{xxhash.xxh3_64_hexdigest(insert.encode())}-{number}"
+
+
+def name_of(transaction_id: str) -> str:
+    """The name of a transaction's, or an application's, node and directory."""
+    return xxhash.xxh3_128_hexdigest(transaction_id.encode())
+
+
+def content(transaction_id: str, state: State, *, reason: str = "", rows: int = 0) -> bytes:
+    """The content of a transaction's node, as JSON."""
+    document = {"version": FORMAT_VERSION, "id": transaction_id, "state": state.value, "reason": reason, "rows": rows}
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def read(keeper: Keeper, table: TablePaths, name: str) -> Transaction | None:
+    """Also what another client of ZooKeeper has just written."""
+    keeper.sync(table.transaction(name))
+    return next(iter(read_many(keeper, table, [name])), None)
+
+
+def read_all(keeper: Keeper, table: TablePaths) -> list[Transaction]:
+    """What is open, and what is remembered."""
+    return read_many(keeper, table, keeper.children_many([table.transactions])[0] or [])
+
+
+def read_many(keeper: Keeper, table: TablePaths, names: Sequence[str]) -> list[Transaction]:
+    """Those that there are."""
+    paths = [table.transaction(name) for name in names]
+    nodes = keeper.get_many(paths)
+    inserts = keeper.exists_many([table.open_transaction(name) for name in names])
+    keys = keeper.children_many(paths)  # last: none of them is newer than the version says
+    found = []
+    for name, node, insert, own_keys in zip(names, nodes, inserts, keys, strict=True):
+        if node is not None:
+            document, stat = parse_document(node[0], "transaction"), node[1]
+            found.append(
+                Transaction(
+                    name,
+                    document["id"],
+                    State(document["state"]),
+                    stat.version,
+                    document["reason"],
+                    document["rows"],
+                    tuple(own_keys or ()),
+                    insert.version if insert is not None else 0,
+                    stat.created_ms,
+                    max(stat.modified_ms, insert.modified_ms if insert is not None else 0),
+                )
+            )
+    return found
+
+
+def read_staged(keeper: Keeper, table: TablePaths, name: str, keys: Sequence[str]) -> dict[str, StagedRecord]:
+    answers = keeper.get_many([table.staged_part(name, key) for key in keys])
+    return {key: StagedRecord.parse(answer[0]) for key, answer in zip(keys, answers, strict=True) if answer is not None}
+
+
+def open_transaction(keeper: Keeper, table: TablePaths, transaction_id: str) -> Transaction:
+    """Makes it if need be. Raises :func:`already_decided`."""
+    name = name_of(transaction_id)
+    for _ in range(_ATTEMPTS):
+        found = read(keeper, table, name)
+        if found is not None:
+            if found.state is not State.OPEN:
+                raise already_decided(found)
+            return found
+        try:
+            keeper.multi(
+                [
+                    Create(table.transaction(name), content(transaction_id, State.OPEN)),
+                    Create(table.open_transaction(name)),
+                ]
+            )
+        except MultiFailed as error:
+            if isinstance(error.cause, NoNode):
+                make_lists(keeper, table, table.transactions, table.open_transactions)
+        except KeeperConnectionLoss:
+            continue
+    raise ConflictError("KEEPER_EXCEPTION", f"Could not open the transaction in {_ATTEMPTS} attempts; try again")
+
+
+def already_decided(transaction: Transaction) -> UserError:
+    """589 (INVALID_TRANSACTION)."""
+    reason = f": {transaction.reason}" if transaction.reason else ""
+    return UserError(
+        "INVALID_TRANSACTION",
+        f"Transaction {transaction.id!r} was {transaction.state.value} before{reason}. Begin another, with an id of "
+        "its own",
+    )
+
+
+def stage(keeper: Keeper, table: TablePaths, transaction: Transaction, records: Mapping[str, StagedRecord]) -> bool:
+    """Tells ZooKeeper of the parts of one INSERT, which are durable at their places. ``False``: the same rows had been
+    told of before, perhaps by another replica, and what lies at these places is not needed.
+
+    Raises 389 when other rows lie under one of the keys, :func:`already_decided`; anything else leaves it unknown
+    whether they were told of.
+    """
+    paths = {key: table.staged_part(transaction.name, key) for key in records}
+    noted = SetData(table.open_transaction(transaction.name), b"")
+    is_in_doubt = False
+    for _ in range(_ATTEMPTS):
+        known = read_staged(keeper, table, transaction.name, list(records))
+        if known:
+            _require_same(transaction, records, known)
+            return next(iter(known.values())).place == next(iter(records.values())).place
+        try:
+            keeper.multi([noted, *(Create(paths[key], record.to_bytes()) for key, record in records.items())])
+            return True
+        except KeeperConnectionLoss:
+            is_in_doubt = True
+            keeper.sync(table.root)
+        except MultiFailed as error:
+            if error.op == noted:
+                decided = already_decided(read(keeper, table, transaction.name) or transaction)
+                if is_in_doubt:  # the commit may have taken them, and forgotten their keys
+                    raise UnknownOutcomeError("UNKNOWN_STATUS_OF_INSERT", decided.message) from error
+                raise decided from error
+            if not isinstance(error.cause, NodeExists):
+                raise error.cause from error
+    raise ConflictError("KEEPER_EXCEPTION", f"Could not stage the rows in {_ATTEMPTS} attempts; try again")
+
+
+def _require_same(
+    transaction: Transaction, records: Mapping[str, StagedRecord], known: Mapping[str, StagedRecord]
+) -> None:
+    """Parts of one INSERT are told of together: all of them are known, or it was another INSERT."""
+    for key, record in records.items():
+        other = known.get(key)
+        if other is None or (other.content_hash, other.partition_id) != (record.content_hash, record.partition_id):
+            raise ConflictError(
+                "INSERT_WAS_DEDUPLICATED",
+                f"Other rows were inserted into transaction {transaction.id!r} under this insert_deduplication_token "
+                "before; nothing of these rows is stored",
+            )
+
+
+def abort(keeper: Keeper, table: TablePaths, name: str, reason: str, *, transaction_id: str = "") -> Transaction | None:
+    """Decides an open transaction against its rows; what it is now. Repeatable. One that never was is ``None``, or with
+    ``transaction_id`` aborted all the same: an INSERT that is still on its way comes too late."""
+    path = table.transaction(name)
+    for _ in range(_ATTEMPTS):
+        found = read(keeper, table, name)
+        if found is None and transaction_id:
+            try:
+                keeper.create(path, content(transaction_id, State.ABORTED, reason=reason))
+            except NoNode:
+                make_lists(keeper, table, table.transactions)
+            except (NodeExists, KeeperConnectionLoss):
+                continue
+        elif found is None or found.state is not State.OPEN:
+            return found
+        else:
+            aborted = SetData(path, content(found.id, State.ABORTED, reason=reason), found.version)
+            with contextlib.suppress(MultiFailed, KeeperConnectionLoss):
+                keeper.multi([aborted, Delete(table.open_transaction(name))])
+    raise ConflictError("KEEPER_EXCEPTION", f"Could not abort the transaction in {_ATTEMPTS} attempts; try again")
+
+
+def clean_transactions(keeper: Keeper, table: TablePaths) -> int:
+    """Aborts what was left open, forgets what was decided long ago; returns how many transactions were changed.
+
+    Ages are differences of ZooKeeper's own times: a node is written to learn what time it is there.
+    """
+    changed = 0
+    names = keeper.children_many([table.transactions])[0] or []
+    if not names:
+        return changed
+    now = keeper.set(table.transactions, b"").modified_ms / 1000
+    stats = keeper.exists_many([table.transaction(name) for name in names])
+    still_open = set(keeper.children_many([table.open_transactions])[0] or ())
+    for found in read_many(keeper, table, [name for name in names if name in still_open]):
+        if found.state is State.OPEN and now - found.changed_ms / 1000 > IDLE_SECONDS:
+            abort(keeper, table, found.name, f"nothing was inserted for {IDLE_SECONDS:.0f} s")
+            changed += 1
+    # Of those that are only remembered, which may be many, nothing is read but this.
+    decided = [(s, name) for s, name in zip(stats, names, strict=True) if s is not None and name not in still_open]
+    decided.sort(key=lambda item: item[0].modified_zxid, reverse=True)
+    for rank, (stat, name) in enumerate(decided):
+        if stat.children_count:
+            _forget_keys(keeper, table, name, keeper.children_many([table.transaction(name)])[0] or [])
+            changed += 1
+        elif rank >= MOST_REMEMBERED or now - stat.modified_ms / 1000 > REMEMBERED_SECONDS:
+            with contextlib.suppress(NoNode, NotEmpty):
+                keeper.delete(table.transaction(name))
+                changed += 1
+    return changed
+
+
+def _forget_keys(keeper: Keeper, table: TablePaths, name: str, keys: Sequence[str]) -> None:
+    """Of a decided transaction: the log entry says all that is needed of them."""
+    for packet in packets([Delete(table.staged_part(name, key)) for key in keys], op_bytes):
+        with contextlib.suppress(MultiFailed, KeeperConnectionLoss):
+            keeper.multi(packet)
+
+
+def count_done(keeper: Keeper, table: TablePaths, name: str) -> int:
+    """On how many replicas the committed transaction's rows are active."""
+    return sum(not is_awaited(keeper, table.replica(replica), name) for replica in keeper.children(table.replicas))
+
+
+def is_awaited(keeper: Keeper, replica: ReplicaPaths, name: str) -> bool:
+    """Whether the replica has still to pull the entry, or to carry it out."""
+    lost, pointer = keeper.get_many([replica.is_lost, replica.log_pointer])
+    if lost is None or lost[0] == b"1" or pointer is None or not pointer[0]:
+        return True
+    log = replica.table.log
+    paths = [f"{log}/{entry}" for entry in keeper.children(log) if sequence_number(entry) >= int(pointer[0])]
+    paths += [replica.queue_entry(entry) for entry in keeper.children_many([replica.queue])[0] or ()]
+    return any(
+        answer is not None and LogEntry.parse(answer[0]).transaction == name for answer in keeper.get_many(paths)
+    )
+
+
+def parse_document(data: bytes, what: str) -> dict[str, Any]:
+    try:
+        document = json.loads(data)
+        if document["version"] != FORMAT_VERSION:
+            raise ValueError(f"version {document['version']}, this server understands {FORMAT_VERSION}")
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptionError(f"Cannot read {what} {data[:200]!r}: {error}", name="CORRUPTED_DATA") from error
+    return dict(document)

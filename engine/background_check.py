@@ -1,0 +1,128 @@
+"""Reads parts in the background that nobody reads, slowly: a disk that forgets is found while others have copies.
+
+Every active part of every table is compared with its checksums once in ``background_check_interval`` seconds, at most
+``background_check_bytes_per_second``. A bad part is reported as a SELECT reports what it meets: a replicated table
+checks it, fetches a good copy, and puts the bad one into ``detached/``; any other table logs it, and the part stays
+where it is. ``system.parts`` shows when each part was checked and what was wrong with it; CHECK TABLE counts too.
+
+Parts that were not checked since the start come first, in random order: a server that restarts often gets to all of
+them too.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+
+from engine.server.background_pool import Task
+from engine.tables.services import TableServices
+from engine.tables.table import Table
+from parts.common.errors import CorruptionError, PandoError
+from parts.read.part_reader import Part
+from parts.read.slow_verification import verify_slowly
+from parts.store.part_states import PartState
+
+logger = logging.getLogger(__name__)
+
+_FIRST_SECONDS = 60.0
+"""After the start, which has enough to do."""
+_LOOK_SECONDS = 600.0
+"""How often it looks for parts that are due when none was."""
+_STEP_SECONDS = 1.0
+"""Reading so many seconds' worth of bytes is one step."""
+
+
+class Scrub:
+    """The one of a server. Its step runs in one thread at a time."""
+
+    def __init__(
+        self,
+        tables: Callable[[], Iterable[Table]],
+        services: TableServices,
+        bytes_per_second: int,
+        interval_seconds: int,
+    ) -> None:
+        """``bytes_per_second`` is at least 1."""
+        self._tables = tables
+        self._services = services
+        self._bytes_per_second = bytes_per_second
+        self._interval_seconds = interval_seconds
+        self._due: deque[tuple[Table, Part]] = deque()
+        self._reading: Iterator[int] = iter(())
+        self.task = Task("background check of parts", self.step)
+
+    def start(self) -> None:
+        self._services.housekeeping.add(self.task, _FIRST_SECONDS)
+
+    def stop(self) -> None:
+        self._services.housekeeping.remove(self.task)
+
+    def step(self) -> float:
+        """Reads some pieces. Returns the seconds in which as much may be read."""
+        size, enough = 0, self._bytes_per_second * _STEP_SECONDS
+        while size < enough:
+            if not self._due:
+                self._due.extend(self._find_due())
+                if not self._due:
+                    return _LOOK_SECONDS
+                self._begin()
+            piece = self._next_piece()
+            if piece is None:
+                self._due.popleft()
+                self._begin()
+            size += piece or 0
+        self._services.checks.read_bytes += size
+        return size / self._bytes_per_second
+
+    def _find_due(self) -> list[tuple[Table, Part]]:
+        """Active parts whose last check is too long ago, those first that were not checked or longest ago."""
+        latest = self._services.clock() - self._interval_seconds
+        found = [
+            (entry.checked_at, table, entry.part)
+            for table in self._tables()
+            if table.definition.description.has_parts
+            for entry in table.store.entries()
+            if entry.state is PartState.ACTIVE and entry.checked_at <= latest
+        ]
+        self._services.random.shuffle(found)
+        found.sort(key=lambda each: each[0])
+        return [(table, part) for _, table, part in found]
+
+    def _begin(self) -> None:
+        self._reading = verify_slowly(self._due[0][1]) if self._due else iter(())
+
+    def _next_piece(self) -> int | None:
+        """Bytes read; ``None`` when the part is done with."""
+        table, part = self._due[0]
+        if not _is_there(table, part):
+            return None
+        try:
+            piece = next(self._reading, None)
+        except CorruptionError as error:
+            self._report(table, part, error)
+            return None
+        except (PandoError, OSError) as error:  # it may pass: too many open files, say
+            logger.info("the check of part %s of %s is left out: %s", part.name, table.definition.full_name, error)
+            return None
+        if piece is None:
+            self._services.checks.parts += 1
+            table.store.note_check(part.name)
+        return piece
+
+    def _report(self, table: Table, part: Part, error: CorruptionError) -> None:
+        if not _is_there(table, part):  # it was merged away, and deleted, while it was read
+            return
+        self._services.checks.parts += 1
+        self._services.checks.broken_parts += 1
+        table.store.note_check(part.name, str(error))
+        try:
+            table.report_corruption(error)
+        except PandoError as problem:
+            logger.warning("corruption could not be reported (%s): %s", problem, error)
+
+
+def _is_there(table: Table, part: Part) -> bool:
+    """Whether it is active, and not another of its name."""
+    active = table.store.get_active(part.name)
+    return active is not None and active.path == part.path and not table.is_cancelled()

@@ -1,0 +1,1 @@
+"""The databases and tables of a server, and their definitions on disk."""

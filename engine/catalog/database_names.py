@@ -1,0 +1,30 @@
+"""The names of the databases that the server makes up or hides, and what is told of a name that nobody knows."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from itertools import islice
+
+from parts.common.errors import UserError
+
+SYSTEM_NAMES = ("system", "information_schema", "INFORMATION_SCHEMA")
+TEMPORARY = "_temporary_and_external_tables"
+"""Where the temporary tables of all sessions are."""
+_MOST_COMPARED = 1000
+
+
+def unknown_table(database: str, name: str, known: Iterable[str]) -> UserError:
+    """``known`` are the tables of the database."""
+    hint = _alike(name, known) or f"SHOW TABLES FROM {database} lists those of this server"
+    return UserError("UNKNOWN_TABLE", f"Table {database}.{name} does not exist. {hint}")
+
+
+def unknown_database(name: str, known: Iterable[str]) -> UserError:
+    hint = _alike(name, known) or "SHOW DATABASES lists those of this server"
+    return UserError("UNKNOWN_DATABASE", f"Database {name} does not exist. {hint}")
+
+
+def _alike(name: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, list(islice(known, _MOST_COMPARED)), n=2)
+    return f"Maybe you meant: {', '.join(close)}" if close else ""

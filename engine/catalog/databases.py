@@ -1,0 +1,62 @@
+"""The tables of a server by database and name, for whoever looks for one."""
+
+from __future__ import annotations
+
+from engine.catalog.database_names import TEMPORARY, unknown_database, unknown_table
+from engine.tables.small.view import DatabaseTables, NotLoaded, views_of
+from engine.tables.table import Table
+
+
+class Databases:
+    """A look-up never waits for a statement that changes tables."""
+
+    def __init__(self) -> None:
+        self._databases: dict[str, DatabaseTables] = {}
+
+    def databases(self) -> list[str]:
+        """But for the one of temporary tables."""
+        return sorted(self._databases.keys() - {TEMPORARY})
+
+    def tables(self, database: str | None = None) -> list[Table]:
+        names = [database] if database is not None else self.databases()
+        return [table for name in names for _, table in sorted(self._database(name).copy().items())]
+
+    def not_loaded(self, database: str | None = None) -> list[NotLoaded]:
+        """The tables on disk that could not be loaded."""
+        names = [database] if database is not None else self.databases()
+        return [found for name in names for _, found in sorted(self._database(name).not_loaded.copy().items())]
+
+    def find(self, database: str, name: str) -> Table | None:
+        """Raises ``UserError`` 81 (UNKNOWN_DATABASE), ``UnavailableError`` 695 (ASYNC_LOAD_FAILED) for a table that
+        could not be loaded."""
+        tables = self._database(database)
+        if (failed := tables.not_loaded.get(name)) is not None:
+            raise failed.error()
+        return tables.get(name)
+
+    def table(self, database: str, name: str) -> Table:
+        """Raises ``UserError`` 60 (UNKNOWN_TABLE), and as :meth:`find`."""
+        table = self.find(database, name)
+        if table is None:
+            raise unknown_table(database, name, self._database(database))
+        return table
+
+    def views_of(self, table: Table) -> list[Table]:
+        """The materialized views that read its blocks."""
+        return views_of(list(self._databases.values()), table)
+
+    def require_views(self, table: Table) -> list[Table]:
+        """As :meth:`views_of`, for who writes. Raises ``UnavailableError`` 695 (ASYNC_LOAD_FAILED) when one of them
+        could not be loaded: it would lack the rows."""
+        place = (table.definition.database, table.definition.name)
+        for tables in list(self._databases.values()):
+            for failed in list(tables.not_loaded.values()):
+                if failed.view_source == place:
+                    raise failed.error()
+        return self.views_of(table)
+
+    def _database(self, name: str) -> DatabaseTables:
+        try:
+            return self._databases[name]
+        except KeyError:
+            raise unknown_database(name, self.databases()) from None

@@ -1,0 +1,228 @@
+"""The tables of a server that are loaded, how they come from disk, and those that could not be.
+
+A table that cannot be loaded keeps nobody from the others: it is shown with the reason (``NotLoaded``), whoever asks
+for it gets that as an error, and ATTACH TABLE tries again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+from engine.catalog.catalog_listener import CatalogFollower
+from engine.catalog.database_names import TEMPORARY
+from engine.catalog.databases import Databases
+from engine.catalog.definition_files import TablePlaces
+from engine.catalog.kept_definitions import KeptDefinitions
+from engine.server.durable_texts import remove_durably
+from engine.tables.replica_conversion import Conversion
+from engine.tables.small.view import DatabaseTables, NotLoaded
+from engine.tables.table import Table
+from engine.tables.table_definition import TableDefinition
+from parts.common.errors import PandoError, UnavailableError, resource_error
+from parts.merge.modes.graphite import Rollups
+from sql.grammar.statements.statement import CreateTable
+from sql.settings.merge_tree_settings import MergeTreeSettings
+
+logger = logging.getLogger(__name__)
+
+TableFactory = Callable[[TableDefinition], Table]
+"""Builds (without starting) the table of a definition."""
+
+
+class LoadedTables(Databases, ABC):
+    """Whoever changes what there is holds ``_ddl``; a start may load several tables at once."""
+
+    def __init__(
+        self, path: Path, temporary_path: Path, factory: TableFactory, settings: MergeTreeSettings, rollups: Rollups
+    ) -> None:
+        super().__init__()
+        self._places = TablePlaces(path, temporary_path)
+        self._journal = self._places.journal
+        self._kept = KeptDefinitions(self._places, settings, rollups)
+        self._factory = factory
+        self.default_settings = settings
+        self._ddl = threading.RLock()
+        self._dropped: list[TableDefinition] = []
+        """Tables of which a DROP could not remove everything."""
+        self.follower: CatalogFollower | None = None
+        """Set before :meth:`load`."""
+        self.conversion: Conversion | None = None
+        """Set before :meth:`load`, where tables are loaded."""
+
+    @abstractmethod
+    def redefine(self, table: Table, change: Callable[[TableDefinition], CreateTable | None]) -> bool:
+        """See :meth:`engine.tables.table.TableHome.redefine`."""
+
+    # -- start and stop -----------------------------------------------------------------------------------------
+
+    def load(self) -> None:
+        """Starts every table on disk that can be loaded."""
+        self._places.begin()
+        self._enter_database(TEMPORARY)
+        with self._ddl:  # tables that have started take over no other definition meanwhile
+            for database in self._places.databases():
+                self._load_database(database)
+
+    def stop(self) -> None:
+        for tables in list(self._databases.values()):
+            for table in list(tables.values()):
+                table.stop()
+
+    def names_on_disk(self) -> list[tuple[str, str]]:
+        """(database, table) of every definition."""
+        return [(database, name) for database in self._places.databases() for name in self._places.tables(database)]
+
+    def _load_database(self, database: str) -> None:
+        self._enter_database(database)
+        directory = self._places.definitions(database)
+        if not directory.is_dir():
+            logger.error("database %s has no tables: %s is no directory; put a good copy there", database, directory)
+        names = {*self._places.attached_tables(database), *self._places.named_in_journal(database)}
+        for name in [name for name in sorted(names) if not self._load_table(database, name)]:
+            self._drop_unloaded(database, name)
+
+    def _load_table(self, database: str, name: str) -> bool:
+        """Starts the table, or notes why it cannot be loaded. ``False``: it is to be dropped, once all are loaded. From
+        any thread, for another table in each."""
+        definition = None
+        try:
+            if self._places.definition(database, name) in self._journal.named():
+                self._journal.settle()
+            definition = self.read_definition(database, name)
+            if definition.create.is_scratch:
+                return False
+            if self.conversion is not None:
+                definition = self.conversion.at_start(definition, partial(self.define, database), self._write)
+            with self._claimed(definition):
+                table = self._started(definition)
+            self._enter(table)
+        except Exception as error:
+            self._note_not_loaded(database, name, definition, error)
+        return True
+
+    def _load_again(self, file: Path) -> None:
+        """The table of a definition that a journal named, which has been carried out now."""
+        for database in self.databases():
+            tables, name = self._databases[database], self._places.name_of(file)
+            if file.parent == self._places.definitions(database) and tables.not_loaded.pop(name, None) is not None:
+                self._tell_not_loaded(database)
+                if file.exists() and not self._load_table(database, name):
+                    self._drop_unloaded(database, name)
+
+    def _note_not_loaded(self, database: str, name: str, definition: TableDefinition | None, error: Exception) -> None:
+        told = resource_error(error) if isinstance(error, OSError) else error
+        reason = told.message if isinstance(told, PandoError) else f"{type(told).__name__}: {told}"
+        file = str(self._places.definition(database, name))
+        if file not in reason:
+            reason = f"{reason} (the table definition is {file})"
+        failed = NotLoaded(
+            database,
+            name,
+            reason,
+            definition.view_source if definition is not None else None,
+            definition is None or definition.is_replicated,
+        )
+        is_expected = isinstance(told, PandoError | OSError)
+        logger.error("%s", failed.error().message, exc_info=None if is_expected else error)
+        self._databases[database].not_loaded[name] = failed
+        self._tell_not_loaded(database)
+
+    def _tell_not_loaded(self, database: str) -> None:
+        if self.follower is not None:
+            self.follower.tables_not_loaded(database, dict(self._databases[database].not_loaded))
+
+    # -- what comes and goes ------------------------------------------------------------------------------------
+
+    def _make(self, definition: TableDefinition) -> Table:
+        table = self._factory(definition)
+        table.home = self
+        return table
+
+    def _started(self, definition: TableDefinition) -> Table:
+        """A table that works, and that nobody finds yet. Its directory is claimed."""
+        table = self._make(definition)
+        try:
+            table.start()
+        except BaseException:
+            table.stop()
+            raise
+        return table
+
+    @contextmanager
+    def _claimed(self, definition: TableDefinition) -> Iterator[None]:
+        """While a table begins to use its directory, which stays its own if the block ends well."""
+        self._kept.claim(definition)
+        try:
+            yield
+        except BaseException:
+            self._kept.release(definition)
+            raise
+
+    def _enter(self, table: Table) -> None:
+        tables, name = self._databases[table.definition.database], table.definition.name
+        was_missing = name in tables.not_loaded
+        tables[name] = table
+        if self.follower is not None:
+            self.follower.table_started(table)
+        if was_missing:
+            self._tell_not_loaded(table.definition.database)
+
+    def _leave(self, table: Table) -> None:
+        """Nobody finds it any more: first elsewhere, then here. It has been stopped."""
+        if self.follower is not None:
+            self.follower.table_gone(table)
+        del self._databases[table.definition.database][table.definition.name]
+        self._kept.release(table.definition)
+
+    def _enter_database(self, name: str) -> None:
+        self._databases[name] = DatabaseTables()
+        if self.follower is not None:
+            self.follower.database_made(name)
+
+    # -- what is to be dropped ----------------------------------------------------------------------------------
+
+    def _drop_unloaded(self, database: str, name: str) -> None:
+        """A table that a former process was about to drop, or to fill. It may be half gone: it is not started."""
+        try:
+            definition = self.read_definition(database, name)
+            table = self._make(definition)
+            table.check_can_drop()
+            table.leave_replicas()
+        except Exception as error:
+            told = UnavailableError("TABLE_IS_DROPPED", f"It is to be dropped, and this failed: {error}")
+            self._note_not_loaded(database, name, None, told)
+        else:
+            self._remove(definition, table.drop)
+
+    def _remove(self, definition: TableDefinition, remove_data: Callable[[], None]) -> None:
+        """The data and then the definition of a table that is dropped, as its definition says: what cannot be removed
+        now goes with a later statement, or at a start."""
+        try:
+            remove_data()
+            remove_durably(self._places.definition(definition.database, definition.name))
+        except OSError as error:
+            name = definition.full_name
+            logger.error("table %s is dropped; what is left of it is removed later, because of %s", name, error)
+            self._dropped.append(definition)
+
+    # -- definitions --------------------------------------------------------------------------------------------
+
+    def make_definition(self, database: str, create: CreateTable) -> TableDefinition:
+        """Compiles what is needed of a CREATE statement to work with its table."""
+        return self._kept.make(database, create)
+
+    define = make_definition
+
+    def read_definition(self, database: str, name: str) -> TableDefinition:
+        """See :meth:`KeptDefinitions.read`."""
+        return self._kept.read(database, name)
+
+    def _write(self, definition: TableDefinition) -> None:
+        with self._journal.changing(self._kept.texts(definition)):
+            pass

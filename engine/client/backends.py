@@ -1,0 +1,216 @@
+"""Where a client's statements run: on a server over HTTP, or in an engine in this process. Both answer alike."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, BinaryIO, Protocol
+
+from parts.common.errors import PandoError
+from sql.grammar.statements.statement import Insert, ParsedStatement, SetSettings, Use
+
+if TYPE_CHECKING:
+    from engine.engine import Engine
+    from engine.http_client.http_client import HttpClient
+    from engine.queries.session import Session
+
+
+_TEMPORARY = re.compile(r"\s*CREATE\s+(OR\s+REPLACE\s+)?TEMPORARY\s", re.IGNORECASE)
+_SESSION_SECONDS = 3600
+"""The longest that a server allows."""
+
+
+@dataclass(frozen=True)
+class Query:
+    """One statement as a client sends it. ``format`` is the default for a query without FORMAT."""
+
+    text: str
+    format: str
+    insert: Insert | None = None
+    """The head, when ``data`` follows."""
+    data: BinaryIO | None = None
+    settings: Mapping[str, object] = field(default_factory=dict)
+    is_whole: bool = False
+    """Errors and counts before the first byte matter more than the first byte's speed."""
+    query_id: str = field(default_factory=lambda: str(uuid.uuid4()))
+
+
+@dataclass
+class Progress:
+    read_rows: int = 0
+    read_bytes: int = 0
+    written_rows: int = 0
+    total_rows: int = 0
+    result_rows: int = 0
+    deduplicated_blocks: int = 0
+
+
+class Answer(Protocol):
+    """``chunks`` are formatted bytes; ``final`` counts are right once they are read."""
+
+    chunks: Iterator[bytes]
+    format: str
+
+    def final(self) -> Progress: ...
+
+
+class Backend(Protocol):
+    @property
+    def database(self) -> str: ...
+
+    def run(self, query: Query) -> contextlib.AbstractContextManager[Answer]:
+        """Raises ``PandoError``."""
+
+    def cancel(self, query_id: str) -> None: ...
+
+    def progress(self, query_id: str) -> Progress | None:
+        """How far a running query is; from another thread."""
+
+    def names(self, sql: str) -> list[str]:
+        """The first column of a query's result, as text; nothing when it fails."""
+
+
+# -- a server ---------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _HttpAnswer:
+    chunks: Iterator[bytes]
+    format: str
+    _progress: Progress
+
+    def final(self) -> Progress:
+        return self._progress
+
+
+class HttpBackend:
+    """USE and SET live here, on the client's side: a server may restart without the session noticing."""
+
+    def __init__(self, client: HttpClient, settings: Mapping[str, object], parameters: Mapping[str, object]) -> None:
+        self._client = client
+        self._settings = dict(settings)
+        self._parameters = parameters
+        self._database = client.database or "default"
+        self._session: dict[str, object] = {}
+        """Of the server, from the first temporary table on, which would be gone without."""
+
+    @property
+    def database(self) -> str:
+        return self._database
+
+    @contextlib.contextmanager
+    def run(self, query: Query) -> Iterator[Answer]:
+        if not self._session and _TEMPORARY.match(query.text):
+            self._session = {"session_id": str(uuid.uuid4()), "session_timeout": _SESSION_SECONDS}
+        settings = {**self._settings, **query.settings, **self._session, "default_format": query.format}
+        if query.is_whole:
+            settings.setdefault("wait_end_of_query", 1)
+        with self._client.stream(
+            query.text, settings=settings, parameters=self._parameters, data=query.data, query_id=query.query_id
+        ) as stream:
+            summary = stream.summary
+            counts = Progress(
+                summary.read_rows, summary.read_bytes, summary.written_rows, 0, summary.result_rows,
+                summary.deduplicated_blocks,
+            )  # fmt: skip
+            yield _HttpAnswer(iter(stream), stream.format, counts)
+
+    def cancel(self, query_id: str) -> None:
+        with contextlib.suppress(PandoError):
+            self._client.kill(query_id)
+
+    def progress(self, query_id: str) -> Progress | None:
+        sql = f"SELECT * FROM system.processes WHERE query_id = '{query_id}' FORMAT JSONEachRow"
+        try:
+            text = self._client.execute(sql).text
+            row = json.loads(text) if text.strip() else {}
+            names = ("read_rows", "read_bytes", "written_rows")
+            counts = {name: int(row[name]) for name in names}
+        except (PandoError, ValueError, KeyError):
+            return None
+        return Progress(**counts, total_rows=int(row.get("total_rows_approx", 0)))
+
+    def names(self, sql: str) -> list[str]:
+        try:
+            return [str(row[0]) for row in self._client.rows(sql)]
+        except PandoError:
+            return []
+
+    def remember(self, change: Use | SetSettings) -> None:
+        if isinstance(change, Use):
+            self._client.database = self._database = change.database
+        else:
+            named = {f"param_{name}": value for name, value in change.parameters.items()}
+            self._settings.update({**change.settings, **named})
+
+
+# -- an engine in this process -----------------------------------------------------------------------------------
+
+
+@dataclass
+class _LocalAnswer:
+    chunks: Iterator[bytes]
+    format: str
+    _statistics: object
+
+    def final(self) -> Progress:
+        names = ("read_rows", "read_bytes", "written_rows", "result_rows", "deduplicated_blocks")
+        return Progress(**{name: getattr(self._statistics, name, 0) for name in names})
+
+
+class LocalBackend:
+    def __init__(self, engine: Engine, settings: Mapping[str, object], parameters: Mapping[str, object]) -> None:
+        from engine.queries.session import Session
+        from sql.settings.session_settings import (
+            given_settings,
+        )
+
+        self._engine = engine
+        self._parameters = {name: str(value) for name, value in parameters.items()}
+        self.session: Session = Session(settings=given_settings(settings))
+
+    @property
+    def database(self) -> str:
+        return self.session.database
+
+    @contextlib.contextmanager
+    def run(self, query: Query) -> Iterator[Answer]:
+        from engine.queries.result_output import encode, output_settings
+
+        self.session.query_id = query.query_id
+        if query.insert is not None:
+            parsed = ParsedStatement(query.insert)
+        else:
+            parsed = self._engine.parse(query.text, self.session)
+        result = self._engine.execute_parsed(parsed, query.text, self.session, query.data, self._parameters)
+        try:
+            if not result.columns:
+                yield _LocalAnswer(iter(()), "", result.statistics)
+                return
+            settings = output_settings(self._engine.config, self.session, parsed, query.settings)
+            name = result.format or query.format
+            chunks = encode(result, name, settings, self._engine.services.monotonic)
+            yield _LocalAnswer(iter(chunks), name, result.statistics)
+        finally:
+            result.close()
+
+    def cancel(self, query_id: str) -> None:
+        self._engine.kill_query(query_id)
+
+    def progress(self, query_id: str) -> Progress | None:
+        for process in self._engine.processes():
+            if process.query_id == query_id:
+                counts = process.statistics
+                return Progress(counts.read_rows, counts.read_bytes, counts.written_rows)
+        return None
+
+    def names(self, sql: str) -> list[str]:
+        try:
+            with self.run(Query(sql, "TabSeparated")) as answer:
+                return b"".join(answer.chunks).decode().splitlines()
+        except PandoError:
+            return []

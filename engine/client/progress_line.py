@@ -1,0 +1,63 @@
+"""The line that shows how far a long query is: on a terminal's standard error only, gone when output comes."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from typing import TextIO
+
+from engine.client.backends import Progress
+from engine.client.number_text import bytes_text, count_text
+
+FIRST_SECONDS = 0.5
+"""Shorter queries show nothing."""
+INTERVAL_SECONDS = 0.2
+_SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_BAR_WIDTH = 24
+
+
+class ProgressLine:
+    """Draws nothing when ``is_shown`` is false."""
+
+    def __init__(self, is_shown: bool, stream: TextIO = sys.stderr) -> None:
+        self._is_shown = is_shown
+        self._stream = stream
+        self._started = time.monotonic()
+        self._drawn_at = 0.0
+        self._ticks = 0
+        self._is_drawn = False
+
+    @property
+    def is_due(self) -> bool:
+        now = time.monotonic()
+        return self._is_shown and now - self._started > FIRST_SECONDS and now - self._drawn_at > INTERVAL_SECONDS
+
+    def draw(self, progress: Progress | None) -> None:
+        self._drawn_at = time.monotonic()
+        self._ticks += 1
+        text = progress_text(progress or Progress(), time.monotonic() - self._started, self._ticks)
+        width = shutil.get_terminal_size().columns - 1
+        self._stream.write(f"\r\x1b[2K{text[:width]}")
+        self._stream.flush()
+        self._is_drawn = True
+
+    def clear(self) -> None:
+        if self._is_drawn:
+            self._stream.write("\r\x1b[2K")
+            self._stream.flush()
+            self._is_drawn = False
+
+
+def progress_text(progress: Progress, seconds: float, ticks: int) -> str:
+    rows = progress.read_rows or progress.written_rows
+    verb = "read" if progress.read_rows or not progress.written_rows else "written"
+    parts = [f"{_SPINNER[ticks % len(_SPINNER)]} {seconds:.1f} s"]
+    if progress.total_rows and rows:
+        share = min(1.0, rows / progress.total_rows)
+        filled = int(share * _BAR_WIDTH)
+        parts.append(f"{'█' * filled}{'░' * (_BAR_WIDTH - filled)} {share:4.0%}")
+    if rows:
+        size = f", {bytes_text(progress.read_bytes)}" if progress.read_bytes else ""
+        parts.append(f"{count_text(rows)} rows {verb}{size} ({count_text(rows / max(seconds, 1e-3))} rows/s)")
+    return "  ".join(parts)

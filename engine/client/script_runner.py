@@ -1,0 +1,262 @@
+"""Runs the statements of a script and shows their answers; the part that batch and interactive use share.
+
+A statement runs on a thread of its own, its chunks arrive through a bounded queue: so Ctrl-C is noticed at once,
+whatever the statement does, and the progress line moves while nothing arrives.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import os
+import queue
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import click
+
+from engine.client.backends import Backend, HttpBackend, Progress, Query
+from engine.client.number_text import bytes_text, count_text, rows_text
+from engine.client.progress_line import ProgressLine
+from engine.client.script import ScriptStatement, split_script
+from parts.common.errors import CancelledError, PandoError, UserError, error_from_code
+
+logger = logging.getLogger(__name__)
+
+_QUEUE_CHUNKS = 16
+_POLL_SECONDS = 0.1
+_CANCEL_SECONDS = 10.0
+_OUTFILE_FORMATS = {
+    ".csv": "CSVWithNames", ".tsv": "TabSeparatedWithNames", ".json": "JSON", ".jsonl": "JSONEachRow",
+    ".ndjson": "JSONEachRow", ".parquet": "Parquet", ".arrow": "Arrow",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Options:
+    format: str = ""
+    """Of queries without FORMAT; empty: tables on a terminal, TSV into a pipe."""
+    is_interactive: bool = False
+    shows_progress: bool = False
+    prints_time: bool = False
+    ignores_errors: bool = False
+    is_vertical: bool = False
+
+
+class Runner:
+    def __init__(self, backend: Backend, options: Options, output: BinaryIO | None = None) -> None:
+        self.backend = backend
+        self.options = options
+        self._output = output or sys.stdout.buffer
+        self._is_terminal = self._output.isatty()
+
+    # -- scripts ----------------------------------------------------------------------------------------------------
+
+    def run_script(self, text: str, stdin: BinaryIO | None = None) -> int:
+        """Runs all statements; the exit code. ``stdin`` is the data of an INSERT that has none in the text."""
+        code = 0
+        try:
+            for statement in split_script(text):
+                try:
+                    self.run(statement, stdin if statement.wants_data else None)
+                except PandoError as error:
+                    shown = show_error(error)
+                    code = code or shown
+                    if not self.options.ignores_errors or isinstance(error, CancelledError):
+                        return code
+        except UserError as error:
+            last = show_error(error)
+            return code or last
+        return code
+
+    def run_stream(self, stdin: BinaryIO) -> int:
+        """A script from a pipe. If it is one INSERT with its data behind it, the data is streamed."""
+        from sql.grammar.statements.insert import parse_insert_head
+
+        prefix = stdin.read(3).removeprefix(b"\xef\xbb\xbf")
+        is_complete = False
+        while True:
+            try:
+                head = parse_insert_head(prefix, complete=is_complete)
+            except UserError:
+                head = (None, 0)
+            if head is not None:
+                break
+            chunk = stdin.read(64 << 10)
+            is_complete = not chunk
+            prefix += chunk
+        insert, start = head
+        if insert is not None and insert.format != "Values":
+            statement = ScriptStatement(prefix[:start].decode().rstrip(), insert)
+            data = io.BufferedReader(_Chained(prefix[start:], stdin), 1 << 20)
+            try:
+                self.run(statement, data)
+            except PandoError as error:
+                return show_error(error)
+            return 0
+        try:
+            text = (prefix + stdin.read()).decode()
+        except UnicodeDecodeError as error:
+            return show_error(UserError("SYNTAX_ERROR", f"The script is not valid UTF-8 at byte {error.start}"))
+        return self.run_script(text)
+
+    # -- one statement ---------------------------------------------------------------------------------------------
+
+    def run(self, statement: ScriptStatement, stdin: BinaryIO | None = None) -> None:
+        """Raises ``PandoError``; ``CancelledError`` after Ctrl-C."""
+        started = time.perf_counter()
+        with self._target(statement) as (output, format):
+            counts, format = self._run(self._query(statement, format, stdin), output)
+        self._remember(statement)
+        elapsed = time.perf_counter() - started
+        if self.options.is_interactive:
+            self._show_footer(statement, counts, elapsed, has_rows=bool(format))
+        elif self.options.prints_time:
+            click.echo(f"{elapsed:.3f}", err=True)
+
+    def _query(self, statement: ScriptStatement, format: str, stdin: BinaryIO | None) -> Query:
+        data: BinaryIO | None = io.BytesIO(statement.data) if statement.is_insert and statement.data else stdin
+        if statement.wants_data and data is None:
+            data = io.BytesIO()
+        settings: dict[str, object] = {}
+        if format.startswith(("Pretty", "Vertical")) and self._is_terminal and not os.environ.get("NO_COLOR"):
+            settings["output_format_pretty_color"] = 1
+        is_whole = self.options.is_interactive and not statement.is_insert and statement.outfile is None
+        return Query(statement.text, format, statement.insert, data, settings, is_whole)
+
+    @contextlib.contextmanager
+    def _target(self, statement: ScriptStatement) -> Iterator[tuple[BinaryIO, str]]:
+        """Where the answer goes, and its format if the statement names none."""
+        if statement.outfile is None:
+            default = "PrettyCompact" if self._is_terminal else "TabSeparated"
+            is_vertical = statement.is_vertical or self.options.is_vertical
+            yield self._output, "Vertical" if is_vertical else (self.options.format or default)
+            return
+        path = Path(statement.outfile)
+        try:
+            file = open(path, "xb")  # noqa: SIM115
+        except FileExistsError:
+            raise UserError(
+                "CANNOT_OPEN_FILE", f"The file {path} exists already; INTO OUTFILE overwrites none"
+            ) from None
+        except OSError as error:
+            raise UserError("CANNOT_OPEN_FILE", f"Cannot write {path}: {error.strerror}") from None
+        try:
+            with file:
+                yield file, self.options.format or _OUTFILE_FORMATS.get(path.suffix.lower(), "TabSeparated")
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+
+    def _run(self, query: Query, output: BinaryIO) -> tuple[Progress, str]:
+        """Runs the query on a thread; counts and format of its answer."""
+        chunks: queue.Queue[bytes | _End] = queue.Queue(_QUEUE_CHUNKS)
+        thread = threading.Thread(target=_produce, args=(self.backend, query, chunks), daemon=True)
+        thread.start()
+        line = ProgressLine(self.options.shows_progress)
+        is_cancelled = False
+        give_up_at = float("inf")
+        while True:
+            try:
+                item = chunks.get(timeout=_POLL_SECONDS)
+                if isinstance(item, _End):
+                    break
+                line.clear()
+                if not is_cancelled:
+                    output.write(item)
+                    output.flush()
+            except queue.Empty:
+                if time.monotonic() > give_up_at:
+                    raise CancelledError("Query was cancelled, and did not answer to it") from None
+                if line.is_due:
+                    line.draw(self.backend.progress(query.query_id))
+            except KeyboardInterrupt:
+                line.clear()
+                if is_cancelled:
+                    raise
+                is_cancelled = True
+                give_up_at = time.monotonic() + _CANCEL_SECONDS
+                self.backend.cancel(query.query_id)
+        line.clear()
+        thread.join(_CANCEL_SECONDS)
+        if item.error is not None:
+            raise CancelledError if is_cancelled else item.error
+        if is_cancelled:
+            raise CancelledError
+        return item.counts, item.format
+
+    def _remember(self, statement: ScriptStatement) -> None:
+        """What USE and SET changed, for the statements to come."""
+        if isinstance(self.backend, HttpBackend) and statement.change is not None:
+            self.backend.remember(statement.change)
+
+    def _show_footer(self, statement: ScriptStatement, counts: Progress, elapsed: float, has_rows: bool) -> None:
+        if has_rows:
+            text = f"{rows_text(counts.result_rows)} in set."
+        elif statement.is_insert:
+            text = f"Ok. {rows_text(counts.written_rows)} inserted."
+            if counts.deduplicated_blocks:
+                blocks = counts.deduplicated_blocks
+                text += f" {blocks} duplicate block{'s' if blocks > 1 else ''} dropped."
+        else:
+            text = "Ok."
+        text += f" Elapsed: {elapsed:.3f} sec."
+        if counts.read_rows > 10_000 and elapsed > 0:
+            text += f" Processed {count_text(counts.read_rows)} rows, {bytes_text(counts.read_bytes)}"
+            text += f" ({count_text(counts.read_rows / elapsed)} rows/s)."
+        if statement.outfile is not None:
+            text += f" Written to {statement.outfile}."
+        click.echo(f"\n{text}\n")
+
+
+class _End:
+    """The last item of a query's queue."""
+
+    def __init__(self, counts: Progress, format: str, error: BaseException | None = None) -> None:
+        self.counts = counts
+        self.format = format
+        self.error = error
+
+
+def _produce(backend: Backend, query: Query, chunks: queue.Queue[bytes | _End]) -> None:
+    try:
+        with backend.run(query) as answer:
+            for chunk in answer.chunks:
+                chunks.put(chunk)
+            end = _End(answer.final(), answer.format)
+    except PandoError as error:
+        end = _End(Progress(), "", error)
+    except BaseException as error:
+        logger.exception("a query failed unexpectedly")
+        end = _End(Progress(), "", error_from_code(1001, f"{type(error).__name__}: {error}"))
+    chunks.put(end)
+
+
+class _Chained(io.RawIOBase):
+    """Bytes already read, then the rest of the stream."""
+
+    def __init__(self, head: bytes, rest: BinaryIO) -> None:
+        self._head = head
+        self._rest = rest
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        data = self._head[: len(buffer)] or self._rest.read(len(buffer))
+        self._head = self._head[len(buffer) :]
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def show_error(error: PandoError) -> int:
+    """Says it on standard error; ClickHouse's exit code: the error's code in one byte."""
+    text = "Query was cancelled." if isinstance(error, CancelledError) else str(error)
+    click.echo(click.style(text, fg="red") if sys.stderr.isatty() else text, err=True)
+    return 130 if isinstance(error, CancelledError) else error.code % 256 or 1

@@ -1,0 +1,167 @@
+"""Loading a folder of Parquet into a table: all of its rows, or none, and once.
+
+Every file is inserted, unseen, by whichever server is free, into one transaction; then the transaction is committed
+with the number of rows. Its name comes from what is loaded: who loads the same again, or goes on with a load that broke
+off, stages nothing twice and commits nothing twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import xxhash
+
+from engine.client.shared_work import Servers, identifier, literal, quoted_table
+from engine.client.table_export import read_manifest
+from parts.common.errors import CorruptionError, PandoError, UnavailableError, UnknownOutcomeError, UserError
+
+_DECIDED = 649
+_COMMITTED = "was committed before"
+_MOST_ATTEMPTS = 100
+_FACTS = ("rows", "bytes", "hash")
+
+
+@dataclass(frozen=True)
+class Load:
+    """What to load, and where to. ``identity``: another than that of the files, to load them again."""
+
+    directory: str
+    table: str
+    overwrite: str = ""
+    """``TABLE`` or ``PARTITIONS``: what goes as the rows come."""
+    identity: str = ""
+    parallel: int = 1
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    files: int
+    rows: int
+    is_new: bool
+    """False: they had been loaded before."""
+
+
+@dataclass(frozen=True)
+class _Folder:
+    identity: str
+    columns: tuple[str, ...]
+    files: Sequence[dict[str, Any]]
+
+    @property
+    def rows(self) -> int:
+        return sum(int(file["rows"]) for file in self.files)
+
+
+def load_folder(servers: Servers, load: Load) -> Loaded:
+    """Raises 107 for a folder without Parquet, 40 for a file that is not the manifest's, and what an INSERT raises."""
+    table = quoted_table(load.table)
+    folder = _folder(servers, load)
+    types = {row["name"]: row["type"] for row in servers.for_table(table).describe(table)}
+    missing = next((name for name in folder.columns if name not in types), None)
+    if missing is not None:
+        raise UserError("NO_SUCH_COLUMN_IN_TABLE", f"The files have a column {missing!r} that {load.table} lacks")
+    identity = load.identity or folder.identity
+    for attempt in range(_MOST_ATTEMPTS):
+        staging = _Staging(servers, load, f"load {identity} {attempt}", {name: types[name] for name in folder.columns})
+        try:
+            servers.first(staging.begin)
+            attempts = servers.share(folder.files, staging.add, load.parallel)
+            commit = staging.commit_clauses(folder.rows, attempts, f"load {identity}")
+            committed = servers.first(partial(staging.commit, clauses=commit))
+            return Loaded(len(folder.files), folder.rows, committed == "committed")
+        except PandoError as error:
+            if error.code != _DECIDED:
+                staging.give_up(error)
+                raise
+            if _COMMITTED in error.message:
+                return Loaded(len(folder.files), folder.rows, False)
+    raise UserError("BAD_ARGUMENTS", f"{_MOST_ATTEMPTS} loads of this folder were rolled back: give another identity")
+
+
+@dataclass(frozen=True)
+class _Staging:
+    """One transaction. ``types`` are those of the columns that the files have."""
+
+    servers: Servers
+    load: Load
+    transaction: str
+    types: Mapping[str, str]
+
+    @property
+    def _table(self) -> str:
+        return quoted_table(self.load.table)
+
+    def begin(self, url: str) -> None:
+        """Raises 649 when the transaction is decided, before any work."""
+        sql = f"INSERT INTO {self._table} SELECT * FROM {self._table} WHERE 0"
+        self.servers.query(url, sql, {"insert_transaction": self.transaction})
+
+    def add(self, url: str, file: Mapping[str, Any]) -> str:
+        """Stages the rows of one file; again, at this server, is as once. The attempt: if this server is gone, another
+        makes one of its own, and that alone is committed."""
+        path = literal(f"{self.load.directory.rstrip('/')}/{file['name']}")
+        facts = (self.servers.rows(url, _facts(path)) or [{}])[0]
+        if any(facts.get(name) != file[name] for name in _FACTS):
+            shown = " and ".join(f"{name} {facts.get(name)}, not {file[name]}" for name in _FACTS)
+            raise CorruptionError(f"File {path} is not what was written: it has {shown}")
+        columns = ", ".join(map(identifier, self.types))
+        structure = literal(", ".join(f"{identifier(name)} {type_}" for name, type_ in self.types.items()))
+        sql = f"INSERT INTO {self._table} ({columns}) SELECT {columns} FROM file({path}, Parquet, {structure})"
+        attempt = f"{file['name']} {url}"
+        own = {
+            "insert_transaction": self.transaction,
+            "insert_transaction_attempt": attempt,
+            "insert_deduplication_token": str(file["name"]),
+        }
+        self.servers.query(url, sql, {**self.load.settings, **own})
+        return attempt
+
+    def commit_clauses(self, rows: int, attempts: Sequence[str], application: str) -> str:
+        """The name of the application is known for ever, that of the transaction for some days."""
+        overwrite = f"OVERWRITE {self.load.overwrite} " if self.load.overwrite else ""
+        names = ", ".join(map(literal, attempts)) or "''"
+        return f"{overwrite}ATTEMPTS {names} ROWS {rows} APPLICATION {literal(application)} VERSION 0"
+
+    def commit(self, url: str, clauses: str) -> str:
+        """What became of it."""
+        sql = f"COMMIT TRANSACTION {literal(self.transaction)} ON {self._table} {clauses}"
+        return str(self.servers.rows(url, sql, self.load.settings)[0]["status"])
+
+    def give_up(self, error: PandoError) -> None:
+        """What is wrong with the files or the table will be so again; what a server lacks may be there the next time,
+        and then the load goes on."""
+        if isinstance(error, (UnavailableError, UnknownOutcomeError)):
+            return
+        with suppress(PandoError):
+            self.servers.first(
+                lambda url: self.servers.query(
+                    url, f"ROLLBACK TRANSACTION {literal(self.transaction)} ON {self._table}"
+                )
+            )
+
+
+def _folder(servers: Servers, load: Load) -> _Folder:
+    manifest = read_manifest(servers, load.directory)
+    if manifest is not None:
+        columns = tuple(column["name"] for column in manifest["columns"])
+        return _Folder(manifest["export"], columns, [file for file in manifest["files"] if file["rows"]])
+    pattern = literal(f"{load.directory.rstrip('/')}/*.parquet")
+    columns = tuple(row["name"] for row in servers.describe(f"file({pattern})"))
+    files = servers.first(lambda url: servers.rows(url, _facts(pattern)))
+    digest = xxhash.xxh3_128()
+    for file in files:
+        digest.update(f"{file['name']}\0{file['bytes']}\0{file['hash']}\0".encode())
+    return _Folder(digest.hexdigest(), columns, files)
+
+
+def _facts(path: str) -> str:
+    """Of each file its name, rows, bytes and hash."""
+    return (
+        "SELECT _file AS name, count() AS rows, _size AS bytes, _hash AS hash "
+        f"FROM file({path}, Parquet) GROUP BY ALL ORDER BY name"
+    )

@@ -1,0 +1,142 @@
+"""What is known of a cluster, kept in ``<dir>/cluster.json``: members, their ports and processes.
+
+Layout under the cluster's directory::
+
+    cluster.json                the state, replaced atomically
+    zookeeper/                  ZooKeeper's configuration, data and log
+    <replica>/config.yaml       written at each start
+    <replica>/data/             the server's path
+    <replica>/server.log        its log; output.log: what it printed
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+import socket
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from random import SystemRandom
+
+from engine.cluster.os_processes import NOBODY, ProcessId
+from engine.server.config import ConfigError
+
+_CHANCE = SystemRandom()
+"""Two programs that were given the same seed must not try the same ports in the same order."""
+_CLAIM_SECONDS = 120.0
+_FIRST_PORT, _LAST_PORT = 15_000, 32_000
+"""Below the range systems take for outgoing connections, so that a port chosen now is free a moment later."""
+
+
+@dataclass
+class Member:
+    """A replica, or the ZooKeeper (whose ``port`` is its client port)."""
+
+    name: str
+    port: int
+    interserver_port: int = 0
+    process: ProcessId = NOBODY
+
+
+@dataclass
+class ClusterState:
+    zookeeper: Member
+    replicas: list[Member] = field(default_factory=list)
+    interserver_password: str = field(default_factory=lambda: secrets.token_hex(16))
+    overrides: dict[str, object] = field(default_factory=dict)
+    """Configuration that every replica's is completed with."""
+
+    def member(self, name: str) -> Member:
+        """Raises :class:`ConfigError`."""
+        for member in (self.zookeeper, *self.replicas):
+            if member.name == name:
+                return member
+        known = ", ".join(member.name for member in (*self.replicas, self.zookeeper))
+        raise ConfigError(f"There is no {name!r} in this cluster; its members are: {known}")
+
+
+def load_state(directory: Path) -> ClusterState | None:
+    """``None`` when there is no cluster yet."""
+    file = directory / "cluster.json"
+    try:
+        values = json.loads(file.read_text())
+        return ClusterState(
+            _member(values["zookeeper"]),
+            [_member(replica) for replica in values["replicas"]],
+            values["interserver_password"],
+            values["overrides"],
+        )
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ConfigError(f"Cannot read the cluster's state {file}: {error}") from None
+
+
+def _member(values: dict[str, object]) -> Member:
+    process = values.pop("process")
+    if not isinstance(process, dict):
+        raise TypeError(f"{process!r} is no process")
+    return Member(**values, process=ProcessId(**process))  # type: ignore[arg-type]
+
+
+def save_state(directory: Path, state: ClusterState) -> None:
+    file = directory / "cluster.json"
+    temporary = file.with_suffix(".tmp")
+    temporary.write_text(json.dumps(asdict(state), indent=1) + "\n")
+    os.chmod(temporary, 0o600)
+    temporary.rename(file)
+
+
+@contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """One command at a time changes a cluster. Raises :class:`ConfigError` when the directory cannot be used."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        lock = open(directory / "cluster.lock", "a")  # noqa: SIM115
+    except OSError as error:
+        raise ConfigError(f"Cannot use the directory {directory}: {error.strerror}") from None
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def free_ports(count: int, taken: Sequence[int] = ()) -> list[int]:
+    """Ports that were free a moment ago, none of them in ``taken``."""
+    ports: list[int] = []
+    for _ in range(10_000):
+        if len(ports) == count:
+            return ports
+        port = _CHANCE.randint(_FIRST_PORT, _LAST_PORT)
+        if port not in taken and port not in ports and is_free(port) and _claim(port):
+            ports.append(port)
+    raise ConfigError(f"There are no {count} free ports between {_FIRST_PORT} and {_LAST_PORT}")
+
+
+def _claim(port: int) -> bool:
+    """False while another program of this user has chosen the port and its server may not have bound it yet."""
+    directory = Path(tempfile.gettempdir()) / f"pando-ports-{os.getuid()}"
+    directory.mkdir(mode=0o700, exist_ok=True)
+    mark = directory / str(port)
+    try:
+        os.close(os.open(mark, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        if time.time() - mark.stat().st_mtime < _CLAIM_SECONDS:
+            return False
+        mark.touch()
+    return True
+
+
+def is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True

@@ -1,0 +1,1 @@
+"""Tables whose rows are in other tables: Distributed, Merge, ``remote()``, ``cluster()``, ``merge()``."""

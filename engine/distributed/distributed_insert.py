@@ -1,0 +1,142 @@
+"""INSERT into a Distributed table: every block is divided by the sharding key, and each shard has its rows before the
+next block is looked at.
+
+One replica of a shard takes the rows; the others get them from it. Where ``internal_replication`` is false each replica
+is sent them, and the INSERT fails when one does not take them: repeated, it brings them where they are missing.
+
+A shard knows the rows by a token, made of that of the INSERT or of the content of the whole block: so whoever repeats
+an INSERT that failed half-way doubles nothing in replicated tables, a replica that was lost while it answered is
+followed by another, and a block of which a shard gets what it got of another one is no repetition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from engine.distributed.shard_settings import insert_settings, shard_context
+from engine.queries.context import Context
+from engine.remote.parallel_streams import all_done
+from engine.remote.server_clusters import Address, Shard, configured_cluster
+from engine.tables.insert_sink import InsertOutcome
+from engine.tables.table import Table
+from engine.tables.table_definition import TableDefinition
+from parts.common.errors import PandoError, UserError
+from parts.format.content_hash import block_hash
+from sql.definitions.engines.proxy_engines import DistributedArguments, ShardingKey, shard_of_slot
+from sql.formats.registry import write_blocks
+from sql.grammar.tokens import quote_identifier
+
+_MOST_ANSWER_BYTES = 1 << 20
+"""An INSERT has no answer but the error that it ends with."""
+
+WriteHere = Callable[[Table, Iterable[pa.Table], Context], None]
+"""Writes blocks to a table of this server."""
+
+
+class ShardsInsert:
+    """One INSERT, with what an ``InsertSink`` has. Raises 55 where the table does not say which row goes where."""
+
+    def __init__(self, definition: TableDefinition, context: Context, write_here: WriteHere) -> None:
+        if context.settings.insert_transaction:
+            raise UserError(
+                "NOT_IMPLEMENTED",
+                "insert_transaction is of one table: begin one on every shard, not a Distributed table",
+            )
+        self._arguments = DistributedArguments.of(definition.create)
+        self._context = context
+        self._write_here = write_here
+        self.description = definition.description
+        self._schema = definition.description.schema
+        given = ("", "DEFAULT", *(["MATERIALIZED"] if context.settings.insert_allow_materialized_columns else []))
+        self._columns = tuple(column for column in self._schema.columns if column.default_kind in given)
+        self._cluster = configured_cluster(context.server.config, self._arguments.cluster)
+        self._owners = shard_of_slot([shard.weight for shard in self._cluster.shards])
+        self._key = self._sharding_key()
+        self._blocks = 0
+        self._outcome = InsertOutcome()
+
+    def write(self, block: pa.Table) -> None:
+        """``block`` is complete: it has all stored columns."""
+        self._blocks += 1
+        content, given = block_hash(block), self._context.settings.insert_deduplication_token
+        token = f"{given}_{self._blocks}" if given else content
+        pieces = self._divided(block, int(content, 16))
+        all_done(
+            [
+                partial(self._send, target, rows, f"{token}_{shard.number}")
+                for shard, rows in pieces
+                for target in shard.receivers
+            ]
+        )
+        self._outcome.written_rows += block.num_rows
+        self._outcome.written_bytes += block.nbytes
+
+    def commit(self) -> InsertOutcome:
+        return self._outcome
+
+    def abort(self) -> None:
+        """What shards have they keep."""
+
+    def _sharding_key(self) -> ShardingKey | None:
+        shards, text = self._cluster.shards, self._arguments.sharding_key
+        if len(shards) > 1 and not text:
+            raise UserError(
+                "STORAGE_REQUIRES_PARAMETER",
+                "Method write is not supported by storage Distributed with more than one shard and no sharding key "
+                "provided",
+            )
+        if not len(self._owners):
+            raise UserError("BAD_ARGUMENTS", f"All shards of cluster {self._cluster.name} have weight 0")
+        return ShardingKey.of(text, self._schema) if len(shards) > 1 else None
+
+    def _divided(self, block: pa.Table, seed: int) -> Iterator[tuple[Shard, pa.Table]]:
+        rows = block.select([column.name for column in self._columns])
+        if self._key is None:
+            yield self._cluster.shards[0], rows
+            return
+        owners = self._owners[self._key.slots(block, len(self._owners), seed)]
+        for position, shard in enumerate(self._cluster.shards):
+            own = np.flatnonzero(owners == position)
+            if len(own):
+                yield shard, rows.take(pa.array(own))
+
+    def _send(self, shard: Shard, rows: pa.Table, token: str) -> None:
+        try:
+            self._context.server.remote.of_any_replica(
+                shard,
+                lambda address: self._send_to(address, rows, token),
+                connect_seconds=self._context.settings.connect_timeout_with_failover_ms / 1000,
+            )
+        except PandoError as error:
+            error.message += f" (while rows were written to shard {shard.number} of cluster {self._cluster.name})"
+            raise
+
+    def _send_to(self, address: Address, rows: pa.Table, token: str) -> None:
+        context, settings = shard_context(self._context, address), self._context.settings
+        database, table = self._arguments.database, self._arguments.table
+        remote = context.server.remote
+        if settings.prefer_localhost_replica and remote.is_local(address):
+            own = replace(context, settings=replace(settings, insert_deduplication_token=token))
+            self._write_here(own.server.catalog.table(own.database(database or None), table), [rows], own)
+            return
+        name = f"{quote_identifier(database)}.{quote_identifier(table)}" if database else quote_identifier(table)
+        names = ", ".join(quote_identifier(column.name) for column in self._columns)
+        pairs = [(column.name, column.type) for column in self._columns]
+        data = write_blocks("ArrowStream", pairs, rows.to_batches(), settings=settings, status=context.status)
+        seconds = settings.connect_timeout_with_failover_ms / 1000
+        text = f"INSERT INTO {name} ({names}) FORMAT ArrowStream"
+        with remote.post(
+            address,
+            text,
+            insert_settings(context, token),
+            data,
+            user=context.session.user,
+            connect_seconds=seconds,
+            read_seconds=settings.receive_timeout or None,
+        ) as answer:
+            answer.beginning(_MOST_ANSWER_BYTES)

@@ -1,0 +1,87 @@
+"""Which tables a Merge table, or ``merge(…)``, reads: those whose names match, by the rules of RE2."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.queries.context import Context
+from engine.tables.table_definition import TableDefinition
+from parts.common.errors import UserError
+from parts.table.table_description import Column, TableSchema
+from sql.compile.shards.merge_tables import MergedTable, MergedTables
+from sql.compile.shards.remote_table_functions import MergeFunction
+from sql.definitions.engines.proxy_engines import MergeArguments
+from sql.typing.result_types import supertype
+
+
+def merge_table(definition: TableDefinition, context: Context) -> MergedTables:
+    """A Merge table never reads itself."""
+    arguments = MergeArguments.of(definition.create)
+    found = _tables(arguments.database, arguments.is_pattern, arguments.tables, context)
+    own = (definition.database, definition.name)
+    return MergedTables(
+        definition.description.schema, tuple(table for table in found if (table.database, table.table) != own)
+    )
+
+
+def merge_function(function: MergeFunction, context: Context) -> MergedTables:
+    """Raises 636 where no table matches."""
+    database = context.session.database if function.database is None else function.database
+    found = tuple(_tables(database, function.is_pattern, function.tables, context))
+    return MergedTables(schema_of_all([table.schema for table in found], function.tables), found)
+
+
+def inferred_schema(arguments: MergeArguments, context: Context) -> TableSchema:
+    """Of a Merge table that is made without columns."""
+    found = _tables(arguments.database, arguments.is_pattern, arguments.tables, context)
+    return schema_of_all([table.schema for table in found], arguments.tables)
+
+
+def schema_of_all(schemas: Sequence[TableSchema], pattern: str) -> TableSchema:
+    """Every column that one of them stores, of the least type that holds all its values. Raises 636, 386."""
+    if not schemas:
+        raise UserError(
+            "CANNOT_EXTRACT_TABLE_STRUCTURE",
+            f"There are no tables satisfied provided regexp {pattern!r}, you must specify table structure manually",
+        )
+    columns: dict[str, list[Column]] = {}
+    for schema in schemas:
+        for column in schema.columns:
+            if column.is_stored:
+                columns.setdefault(column.name, []).append(column)
+    return TableSchema(
+        tuple(
+            Column(name, supertype([column.type for column in alike]), default_kind=_hidden_kind(alike))
+            for name, alike in columns.items()
+        )
+    )
+
+
+def _hidden_kind(columns: Sequence[Column]) -> str:
+    kinds = {column.default_kind for column in columns}
+    return "MATERIALIZED" if kinds == {"MATERIALIZED"} else ""
+
+
+def _tables(database: str, is_pattern: bool, pattern: str, context: Context) -> Iterator[MergedTable]:
+    """Raises 81 for a database that is not there, 427 for what is no regular expression."""
+    server = context.server
+    for name in _matching(database, server.database_names()) if is_pattern else [database]:
+        system = server.system_schemas.get(name)
+        if system is not None:
+            yield from (MergedTable(name, table, system[table]) for table in _matching(pattern, sorted(system)))
+            continue
+        tables = {table.definition.name: table for table in server.catalog.tables(name)}
+        for table in _matching(pattern, list(tables)):
+            found = tables[table]
+            yield MergedTable(name, table, found.description.schema, found.definition.engine_name == "Merge")
+
+
+def _matching(pattern: str, names: Sequence[str]) -> list[str]:
+    try:
+        found = pc.match_substring_regex(pa.array(names, pa.string()), pattern)
+    except pa.ArrowInvalid as error:
+        raise UserError("CANNOT_COMPILE_REGEXP", f"cannot compile re2: {pattern}, error: {error}") from None
+    return [name for name, matches in zip(names, found.to_pylist(), strict=True) if matches]

@@ -1,0 +1,95 @@
+"""What a shard is told beside its query: the settings that an answer depends on, and how many servers deep it is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from engine.queries.context import Context
+from engine.queries.session import QueryStatistics
+from engine.remote.server_clusters import Address
+from parts.common.errors import UserError
+from sql.settings.supported_settings import HONOURED, Settings
+
+_DEPTH = "_distributed_depth"
+_OWN = ("output_format_", "http_", "max_result_", "insert_", "min_insert_", "add_http_", "send_progress_")
+"""Prefixes of settings that are of the initiator's answer, or of its INSERT."""
+_OWN_NAMES = frozenset(
+    {
+        "readonly", "dialect", "default_format", "result_overflow_mode", "max_insert_block_size", "compatibility",
+        "max_memory_usage_for_user", "distributed_foreground_insert", "default_table_engine", "mutations_sync",
+        "alter_sync", "connect_timeout_with_failover_ms", "format_csv_delimiter",
+    }
+)  # fmt: skip
+_INSERT = (
+    "insert_quorum", "insert_quorum_parallel", "insert_quorum_timeout", "insert_deduplicate",
+    "max_partitions_per_insert_block", "insert_allow_materialized_columns",
+)  # fmt: skip
+
+
+def shard_context(context: Context, address: Address) -> Context:
+    """One server deeper. Raises 581."""
+    depth = _depth(context) + 1
+    most = context.settings.max_distributed_depth
+    if most and depth > most:
+        raise UserError(
+            "TOO_LARGE_DISTRIBUTED_DEPTH",
+            f"Maximum distributed depth exceeded: tables in shards lie {depth} deep behind each other, and "
+            f"max_distributed_depth is {most}",
+        )
+    session = replace(
+        context.session,
+        database=address.default_database or context.session.database,
+        external_tables={},
+        temporary_tables={},
+    )
+    return replace(
+        context,
+        session=session,
+        settings=_deeper(context.settings),
+        parameters={**context.parameters, _DEPTH: str(depth)},
+        statistics=QueryStatistics(),
+        body=None,
+    )
+
+
+def _deeper(settings: Settings) -> Settings:
+    """How deep shards are left out, and must be, the settings of those names with ``_nesting`` say; 0: everywhere."""
+    changes: dict[str, Any] = {}
+    for name in ("optimize_skip_unused_shards", "force_optimize_skip_unused_shards"):
+        nesting = getattr(settings, f"{name}_nesting")
+        if nesting == 1:
+            changes[name] = 0
+        elif nesting > 1:
+            changes[f"{name}_nesting"] = nesting - 1
+    return replace(settings, changes={**settings.changes, **changes}, **changes) if changes else settings
+
+
+def passed_settings(context: Context) -> dict[str, str]:
+    """Parameters of the request that asks a shard."""
+    changed = {
+        name: _text(value)
+        for name, value in context.settings.changes.items()
+        if name in HONOURED and name not in _OWN_NAMES and not name.startswith(_OWN)
+    }
+    if context.settings.max_memory_usage == context.server.config.default_max_memory_usage:
+        changed.pop("max_memory_usage", None)  # nobody asked for it: it is this server's
+    return {**changed, f"param_{_DEPTH}": context.parameters[_DEPTH]}
+
+
+def insert_settings(context: Context, token: str) -> dict[str, str]:
+    """Of the request that brings rows to a shard."""
+    changes = context.settings.changes
+    passed = {name: _text(changes[name]) for name in _INSERT if name in changes}
+    if token:
+        passed["insert_deduplication_token"] = token
+    return {**passed, f"param_{_DEPTH}": context.parameters[_DEPTH]}
+
+
+def _depth(context: Context) -> int:
+    text = context.parameters.get(_DEPTH, "0")
+    return int(text) if text.isdigit() else 0
+
+
+def _text(value: object) -> str:
+    return str(int(value)) if isinstance(value, bool) else str(value)

@@ -1,0 +1,320 @@
+"""Carries out the statements of the queue of distributed DDL that name this server, one after the other.
+
+Invariants
+- Statements are carried out in the order of the queue. One that must wait (for another replica of its shard, for
+  ZooKeeper) holds up those behind it.
+- Before a statement is carried out ``began`` says so in ZooKeeper. Once it has an outcome here, which is noted on disk
+  (``journal``) before ZooKeeper hears of it, it is not carried out again.
+- A statement that a former process has begun is repeated only where that does nothing twice (``kinds.after_crash``);
+  else its outcome is 341: whether it was carried out is not known.
+
+Called by one background task; ``stop`` from any thread.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+from coordination.ddl.ddl_cleanup import clean_queue
+from coordination.ddl.ddl_entry import DdlEntry, DdlHost, DdlOutcome
+from coordination.ddl.ddl_queue import EntryGone
+from coordination.keeper.interface import Keeper, KeeperConnectionLoss, KeeperError, SessionState
+from engine.catalog.catalog import Catalog
+from engine.distributed_ddl.initiator import ddl_queue
+from engine.distributed_ddl.journal import Journal
+from engine.distributed_ddl.known_tables import TablesAfterStart
+from engine.distributed_ddl.statement_kinds import (
+    AfterCrash,
+    after_crash,
+    is_for_one_replica,
+    may_be_retried,
+    to_repeat,
+)
+from engine.interserver.replication import Replication
+from engine.queries.session import QueryResult, Session
+from engine.remote.server_clusters import Address, configured_cluster, is_local
+from engine.server.config import Config
+from engine.tables.services import TableServices
+from parts.common.errors import ConflictError, PandoError, UserError
+from sql.grammar.password_hiding import hide_passwords
+from sql.grammar.statement_parser import parse_statement
+from sql.grammar.statements.statement import ParsedStatement, Statement
+from sql.settings.session_settings import (
+    given_settings,
+)
+from sql.settings.setting_values import OWN_DIALECT
+
+logger = logging.getLogger(__name__)
+
+_POLL_SECONDS = 10.0
+"""A watch wakes the task; this is only for a watch that was lost."""
+_RETRY_SECONDS = 1.0
+_MOST_TRIES = 6
+_LONGEST_PAUSE = 8.0
+_ENDS_WITH_SERVER = ("QUERY_WAS_CANCELLED", "ABORTED")
+"""How statements end that run when their server stops."""
+_UNKNOWN = (
+    "The server ended, or lost its session, while it carried the statement out: whether it was carried out is not "
+    "known. Look at the table, and repeat the statement where it was not"
+)
+
+
+class DdlServer(Protocol):
+    """What the queue needs of a server."""
+
+    config: Config
+    catalog: Catalog
+    services: TableServices
+    replication: Replication
+    uuid: str
+    path: Path
+
+    def execute_parsed(
+        self, parsed: ParsedStatement, text: str, session: Session, *, parameters: Mapping[str, str]
+    ) -> QueryResult: ...
+
+
+@dataclass
+class _Task:
+    """An entry that names this server: as the ``hosts``, of which the first counts."""
+
+    name: str
+    identity: str
+    entry: DdlEntry
+    hosts: list[DdlHost]
+    outcome: DdlOutcome | None = None
+    shard_outcome: DdlOutcome | None = None
+    """Known here, and perhaps not yet written as the shard's."""
+    tries: int = 0
+
+    @property
+    def host(self) -> DdlHost:
+        return self.hosts[0]
+
+
+class DdlWorker:
+    def __init__(self, server: DdlServer) -> None:
+        """The catalog has been loaded. Raises 180 (THERE_IS_NO_PROFILE) for that of the configuration."""
+        server.config.profile(server.config.distributed_ddl.profile)
+        self._server = server
+        self._queue = ddl_queue(server.config)
+        self._process = str(server.services.new_uuid())
+        self._journal = Journal(server.path, self._process)
+        self._tables = TablesAfterStart(server.catalog, self._journal.former)
+        self._tasks: dict[str, _Task] = {}
+        """What is not done, by the name of the entry."""
+        self._done: set[str] = set()
+        self._is_stopping = False
+        self._read_in = self._announced_in = 0
+        """The sessions in which the server read the queue, and said that it does."""
+        self._cleaned_at = server.services.monotonic()
+        self.wake: Callable[[], None] = lambda: None
+
+    def stop(self) -> None:
+        """What is carried out now gets no outcome here: the next start decides."""
+        self._is_stopping = True
+
+    def run_once(self) -> float:
+        """Carries out what is there. Returns the seconds until it wants to run again."""
+        keeper = self._server.replication.keeper
+        if keeper is None or keeper.state is not SessionState.CONNECTED or self._is_stopping:
+            return _RETRY_SECONDS
+        try:
+            self._announce(keeper)
+            pause = self._work(keeper)
+            self._clean(keeper)
+        except (KeeperError, KeeperConnectionLoss, ConflictError) as error:
+            logger.info("the queue of distributed DDL is read again: %s", error)
+            return _RETRY_SECONDS
+        return pause
+
+    # -- which entries --------------------------------------------------------------------------------------------
+
+    def _work(self, keeper: Keeper) -> float:
+        if self._read_in != keeper.session_id:
+            self._forget_entries()
+            self._read_in = keeper.session_id
+        names = self._queue.names(keeper, self._on_change)
+        self._done.intersection_update(names)
+        self._find(keeper, [name for name in names if name not in self._done and name not in self._tasks])
+        for name in sorted(self._tasks):
+            pause = self._step(keeper, self._tasks[name])
+            if pause is not None:
+                return pause
+            del self._tasks[name]
+            self._done.add(name)
+        self._tables.forget()
+        return _POLL_SECONDS
+
+    def _forget_entries(self) -> None:
+        """ZooKeeper may have lost its data meanwhile, and have other entries of these names."""
+        self._done.clear()
+        self._tasks.clear()
+
+    def _find(self, keeper: Keeper, names: list[str]) -> None:
+        """Makes tasks of the entries that name this server."""
+        for name, (data, identity) in zip(names, self._queue.read(keeper, names), strict=True):
+            task = self._task(name, data, identity)
+            if task is None or all(self._queue.is_finished(keeper, name, host) for host in task.hosts):
+                self._done.add(name)
+            else:
+                self._tasks[name] = task
+
+    def _task(self, name: str, data: bytes, identity: str) -> _Task | None:
+        if not data:
+            return None
+        try:
+            entry = DdlEntry.decode(data)
+        except PandoError as error:
+            logger.warning("entry %s of the queue of distributed DDL is passed over: %s", name, error)
+            return None
+        hosts = [host for host in entry.hosts if is_local(Address(host.host, host.port), self._server.config)]
+        return _Task(name, identity, entry, hosts) if hosts else None
+
+    def _on_change(self, _: str) -> None:
+        self.wake()
+
+    # -- one entry ------------------------------------------------------------------------------------------------
+
+    def _step(self, keeper: Keeper, task: _Task) -> float | None:
+        """``None``: done. Else the seconds until it is to be tried again."""
+        queue = self._queue
+        try:
+            if task.outcome is None:
+                if not queue.become_active(keeper, task.name, task.entry, task.host, self._server.uuid):
+                    logger.warning("another server says that it is %s; %s waits", task.host.id, task.name)
+                    return _RETRY_SECONDS
+                pause = self._carry_out(keeper, task)
+                if pause is not None:
+                    return pause
+            assert task.outcome is not None
+            queue.finish(keeper, task.name, task.entry, task.hosts, task.outcome)
+        except EntryGone:
+            logger.info("entry %s was removed from the queue of distributed DDL", task.name)
+        return None
+
+    def _carry_out(self, keeper: Keeper, task: _Task) -> float | None:
+        try:
+            parsed = parse_statement(task.entry.statement)
+        except PandoError as error:
+            task.outcome = DdlOutcome.of(error)
+            return None
+        known = self._journal.outcome(task.name, task.identity)
+        if is_for_one_replica(parsed.statement) and self._tables.is_replicated(parsed.statement, self._database(task)):
+            task.shard_outcome = known
+            return self._carry_out_for_shard(keeper, task, parsed)
+        if known is None:
+            began = self._queue.begin(keeper, task.name, task.entry, task.host, self._process)
+            known = self._outcome(task, parsed, began)
+        task.outcome = known
+        return self._pause(task) if known is None else None
+
+    def _carry_out_for_shard(self, keeper: Keeper, task: _Task, parsed: ParsedStatement) -> float | None:
+        """By this replica, or by another whose outcome this one takes over."""
+        queue, shard = self._queue, task.entry.shard_of(task.host)
+        if task.shard_outcome is None:
+            task.outcome = queue.executed(keeper, task.name, shard, self._on_change)
+            if task.outcome is not None:
+                self._journal.note(task.name, task.identity, task.outcome)
+                return None
+            if not queue.lock_shard(keeper, task.name, task.entry, shard, self._server.uuid):
+                return _RETRY_SECONDS
+            began = queue.begin_shard(keeper, task.name, task.entry, shard, self._process)
+            task.shard_outcome = self._outcome(task, parsed, began)
+            if task.shard_outcome is None:
+                if not self._is_stopping:
+                    queue.give_shard_back(keeper, task.name, shard)
+                return self._pause(task)
+        task.outcome = queue.finish_shard(keeper, task.name, task.entry, shard, task.shard_outcome)
+        return None
+
+    def _outcome(self, task: _Task, parsed: ParsedStatement, began: str) -> DdlOutcome | None:
+        """``None``: it was not carried out, and is to be tried again."""
+        outcome = self._tried(task, parsed, began)
+        if outcome is not None:
+            self._journal.note(task.name, task.identity, outcome)
+            self._server.services.failpoint("distributed_ddl.after_note")
+        return outcome
+
+    def _tried(self, task: _Task, parsed: ParsedStatement, began: str) -> DdlOutcome | None:
+        is_repeated = began != self._process
+        if is_repeated:
+            plan = after_crash(parsed.statement, self._tables.after(began, self._database(task)))
+            logger.warning("%s was begun by a process that is gone: %s", task.name, plan.value)
+            if plan is not AfterCrash.REPEAT:
+                return DdlOutcome() if plan is AfterCrash.DONE else DdlOutcome.of(UserError("UNFINISHED", _UNKNOWN))
+            parsed = replace(parsed, statement=to_repeat(parsed.statement))
+        started = self._server.services.monotonic()
+        try:
+            self._execute(task, parsed)
+        except PandoError as error:
+            if self._is_retried(task, parsed.statement, error):
+                return None
+            if is_repeated:
+                error = UserError("UNFINISHED", f"{_UNKNOWN}. Repeated, it failed: {error}")
+            return DdlOutcome.of(error, self._milliseconds_since(started))
+        except Exception as error:
+            logger.exception("%s failed", task.name)
+            return DdlOutcome(1001, f"{type(error).__name__}: {error}", self._milliseconds_since(started))
+        return DdlOutcome(duration_ms=self._milliseconds_since(started))
+
+    def _is_retried(self, task: _Task, statement: Statement, error: PandoError) -> bool:
+        if self._is_stopping and error.name in _ENDS_WITH_SERVER:
+            return True
+        task.tries += 1
+        if not may_be_retried(statement, error) or task.tries >= _MOST_TRIES:
+            return False
+        logger.info("%s is tried again: %s", task.name, error)
+        return True
+
+    def _execute(self, task: _Task, parsed: ParsedStatement) -> None:
+        entry, server = task.entry, self._server
+        profile = server.config.profile(server.config.distributed_ddl.profile)
+        session = Session(
+            database=self._database(task),
+            settings={**profile, **given_settings(dict(entry.settings)), "dialect": OWN_DIALECT},
+            user=entry.user,
+        )
+        server.services.failpoint("distributed_ddl.before_execution")
+        logger.info("distributed DDL %s: %s", task.name, hide_passwords(entry.statement))
+        result = server.execute_parsed(parsed, entry.statement, session, parameters=entry.parameters)
+        for _ in result.batches:
+            pass
+        result.close()
+        server.services.failpoint("distributed_ddl.after_execution")
+
+    def _database(self, task: _Task) -> str:
+        return task.host.default_database or task.entry.database
+
+    def _pause(self, task: _Task) -> float:
+        return min(_RETRY_SECONDS / 2 * 2**task.tries, _LONGEST_PAUSE)
+
+    def _milliseconds_since(self, started: float) -> int:
+        return round((self._server.services.monotonic() - started) * 1000)
+
+    # -- upkeep ---------------------------------------------------------------------------------------------------
+
+    def _announce(self, keeper: Keeper) -> None:
+        if self._announced_in == keeper.session_id:
+            return
+        config = self._server.config
+        addresses = {
+            str(address): address
+            for name in config.remote_servers
+            for shard in configured_cluster(config, name).shards
+            for address in shard.replicas
+        }
+        session, own = keeper.session_id, [name for name, found in addresses.items() if is_local(found, config)]
+        answers = [self._queue.announce(keeper, name, self._server.uuid) for name in own]
+        if all(answers):
+            self._announced_in = session
+
+    def _clean(self, keeper: Keeper) -> None:
+        settings, now = self._server.config.distributed_ddl, self._server.services.monotonic()
+        if now - self._cleaned_at >= settings.cleanup_delay_period:
+            self._cleaned_at = now
+            clean_queue(keeper, self._queue, settings.task_max_lifetime, settings.max_tasks_in_queue)

@@ -1,0 +1,75 @@
+"""What a server takes from outside itself: its services (time, chance, threads, failpoints), ZooKeeper with the
+exchange of parts, and the lock on its directory. fsync and the threads that work for parts are the process's and have
+seams of their own, in :mod:`parts.format.hashed_file` and :mod:`parts.common.thread_pool`. ``make lint`` refuses the
+system's own in any module that is not named for it in ``pyproject.toml``.
+
+The real world is ``World()``. The simulator (``engine.simulator``) makes one in which several servers live in one
+thread, with a clock moved by hand and everything random drawn from one seed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from random import SystemRandom
+
+from engine.interserver.replication import Replication
+from engine.server.background_pool import BackgroundPool
+from engine.server.config import Config
+from engine.server.failpoints import failpoint
+from engine.tables.services import Slots, TableServices
+from parts.common import thread_pool
+from parts.common.errors import UserError
+
+_HOUSEKEEPING_THREADS = 4
+
+
+def real_services(config: Config) -> TableServices:
+    """The system's clock, and threads."""
+    return TableServices(
+        clock=time.time,
+        monotonic=time.monotonic,
+        wait=threading.Event.wait,
+        wait_for=threading.Condition.wait_for,
+        random=SystemRandom(),
+        failpoint=failpoint,
+        housekeeping=BackgroundPool("housekeeping", _HOUSEKEEPING_THREADS),
+        workers=BackgroundPool("worker", config.background_pool_size + config.background_fetches_pool_size),
+        writers=thread_pool.threads(os.cpu_count() or 2, "writer"),
+        merging=Slots(config.background_pool_size),
+        fetches=Slots(config.background_fetches_pool_size),
+        max_fetches_bandwidth=config.max_replicated_fetches_network_bandwidth_for_server,
+        max_sends_bandwidth=config.max_replicated_sends_network_bandwidth_for_server,
+    )
+
+
+def lock_directory(path: Path) -> Callable[[], None]:
+    """Two servers on one directory would each think they own the parts. Returns what gives the lock back.
+
+    Raises 76 (CANNOT_OPEN_FILE) when another process has it.
+    """
+    lock = open(path / "status", "a+")  # noqa: SIM115
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        lock.close()
+        raise UserError(
+            "CANNOT_OPEN_FILE", f"The directory {path} is in use by another Pando process; stop it first"
+        ) from None
+    return lock.close
+
+
+@dataclass(frozen=True)
+class World:
+    """``has_watchdog``: a thread looks after time and memory of the running statements."""
+
+    make_services: Callable[[Config], TableServices] = real_services
+    connect: Callable[[Config, Path, Callable[[str], None]], Replication] = Replication.from_config
+    """ZooKeeper, this server's address, and the exchange of parts, which passes the failpoints given last."""
+    lock: Callable[[Path], Callable[[], None]] = lock_directory
+    has_watchdog: bool = True

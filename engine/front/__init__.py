@@ -1,0 +1,1 @@
+"""What every front of a server shares: sessions, counts, metrics, log-ins."""

@@ -1,0 +1,394 @@
+"""One connection: uvicorn's HTTP protocol with bounds on what a client may send, how slowly, and how slowly it reads.
+
+- The head of a request is there within ``http_receive_timeout`` of its first byte, or the connection is answered 408.
+- URI, headers and their number are bounded (``http_max_…``), and so is everything the parser holds back between two
+  events: a header, a trailer or a chunk's extension without end.
+- A client that takes nothing off the wire for ``http_send_timeout`` is cut off; its query sees it leave.
+- What is no HTTP gets an error with ClickHouse's code. It never lands within the answer to an earlier request.
+
+A request tells its connection other time-outs through ``scope["state"]["connection"]``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import httptools
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+
+from engine.front.http.insert_request import BeginInsert, InsertCycle
+from engine.front.http.raw_responses import BegunHead, has_left, refusal
+from parts.common.errors import PandoError, UserError
+from sql.settings.supported_settings import (
+    Settings,
+)
+
+logger = logging.getLogger(__name__)
+
+_SLACK_BYTES = 256 << 10
+"""What one read of a socket may bring."""
+_LINGER_SECONDS = 2.0
+NO_TIMEOUT_SECONDS = 1e8
+"""What a setting of 0 means, and what every clock can count."""
+_DEAF_SECONDS = 2.0
+MOST_SHORT_BYTES = 64 << 10
+"""The body of a request that may be answered past the application."""
+_EARLY_SECONDS = 0.02
+"""So long its body may take."""
+_SHORT_ANSWERS_AT_ONCE = 4
+"""Of one read of a socket: other connections wait meanwhile."""
+_BODY_HEADERS = (b"content-length", b"transfer-encoding")
+_INSERT = re.compile(rb"\s*insert\b", re.IGNORECASE)
+
+ShortAnswer = Callable[[Mapping[str, Any], bytes], tuple[bytes, bytes] | None]
+"""From scope and body of a whole request to the headers' lines and the body of a 200, if it can be had at once."""
+
+
+class Connection(HttpToolsProtocol):
+    """``limits`` and the time-outs are those of the server's profile."""
+
+    limits: Settings
+    short_answer: ShortAnswer | None = None
+    begin_insert: BeginInsert | None = None
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._receive_seconds = self.limits.http_receive_timeout or NO_TIMEOUT_SECONDS
+        self.send_timeout = self.limits.http_send_timeout or NO_TIMEOUT_SECONDS
+        self._refusal: tuple[int, PandoError] | None = None
+        self._is_answered = False
+        self._is_in_head = False
+        self._is_in_request = False
+        self._unanswered = 0
+        self._fields = self._head_bytes = 0
+        self._held_bytes = 0
+        self._largest_field = self.limits.http_max_field_name_size + self.limits.http_max_field_value_size
+        self._late: asyncio.TimerHandle | None = None
+        self._stalled: asyncio.TimerHandle | None = None
+        self._deaf: asyncio.TimerHandle | None = None
+        self._running: RequestResponseCycle | InsertCycle | None = None
+        self._early_body: bytearray | None = None
+        self._early_end: asyncio.TimerHandle | None = None
+        self._answers_left = 0
+
+    # -- the connection ---------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.timeout_keep_alive_task = self.loop.call_later(self._receive_seconds, self.timeout_keep_alive_handler)
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing of a request is here, and no answer is owed. Whoever passes connections on asks."""
+        return not (self._unanswered or self._is_in_request or self._refusal is not None)
+
+    @property
+    def number(self) -> int | None:
+        """What the server's other processes know it by."""
+        return None
+
+    def note_repeatable(self) -> None:
+        """The query of the request changes nothing: whoever may, asks it again in another process."""
+
+    @property
+    def owes_answer(self) -> bool:
+        """A request has begun to come, and its answer is not complete."""
+        return self._unanswered > 0 or self._is_in_head or self._early_body is not None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._unset_keepalive_if_required()
+        self._take_early_body()
+        for timer in (self._late, self._stalled, self._deaf):
+            if timer is not None:
+                timer.cancel()
+        self.pipeline.clear()
+        if self._running is not None and not self._running.response_complete:  # there may be newer ones behind it
+            self._running.disconnected = True
+            self._running.message_event.set()
+        super().connection_lost(exc)
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def data_received(self, data: bytes) -> None:
+        if self._refusal is not None:
+            return
+        self._held_bytes += len(data)
+        self._answers_left = _SHORT_ANSWERS_AT_ONCE
+        try:
+            self.parser.feed_data(data)
+            if self._early_body is not None and self._early_end is None:
+                self._early_end = self.loop.call_later(_EARLY_SECONDS, self._begin_late)
+        except httptools.HttpParserUpgrade:
+            pass  # answered as if nobody had asked
+        except httptools.HttpParserError as error:
+            self._refuse(400, UserError("BAD_ARGUMENTS", f"The request is not HTTP/1.1: {error.__context__ or error}"))
+        if self._held_bytes > max(self._largest_field, self.limits.http_max_uri_size) + _SLACK_BYTES:
+            self._refuse(431, UserError("LIMIT_EXCEEDED", "A header of the request is too long"))
+        self._watch_for_lateness()
+        if self.flow.read_paused and self._deaf is None:
+            self._deaf = self.loop.call_later(_DEAF_SECONDS, self._look_for_the_end)
+
+    def _look_for_the_end(self) -> None:
+        """While nothing is read (later requests wait for their turn) the client's leaving is not heard."""
+        self._deaf = None
+        if not self.flow.read_paused or self.transport.is_closing():
+            return
+        if has_left(self.transport.get_extra_info("socket")):
+            self.transport.abort()
+        else:
+            self._deaf = self.loop.call_later(_DEAF_SECONDS, self._look_for_the_end)
+
+    def _watch_for_lateness(self) -> None:
+        """A head must come whole in time, and so must a body that nobody reads any more."""
+        is_answered = self.cycle is not None and self.cycle.response_complete
+        must_hurry = self._is_in_head or (self._is_in_request and is_answered)
+        if must_hurry and self._late is None:
+            self._late = self.loop.call_later(self._receive_seconds, self._is_late)
+        elif not must_hurry and self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+    def _is_late(self) -> None:
+        problem = f"The request was not complete after {self._receive_seconds:g} s"
+        self._refuse(408, UserError("SOCKET_TIMEOUT", problem))
+
+    def eof_received(self) -> None:
+        """The client has left; a half-closed connection is not told from that."""
+
+    # -- what the parser meets --------------------------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        self._unset_keepalive_if_required()  # only here: empty lines and late bodies keep no connection
+        super().on_message_begin()
+        self.scope["state"]["connection"] = self
+        self._is_in_head = self._is_in_request = True
+        self._fields = self._head_bytes = 0
+
+    def on_url(self, url: bytes) -> None:
+        super().on_url(url)
+        if len(self.url) > self.limits.http_max_uri_size:
+            limit = self.limits.http_max_uri_size
+            self._refuse(414, UserError("LIMIT_EXCEEDED", f"The URI is longer than http_max_uri_size = {limit} bytes"))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._held_bytes = 0
+        self._fields += 1
+        self._head_bytes += len(name) + len(value)
+        limits = self.limits
+        if self._fields > limits.http_max_fields:
+            problem = f"There are more headers than http_max_fields = {limits.http_max_fields}"
+        elif self._head_bytes > limits.http_max_request_header_size:
+            problem = (
+                f"The headers are longer than http_max_request_header_size = {limits.http_max_request_header_size}"
+            )
+        elif len(name) > limits.http_max_field_name_size:
+            problem = f"A header's name is longer than http_max_field_name_size = {limits.http_max_field_name_size}"
+        elif len(value) > limits.http_max_field_value_size:
+            problem = f"A header is longer than http_max_field_value_size = {limits.http_max_field_value_size}"
+        else:
+            super().on_header(name, value)
+            return
+        self._refuse(431, UserError("LIMIT_EXCEEDED", problem))
+
+    def on_headers_complete(self) -> None:
+        if self.parser.should_upgrade() and any(name in _BODY_HEADERS for name, _ in self.headers):
+            # The parser would leave the body out.
+            self._refuse(400, UserError("NOT_IMPLEMENTED", "Upgrade is not supported: send plain HTTP/1.1"))
+        if self._refusal is not None:
+            return
+        if self._may_be_short():
+            self._early_body = bytearray()
+            self._is_in_head = False
+        else:
+            self._begin_cycle()
+
+    def _begin_cycle(self) -> None:
+        """The request becomes the application's, with what is there of its body."""
+        body = self._take_early_body()
+        super().on_headers_complete()  # raises for a URI that is none
+        self._is_in_head = False
+        self._unanswered += 1
+        if self.parser.should_upgrade():
+            self.cycle.keep_alive = False
+        if body:
+            super().on_body(bytes(body))
+
+    def on_body(self, body: bytes) -> None:
+        self._held_bytes = 0
+        if self._early_body is not None:
+            self._early_body += body
+            if len(self._early_body) > MOST_SHORT_BYTES:
+                self._begin_cycle()
+        elif self._refusal is None:
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._held_bytes = 0
+        self._is_in_request = self._is_in_head = False
+        if self._early_body is not None and self._refusal is None:
+            body = bytes(self._early_body)
+            if self._begin_insert(body) or self._answer_at_once(body):
+                self._take_early_body()
+                return
+            self._begin_cycle()
+        if self._refusal is None:
+            super().on_message_complete()
+
+    # -- short queries ----------------------------------------------------------------------------------------------
+
+    def _may_be_short(self) -> bool:
+        """Whether the request may be answered when it is whole, if that is at once: nothing is before it."""
+        return (
+            self._answers_left > 0
+            and (self.cycle is None or self.cycle.response_complete)
+            and not (self.pipeline or self.expect_100_continue or self.flow.write_paused)
+            and (self.url.startswith(b"/?") or (self.url == b"/" and self.parser.get_method() == b"POST"))
+            and b"#" not in self.url
+            and self.parser.get_http_version() == "1.1"
+            and self.parser.should_keep_alive()
+            and not self.parser.should_upgrade()
+        )
+
+    def _take_early_body(self) -> bytearray | None:
+        body, self._early_body = self._early_body, None
+        if self._early_end is not None:
+            self._early_end.cancel()
+            self._early_end = None
+        return body
+
+    def _begin_late(self) -> None:
+        """The body takes its time."""
+        try:
+            self._begin_cycle()
+        except httptools.HttpParserError as error:
+            self._refuse(400, UserError("BAD_ARGUMENTS", f"The request is not HTTP/1.1: {error}"))
+        self._watch_for_lateness()
+
+    def _begin_insert(self, body: bytes) -> bool:
+        if self.begin_insert is None or self.transport.is_closing():
+            return False
+        if not (b"insert" in self.url.lower() or _INSERT.match(body)):
+            return False
+        cycle: InsertCycle | None = None
+
+        def reply(status: int, head: bytes, data: bytes) -> None:
+            assert cycle is not None
+            cycle.response_complete = True
+            if cycle.disconnected or self.transport.is_closing():
+                return
+            self._write_answer(status, head if cycle.keep_alive else head + b"connection: close\r\n", data)
+            if not cycle.keep_alive:
+                self.transport.close()
+            self.on_response_complete()
+
+        cancel = self.begin_insert(self._whole_scope(), body, reply)
+        if cancel is None:
+            return False
+        cycle = self._running = InsertCycle(cancel)
+        self.cycle = cycle  # type: ignore[assignment]
+        self._unanswered += 1
+        return True
+
+    def _answer_at_once(self, body: bytes) -> bool:
+        if self.short_answer is None or self.transport.is_closing():
+            return False
+        answer = self.short_answer(self._whole_scope(), body)
+        if answer is None:
+            return False
+        self._answers_left -= 1
+        self._write_answer(200, *answer)
+        self.server_state.total_requests += 1
+        self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
+        return True
+
+    def _whole_scope(self) -> Mapping[str, Any]:
+        scope = self.scope
+        scope["method"] = self.parser.get_method().decode("ascii")
+        scope["query_string"] = bytes(self.url[2:])
+        return scope
+
+    def _write_answer(self, status: int, head: bytes, data: bytes) -> None:
+        common = [name + b": " + value + b"\r\n" for name, value in self.server_state.default_headers]
+        self.transport.write(b"".join((STATUS_LINE[status], *common, head, b"\r\n", data)))
+
+    def on_response_complete(self) -> None:
+        self._unanswered -= 1
+        super().on_response_complete()
+        self._answer_refusal()
+        self._watch_for_lateness()
+
+    def send_progress(self, progress: bytes) -> None:
+        """``X-ClickHouse-Progress`` while a query runs: the head begins, with 200, and goes on with the answer."""
+        cycle = self._running
+        if cycle is None or cycle.disconnected or cycle.response_started or self._refusal is not None:
+            return
+        if not isinstance(cycle.transport, BegunHead):
+            cycle.transport = BegunHead(self.transport)  # type: ignore[assignment]
+            self.transport.write(STATUS_LINE[200])
+        self.transport.write(b"X-ClickHouse-Progress: " + progress + b"\r\n")
+
+    # -- refusing ---------------------------------------------------------------------------------------------------
+
+    def _refuse(self, status: int, error: PandoError) -> None:
+        """Nothing more is read. Earlier requests of the connection get their answers first."""
+        if self._refusal is not None or self.transport.is_closing():
+            return
+        self._refusal = (status, error)
+        if self._take_early_body() is not None:
+            pass  # nobody knows of it yet
+        elif self._is_in_request and not self._is_in_head and not self.cycle.response_complete:
+            self._drop_request()
+        self._answer_refusal()
+
+    def _drop_request(self) -> None:
+        """The newest request's own body is what is wrong."""
+        self._unanswered -= 1
+        if self.pipeline and self.pipeline[0][0] is self.cycle:
+            self.pipeline.popleft()
+            return  # an earlier one runs; its end answers
+        self.cycle.disconnected = True
+        self.cycle.waiting_for_100_continue = False
+        self.cycle.message_event.set()
+        if self.cycle.response_started or isinstance(self.cycle.transport, BegunHead):
+            self.transport.close()
+
+    def _answer_refusal(self) -> None:
+        if self._is_answered or self._refusal is None or self._unanswered > 0 or self.transport.is_closing():
+            return
+        self._is_answered = True
+        self._unset_keepalive_if_required()
+        status, error = self._refusal
+        logger.info("a request is refused: %s", error)
+        self.transport.write(refusal(status, error))
+        if self.transport.can_write_eof():
+            with contextlib.suppress(OSError):  # the client has gone meanwhile
+                self.transport.write_eof()
+        # The rest is read and dropped for a moment: closed at once, the client might lose the answer.
+        self.loop.call_later(_LINGER_SECONDS, self.transport.abort)
+
+    # -- a client that does not read ----------------------------------------------------------------------------------
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._watch_for_stall(None)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
+
+    def _watch_for_stall(self, before: int | None) -> None:
+        held = self.transport.get_write_buffer_size()
+        if before is not None and held >= before:
+            logger.info("a client took nothing for http_send_timeout = %g s and is cut off", self.send_timeout)
+            self.transport.abort()
+            return
+        self._stalled = self.loop.call_later(self.send_timeout, self._watch_for_stall, held)

@@ -1,0 +1,215 @@
+"""The HTTP interface as a server in a thread: bound at once, served from its start to its graceful stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import socket
+import threading
+from collections.abc import Callable, Sized
+from typing import TYPE_CHECKING, Any, Protocol
+
+import uvicorn
+
+from engine.front.http.connection import Connection
+from engine.front.http.listener import Listener, Opener, most_connections
+from engine.front.http.query_endpoint import QueryEndpoint
+from engine.front.http.routes import Application, application
+from engine.front.http.scan_routes import Scans
+from engine.front.http.status_pages import EnginePages, Pages
+from engine.front.http.users import page_guard
+from engine.front.prometheus_metrics import Metrics
+from engine.front.session_store import Sessions
+from engine.scan.leases import Leases
+from engine.server.config import Config, ConfigError
+from sql.settings.session_settings import (
+    settings_of,
+)
+
+if TYPE_CHECKING:
+    from engine.statement_runner import StatementRunner
+
+_START_SECONDS = 30.0
+_LAST_ANSWERS_SECONDS = 5
+"""What cancelled queries get to say so."""
+
+
+class Source(Protocol):
+    """Where a server's connections come from. All is called on its loop."""
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None: ...
+
+    def close(self) -> None:
+        """No connection comes any more."""
+
+
+MakeSource = Callable[[Callable[[], asyncio.Protocol]], Source]
+"""From what makes a connection's protocol."""
+
+
+class HttpServer:
+    """``port`` is the real one from the start, even if 0 was asked for. Bound at once, served from :meth:`start`.
+
+    With a ``source`` of connections it listens nowhere, and ``port`` is the configured one; ``connection`` is the class
+    of their protocol.
+    """
+
+    def __init__(
+        self, config: Config, source: MakeSource | None = None, connection: type[Connection] = Connection
+    ) -> None:
+        self._config = config
+        self._make_source = source
+        self._connection = connection
+        self._socket = bind(config.listen_host, config.http_port or 0, "http_port") if source is None else None
+        self.port: int = config.http_port or 0 if self._socket is None else self._socket.getsockname()[1]
+        self._server: _Server | None = None
+        self._queries: QueryEndpoint | None = None
+
+    def start(
+        self,
+        engine: StatementRunner,
+        pages: Pages | None = None,
+        metrics: Metrics | None = None,
+        sessions: Sessions | None = None,
+        leases: Leases | None = None,
+    ) -> None:
+        """Pages, metrics, sessions and leases of scans are this engine's own unless given."""
+        metrics = metrics or Metrics(engine)
+        self._queries = QueryEndpoint(engine, metrics, sessions)
+        guard = page_guard(engine.config, engine.services.monotonic)
+        pages = pages or EnginePages(engine, metrics)
+        app = application(engine.config, self._queries, pages, Scans(engine, leases), guard)
+        logging.getLogger("uvicorn.error").addFilter(_is_worth_logging)
+        config = uvicorn_config(self._config, app, self._connection, self._queries)
+        self._server = _Server(config, self._make_source or self._own_source)
+        self._thread = threading.Thread(target=self._run, name="http", daemon=True)
+        self._thread.start()
+        for _ in range(int(_START_SECONDS / 0.005)):
+            if self._server.started or not self._thread.is_alive():
+                return
+            self._thread.join(0.005)
+
+    def stop(self) -> None:
+        """Accepts nothing more, gives running queries ``shutdown_wait_unfinished`` seconds, then cancels them."""
+        if self._server is not None and self._queries is not None:
+            self._server.should_exit = True
+            self._thread.join(self._config.shutdown_wait_unfinished)
+            if self._thread.is_alive():
+                self._queries.cancel_all()
+            self._thread.join(2 * _LAST_ANSWERS_SECONDS)
+            self._queries.close()
+        if self._socket is not None:
+            self._socket.close()
+
+    def _own_source(self, make: Callable[[], asyncio.Protocol]) -> Source:
+        assert self._server is not None
+        assert self._socket is not None
+        connections = self._server.server_state.connections
+        return _Listening(self._socket, make, connections, most_connections(self._config.max_connections))
+
+    def _run(self) -> None:
+        assert self._server is not None
+        with contextlib.suppress(asyncio.CancelledError):
+            self._server.run(sockets=[])
+
+
+class _Listening:
+    """Connections that this process accepts."""
+
+    def __init__(
+        self, listening: socket.socket, make: Callable[[], asyncio.Protocol], connections: Sized, most: int
+    ) -> None:
+        self._socket = listening
+        self._make = make
+        self._connections = connections
+        self._most = most
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        opener = Opener()
+        self._listener = Listener(
+            self._socket,
+            lambda connection: opener.open(connection, self._make),
+            lambda: len(self._connections) + len(opener),
+            self._most,
+        )
+
+    def close(self) -> None:
+        self._listener.close()
+
+
+class _Server(uvicorn.Server):
+    """Takes connections by itself: asyncio's own servers spin when there is no file descriptor left."""
+
+    def __init__(self, config: uvicorn.Config, make_source: MakeSource) -> None:
+        super().__init__(config)
+        self._make_source = make_source
+        self.servers: list[_Closing] = []  # type: ignore[assignment]
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await self.lifespan.startup()
+
+        def make() -> asyncio.Protocol:
+            return self.config.http_protocol_class(  # type: ignore[call-arg]
+                config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+            )
+
+        source = self._make_source(make)
+        source.start(asyncio.get_running_loop())
+        self.servers = [_Closing(source)]
+        self.started = True
+
+
+class _Closing:
+    """A source as uvicorn closes servers."""
+
+    def __init__(self, source: Source) -> None:
+        self.close = source.close
+
+    async def wait_closed(self) -> None:
+        """Nothing is left to wait for."""
+
+
+def uvicorn_config(
+    config: Config, app: Application, connection: type[Connection], queries: QueryEndpoint | None = None
+) -> uvicorn.Config:
+    """``connection`` gets its limits from the default profile, and asks ``queries`` before the application."""
+    limits = settings_of(config.profile("default"), config.timezone)
+    given: dict[str, Any] = {"limits": limits}
+    if queries is not None:
+        given.update(short_answer=staticmethod(queries.short_answer), begin_insert=staticmethod(queries.begin_insert))
+    return uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        interface="asgi3",
+        lifespan="off",
+        http=type("LimitedConnection", (connection,), given),
+        ws="none",
+        timeout_keep_alive=config.keep_alive_timeout,
+        timeout_graceful_shutdown=config.shutdown_wait_unfinished + _LAST_ANSWERS_SECONDS,
+        server_header=False,
+        proxy_headers=False,
+    )
+
+
+def bind(host: str, port: int, key: str) -> socket.socket:
+    """A listening socket. Raises :class:`ConfigError` naming the configuration's key."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # Named as TCP, or asyncio leaves Nagle's algorithm on for its connections: 40 ms for every small answer.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host if host != "*" else "0.0.0.0", port))
+        listener.listen(4096)
+    except OSError as error:
+        listener.close()
+        reason = "the port is in use" if error.errno == errno.EADDRINUSE else (error.strerror or str(error))
+        raise ConfigError(f"Cannot listen on {host}:{port} ({key}): {reason}") from None
+    return listener
+
+
+def _is_worth_logging(record: logging.LogRecord) -> bool:
+    """An answer cut off on purpose, after an error in its middle, is not an error of the server."""
+    return "without completing response" not in record.getMessage()

@@ -1,0 +1,371 @@
+"""The ASGI side of a query: request in, answer out, the client's leaving noticed.
+
+The loop never blocks: everything an :class:`Exchange` does runs on the query threads. While one chunk is being sent
+the next is being made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import logging
+import re
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from engine.front.http.answer_spill import SpillSpace
+from engine.front.http.connection import NO_TIMEOUT_SECONDS, Connection
+from engine.front.http.error_responses import (
+    as_pando_error,
+    error_headers,
+    error_text,
+    exception_tag,
+    exception_trailer,
+    http_status,
+)
+from engine.front.http.insert_request import Reply
+from engine.front.http.query_exchange import Exchange
+from engine.front.http.query_request import QueryRequest, parse_request
+from engine.front.http.request_body import BodyPipe
+from engine.front.http.short_answers import ShortAnswers
+from engine.front.http.users import Users
+from engine.front.prometheus_metrics import Metrics
+from engine.front.session_store import SWEEP_SECONDS, Sessions, SessionStore
+from engine.server.cluster_secret import check_proof
+from parts.common.errors import CancelledError, PandoError, UserError
+from parts.format.hashed_file import make_directories
+from sql.grammar.statement_parser import parse_insert_head
+from sql.settings.session_settings import (
+    settings_of,
+)
+
+if TYPE_CHECKING:
+    from engine.statement_runner import StatementRunner
+
+logger = logging.getLogger(__name__)
+
+_GATHERED_BYTES = 256 << 10
+_PATIENCE_SECONDS = 1.0
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Headers = list[tuple[bytes, bytes]]
+
+
+class QueryEndpoint:
+    """An ASGI application for ``/`` with a query."""
+
+    def __init__(self, engine: StatementRunner, metrics: Metrics, sessions: Sessions | None = None) -> None:
+        self._engine = engine
+        self._metrics = metrics
+        self._users = Users(
+            engine.config.users,
+            engine.services.monotonic,
+            lambda proof: check_proof(proof, engine.config.cluster_secrets, engine.services.clock()),
+        )
+        self._sessions: Sessions = sessions or _own_sessions(engine)
+        self._limit = engine.config.max_concurrent_queries
+        self._placed: set[Exchange] = set()
+        self._asides: set[asyncio.Task[None]] = set()
+        directory = engine.config.temporary_path / "answers"
+        make_directories(directory)
+        self._space = SpillSpace(directory, engine.config.max_temporary_data_on_disk_size)
+        self._threads = ThreadPoolExecutor(self._limit, thread_name_prefix="query")
+        self._exchanges: set[Exchange] = set()
+        self._profile = settings_of(engine.config.profile("default"), engine.config.timezone)
+        self.short_answer = ShortAnswers(
+            engine, self._users, metrics, lambda: len(self._placed) < self._limit, self._common_headers(None)
+        ).answer
+        """What a connection asks first, on the loop."""
+
+    def cancel_all(self) -> None:
+        """From any thread: running queries end with 394, and their clients are told."""
+        for exchange in list(self._exchanges):
+            exchange.cancel()
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request: QueryRequest | None = None
+        try:
+            request = parse_request(scope)
+            user = self._users.authenticate(request.credentials, scope)
+            timeout_seconds = self._seconds(request, "http_receive_timeout")
+            connection: Connection = scope["state"]["connection"]
+            connection.send_timeout = self._seconds(request, "http_send_timeout")
+            pipe = BodyPipe(asyncio.get_running_loop(), timeout_seconds=timeout_seconds)
+            # Before the query counts as running: a client that sends nothing, or slowly, must not keep others out.
+            body = await _small_body(request, receive, pipe, timeout_seconds)
+            if self._is_full():
+                raise UserError(
+                    "TOO_MANY_SIMULTANEOUS_QUERIES",
+                    f"Too many simultaneous queries: max_concurrent_queries = {self._limit}; retry later",
+                )
+        except _ClientLeftError:
+            logger.info("client left before its request was complete")
+            return
+        except PandoError as error:
+            self._metrics.failed(error)
+            await send_error(send, error, self._common_headers(request), scope["method"])
+            return
+        stream = body or io.BufferedReader(pipe, 1 << 20)
+        exchange = Exchange(self._engine, self._sessions, self._space, request, user, stream, connection)
+        pipe.waiting = exchange.waiting
+        self._placed.add(exchange)
+        try:
+            with self._metrics.running():
+                await self._run(exchange, request, pipe, receive, send, body is None, connection)
+        finally:
+            self._placed.discard(exchange)
+
+    def begin_insert(self, scope: Mapping[str, Any], body: bytes, reply: Reply) -> Callable[[], None] | None:
+        """Runs an INSERT whose data are all here on a query thread, without task or stream, and calls ``reply`` on the
+        loop. Returns what cancels it, or ``None`` for what :meth:`__call__` is to answer: refusals, and all others."""
+        try:
+            request = parse_request(scope)
+            if request.credentials.proof is not None:
+                return None
+            user = self._users.authenticate(request.credentials, scope, is_last=False)
+            insert, _ = parse_insert_head(f"{request.query}\n".encode() + body, complete=True) or (None, 0)
+            if insert is None or insert.select or request.method != "POST" or request.completed or self._is_full():
+                return None
+        except PandoError:
+            return None
+        if self._setting(request, "send_progress_in_http_headers"):
+            return None
+        connection: Connection = scope["state"]["connection"]
+        exchange = Exchange(self._engine, self._sessions, self._space, request, user, io.BytesIO(body), connection)
+        running = self._metrics.running()
+        loop = asyncio.get_running_loop()
+
+        def run() -> None:
+            problem: Exception | None = None
+            try:
+                exchange.start()
+            except Exception as raised:
+                problem = raised
+            loop.call_soon_threadsafe(end, problem)
+
+        def end(problem: Exception | None) -> None:
+            running.__exit__()
+            self._placed.discard(exchange)
+            self._exchanges.discard(exchange)
+            status, data = 200, b""
+            headers = self._common_headers(request) + _answer_headers(exchange)
+            if problem is None:
+                headers += [(b"content-type", exchange.content_type.encode()), (b"content-length", b"0")]
+            else:
+                error = as_pando_error(problem)
+                self._metrics.failed(error)
+                status, more, data = error_answer(error)
+                headers += more
+            self._metrics.finished(exchange.counts)
+            reply(status, b"".join(name + b": " + value + b"\r\n" for name, value in headers), data)
+
+        try:
+            self._threads.submit(run)
+        except RuntimeError:  # no thread can be had
+            return None
+        running.__enter__()
+        self._placed.add(exchange)
+        self._exchanges.add(exchange)
+        return exchange.cancel
+
+    def _is_full(self) -> bool:
+        return len(self._placed) + self._engine.queries_elsewhere() >= self._limit
+
+    async def _run(
+        self,
+        exchange: Exchange,
+        request: QueryRequest,
+        pipe: BodyPipe,
+        receive: Receive,
+        send: Send,
+        has_more_body: bool,
+        connection: Connection,
+    ) -> None:
+        self._exchanges.add(exchange)
+        watch = asyncio.ensure_future(_watch(receive, pipe, exchange, has_more_body))
+        try:
+            await self._answer(exchange, request, connection, send)
+        except asyncio.CancelledError:
+            exchange.cancel()
+            raise
+        finally:
+            self._exchanges.discard(exchange)
+            watch.cancel()
+            pipe.abort()
+            if not exchange.is_closed:
+                await self._in_thread(exchange.close)
+            counts = exchange.counts
+            self._metrics.finished(counts)
+            logger.debug("query %s of %s ended: %s", exchange.query_id, request.credentials.user, counts)
+
+    async def _answer(self, exchange: Exchange, request: QueryRequest, connection: Connection, send: Send) -> None:
+        try:
+            data = await self._started(exchange, request, connection)
+        except Exception as problem:
+            error = as_pando_error(problem)
+            self._metrics.failed(error)
+            headers = self._common_headers(request) + _answer_headers(exchange)
+            await send_error(send, error, headers, request.method)
+            return
+        headers = self._common_headers(request) + _answer_headers(exchange)
+        if exchange.format:
+            headers.append((b"x-clickhouse-format", exchange.format.encode()))
+        if exchange.content_encoding:
+            headers.append((b"content-encoding", exchange.content_encoding.encode()))
+        headers.append((b"content-type", exchange.content_type.encode()))
+        if request.method == "HEAD":
+            exchange.cancel()
+            data, exchange.is_finished = b"", True
+        if exchange.is_finished:
+            headers.append((b"content-length", str(len(data)).encode()))
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            await send({"type": "http.response.body", "body": data})
+            return
+        await self._stream(exchange, data, headers, send)
+
+    async def _started(self, exchange: Exchange, request: QueryRequest, connection: Connection) -> bytes:
+        """The first bytes of the answer, progress told meanwhile."""
+        start = self._in_thread(exchange.start)
+        if not self._setting(request, "send_progress_in_http_headers"):
+            return await start
+        task = asyncio.ensure_future(start)
+        interval_seconds = max(int(self._setting(request, "http_headers_progress_interval_ms")), 1) / 1000
+        while not (await asyncio.wait({task}, timeout=min(interval_seconds, NO_TIMEOUT_SECONDS)))[0]:
+            connection.send_progress(exchange.progress.encode())
+        return await task
+
+    async def _stream(self, exchange: Exchange, data: bytes, headers: Headers, send: Send) -> None:
+        tag = exception_tag()
+        headers.append((b"x-clickhouse-exception-tag", tag.encode()))
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        chunk: bytes | None = data
+        while chunk is not None:
+            following = asyncio.ensure_future(self._in_thread(exchange.more))
+            patience = asyncio.get_running_loop().call_later(_PATIENCE_SECONDS, self._lose_patience, exchange)
+            try:
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            finally:
+                patience.cancel()
+                try:
+                    chunk = await following
+                except Exception as problem:
+                    error = as_pando_error(problem)
+                    self._metrics.failed(error)
+                    with contextlib.suppress(Exception):
+                        trailer = exchange.finish_with(exception_trailer(error, tag))
+                        await send({"type": "http.response.body", "body": trailer, "more_body": True})
+                    return  # without the last chunk: the server closes the connection
+        await send({"type": "http.response.body", "body": b""})
+
+    def _lose_patience(self, exchange: Exchange) -> None:
+        task = asyncio.ensure_future(self._set_aside(exchange))
+        self._asides.add(task)
+        task.add_done_callback(self._asides.discard)
+
+    async def _set_aside(self, exchange: Exchange) -> None:
+        """A client that reads slowly holds neither a snapshot nor a place, if its answer fits on the disk."""
+        if await self._in_thread(exchange.set_aside):
+            logger.info("the answer of query %s waits on disk for its client", exchange.query_id)
+            self._placed.discard(exchange)
+
+    async def _in_thread(self, function: Callable[[], Any]) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, function)
+
+    def _seconds(self, request: QueryRequest, name: str) -> float:
+        return min(float(self._setting(request, name)) or NO_TIMEOUT_SECONDS, NO_TIMEOUT_SECONDS)
+
+    def _setting(self, request: QueryRequest, name: str) -> Any:
+        return request.settings.get(name, getattr(self._profile, name))
+
+    def _common_headers(self, request: QueryRequest | None) -> Headers:
+        config = self._engine.config
+        headers = [
+            (b"x-clickhouse-server-display-name", _header_text(config.display_name)),
+            (b"x-clickhouse-timezone", config.timezone.encode()),
+        ]
+        if request is not None and request.origin and not config.http_options_response:
+            is_wanted = self._setting(request, "add_http_cors_header")
+            headers += [(b"access-control-allow-origin", b"*")] if is_wanted else []
+        return headers
+
+
+def _own_sessions(engine: StatementRunner) -> SessionStore:
+    sessions = SessionStore(engine.services.monotonic, engine.end_session)
+    engine.services.housekeeping.add(sessions.task, SWEEP_SECONDS)
+    return sessions
+
+
+class _ClientLeftError(Exception):
+    pass
+
+
+async def _small_body(
+    request: QueryRequest, receive: Receive, pipe: BodyPipe, timeout_seconds: float
+) -> BinaryIO | None:
+    """The body when it is small; else ``None``, and its beginning is in the pipe."""
+    if request.is_read_only:
+        return io.BytesIO()
+    held = bytearray()
+    while len(held) <= _GATHERED_BYTES:
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                message = await receive()
+        except TimeoutError:
+            problem = f"The client sent nothing of its request body for {timeout_seconds:g} s"
+            raise UserError("SOCKET_TIMEOUT", problem) from None
+        if message["type"] == "http.disconnect":
+            raise _ClientLeftError
+        held += message.get("body", b"")
+        if not message.get("more_body", False):
+            return io.BytesIO(held)
+    await pipe.put(bytes(held))
+    return None
+
+
+async def _watch(receive: Receive, pipe: BodyPipe, exchange: Exchange, has_more_body: bool) -> None:
+    """Feeds the pipe; cancels the query when the client leaves."""
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            pipe.abort()
+            exchange.cancel()
+            return
+        if has_more_body:
+            await pipe.put(message.get("body", b""))
+            if not message.get("more_body", False):
+                pipe.finish()
+                has_more_body = False
+
+
+def _answer_headers(exchange: Exchange) -> Headers:
+    return [
+        (b"x-clickhouse-query-id", _header_text(exchange.query_id)),
+        (b"x-clickhouse-summary", exchange.summary.encode()),
+    ]
+
+
+def _header_text(text: str) -> bytes:
+    return re.sub(rb"[\x00-\x1f\x7f]", b"?", text.encode("latin-1", "replace"))
+
+
+async def send_error(send: Send, error: PandoError, headers: Headers, method: str) -> None:
+    status, more, text = error_answer(error)
+    await send({"type": "http.response.start", "status": status, "headers": [*headers, *more]})
+    await send({"type": "http.response.body", "body": b"" if method == "HEAD" else text})
+
+
+def error_answer(error: PandoError) -> tuple[int, Headers, bytes]:
+    """Status, headers and body."""
+    text = error_text(error).encode("utf-8", "replace")
+    status = http_status(error)
+    level = logging.WARNING if status >= 500 else logging.INFO
+    if not isinstance(error, CancelledError):
+        logger.log(level, "query failed: %s", error)
+    return status, error_headers(error, len(text)), text

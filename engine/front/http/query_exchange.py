@@ -1,0 +1,398 @@
+"""One request's query, from its text to the bytes of its answer. Runs on a worker thread; knows no ASGI.
+
+The answer is pulled: :meth:`Exchange.start` runs the statement and makes the first bytes, :meth:`Exchange.more` the
+next ones, so no more is in memory than the client has room for. With ``wait_end_of_query`` the answer is made whole
+first (beyond some MiB on disk).
+
+Invariants:
+- ``start`` is called once, ``more`` until it returns ``None`` or raises, ``close`` always; a lock keeps them apart.
+- ``cancel`` may be called at any time from any thread.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import chain
+from typing import TYPE_CHECKING, BinaryIO
+
+from engine.catalog.database_names import unknown_database
+from engine.front.compressed_blocks import block_reader
+from engine.front.http.answer_chunks import compressed, gathered
+from engine.front.http.answer_spill import Spill, SpillSpace
+from engine.front.http.connection import Connection
+from engine.front.http.multipart_forms import MOST_BYTES, Form, external_tables, read_form
+from engine.front.http.query_request import QueryRequest
+from engine.front.http.request_body import decompressed, joined, read_some, read_up_to
+from engine.front.http.response_compression import choose_compressor
+from engine.front.session_store import Sessions
+from engine.interpreter.data_definition import setting_changes
+from engine.queries.process_list import Process
+from engine.queries.result_output import encode, output_settings
+from engine.queries.session import QueryResult, Session
+from engine.queries.settings_constraints import check_settings_change
+from engine.server.cluster_secret import signed_statement
+from engine.server.config import UserConfig
+from parts.common.errors import CancelledError, UserError
+from parts.common.query_status import Witness
+from sql.formats.registry import content_type, find_format
+from sql.grammar.statement_parser import parse_insert_head
+from sql.grammar.statements.statement import ParsedStatement, SelectQuery, SetSettings, Statement, Use
+from sql.settings.session_settings import (
+    settings_of,
+)
+from sql.settings.supported_settings import (
+    Settings,
+)
+
+if TYPE_CHECKING:
+    from engine.statement_runner import StatementRunner
+
+_WHOLE_BYTES = 16 << 20
+_MOST_BUFFERED_BYTES = 64 << 20
+_SET_ASIDE_BYTES = 256 << 20
+_HEAD_READ_BYTES = 64 << 10
+_NOBODY = Witness()
+
+
+class Exchange:
+    def __init__(
+        self,
+        engine: StatementRunner,
+        sessions: Sessions,
+        space: SpillSpace,
+        request: QueryRequest,
+        user: UserConfig,
+        body: BinaryIO,
+        connection: Connection,
+    ) -> None:
+        self._engine = engine
+        self._sessions = sessions
+        self._space = space
+        self._spill: Spill | None = None
+        self._request = request
+        self._user = user
+        self._body = body
+        self._connection = connection
+        self._started = engine.services.monotonic()
+        self._process: Process | None = None
+        self._result: QueryResult | None = None
+        self._kept: Session | None = None
+        self._entered: Session | None = None
+        self._chunks: Iterator[bytes] = iter(())
+        self._source: Iterator[bytes] = self._chunks
+        self._is_cancelled = False
+        self._lock = threading.Lock()
+        self.query_id = request.query_id or str(engine.services.new_uuid())
+        self.format = ""
+        self.content_type = "text/plain; charset=UTF-8"
+        self.content_encoding = ""
+        self.is_finished = False
+        self.is_closed = False
+
+    # -- life -----------------------------------------------------------------------------------------------------
+
+    def start(self) -> bytes:
+        """Runs the statement; the first bytes of the answer, or all of them (``is_finished``)."""
+        with self._lock:
+            try:
+                data = self._start()
+            except BaseException:
+                self._release()
+                raise
+            if self.is_finished:
+                self._release()
+            self._witness.waits()
+            return data
+
+    def _start(self) -> bytes:
+        self._check_signed_statement()
+        form = self._read_form()
+        session = self._enter_session()
+        if form.files:
+            settings = settings_of(session.settings, self._engine.config.timezone)
+            session.external_tables = external_tables(form.files, self._request.table_options, settings)
+        parsed, text, data = self._statement(session)
+        if self._is_cancelled:
+            raise CancelledError
+        if self._may_be_repeated(parsed):
+            self._connection.note_repeatable()
+        result = self._result = self._engine.execute_parsed(
+            parsed, text, session, data, self._request.parameters, self._on_start
+        )
+        self._keep_changes(parsed.statement, session)
+        if self._is_cancelled:
+            result.cancel()
+        if result.outfile is not None:
+            raise UserError("SUPPORT_IS_DISABLED", "INTO OUTFILE is for clients: a server writes no files for queries")
+        settings = output_settings(self._engine.config, session, parsed, {})
+        if not result.columns:
+            self.is_finished = True
+            return b""
+        self._chunks = self._source = self._encoded(result, settings)
+        if settings.wait_end_of_query:
+            return self._spooled()
+        return self._buffered(settings.http_response_buffer_size)
+
+    def more(self) -> bytes | None:
+        """The next bytes; ``None`` at the end. Raises ``PandoError``."""
+        with self._lock, self._working():
+            return next(self._chunks, None)
+
+    def cancel(self) -> None:
+        self._is_cancelled = True
+        if self._result is not None:
+            self._result.cancel()
+        if self._process is not None:  # never by its id: that may be another's
+            self._process.stop()
+
+    def _on_start(self, process: Process) -> None:
+        self._process = process
+        if self._connection.number is not None:
+            process.status.witness.serves(self._connection.number)
+        if self._is_cancelled:
+            process.stop()
+
+    @contextmanager
+    def _working(self) -> Iterator[None]:
+        """Between two pieces of the answer the client takes its time."""
+        self._witness.works()
+        try:
+            yield
+        finally:
+            self._witness.waits()
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """For a block that waits for the client's data."""
+        self._witness.waits()
+        try:
+            yield
+        finally:
+            self._witness.works()
+
+    @property
+    def _witness(self) -> Witness:
+        return self._process.status.witness if self._process is not None else _NOBODY
+
+    def close(self) -> None:
+        with self._lock:
+            self._release()
+
+    def _release(self) -> None:
+        if self.is_closed:
+            return
+        self.is_closed = True
+        if self._result is not None:
+            self._result.close()
+        close = getattr(self._source, "close", None)
+        if close is not None:
+            close()
+        if self._spill is not None:
+            self._spill.close()
+        request = self._request
+        if self._kept is not None:
+            seconds = request.session_timeout_seconds
+            self._sessions.release(request.credentials.user, request.session_id, seconds, self._kept)
+        elif self._entered is not None:
+            self._engine.end_session(self._entered)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        names = (
+            "read_rows", "read_bytes", "written_rows", "written_bytes", "total_rows_to_read", "result_rows",
+            "deduplicated_blocks", "memory_usage",
+        )  # fmt: skip
+        source = self._result or self._process
+        statistics = source.statistics if source is not None else None
+        counts = {name: getattr(statistics, name, 0) for name in names}
+        counts["elapsed_ns"] = int((self._engine.services.monotonic() - self._started) * 1e9)
+        return counts
+
+    @property
+    def summary(self) -> str:
+        """The JSON of ``X-ClickHouse-Summary``: counts as strings, as ClickHouse writes them."""
+        return json.dumps({name: str(count) for name, count in self.counts.items()}, separators=(",", ":"))
+
+    @property
+    def progress(self) -> str:
+        """The JSON of ``X-ClickHouse-Progress``, as of now. From any thread."""
+        if self._process is not None:
+            self._process.refresh()
+        return self.summary
+
+    # -- the question -----------------------------------------------------------------------------------------------
+
+    def _check_signed_statement(self) -> None:
+        proof = self._request.credentials.proof
+        if proof is not None:
+            self._body = joined(signed_statement(proof, self._body, self._sessions.is_first), self._body)
+
+    def _read_form(self) -> Form:
+        """A form's fields become the request's, and its body is used up."""
+        request = self._request
+        if request.completed is None or request.is_read_only:
+            return Form()
+        stream = decompressed(self._body, request.content_encoding)
+        body = stream.read(MOST_BYTES + 1)
+        if len(body) > MOST_BYTES:
+            raise UserError("LIMIT_EXCEEDED", f"The form is longer than {MOST_BYTES} bytes")
+        form = read_form(body, request.boundary)
+        self._request = replace(request.completed(form.fields), content_encoding="", decompresses_blocks=False)
+        self._body = io.BytesIO()
+        self.query_id = self._request.query_id or self.query_id
+        return form
+
+    def _enter_session(self) -> Session:
+        """The session of this statement: a copy, because URL settings last for one request."""
+        request = self._request
+        if request.session_id:
+            self._kept = self._sessions.acquire(
+                request.credentials.user, request.session_id, self._new_session, must_exist=request.session_check
+            )
+        kept = self._entered = self._kept or self._new_session()
+        profile = self._engine.config.profile(request.profile) if request.profile else {}
+        changes = {**profile, **request.settings}
+        if request.credentials.proof is None:  # else another server has checked them
+            check_settings_change(kept.settings, changes, self._engine.config.default_settings)
+        if request.database and request.database not in self._engine.database_names():
+            raise unknown_database(request.database, self._engine.database_names())
+        settings = {**kept.settings, **changes, **request.own_settings}
+        if request.is_read_only and not settings.get("readonly"):
+            settings["readonly"] = 2
+        return Session(
+            database=request.database or kept.database,
+            settings=settings,
+            user=kept.user,
+            profile=kept.profile,
+            query_id=self.query_id,
+            temporary_tables=kept.temporary_tables,
+            parameters=dict(kept.parameters),
+        )
+
+    def _keep_changes(self, statement: Statement, session: Session) -> None:
+        """USE and SET outlive the request in a session that has an id."""
+        if self._kept is not None and isinstance(statement, Use):
+            self._kept.database = session.database
+        elif self._kept is not None and isinstance(statement, SetSettings):
+            self._kept.apply(setting_changes(statement, self._engine.config))
+            self._kept.parameters.update(statement.parameters)
+
+    def _new_session(self) -> Session:
+        settings = self._engine.config.profile(self._user.profile)
+        if self._user.readonly and settings.get("readonly") != 1:
+            settings["readonly"] = self._user.readonly
+        return Session(user=self._request.credentials.user, settings=settings, profile=self._user.profile)
+
+    def _statement(self, session: Session) -> tuple[ParsedStatement, str, BinaryIO | None]:
+        """URL and body are one text; what follows the head of an INSERT is data and stays a stream."""
+        query = self._request.query.encode()
+        stream = decompressed(self._body, self._request.content_encoding)
+        if self._request.decompresses_blocks:
+            stream = block_reader(stream)
+        prefix = query + b"\n" if query else b""
+        is_complete = False
+        while (head := parse_insert_head(prefix, complete=is_complete)) is None:
+            chunk = read_some(stream, _HEAD_READ_BYTES)
+            is_complete = not chunk
+            prefix += chunk
+        insert, data_start = head
+        if insert is not None:
+            data = joined(prefix[data_start:], stream)
+            return ParsedStatement(insert), prefix[:data_start].decode("utf-8", "replace"), data
+        text = _query_text(prefix, stream, settings_of(session.settings).max_query_size)
+        return self._engine.parse(text, session, self._on_start), text, None
+
+    def _may_be_repeated(self, parsed: ParsedStatement) -> bool:
+        """Whether the client cannot tell that its request was asked twice."""
+        request = self._request
+        return isinstance(parsed.statement, SelectQuery) and not request.session_id and not request.credentials.proof
+
+    # -- the answer ---------------------------------------------------------------------------------------------------
+
+    def _encoded(self, result: QueryResult, settings: Settings) -> Iterator[bytes]:
+        """Formatted, gathered into chunks worth sending, compressed."""
+        name = result.format or self._request.format or settings.default_format or "TabSeparated"
+        self.format = find_format(name).name
+        self.content_type = content_type(name)
+        chunks = encode(
+            result,
+            name,
+            settings,
+            self._engine.services.monotonic,
+            client_protocol_version=self._request.client_protocol_version,
+        )
+        accepted = self._request.accept_encoding if settings.enable_http_compression else ""
+        compressor = choose_compressor(
+            accepted, settings.http_zlib_compression_level, in_blocks=self._request.compresses_blocks
+        )
+        self.content_encoding = compressor.encoding
+        self.compressor = compressor
+        return compressed(gathered(chunks), compressor)
+
+    def finish_with(self, trailer: bytes) -> bytes:
+        """The last bytes of an answer that an error cut off, in the answer's own compression."""
+        return self.compressor.compress(trailer) + self.compressor.finish()
+
+    def _buffered(self, size: int) -> bytes:
+        held: list[bytes] = []
+        held_bytes = 0
+        while held_bytes < min(max(size, 1), _MOST_BUFFERED_BYTES):
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                self.is_finished = True
+                break
+            held.append(chunk)
+            held_bytes += len(chunk)
+        return b"".join(held)
+
+    def _spooled(self) -> bytes:
+        spill = self._spill = Spill(self._space)
+        if not spill.fill(self._chunks):
+            spill.close()
+            raise UserError(
+                "NOT_ENOUGH_SPACE",
+                f"The answer does not fit into the space for answers made whole in {self._space.directory}; "
+                "ask without wait_end_of_query",
+            )
+        self._chunks = spill.chunks()
+        if spill.error is not None:
+            raise spill.error
+        if spill.size_bytes <= _WHOLE_BYTES:
+            self.is_finished = True
+            return b"".join(self._chunks)
+        return next(self._chunks, b"")
+
+    def set_aside(self) -> bool:
+        """For a client that reads slowly: the query goes on without it, as far as there is space for its answer.
+
+        True when the query has ended, with all it held: only sending is left.
+        """
+        with self._lock:
+            if self._spill is not None or self.is_closed:
+                return False
+            self._witness.works()
+            spill, rest = Spill(self._space, _SET_ASIDE_BYTES), self._chunks
+            self._spill = spill
+            is_whole = spill.fill(rest)
+            self._chunks = chain(spill.chunks(), rest)
+            self._witness.waits()
+            if is_whole and self._result is not None:
+                self._result.close()
+            return is_whole
+
+
+def _query_text(prefix: bytes, stream: BinaryIO, limit: int) -> str:
+    query = prefix + read_up_to(stream, limit + 1 - len(prefix))
+    if len(query) > limit:
+        raise UserError(
+            "SYNTAX_ERROR", f"Max query size exceeded: the query is longer than max_query_size = {limit} bytes"
+        )
+    try:
+        return query.decode()
+    except UnicodeDecodeError as error:
+        raise UserError("SYNTAX_ERROR", f"The query is not valid UTF-8 at byte {error.start}") from None

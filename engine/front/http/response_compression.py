@@ -1,0 +1,135 @@
+"""Compression of answers: one stream of the encoding that the client accepts, over the whole answer."""
+
+from __future__ import annotations
+
+import bz2
+import io
+import lzma
+import zlib
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import brotli
+import pyarrow as pa
+import zstandard
+
+from engine.front.compressed_blocks import BlockCompressor
+
+
+class Compressor(Protocol):
+    encoding: str
+
+    def compress(self, data: bytes) -> bytes: ...
+
+    def finish(self) -> bytes: ...
+
+
+class _Plain:
+    encoding = ""
+
+    def compress(self, data: bytes) -> bytes:
+        return data
+
+    def finish(self) -> bytes:
+        return b""
+
+
+class _Stream:
+    """What the standard library's compressors have in common."""
+
+    def __init__(self, encoding: str, stream: Any) -> None:
+        self.encoding = encoding
+        self._stream = stream
+
+    def compress(self, data: bytes) -> bytes:
+        return self._stream.compress(data)
+
+    def finish(self) -> bytes:
+        return self._stream.flush()
+
+
+class _Brotli:
+    encoding = "br"
+
+    def __init__(self, level: int) -> None:
+        self._stream = brotli.Compressor(quality=level)
+
+    def compress(self, data: bytes) -> bytes:
+        return self._stream.process(data)
+
+    def finish(self) -> bytes:
+        return self._stream.finish()
+
+
+class _Lz4:
+    encoding = "lz4"
+
+    def __init__(self) -> None:
+        self._sink = io.BytesIO()
+        self._stream = pa.CompressedOutputStream(pa.PythonFile(self._sink, "w"), "lz4")
+
+    def compress(self, data: bytes) -> bytes:
+        self._stream.write(data)
+        return self._drain()
+
+    def finish(self) -> bytes:
+        self._sink.close = lambda: None  # type: ignore[method-assign]
+        self._stream.close()
+        return self._drain()
+
+    def _drain(self) -> bytes:
+        data = self._sink.getvalue()
+        self._sink.seek(0)
+        self._sink.truncate()
+        return data
+
+
+class _Both:
+    """Frames of ClickHouse's own inside an encoding of HTTP."""
+
+    def __init__(self, inner: Compressor, outer: Compressor) -> None:
+        self._inner = inner
+        self._outer = outer
+        self.encoding = outer.encoding
+
+    def compress(self, data: bytes) -> bytes:
+        return self._outer.compress(self._inner.compress(data))
+
+    def finish(self) -> bytes:
+        return self._outer.compress(self._inner.finish()) + self._outer.finish()
+
+
+_ZLIB_LEVELS, _BROTLI_LEVELS, _XZ_LEVELS, _BZ2_LEVELS = range(1, 10), range(12), range(10), range(1, 10)
+
+
+def _within(level: int, levels: range) -> int:
+    return min(max(level, levels[0]), levels[-1])
+
+
+def _zlib(level: int, wbits: int) -> Any:
+    return zlib.compressobj(_within(level, _ZLIB_LEVELS), wbits=wbits)
+
+
+_BY_PREFERENCE: dict[str, Callable[[int], Compressor]] = {
+    "zstd": lambda level: _Stream("zstd", zstandard.ZstdCompressor(level=1).compressobj()),
+    "br": lambda level: _Brotli(_within(level, _BROTLI_LEVELS)),
+    "lz4": lambda level: _Lz4(),
+    "gzip": lambda level: _Stream("gzip", _zlib(level, zlib.MAX_WBITS | 16)),
+    "deflate": lambda level: _Stream("deflate", _zlib(level, zlib.MAX_WBITS)),
+    "xz": lambda level: _Stream("xz", lzma.LZMACompressor(preset=_within(level, _XZ_LEVELS))),
+    "bz2": lambda level: _Stream("bz2", bz2.BZ2Compressor(_within(level, _BZ2_LEVELS))),
+}
+"""In ClickHouse's order."""
+
+
+def choose_compressor(accept_encoding: str, level: int, *, in_blocks: bool = False) -> Compressor:
+    """The first of zstd, br, lz4, gzip, deflate, xz and bz2 that the client accepts.
+
+    ``level`` is ``http_zlib_compression_level``, for all but zstd and lz4; ``in_blocks`` is ``compress=1``.
+    """
+    accepted = {
+        name.strip() for name, _, quality in (item.partition(";") for item in accept_encoding.split(","))
+        if quality.replace(" ", "") not in ("q=0", "q=0.0")
+    }  # fmt: skip
+    chosen = next((make(level) for name, make in _BY_PREFERENCE.items() if name in accepted), _Plain())
+    return _Both(BlockCompressor(), chosen) if in_blocks else chosen

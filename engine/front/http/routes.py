@@ -1,0 +1,170 @@
+"""Which path is whose, and what every answer has in common: an error is a ClickHouse code as text, whatever failed.
+
+====================  ================================================================
+``/``                 ``Ok.`` without a query; else the query (``engine.front.http.query_endpoint``)
+``/ping``             ``Ok.``
+``/replicas_status``  503 when a replica lags or cannot take part; ``?verbose=1`` tells;
+                      ``?delays=1``: the delay of each replica, for other servers
+``/ready``            503 while a configured ZooKeeper has no session with this server
+``/metrics``          Prometheus
+``/play``             a page to type queries into
+``/scan/…``           reading parts in pieces (``engine.front.http.scan_routes``)
+====================  ================================================================
+
+OPTIONS tells the methods (and ``http_options_response`` of the configuration, which browsers ask for); any method but
+these is refused: 405.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from email.utils import formatdate
+from functools import cache, partial
+from importlib.resources import files
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+
+from engine.front.http.error_responses import as_pando_error
+from engine.front.http.query_endpoint import QueryEndpoint, Receive, Scope, Send, send_error
+from engine.front.http.scan_routes import Scans
+from engine.front.http.status_pages import Page, Pages
+from engine.server.config import Config
+from parts.common.errors import CancelledError, UserError
+
+logger = logging.getLogger(__name__)
+
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+Guard = Callable[[Scope], None]
+Headers = Sequence[tuple[bytes, bytes]]
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+PAGE_PATHS = ("/ping", "/replicas_status", "/ready", "/metrics")
+
+_READ_METHODS = ("GET", "HEAD")
+_QUERY_METHODS = (*_READ_METHODS, "POST")
+_NOT_FOUND = (
+    "There is no handle {}\n\nUse / or /ping for health checks.\n"
+    "Or /replicas_status for more sophisticated health checks.\n"
+    "Send queries from your program with POST method or GET /?query=...\n"
+)
+_OK = PlainTextResponse("Ok.\n")
+
+
+def application(config: Config, queries: QueryEndpoint, pages: Pages, scans: Scans, guard: Guard) -> Application:
+    """An ASGI application that never raises. ``guard`` raises for who may not see ``/metrics`` and the like."""
+    routes = {**_page_routes(pages, guard), "/play": (_READ_METHODS, _play)}
+    routes.update((path, (("POST",), endpoint)) for path, endpoint in scans.endpoints().items())
+
+    async def root(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] in ("GET", "HEAD") and not scope["query_string"]:
+            await _OK(scope, receive, send)
+        else:
+            await queries(scope, receive, send)
+
+    async def route(scope: Scope, receive: Receive, send: Send) -> None:
+        method, path = scope["method"], scope["path"]
+        is_root = path == "/"
+        if not is_root and path not in routes:
+            await PlainTextResponse(_NOT_FOUND.format(path), 404)(scope, receive, send)
+            return
+        methods, endpoint = (_QUERY_METHODS, None) if is_root else routes[path]
+        if method == "OPTIONS":
+            await _options(config, methods)(scope, receive, send)
+        elif method not in methods:
+            raise UserError("UNSUPPORTED_METHOD", f"Method {method} is not supported, use {', '.join(methods)}")
+        elif endpoint is None:
+            await root(scope, receive, send)  # past the framework: it would be a good part of a small query's time
+        else:
+            response = await endpoint(Request(scope, receive))
+            await response(scope, receive, send)
+
+    return partial(_answered, route)
+
+
+def pages_application(pages: Pages, guard: Guard = lambda scope: None) -> Application:
+    """Only ``PAGE_PATHS``, and one answer a connection: what comes next may be for somebody else."""
+    routes = _page_routes(pages, guard)
+
+    async def route(scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope["path"]
+        if scope["method"] in _READ_METHODS and path in routes:
+            response = await routes[path][1](Request(scope, receive))
+        else:
+            response = PlainTextResponse(_NOT_FOUND.format(path), 404)
+        response.headers["Connection"] = "close"
+        response.headers["Date"] = formatdate(usegmt=True)
+        await response(scope, receive, send)
+
+    return partial(_answered, route, headers=((b"connection", b"close"),))
+
+
+async def _answered(route: Application, scope: Scope, receive: Receive, send: Send, headers: Headers = ()) -> None:
+    """Whatever is raised becomes an answer with these headers, or the end of the connection when the answer has
+    begun."""
+    has_begun = False
+
+    async def noting_send(message: MutableMapping[str, Any]) -> None:
+        nonlocal has_begun
+        has_begun = True
+        await send(message)
+
+    try:
+        await route(scope, receive, noting_send)
+    except (Exception, asyncio.CancelledError) as problem:
+        is_stop = isinstance(problem, asyncio.CancelledError)
+        error = CancelledError("The server is stopping") if is_stop else as_pando_error(problem)
+        if not has_begun:
+            await send_error(send, error, list(headers), scope["method"])
+        elif not is_stop:
+            logger.info("an answer is cut off: %s", error)
+
+
+# -- pages ------------------------------------------------------------------------------------------------------------
+
+
+def _page_routes(pages: Pages, guard: Guard) -> dict[str, tuple[tuple[str, ...], Endpoint]]:
+    async def ping(_: Request) -> Response:
+        return _response(pages.ping())
+
+    async def replicas_status(request: Request) -> Response:
+        if request.query_params.get("delays", "0") not in ("", "0"):
+            return _response(await asyncio.to_thread(pages.replica_delays))
+        verbose = request.query_params.get("verbose", "0") not in ("", "0")
+        if verbose:
+            guard(request.scope)
+        return _response(await asyncio.to_thread(pages.replicas_status, verbose=verbose))
+
+    async def ready(_: Request) -> Response:
+        return _response(await asyncio.to_thread(pages.ready))
+
+    async def metrics(request: Request) -> Response:
+        guard(request.scope)
+        return _response(await asyncio.to_thread(pages.metrics))
+
+    return {
+        path: (_READ_METHODS, endpoint)
+        for path, endpoint in zip(PAGE_PATHS, (ping, replicas_status, ready, metrics), strict=True)
+    }
+
+
+def _response(page: Page) -> Response:
+    return Response(page.body, page.status, headers={"Content-Type": page.content_type})
+
+
+async def _play(_: Request) -> Response:
+    return HTMLResponse(_play_page())
+
+
+def _options(config: Config, methods: tuple[str, ...]) -> Response:
+    headers = {"Allow": ", ".join((*methods, "OPTIONS"))}
+    headers.update((header.name, header.value) for header in config.http_options_response)
+    return Response(status_code=204, headers=headers)
+
+
+@cache
+def _play_page() -> str:
+    return files("engine.front.http").joinpath("play.html").read_text(encoding="utf-8")

@@ -1,0 +1,161 @@
+"""What the requests of scans say, field by field: checked, with defaults. Every error is a 36 or 69 that names it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from engine.scan.block_filter import NOTHING
+from engine.scan.leases import ScanOpening
+from engine.scan.slot_planning import TaskSize
+from engine.tables.capabilities.block_history import BlockHistory, WantedBlocks, require_history
+from engine.tables.table_definition import TableDefinition
+from parts.common.errors import UserError
+
+Body = Mapping[str, Any]
+MOST_SECONDS = 1e9
+_DEFAULT_LEASE_SECONDS = 300.0
+_LAST_BLOCK = (1 << 63) - 1
+
+
+@dataclass(frozen=True)
+class StreamStart:
+    """What a stream has read. No ``identity``: nothing yet."""
+
+    identity: str = ""
+    blocks: Mapping[str, int] | None = None
+    until: Mapping[str, int] | None = None
+    """It reads no further."""
+    may_lack_rows: bool = False
+
+    def read_blocks(self, definition: TableDefinition, history: BlockHistory) -> Mapping[str, int]:
+        """The blocks read so far, by partition. Raises 33 when what follows them is not all there."""
+        blocks = self.blocks or {}
+        if not self.identity:
+            return blocks
+        if self.may_lack_rows and self.identity != history.identity:
+            return {}
+        names = {*blocks, *history.dropped, *(part.partition_id for part in history.lost)}
+        open_ranges = ((name, blocks.get(name, NOTHING), _LAST_BLOCK) for name in names)
+        require_history(definition, history, WantedBlocks(self.identity, tuple(open_ranges), self.may_lack_rows))
+        return blocks
+
+    def limited(self, decided: Mapping[str, int]) -> Mapping[str, int]:
+        if self.until is None:
+            return decided
+        return {name: min(number, self.until[name]) for name, number in decided.items() if name in self.until}
+
+
+def stream_start(body: Body) -> StreamStart:
+    start = _object(body, "start")
+    until = numbers(body["until"], "until") if body.get("until") is not None else None
+    return StreamStart(
+        text(start, "identity", ""), numbers(start.get("blocks", {}), "blocks"), until, flag(body, "may_lack_rows")
+    )
+
+
+def wanted_blocks(body: Body) -> WantedBlocks | None:
+    """``None``: all of the table."""
+    if body.get("blocks") is None:
+        return None
+    blocks = _object(body, "blocks")
+    ranges = []
+    for partition_id, limits in _object(blocks, "ranges").items():
+        if not isinstance(limits, list) or len(limits) != 2 or not all(map(_is_number, limits)):
+            raise UserError("BAD_ARGUMENTS", f"'ranges' must hold pairs of numbers, got {limits!r}")
+        ranges.append((partition_id, *limits))
+    return WantedBlocks(text(blocks, "identity"), tuple(ranges), flag(blocks, "may_lack_rows"))
+
+
+def numbers(value: object, name: str) -> dict[str, int]:
+    """Block numbers by partition."""
+    if not isinstance(value, dict) or not all(map(_is_number, value.values())):
+        raise UserError("BAD_ARGUMENTS", f"{name!r} must hold a number for each partition, got {value!r}")
+    return value
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and NOTHING <= value <= _LAST_BLOCK
+
+
+def _object(body: Body, name: str) -> dict[str, Any]:
+    value = body.get(name) or {}
+    if not isinstance(value, dict):
+        raise UserError("BAD_ARGUMENTS", f"{name!r} must be an object, got {value!r}")
+    return value
+
+
+def document(body: Body, name: str) -> dict[str, Any]:
+    if not body.get(name):
+        raise UserError("BAD_ARGUMENTS", f"{name!r} is missing")
+    return _object(body, name)
+
+
+def text(body: Body, name: str, default: str | None = None) -> str:
+    value = body.get(name, default)
+    if not isinstance(value, str):
+        raise UserError("BAD_ARGUMENTS", f"{name!r} must be a string, got {value!r}")
+    return value
+
+
+def texts(body: Body, name: str) -> list[str]:
+    value = body.get(name)
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise UserError("BAD_ARGUMENTS", f"{name!r} must be a list of strings, got {value!r}")
+    return value
+
+
+def positive(body: Body, name: str, least: int = 1) -> int | None:
+    value = body.get(name)
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or not least <= value < 1 << 63):
+        raise UserError("BAD_ARGUMENTS", f"{name!r} must be a number of at least {least}, got {value!r}")
+    return value
+
+
+def seconds(body: Body, name: str, default: float) -> float:
+    value = body.get(name)
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MOST_SECONDS:
+        raise UserError("ARGUMENT_OUT_OF_BOUND", f"{name!r} must be 0 to {MOST_SECONDS:g} seconds, got {value!r}")
+    return float(value)
+
+
+def lease_seconds(body: Body) -> float:
+    return seconds(body, "lease_seconds", _DEFAULT_LEASE_SECONDS)
+
+
+def flag(body: Body, name: str) -> bool:
+    value = body.get(name, False)
+    if not isinstance(value, bool):
+        raise UserError("BAD_ARGUMENTS", f"{name!r} must be true or false, got {value!r}")
+    return value
+
+
+def slot_of(body: Body) -> tuple[int, int]:
+    slots = positive(body, "slots") or 1
+    slot = body.get("slot", 0)
+    if isinstance(slot, bool) or not isinstance(slot, int) or not 0 <= slot < slots:
+        raise UserError("BAD_ARGUMENTS", f"'slot' must be 0 to {slots - 1} ('slots' less one), got {slot!r}")
+    return slot, slots
+
+
+def task_size(body: Body) -> TaskSize:
+    return TaskSize(positive(body, "max_rows_per_task"), positive(body, "max_bytes_per_task"))
+
+
+def opening(body: Body) -> ScanOpening:
+    name = text(body, "scan")
+    if not name:
+        raise UserError("BAD_ARGUMENTS", "'scan' must name the execution that reads, it is empty")
+    return ScanOpening(
+        name,
+        tuple(texts(body, "columns")),
+        lease_seconds(body),
+        bool(body.get("behind")),
+        flag(body, "is_alone"),
+        flag(body, "sequential_consistency"),
+        seconds(body, "max_delay_seconds", MOST_SECONDS),
+        wanted_blocks(body),
+    )

@@ -1,0 +1,409 @@
+"""Scans over HTTP: ``POST /scan/plan``, ``/scan/read`` and others, JSON in, JSON or an Arrow stream out.
+
+``plan``    {database, table, columns, filter?, partitions?, max_rows_per_task?, max_bytes_per_task?}
+            → {columns: [{name, type}], slots, rows, bytes}. Into how many slots the table as it is now is worth
+            dealing. ``filter`` is a ClickHouse condition; ``bytes`` are those of the columns, uncompressed.
+            Of a table in shards → {columns, shards: [{urls, database, table}]}, to be planned and read each by itself.
+``read``    {scan, slot, slots, behind?, is_alone?, database, table, columns, filter?, max_rows_per_task?,
+            max_bytes_per_task?, lease_seconds?, sequential_consistency?, max_delay_seconds?,
+            compression?: lz4 | zstd | none}
+            → the rows of that slot (``engine.scan.arrow_stream``) for which ``filter`` is true, without the first
+            ``behind`` ones, which an answer that broke off gave. The client may take nothing for ``lease_seconds``.
+            ``scan`` names the execution: all its reads, on whichever replica, deal the same parts
+            (``engine.scan.leases``). Error 232: they are not here; another replica may have them. With ``query`` the
+            answer is that of this SELECT over the slot's rows, which it calls ``slot`` (``engine.scan.slot_query``);
+            ``columns`` are those that it can name (none: all), ``behind`` is not for it, and ``plan`` tells the columns
+            of the answer.
+``positions`` {database, table, start?: {identity, blocks}, until?, max_rows?, may_lack_rows?, max_delay_seconds?}
+            → {identity, available, end, dropped}. For a stream that has read the blocks of ``start``: how far all is
+            decided on this replica, and where the next batch ends. All are numbers by partition; those left out are -1.
+            Error 33: rows behind ``start`` were dropped, or the table is another one, and not ``may_lack_rows``.
+            ``plan`` and ``read`` take ``blocks?: {identity, ranges: {partition: [after, until]}, may_lack_rows?}`` and
+            then read those alone.
+``export``  as ``read``, with {directory, export, with_nanoseconds?} → {name, rows, bytes, hash, parts} behind blanks:
+            the slot's rows as a file of Parquet below ``user_files_path``. ``export`` is an id in hexadecimal digits.
+``publish`` {directory, export, manifest: {files: [{name, bytes}], …}} → {}: the directory is there, with those files.
+``discard`` {directory, export} → {}: what is left of an export that will not be published goes.
+``release`` {database, table, scan} → {released}. The execution is over: its parts need not be held.
+
+Authentication and errors are those of queries; an error after the first byte ends the answer with the exception
+trailer and an unfinished chunked body, so that nobody takes it for a whole one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+
+from engine.front.http.error_responses import (
+    as_pando_error,
+    error_text,
+    exception_tag,
+    exception_trailer,
+    http_status,
+)
+from engine.front.http.query_request import parse_request
+from engine.front.http.scan_parameters import (
+    MOST_SECONDS,
+    Body,
+    document,
+    flag,
+    lease_seconds,
+    opening,
+    positive,
+    seconds,
+    slot_of,
+    stream_start,
+    task_size,
+    text,
+    texts,
+    wanted_blocks,
+)
+from engine.front.http.users import Users
+from engine.queries.session import Session
+from engine.scan.arrow_stream import encode_stream, scan_batches
+from engine.scan.block_filter import estimated_rows
+from engine.scan.leases import UNKNOWN_DELAY, LeaseBook, Leases
+from engine.scan.parquet_export import publish, unfinished, write_slot
+from engine.scan.scan_filter import ScanFilter, choose_granules, scan_filter
+from engine.scan.shard_scans import require_rows, shards_to_scan
+from engine.scan.slot_planning import Scan, measure, scan_columns
+from engine.scan.slot_query import SlotRows, answer_of, run_over
+from engine.scan.stream_batches import end_of_batch
+from engine.server.background_pool import Task
+from engine.tables.table import Table
+from parts.common.errors import CancelledError, UserError
+from parts.format.primary_index import (
+    MarkRange,
+)
+from parts.read.part_reader import (
+    Part,
+)
+from parts.table.table_description import Column, TableDescription
+from sql.settings.session_settings import (
+    settings_of,
+)
+
+if TYPE_CHECKING:
+    from engine.statement_runner import StatementRunner
+
+logger = logging.getLogger(__name__)
+
+_EXPIRY_SECONDS = 5.0
+_MAX_BODY_BYTES = 64 << 20
+_Work = Callable[[Body, Session], Response]
+_COMPRESSIONS = {"lz4": "lz4", "zstd": "zstd", "none": None}
+
+
+@dataclass(frozen=True)
+class _Slot:
+    """The rows of one slot."""
+
+    columns: Sequence[Column]
+    pieces: Sequence[tuple[Part, Sequence[MarkRange]]]
+    keep: ScanFilter | None
+    batches: Iterator[pa.RecordBatch]
+
+    @property
+    def parts(self) -> Sequence[Part]:
+        return [part for part, _ in self.pieces]
+
+
+class Scans:
+    """The endpoints, with the background step that ends leases."""
+
+    def __init__(self, engine: StatementRunner, leases: Leases | None = None) -> None:
+        self._engine = engine
+        self._users = Users(engine.config.users, engine.services.monotonic)
+        self._clock = engine.services.monotonic
+        self._files = engine.config.user_files
+        self._leases: Leases = leases or LeaseBook(engine.services.monotonic, partial(delay_seconds, engine))
+        self._receive_seconds = settings_of(engine.config.profile("default")).http_receive_timeout or None
+        self._threads = ThreadPoolExecutor(engine.config.max_concurrent_queries, thread_name_prefix="scan")
+        engine.services.housekeeping.add(Task("expire scan leases", self._expire), _EXPIRY_SECONDS)
+
+    def endpoints(self) -> dict[str, Callable[[Request], Awaitable[Response]]]:
+        return {
+            "/scan/plan": self._plan_endpoint,
+            "/scan/read": self._read_endpoint,
+            "/scan/positions": self._positions_endpoint,
+            "/scan/release": self._release_endpoint,
+            "/scan/export": self._export_endpoint,
+            "/scan/publish": self._publish_endpoint,
+            "/scan/discard": self._discard_endpoint,
+        }
+
+    def _expire(self) -> float:
+        self._leases.expire()
+        return _EXPIRY_SECONDS
+
+    # -- endpoints, on the event loop ---------------------------------------------------------------------------------
+
+    async def _plan_endpoint(self, request: Request) -> Response:
+        return await self._answer(request, lambda body, session: JSONResponse(self.plan(body, session)))
+
+    async def _positions_endpoint(self, request: Request) -> Response:
+        return await self._answer(request, lambda body, _: JSONResponse(self.positions(body)))
+
+    async def _release_endpoint(self, request: Request) -> Response:
+        return await self._answer(request, lambda body, _: JSONResponse({"released": self.release(body)}))
+
+    async def _read_endpoint(self, request: Request) -> Response:
+        def start(body: Body, session: Session) -> Response:
+            return self._streamed(request, body, self.read(body, session))
+
+        return await self._answer(request, start)
+
+    async def _export_endpoint(self, request: Request) -> Response:
+        def start(body: Body, _: Session) -> Response:
+            return self._streamed(request, body, self.export(body))
+
+        return await self._answer(request, start, writes=True)
+
+    async def _publish_endpoint(self, request: Request) -> Response:
+        def answer(body: Body, _: Session) -> Response:
+            publish(self._files, text(body, "directory"), text(body, "export"), document(body, "manifest"))
+            return JSONResponse({})
+
+        return await self._answer(request, answer, writes=True)
+
+    async def _discard_endpoint(self, request: Request) -> Response:
+        def answer(body: Body, _: Session) -> Response:
+            self._files.remove(unfinished(text(body, "directory"), text(body, "export")))
+            return JSONResponse({})
+
+        return await self._answer(request, answer, writes=True)
+
+    def _streamed(self, request: Request, body: Body, chunks: Iterator[bytes]) -> Response:
+        connection = request.scope["state"]["connection"]
+        connection.send_timeout = lease_seconds(body)
+        return ScanResponse(next(chunks), chunks, self._threads)
+
+    async def _answer(self, request: Request, function: _Work, *, writes: bool = False) -> Response:
+        try:
+            credentials = parse_request(request.scope).credentials
+            user = self._users.authenticate(credentials, request.scope)
+            session = Session(
+                user=credentials.user, settings=self._engine.config.profile(user.profile), profile=user.profile
+            )
+            if writes and (user.readonly or settings_of(session.settings).readonly):
+                raise UserError("READONLY", "Cannot write files in readonly mode")
+            body = await _json_body(request, self._receive_seconds)
+            return await asyncio.get_running_loop().run_in_executor(self._threads, function, body, session)
+        except Exception as problem:
+            error = as_pando_error(problem)
+            logger.info("scan failed: %s", error)
+            headers = {"X-ClickHouse-Exception-Code": str(error.code)}
+            return Response(error_text(error), http_status(error), headers, "text/plain; charset=UTF-8")
+
+    # -- work, on a thread --------------------------------------------------------------------------------------------
+
+    def plan(self, body: Body, session: Session) -> dict[str, Any]:
+        """Looks, and promises nothing."""
+        table = self._engine.catalog.table(*_names(body))
+        columns, query = _columns(table.description, body), text(body, "query", "")
+        shown = [(column.name, column.type) for column in columns]
+        if query:
+            with contextlib.closing(run_over(SlotRows(columns), query, self._engine, session)) as result:
+                shown = list(result.columns)
+        found = {"columns": [{"name": name, "type": str(type_)} for name, type_ in shown]}
+        if table.definition.is_proxy:
+            return {**found, "shards": shards_to_scan(table.definition, self._engine.config)}
+        with self._engine.reporting():
+            return {**found, **self._slots(table, columns, body)}
+
+    def _slots(self, table: Table, columns: Sequence[Column], body: Body) -> dict[str, Any]:
+        require_rows(table.definition)
+        size, blocks = task_size(body), wanted_blocks(body)
+        snapshot = table.snapshot()
+        try:
+            parts = [part for part in snapshot.parts if blocks is None or blocks.overlaps(part.name)]
+            steps = measure(parts, [column.name for column in columns])
+            scan = Scan.of(self._chosen(table.description, parts, body), steps, size)
+            slots = scan.tasks(size, positive(body, "partitions"), is_computed=bool(text(body, "query", "")))
+            if blocks is not None and not body.get("partitions"):  # of a large part perhaps a few rows are wanted
+                wanted = sum(estimated_rows(part, blocks) for part, _ in scan.chosen)
+                slots = min(slots, max(1, -(-slots * wanted // max(1, sum(part.rows for part, _ in scan.chosen)))))
+        finally:
+            snapshot.release()
+        return {"slots": slots, "rows": scan.rows, "bytes": scan.bytes}
+
+    def read(self, body: Body, session: Session) -> Iterator[bytes]:
+        """The answer in pieces. Holds the parts until it is exhausted or closed."""
+        compression = text(body, "compression", "lz4").lower()
+        if compression not in _COMPRESSIONS:
+            raise UserError("BAD_ARGUMENTS", f"Unknown compression {compression!r}: use {', '.join(_COMPRESSIONS)}")
+        query = text(body, "query", "")
+        with self._slot(body) as slot:
+            batches = slot.batches
+            if query:
+                rows = SlotRows(slot.columns, slot.pieces, slot.keep)
+                batches = answer_of(run_over(rows, query, self._engine, session))
+            yield from encode_stream(batches, _COMPRESSIONS[compression])
+
+    def export(self, body: Body) -> Iterator[bytes]:
+        """Writes a file; its answer in pieces."""
+        unique = self._engine.services.new_uuid().hex
+        name = f"part-{slot_of(body)[0]:05}-{unique[:12]}.parquet"
+        path = f"{unfinished(text(body, 'directory'), text(body, 'export'))}/{name}"
+        self._files.resolved(path)  # before any work
+        with_nanoseconds = flag(body, "with_nanoseconds")
+        with self._slot(body) as slot:
+            yield from write_slot(
+                slot.batches, slot.columns, slot.parts, self._files, path, unique, with_nanoseconds=with_nanoseconds
+            )
+
+    @contextlib.contextmanager
+    def _slot(self, body: Body) -> Iterator[_Slot]:
+        """What the request reads, with its parts held."""
+        table = self._table(body)
+        slot, size, behind = slot_of(body), task_size(body), positive(body, "behind", least=0) or 0
+        with self._engine.reporting(), self._leases.reading(table, opening(body)) as lease:
+            description = table.description_of(lease.metadata_version)
+            columns = _columns(description, body)
+            keep = scan_filter(text(body, "filter", ""), description, self._engine.config.timezone)
+            parts = sorted((part.under(description.schema) for part in lease.parts), key=lambda part: part.name)
+            pieces = Scan.of(self._chosen(description, parts, body), lease.steps, size).slot(*slot)
+            batches = scan_batches(pieces, columns, keep, wanted_blocks(body), behind=behind, clock=self._clock)
+            yield _Slot(columns, pieces, keep, batches)
+
+    def positions(self, body: Body) -> dict[str, Any]:
+        """Where a stream stands, and where its next batch ends."""
+        table = self._table(body)
+        start = stream_start(body)
+        history = self._leases.history(table, seconds(body, "max_delay_seconds", MOST_SECONDS))
+        after = start.read_blocks(table.definition, history)
+        snapshot = table.snapshot()
+        try:
+            end = end_of_batch(snapshot.parts, after, start.limited(history.decided), positive(body, "max_rows"))
+        finally:
+            snapshot.release()
+        return {
+            "identity": history.identity,
+            "available": {**after, **history.decided},
+            "end": end,
+            "dropped": history.dropped,
+        }
+
+    def release(self, body: Body) -> bool:
+        return self._leases.release(self._table(body), text(body, "scan"))
+
+    def _table(self, body: Body) -> Table:
+        table = self._engine.catalog.table(*_names(body))
+        require_rows(table.definition)
+        return table
+
+    def _chosen(
+        self, description: TableDescription, parts: Sequence[Part], body: Body
+    ) -> list[tuple[Part, list[MarkRange]]]:
+        return choose_granules(parts, description, text(body, "filter", ""), self._engine.config.timezone)
+
+
+def _names(body: Body) -> tuple[str, str]:
+    return text(body, "database", "default"), text(body, "table")
+
+
+def _columns(description: TableDescription, body: Body) -> list[Column]:
+    """Those that the request names; a query without names may use all that have data."""
+    schema, names = description.schema, texts(body, "columns")
+    if not names and body.get("query"):
+        return [column for column in schema.columns if column.is_stored]
+    return scan_columns(schema, names)
+
+
+def delay_seconds(engine: StatementRunner, table: Table) -> float:
+    """How far behind this replica of the table is, or ``UNKNOWN_DELAY``."""
+    name = table.definition.full_name
+    status = next((status for status in engine.replicas_status() if status.table == name), None)
+    if status is None:
+        return 0.0
+    return status.delay_seconds if status.has_started else UNKNOWN_DELAY
+
+
+class ScanResponse(Response):
+    """Streams what is pulled on a thread; an error in the middle cuts the answer off after the trailer."""
+
+    media_type = "application/vnd.apache.arrow.stream"
+
+    def __init__(self, first: bytes, chunks: Iterator[bytes], threads: ThreadPoolExecutor) -> None:
+        self._first = first
+        self._chunks = chunks
+        self._threads = threads
+        self._tag = exception_tag()
+        self.status_code = 200
+        self.background = None
+        self.init_headers({"X-ClickHouse-Exception-Tag": self._tag})
+        self.raw_headers = [header for header in self.raw_headers if header[0] != b"content-length"]
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        watch = asyncio.ensure_future(_client_left(receive))
+        try:
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            await self._stream(send, watch)
+        finally:
+            watch.cancel()
+            await asyncio.get_running_loop().run_in_executor(self._threads, self._chunks.close)  # type: ignore[attr-defined]
+
+    async def _stream(self, send: Any, watch: asyncio.Future[None]) -> None:
+        chunk: bytes | None = self._first
+        while chunk is not None and not watch.done():
+            following = asyncio.get_running_loop().run_in_executor(self._threads, next, self._chunks, None)
+            try:
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            finally:
+                try:
+                    chunk = await following
+                except Exception as problem:
+                    error = as_pando_error(problem)
+                    logger.info("scan failed in the middle: %s", error)
+                    trailer = exception_trailer(error, self._tag)
+                    await send({"type": "http.response.body", "body": trailer, "more_body": True})
+                    return  # without the last chunk: the server closes the connection
+        await send({"type": "http.response.body", "body": b""})
+
+
+async def _client_left(receive: Any) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+# -- reading the request ---------------------------------------------------------------------------------------------
+
+
+async def _in_time(chunks: AsyncIterator[bytes], timeout_seconds: float | None) -> AsyncIterator[bytes]:
+    with contextlib.suppress(StopAsyncIteration):
+        while True:
+            async with asyncio.timeout(timeout_seconds):
+                chunk = await anext(chunks)
+            yield chunk
+
+
+async def _json_body(request: Request, timeout_seconds: float | None) -> Body:
+    data = bytearray()
+    try:
+        async for chunk in _in_time(request.stream(), timeout_seconds):
+            data += chunk
+            if len(data) > _MAX_BODY_BYTES:
+                raise UserError("BAD_ARGUMENTS", f"The request is longer than {_MAX_BODY_BYTES} bytes")
+    except ClientDisconnect:
+        raise CancelledError("The client closed the connection before the end of its request") from None
+    except TimeoutError:
+        raise UserError("SOCKET_TIMEOUT", f"The client sent nothing of its request for {timeout_seconds:g} s") from None
+    try:
+        body = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise UserError("BAD_ARGUMENTS", f"The request is not JSON: {error}") from None
+    if not isinstance(body, dict):
+        raise UserError("BAD_ARGUMENTS", f"The request must be a JSON object, got {type(body).__name__}")
+    return body

@@ -1,0 +1,188 @@
+"""Short queries answered on the event loop itself, as soon as their request is there: no task, no thread, no stream.
+
+Whether a query is short is the matter of ``sql.run.short_queries.short_query_cache``; whether a request asks for
+nothing beside its answer, this module's. Everything else, and everything that goes wrong, is left to
+:class:`engine.front.http.query_endpoint.QueryEndpoint`: it finds the request as if nobody had looked at it.
+
+A query that is answered here takes a millisecond or two. It is not in ``system.processes``: nobody could see it there,
+nor stop it. Its limits of time and memory are looked at before it runs.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from engine.front.http.query_request import QueryRequest, parse_request
+from engine.front.http.response_compression import choose_compressor
+from engine.front.http.users import Users
+from engine.front.prometheus_metrics import Metrics
+from engine.queries.session import Session
+from engine.queries.settings_constraints import check_settings_change
+from parts.common.errors import PandoError
+from sql.formats.format_options import FormatOptions
+from sql.formats.registry import find_format
+from sql.settings.session_settings import (
+    settings_of,
+)
+from sql.settings.setting_values import (
+    SettingValue,
+)
+from sql.settings.supported_settings import (
+    DEFAULT_SETTINGS,
+)
+
+if TYPE_CHECKING:
+    from engine.statement_runner import StatementRunner
+
+logger = logging.getLogger(__name__)
+
+_MOST_KNOWN = 256
+_QUICK_ENCODINGS = ("", "zstd", "lz4", "gzip", "deflate")
+_HIGHEST_LEVEL = 6
+"""Of gzip: higher ones take longer than a short answer may."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asker:
+    """What a user's requests with the same settings have in common. ``None``: they are not answered here."""
+
+    settings: dict[str, SettingValue]
+    compresses: bool
+    compression_level: int
+    default_format: str
+    options: FormatOptions
+
+
+class ShortAnswers:
+    """Answers short queries of one server, on its event loop alone."""
+
+    def __init__(
+        self,
+        engine: StatementRunner,
+        users: Users,
+        metrics: Metrics,
+        has_room: Callable[[], bool],
+        common_headers: Sequence[tuple[bytes, bytes]],
+    ) -> None:
+        """``has_room``: whether another query may run. ``common_headers`` has every answer to who sends no Origin."""
+        self._engine = engine
+        self._users = users
+        self._metrics = metrics
+        self._has_room = has_room
+        self._common_head = b"".join(name + b": " + value + b"\r\n" for name, value in common_headers)
+        self._askers: OrderedDict[tuple[object, ...], _Asker | None] = OrderedDict()
+
+    def answer(self, scope: Mapping[str, Any], body: bytes) -> tuple[bytes, bytes] | None:
+        """The lines of the headers and the body of a 200; ``None``: the request is for others."""
+        try:
+            return self._answer(scope, body)
+        except PandoError:
+            return None
+        except Exception:
+            logger.exception("a short query is left to a thread")
+            return None
+
+    def _answer(self, scope: Mapping[str, Any], body: bytes) -> tuple[bytes, bytes] | None:
+        request = parse_request(scope)
+        if not _is_simple(request) or not self._has_room():
+            return None
+        user = self._users.authenticate(request.credentials, scope, is_last=False)
+        asker = self._asker(request, user.profile, user.readonly)
+        if asker is None:
+            return None
+        text = request.query
+        if body and not request.is_read_only:  # one text with the URL's, as in engine.front.http.query_exchange
+            try:
+                text = f"{text}\n{body.decode()}"
+            except UnicodeDecodeError:
+                return None
+        monotonic = self._engine.services.monotonic
+        started = monotonic()
+        session = Session(request.database or "default", asker.settings, request.credentials.user, request.query_id)
+        result = self._engine.answer_short(text, session, request.parameters)
+        if result is None:
+            return None
+        counts = result.statistics
+        counts.elapsed_seconds = monotonic() - started
+        format = find_format(result.format or request.format or asker.default_format)
+        if format.writer is None:
+            return None
+        data = b"".join(format.writer(result.columns, result.batches, asker.options, counts))
+        encoding = ""
+        if request.accept_encoding and asker.compresses:
+            compressor = choose_compressor(request.accept_encoding, asker.compression_level)
+            encoding = compressor.encoding
+            if encoding not in _QUICK_ENCODINGS:
+                return None
+            data = compressor.compress(data) + compressor.finish()
+        seconds = monotonic() - started
+        self._metrics.answered(seconds, counts.rows_read)
+        logger.debug("query %s of %s was answered at once", result.query_id, request.credentials.user)
+        summary = (
+            f'{{"read_rows":"{counts.rows_read}","read_bytes":"{counts.bytes_read}","written_rows":"0",'
+            f'"written_bytes":"0","total_rows_to_read":"0","result_rows":"{counts.result_rows}",'
+            f'"deduplicated_blocks":"0","memory_usage":"0","elapsed_ns":"{int(seconds * 1e9)}"}}'
+        )
+        head = (
+            f"x-clickhouse-query-id: {result.query_id}\r\nx-clickhouse-summary: {summary}\r\n"
+            f"x-clickhouse-format: {format.name}\r\n"
+        )
+        if encoding:
+            head += f"content-encoding: {encoding}\r\n"
+        head += f"content-type: {format.content_type}\r\ncontent-length: {len(data)}\r\n"
+        return self._common_head + head.encode("latin-1", "replace"), data
+
+    def _asker(self, request: QueryRequest, profile: str, readonly: int) -> _Asker | None:
+        given = tuple(
+            (name, type(value), value)
+            for settings in (request.settings, request.own_settings)
+            for name, value in (*settings.items(), ("", None))
+        )
+        version = request.client_protocol_version
+        key = (request.credentials.user, request.profile, request.is_read_only, version, given)
+        if key in self._askers:
+            self._askers.move_to_end(key)
+            return self._askers[key]
+        asker = self._new_asker(request, profile, readonly)
+        self._askers[key] = asker
+        if len(self._askers) > _MOST_KNOWN:
+            self._askers.popitem(last=False)
+        return asker
+
+    def _new_asker(self, request: QueryRequest, profile: str, readonly: int) -> _Asker | None:
+        """As a request's session begins (``engine.front.http.query_exchange``)."""
+        config = self._engine.config
+        kept = config.profile(profile)
+        if readonly and kept.get("readonly") != 1:
+            kept["readonly"] = readonly
+        changes = {**(config.profile(request.profile) if request.profile else {}), **request.settings}
+        check_settings_change(kept, changes, config.default_settings)
+        settings = {**kept, **changes, **request.own_settings}
+        if request.is_read_only and not settings.get("readonly"):
+            settings["readonly"] = 2
+        output = settings_of(settings, config.timezone)
+        if output.send_progress_in_http_headers or output.max_block_size != DEFAULT_SETTINGS.max_block_size:
+            return None
+        options = replace(FormatOptions.of(output), client_protocol_version=request.client_protocol_version)
+        level = output.http_zlib_compression_level
+        compresses = output.enable_http_compression
+        if compresses and level > _HIGHEST_LEVEL:
+            return None
+        return _Asker(settings, compresses, level, output.default_format or "TabSeparated", options)
+
+
+def _is_simple(request: QueryRequest) -> bool:
+    return not (
+        request.method not in ("GET", "POST")
+        or request.session_id
+        or request.credentials.proof is not None
+        or request.origin
+        or request.completed is not None
+        or request.content_encoding not in ("", "identity")
+        or request.compresses_blocks
+        or request.decompresses_blocks
+    )

@@ -1,0 +1,81 @@
+"""Who may ask: the users of the configuration.
+
+Whether a user exists is told to nobody: an unknown user, a wrong password and a missing one get the same answer after
+the same work.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from engine.front.http.query_request import Credentials, parse_credentials
+from engine.front.login_throttle import LoginThrottle
+from engine.server.cluster_secret import Proof
+from engine.server.config import Config, UserConfig
+from parts.common.errors import UserError
+
+Scope = Mapping[str, Any]
+
+_NOBODY = UserConfig(password_sha256_hex=secrets.token_hex(32))
+
+
+class Users:
+    """The configured users. Passwords are compared in constant time."""
+
+    def __init__(
+        self,
+        users: Mapping[str, UserConfig],
+        clock: Callable[[], float],
+        check_proof: Callable[[Proof], None] | None = None,
+    ) -> None:
+        """``clock`` is monotonic. Without ``check_proof`` nobody is let in by a cluster's proof."""
+        self._throttle = LoginThrottle(clock)
+        self._check_proof = check_proof
+        self._users = {name: (user, _digest_of(user)) for name, user in users.items()}
+        self._nobody = (_NOBODY, _digest_of(_NOBODY))
+
+    def authenticate(self, credentials: Credentials, scope: Scope, *, is_last: bool = True) -> UserConfig:
+        """Who asks by the request of that ASGI scope. Raises 516 (AUTHENTICATION_FAILED), which counts for the pause
+        between attempts unless the same request will be looked at again."""
+        client = scope.get("client")
+        address = str(client[0]) if client else ""
+        self._throttle.check(credentials.user, address)
+        user, expected = self._users.get(credentials.user, self._nobody)
+        if credentials.proof is not None:
+            if self._check_proof is not None:
+                self._check_proof(credentials.proof)
+                if credentials.user in self._users:
+                    return user
+        elif hmac.compare_digest(_digest(credentials.password).encode(), expected.encode()):
+            self._throttle.succeeded(credentials.user, address)
+            return user
+        if is_last:
+            self._throttle.failed(credentials.user, address)
+        raise UserError(
+            "AUTHENTICATION_FAILED",
+            f"{credentials.user}: Authentication failed: password is incorrect, or there is no user with such name",
+        )
+
+
+def page_guard(config: Config, clock: Callable[[], float]) -> Callable[[Scope], None]:
+    """What a page that tells of the server asks first: raises 516 where only users may see it, and this is none."""
+    if not config.pages_need_user:
+        return lambda scope: None
+    users = Users(config.users, clock)
+
+    def check(scope: Scope) -> None:
+        users.authenticate(parse_credentials(scope), scope)
+
+    return check
+
+
+def _digest_of(user: UserConfig) -> str:
+    return user.password_sha256_hex.lower() or _digest(user.password)
+
+
+def _digest(password: str) -> str:
+    return hashlib.sha256(password.encode("utf-8", "surrogatepass")).hexdigest()

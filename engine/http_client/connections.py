@@ -1,0 +1,201 @@
+"""Requests to servers and their answers. Only this module imports ``httpx``, which takes a tenth of a second."""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+
+from engine.http_client.errors import answer_error, cannot_connect, lost, silent, split_trailer
+from parts.common.errors import PandoError
+
+_HELD_BYTES = 64 << 10
+"""The end of a streamed answer is held back until it is sure that it is not an error's trailer."""
+_MOST_ERROR_BYTES = 1 << 20
+_MOST_PAGE_BYTES = 16 << 20
+_NO_PARAMETERS: Mapping[str, str] = {}
+
+
+class Connections:
+    """Connections to any number of servers, kept and reused. Thread-safe.
+
+    Raises ``RefusedError`` when there is no connection, ``UnknownOutcomeError`` when it breaks, and what the server
+    raised; with ``names_servers`` its messages end with the server's URL.
+    """
+
+    def __init__(
+        self,
+        *,
+        user: str = "",
+        password: str = "",
+        timeout_seconds: float,
+        connect_seconds: float = 10.0,
+        is_secure: bool = False,
+        names_servers: bool = False,
+    ) -> None:
+        headers = {"Accept-Encoding": "identity", "User-Agent": "pando-client"}
+        if user or password:
+            headers |= {"X-ClickHouse-User": user or "default", "X-ClickHouse-Key": password}
+        self._names_servers = names_servers
+        self._timeout = httpx.Timeout(timeout_seconds, connect=connect_seconds)
+        self._client = httpx.Client(
+            headers=headers,
+            timeout=self._timeout,
+            limits=httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=20.0),
+            trust_env=False,
+            verify=is_secure,  # reading the certificate authorities takes longer than a small request
+        )
+
+    def close(self) -> None:
+        self._client.close()
+
+    @contextmanager
+    def post(
+        self,
+        url: str,
+        path: str,
+        body: bytes | Iterable[bytes],
+        parameters: Mapping[str, str] = _NO_PARAMETERS,
+        *,
+        read_seconds: float | None = None,
+        authorization: str = "",
+    ) -> Iterator[Answer]:
+        """The answer as it arrives. Leaving early closes the connection, which cancels a query. A server that sends
+        nothing for ``read_seconds`` is lost. ``authorization`` is a header."""
+        source = url if self._names_servers else ""
+        timeout = self._timeout
+        if read_seconds is not None:
+            timeout = httpx.Timeout(**{**timeout.as_dict(), "read": read_seconds})
+        try:
+            with self._client.stream(
+                "POST",
+                url + path,
+                params=dict(parameters),
+                content=body,
+                timeout=timeout,
+                headers={"Authorization": authorization} if authorization else {},
+            ) as response:
+                answer = Answer(response, url, source)
+                if response.status_code != 200:
+                    text = answer.beginning(_MOST_ERROR_BYTES).decode(errors="replace")
+                    raise answer_error(text, response.status_code, url, source)
+                yield answer
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            raise cannot_connect(source or url.removeprefix("http://"), error) from None
+        except httpx.ReadTimeout:
+            raise silent(url, timeout.read) from None
+        except httpx.TransportError as error:
+            raise lost(url, error) from None
+
+    def get(self, url: str) -> httpx.Response:
+        """A page, whatever its status."""
+        return self._client.get(url)
+
+    def is_alive(self, url: str, timeout_seconds: float) -> bool:
+        page = self.try_get(f"{url}/ping", timeout_seconds)
+        return page is not None and page.status_code == 200
+
+    def try_get(self, url: str, timeout_seconds: float) -> httpx.Response | None:
+        """A page, whatever its status; ``None`` when no answer comes in time."""
+        until = time.monotonic() + timeout_seconds
+        try:
+            with self._client.stream("GET", url, timeout=timeout_seconds) as page:
+                content = b""
+                for chunk in page.iter_bytes():
+                    content += chunk
+                    if len(content) > _MOST_PAGE_BYTES or time.monotonic() > until:
+                        return None
+                return httpx.Response(page.status_code, headers=page.headers, content=content)
+        except httpx.TransportError:
+            return None
+
+
+class Answer:
+    """An answer as it arrives: its bytes, once, without the trailer of an error, which is raised."""
+
+    def __init__(self, response: httpx.Response, url: str, source: str) -> None:
+        self._response = response
+        self.url = url
+        self._source = source
+        self.headers: Mapping[str, str] = response.headers
+
+    def __iter__(self) -> Iterator[bytes]:
+        tag = self.headers.get("x-clickhouse-exception-tag", "")
+        held = b""
+        try:
+            for chunk in self._response.iter_bytes():
+                held += chunk
+                if not tag:
+                    yield held
+                    held = b""
+                elif len(held) > 2 * _HELD_BYTES:
+                    yield held[:-_HELD_BYTES]
+                    held = held[-_HELD_BYTES:]
+        except httpx.TransportError as error:
+            data, problem = split_trailer(held, tag, self._source) if tag else (held, None)
+            yield data
+            raise problem or self._failure(error) from None
+        yield held
+
+    def read(self) -> bytes:
+        return b"".join(self)
+
+    def beginning(self, most_bytes: int) -> bytes:
+        """The answer, or its first bytes: whoever sends more than anybody asked for is not heard out."""
+        pieces, size = [], 0
+        for chunk in self:
+            pieces.append(chunk)
+            size += len(chunk)
+            if size >= most_bytes:
+                break
+        return b"".join(pieces)[:most_bytes]
+
+    def _failure(self, error: httpx.TransportError) -> PandoError:
+        if isinstance(error, httpx.ReadTimeout):
+            return silent(self.url, self._response.request.extensions.get("timeout", {}).get("read"))
+        return lost(self.url, error)
+
+
+class AnswerFile(io.RawIOBase):
+    """An answer for readers of files."""
+
+    def __init__(self, answer: Answer, check: Callable[[], None] = lambda: None) -> None:
+        """``check`` raises when nobody wants the rest."""
+        self._chunks = iter(answer)
+        self._check = check
+        self._url = answer.url
+        self._chunk = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fills the buffer, unless the answer ends. Raises what cut it off."""
+        view = memoryview(buffer).cast("B")
+        filled = 0
+        while filled < len(view):
+            if not self._chunk and not self._next_chunk():
+                break
+            size = min(len(self._chunk), len(view) - filled)
+            view[filled : filled + size] = self._chunk[:size]
+            self._chunk = self._chunk[size:]
+            filled += size
+        return filled
+
+    def _next_chunk(self) -> bool:
+        self._check()
+        self._chunk = memoryview(next((chunk for chunk in self._chunks if chunk), b""))
+        return bool(self._chunk)
+
+    def failure(self, problem: Exception) -> PandoError:
+        """Why the answer cannot be read: the server's reason, if it sent one behind what it had sent already."""
+        try:
+            while self._next_chunk():
+                pass
+        except PandoError as error:
+            return error
+        return lost(self._url, problem)

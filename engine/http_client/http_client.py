@@ -1,0 +1,208 @@
+"""A client of the HTTP interface: ``HttpClient("127.0.0.1", 8123).execute("SELECT 1").text``.
+
+Errors of the server come back as the ``PandoError`` they were there. A connection that breaks before the answer is
+whole is never taken for success: an answer cut off by an error raises that error (see
+``engine.front.http.error_responses``), and a statement whose answer never came raises ``UnknownOutcomeError``.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from engine.http_client.connections import Answer, Connections
+
+if TYPE_CHECKING:
+    import httpx
+
+Data = bytes | BinaryIO | Iterable[bytes]
+
+_READ_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Summary:
+    """``X-ClickHouse-Summary``: exact when the answer was whole before it was sent, else as of its first byte."""
+
+    read_rows: int = 0
+    read_bytes: int = 0
+    written_rows: int = 0
+    written_bytes: int = 0
+    result_rows: int = 0
+    elapsed_ns: int = 0
+    deduplicated_blocks: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> Summary:
+        values = json.loads(text or "{}")
+        return cls(**{name: int(values[name]) for name in cls.__dataclass_fields__ if name in values})
+
+
+@dataclass(frozen=True)
+class Response:
+    data: bytes
+    format: str
+    query_id: str
+    summary: Summary = field(default_factory=Summary)
+
+    @property
+    def text(self) -> str:
+        return self.data.decode()
+
+
+class Stream:
+    """An answer as it arrives. ``summary`` is what the headers told."""
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+        self.format = answer.headers.get("x-clickhouse-format", "")
+        self.query_id = answer.headers.get("x-clickhouse-query-id", "")
+        self.summary = Summary.parse(answer.headers.get("x-clickhouse-summary", ""))
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Raises the server's error if the answer ends with one."""
+        return iter(self._answer)
+
+
+class HttpClient:
+    """One server's HTTP interface. Thread-safe; connections are kept and reused."""
+
+    def __init__(
+        self,
+        host: str = "127.0.0.1",
+        port: int = 8123,
+        *,
+        user: str = "default",
+        password: str = "",
+        database: str = "",
+        settings: Mapping[str, object] | None = None,
+        timeout_seconds: float = 300.0,
+    ) -> None:
+        self.host = host
+        self.port = port
+        self.user = user
+        self.database = database
+        self.settings = dict(settings or {})
+        self._url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+        self._connections = Connections(user=user, password=password, timeout_seconds=timeout_seconds)
+
+    # -- statements -------------------------------------------------------------------------------------------------
+
+    def execute(
+        self,
+        sql: str,
+        *,
+        settings: Mapping[str, object] | None = None,
+        parameters: Mapping[str, object] | None = None,
+        data: Data | None = None,
+        query_id: str = "",
+    ) -> Response:
+        """Runs one statement and reads its whole answer. ``data`` follows the statement (INSERT … FORMAT x).
+
+        ``parameters`` are values of ``{name:Type}`` as ClickHouse reads them: text escaped as in TabSeparated.
+        """
+        with self.stream(sql, settings=settings, parameters=parameters, data=data, query_id=query_id) as stream:
+            answer = b"".join(stream)
+            return Response(answer, stream.format, stream.query_id, stream.summary)
+
+    @contextmanager
+    def stream(
+        self,
+        sql: str,
+        *,
+        settings: Mapping[str, object] | None = None,
+        parameters: Mapping[str, object] | None = None,
+        data: Data | None = None,
+        query_id: str = "",
+    ) -> Iterator[Stream]:
+        """Runs one statement; the answer is read as it arrives. Leaving early cancels the query."""
+        query = self._url_parameters(settings, parameters, query_id)
+        body = sql.encode() if data is None else _chunks(sql.encode() + b"\n", data)
+        with self._connections.post(self._url, "/", body, query) as answer:
+            yield Stream(answer)
+
+    def insert(
+        self,
+        table: str,
+        data: Data,
+        format: str,
+        *,
+        columns: Iterable[str] = (),
+        settings: Mapping[str, object] | None = None,
+        query_id: str = "",
+    ) -> Summary:
+        """``INSERT INTO table FORMAT format``. ``table`` and ``columns`` are SQL text (quoted where they must be)."""
+        names = ", ".join(columns)
+        sql = f"INSERT INTO {table}{f' ({names})' if names else ''} FORMAT {format}"
+        return self.execute(sql, data=data, settings=settings, query_id=query_id).summary
+
+    def rows(self, sql: str, **options: Any) -> list[list[Any]]:
+        """The result as rows of Python values; 64-bit integers are exact."""
+        text = self.execute(f"{sql.rstrip().rstrip(';')} FORMAT JSONCompact", **options).text
+        data = json.loads(text)["data"]
+        assert isinstance(data, list)
+        return data
+
+    def value(self, sql: str, **options: Any) -> Any:
+        """The first column of the first row."""
+        return self.rows(sql, **options)[0][0]
+
+    # -- the server -------------------------------------------------------------------------------------------------
+
+    def ping(self, timeout_seconds: float = 2.0) -> bool:
+        return self._connections.is_alive(self._url, timeout_seconds)
+
+    def get(self, path: str) -> httpx.Response:
+        """A page of the server: ``/metrics``, ``/replicas_status?verbose=1``."""
+        return self._connections.get(self._url + path)
+
+    def kill(self, query_id: str) -> None:
+        """Ends a running query, wherever it came from."""
+        quoted = query_id.replace("\\", "\\\\").replace("'", "\\'")
+        self.execute(f"KILL QUERY WHERE query_id = '{quoted}'")
+
+    def close(self) -> None:
+        self._connections.close()
+
+    def __enter__(self) -> HttpClient:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _url_parameters(
+        self, settings: Mapping[str, object] | None, parameters: Mapping[str, object] | None, query_id: str
+    ) -> dict[str, str]:
+        query = {name: _text(value) for name, value in {**self.settings, **(settings or {})}.items()}
+        query.update((f"param_{name}", _text(value)) for name, value in (parameters or {}).items())
+        if self.database:
+            query["database"] = self.database
+        query["query_id"] = query_id or str(uuid.uuid4())
+        return query
+
+
+def _text(value: object) -> str:
+    return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+def _chunks(head: bytes, data: Data) -> bytes | Iterator[bytes]:
+    if isinstance(data, bytes):
+        return head + data
+    return _streamed(head, data)
+
+
+def _streamed(head: bytes, data: BinaryIO | Iterable[bytes]) -> Iterator[bytes]:
+    yield head
+    read = getattr(data, "read1", getattr(data, "read", None))
+    if read is None:
+        yield from data
+        return
+    while chunk := read(_READ_BYTES):
+        yield chunk

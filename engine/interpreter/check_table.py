@@ -1,0 +1,85 @@
+"""CHECK TABLE: reads every byte of the parts and says of each whether it is what was written.
+
+A part that fails is reported to its table, as one that a SELECT found broken: a replicated table fetches a good copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from engine.interpreter.partition_values import partition_id
+from engine.interpreter.result_rows import STRING, UINT8, rows_batch
+from engine.queries.context import Context
+from engine.queries.session import QueryResult
+from engine.tables.table import Table
+from parts.common.errors import CorruptionError, UserError
+from parts.common.part_name import PartName
+from parts.common.query_status import QueryStatus
+from parts.read.part_reader import Part
+from parts.types import DataType
+from sql.grammar.statements.statement import CheckTable
+from sql.relations import PartsSnapshot
+
+_Columns = tuple[tuple[str, DataType], ...]
+_COLUMNS: _Columns = (("part_path", STRING), ("is_passed", UINT8), ("message", STRING))
+_SINGLE: _Columns = (("result", UINT8),)
+
+
+def check_table(statement: CheckTable, context: Context) -> QueryResult:
+    """One row a part (``part_path``, ``is_passed``, ``message``), each as soon as it is known; or one row in all with
+    ``check_query_single_value_result``. Raises 232 for an unknown part, 233 for a wrong name."""
+    table = context.server.catalog.table(context.database(statement.table.database), statement.table.table)
+    table.require("check")
+    snapshot = table.snapshot()
+    try:
+        parts = _chosen(snapshot, statement, table, context)
+    except BaseException:
+        snapshot.release()
+        raise
+    columns, batches = _COLUMNS, _verdicts(parts, table, snapshot, context.status)
+    if context.settings.check_query_single_value_result:
+        columns, batches = _SINGLE, _all_passed(batches)
+    return QueryResult(columns, batches, on_close=snapshot.release)
+
+
+def _chosen(snapshot: PartsSnapshot, statement: CheckTable, table: Table, context: Context) -> list[Part]:
+    if statement.part is not None:
+        name = PartName.parse(statement.part)
+        found = [part for part in snapshot.parts if part.name == name]
+        if not found:
+            raise UserError("NO_SUCH_DATA_PART", f"No active part {name} in table {table.definition.full_name}")
+        return found
+    partition = statement.partition_id
+    if statement.partition is not None:
+        partition = partition_id(table, statement.partition, context)
+    return [part for part in snapshot.parts if partition in (None, part.name.partition_id)]
+
+
+def _verdicts(
+    parts: list[Part], table: Table, snapshot: PartsSnapshot, status: QueryStatus
+) -> Iterator[pa.RecordBatch]:
+    try:
+        for part in parts:
+            status.check()
+            message = _problem(part, table, status)
+            yield rows_batch(_COLUMNS, [(str(part.name), int(not message), message)])
+    finally:
+        snapshot.release()
+
+
+def _problem(part: Part, table: Table, status: QueryStatus) -> str:
+    try:
+        part.verify(status.check)
+    except CorruptionError as error:
+        table.store.note_check(part.name, str(error))
+        table.report_corruption(error)
+        return str(error)
+    table.store.note_check(part.name)
+    return ""
+
+
+def _all_passed(verdicts: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    passed = [batch.column("is_passed")[0].as_py() for batch in verdicts]
+    yield rows_batch(_SINGLE, [(int(all(passed)),)])

@@ -1,0 +1,215 @@
+"""INSERT: from data in a format, or from a query, to the blocks of a table."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import BinaryIO
+
+import pyarrow as pa
+
+from engine.distributed.distributed_insert import ShardsInsert
+from engine.interpreter.file_function import file_columns, write_file
+from engine.interpreter.materialized_view_insert import Sink, begin_insert, stored_table
+from engine.interpreter.select import run_query
+from engine.interpreter.shared_steps import refuse_system
+from engine.interpreter.transaction_statements import check_id
+from engine.queries.context import Context
+from engine.queries.session import QueryResult
+from engine.tables.statement_options import InsertOptions
+from engine.tables.table import Table
+from parts.common.errors import UserError
+from parts.table.table_description import Column, TableSchema
+from sql.definitions.column_defaults import cast_block, complete_block, insertable_columns
+from sql.formats.registry import read_blocks
+from sql.grammar.statements.statement import FileArguments, Insert
+
+
+def insert(statement: Insert, context: Context) -> QueryResult:
+    if statement.file is not None:
+        return _insert_into_file(statement, statement.file, context)
+    database = context.database(statement.table.database)
+    refuse_system(database)
+    table = context.server.catalog.table(database, statement.table.table)
+    view, table = table, stored_table(table, context)
+    if table.definition.create.view is not None:
+        raise UserError("NOT_IMPLEMENTED", f"Method write is not supported by storage {table.definition.engine_name}")
+    names = statement.columns
+    if view is not table and not names:
+        names = tuple(column.name for column in view.description.schema.columns)
+    columns = insertable_columns(table.description.schema, names, statement.except_columns, context.settings)
+    if statement.select:
+        insert_select(table, columns, statement.select, context)
+        return QueryResult()
+    blocks = read_blocks(
+        statement.format,
+        _data(statement.inline_data, context.body),
+        columns,
+        settings=context.settings,
+        max_block_rows=context.settings.max_insert_block_size,
+        max_block_bytes=context.settings.min_insert_block_size_bytes,
+        status=context.status,
+    )
+    _write(table, blocks, context, is_whole=context.body is None or isinstance(context.body, io.BytesIO))
+    return QueryResult()
+
+
+def insert_select(table: Table, columns: Sequence[Column], query: str, context: Context) -> None:
+    """Writes a query's rows; its columns go to ``columns`` by position."""
+    result = run_query(query, context)
+    types = [type_ for _, type_ in result.columns]
+    settings = context.settings
+    try:
+        squashed = _squashed(result.batches, context)
+        blocks = map(partial(cast_block, types=types, columns=columns, settings=settings), squashed)
+        _write(table, blocks, context)
+    finally:
+        result.close()
+
+
+def _insert_into_file(statement: Insert, file: FileArguments, context: Context) -> QueryResult:
+    """The columns are those of the structure, or of the query."""
+    if statement.columns or statement.except_columns:
+        raise UserError("NOT_IMPLEMENTED", "A list of columns behind FUNCTION file is not supported: give a structure")
+    columns, settings = file_columns(file), context.settings
+    if statement.select:
+        result = run_query(statement.select, context)
+        types = [type_ for _, type_ in result.columns]
+        columns = columns or [Column(name, type_) for name, type_ in result.columns]
+        try:
+            squashed = _squashed(result.batches, context)
+            blocks = map(partial(cast_block, types=types, columns=columns, settings=settings), squashed)
+            write_file(file, columns, _whole_batches(blocks, columns), context)
+        finally:
+            result.close()
+        return QueryResult()
+    if columns is None:
+        raise UserError("BAD_ARGUMENTS", "The function file needs a structure, its third argument, to take data")
+    schema = TableSchema(tuple(columns))
+    read = read_blocks(
+        statement.format,
+        _data(statement.inline_data, context.body),
+        columns,
+        settings=settings,
+        max_block_rows=settings.max_insert_block_size,
+        max_block_bytes=settings.min_insert_block_size_bytes,
+        status=context.status,
+    )
+    complete = (complete_block(block, schema, settings=settings) for block in read)
+    write_file(file, columns, _whole_batches(complete, columns), context)
+    return QueryResult()
+
+
+def _whole_batches(blocks: Iterable[pa.Table], columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
+    """One batch a block: of Parquet a group of rows."""
+    schema = TableSchema(tuple(columns)).arrow
+    for block in blocks:
+        yield from pa.Table.from_arrays(block.columns, schema=schema).combine_chunks().to_batches()
+
+
+def _write(table: Table, blocks: Iterable[pa.Table], context: Context, *, is_whole: bool = False) -> None:
+    sink = _begin(table, context, is_whole)
+    schema, settings = sink.description.schema, context.settings
+    first_row = 1
+    try:
+        for block in blocks:
+            context.status.check()
+            rows = block.num_rows
+            complete = complete_block(block, schema, settings=settings, first_row=first_row)
+            sink.write(complete)
+            first_row += rows
+            del block, complete  # before the next one is made
+        context.status.check()
+        outcome = sink.commit()
+    finally:
+        sink.abort()
+    context.statistics.written_rows += outcome.written_rows
+    context.statistics.written_bytes += outcome.written_bytes
+    context.statistics.deduplicated_blocks += outcome.deduplicated_blocks
+
+
+def _begin(table: Table, context: Context, is_whole: bool) -> Sink | ShardsInsert:
+    if table.definition.is_proxy and context.server.catalog.views_of(table):
+        name = table.definition.full_name
+        raise UserError("NOT_IMPLEMENTED", f"INSERT into {name}, which materialized views read, is not supported")
+    if table.definition.engine_name == "Distributed":
+        return ShardsInsert(table.definition, context, _write)
+    if table.definition.is_proxy:
+        name = table.definition.engine_name
+        raise UserError("NOT_IMPLEMENTED", f"Method write is not supported by storage {name}")
+    return begin_insert(table, _options(context, is_whole), context)
+
+
+def _options(context: Context, is_whole: bool) -> InsertOptions:
+    settings = context.settings
+    return InsertOptions(
+        status=context.status,
+        quorum=settings.insert_quorum,
+        quorum_parallel=settings.insert_quorum_parallel,
+        quorum_timeout_seconds=settings.insert_quorum_timeout / 1000,
+        deduplicate=settings.insert_deduplicate,
+        deduplication_token=settings.insert_deduplication_token,
+        transaction=check_id(settings.insert_transaction, "setting insert_transaction")
+        if settings.insert_transaction
+        else "",
+        transaction_attempt=settings.insert_transaction_attempt,
+        max_partitions=settings.max_partitions_per_insert_block,
+        parts_to_delay_insert=settings.parts_to_delay_insert,
+        parts_to_throw_insert=settings.parts_to_throw_insert,
+        min_free_disk_bytes=settings.min_free_disk_bytes_to_perform_insert,
+        min_free_disk_ratio=settings.min_free_disk_ratio_to_perform_insert,
+        reduces=settings.optimize_on_insert,
+        query_id=context.query_id,
+        is_whole=is_whole,
+    )
+
+
+def _data(inline: bytes, body: BinaryIO | None) -> BinaryIO:
+    if body is None:
+        return io.BytesIO(inline)
+    if not inline:
+        return body
+    return io.BufferedReader(_Chained(inline, body))
+
+
+class _Chained(io.RawIOBase):
+    """The data that stood in the statement, then the rest of the request."""
+
+    def __init__(self, first: bytes, rest: BinaryIO) -> None:
+        self._first = first
+        self._rest = rest
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        if self._first:
+            size = min(len(buffer), len(self._first))
+            buffer[:size] = self._first[:size]
+            self._first = self._first[size:]
+            return size
+        data = self._rest.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def _squashed(batches: Iterator[pa.RecordBatch], context: Context) -> Iterator[pa.Table]:
+    """Joins the small batches of a query to blocks of the size that is worth a part. A limit of 0 is none."""
+    most_rows = context.settings.min_insert_block_size_rows
+    most_bytes = context.settings.min_insert_block_size_bytes
+    held: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        if batch.num_rows == 0:
+            continue
+        held.append(batch)
+        rows += batch.num_rows
+        size += batch.nbytes
+        is_enough = (most_rows and rows >= most_rows) or (most_bytes and size >= most_bytes)
+        if is_enough or not (most_rows or most_bytes):
+            block, held = [pa.Table.from_batches(held)], []
+            rows = size = 0
+            yield block.pop()
+    if held:
+        yield pa.Table.from_batches(held)

@@ -1,0 +1,289 @@
+"""An INSERT into a table that materialized views read: each of its blocks goes through their queries too.
+
+What a view makes of a block goes, column by column of equal names, to the view's target, and from there to the views of
+the target. A query sees the block wherever it names the table, in joins and subqueries too; other tables as they are.
+
+Order, and what it promises
+- Every block, and what the views make of it, is written as temporary parts first. A query that fails, a value that does
+  not convert, a constraint, a full disk: nothing becomes visible anywhere. The error names the view.
+- Then the table's own parts are committed, and after them those of the targets, view by view. No target is ahead of its
+  table: what fails or dies in between leaves rows in the table that are not acknowledged, and that some targets lack.
+  The other order would leave rows in targets that no table explains.
+- A table that remembers its blocks writes down with each, in the same commit, which views have to get it, and a token
+  made up for it; when the targets have the block the record goes (``coordination.inserts.block_views``). So a repeated
+  INSERT gives a known block to those views alone that are known to miss it, here or on another replica, and none of it
+  to any other; one whose rows are known in part gives the views the other part. A view of another name did not see the
+  block, and one that was made later is no part of it.
+- A target knows its block by that token and the name of the view: two blocks of which a view makes equal rows are two,
+  and a block that the table takes anew, having forgotten it, is new to the targets too. What was committed to a target
+  before the record went is not stored there again, if the target remembers blocks; one that remembers none takes it
+  again.
+- A table that remembers no blocks takes every INSERT, and so do the targets: each has a token of its own, or that of
+  ``insert_deduplication_token``.
+- Rows that come otherwise (ATTACH, REPLACE and MOVE PARTITION, fetches, mutations) do not pass through views.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import pyarrow as pa
+
+from coordination.inserts.block_views import NOTHING_MISSING, MissingViews
+from engine.interpreter.select import columns_needed, run_over
+from engine.queries.context import Context
+from engine.tables.insert_sink import InsertOutcome, Piece, digest
+from engine.tables.statement_options import InsertOptions
+from engine.tables.table import Table
+from parts.common.errors import PandoError, UnknownOutcomeError, UserError
+from parts.format.content_hash import block_hash
+from parts.table.merge_mode import ORDINARY
+from parts.table.table_description import TableDescription
+from sql.definitions.column_defaults import cast_block, complete_block, insertable_columns
+from sql.grammar.statements.alter_commands import AlterCommand, DropColumn
+from sql.relations import BlockRelation
+
+logger = logging.getLogger(__name__)
+
+_MOST_LEVELS = 32
+"""Of views that read the targets of views."""
+_PUSHING = ": while pushing to view "
+
+
+class Sink(Protocol):
+    """What an ``InsertSink`` does."""
+
+    @property
+    def description(self) -> TableDescription: ...
+
+    def write(self, block: pa.Table, token: str = "") -> None: ...
+
+    def commit(self) -> InsertOutcome: ...
+
+    def abort(self) -> None: ...
+
+
+def begin_insert(table: Table, options: InsertOptions, context: Context, level: int = 0) -> Sink:
+    """Begins an INSERT into the table and its views. Raises 48 where rows would wait for a
+    transaction, 306 in a circle."""
+    views = context.server.catalog.require_views(table)
+    if table.definition.is_proxy:
+        name = table.definition.engine_name
+        raise UserError("NOT_IMPLEMENTED", f"Table engine {name} as target of a materialized view is not supported")
+    if not views:
+        return table.begin_insert(options)
+    name = table.definition.full_name
+    if options.transaction:
+        raise UserError(
+            "NOT_IMPLEMENTED",
+            f"INSERT of a transaction into {name} is not supported: its rows would have to go to the materialized "
+            f"views {', '.join(view.definition.full_name for view in views)} in the same step",
+        )
+    if level >= _MOST_LEVELS:
+        raise UserError("TOO_DEEP_RECURSION", f"Materialized views over {name} lead to more than {_MOST_LEVELS} others")
+    return _ViewedInsert(table, views, replace(options, is_whole=False), context, level)
+
+
+def stored_table(table: Table, context: Context) -> Table:
+    """The table itself, or where a materialized view has its rows. Raises 60 when that is gone."""
+    for _ in range(_MOST_LEVELS):
+        view = table.definition.create.view
+        if view is None or not view.is_materialized:
+            break
+        table = context.server.catalog.table(*table.definition.target)
+    return table
+
+
+def refuse_columns_of_views(table: Table, commands: Sequence[AlterCommand], context: Context) -> None:
+    """Raises 524 for DROP COLUMN of one that materialized views read. CLEAR is allowed, as in ClickHouse."""
+    dropped = {command.name for command in commands if isinstance(command, DropColumn) and not command.clear}
+    for view in context.server.catalog.views_of(table) if dropped else ():
+        if read := columns_needed(view.definition.create.as_select, table, dropped, context):
+            raise UserError(
+                "ALTER_OF_COLUMN_IS_FORBIDDEN",
+                f"Trying to ALTER DROP column {min(read)} which is referenced by materialized view "
+                f"{view.definition.full_name}",
+            )
+
+
+@dataclass(frozen=True)
+class _Written:
+    """A piece of a block. ``recorded``: what its views miss if the table stores it now, as the commit writes it down;
+    ``given``: what they miss by the look at the known blocks, and have been given."""
+
+    block_id: str
+    recorded: MissingViews
+    given: MissingViews
+
+
+class _ViewedInsert:
+    """Into a table with views."""
+
+    def __init__(
+        self, table: Table, views: Sequence[Table], options: InsertOptions, context: Context, level: int
+    ) -> None:
+        self._table = table
+        self._options = options
+        self._memory = table.block_memory if options.deduplicate else None
+        self._blocks = 0
+        self._written: list[_Written] = []
+        self._branches: list[_Branch] = []
+        self._own = table.begin_insert(options)
+        self.description = self._own.description
+        try:
+            for view in views:
+                with _naming(view):
+                    self._branches.append(_branch(view, options, context, level))
+        except BaseException:
+            self.abort()
+            raise
+
+    def write(self, block: pa.Table, token: str = "") -> None:
+        if block.num_rows == 0:
+            return
+        pieces = self._own.identified(block, token)
+        written = self._judged(block, pieces, token)
+        self._blocks += 1
+        self._written += written
+        whole = [replace(piece, missing=of.recorded) for piece, of in zip(pieces, written, strict=True)]
+        self._own.write_pieces(block, whole)
+        for branch in self._branches:
+            meant = [(piece, of) for piece, of in zip(pieces, written, strict=True) if branch.name in of.given.views]
+            if not meant:
+                continue
+            rows = block if len(meant) == len(pieces) else pa.concat_tables(piece.rows.block for piece, _ in meant)
+            with _naming(branch.view):
+                tokens = sorted({of.given.token for _, of in meant})
+                branch.write(self._table, BlockRelation(self.description.schema, rows), " ".join(tokens))
+
+    def _judged(self, block: pa.Table, pieces: Sequence[Piece], token: str) -> list[_Written]:
+        ids = [piece.block_id or "" for piece in pieces]
+        views = tuple(branch.name for branch in self._branches)
+        known = self._memory.missing_of(ids) if self._memory is not None else None
+        if known is None:
+            new = MissingViews(token or self._token(block, has_ids=any(ids)), views)
+            return [_Written(block_id, NOTHING_MISSING, new) for block_id in ids]
+        begun = [missing.token for missing in known if missing is not None and missing.views]
+        new = MissingViews((begun or [token or self._made_up(block)])[0], views)
+        return [
+            _Written(block_id, new, new if missing is None else missing)
+            for block_id, missing in zip(ids, known, strict=True)
+        ]
+
+    def _token(self, block: pa.Table, *, has_ids: bool) -> str:
+        """Of a block with which nothing is written down."""
+        if given := self._options.deduplication_token:
+            return digest(given, self._blocks)
+        return block_hash(block) if has_ids else self._table.services.new_uuid().hex
+
+    def _made_up(self, block: pa.Table) -> str:
+        """Where a merge mode may leave nothing of a block there would be no id to keep its token."""
+        keeps_all = self.description.merge_mode == ORDINARY or not self._options.reduces
+        return self._table.services.new_uuid().hex if keeps_all else block_hash(block)
+
+    def commit(self) -> InsertOutcome:
+        try:
+            outcome = self._own.commit()
+            self._table.services.failpoint("insert.before_views")
+            self._commit_views(
+                [outcome.known.get(of.block_id, of.recorded) if of.recorded.views else of.given for of in self._written]
+            )
+            return outcome
+        finally:
+            self.abort()
+
+    def _commit_views(self, missing: Sequence[MissingViews]) -> None:
+        """``missing``: what views miss of each piece now that the table has it."""
+        done: list[str] = []
+        try:
+            for branch in self._branches:
+                with _naming(branch.view, f"; {self._table.definition.full_name} has the rows: repeat the INSERT"):
+                    self._commit(branch, missing)
+                done.append(branch.name)
+        except Exception:
+            self._settle(missing, done)
+            raise
+        self._table.services.failpoint("insert.after_views")
+        self._settle(missing, done)
+
+    def _commit(self, branch: _Branch, missing: Sequence[MissingViews]) -> None:
+        given = [of.given.token if branch.name in of.given.views else "" for of in self._written]
+        wanted = [of.token if branch.name in of.views else "" for of in missing]
+        if not any(wanted):
+            branch.sink.abort()
+        elif wanted == given:
+            branch.sink.commit()
+        else:
+            raise UnknownOutcomeError(
+                "UNKNOWN_STATUS_OF_INSERT", "The same block was inserted, or dropped, at the same time"
+            )
+
+    def _settle(self, missing: Sequence[MissingViews], done: Sequence[str]) -> None:
+        """Takes the views that are done out of the records. What fails leaves them there: a repeat settles it."""
+        tokens = {
+            of.block_id: left.token
+            for of, left in zip(self._written, missing, strict=True)
+            if of.recorded.views and left.views
+        }
+        if not (tokens and done and self._memory):
+            return
+        try:
+            self._memory.views_have(tokens, done)
+        except PandoError as error:
+            logger.warning("views of table %s: %s", self._table.definition.full_name, error)
+
+    def abort(self) -> None:
+        self._own.abort()
+        for branch in self._branches:
+            branch.sink.abort()
+
+
+@dataclass(frozen=True)
+class _Branch:
+    """A view and the INSERT into its target."""
+
+    view: Table
+    sink: Sink
+    context: Context
+
+    @property
+    def name(self) -> str:
+        return self.view.definition.full_name
+
+    def write(self, source: Table, relation: BlockRelation, token: str) -> None:
+        token = f"{token} {self.name}"
+        for number, block in enumerate(self._made_of(source, relation)):
+            self.sink.write(block, digest(token, number))
+
+    def _made_of(self, source: Table, relation: BlockRelation) -> Iterator[pa.Table]:
+        """What the view's query makes of the block, as blocks of the target."""
+        settings, schema = self.context.settings, self.sink.description.schema
+        result = run_over(self.view.definition.create.as_select, source, relation, self.context)
+        wanted = {column.name: column for column in insertable_columns(schema)}
+        given = [(index, name, type_) for index, (name, type_) in enumerate(result.columns) if name in wanted]
+        columns, types = [wanted[name] for _, name, _ in given], [type_ for _, _, type_ in given]
+        made = result.read_all().select([index for index, _, _ in given])
+        for start in range(0, made.num_rows, settings.max_insert_block_size):
+            block = made.slice(start, settings.max_insert_block_size)
+            yield complete_block(cast_block(block, types, columns, settings=settings), schema, settings=settings)
+
+
+def _branch(view: Table, options: InsertOptions, context: Context, level: int) -> _Branch:
+    is_told_apart = options.deduplicate and context.settings.deduplicate_blocks_in_dependent_materialized_views
+    own = replace(options, deduplicate=is_told_apart, deduplication_token="")
+    return _Branch(view, begin_insert(stored_table(view, context), own, context, level + 1), context)
+
+
+@contextmanager
+def _naming(view: Table, more: str = "") -> Iterator[None]:
+    """Adds the view to what fails within."""
+    try:
+        yield
+    except PandoError as error:
+        if _PUSHING not in error.message:
+            error.message += f"{_PUSHING}{view.definition.full_name}{more}"
+        raise

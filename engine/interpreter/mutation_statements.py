@@ -1,0 +1,111 @@
+"""Mutations: ALTER TABLE … UPDATE and its kin, DELETE FROM, UPDATE … SET, KILL MUTATION.
+
+What can be known to be wrong is refused before anything is kept: the columns, and the expressions, which are compiled
+as the query that will run on each part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from engine.interpreter.partition_values import partition_id
+from engine.interpreter.result_rows import STRING, rows_result
+from engine.interpreter.select import relations_of, run_query
+from engine.interpreter.session_relations import TableRelation
+from engine.interpreter.shared_steps import refuse_system
+from engine.queries.context import Context
+from engine.queries.session import QueryResult
+from engine.tables.capabilities.table_mutations import MutationOptions
+from engine.tables.table import Table
+from parts.common.errors import UserError
+from sql.grammar.statements.alter_commands import (
+    ClearColumnData,
+    DeleteRows,
+    MaterializeTtl,
+    MutationCommand,
+    PartitionRef,
+    UpdateRows,
+)
+from sql.grammar.statements.statement import KillMutation, MutateTable
+from sql.mutations.mutation import Mutation, with_values
+from sql.mutations.mutation_queries import check_step
+
+
+def mutate(table: Table, commands: Sequence[MutationCommand], context: Context, *, sync: int) -> QueryResult:
+    """Raises what is wrong with the commands; then nothing has changed."""
+    table.require("mutations")
+    description = table.description
+    wanted = [
+        command
+        for command in commands
+        if not isinstance(command, ClearColumnData) or not command.if_exists or command.name in description.schema
+    ]
+    if not wanted:
+        return QueryResult()
+    resolved = tuple(_resolved(table, command, context) for command in wanted)
+    mutation = Mutation(resolved, context.session.database, context.settings.timezone)
+    mutation.check(description)
+    relation = TableRelation.of(table, False)
+    for command in resolved:
+        check_step(
+            context.server.query_engine,
+            mutation.step(command),
+            relation,
+            table.definition.name,
+            relations_of(context),
+            context.status,
+        )
+    settings = context.settings
+    sync = sync if table.description.has_parts else max(1, sync)  # those of a small table are not waited for later
+    options = MutationOptions(sync, settings.allow_nondeterministic_mutations, settings.receive_timeout, context.status)
+    table.mutations.add(mutation, options)
+    return QueryResult()
+
+
+def mutate_table(statement: MutateTable, context: Context) -> QueryResult:
+    """Raises 60, 164, 344, and what the command raises."""
+    database = context.database(statement.table.database)
+    refuse_system(database)
+    table = context.server.catalog.table(database, statement.table.table)
+    settings = context.settings
+    if not table.description.has_parts:
+        raise UserError("BAD_ARGUMENTS", f"DELETE and UPDATE are not supported for table {table.definition.full_name}")
+    if statement.is_delete and not settings.enable_lightweight_delete:
+        raise UserError("SUPPORT_IS_DISABLED", "Lightweight delete is disabled: set enable_lightweight_delete = 1")
+    if not statement.is_delete and not settings.enable_lightweight_update:
+        raise UserError("SUPPORT_IS_DISABLED", "Lightweight updates are disabled: set enable_lightweight_update = 1")
+    sync = settings.lightweight_deletes_sync if statement.is_delete else max(1, settings.mutations_sync)
+    return mutate(table, [statement.command], context, sync=sync)
+
+
+def kill_mutation(statement: KillMutation, context: Context) -> QueryResult:
+    """Those that are not done and for which the condition holds."""
+    query = (
+        f"SELECT database, table, mutation_id, command FROM system.mutations WHERE ({statement.condition}\n) "
+        "AND NOT is_done"
+    )
+    batches = list(run_query(query, context).batches)
+    found = [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
+    status = "" if statement.is_test else "waiting"
+    for database, name, id_ in dict.fromkeys(row[:3] for row in found if not statement.is_test):
+        context.server.catalog.table(database, name).mutations.kill(id_)
+    columns = ("kill_status", "database", "table", "mutation_id", "command")
+    return rows_result([(name, STRING) for name in columns], [(status, *row) for row in found])
+
+
+def _resolved(table: Table, command: MutationCommand, context: Context) -> MutationCommand:
+    """With the partition's id, and with the values of query parameters."""
+    partition = command.partition
+    if partition is not None and partition.value is not None:
+        partition = PartitionRef(id=partition_id(table, partition.value, context))
+    command = replace(command, partition=partition)
+    if isinstance(command, MaterializeTtl):
+        return replace(command, at=int(context.server.services.clock()))
+    given = context.parameters
+    if isinstance(command, UpdateRows):
+        pairs = tuple((name, with_values(text, given)) for name, text in command.assignments)
+        return replace(command, assignments=pairs, condition=with_values(command.condition, given))
+    if isinstance(command, DeleteRows):
+        return replace(command, condition=with_values(command.condition, given))
+    return command

@@ -1,0 +1,23 @@
+"""Small answers that are made here, not read from a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from engine.queries.session import QueryResult
+from parts.types import DataType, IntegerType, StringType
+
+STRING = StringType()
+UINT8 = IntegerType(8, signed=False)
+
+
+def rows_result(columns: list[tuple[str, DataType]], rows: list[tuple[object, ...]]) -> QueryResult:
+    return QueryResult(columns=tuple(columns), batches=iter([rows_batch(columns, rows)] if rows else []))
+
+
+def rows_batch(columns: Sequence[tuple[str, DataType]], rows: Sequence[tuple[object, ...]]) -> pa.RecordBatch:
+    arrays = [pa.array([row[index] for row in rows], type_.arrow) for index, (_, type_) in enumerate(columns)]
+    schema = pa.schema([pa.field(name, type_.arrow, type_.is_nullable) for name, type_ in columns])
+    return pa.record_batch(arrays, schema=schema)

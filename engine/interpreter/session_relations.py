@@ -1,0 +1,148 @@
+"""The tables a session's queries can read: the catalog's and ``system``'s."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.catalog.catalog import Catalog
+from engine.catalog.database_names import TEMPORARY, unknown_table
+from engine.distributed.merge_engine import merge_function, merge_table
+from engine.distributed.sharded_relation import LocalQueries
+from engine.distributed.sharded_tables import distributed_table, function_table
+from engine.interpreter.file_function import find_files
+from engine.queries.context import Context
+from engine.system_tables import SYSTEM_DATABASES
+from engine.system_tables.system_table import SystemRelation
+from engine.system_tables.zookeeper import ZooKeeperRelation
+from engine.tables.table import Table
+from parts.common.errors import ConflictError, UserError
+from parts.store.part_states import Snapshot
+from parts.table.table_description import TableDescription
+from parts.types import DataType
+from sql.compile.shards.merge_tables import MergedTables
+from sql.compile.shards.remote_table_functions import MergeFunction, ShardFunction
+from sql.grammar.tokens import quote_identifier
+from sql.relations import (
+    ArrowRelation,
+    BlockRelation,
+    PartsRelation,
+    PartsSnapshot,
+    StreamedRelation,
+    ViewRelation,
+)
+
+
+@dataclass(frozen=True)
+class TableRelation:
+    """A table as one query reads it: with the query's consistency, under the definition that it found."""
+
+    table: Table
+    description: TableDescription
+    sequential_consistency: bool
+
+    @classmethod
+    def of(cls, table: Table, sequential_consistency: bool) -> TableRelation:
+        return cls(table, table.description, sequential_consistency)
+
+    def snapshot(self, *, sequential_consistency: bool = False) -> PartsSnapshot:
+        """Raises 517 when the table was altered since and rows have come: they cannot be read under the old one."""
+        found = self.table.snapshot(sequential_consistency=sequential_consistency or self.sequential_consistency)
+        if self.table.description is self.description:
+            return found
+        if any(part.metadata_version > self.description.metadata_version for part in found.parts):
+            found.release()
+            name = self.table.definition.full_name
+            raise ConflictError("CANNOT_ASSIGN_ALTER", f"Table {name} was altered while the query began; run it again")
+        return Snapshot([part.under(self.description.schema) for part in found.parts], lambda _: found.release())
+
+
+def _relation_of(table: Table, catalog: Catalog, sequential_consistency: bool) -> TableRelation | ViewRelation:
+    """Of a materialized view that is its target, where they have the same columns."""
+    definition = table.definition
+    view = definition.create.view
+    if view is None:
+        return TableRelation.of(table, sequential_consistency)
+    columns = _columns(table)
+    if not view.is_materialized:
+        return ViewRelation(definition.database, definition.name, definition.create.as_select, columns)
+    target = catalog.table(*definition.target)
+    if target.definition.create.view is None and not target.definition.is_proxy and _columns(target) == columns:
+        return TableRelation.of(target, sequential_consistency)
+    names = ", ".join(quote_identifier(name) for name, _ in columns)
+    query = f"SELECT {names} FROM {'.'.join(map(quote_identifier, definition.target))}"
+    return ViewRelation(definition.database, definition.name, query, columns)
+
+
+def _columns(table: Table) -> tuple[tuple[str, DataType], ...]:
+    return tuple((column.name, column.type) for column in table.description.schema.columns)
+
+
+@dataclass(frozen=True)
+class SessionRelations:
+    """Implements ``sql.relations.RelationCatalog``."""
+
+    context: Context
+    here: LocalQueries
+    """What reads shards of this server."""
+
+    def relation(self, database: str | None, table: str) -> PartsRelation | ArrowRelation | ViewRelation | MergedTables:
+        if database is None and table in self.context.session.external_tables:
+            return self.context.session.external_tables[table]
+        if database is None and table in self.context.session.temporary_tables:
+            database, table = TEMPORARY, self.context.session.temporary_tables[table]
+        database = self.context.database(database)
+        tables = SYSTEM_DATABASES.get(database)
+        if tables is not None:
+            if table not in tables:
+                raise unknown_table(database, table, tables)
+            if (database, table) == ("system", "zookeeper"):
+                return ZooKeeperRelation(self.context.server)
+            return SystemRelation(tables[table], self.context)
+        found = self.context.server.catalog.table(database, table)
+        if found.definition.engine_name == "Merge":
+            return merge_table(found.definition, self.context)
+        if found.definition.is_proxy:
+            return distributed_table(found.definition, self.context, self.here)
+        sequential = self.context.settings.select_sequential_consistency
+        return _relation_of(found, self.context.server.catalog, sequential)
+
+    def files(self, path: str, format: str = "", structure: str = "") -> StreamedRelation:
+        return find_files(path, format, structure, self.context)
+
+    def other_tables(self, function: ShardFunction | MergeFunction) -> StreamedRelation | MergedTables:
+        if isinstance(function, MergeFunction):
+            return merge_function(function, self.context)
+        return function_table(function, self.context, self.here)
+
+
+@dataclass(frozen=True)
+class BlockRelations(SessionRelations):
+    """Those of the session, where one table is nothing but a block."""
+
+    table: Table
+    block: BlockRelation
+
+    def relation(self, database: str | None, table: str) -> PartsRelation | ArrowRelation | ViewRelation | MergedTables:
+        if (database, table) == (self.table.definition.database, self.table.definition.name):
+            return self.block
+        return super().relation(database, table)
+
+
+@dataclass(frozen=True)
+class CatalogRelations:
+    """The catalog's tables alone. Implements ``sql.relations.RelationCatalog``."""
+
+    catalog: Catalog
+    default_database: str
+
+    def relation(self, database: str | None, table: str) -> PartsRelation | ViewRelation:
+        found = self.catalog.table(database or self.default_database, table)
+        if found.definition.is_proxy:
+            raise UserError("NOT_IMPLEMENTED", f"Table {found.definition.full_name} has no rows of its own")
+        return _relation_of(found, self.catalog, False)
+
+    def files(self, path: str, format: str = "", structure: str = "") -> StreamedRelation:
+        raise UserError("NOT_IMPLEMENTED", f"The file {path!r} is not read here")
+
+    def other_tables(self, function: ShardFunction | MergeFunction) -> StreamedRelation:
+        raise UserError("NOT_IMPLEMENTED", f"{type(function).__name__} is not read here")

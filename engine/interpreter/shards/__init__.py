@@ -1,1 +1,0 @@
-"""Tables beyond this server: what Distributed tables, ``remote`` and ``cluster`` read and write."""

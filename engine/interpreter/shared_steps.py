@@ -1,0 +1,23 @@
+"""What several statements refuse, or wait for."""
+
+from __future__ import annotations
+
+from engine.catalog.database_names import SYSTEM_NAMES
+from engine.queries.context import Context
+from engine.tables.table import Table
+from engine.tables.unfinished_errors import afterwards
+from parts.common.errors import UserError
+
+
+def refuse_system(database: str) -> None:
+    """Raises 164 (READONLY) for a database that the server makes up."""
+    if database in SYSTEM_NAMES:
+        raise UserError("READONLY", f"The database {database} is read-only")
+
+
+def wait_for_replicas(table: Table, context: Context) -> None:
+    """At the end of a statement: with ``alter_sync = 2`` until the active replicas have done what is in the log.
+    Raises 341 (UNFINISHED) when it takes longer than ``receive_timeout``."""
+    if context.settings.alter_sync > 1 and table.replication is not None:
+        with afterwards("It is done here"):
+            table.replication.wait_for_others(context.settings.receive_timeout, context.status)

@@ -1,0 +1,126 @@
+"""SYSTEM."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from coordination.keeper.interface import Keeper
+from coordination.nodes.paths import TablePaths
+from coordination.replicas.table_nodes import drop_dead_replica
+from engine.queries.context import Context
+from engine.queries.session import QueryResult
+from engine.tables.capabilities.replica import Replica
+from engine.tables.statement_options import SyncMode
+from engine.tables.stopped_actions import Stoppable
+from engine.tables.table import Table
+from parts.common.errors import UserError
+from parts.common.safe_names import check_file_name, file_stem
+from parts.store.frozen_parts import SHADOW, unfreeze_all
+from sql.definitions.engines.engine_clauses import split_zookeeper
+from sql.grammar.clause_types import (
+    TableRef,
+)
+from sql.grammar.statements.statement import (
+    DropReplica,
+    SystemCommand,
+)
+
+_LOGS = frozenset({"part_log", "query_log", "system.part_log", "system.query_log"})
+
+
+def system_command(statement: SystemCommand, context: Context) -> QueryResult:
+    command, settings = statement.command, context.settings
+    verb, _, action = command.partition(" ")
+    if verb in ("STOP", "START"):
+        tables = [_table(statement.table, context)] if statement.table else context.server.catalog.tables()
+        for table in tables:
+            table.allow(Stoppable(action), verb == "START")
+    elif command == "SYNC REPLICA":
+        if statement.table is None or not (statement.may_be_missing and _is_missing(statement.table, context)):
+            mode = SyncMode[statement.argument or "DEFAULT"]
+            _replicated(statement.table, context).sync(settings.receive_timeout, context.status, mode)
+    elif command == "RESTART REPLICA":
+        _replicated(statement.table, context).restart()
+    elif command == "RESTORE REPLICA":
+        _replicated(statement.table, context).restore(settings.receive_timeout, context.status)
+    elif command == "RESTART REPLICAS":
+        for table in context.server.catalog.tables():
+            if table.replication is not None:
+                table.replication.restart()
+    elif command == "WAIT LOADING PARTS":
+        if statement.table is not None:
+            _table(statement.table, context)  # its parts were loaded before it was there to be asked
+    elif command == "FLUSH DISTRIBUTED":
+        definition = _required(statement.table, context).definition
+        if definition.engine_name != "Distributed":  # of one, no rows wait to be sent
+            raise UserError("BAD_ARGUMENTS", f"Table {definition.full_name} is not distributed")
+    elif command == "UNFREEZE":  # also of tables that are no more
+        check_file_name("backup", statement.argument)
+        unfreeze_all(context.server.path / SHADOW, file_stem(statement.argument))
+    elif command == "FLUSH LOGS":
+        _flush_logs([name for name in statement.argument.split(",") if name])
+    else:
+        raise UserError("NOT_IMPLEMENTED", f"SYSTEM {command} is not supported")
+    return QueryResult()
+
+
+def _flush_logs(names: Sequence[str]) -> None:
+    """What the server logs in tables is there at once."""
+    for name in names:
+        if name not in _LOGS:
+            raise UserError("BAD_ARGUMENTS", f"Log name {name!r} does not exist; there are: {', '.join(sorted(_LOGS))}")
+
+
+def drop_replica(statement: DropReplica, context: Context) -> QueryResult:
+    """SYSTEM DROP REPLICA: takes a replica whose server is gone for good out of ZooKeeper.
+
+    Raises ``UserError`` 305 (TABLE_WAS_NOT_DROPPED) for a replica that is active, of this server, or unknown. Without a
+    single table named, tables that have no such replica are passed over.
+    """
+    catalog, replication = context.server.catalog, context.server.replication
+    if statement.zookeeper_path is not None:
+        zookeeper, path = split_zookeeper(statement.zookeeper_path)
+        places = [(replication.at(zookeeper).require_keeper(), zookeeper, TablePaths(path))]
+    elif statement.table is not None:
+        places = [_place_of(_replicated(statement.table, context))]
+    else:
+        found = [_place_of(table.replication) for table in catalog.tables(statement.database) if table.replication]
+        places = [place for place in found if place[0].exists(place[2].replica(statement.replica).root)]
+    roots = {(zookeeper, path.root) for _, zookeeper, path in places}
+    for table in catalog.tables():
+        own = table.replication
+        if own is None or own.replica.name != statement.replica:
+            continue
+        if (own.zookeeper_name, own.paths.root) in roots:
+            raise UserError(
+                "TABLE_WAS_NOT_DROPPED",
+                f"Replica {statement.replica!r} of {table.definition.full_name} is this server's own: use DROP TABLE",
+            )
+    for keeper, _, table_paths in places:
+        drop_dead_replica(keeper, table_paths, statement.replica)
+    return QueryResult()
+
+
+def _place_of(replica: Replica) -> tuple[Keeper, str, TablePaths]:
+    return replica.require_keeper(), replica.zookeeper_name, replica.paths
+
+
+def _is_missing(ref: TableRef, context: Context) -> bool:
+    return context.server.catalog.find(context.database(ref.database), ref.table) is None
+
+
+def _table(ref: TableRef, context: Context) -> Table:
+    return context.server.catalog.table(context.database(ref.database), ref.table)
+
+
+def _required(ref: TableRef | None, context: Context) -> Table:
+    if ref is None:
+        raise UserError("SYNTAX_ERROR", "This SYSTEM command needs a table")
+    return _table(ref, context)
+
+
+def _replicated(ref: TableRef | None, context: Context) -> Replica:
+    table = _required(ref, context)
+    if table.replication is None:
+        raise UserError("BAD_ARGUMENTS", f"Table {table.definition.full_name} is not replicated")
+    return table.replication

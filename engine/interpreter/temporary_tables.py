@@ -1,0 +1,86 @@
+"""Temporary tables: of one session, under names that hide others.
+
+They are tables of a database that nobody sees (``engine.catalog.database_names``), under names that nobody guesses; the
+session knows which of its names means which. Statements that name one without a database are given that table's place
+before they are carried out, in whichever process.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from engine.catalog.database_names import TEMPORARY
+from engine.queries.context import Context
+from engine.queries.session import Session
+from engine.tables.table import Table
+from parts.common.errors import UserError
+from sql.definitions.engines.engine_clauses import is_replicated
+from sql.grammar.clause_types import (
+    TableRef,
+)
+from sql.grammar.statements.statement import (
+    CreateTable,
+    DropTable,
+    ExistsTable,
+    ParsedStatement,
+    ShowCreateTable,
+)
+
+
+def create_temporary(create: CreateTable, context: Context) -> Table | None:
+    """``None`` when it existed and IF NOT EXISTS was said. Raises 57, 80, 442."""
+    name, known = create.table.table, context.session.temporary_tables
+    if create.table.database is not None:
+        raise UserError(
+            "BAD_DATABASE_FOR_TEMPORARY_TABLE", "Temporary tables cannot be inside a database: name it without one"
+        )
+    if name in known and not create.replaces:
+        if create.if_not_exists:
+            return None
+        raise UserError("TABLE_ALREADY_EXISTS", f"Temporary table {name} already exists")
+    if is_replicated(create):
+        raise UserError("INCORRECT_QUERY", "Temporary tables cannot be created with Replicated table engines")
+    hidden = f"_tmp_{context.server.services.new_uuid()}"
+    catalog = context.server.catalog
+    table = catalog.create_table(TEMPORARY, replace(create, table=TableRef(None, hidden), replaces=False))
+    if name in known:
+        catalog.drop_table(TEMPORARY, known[name])
+    known[name] = hidden
+    return table
+
+
+def resolved(parsed: ParsedStatement, session: Session) -> ParsedStatement:
+    """The statement, with temporary tables in their place."""
+    statement, known = parsed.statement, session.temporary_tables
+    table = getattr(statement, "table", None)
+    if parsed.on_cluster is not None:
+        return parsed  # other servers do not have them
+    is_asked_for = isinstance(statement, DropTable | ExistsTable | ShowCreateTable) and statement.is_temporary
+    if not (known or is_asked_for) or not isinstance(table, TableRef) or isinstance(statement, CreateTable):
+        return parsed
+    if isinstance(statement, ExistsTable) and not is_asked_for:
+        return parsed
+
+    def place(ref: TableRef) -> TableRef:
+        is_meant = ref.database is None and (is_asked_for or ref.table in known)
+        return TableRef(TEMPORARY, known.get(ref.table, ref.table)) if is_meant else ref
+
+    changes: dict[str, object] = {"table": place(table)}
+    if isinstance(statement, DropTable):
+        changes["others"] = tuple(map(place, statement.others))
+    return replace(parsed, statement=replace(statement, **changes))  # type: ignore[arg-type]
+
+
+def forget_dropped(parsed: ParsedStatement, session: Session) -> None:
+    """After it was carried out, elsewhere perhaps."""
+    statement = parsed.statement
+    if isinstance(statement, DropTable) and session.temporary_tables:
+        for ref in (statement.table, *statement.others):
+            if ref.database is None:
+                session.temporary_tables.pop(ref.table, None)
+
+
+def shown_name(table: TableRef, session: Session) -> TableRef:
+    """What the session calls it."""
+    names = {hidden: name for name, hidden in session.temporary_tables.items()}
+    return TableRef(None, names[table.table]) if table.database == TEMPORARY else table

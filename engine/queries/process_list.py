@@ -1,0 +1,163 @@
+"""The statements running now: seen in ``system.processes``, ended by KILL QUERY, a client's leaving or a limit.
+
+Memory is counted on three levels: a query's tracker under its user's, and that under the server's.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from engine.queries.other_processes import Elsewhere
+from engine.queries.session import QueryStatistics
+from parts.common.errors import CancelledError, PandoError, UserError
+from parts.common.query_status import MemoryTracker, QueryStatus
+from sql.settings.supported_settings import (
+    Settings,
+)
+
+_COUNTS = ("rows_read", "bytes_read", "written_rows", "written_bytes", "result_rows", "deduplicated_blocks")
+
+
+@dataclass(eq=False)
+class Process:
+    query_id: str
+    query: str
+    user: str
+    statistics: QueryStatistics
+    started: float
+    """Seconds since 1970."""
+    refresh: Callable[[], None] = lambda: None
+    """Brings ``statistics`` up to date."""
+    status: QueryStatus = field(default_factory=QueryStatus)
+    """What the code that works for the statement looks at."""
+    look: Callable[[], None] = lambda: None
+    """Called many times a second: may stop the statement."""
+    is_working: bool = True
+    """Not so while the client is to take what was made for it."""
+    database: str = ""
+    """The current one of its session."""
+
+    def stop(self, reason: PandoError | None = None) -> None:
+        self.status.stop(reason)
+
+    def facts(self) -> dict[str, Any]:
+        """What :class:`ProcessElsewhere` shows of it in another process."""
+        return {
+            "process": (self.query_id, self.query, self.user, self.started, self.is_cancelled, self.database),
+            "memory": (self.status.memory.total_bytes, self.status.memory.peak_bytes),
+            "counts": {name: getattr(self.statistics, name) for name in _COUNTS},
+        }
+
+    @property
+    def is_cancelled(self) -> bool:
+        return self.status.is_stopped
+
+    def translate(self, error: PandoError) -> PandoError:
+        """A cancellation is told with its reason (a limit)."""
+        reason = self.status.reason
+        return reason if isinstance(error, CancelledError) and reason is not None else error
+
+
+class ProcessElsewhere(Process):
+    """A statement of another process of this server; ``kill`` ends it there."""
+
+    def __init__(self, facts: Mapping[str, Any], kill: Callable[[str], object]) -> None:
+        query_id, query, user, started, is_cancelled, database = facts["process"]
+        statistics = QueryStatistics(**facts["counts"])
+        super().__init__(query_id, query, user, statistics, started, database=database)
+        self._kill = kill
+        memory = self.status.memory
+        memory.used_bytes, memory.peak_bytes = facts["memory"]
+        if is_cancelled:
+            self.status.stop()
+
+    def stop(self, reason: PandoError | None = None) -> None:
+        self._kill(self.query_id)
+
+
+class ProcessList:
+    """Thread-safe registry of processes. ``monotonic`` measures their time; ``memory`` is the server's."""
+
+    def __init__(
+        self,
+        monotonic: Callable[[], float],
+        memory: MemoryTracker | None = None,
+        on_add: Callable[[], None] = lambda: None,
+        elsewhere: Elsewhere | None = None,
+    ) -> None:
+        self._monotonic = monotonic
+        self.memory = memory if memory is not None else MemoryTracker("total")
+        self._on_add = on_add
+        self.elsewhere = elsewhere or Elsewhere()
+        # A statement that nobody has closed ends in whatever thread collects it, perhaps while that is in here.
+        self._lock = threading.RLock()
+        self._processes: dict[str, Process] = {}
+        self._users: dict[str, MemoryTracker] = {}
+
+    def __iter__(self) -> Iterator[Process]:
+        with self._lock:
+            return iter(list(self._processes.values()))
+
+    def new_status(self, user: str, settings: Settings, began: float = 0.0) -> QueryStatus:
+        """The status of a statement of ``user`` that began then (0: now). As in ClickHouse the user's newest query says
+        the user's limit."""
+        with self._lock:
+            tracker = self._users.setdefault(user, MemoryTracker("for user", parent=self.memory))
+        tracker.limit_bytes = settings.max_memory_usage_for_user
+        memory = MemoryTracker("for query", settings.max_memory_usage, parent=tracker)
+        return QueryStatus(memory, settings.max_execution_time, self._monotonic, began)
+
+    def of_users(self) -> list[tuple[str, MemoryTracker, list[Process]]]:
+        """Every user with the tracker and the processes it counts."""
+        with self._lock:
+            users, processes = dict(self._users), list(self._processes.values())
+        return [(name, tracker, [item for item in processes if item.user == name]) for name, tracker in users.items()]
+
+    def add(self, process: Process) -> Callable[[], None]:
+        """Registers; returns what ends the registration. Raises 216 when the id is in use."""
+        with self._lock:
+            if process.query_id in self._processes:
+                raise _already_running(process.query_id)
+            if not self.elsewhere.claim(process.query_id, process.status):
+                raise _already_running(process.query_id)
+            self._processes[process.query_id] = process
+            self.elsewhere.set_queries(len(self._processes))
+        self._on_add()
+
+        def remove() -> None:
+            with self._lock:
+                if self._processes.get(process.query_id) is process:
+                    del self._processes[process.query_id]
+                    self.elsewhere.release(process.query_id)
+                    self.elsewhere.set_queries(len(self._processes))
+
+        return remove
+
+    def is_free(self, query_id: str) -> bool:
+        """Whether no statement of that id runs, in any process of the server."""
+        with self._lock:
+            if query_id in self._processes or not self.elsewhere.claim(query_id):
+                return False
+            self.elsewhere.release(query_id)
+        return True
+
+    def while_idle(self, action: Callable[[], None]) -> None:
+        """Carries it out unless a statement runs; one that begins meanwhile waits for its end."""
+        with self._lock:
+            if not self._processes:
+                action()
+
+    def kill(self, query_id: str) -> bool:
+        with self._lock:
+            process = self._processes.get(query_id)
+        if process is None:
+            return False
+        process.stop(CancelledError())
+        return True
+
+
+def _already_running(query_id: str) -> UserError:
+    return UserError("QUERY_WITH_SAME_ID_IS_ALREADY_RUNNING", f"Query with id = {query_id} is already running")

@@ -1,0 +1,199 @@
+"""Which servers hold the shards of a table: clusters of the configuration, and the addresses of ``remote(…)``.
+
+The addresses of ``remote`` are one text, ``host[:port]`` with ``{1..3}`` and ``{a,b}``, which stand for several:
+commas separate shards, bars the replicas of one. Source: ClickHouse documentation, "remote, remoteSecure".
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from dataclasses import dataclass, field, replace
+
+from engine.server.config import Config
+from engine.server.remote_servers_config import HOST, RemoteReplicaConfig
+from parts.common.errors import UserError
+from sql.settings.session_settings import nearest_names
+
+_MOST_ADDRESSES = 1000
+_RANGE = re.compile(r"(\d+)\.\.(\d+)")
+_HTTP_PORT = 8123
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """One server, and who asks it."""
+
+    host: str
+    port: int
+    user: str = "default"
+    password: str = field(default="", repr=False)
+    default_database: str = ""
+    priority: int = 1
+    """Of a shard's replicas those with the lowest are asked first."""
+    cluster: str = ""
+    secret: str = field(default="", repr=False)
+    """What the servers of ``cluster`` share: then queries are asked in the name of the user whose they are."""
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """Servers with the same rows. ``number`` begins at 1."""
+
+    number: int
+    replicas: tuple[Address, ...]
+    weight: int = 1
+    name: str = ""
+    internal_replication: bool = True
+    """Rows go to one replica, which the others get them from; else to every one."""
+
+    @property
+    def receivers(self) -> tuple[Shard, ...]:
+        """Groups of replicas; one replica of each must take the rows of an INSERT."""
+        if self.internal_replication:
+            return (self,)
+        return tuple(replace(self, replicas=(replica,)) for replica in self.replicas)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerCluster:
+    """``name`` is empty where only addresses are given."""
+
+    name: str
+    shards: tuple[Shard, ...]
+
+    @property
+    def one_by_one(self) -> ServerCluster:
+        """Every replica as a shard of its own."""
+        addresses = [address for shard in self.shards for address in shard.replicas]
+        return ServerCluster(self.name, tuple(Shard(number, (found,)) for number, found in enumerate(addresses, 1)))
+
+
+def configured_cluster(config: Config, name: str) -> ServerCluster:
+    """Raises 701 (CLUSTER_DOESNT_EXIST)."""
+    shards = config.remote_servers.get(name)
+    if shards is None:
+        near = nearest_names(name, config.remote_servers)
+        raise UserError("CLUSTER_DOESNT_EXIST", f"Requested cluster '{name}' not found{near}")
+    secret = config.cluster_secrets.get(name, "")
+    return ServerCluster(
+        name,
+        tuple(
+            Shard(
+                number,
+                tuple(_configured_address(replica, name, secret) for replica in shard.replicas),
+                shard.weight,
+                shard.name or str(number),
+                shard.internal_replication,
+            )
+            for number, shard in enumerate(shards, 1)
+        ),
+    )
+
+
+def _configured_address(replica: RemoteReplicaConfig, cluster: str, secret: str) -> Address:
+    return Address(
+        replica.host, replica.port, replica.user, replica.password, replica.default_database, replica.priority,
+        cluster, secret,
+    )  # fmt: skip
+
+
+def cluster_of_addresses(text: str, config: Config, user: str = "default", password: str = "") -> ServerCluster:
+    """Raises 36 (BAD_ARGUMENTS) for what is no list of addresses, 491 (UNACCEPTABLE_URL) for one that the configuration
+    does not allow."""
+    shards = []
+    for number, description in enumerate(_alternatives(text, ","), 1):
+        replicas = tuple(_address(part, config, user, password) for part in _alternatives(description, "|"))
+        for address in replicas:
+            _check_allowed(address, config)
+        shards.append(Shard(number, replicas, name=str(number)))
+    return ServerCluster("", tuple(shards))
+
+
+def is_local(address: Address, config: Config) -> bool:
+    """Whether it is this server itself."""
+    if config.http_port is None:
+        return address.port == _HTTP_PORT and address.host in ("127.0.0.1", "localhost", "::1")
+    if address.port != config.http_port:
+        return False
+    found = host_address(address.host)
+    own = {"127.0.0.1", "::1", host_address(socket.gethostname())}
+    if config.listen_host not in ("0.0.0.0", "::", "*"):
+        own.add(host_address(config.listen_host))
+    return bool(found) and found in own
+
+
+def host_address(host: str) -> str:
+    """The IP address; empty where there is none."""
+    try:
+        return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
+    except OSError:
+        return ""
+
+
+def _check_allowed(address: Address, config: Config) -> None:
+    allowed = config.remote_url_allow_hosts
+    if allowed is not None and not allowed.allows(address.host, address.port):
+        raise UserError(
+            "UNACCEPTABLE_URL",
+            f'URL "{address}" is not allowed in configuration file, see <remote_url_allow_hosts>',
+        )
+
+
+def _address(text: str, config: Config, user: str, password: str) -> Address:
+    bracketed = re.fullmatch(r"\[([^\]]+)\](?::(\d+))?", text.strip())
+    plain = re.fullmatch(r"([^:]+)(?::(\d+))?", text.strip())
+    match = bracketed or plain
+    if match is None or re.fullmatch(HOST, match[1]) is None or not 0 < int(match[2] or _HTTP_PORT) < 65536:
+        raise UserError(
+            "BAD_ARGUMENTS",
+            f"Not an address of a server: {text!r}; it is host or host:port (HTTP), without a path or a user",
+        )
+    return Address(match[1], int(match[2] or config.http_port or _HTTP_PORT), user, password)
+
+
+def _alternatives(text: str, separator: str) -> list[str]:
+    """What the text stands for: pieces between separators, each with one of every choice in braces."""
+    done: list[str] = []
+    open_: list[str] = [""]
+    position = 0
+    while position < len(text):
+        character = text[position]
+        if character == separator:
+            done += open_
+            open_ = [""]
+        elif character == "{":
+            end = _closing(text, position)
+            choices = _choices(text[position + 1 : end], separator)
+            open_ = [begun + choice for begun in open_ for choice in choices]
+            position = end
+        else:
+            open_ = [begun + character for begun in open_]
+        position += 1
+        if len(done) + len(open_) > _MOST_ADDRESSES:
+            raise UserError("BAD_ARGUMENTS", f"The addresses {text!r} are more than {_MOST_ADDRESSES}")
+    return done + open_
+
+
+def _closing(text: str, begin: int) -> int:
+    depth = 0
+    for position in range(begin, len(text)):
+        depth += {"{": 1, "}": -1}.get(text[position], 0)
+        if not depth:
+            return position
+    raise UserError("BAD_ARGUMENTS", f"A brace is not closed in the addresses {text!r}")
+
+
+def _choices(body: str, separator: str) -> list[str]:
+    """Those of the other separator are kept for later."""
+    numbers = _RANGE.fullmatch(body)
+    if numbers:
+        first, last = int(numbers[1]), int(numbers[2])
+        if not first <= last <= first + _MOST_ADDRESSES:
+            raise UserError("BAD_ARGUMENTS", f"Not a range of numbers in addresses: {{{body}}}")
+        width = len(numbers[1]) if numbers[1].startswith("0") else 0
+        return [f"{number:0{width}d}" for number in range(first, last + 1)]
+    return _alternatives(body, separator) if separator in body else [f"{{{body}}}"]

@@ -1,0 +1,195 @@
+"""The answer to a scan: an Arrow stream of storage values, straight from the parts.
+
+What a client without the types of ``parts`` could not read leaves as text: Enum, UUID, IPv4, IPv6. LowCardinality
+stays a dictionary; everything else is the storage value (DateTime: UTC instants without a zone). Small batches (of
+small parts) are joined before they are sent, large ones (of long rows) are cut: who reads holds one at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import pyarrow as pa
+
+from engine.scan.block_filter import block_test
+from engine.scan.scan_filter import ScanFilter
+from engine.tables.capabilities.block_history import WantedBlocks
+from parts.format.primary_index import (
+    MarkRange,
+)
+from parts.read.part_reader import (
+    Part,
+)
+from parts.table.block_number_column import BLOCK_NUMBER
+from parts.table.table_description import Column
+from parts.types import (
+    ArrayType,
+    DataType,
+    EnumType,
+    IPv4Type,
+    IPv6Type,
+    LowCardinalityType,
+    MapType,
+    NullableType,
+    TupleType,
+    UUIDType,
+)
+from sql.formats.columnar.arrow_and_parquet import PieceSink
+from sql.formats.converters.arrow_type_mapping import list_parts
+from sql.formats.converters.text_rendering import render_plain
+from sql.formats.format_options import FormatOptions
+
+BATCH_ROWS = 65_536
+BATCH_BYTES = 16 << 20
+SILENT_SECONDS = 5.0
+"""Who hears nothing for longer takes the server for dead."""
+_TEXTS = (EnumType, UUIDType, IPv4Type, IPv6Type)
+_OPTIONS = FormatOptions()
+
+
+def scan_type(type_: DataType) -> pa.DataType:
+    """The Arrow type in which a column leaves."""
+    match type_:
+        case NullableType(inner):
+            return scan_type(inner)
+        case LowCardinalityType(inner):
+            return pa.dictionary(pa.int32(), scan_type(inner))
+        case EnumType() | UUIDType() | IPv4Type() | IPv6Type():
+            return pa.string()
+        case ArrayType(inner):
+            return pa.list_(pa.field("item", scan_type(inner), inner.is_nullable))
+        case MapType(key, value):
+            return pa.map_(scan_type(key), pa.field("value", scan_type(value), value.is_nullable))
+        case TupleType(elements):
+            fields = zip(type_.arrow, elements, strict=True)
+            return pa.struct([pa.field(field.name, scan_type(inner), field.nullable) for field, (_, inner) in fields])
+    return type_.arrow
+
+
+def scan_array(array: pa.Array, type_: DataType) -> pa.Array:
+    """A column in :func:`scan_type`."""
+    if array.type == scan_type(type_) and not isinstance(type_, _TEXTS):
+        return array
+    match type_:
+        case NullableType(inner):
+            return scan_array(array, inner)
+        case LowCardinalityType(inner):
+            return pa.DictionaryArray.from_arrays(array.indices, scan_array(array.dictionary, inner))
+        case ArrayType(inner):
+            offsets, mask, flat = list_parts(array)
+            return pa.ListArray.from_arrays(offsets, scan_array(flat, inner), type=scan_type(type_), mask=mask)
+        case MapType(key, value):
+            offsets, _, flat = list_parts(array)
+            keys, values = scan_array(flat.field(0), key), scan_array(flat.field(1), value)
+            return pa.MapArray.from_arrays(offsets, keys, values, type=scan_type(type_))
+        case TupleType(elements):
+            children = [scan_array(child, inner) for child, (_, inner) in zip(array.flatten(), elements, strict=True)]
+            return pa.StructArray.from_arrays(children, fields=list(scan_type(type_)))
+    return render_plain(array, type_, _OPTIONS)
+
+
+def scan_batches(
+    pieces: Sequence[tuple[Part, Sequence[MarkRange]]],
+    columns: Sequence[Column],
+    keep: ScanFilter | None = None,
+    blocks: WantedBlocks | None = None,
+    *,
+    behind: int = 0,
+    clock: Callable[[], float] = lambda: 0.0,
+) -> Iterator[pa.RecordBatch]:
+    """The rows of the pieces in order, in batches worth sending; those of ``blocks`` and that ``keep`` leaves, behind
+    the first ones.
+
+    At least one batch; an empty one after ``SILENT_SECONDS`` without rows.
+    """
+    names = [column.name for column in columns]
+    read = [*names, *(name for name in keep.columns if name not in names)] if keep else names
+    schema = pa.schema([pa.field(c.name, scan_type(c.type), c.type.is_nullable) for c in columns])
+    if keep is None and blocks is None and not any(part.has_deleted_rows for part, _ in pieces):
+        pieces, behind = _behind(pieces, behind)
+    none = pa.RecordBatch.from_pylist([], schema=schema)
+    held: list[pa.RecordBatch] = []
+    rows = size = 0
+    is_empty, sent = True, clock()
+    for part, ranges in pieces:
+        test = block_test(part, blocks) if blocks is not None else None
+        wanted = [*read, BLOCK_NUMBER] if test is not None else read
+        for read_batch in part.read(wanted, ranges, max_batch_rows=_batch_rows(part, wanted), test=test):
+            if test is not None:
+                read_batch = test.keep(read_batch)
+            for batch in _cut(keep(read_batch) if keep is not None else read_batch):
+                if behind >= batch.num_rows:
+                    behind -= batch.num_rows
+                    continue
+                batch, behind = batch.slice(behind), 0
+                if held and (rows + batch.num_rows > BATCH_ROWS or size + batch.nbytes > BATCH_BYTES):
+                    yield _joined(held)
+                    held, rows, size, sent = [], 0, 0, clock()
+                arrays = [scan_array(array, column.type) for array, column in zip(batch.columns, columns, strict=False)]
+                held.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
+                rows, size, is_empty = rows + batch.num_rows, size + batch.nbytes, False
+            if clock() - sent > SILENT_SECONDS:
+                yield none
+                is_empty, sent = False, clock()
+    if held:
+        yield _joined(held)
+    elif is_empty:
+        yield none
+
+
+def _behind(
+    pieces: Sequence[tuple[Part, Sequence[MarkRange]]], rows: int
+) -> tuple[list[tuple[Part, list[MarkRange]]], int]:
+    """The pieces without the whole granules of the first ``rows`` rows, and how many rows are left of those."""
+    left = []
+    for part, ranges in pieces:
+        kept = []
+        for item in ranges:
+            passed = min(item.end - item.begin, rows // part.granularity)
+            if rows >= min(item.end * part.granularity, part.rows) - item.begin * part.granularity:
+                passed = item.end - item.begin
+            begin = item.begin + passed
+            rows -= min(begin * part.granularity, part.rows) - item.begin * part.granularity
+            if begin < item.end:
+                kept.append(MarkRange(begin, item.end))
+        if kept:
+            left.append((part, kept))
+    return left, rows
+
+
+def _batch_rows(part: Part, columns: Sequence[str]) -> int:
+    """By the average size of the part's rows."""
+    sizes = part.column_sizes()
+    size = sum(sizes[name][1] for name in columns if name in sizes)
+    return max(1, min(BATCH_ROWS, BATCH_BYTES * part.rows // max(size, 1)))
+
+
+def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Pieces of bounded size, wherever its long rows stand."""
+    if batch.nbytes <= BATCH_BYTES or batch.num_rows < 2:
+        if batch.num_rows:
+            yield batch
+        return
+    middle = batch.num_rows // 2
+    yield from _cut(batch.slice(0, middle))
+    yield from _cut(batch.slice(middle))
+
+
+def encode_stream(batches: Iterator[pa.RecordBatch], compression: str | None) -> Iterator[bytes]:
+    """Arrow IPC stream bytes, a piece per batch; the last piece holds the mark of the end."""
+    first = next(batches)
+    sink = PieceSink()
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with pa.ipc.new_stream(sink, first.schema, options=options) as writer:
+        writer.write_batch(first)
+        yield sink.take()
+        for batch in batches:
+            writer.write_batch(batch)
+            yield sink.take()
+    yield sink.take()
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    return pa.Table.from_batches(batches).unify_dictionaries().combine_chunks().to_batches()[0]

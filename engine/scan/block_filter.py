@@ -1,0 +1,87 @@
+"""Which rows of which parts belong to the blocks that a batch of a stream reads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import pyarrow as pa
+
+from engine.tables.capabilities.block_history import WantedBlocks
+from parts.common.errors import UserError
+from parts.read.part_reader import Part
+from parts.table.block_number_column import BLOCK_NUMBER, knows_block_numbers
+
+NOTHING = -1
+"""The position before the first block."""
+_counts: WeakKeyDictionary[Part, tuple[np.ndarray, np.ndarray]] = WeakKeyDictionary()
+_lock = threading.Lock()
+
+
+def estimated_rows(part: Part, wanted: WantedBlocks) -> int:
+    """About how many rows of the part are of wanted blocks."""
+    name = part.name
+    after, until = wanted.of(name.partition_id)
+    common = min(until, name.max_block) - max(after + 1, name.min_block) + 1
+    return part.rows * max(0, common) // (name.max_block - name.min_block + 1)
+
+
+class BlockTest:
+    """Implements ``parts.read.read_ahead.RowTest``: the rows of the blocks behind ``after``, as far as ``until``."""
+
+    columns = frozenset({BLOCK_NUMBER})
+
+    def __init__(self, after: int, until: int) -> None:
+        self._after = after
+        self._until = until
+
+    def matching(self, read: Callable[[str], pa.Array], rows: int) -> np.ndarray:
+        numbers = read(BLOCK_NUMBER).to_numpy().astype(np.int64)
+        mask: np.ndarray = (numbers > self._after) & (numbers <= self._until)
+        return mask
+
+    def keep(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows of a batch with the column; the test itself leaves out only some of the others."""
+        mask = self.matching(batch.column, batch.num_rows)
+        return batch if mask.all() else batch.filter(pa.array(mask))
+
+
+def block_test(part: Part, wanted: WantedBlocks) -> BlockTest | None:
+    """``None`` where all rows of the part are wanted. Raises 36 when nobody knows which are."""
+    after, until = wanted.of(part.name.partition_id)
+    if after < part.name.min_block and part.name.max_block <= until:
+        return None
+    _require_numbers(part)
+    return BlockTest(after, until)
+
+
+def rows_by_block(part: Part) -> tuple[np.ndarray, np.ndarray]:
+    """The numbers of the part's blocks, in order, and how many rows each has. Raises 36 when nobody knows.
+
+    Kept as long as the part is open: a backlog is cut at many places.
+    """
+    name = part.name
+    if name.min_block == name.max_block and not part.has_deleted_rows:
+        return np.array([name.min_block]), np.array([part.rows])
+    _require_numbers(part)
+    with _lock:
+        known = _counts.get(part)
+    if known is None:
+        found = [np.unique(batch.column(0).to_numpy(), return_counts=True) for batch in part.read([BLOCK_NUMBER])]
+        found = found or [(np.empty(0, np.uint64), np.empty(0, np.int64))]
+        numbers, place = np.unique(np.concatenate([numbers for numbers, _ in found]), return_inverse=True)
+        rows = np.bincount(place, np.concatenate([counts for _, counts in found])).astype(np.int64)
+        known = numbers.astype(np.int64), rows
+        with _lock:
+            _counts[part] = known
+    return known
+
+
+def _require_numbers(part: Part) -> None:
+    if not knows_block_numbers(part.name, part.schema):
+        raise UserError(
+            "BAD_ARGUMENTS",
+            f"Part {part.name} was merged without the block numbers of its rows: which of them are wanted is not known",
+        )

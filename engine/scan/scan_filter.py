@@ -1,0 +1,61 @@
+"""Which granules a condition leaves, and which rows: the same analysis and the same functions as a query's WHERE."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.scan.slot_planning import stored_columns
+from parts.format.primary_index import (
+    MarkRange,
+)
+from parts.read.part_reader import (
+    Part,
+)
+from parts.table.table_description import TableDescription
+from sql.run.block_expressions import compile_expressions
+from sql.run.condition_analysis import analyse
+
+
+def choose_granules(
+    parts: Sequence[Part], description: TableDescription, condition: str, timezone: str
+) -> list[tuple[Part, list[MarkRange]]]:
+    """Parts without wanted granules are left out. Too much may be chosen, never too little.
+
+    Raises what is wrong with the condition: 62, 47, 46, 43.
+    """
+    where = condition.strip()
+    if where:
+        compile_expressions([where], description.schema, timezone)
+    chosen = []
+    for pruned in analyse(where, description, timezone).prune(parts):
+        ranges = [MarkRange(0, pruned.part.marks)] if pruned.ranges is None else list(pruned.ranges)
+        if ranges:
+            chosen.append((pruned.part, ranges))
+    return chosen
+
+
+@dataclass(frozen=True)
+class ScanFilter:
+    """The rows a condition holds for; ``columns`` are those it reads."""
+
+    columns: tuple[str, ...]
+    evaluate: Callable[[pa.Table], pa.ChunkedArray]
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows for which the condition is true (NULL is not)."""
+        values = self.evaluate(pa.Table.from_batches([batch])).combine_chunks()
+        mask = values if pa.types.is_boolean(values.type) else pc.not_equal(values, 0)
+        return batch.filter(pc.fill_null(mask, False))
+
+
+def scan_filter(condition: str, description: TableDescription, timezone: str) -> ScanFilter | None:
+    """``None`` for no condition. Raises 48 for a condition on an ALIAS column, which has no data."""
+    if not condition.strip():
+        return None
+    compiled = compile_expressions([condition], description.schema, timezone)[0]
+    stored_columns(description.schema, compiled.columns)
+    return ScanFilter(tuple(compiled.columns), compiled.evaluate)

@@ -1,0 +1,56 @@
+"""Where a batch of a stream ends: at the border of a block, as far as the table is decided and as many rows as wanted.
+
+A batch takes the blocks of each partition in their order. With a limit of rows it takes them from the partition of
+which it has the fewest rows so far, so that a busy one starves none; at least one block, however large it is.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Mapping, Sequence
+
+from engine.scan.block_filter import NOTHING, rows_by_block
+from parts.read.part_reader import Part
+
+
+def end_of_batch(
+    parts: Sequence[Part], after: Mapping[str, int], until: Mapping[str, int], max_rows: int | None
+) -> dict[str, int]:
+    """The end of the batch that begins ``after`` and goes no further than ``until``; partitions of which it takes
+    nothing stand where they stood."""
+    ends = dict(after)
+    for partition_id, number in until.items():
+        ends[partition_id] = max(number, after.get(partition_id, NOTHING))
+    moving = [name for name, end in ends.items() if end > after.get(name, NOTHING)]
+    if max_rows is not None:
+        for name, number in _cut(parts, after, {name: ends[name] for name in moving}, max_rows).items():
+            ends[name] = max(number, after.get(name, NOTHING))
+    return ends
+
+
+def _cut(parts: Sequence[Part], after: Mapping[str, int], ends: Mapping[str, int], max_rows: int) -> dict[str, int]:
+    """The partitions that end earlier, and where: before the first block that is not taken."""
+    turns = [(0, name, _blocks(parts, name, after.get(name, NOTHING), end)) for name, end in sorted(ends.items())]
+    waiting = [(rows, name, *first, blocks) for rows, name, blocks in turns if (first := next(blocks, None))]
+    taken = 0
+    while waiting:
+        rows_of_partition, name, _, rows, blocks = waiting[0]
+        if taken and taken + rows > max_rows:
+            break
+        taken += rows
+        following = next(blocks, None)
+        if following is None:
+            heapq.heappop(waiting)
+        else:
+            heapq.heapreplace(waiting, (rows_of_partition + rows, name, *following, blocks))
+    return {name: number - 1 for _, name, number, _, _ in waiting}
+
+
+def _blocks(parts: Sequence[Part], partition_id: str, after: int, until: int) -> Iterator[tuple[int, int]]:
+    """The numbers and rows of the partition's blocks, in order."""
+    of_partition = (part for part in parts if part.name.partition_id == partition_id and part.rows)
+    for part in sorted(of_partition, key=lambda part: part.name):
+        if part.name.max_block > after and part.name.min_block <= until:
+            numbers, rows = rows_by_block(part)
+            wanted = (numbers > after) & (numbers <= until)
+            yield from zip(numbers[wanted].tolist(), rows[wanted].tolist(), strict=True)

@@ -1,0 +1,118 @@
+"""The section ``remote_servers`` of the configuration: clusters, their shards, and the servers of these.
+
+Source: ClickHouse documentation, "Distributed Table Engine".
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator, AliasChoices, BaseModel, Field, field_validator, model_validator
+
+from engine.server.config_section import Section, Text
+
+HOST = r"[^\s:{}/?#@\\%]+|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(?:%\w+)?"
+"""A name or an IP address: what else an URL may have is none of it."""
+
+
+class RemoteReplicaConfig(Section):
+    """One server of a shard: where its HTTP interface is, and who asks it."""
+
+    host: Annotated[str, Field(pattern=f"^(?:{HOST})$")]
+    port: Annotated[int, Field(ge=1, le=65535)] = 8123
+    user: str = "default"
+    password: Annotated[Text, Field(repr=False)] = ""
+    default_database: str = ""
+    priority: Annotated[int, Field(ge=0)] = 1
+    """Of the replicas of a shard those with the lowest are asked first."""
+
+
+class ShardConfig(Section):
+    """``replicas`` hold the same rows. With ``internal_replication`` they replicate what one of them is given; without,
+    an INSERT into a Distributed table writes to each of them."""
+
+    weight: Annotated[int, Field(ge=0, le=1_000_000)] = 1
+    name: Text = ""
+    internal_replication: bool = True
+    replicas: Annotated[
+        list[RemoteReplicaConfig], Field(min_length=1, validation_alias=AliasChoices("replicas", "replica"))
+    ]
+
+    @field_validator("replicas", mode="before")
+    @classmethod
+    def _one_is_a_list(cls, value: object) -> object:
+        return [value] if isinstance(value, dict) else value
+
+
+def _is_expression(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(f"not a regular expression ({error})") from None
+    return text
+
+
+def _shards(cluster: object) -> object:
+    """The list of shards of a cluster, which ClickHouse's form has below the key ``shard``. There
+    ``internal_replication`` is false where nothing is said, as in ClickHouse."""
+    if not isinstance(cluster, dict):
+        return cluster
+    unknown = next((key for key in cluster if key not in ("shard", "shards", "secret")), None)
+    keys = cluster.keys() & {"shard", "shards"}
+    if unknown is not None or len(keys) != 1:
+        shown = f", not {unknown}" if unknown is not None else ""
+        raise ValueError(f"a cluster has the key shard, and may have secret{shown}")
+    shards = cluster[keys.pop()]
+    listed = [shards] if isinstance(shards, dict) else shards
+    if not isinstance(listed, list):
+        return listed
+    return [{"internal_replication": False, **shard} if isinstance(shard, dict) else shard for shard in listed]
+
+
+class AllowedHosts(Section):
+    """The servers that statements may name: each a host, with or without its port, as it is or as an expression that
+    matches all of it. Without the section any may be named; an empty one allows none."""
+
+    host: list[Text] = Field(default_factory=list)
+    host_regexp: list[Annotated[str, AfterValidator(_is_expression)]] = Field(default_factory=list)
+
+    @field_validator("host", "host_regexp", mode="before")
+    @classmethod
+    def _one_is_a_list(cls, value: object) -> object:
+        return [value] if isinstance(value, str) else value
+
+    def allows(self, host: str, port: int) -> bool:
+        names = (host, f"{host}:{port}")
+        return any(name in self.host for name in names) or any(
+            re.fullmatch(expression, name) for expression in self.host_regexp for name in names
+        )
+
+
+class ClusterSections(BaseModel):
+    """The part of the configuration that has this section."""
+
+    remote_servers: dict[str, Annotated[list[ShardConfig], Field(min_length=1)]] = Field(default_factory=dict)
+    """Clusters by name: their shards."""
+    remote_url_allow_hosts: AllowedHosts | None = None
+    """Which servers the table function ``remote`` may ask."""
+    cluster_secrets: Annotated[dict[str, Text], Field(repr=False)] = Field(default_factory=dict)
+    """Of the clusters that have one (``secret`` in ``remote_servers``): what all their servers know."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _secrets_of_clusters(cls, value: object) -> object:
+        clusters = value.get("remote_servers") if isinstance(value, dict) else None
+        if not isinstance(clusters, dict):
+            return value
+        found = {
+            name: cluster["secret"]
+            for name, cluster in clusters.items()
+            if isinstance(cluster, dict) and cluster.get("secret")
+        }
+        return {"cluster_secrets": found, **value} if found else value  # type: ignore[dict-item]
+
+    @field_validator("remote_servers", mode="before")
+    @classmethod
+    def _lists_of_shards(cls, value: object) -> object:
+        return {name: _shards(cluster) for name, cluster in value.items()} if isinstance(value, dict) else value

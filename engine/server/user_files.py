@@ -1,0 +1,318 @@
+"""Files that statements read and write: those below one directory (``user_files_path``), and no others.
+
+Invariants:
+- A path is resolved, links too, before it is looked at; what then lies outside is refused (291). The resolved path is
+  opened from the root down without following links, so that nobody moves the file away between the look and the use.
+- Only regular files are opened: a pipe or a device would make the server wait, or do what it is not to do.
+- A file is written under a temporary name, synced, and then gets its own: whoever sees it sees all of it.
+"""
+
+from __future__ import annotations
+
+import builtins
+import errno
+import fnmatch
+import os
+import re
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO
+
+import xxhash
+
+from parts.common.errors import UserError, resource_error
+from parts.format.hashed_file import make_directories, sync
+
+TEMPORARY = ".tmp-"
+"""What names of unfinished files begin with. Patterns do not find them."""
+_MOST_FOUND = 100_000
+_WILD = re.compile(r"[*?{]")
+_BRACES = re.compile(r"\{([^{}]*)\}")
+_NUMBERS = re.compile(r"(\d{1,9})\.\.(\d{1,9})")
+_MOST_PATTERNS = 10_000
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_HASHED_BYTES = 1 << 20
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+
+
+@dataclass(frozen=True)
+class UserFile:
+    """A file that is there; ``path`` is resolved."""
+
+    path: Path
+    size: int
+    _descriptor: Callable[[], int] = field(repr=False)
+
+    def open(self) -> BinaryIO:
+        return os.fdopen(self._descriptor(), "rb")
+
+    def hash(self) -> str:
+        """XXH3-128 of the bytes."""
+        hasher = xxhash.xxh3_128()
+        with self.open() as file:
+            while data := file.read(_HASHED_BYTES):
+                hasher.update(data)
+        return hasher.hexdigest()
+
+
+class NewFile:
+    """A file that is being written."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._hasher = xxhash.xxh3_128()
+        self.bytes = 0
+
+    def write(self, data: builtins.bytes) -> None:
+        self._hasher.update(data)
+        self.bytes += len(data)
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(self._descriptor, rest) :]
+
+    @property
+    def hash(self) -> str:
+        return self._hasher.hexdigest()
+
+
+class UserFiles:
+    """The files below ``root``; all of the machine's, relative to ``root``, unless ``is_confined``."""
+
+    def __init__(self, root: Path, *, is_confined: bool = True) -> None:
+        self._given = root.absolute()
+        self._is_confined = is_confined
+
+    @property
+    def _root(self) -> str:
+        return os.path.realpath(self._given)
+
+    def find(self, path: str) -> list[UserFile]:
+        """The file of that name, or those of a pattern (``*``, ``?``, ``{a,b}``, ``{1..9}``), by name.
+
+        Raises 107 for a file that is not there, and 291; a pattern may find none, and passes over directories.
+        """
+        if not _WILD.search(path):
+            return [self._file(path)]
+        return [self._file(found) for found in sorted(self._matching(path))]
+
+    def resolved(self, path: str) -> Path:
+        """Raises 291 for what is not below the root, 36 for what is no path."""
+        real = self._inside(self._absolute(path), path)
+        if real == self._root:
+            raise UserError("CANNOT_OPEN_FILE", f"{path!r} is not a file")
+        return Path(real)
+
+    def _inside(self, absolute: str, path: str) -> str:
+        """Resolved. Raises 291 whether there is something outside or not: nobody is to learn that."""
+        real = os.path.realpath(absolute)
+        if self._is_confined and os.path.commonpath([real, self._root]) != self._root:
+            raise UserError("DATABASE_ACCESS_DENIED", f"File {path!r} is not inside {str(self._given)!r}")
+        return real
+
+    def _absolute(self, path: str) -> str:
+        try:
+            is_path = bool(path) and b"\0" not in os.fsencode(path)
+        except UnicodeEncodeError:
+            is_path = False
+        if not is_path:
+            raise UserError("BAD_ARGUMENTS", f"{path!r} is not the path of a file")
+        return os.path.join(self._given, path)
+
+    def _matching(self, path: str) -> set[str]:
+        """The files there are under a pattern."""
+        if "**" in path:
+            raise UserError("NOT_IMPLEMENTED", f"'**' in the path {path!r} is not supported: name the directories")
+        found = {file for pattern in _expanded(self._absolute(path)) for file in self._walked(pattern, path)}
+        return {file for file in found if os.path.exists(real := self._inside(file, path)) and not os.path.isdir(real)}
+
+    def _walked(self, pattern: str, path: str) -> list[str]:
+        found = ["/"]
+        for part in (part for part in pattern.split("/") if part):
+            if "*" not in part and "?" not in part:
+                found = [os.path.join(directory, part) for directory in found]
+                continue
+            expression = re.compile(fnmatch.translate(part.replace("[", "[[]")))
+            listed = [(directory, _names(self._inside(directory, path), expression)) for directory in found]
+            found = [os.path.join(directory, name) for directory, names in listed for name in names]
+            if len(found) > _MOST_FOUND:
+                raise UserError("BAD_ARGUMENTS", f"The path {path!r} means more than {_MOST_FOUND} files")
+        return found
+
+    def _file(self, path: str) -> UserFile:
+        real = self.resolved(path)
+        descriptor = self._open(real, path)
+        try:
+            return UserFile(real, os.fstat(descriptor).st_size, partial(self._open, real, path))
+        finally:
+            os.close(descriptor)
+
+    def _open(self, real: Path, path: str) -> int:
+        with _problems_of(path), self._directory(real.parent) as directory:
+            descriptor = os.open(real.name, _READ, dir_fd=directory)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise UserError("CANNOT_OPEN_FILE", f"{path!r} is not a file")
+        return descriptor
+
+    @contextmanager
+    def _directory(self, path: Path, *, makes: bool = False) -> Iterator[int]:
+        """A descriptor of the directory, whose path is resolved."""
+        base = self._root if self._is_confined else "/"
+        if makes:
+            make_directories(Path(base))
+        descriptor = os.open(base, _DIRECTORY)
+        try:
+            for part in path.relative_to(base).parts:
+                if makes:
+                    with suppress(FileExistsError):
+                        os.mkdir(part, 0o755, dir_fd=descriptor)
+                        sync(descriptor)
+                following = os.open(part, _DIRECTORY, dir_fd=descriptor)
+                os.close(descriptor)
+                descriptor = following
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    @contextmanager
+    def writing(self, path: str, name: str, *, replaces: bool = False) -> Iterator[NewFile]:
+        """A new file, with its directories, which is there when the block ends well. ``name`` is unique.
+
+        Raises 641 for one that is there already, unless this one ``replaces`` it.
+        """
+        real = self.resolved(path)
+        if not replaces and os.path.lexists(real):
+            raise _is_there(path)
+        temporary = f"{TEMPORARY}{name}"
+        with _problems_of(path), self._directory(real.parent, makes=True) as directory:
+            descriptor = os.open(temporary, _WRITE, 0o644, dir_fd=directory)
+            try:
+                try:
+                    yield NewFile(descriptor)
+                    sync(descriptor)
+                finally:
+                    os.close(descriptor)
+                _name(temporary, real.name, directory, path, replaces=replaces)
+                sync(directory)
+            finally:
+                with suppress(FileNotFoundError):
+                    os.unlink(temporary, dir_fd=directory)
+
+    def publish(self, source: str, target: str, sizes: Mapping[str, int], note: str, content: builtins.bytes) -> None:
+        """Gives a directory its name, in one step, when its files are there, each of its size; others go. ``note`` is
+        one more file, with that content.
+
+        Raises 107 for a file that is not there or not of its size, 641 if there is something under the name.
+        """
+        directory, named = self.resolved(source), self.resolved(target)
+        if os.path.lexists(named):
+            raise _is_there(target)
+        for name, size in sizes.items():
+            found = self._file(f"{source}/{name}").size
+            if found != size:
+                raise UserError("FILE_DOESNT_EXIST", f"File {name!r} of {source!r} has {found} bytes, not {size}")
+        self.remove(source, keeps=sizes)
+        with self.writing(f"{source}/{note}", note) as file:
+            file.write(content)
+        with _problems_of(target), self._directory(directory.parent) as parent:
+            try:
+                os.rename(directory.name, named.name, src_dir_fd=parent, dst_dir_fd=parent)
+            except OSError as error:
+                raise _is_there(target) if error.errno in (errno.ENOTEMPTY, errno.EEXIST) else error from None
+            sync(parent)
+
+    def directories(self, name: re.Pattern[str]) -> Iterator[tuple[str, float, list[str]]]:
+        """Directories of such a name, by their paths below the root, with when something in them was last changed, and
+        what is in them. None of a machine: that would be a long look."""
+        walked = os.walk(self._root) if self._is_confined else iter(())
+        for path, directories, files in walked:
+            if name.fullmatch(os.path.basename(path)):
+                inside = [*directories, *files]
+                directories.clear()
+                with suppress(OSError):  # it is gone, or gets its name now
+                    changed = max(os.lstat(os.path.join(path, item)).st_mtime for item in ("", *inside))
+                    yield os.path.relpath(path, self._root), changed, inside
+
+    def remove(self, path: str, keeps: Iterable[str] = ()) -> None:
+        """The files of a directory that are not to be kept; without any to keep the directory itself."""
+        real, kept = self.resolved(path), set(keeps)
+        with suppress(FileNotFoundError), self._directory(real) as directory:
+            for name in os.listdir(directory):
+                if name not in kept:
+                    os.unlink(name, dir_fd=directory)
+        if not kept:
+            with suppress(FileNotFoundError), self._directory(real.parent) as parent:
+                os.rmdir(real.name, dir_fd=parent)
+
+
+def _name(temporary: str, name: str, directory: int, path: str, *, replaces: bool) -> None:
+    """Two that write the same new file: the second is told."""
+    if not replaces:
+        try:
+            os.link(temporary, name, src_dir_fd=directory, dst_dir_fd=directory, follow_symlinks=False)
+            return
+        except FileExistsError:
+            raise _is_there(path) from None
+        except OSError as error:
+            if error.errno not in _NO_LINKS:  # file systems without links
+                raise
+    os.rename(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
+
+
+@contextmanager
+def _problems_of(path: str) -> Iterator[None]:
+    """What the system says of the file as an error that names it. Raises 107, 243, 76."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise UserError("FILE_DOESNT_EXIST", f"File {path!r} doesn't exist") from None
+    except OSError as error:
+        known = resource_error(error)
+        if known is not error:
+            raise known from None
+        raise UserError("CANNOT_OPEN_FILE", f"Cannot open file {path!r}: {error.strerror}") from None
+
+
+def _is_there(path: str) -> UserError:
+    return UserError(
+        "CANNOT_APPEND_TO_FILE",
+        f"{path!r} exists already, and files are only written whole: give another name, or set "
+        "engine_file_truncate_on_insert = 1 to write a file anew",
+    )
+
+
+# -- patterns ----------------------------------------------------------------------------------------------------------
+
+
+def _names(directory: str, expression: re.Pattern[str]) -> list[str]:
+    try:
+        names = os.listdir(directory)
+    except OSError:
+        return []
+    return [name for name in names if expression.match(name) and not name.startswith(TEMPORARY)]
+
+
+def _expanded(pattern: str) -> list[str]:
+    """Without braces. They do not nest."""
+    patterns = [""]
+    for position, text in enumerate(_BRACES.split(pattern)):
+        choices = _choices(text) if position % 2 else [text]
+        if len(patterns) * len(choices) > _MOST_PATTERNS:
+            raise UserError("BAD_ARGUMENTS", f"The braces of {pattern!r} mean more than {_MOST_PATTERNS} paths")
+        patterns = [before + choice for before in patterns for choice in choices]
+    return patterns
+
+
+def _choices(text: str) -> list[str]:
+    numbers = _NUMBERS.fullmatch(text)
+    if numbers is None:
+        return text.split(",")
+    first, last = sorted(int(number) for number in numbers.groups())
+    width = len(numbers.group(1)) if numbers.group(1).startswith("0") else 0
+    return [str(number).zfill(width) for number in range(first, min(last, first + _MOST_PATTERNS) + 1)]

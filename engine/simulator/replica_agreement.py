@@ -1,0 +1,47 @@
+"""Invariant 2 and what hangs on it, of every table of a colony: equal parts, ZooKeeper's list is the disk, nothing is
+left over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from coordination.keeper.interface import Keeper
+from engine.tables.replicated.replicated_table import ReplicatedTable
+from parts.common.part_name import PartName
+
+
+def parts_of(table: ReplicatedTable) -> dict[str, str]:
+    """The active ones: name → content hash."""
+    return {str(part.name): part.content_hash for part in table.store.active()}
+
+
+def listed_parts(keeper: Keeper, table: ReplicatedTable) -> set[str]:
+    """The parts ZooKeeper lists, without those covered by others of them."""
+    names = [PartName.parse(name) for name in keeper.children(table.replica.parts)]
+    return {str(n) for n in names if not any(o != n and o.covers(n) for o in names)}
+
+
+def check_agreement(keeper: Keeper, tables: Iterable[ReplicatedTable]) -> None:
+    replicas: dict[str, list[ReplicatedTable]] = {}
+    for table in tables:
+        replicas.setdefault(table.paths.root, []).append(table)
+    for same in replicas.values():
+        _check_replicas(keeper, same)
+
+
+def _check_replicas(keeper: Keeper, replicas: list[ReplicatedTable]) -> None:
+    contents = {table.replica.name: parts_of(table) for table in replicas}
+    first, paths = parts_of(replicas[0]), replicas[0].paths
+    assert all(content == first for content in contents.values()), contents
+    for table in replicas:
+        listed = listed_parts(keeper, table)
+        assert listed == set(first), (table.replica.name, listed, first)
+        assert not table.store.preactive(), table.replica.name
+    locks = [
+        f"{partition}/{name}"
+        for partition in keeper.children(paths.block_numbers)
+        for name in keeper.children(paths.partition(partition))
+    ]
+    assert not locks, locks
+    assert not keeper.exists(paths.quorum_status)
+    assert not keeper.children(paths.quorum_parallel)

@@ -1,0 +1,107 @@
+"""One run from one seed: three servers, random work, random faults, and every promise checked after each healing."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TextIO
+
+from engine.simulator.simulated_disk import Disk, recording
+from engine.simulator.simulated_servers import Server, Servers
+from engine.simulator.simulation import Simulation, Weights
+from engine.simulator.trace import Trace
+from engine.simulator.work.random_moves import MoveWeights, MoveWork
+from engine.simulator.work.random_statements import Statements, StatementWeights
+from engine.simulator.work.zookeeper_restores import RestoreWeights, RestoreWork
+from parts.common.thread_pool import working_inline
+
+_TABLE_SETTINGS = {
+    "cleanup_delay_period": 5,
+    "min_replicated_logs_to_keep": 3,
+    "old_parts_lifetime": 20,
+    "merge_with_ttl_timeout": 0,
+    "finished_mutations_to_keep": 2,
+    "enable_block_number_column": 1,
+}
+"""Short periods, so that what is rare in a real cluster's day happens in a run. Rows keep the numbers of their blocks,
+by which the model of mutations knows what they must be."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """``settings`` are the table's, beside the usual ones; ``quorum`` what an INSERT draws from."""
+
+    name: str
+    weights: Weights = field(default_factory=StatementWeights)
+    quorum: tuple[int | str, ...] = (0, 0, 0, 2, "auto")
+    settings: dict[str, object] = field(default_factory=dict)
+    work: type[Simulation] = Statements
+
+
+_LOSSES = StatementWeights(
+    check=0.8, wipe=1, drop=0.5, rot=1, restart=6, end_zombies=2, truncate=0.1, detach_partition=0
+)
+SCENARIOS = (
+    Scenario("everything but the loss of a disk"),
+    Scenario("one disk a round is lost", _LOSSES, (2, 2, "auto")),
+    Scenario(
+        "a short log, from which replicas are lost",
+        StatementWeights(crash=2, restart=1),
+        (0,),
+        {"max_replicated_logs_to_keep": 5, "cleanup_delay_period": 1},
+    ),
+)
+"""In turn: a seed runs the one at its remainder."""
+MOVES = Scenario("partitions move between two tables", MoveWeights(), (0, 0, 0, 0, 2), work=MoveWork)
+RESTORES = Scenario("ZooKeeper is put back to an older snapshot", RestoreWeights(), work=RestoreWork)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A round is so many ``steps`` of chaos, then healing and checking."""
+
+    replicas: int = 3
+    rounds: int = 2
+    steps: int = 120
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """``failure`` is the broken promise, ``""`` for a good run; ``last`` the trace's last lines."""
+
+    seed: int
+    digest: str
+    lines: int
+    requests: int
+    counts: Counter[str]
+    failure: str
+    last: tuple[str, ...]
+
+
+def simulate(
+    seed: int, scale: Scale = Scale(), file: TextIO | None = None, scenario: Scenario | None = None
+) -> Outcome:
+    """Runs in a directory of its own, which is removed. ``file`` gets the trace."""
+    trace = Trace(file)
+    disks: dict[Path, Disk] = {}
+    scenario = scenario or SCENARIOS[seed % len(SCENARIOS)]
+    trace.add(scenario.name)
+    options: dict[str, object] = {"selects_merges": True, "queue_wait_seconds": 30.0, "has_wrong_clocks": True}
+    options |= {**_TABLE_SETTINGS, **scenario.settings}
+    with tempfile.TemporaryDirectory(prefix="pando-simulate-") as directory, recording(disks), working_inline():
+        servers = Servers(Path(directory), scale.replicas, seed, trace, disks, **options)
+        if seed % 2:  # what should wake a task and does not is found so; in the others every task is stepped
+            servers.settle_step = Server.step_due
+        simulation = scenario.work(servers, scenario.weights, quorum=scenario.quorum)
+        failure = ""
+        try:
+            simulation.run(scale.rounds, scale.steps)
+        except AssertionError as error:
+            failure = str(error) or repr(error)
+        finally:
+            servers.end()
+    return Outcome(
+        seed, trace.digest, trace.count, servers.ensemble.requests, simulation.counts, failure, tuple(trace.last)
+    )

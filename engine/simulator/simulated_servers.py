@@ -1,0 +1,307 @@
+"""A colony of whole servers: each has an :class:`Engine`, and is asked in SQL only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import xxhash
+
+from coordination.keeper.memory_keeper import Fault
+from coordination.nodes.replica_activation import ReplicaAddress
+from engine.engine import Engine
+from engine.environment import World
+from engine.interserver.part_client import check_received
+from engine.interserver.replication import Replication
+from engine.interserver.transfer import Transfer
+from engine.queries.session import QueryResult, Session
+from engine.server.config import Config
+from engine.simulator.disk_operations import DiskOperation, disk_operations
+from engine.simulator.simulated_cluster import Colony, Node
+from engine.simulator.simulated_disk import Disk, Tree, read_tree, write_tree
+from engine.simulator.simulated_table import TABLE
+from engine.simulator.simulated_transfer import own_disk
+from engine.simulator.step_pool import Crash, StepPool
+from engine.simulator.trace import Trace
+from engine.tables.replicated.life.shared_definition import parse_columns
+from engine.tables.replicated.replicated_table import ReplicatedTable
+from parts.common.errors import PandoError
+from parts.common.part_name import PartName
+from parts.format.file_names import DATA_FILE, META_FILE
+from parts.format.packed_metadata import unpack
+from sql.definitions.definition_text import render_column, render_index
+from sql.grammar.tokens import quote_string
+
+_COLUMNS = "p UInt8, k UInt64, v String"
+_CREATE = f"""
+CREATE TABLE t ({{}})
+ENGINE = ReplicatedMergeTree('{TABLE.root}', '{{{{replica}}}}') PARTITION BY p ORDER BY k
+"""
+_SYNC_SECONDS = 5
+
+
+class Server(Node):
+    """One server of the colony; what its clients use is ``default.t``."""
+
+    colony: Servers
+    found: Tree | None = None
+    """While it is down: what the next start finds on its disk."""
+
+    def start(self, *, is_new: bool = False, keeper_is_away: bool = False) -> None:
+        assert not self.is_up
+        self.keeper = self.colony.ensemble.connect()
+        if keeper_is_away:
+            self.keeper.disconnect()
+        self.pool = StepPool(self.clock.monotonic)
+        services = self.colony.services(self.pool, self.clock)
+        world = World(lambda config: services, self._connect, _no_lock, has_watchdog=False)
+        config = Config.model_validate(
+            {
+                "path": self.path,
+                "http_port": None,
+                "interserver_http_port": None,
+                "macros": {"replica": self.name},
+                "background_check_bytes_per_second": 0,
+                "merge_tree": self.colony.table_settings,
+                **self.colony.config_of(self.name),
+            }
+        )
+        self.engine = Engine(config, world)
+        self.is_up = True
+        write_tree(self.path, self.found or {})
+        self.colony.disks[self.path] = Disk(self.path, lambda path: self.colony.before_sync(self, path))
+        self.colony.trace.add(f"{self.name} starts")
+        try:
+            with self.acting():
+                self.engine.start()
+                if not self.has_table:
+                    self.create()
+        except BaseException:
+            if not self.is_up:  # what a start undoes when it fails, a process that is gone does not
+                raise Crash(self.name) from None
+            self.crash()
+            raise
+        for table in self.tables:
+            table.merge_steps.are_selected = self.colony.selects_merges
+
+    def _connect(self, config: Config, path: Path, failpoint: Callable[[str], None]) -> Replication:
+        address = ReplicaAddress("127.0.0.1", int(self.name[1:]))
+        self.replication = Replication(self.keeper, self, address, dict(config.macros))
+        self.replication.force_restore_all = self.force_restore_all
+        return self.replication
+
+    @property
+    def has_table(self) -> bool:
+        return self.engine.catalog.find("default", "t") is not None
+
+    @property
+    def table(self) -> ReplicatedTable:  # type: ignore[override]
+        table = self.engine.catalog.table("default", "t")
+        assert isinstance(table, ReplicatedTable)
+        return table
+
+    @property
+    def tables(self) -> list[ReplicatedTable]:
+        return [table for table in self.engine.catalog.tables("default") if isinstance(table, ReplicatedTable)]
+
+    def stop(self) -> None:
+        with self.acting():
+            self.engine.stop()
+        self.crash()
+
+    def crash(self) -> str:
+        """What its unwinding frames still do to the disk did not happen."""
+        how = super().crash()
+        disk = self.colony.disks.pop(self.path)
+        is_cut = self.colony.random.random() < self.colony.power_cut_rate
+        self.found = disk.after_power_cut() if is_cut else read_tree(self.path)
+        if is_cut:
+            self.clock.reboot(self.colony.random.uniform(0, 100))
+        disk.close()
+        self.colony.trace.add(f"{self.name} is gone{', its power too' if is_cut else ''}")
+        return "power cut" if is_cut else how
+
+    def wipe(self) -> None:
+        assert not self.is_up
+        self.found = {}
+
+    def rot(self, part: str) -> None:
+        """A bit of its data turns over."""
+        path = self.table.store.path / part / DATA_FILE
+        path = path if path.exists() else path.with_name(META_FILE)  # of a packed part
+        content = path.read_bytes()
+        data = unpack(content, part)[DATA_FILE] if path.name == META_FILE else content
+        if not data:  # a part without rows, in the place of a lost one
+            return
+        wrong = bytearray(content)
+        place = content.rindex(data) + self.colony.random.randrange(len(data))
+        wrong[place] ^= 1 << self.colony.random.randrange(8)
+        path.write_bytes(wrong)
+        self.colony.trace.add(f"{self.name} has a wrong bit in {part}")
+
+    def fetch_part(self, base_url: str, endpoint: str, part: PartName, directory: Path, transfer: Transfer) -> None:
+        """Checked and fsynced, as the real exchange does."""
+        super().fetch_part(base_url, endpoint, part, directory, transfer)
+        received: dict[str, tuple[int, str]] = {}
+        with own_disk():
+            for file in sorted(directory.iterdir()):
+                data = file.read_bytes()
+                received[file.name] = (len(data), xxhash.xxh3_128_hexdigest(data))
+                self.colony.disks[self.path].sync(file)
+            self.colony.disks[self.path].sync(directory)
+        check_received(directory, part, received)
+
+    # -- what a client does --------------------------------------------------------------------------------------
+
+    def sql(self, statement: str, **settings: int | float | str) -> tuple[QueryResult, list[tuple[object, ...]]]:
+        """One statement and its rows. The trace gets both, or the error's code."""
+        text = " ".join(statement.split())
+        try:
+            with self.acting():
+                result = self.engine.execute(
+                    statement, Session(settings={"receive_timeout": _SYNC_SECONDS, **settings})
+                )
+                rows = [row for batch in result.batches for row in zip(*batch.to_pydict().values(), strict=True)]
+                result.on_close()
+        except PandoError as error:
+            self.colony.trace.add(f"{self.name} {text} -- error {error.code}")
+            raise
+        except Crash:
+            self.colony.trace.add(f"{self.name} {text} -- no answer")
+            raise
+        self.colony.trace.add(f"{self.name} {text} -- {rows}")
+        return result, rows
+
+    def insert(self, partition: int | list[int], keys: list[int], **options: object) -> int:
+        partitions = [partition] * len(keys) if isinstance(partition, int) else partition
+        values = ", ".join(f"({p}, {key}, 'value {key}')" for p, key in zip(partitions, keys, strict=True))
+        settings = ", ".join(f"{name} = {_setting(value)}" for name, value in _settings(options).items())
+        result, _ = self.sql(f"INSERT INTO t (p, k, v) SETTINGS {settings} VALUES {values}")
+        return result.statistics.written_rows
+
+    def keys(self, *, sequential: bool = False) -> list[int]:
+        _, rows = self.sql(f"SELECT k FROM t ORDER BY k SETTINGS select_sequential_consistency = {int(sequential)}")
+        return [key for (key,) in rows]  # type: ignore[misc]
+
+    def truncate(self) -> None:
+        self.sql("TRUNCATE TABLE t")
+
+    def optimize(self) -> None:
+        what = self.colony.random.choice(["FINAL", "PARTITION 1 FINAL", "PARTITION 2", "FINAL DEDUPLICATE"])
+        self.sql(f"OPTIMIZE TABLE t {what}")
+
+    def create(self) -> None:
+        """With the columns that the table has now, which an operator looks up in ZooKeeper. A replica that is there and
+        has lost its disk is attached."""
+        keeper = self.colony.ensemble.connect()
+        found = parse_columns(keeper.get(TABLE.columns)[0].decode()) if keeper.exists(TABLE.columns) else None
+        elements = [*map(render_column, found.columns), *map(render_index, found.indexes)] if found else [_COLUMNS]
+        ttl = f" TTL {found.ttl}" if found is not None and found.ttl else ""
+        statement = _CREATE.format(", ".join(elements)) + ttl
+        try:
+            self.sql(statement)
+        except PandoError as error:
+            if error.name != "REPLICA_ALREADY_EXISTS":
+                raise
+            self.sql(statement.replace("CREATE", "ATTACH", 1))
+
+    def drop(self) -> None:
+        self.sql("DROP TABLE t SYNC")
+
+    def reattach(self) -> None:
+        self.sql("DETACH TABLE t")
+        self.sql("ATTACH TABLE t")
+
+    def begin_anew(self) -> None:
+        self.sql("SYSTEM RESTART REPLICA t")
+
+    def sync(self) -> None:
+        self.sql("SYSTEM SYNC REPLICA t")
+
+    def check(self) -> list[tuple[object, ...]]:
+        """The parts that are not what was written."""
+        _, rows = self.sql("CHECK TABLE t")
+        return [row for row in rows if not row[1]]
+
+
+def _no_lock(_: Path) -> Callable[[], None]:
+    return lambda: None
+
+
+def _settings(options: dict[str, object]) -> dict[str, object]:
+    """The SETTINGS of an INSERT with these :class:`InsertOptions`."""
+    given = dict(options)
+    seconds = given.pop("quorum_timeout_seconds", 600.0)
+    assert isinstance(seconds, float)
+    return {
+        "insert_quorum": given.pop("quorum", 0),
+        "insert_quorum_parallel": int(bool(given.pop("quorum_parallel", True))),
+        "insert_quorum_timeout": int(seconds * 1000),
+        "insert_deduplication_token": given.pop("deduplication_token", ""),
+        **given,
+    }
+
+
+def _setting(value: object) -> str:
+    return quote_string(value) if isinstance(value, str) else str(value)
+
+
+class Servers(Colony):
+    """A colony whose nodes are servers; ``trace`` gets what happens in it. Made and used while ``disks`` record."""
+
+    def __init__(
+        self, root: Path, replicas: int, seed: int, trace: Trace, disks: dict[Path, Disk], **settings: object
+    ) -> None:
+        self.trace = trace
+        self.disks = disks
+        self.power_cut_rate = 0.5
+        """Of the crashes: the others leave what the operating system holds."""
+        self.on_sync: Callable[[Server], None] = lambda server: None
+        self.on_disk: Callable[[Server, DiskOperation], None] = lambda server, operation: None
+        """Before each file operation of a server that is up, while :meth:`watching_disks`."""
+        own = ("selects_merges", "queue_wait_seconds", "has_wrong_clocks")
+        options = {name: settings.pop(name) for name in own if name in settings}
+        self.config_of: Callable[[str], dict[str, object]] = settings.pop("config_of", lambda name: {})  # type: ignore[assignment]
+        """What the configuration of a server has beside what all have."""
+        self.table_settings = settings
+        super().__init__(root, replicas, seed, **options)  # type: ignore[arg-type]
+
+    def make_node(self, name: str) -> Node:
+        return Server(self, name)
+
+    @property
+    def servers(self) -> list[Server]:
+        return [node for node in self if isinstance(node, Server)]
+
+    def before_sync(self, server: Server, path: Path) -> None:
+        self.on_sync(server)
+        self.on_disk(server, DiskOperation("sync", path))
+
+    @contextmanager
+    def watching_disks(self) -> Iterator[None]:
+        """:attr:`on_disk` hears of everything, not of fsyncs alone. What happens below the directories of the servers
+        is theirs, whoever asked for it."""
+
+        def tell(operation: DiskOperation) -> None:
+            for server in self.servers:
+                if server.is_up and operation.path.is_relative_to(server.path):
+                    self.on_disk(server, operation)
+
+        with disk_operations(tell):
+            yield
+
+    def calm(self) -> None:
+        self.on_sync = lambda server: None
+        self.on_disk = lambda server, operation: None
+        super().calm()
+
+    def _on_request(self, session: int, kind: str, path: str) -> Fault | None:
+        fault = super()._on_request(session, kind, path)
+        self.trace.add(f"{self.now:.3f} session {session} {kind} {path}{f' -- {fault.name}' if fault else ''}")
+        return fault
+
+    def failpoint(self, name: str) -> None:
+        if self.stack:
+            self.trace.add(f"{self.stack[-1].name} passes {name}")
+        super().failpoint(name)

@@ -1,0 +1,131 @@
+"""What statements and background work on one replicated table cost: requests to ZooKeeper, counted, and CPU time.
+
+Servers of the simulator, without faults, whose background tasks run when they are due, as in a server. Every request
+to a node of the table counts, whoever made it, one for each path of a pipeline.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from coordination.keeper.memory_keeper import Fault
+from engine.simulator.simulated_cluster import Node
+from engine.simulator.simulated_disk import Disk, recording
+from engine.simulator.simulated_servers import Server, Servers
+from engine.simulator.trace import Trace
+from engine.tables.replicated.replicated_table import ReplicatedTable
+from parts.common.thread_pool import working_inline
+
+_ROOT = "/tables/costs"
+_TICK_SECONDS = 0.01
+"""What a round of tasks takes."""
+_MOST_ROUNDS = 100_000
+_AGE_SECONDS = 3600.0
+
+
+@dataclass
+class Cost:
+    requests: int = 0
+    cpu_seconds: float = 0.0
+
+
+class TimedServers(Servers):
+    """Servers whose tasks wait until they are due."""
+
+    def __init__(self, root: Path, replicas: int, disks: dict[Path, Disk]) -> None:
+        super().__init__(root, replicas, 0, Trace(None), disks)
+        self.power_cut_rate = 0.0
+
+    def step_others(self) -> None:
+        for node in self:
+            if node.is_up and node not in self.stack[:-1]:
+                for task in node.pool.due():
+                    node.step(task)
+
+
+class CountedTable:
+    """The table ``costs`` on some servers; statements go to the first."""
+
+    def __init__(self, servers: TimedServers) -> None:
+        self.servers = servers
+        self.first: Server = servers.servers[0]
+        self.on_request: Callable[[str, str], None] = lambda kind, path: None
+        """Hears of every request that counts: its kind and its path."""
+        self._cost = Cost()
+        servers.on_request = self._count
+
+    def _count(self, node: Node, kind: str, path: str) -> Fault | None:
+        if path == _ROOT or path.startswith(f"{_ROOT}/"):
+            self._cost.requests += 1
+            self.on_request(kind, path)
+        return None
+
+    def create(self, columns: str, rest: str) -> None:
+        for server in self.servers.servers:
+            server.sql(f"CREATE TABLE costs ({columns}) ENGINE = ReplicatedMergeTree('{_ROOT}', '{{replica}}') {rest}")
+
+    def of(self, server: Server) -> ReplicatedTable:
+        found = server.engine.catalog.table("default", "costs")
+        assert isinstance(found, ReplicatedTable)
+        return found
+
+    @property
+    def table(self) -> ReplicatedTable:
+        """On the first server."""
+        return self.of(self.first)
+
+    def select_merges(self, are_selected: bool) -> None:
+        """Whether merges are chosen in the background."""
+        for server in self.servers.servers:
+            self.of(server).merge_steps.are_selected = are_selected
+
+    @contextmanager
+    def measured(self) -> Iterator[Cost]:
+        """What is done within the block."""
+        self._cost, started = Cost(), time.process_time()
+        yield self._cost
+        self._cost.cpu_seconds = time.process_time() - started
+        self._cost = Cost()
+
+    def work_until(self, condition: Callable[[], bool]) -> None:
+        """Background work of all servers."""
+        for _ in range(_MOST_ROUNDS):
+            if condition():
+                return
+            self.servers.now += _TICK_SECONDS
+            self.servers.step_others()
+        raise AssertionError(f"it does not end: {[self.of(server).queue.entries() for server in self.servers.servers]}")
+
+    def settle(self) -> None:
+        """Until all replicas have the same parts and nothing to do."""
+        self.work_until(lambda: all(map(self._is_idle, self.servers.servers)) and self._are_equal())
+
+    def _is_idle(self, server: Server) -> bool:
+        state = self.of(server).state
+        return state.activation is not None and not state.queue.entries()
+
+    def _are_equal(self) -> bool:
+        parts = [{part.name for part in self.of(server).store.active()} for server in self.servers.servers]
+        return all(found == parts[0] for found in parts)
+
+
+@contextmanager
+def counted_table(root: Path, columns: str, rest: str, *, replicas: int = 1) -> Iterator[CountedTable]:
+    """A table without merges in the background. ``rest`` follows the engine in CREATE TABLE."""
+    disks: dict[Path, Disk] = {}
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(recording(disks))
+        stack.enter_context(working_inline())
+        servers = TimedServers(root, replicas, disks)
+        stack.callback(servers.end)
+        made = CountedTable(servers)
+        made.create(columns, rest)
+        # Parts have the ages of their files, which the real clock gives them: they must be old enough for merges.
+        servers.now = made.table.store.path.stat().st_mtime + _AGE_SECONDS
+        made.select_merges(False)
+        yield made

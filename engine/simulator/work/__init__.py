@@ -1,0 +1,1 @@
+"""The random work of the simulator, one kind a module."""

@@ -1,0 +1,115 @@
+"""Random ALTERs of columns whose values everybody can tell: nobody inserts them, each is its key times a number.
+
+The number stands in the column's DEFAULT and is of that column alone, through all renames. So whatever a replica
+shows must be the key times the number in its own definition: a value of a column that was dropped, or of one that had
+the name before, is of another number.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import cast
+
+from engine.simulator.simulated_servers import Server, Servers
+from engine.simulator.simulation import Block
+from engine.simulator.work.random_transactions import TransactionWork
+
+_NAMES = ("a", "b", "c")
+
+
+@dataclass
+class AlterationWork(TransactionWork):
+    """The nodes are servers."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._next_factor = itertools.count(2)
+        self._columns: dict[str, int] | None = {}
+        """The added columns with their numbers; ``None`` while it is not known what became of an ALTER."""
+        self._alters_under_way = 0
+        self._has_altered = False
+
+    def _insert(self, block: Block) -> None:
+        """As in ClickHouse, the same rows under another definition are another block, unless a token says that they are
+        not: since the first ALTER of a run it is always said."""
+        if self._has_altered and not block.attempts:
+            block.token = f"token-{block.keys[0]}"
+        if block.token or not self._has_altered:
+            super()._insert(block)
+
+    def _idle(self) -> Server | None:
+        """One that is up and in the middle of nothing."""
+        servers = [cast(Server, node) for node in self._up() if node not in self.colony.stack]
+        return self.random.choice(servers) if servers else None
+
+    def _do_alter(self) -> None:
+        server = self._idle()
+        if server is None or not server.has_table:
+            return
+        there = list(factors(server)) if self.random.random() < 0.9 else []
+        verbs = ("DROP", "RENAME", "RENAME", "CLEAR", "ADD") if there else ("ADD",)
+        verb = self.random.choice(verbs)
+        name = self.random.choice([known for known in _NAMES if (known in there) != (verb == "ADD")] or _NAMES)
+        other = self.random.choice([known for known in _NAMES if known != name])
+        factor = next(self._next_factor)
+        command = {
+            "ADD": f"ADD COLUMN {name} UInt64 DEFAULT k * {factor}",
+            "DROP": f"DROP COLUMN {name}",
+            "RENAME": f"RENAME COLUMN {name} TO {other}",
+            "CLEAR": f"CLEAR COLUMN {name}",
+        }[verb]
+        is_alone = not self._alters_under_way
+        known = self._columns
+        self._alters_under_way += 1
+        self._has_altered = True
+        try:
+            answer = self._guarded(server, lambda: server.sql(f"ALTER TABLE t {command}"))
+        finally:
+            self._alters_under_way -= 1
+        self.counts[f"alter {verb} {answer}"] += 1
+        if answer == "failed":
+            return
+        if answer == "unknown" or not is_alone or self._columns is not known:
+            self._columns = None
+        elif self._columns is not None:
+            columns = dict(self._columns)
+            if verb == "ADD":
+                assert name not in columns, f"{server.name} added {name} again"
+                columns[name] = factor
+            else:
+                assert name in columns, f"{server.name} had no column {name}"
+                found = columns[name] if verb == "CLEAR" else columns.pop(name)
+                if verb == "RENAME":
+                    assert other not in columns, f"{server.name} gave {name} the name of another"
+                    columns[other] = found
+            self._columns = columns
+
+    def _do_look_at_columns(self) -> None:
+        """Every replica, however far it is, shows what its own definition says."""
+        if (server := self._idle()) and server.has_table:
+            answer = self._guarded(server, lambda: self._check_columns(server))
+            self.counts[f"look at columns {answer}"] += 1
+
+    def _check_columns(self, server: Server) -> dict[str, int]:
+        columns = factors(server)
+        if columns:
+            wrong = " + ".join(f"countIf({name} != k * {factor})" for name, factor in columns.items())
+            _, [(count,)] = server.sql(f"SELECT {wrong} FROM t")
+            # What another statement changed in between is of another definition.
+            assert not count or factors(server) != columns, f"{server.name} shows values of other columns: {columns}"
+        return columns
+
+    def check(self) -> None:
+        super().check()
+        found = [self._check_columns(server) for server in cast(Servers, self.colony).servers]
+        assert all(columns == found[0] for columns in found), f"the replicas have other columns: {found}"
+        if self._columns is not None:
+            assert found[0] == self._columns, f"{found[0]} after acknowledged ALTERs to {self._columns}"
+        self._columns = found[0]
+
+
+def factors(server: Server) -> dict[str, int]:
+    """The columns that ALTER added, as the server's definition has them."""
+    _, rows = server.sql("SELECT name, default_expression FROM system.columns WHERE table = 't' AND default_kind != ''")
+    return {str(name): int(str(text).removeprefix("k * ")) for name, text in rows}

@@ -1,0 +1,330 @@
+"""Random transactions of inserts, and what must be seen of them.
+
+The rows of each INSERT are a :class:`Block`, which is expected nowhere until a COMMIT may have been made. What a COMMIT
+of unknown outcome did, its repetition tells, at the latest after healing.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+from coordination.keeper.memory_keeper import Fault
+from coordination.transactions.transaction_commit import Verdict
+from coordination.transactions.transaction_nodes import name_of
+from engine.simulator.simulated_cluster import Node
+from engine.simulator.simulated_servers import Server, Servers
+from engine.simulator.simulation import Block, Expected, Simulation
+from parts.common.errors import PandoError
+
+_INVALID_TRANSACTION = 649
+_RECENT = 4
+_REMEMBERED = 40
+"""Transactions that are looked at after they were decided: what is older stays as it is."""
+
+
+@dataclass(eq=False)
+class StagedBlock(Block):
+    is_acknowledged: bool = False
+    """It belongs to the transaction, whatever runs or ran beside it."""
+
+
+@dataclass(eq=False)
+class Transaction:
+    id: str
+    overwrite: str
+    """What follows in COMMIT."""
+    version: int | None
+    blocks: list[StagedBlock] = field(default_factory=list)
+    commits: int = 0
+    """How many were begun."""
+    is_under_way: bool = False
+    is_committed: bool = False
+    is_aborted: bool = False
+    is_disturbed: bool = False
+    """Something else has dropped rows since its first COMMIT began, perhaps some of its."""
+    replaced: list[Block] = field(default_factory=list)
+    """What was certainly there, and is gone where its own rows are."""
+
+    @property
+    def is_settled(self) -> bool:
+        return self.is_committed or self.is_aborted
+
+    def drop(self) -> None:
+        self.is_aborted = True
+        for block in self.blocks:
+            block.expected = Expected.NEVER
+
+
+class TransactionWork(Simulation):
+    """The nodes are servers."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.transactions: list[Transaction] = []
+        self._next_transaction = itertools.count(1)
+        self._next_version = itertools.count(1)
+
+    def _open(self) -> list[Transaction]:
+        return [transaction for transaction in self.transactions if not transaction.is_settled]
+
+    # -- what clients do -------------------------------------------------------------------------------------------
+
+    def _begin(self) -> Transaction:
+        version = None
+        if self.random.random() < 0.4:  # now and then the one that another has had
+            version = max(1, next(self._next_version) - (self.random.random() < 0.3))
+        overwrite = self.random.choice(["", "", "", "OVERWRITE", "OVERWRITE PARTITIONS"])
+        transaction = Transaction(f"transaction {next(self._next_transaction)}", overwrite, version)
+        settled = [other for other in self.transactions if other.is_settled]
+        self.transactions = [*settled[-_REMEMBERED:], *self._open(), transaction]
+        return transaction
+
+    def _fault(self, node: Node, kind: str, path: str) -> Fault | None:
+        """Between any two requests of a COMMIT others may INSERT."""
+        if len(self.colony.stack) == 1 and any(transaction.is_under_way for transaction in self.transactions):
+            others = [other for other in self._up() if other is not node]
+            if others and self.random.random() < 0.1:
+                self._do_stage(others)
+        return super()._fault(node, kind, path)
+
+    def _do_stage(self, nodes: Sequence[Node] = ()) -> None:
+        some = [transaction for transaction in self._open() if self._partitions(transaction)]
+        transaction = self.random.choice(some) if some and self.random.random() < 0.8 else self._begin()
+        keys = [next(self._next_key) for _ in range(self.random.randint(1, 3))]
+        block = StagedBlock(
+            self.random.choice(self._partitions(transaction)), keys, f"token-{keys[0]}", is_in_transaction=True
+        )
+        if transaction.is_under_way:
+            self._begin_attempt(block)
+        transaction.blocks.append(block)
+        self.blocks.append(block)
+        self._stage(transaction, block, nodes)
+
+    @staticmethod
+    def _partitions(transaction: Transaction) -> list[int]:
+        """What an INSERT may go to: one beside a COMMIT adds none to those that it overwrites."""
+        if transaction.is_under_way and transaction.overwrite == "OVERWRITE PARTITIONS":
+            return sorted({block.partition for block in transaction.blocks})
+        return [1, 2]
+
+    def _do_restage(self) -> None:
+        """The same rows once more, perhaps elsewhere, perhaps after all has been decided."""
+        if self.transactions:
+            transaction = self.random.choice(self.transactions[-_RECENT:])
+            if transaction.blocks:
+                self._stage(transaction, self.random.choice(transaction.blocks))
+
+    def _stage(self, transaction: Transaction, block: StagedBlock, nodes: Sequence[Node] = ()) -> None:
+        if not (nodes := nodes or self._up()):
+            return
+        node, was_settled = self.random.choice(nodes), transaction.is_settled
+        answer = self._guarded(
+            node,
+            lambda: node.insert(
+                block.partition, block.keys, deduplication_token=block.token, insert_transaction=transaction.id
+            ),
+        )
+        self.counts[f"stage {answer}"] += 1
+        assert not (was_settled and answer == "ok"), f"{transaction.id} took rows after its end"
+        if answer == "ok" and not block.is_acknowledged:
+            block.is_acknowledged = True
+            self.counts["stage ok beside a COMMIT"] += transaction.commits > 0
+            if transaction.is_committed:
+                self._require(transaction)
+
+    def _do_commit(self) -> None:
+        if self.transactions and (nodes := self._up()):
+            transaction = self.random.choice(self.transactions[-_RECENT:])
+            if not transaction.is_under_way:
+                self._commit(transaction, self.random.choice(nodes))
+
+    def _commit(self, transaction: Transaction, node: Node) -> None:
+        rows: list[tuple[object, ...]] = []
+        codes: list[int] = []
+        action = self._commit_action(transaction, cast(Server, node), rows, codes)
+        transaction.is_under_way = True
+        transaction.commits += 1
+        if was_settled := transaction.is_settled:
+            answer = self._guarded(node, action)
+        else:
+            answer = self._commit_open(transaction, node, action, rows)
+        transaction.is_under_way = False
+        verdict = Verdict(rows[0][0]) if rows else None
+        self.counts[f"commit {transaction.overwrite or 'plain'}: {verdict.value if verdict else answer}"] += 1
+        is_refused = verdict is Verdict.SKIPPED or _INVALID_TRANSACTION in codes
+        if verdict in (Verdict.COMMITTED, Verdict.REPEATED):
+            assert not transaction.is_aborted, f"{transaction.id} was aborted, and is committed"
+            assert not (was_settled and verdict is Verdict.COMMITTED), f"{transaction.id} was committed twice"
+            self._note_committed(transaction)
+        elif is_refused:
+            assert not transaction.is_committed, f"{transaction.id} was committed, and is refused: {verdict}"
+            is_expected = verdict is None or transaction.is_aborted or self._rivals(transaction)
+            assert is_expected, f"{transaction.id} was skipped, and nobody has committed its version"
+            transaction.drop()
+
+    def _commit_open(
+        self, transaction: Transaction, node: Node, action: Callable[[], object], rows: list[tuple[object, ...]]
+    ) -> str:
+        own = transaction.blocks  # INSERTs that run beside it add to them
+        for block in own:
+            self._begin_attempt(block)
+        if transaction.overwrite:
+            answer = self._overwrite(transaction, node, action, rows)
+        else:
+            answer = self._guarded(node, action)
+        for block in own:
+            block.attempts_under_way -= 1
+            block.was_truncated_meanwhile = False
+        return answer
+
+    @staticmethod
+    def _begin_attempt(block: StagedBlock) -> None:
+        block.attempts += 1
+        block.attempts_under_way += 1
+        block.is_always_quorum = False
+        block.expected = Expected.MAYBE
+
+    def _overwrite(
+        self, transaction: Transaction, node: Node, action: Callable[[], object], rows: list[tuple[object, ...]]
+    ) -> str:
+        own = transaction.blocks
+        if transaction.overwrite == "OVERWRITE":
+            possible = sure = {1, 2}
+        else:
+            possible = {block.partition for block in own}
+            sure = {block.partition for block in own if block.is_acknowledged}
+        known = [
+            block for block in self.blocks
+            if block.expected is Expected.ONCE and not block.attempts_under_way and block.partition in sure
+        ]  # fmt: skip
+        self._is_clearing = transaction
+        answer = self._clear(
+            node,
+            action,
+            lambda block: block.partition in possible and block not in own,
+            lambda block: block.partition in sure and rows[0][0] == Verdict.COMMITTED.value,
+        )
+        transaction.replaced = [block for block in known if block.expected is Expected.NEVER]
+        return answer
+
+    def _clear(
+        self,
+        node: Node,
+        action: Callable[[], object],
+        may_go: Callable[[Block], bool],
+        is_gone: Callable[[Block], bool],
+    ) -> str:
+        """Whatever else is being committed, or was, may lose rows by it."""
+        owner, self._is_clearing = self._is_clearing, None
+        self._disturb(owner)
+        answer = super()._clear(node, action, may_go, is_gone)
+        self._disturb(owner)
+        return answer
+
+    _is_clearing: Transaction | None = None
+
+    def _disturb(self, owner: Transaction | None) -> None:
+        for transaction in self.transactions:
+            transaction.is_disturbed |= transaction is not owner and transaction.commits > 0
+
+    def _commit_action(
+        self, transaction: Transaction, server: Server, rows: list[tuple[object, ...]], codes: list[int]
+    ) -> Callable[[], None]:
+        version = f" APPLICATION 'stream' VERSION {transaction.version}" if transaction.version else ""
+        statement = f"COMMIT TRANSACTION '{transaction.id}' ON t {transaction.overwrite}{version}"
+        quorum = self.random.choice(self.quorum)
+
+        def action() -> None:
+            try:
+                rows.extend(server.sql(statement, insert_quorum=quorum, insert_quorum_timeout=20_000)[1])
+            except PandoError as error:
+                codes.append(error.code)
+                raise
+
+        return action
+
+    def _note_committed(self, transaction: Transaction) -> None:
+        if transaction.is_committed:
+            return
+        transaction.is_committed = True
+        if transaction.version:
+            same = [t.id for t in self.transactions if t.version == transaction.version and t.is_committed]
+            assert same == [transaction.id], f"{same} were committed for one version"
+        self._require(transaction)
+
+    @staticmethod
+    def _require(transaction: Transaction) -> None:
+        for block in transaction.blocks:
+            if block.is_acknowledged and not transaction.is_disturbed:
+                block.expected = Expected.ONCE
+
+    def _rivals(self, transaction: Transaction) -> list[Transaction]:
+        """Those that may have been committed for its version, or a later one."""
+        return [
+            other for other in self.transactions
+            if other is not transaction and other.commits and not other.is_aborted
+            and (other.version or 0) >= (transaction.version or 0)
+        ]  # fmt: skip
+
+    def _do_rollback(self) -> None:
+        transactions = [transaction for transaction in self._open() if not transaction.is_under_way]
+        if transactions and (nodes := self._up()):
+            transaction, server = self.random.choice(transactions), cast(Server, self.random.choice(nodes))
+            answer = self._guarded(server, lambda: server.sql(f"ROLLBACK TRANSACTION '{transaction.id}' ON t"))
+            self.counts[f"rollback {answer}"] += 1
+            if answer == "ok" and transaction.blocks:
+                transaction.drop()
+
+    # -- what is seen ----------------------------------------------------------------------------------------------
+
+    def _do_look(self) -> None:
+        """Whoever reads, wherever."""
+        if nodes := self._up():
+            node = self.random.choice(nodes)
+            keys: list[int] = []
+            answer = self._guarded(node, lambda: keys.extend(node.keys()))
+            self.counts[f"look {answer}"] += 1
+            if answer == "ok":
+                self._check_transactions(node, Counter(keys))
+
+    def _check_transactions(self, node: Node, found: Counter[int]) -> None:
+        """All of a transaction or nothing, and not what it took the place of."""
+        for transaction in self.transactions:
+            if transaction.is_disturbed:
+                continue
+            sure = [block for block in transaction.blocks if block.is_acknowledged]
+            times = {found[key] for block in sure for key in block.keys}
+            assert times in (set(), {0}, {1}), f"{node.name} has a part of {transaction}: {times}"
+            if transaction.is_aborted or not transaction.commits:
+                seen = [key for block in transaction.blocks for key in block.keys if found[key]]
+                assert not seen, f"{node.name} has {seen} of {transaction}, which was not committed"
+            if times == {1}:
+                self.counts["a transaction seen"] += 1
+                left = [
+                    block for block in transaction.replaced
+                    if block.expected is Expected.NEVER and not block.attempts_under_way and found[block.keys[0]]
+                ]  # fmt: skip
+                assert not left, f"{node.name} has {transaction} and what it took the place of: {left}"
+
+    # -- healing ---------------------------------------------------------------------------------------------------
+
+    def heal(self) -> None:
+        super().heal()
+        for transaction in self._open():
+            if transaction.commits or self.random.random() < 0.5:
+                self._commit(transaction, self.random.choice(list(self.colony)))
+                assert transaction.is_settled, f"the outcome of {transaction} stays unknown"
+        self.colony.settle()
+
+    def check(self) -> None:
+        for node in self.colony:
+            self._check_transactions(node, Counter(node.keys()))
+        super().check()
+        still_open = {name_of(transaction.id) for transaction in self._open()}
+        for server in cast(Servers, self.colony).servers:
+            left = set(server.table.store.staged.transactions()) - still_open
+            assert not left, f"{server.name} keeps what was staged for transactions that are decided: {left}"

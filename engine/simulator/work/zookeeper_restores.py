@@ -1,0 +1,224 @@
+"""ZooKeeper put back to an older snapshot, in the middle of random work, and SYSTEM RESTORE REPLICA.
+
+A snapshot is taken at one moment and put back some steps later; some servers are down meanwhile. Replicas that are
+refused are restored under faults, and all that are left after the healing, in any order, until none is refused; one
+whose refusal has no proof of the past, and names the flag ``force_restore_data``, gets the flag. What is asserted then,
+beside that all replicas hold the same:
+
+1. A block that was acknowledged, that nobody dropped, and that every server had when ZooKeeper was put back (or since)
+   is there exactly once.
+2. Any other block that was acknowledged, and that nobody dropped, is there once, or its rows lie in ``detached/`` of a
+   server: its part shares block numbers with parts that the first restored replica has, say.
+3. No block is there twice.
+
+The sessions of the snapshot come back with it, and end by their time-out, as ZooKeeper ends them: the statement waits
+for that. One that lasted longer would be a server, active and in agreement with ZooKeeper, whose table others join.
+
+What is not promised: a block that was dropped, or whose INSERT got no answer or an error, may be there once, for drops
+and the ends of INSERTs are forgotten too. ZooKeeper also forgets the ids of blocks. A block that was inserted before it
+was put back, or before a replica was restored, is not inserted again: it would be there twice, rightly. Nor is one that
+was dropped: where the drop is forgotten, both are there, and both were acknowledged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import cast
+
+from coordination.keeper.memory_tree import Snapshot
+from engine.simulator.simulated_cluster import Node
+from engine.simulator.simulated_servers import Server, Servers
+from engine.simulator.simulation import Block, Expected, Simulation
+from engine.simulator.work.random_partitions import keys_of
+from engine.simulator.work.random_statements import Statements, StatementWeights
+from parts.read.part_reader import open_part
+from parts.store.detached_parts import DETACHED
+from recovery import force_restore_flag
+
+_MOST_RESTORES = 2
+_PASSES = 20
+_SESSION_SECONDS = 1.5
+"""The time-out of a session in memory, and a tick."""
+
+
+@dataclass
+class RestoreWeights(StatementWeights):
+    """Without what ZooKeeper alone knows: transactions, mutations, changes of columns and indexes."""
+
+    restart: float = 4
+    end_zombies: float = 2
+    take_snapshot: float = 1
+    put_back: float = 1
+    restore: float = 2
+    stage: float = 0
+    restage: float = 0
+    commit: float = 0
+    rollback: float = 0
+    alter: float = 0
+    update: float = 0
+    delete: float = 0
+    kill_mutation: float = 0
+    change_index: float = 0
+    detach_partition: float = 0
+    pass_time: float = 0
+
+
+@dataclass
+class RestoreWork(Statements):
+    """The nodes are servers."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._snapshot: Snapshot | None = None
+        self._is_past = False
+        """From the moment that ZooKeeper is put back until all is healed."""
+        self._past_sessions: list[int] = []
+        self._past_sessions_end = 0.0
+        self._everywhere: set[Block] = set()
+        self._somewhere: set[Block] = set()
+        """The blocks that were acknowledged and not dropped: those that must be active, and those that may lie in
+        ``detached/`` instead."""
+
+    # -- chaos ---------------------------------------------------------------------------------------------------
+
+    def _do_insert(self) -> None:
+        """Rows that never expire."""
+        Simulation._do_insert(self)
+
+    def _do_take_snapshot(self) -> None:
+        self._snapshot = self.colony.ensemble.snapshot()
+
+    def _do_put_back(self) -> None:
+        if self._snapshot is None or self.counts["put back"] == _MOST_RESTORES:
+            return
+        self.counts["put back"] += 1
+        self._is_past = True
+        idle = [node for node in self._up() if node not in self.colony.stack]
+        down = self.random.sample(idle, self.random.choice([0, self.random.randint(0, len(idle))]))
+        self._forget()
+        for node in down:
+            node.crash()
+        self._past_sessions = self.colony.ensemble.restore(self._snapshot)
+        self._past_sessions_end = self.colony.now + _SESSION_SECONDS
+        self.colony.zombies += self._past_sessions
+
+    def _reconnect(self) -> None:
+        """Between all steps, and while somebody waits: time has passed."""
+        if self.colony.now >= self._past_sessions_end:
+            self._end_past_sessions()
+        super()._reconnect()
+
+    def _end_past_sessions(self) -> None:
+        for session in self._past_sessions:
+            self.colony.ensemble.end_session(session)
+        self._past_sessions = []
+
+    def _forget(self) -> None:
+        """ZooKeeper forgets, or has forgotten: what is promised now of each block."""
+        held = self._held_by_all()
+        for block in self.blocks:
+            block.is_retired = True
+            block.attempts += 1  # what a statement that runs now drops is not sure to be gone
+            block.was_truncated_meanwhile |= block.attempts_under_way > 0
+            if block.expected is Expected.ONCE:
+                (self._everywhere if block.keys[0] in held else self._somewhere).add(block)
+            block.expected = Expected.MAYBE
+        self._promise_nothing(self.blocks)
+
+    def _held_by_all(self) -> set[int]:
+        """The keys on every disk; none while a server is down."""
+        servers = cast(Servers, self.colony).servers
+        if not all(server.is_up and server.has_table for server in servers):
+            return set()
+        return set.intersection(*(keys_of(server.table.store.active()) for server in servers))
+
+    def _clear(
+        self,
+        node: Node,
+        action: Callable[[], object],
+        may_go: Callable[[Block], bool],
+        is_gone: Callable[[Block], bool],
+    ) -> str:
+        self._release(may_go)
+        answer = super()._clear(node, action, may_go, is_gone)
+        self._release(may_go)
+        return answer
+
+    def _release(self, may_go: Callable[[Block], bool]) -> None:
+        dropped = set(filter(may_go, self.blocks))
+        for block in dropped:
+            block.is_retired = True
+        self._everywhere -= dropped
+        self._somewhere -= dropped
+
+    def _do_read(self) -> None:
+        if not self._is_past:
+            super()._do_read()
+
+    def _do_restore(self) -> None:
+        server = self._idle()
+        if self._is_past and server is not None and server.has_table and _is_refused(server):
+            self._restore(server)
+
+    def _restore(self, server: Server) -> None:
+        self._forget()
+        answer = self._guarded(server, lambda: server.sql("SYSTEM RESTORE REPLICA t"))
+        self._forget()
+        self.counts[f"restore {answer}"] += 1
+
+    def _do_what_it_says(self, server: Server) -> None:
+        """What is refused without a proof that ZooKeeper is from the past names the flag, and is not restored."""
+        self._restore(server)
+        reason = server.table.state.readonly_reason
+        if _is_refused(server) and "ZooKeeper is from the past" not in reason and "force_restore_data" in reason:
+            force_restore_flag.raise_flag(self.colony.ensemble.connect(), server.table.replica)
+            self.counts["force_restore_data"] += 1
+
+    # -- healing and checking --------------------------------------------------------------------------------------
+
+    def heal(self) -> None:
+        if self._is_past:
+            self.colony.on_wait = self.colony.step_others
+            self.colony.on_copy = lambda part, node: None
+            self.colony.calm()
+            self._restore_all()
+        super().heal()
+
+    def _restore_all(self) -> None:
+        servers = cast(Servers, self.colony).servers
+        order = self.random.sample(servers, len(servers))
+        self._forget()
+        for _ in range(_PASSES):
+            for _ in range(3):
+                self.colony.step_others()
+                self.colony.now += 7.0
+            if not (refused := list(filter(_is_refused, order))):
+                return
+            for server in refused:
+                if _is_refused(server):
+                    self._do_what_it_says(server)
+        raise AssertionError(f"not restored: {[server.explain() for server in order]}")
+
+    def check(self) -> None:
+        for block in self._everywhere:
+            block.expected = Expected.ONCE
+        there = set(next(iter(self.colony)).keys())
+        detached = [_detached_keys(server) for server in cast(Servers, self.colony).servers]
+        super().check()
+        for block in self._somewhere - self._everywhere:
+            is_kept = any(keys.issuperset(block.keys) for keys in detached)
+            assert block.keys[0] in there or is_kept, f"{block} was acknowledged, and no disk has it"
+            self.counts["a block in detached"] += block.keys[0] not in there
+        self.counts["blocks that all had"] += len(self._everywhere)
+        self._everywhere, self._somewhere = set(), set()
+        self._is_past = False
+
+
+def _is_refused(server: Server) -> bool:
+    return server.table.state.activation is None
+
+
+def _detached_keys(server: Server) -> set[int]:
+    directory = server.table.store.path / DETACHED
+    return keys_of([open_part(directory / name) for name in server.table.store.detached()])

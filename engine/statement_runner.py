@@ -1,0 +1,362 @@
+"""Runs statements: from text to an answer, as a process that can be seen, stopped, and held to its limits.
+
+What a statement does is its handler's matter (``engine.interpreter``); of the server a handler sees what
+:class:`engine.queries.context.Server` names.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import BinaryIO
+
+import pyarrow as pa
+
+from engine.catalog.catalog import Catalog
+from engine.catalog.database_names import TEMPORARY
+from engine.interpreter import execute_statement
+from engine.interpreter.session_relations import CatalogRelations
+from engine.interpreter.temporary_tables import forget_dropped, resolved
+from engine.interserver.replication import Replication
+from engine.queries.context import Context, QueryTotals, Row, SystemTable
+from engine.queries.other_processes import Elsewhere
+from engine.queries.process_list import Process, ProcessList
+from engine.queries.session import QueryResult, QueryStatistics, Session
+from engine.queries.settings_constraints import check_settings_change
+from engine.queries.watchdog import Watchdog
+from engine.remote.remote_servers import RemoteServers
+from engine.server.config import Config
+from engine.system_tables import zookeeper
+from engine.tables.capabilities.replica_status import ReplicaStatus
+from engine.tables.services import TableServices
+from parts.common.errors import CorruptionError, PandoError, UserError, resource_error
+from parts.common.query_status import MemoryTracker, QueryStatus
+from parts.table.table_description import TableSchema
+from sql.grammar.dialect_translation import check_dialect, foreign_defaults, in_own_dialect
+from sql.grammar.password_hiding import hide_passwords
+from sql.grammar.statement_parser import parse_statements
+from sql.grammar.statements.statement import Insert, ParsedStatement, SelectQuery
+from sql.run.query_engine import QueryEngine
+from sql.run.short_queries.short_plans import IN_THREAD, ON_LOOP, Limits
+from sql.run.short_queries.short_query_cache import ShortQueries
+from sql.run.short_queries.statement_shapes import LONGEST_TEXT
+from sql.settings.session_settings import (
+    settings_of,
+)
+from sql.settings.setting_values import OWN_DIALECT
+from sql.settings.supported_settings import (
+    Settings,
+)
+
+logger = logging.getLogger(__name__)
+
+_SHOWN_TEXT = 10_000
+"""So much of a statement stands in system.processes."""
+_SHORT_SECONDS = 1.0
+_SHORT_BYTES = 64 << 20
+"""A query with less time or memory is held to it exactly."""
+_LONG_TEXT = 100_000
+"""Reading a longer one takes long enough to be stopped."""
+
+
+class StatementRunner(ABC):
+    """What a server does with statements. From any thread. A subclass is such a server as ``Server`` describes."""
+
+    path: Path
+    uuid: str
+    catalog: Catalog
+    replication: Replication
+    query_engine: QueryEngine
+    worker_rows: Callable[[], list[Row]]
+    query_totals: Callable[[], QueryTotals]
+    system_schemas: Mapping[str, Mapping[str, TableSchema]]
+
+    def __init__(self, config: Config, services: TableServices, elsewhere: Elsewhere | None = None) -> None:
+        self.config = config
+        self.services = services
+        self.remote = RemoteServers(config, services.monotonic, services.clock)
+        self._processes = ProcessList(
+            services.monotonic,
+            MemoryTracker("total", config.memory_limit_bytes),
+            on_add=lambda: self._watchdog.wake(),
+            elsewhere=elsewhere,
+        )
+        self._watchdog = Watchdog(self._processes)
+
+    @abstractmethod
+    def database_names(self) -> list[str]: ...
+
+    def processes(self) -> Iterator[Process]:
+        """The running statements, their counts as of now."""
+        for process in self._processes:
+            process.refresh()
+            yield process
+
+    @abstractmethod
+    def replicas_status(self) -> list[ReplicaStatus]:
+        """The status of every replicated table."""
+
+    def system_rows(self, table: SystemTable, context: Context, columns: Sequence[str]) -> list[Row]:
+        """The rows of a system table, as the statement of ``context`` sees them: of each the named columns."""
+        return list(table.rows(context, columns))
+
+    def zookeeper_rows(self, paths: Sequence[str]) -> list[Row]:
+        """The rows of ``system.zookeeper``. Raises 225 without ZooKeeper, 999 for a node that is not there."""
+        return zookeeper.rows(lambda name: self.replication.at(name).require_keeper(), paths)
+
+    def _carry_out(self, parsed: ParsedStatement, text: str, context: Context) -> QueryResult:
+        return execute_statement(parsed, context)
+
+    def end_session(self, session: Session) -> None:
+        """Its temporary tables go."""
+        for name in session.temporary_tables.values():
+            try:
+                self.catalog.drop_table(TEMPORARY, name)
+            except PandoError as error:
+                logger.warning("temporary table %s of a session that ended stays: %s", name, error)
+        session.temporary_tables.clear()
+
+    def queries_elsewhere(self) -> int:
+        """Statements that other processes of this server run."""
+        return self._processes.elsewhere.queries()
+
+    def kill_query(self, query_id: str) -> bool:
+        return self._processes.kill(query_id)
+
+    def stop_statements(self, reason: PandoError | None = None) -> None:
+        """All that run end with ``reason``, or as cancelled."""
+        for process in self._processes:
+            process.stop(reason)
+
+    def execute(
+        self,
+        sql: str,
+        session: Session,
+        body: BinaryIO | None = None,
+        parameters: Mapping[str, str] | None = None,
+    ) -> QueryResult:
+        """Runs one statement; ``body`` is what follows an INSERT's inline data. Raises ``PandoError``."""
+        return self.execute_parsed(self.parse(sql, session), sql, session, body, parameters)
+
+    def parse(
+        self, text: str, session: Session, on_start: Callable[[Process], None] = lambda _: None
+    ) -> ParsedStatement:
+        """The one statement of the text. While a long text is read it is a process, which ``on_start`` gets."""
+        if session.settings.get("dialect", OWN_DIALECT) != OWN_DIALECT:
+            text = in_own_dialect(text, settings_of(session.settings))
+        parsed = parse_statements(text) if len(text) <= _LONG_TEXT else self._parse_long(text, session, on_start)
+        if len(parsed) != 1:
+            problem = "Multi-statements are not allowed" if parsed else "Empty query"
+            raise UserError("SYNTAX_ERROR", f"{problem}: send one statement in a request")
+        return parsed[0]
+
+    def _parse_long(self, text: str, session: Session, on_start: Callable[[Process], None]) -> list[ParsedStatement]:
+        status = self._processes.new_status(session.user, settings_of(session.settings, self.config.timezone))
+        process, end = self._begin(self._query_id(session), text, session, QueryStatistics(), status)
+        session.began = self.services.monotonic()
+        try:
+            on_start(process)
+            return parse_statements(text, status)
+        except PandoError as error:
+            session.began = 0.0
+            raise process.translate(error) from error
+        finally:
+            end()
+
+    def _query_id(self, session: Session) -> str:
+        return session.query_id or str(self.services.new_uuid())
+
+    def _begin(
+        self, query_id: str, text: str, session: Session, statistics: QueryStatistics, status: QueryStatus
+    ) -> tuple[Process, Callable[[], None]]:
+        """A statement's process, and what takes it off the list. Raises 216 when the id is in use."""
+        started = self.services.clock()
+        query = hide_passwords(text[:_SHOWN_TEXT])
+        process = Process(query_id, query, session.user, statistics, started, status=status, database=session.database)
+        return process, self._processes.add(process)
+
+    def execute_parsed(
+        self,
+        parsed: ParsedStatement,
+        text: str,
+        session: Session,
+        body: BinaryIO | None = None,
+        parameters: Mapping[str, str] | None = None,
+        on_start: Callable[[Process], None] = lambda _: None,
+    ) -> QueryResult:
+        """As :meth:`execute`, for a statement that the caller has parsed. ``on_start`` gets what can stop it."""
+        own = _statement_settings(parsed)
+        check_settings_change(session.settings, own, self.config.default_settings)
+        dialect = str(session.settings.get("dialect", OWN_DIALECT))
+        check_dialect(parsed.statement, dialect, own)
+        defaults = {**self.config.default_settings, **foreign_defaults(dialect)}
+        settings = settings_of({**defaults, **session.settings, **own}, self.config.timezone)
+        status = self._processes.new_status(session.user, settings, session.began)
+        session.began = 0.0
+        given = {**session.parameters, **(parameters or {})}
+        context = Context(self, session, settings, self._query_id(session), body, given, status=status)
+        context.statistics.memory = status.memory
+        process, end = self._begin(context.query_id, text, session, context.statistics, status)
+        try:
+            on_start(process)
+            may_be_short = isinstance(parsed.statement, SelectQuery) and not (parsed.outfile or own or body)
+            result = None
+            if may_be_short:
+                passed = context.parameters
+                result = self._short_result(text, session, passed, context.statistics, context.query_id, IN_THREAD)
+            if result is None:
+                result = self._carry_out(resolved(parsed, session), text, context)
+                if parsed.on_cluster is None:
+                    forget_dropped(parsed, session)
+                if may_be_short:
+                    self._consider(parsed, text, context)
+        except PandoError as error:
+            end()
+            self.report_corruption(error)
+            raise process.translate(error) from error
+        except (OSError, MemoryError) as error:
+            end()
+            raise resource_error(error) from error
+        except BaseException:
+            end()
+            raise
+        if not result.columns:
+            end()
+            result.close()
+            return result
+        process.refresh = result.refresh
+        steps = iter((result.on_close, end))
+
+        def on_close() -> None:
+            # Each once: the collector may end the batches of a closed result in a thread that holds any lock.
+            for step in steps:
+                step()
+
+        batches = _translated(result.batches, process, self.report_corruption, on_close)
+        return replace(result, batches=batches, on_close=on_close)
+
+    @contextmanager
+    def reporting(self) -> Iterator[None]:
+        """Corruption that the block meets is told to the part's table."""
+        try:
+            yield
+        except CorruptionError as error:
+            self.report_corruption(error)
+            raise
+
+    def report_corruption(self, error: BaseException) -> None:
+        """Tells a table of this server that reading one of its parts met corruption. Any other error is nobody's."""
+        home = error.directory.parent if isinstance(error, CorruptionError) and error.directory else None
+        for table in self.catalog.tables() if home is not None else ():
+            if table.store.path == home:
+                assert isinstance(error, CorruptionError)
+                try:
+                    table.report_corruption(error)
+                except PandoError as problem:
+                    logger.warning("corruption could not be reported (%s): %s", problem, error)
+
+    # -- short queries --------------------------------------------------------------------------------------------
+
+    def answer_short(
+        self, text: str, session: Session, parameters: Mapping[str, str] | None = None
+    ) -> QueryResult | None:
+        """The whole result of a SELECT, at once; ``None``: it is not known to be short, run it. From any thread, the
+        event loop's too: nothing is waited for."""
+        if session.query_id and not self._processes.is_free(session.query_id):
+            return None
+        return self._short_result(text, session, {**session.parameters, **(parameters or {})}, QueryStatistics())
+
+    def _short_result(
+        self,
+        text: str,
+        session: Session,
+        parameters: Mapping[str, str],
+        statistics: QueryStatistics,
+        query_id: str = "",
+        limits: Limits = ON_LOOP,
+    ) -> QueryResult | None:
+        """``None``: the query is not known to be short. Counts in ``statistics``."""
+        settings = self._settings_of(session)
+        if not self._may_be_short(settings, session) or not self._is_current():
+            return None
+        started = self.services.monotonic()
+        relations = CatalogRelations(self.catalog, session.database)
+        found = self._short_queries.answer(text.strip(), settings, session.database, relations, parameters, limits)
+        if found is None:
+            return None
+        statistics.rows_read = found.statistics.read_rows
+        statistics.bytes_read = found.statistics.read_bytes
+        statistics.result_rows = sum(batch.num_rows for batch in found.batches)
+        statistics.elapsed_seconds = self.services.monotonic() - started
+        query_id = query_id or self._query_id(session)
+        return QueryResult(found.columns, iter(found.batches), found.format, statistics=statistics, query_id=query_id)
+
+    def _is_current(self) -> bool:
+        """Whether the catalog and the parts are known here as every acknowledged statement left them."""
+        return True
+
+    def _consider(self, parsed: ParsedStatement, text: str, context: Context) -> None:
+        """Whether the statement, when it comes again, may be short."""
+        settings = self._settings_of(context.session)
+        if self._may_be_short(settings, context.session):
+            database = context.session.database
+            relations = CatalogRelations(self.catalog, database)
+            given = context.parameters
+            self._short_queries.consider(text.strip(), parsed, settings, database, relations, given)
+
+    def _settings_of(self, session: Session) -> Settings:
+        return settings_of({**self.config.default_settings, **session.settings}, self.config.timezone)
+
+    def _may_be_short(self, settings: Settings, session: Session) -> bool:
+        """Whether the statement asks for nothing that a short query does not do."""
+        return not (
+            session.external_tables
+            or session.temporary_tables
+            or settings.dialect != OWN_DIALECT
+            or settings.max_result_rows
+            or settings.max_result_bytes
+            or settings.select_sequential_consistency
+            or 0 < settings.max_execution_time < _SHORT_SECONDS
+            or 0 < settings.max_memory_usage < _SHORT_BYTES
+            or 0 < settings.max_memory_usage_for_user < _SHORT_BYTES
+            or settings.max_query_size < LONGEST_TEXT
+            or self._processes.memory.is_exceeded
+        )
+
+    @cached_property
+    def _short_queries(self) -> ShortQueries:
+        return ShortQueries(self.query_engine)
+
+
+def _statement_settings(parsed: ParsedStatement) -> dict[str, object]:
+    """CREATE keeps its SETTINGS with the table and SET with the session; all others' are the statement's."""
+    return dict(parsed.statement.settings if isinstance(parsed.statement, Insert | SelectQuery) else parsed.settings)
+
+
+def _translated(
+    batches: Iterator[pa.RecordBatch],
+    process: Process,
+    report_corruption: Callable[[PandoError], None],
+    on_close: Callable[[], None],
+) -> Iterator[pa.RecordBatch]:
+    """The batches; closes at the end or at an error."""
+    try:
+        for batch in batches:
+            process.is_working = False
+            process.status.witness.hands_over()
+            yield batch
+            process.is_working = True
+            process.status.witness.works()
+            process.status.check()
+    except PandoError as error:
+        report_corruption(error)
+        raise process.translate(error) from error
+    except (OSError, MemoryError) as error:
+        raise resource_error(error) from error
+    finally:
+        on_close()

@@ -1,0 +1,76 @@
+"""``system.data_skipping_indices`` and ``constraints``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from engine.queries.context import (
+    Row,
+    Server,
+)
+from engine.system_tables.system_table import (
+    system_table,
+)
+from engine.tables.table import Table
+from sql.definitions.definition_text import shown_expression
+
+
+def _indexes(server: Server) -> Iterator[Row]:
+    for table in server.catalog.tables():
+        definition = table.definition
+        for index in definition.description.indexes:
+            is_list = len(index.key.expressions) > 1
+            expression = shown_expression(index.expression)
+            expression = expression[1:-1] if is_list and expression.startswith("(") else expression
+            stored, uncompressed = _sizes(table, index.name)
+            yield (
+                definition.database, definition.name, index.name, index.kind, index.type_text, expression,
+                0, index.granularity, stored, uncompressed, 0,
+            )  # fmt: skip
+
+
+def _constraints(server: Server) -> Iterator[Row]:
+    for table in server.catalog.tables():
+        definition = table.definition
+        for constraint in definition.description.constraints:
+            expression = shown_expression(constraint.expression)
+            yield (definition.database, definition.name, constraint.name, int(constraint.is_assumed), expression)
+
+
+def _sizes(table: Table, name: str) -> tuple[int, int]:
+    """Bytes in the active parts, and before compression."""
+    files = [part.index_file for part in table.store.active()]
+    found = [index for file in files if file is not None for index in file if index.name == name]
+    return sum(index.size for index in found), sum(index.uncompressed_bytes for index in found)
+
+
+TABLES = (
+    system_table(
+        "data_skipping_indices",
+        """
+        database String
+        table String
+        name String
+        type String
+        type_full String
+        expr String
+        creation Enum8('Explicit' = 0, 'Implicit' = 1)
+        granularity UInt64
+        data_compressed_bytes UInt64
+        data_uncompressed_bytes UInt64
+        marks_bytes UInt64
+        """,
+        _indexes,
+    ),
+    system_table(
+        "constraints",
+        """
+        database String
+        table String
+        name String
+        type Enum8('CHECK' = 0, 'ASSUME' = 1)
+        expression String
+        """,
+        _constraints,
+    ),
+)

@@ -1,0 +1,174 @@
+"""Parts that were written before come into a table: from ``detached/``, or from another table. They are the parts of a
+transaction (``engine.tables.capabilities.table_transactions``): they come on all replicas, all at once or not at all,
+under new numbers.
+
+What comes is linked, not copied, but for two kinds of parts: with numbers of blocks that rows had before
+(``parts.table.block_number_column``), which are left behind; and of a table with another history of ALTERs, by which
+they are read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from coordination.keeper.interface import Op
+from coordination.transactions.transaction_commit import CommitRequest, Overwrite
+from coordination.transactions.transaction_nodes import name_of
+from engine.tables.capabilities.table_transactions import TableTransactions
+from engine.tables.insert_sink import TemporaryPart
+from engine.tables.statement_options import CommitOptions, InsertOptions
+from engine.tables.table_data import TableData
+from engine.tables.unfinished_errors import afterwards
+from parts.blocks.partition_ids import partition_id
+from parts.common.errors import PandoError, UserError
+from parts.common.query_status import QueryStatus
+from parts.format.hashed_file import link_files
+from parts.merge.part_merge import merge_parts
+from parts.read.key_mapping import is_sorted_by
+from parts.read.part_reader import Part, open_part
+from parts.store.detached_parts import wanted_detached
+from parts.table.block_number_column import BLOCK_NUMBER
+from parts.table.table_description import TableDescription, TableSchema
+
+logger = logging.getLogger(__name__)
+
+
+class Attaching:
+    """For one table."""
+
+    def __init__(self, table: TableData, transactions: TableTransactions) -> None:
+        self._table = table
+        self._transactions = transactions
+
+    def attach(self, directories: Sequence[str], status: QueryStatus) -> None:
+        """Of ``detached/``. Raises 233 for one that is not there, and what :meth:`_prepare` raises."""
+        if not directories:
+            return
+        transaction = f"attach {self._table.services.new_uuid().hex}"
+        self._transactions.stage([], InsertOptions(transaction=transaction))
+        try:
+            places = self._table.store.attaching.begin(directories, name_of(transaction))
+            self._table.services.failpoint("attach.after_begin")
+            schema = self._table.description.schema
+            self._commit(transaction, places, schema, Overwrite.NOTHING, status, was_detached=True)
+        finally:
+            self._end(transaction)
+
+    def attach_from(
+        self,
+        parts: Sequence[Part],
+        schema: TableSchema,
+        overwrite: Overwrite,
+        status: QueryStatus,
+        along: Sequence[Op] = (),
+    ) -> None:
+        """Of another table of this schema, which holds the parts meanwhile. ``along``: its share in the commit, where
+        both are replicated; raises ``Overtaken`` when that is not possible any more."""
+        transaction = f"attach {self._table.services.new_uuid().hex}"
+        try:
+            self._commit(transaction, [part.path for part in parts], schema, overwrite, status, along=along)
+        except PandoError:
+            with contextlib.suppress(PandoError):
+                self._transactions.rollback(transaction)
+            raise
+
+    def _end(self, transaction: str) -> None:
+        """What cannot be decided now is decided at the next start, or with the next session."""
+        try:
+            is_attached = self._transactions.settle(name_of(transaction))
+        except PandoError as error:
+            logger.warning("%s of %s is not ended yet: %s", transaction, self._table.definition.full_name, error)
+            return
+        if is_attached is None:
+            return
+        with afterwards("The parts are attached") if is_attached else contextlib.nullcontext():
+            self._table.store.attaching.end(name_of(transaction), is_attached=is_attached)
+
+    def _commit(
+        self,
+        transaction: str,
+        places: Sequence[Path],
+        schema: TableSchema,
+        overwrite: Overwrite,
+        status: QueryStatus,
+        *,
+        was_detached: bool = False,
+        along: Sequence[Op] = (),
+    ) -> None:
+        prepared: list[TemporaryPart] = []
+        try:
+            for place in places:
+                status.check()
+                prepared.append(self._prepare(place, schema, status))
+            options = InsertOptions(transaction=transaction, was_detached=was_detached, status=status)
+            self._transactions.stage(prepared, options)
+        finally:
+            for part in prepared:
+                self._table.store.drop_temporary(part.directory)
+        self._table.services.failpoint("attach.after_stage")
+        timeout_seconds = self._table.services.queue_wait_seconds
+        rows = sum(part.rows for part in prepared)
+        request = CommitRequest(transaction, overwrite, rows=rows, along=tuple(along))
+        self._transactions.commit(request, CommitOptions(timeout_seconds=timeout_seconds, status=status))
+
+    def _prepare(self, place: Path, schema: TableSchema, status: QueryStatus) -> TemporaryPart:
+        """A temporary part of the same rows, which a table of this schema wrote. Raises ``CorruptionError``, 122 for
+        columns of other types, 36 for another key, 342 for a part of a later definition."""
+        table, description = self._table, self._table.description
+        part = open_part(place, table_schema=schema)
+        part.verify(status.check)
+        _require_fitting(part, description)
+        directory = table.store.create_temporary("tmp_attach_")
+        try:
+            if BLOCK_NUMBER in part.schema or schema.history != description.schema.history:
+                settings = replace(description.settings, enable_block_number_column=False)
+                part.metadata_version = description.metadata_version  # it is read by its own table's history
+                merge_parts([part], directory, replace(description, settings=settings))
+            else:
+                link_files(place, directory, should_sync=description.settings.fsync_part_directory)
+            written = open_part(directory, table_schema=description.schema)
+        except BaseException:
+            table.store.drop_temporary(directory)
+            raise
+        return TemporaryPart(
+            directory,
+            _partition_of(part),
+            "",
+            written.rows,
+            written.data_uncompressed_bytes,
+            content_hash=written.content_hash,
+        )
+
+
+def attachable(names: Sequence[str], partition: str | None) -> tuple[list[str], list[str]]:
+    """Of the directories in ``detached/`` those of a partition (``None``: of all) that nobody gave a reason for: those
+    that no other of them covers, and those whose rows another has."""
+    wanted = [name for name in wanted_detached(names) if partition in (None, name.partition_id)]
+    covered = [name for name in wanted if any(other != name and other.covers(name) for other in wanted)]
+    return [str(name) for name in wanted if name not in covered], list(map(str, covered))
+
+
+def _partition_of(part: Part) -> str:
+    return partition_id([array[0] for _, _, array in part.partition_arrays], [t for _, t, _ in part.partition_arrays])
+
+
+def _require_fitting(part: Part, description: TableDescription) -> None:
+    assert part.table_schema is not None
+    history = part.table_schema.history
+    if part.metadata_version > history.version:
+        raise UserError("METADATA_MISMATCH", f"Part {part.path.name} was written under a later definition of a table")
+    written = {column.name: column.type for column in part.schema.columns}
+    for column in description.schema.stored.columns:
+        former = written.get(column.name, column.type)
+        if part.metadata_version == history.version and former != column.type:
+            raise UserError(
+                "INCOMPATIBLE_COLUMNS",
+                f"Column {column.name} of part {part.path.name} is a {former.name}, the table's a {column.type.name}",
+            )
+    key = tuple(expression for expression, _, _ in part.partition_arrays)
+    if key != tuple(description.partition_key.expressions) or not is_sorted_by(part, description.sorting_key):
+        raise UserError("BAD_ARGUMENTS", f"Part {part.path.name} was written under another partition or sorting key")

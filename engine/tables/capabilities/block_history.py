@@ -1,0 +1,143 @@
+"""Reading a table in the order of its blocks: how far it can be read, what is gone, and which blocks a reader wants.
+
+``engine.scan`` asks; each kind of table answers in its own way. Rows are told apart by ``_block_number``, so nothing
+has to be kept for a reader: merges keep the numbers. What can be lost are rows that somebody drops, and the table.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from engine.tables.table_definition import TableDefinition
+from parts.common.errors import UserError
+from parts.common.part_name import PartName
+from parts.format.hashed_file import HashedFile, sync_directory, sync_files
+
+_FILE = "block_history.json"
+_VERSION = 1
+
+
+@dataclass(frozen=True)
+class BlockHistory:
+    """Numbers by partition."""
+
+    identity: str
+    """Of the table: another one, made under the same name, has another."""
+    decided: Mapping[str, int] = field(default_factory=dict)
+    """Up to which every block is here, or will never be."""
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    """The largest that was dropped."""
+    lost: Sequence[PartName] = ()
+    """Parts that no replica had any more."""
+
+
+@dataclass(frozen=True)
+class WantedBlocks:
+    """``ranges``: partition, the number behind which to begin, the last one."""
+
+    identity: str
+    ranges: tuple[tuple[str, int, int], ...]
+    may_lack_rows: bool = False
+    """Whether rows that were dropped are left out without an error."""
+
+    def of(self, partition_id: str) -> tuple[int, int]:
+        """Of one partition the number behind which to begin, and the last one."""
+        return self._by_partition.get(partition_id, (0, -1))
+
+    @cached_property
+    def _by_partition(self) -> dict[str, tuple[int, int]]:
+        return {partition_id: (after, until) for partition_id, after, until in self.ranges}
+
+    def overlaps(self, part: PartName) -> bool:
+        """Whether the part has wanted blocks, as far as its name tells."""
+        after, until = self.of(part.partition_id)
+        return part.min_block <= until and part.max_block > after
+
+
+def require_block_numbers(definition: TableDefinition) -> None:
+    """Raises 36 for a table whose merges forget the numbers."""
+    if not definition.settings.enable_block_number_column:
+        raise UserError(
+            "BAD_ARGUMENTS",
+            f"Table {definition.full_name} cannot be read as a stream: its merges do not keep the block numbers of "
+            "rows. Make a table with SETTINGS enable_block_number_column = 1, and insert into that",
+        )
+
+
+def require_history(definition: TableDefinition, history: BlockHistory, wanted: WantedBlocks) -> None:
+    """Raises 33 when the table is another one now, or rows of the wanted blocks were dropped."""
+    name = definition.full_name
+    if history.identity != wanted.identity:
+        raise UserError(
+            "CANNOT_READ_ALL_DATA",
+            f"Table {name} was dropped and made again since the stream began to read it, and its block numbers began "
+            "anew. Begin anew with another checkpoint, or go on at the new table's first block with the option "
+            "'failOnDataLoss' = 'false'",
+        )
+    for partition_id, after, _ in () if wanted.may_lack_rows else wanted.ranges:
+        dropped = history.dropped.get(partition_id, -1)
+        if dropped > after:
+            raise UserError(
+                "CANNOT_READ_ALL_DATA",
+                f"Rows of table {name} were dropped before the stream had read them: of partition {partition_id!r} it "
+                f"has read the blocks up to {after}, and those up to {dropped} were dropped. Go on without them with "
+                "the option 'failOnDataLoss' = 'false', or begin anew with another checkpoint",
+            )
+    lost = next(filter(wanted.overlaps, history.lost), None) if not wanted.may_lack_rows else None
+    if lost is not None:
+        raise UserError(
+            "CANNOT_READ_ALL_DATA",
+            f"Part {lost} of table {name} was lost with the disks of the replicas that had it, before the stream had "
+            "read its blocks. Go on without them with the option 'failOnDataLoss' = 'false'",
+        )
+
+
+class LocalHistory:
+    """The identity of a table of one server, and what was dropped of it, in a file. Written before a drop counts."""
+
+    def __init__(self, directory: Path, new_uuid: Callable[[], uuid.UUID]) -> None:
+        self._directory = directory
+        self._new_uuid = new_uuid
+        self._lock = threading.Lock()
+
+    def read(self) -> BlockHistory:
+        """Made when somebody asks for the first time."""
+        with self._lock:
+            return self._found() or self._write(BlockHistory(self._new_uuid().hex))
+
+    def dropped(self) -> Mapping[str, int]:
+        found = self._found()
+        return found.dropped if found is not None else {}
+
+    def note_dropped(self, dropped: Mapping[str, int]) -> None:
+        """Durable when this returns."""
+        known = self.read()
+        last = {partition: max(number, known.dropped.get(partition, -1)) for partition, number in dropped.items()}
+        with self._lock:
+            self._write(BlockHistory(known.identity, dropped={**known.dropped, **last}))
+
+    def _found(self) -> BlockHistory | None:
+        try:
+            document = json.loads((self._directory / _FILE).read_bytes())
+        except FileNotFoundError:
+            return None
+        return BlockHistory(document["identity"], dropped=document["dropped"])
+
+    def _write(self, history: BlockHistory) -> BlockHistory:
+        document = {"version": _VERSION, "identity": history.identity, "dropped": dict(history.dropped)}
+        temporary = self._directory / f"{_FILE}.new"
+        temporary.unlink(missing_ok=True)
+        file = HashedFile(temporary)
+        file.write([json.dumps(document, separators=(",", ":")).encode()])
+        sync_files([file])
+        file.close()
+        os.replace(temporary, self._directory / _FILE)
+        sync_directory(self._directory)
+        return history

@@ -1,0 +1,78 @@
+"""What a table offers to mutations: what ``ALTER TABLE … UPDATE``, KILL MUTATION and ``system.mutations`` may ask."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from parts.common.errors import PandoError
+from parts.common.part_name import PartName
+from parts.common.query_status import QueryStatus
+from sql.mutations.mutation import Mutation
+
+
+@dataclass(frozen=True)
+class MutationOptions:
+    """``sync``: 0 returns when the mutation is kept, 1 when this server has carried it out, 2 when all have.
+    ``may_differ``: what comes out may depend on the replica (``allow_nondeterministic_mutations``)."""
+
+    sync: int = 0
+    may_differ: bool = False
+    timeout_seconds: float = 600.0
+    status: QueryStatus = field(default_factory=QueryStatus, compare=False)
+
+
+@dataclass(frozen=True)
+class MutationFailure:
+    """The last attempt that failed."""
+
+    part: str = ""
+    time: float = 0.0
+    reason: str = ""
+    code_name: str = ""
+
+    @classmethod
+    def of(cls, part: PartName, error: Exception, time: float) -> MutationFailure:
+        code_name = error.name if isinstance(error, PandoError) else "STD_EXCEPTION"
+        return cls(str(part), time, str(error), code_name)
+
+
+@dataclass(frozen=True)
+class ShownMutation:
+    """A mutation as ``system.mutations`` shows it. ``numbers``: the block number that it took in each partition."""
+
+    id: str
+    mutation: Mutation
+    create_time: float
+    numbers: Mapping[str, int]
+    parts_to_do: Sequence[PartName]
+    parts_in_progress: Sequence[PartName] = ()
+    is_done: bool = False
+    is_killed: bool = False
+    finish_time: float = 0.0
+    failure: MutationFailure = MutationFailure()
+
+
+class TableMutations(Protocol):
+    """Of one table. From any thread."""
+
+    def add(self, mutation: Mutation, options: MutationOptions) -> str:
+        """Keeps the mutation durably, and waits as the options say; returns its id. It changes the rows of blocks that
+        have numbers now, and none of later ones. Raises 341 (UNFINISHED) when it was to be waited for and failed; it is
+        tried again all the same."""
+
+    def kill(self, id: str) -> bool:
+        """Parts that it has changed stay so, the others stay as they are. ``False``: it is not there, or done."""
+
+    def shown(self) -> Sequence[ShownMutation]:
+        """In their order."""
+
+
+def unfinished_text(id: str, failure: MutationFailure) -> str:
+    """The message of 341."""
+    return (
+        f"Exception happened during execution of mutation '{id}' with part '{failure.part}' reason: "
+        f"'{failure.reason}'. This error maybe retryable or not. In case of unretryable error, mutation can be killed "
+        "with KILL MUTATION query"
+    )

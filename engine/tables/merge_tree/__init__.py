@@ -1,0 +1,1 @@
+"""MergeTree tables of one server."""

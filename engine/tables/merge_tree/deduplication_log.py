@@ -1,0 +1,56 @@
+"""The last blocks of a table of one server (``non_replicated_deduplication_window``), as long as the server runs."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+
+from coordination.inserts.block_views import BlockNode, MissingViews
+from parts.common.part_name import PartName
+
+
+class RecentBlocks:
+    """Implements :class:`engine.tables.capabilities.block_memory.BlockMemory`. From any thread."""
+
+    def __init__(self, window: Callable[[], int]) -> None:
+        """``window``: how many blocks are remembered now."""
+        self._window = window
+        self._lock = threading.Lock()
+        self._blocks: dict[str, BlockNode] = {}
+
+    def deduplicating(self) -> AbstractContextManager[object]:
+        """Held from the look at the known blocks to the commit, or one block of two INSERTs would be stored twice."""
+        return self._lock if self._window() else nullcontext()
+
+    def find(self, block_id: str) -> BlockNode | None:
+        """This, :meth:`remember`, :meth:`forget` and :meth:`clear`: inside :meth:`deduplicating`."""
+        return self._blocks.get(block_id) if block_id else None
+
+    def remember(self, blocks: Mapping[str, BlockNode]) -> None:
+        self._blocks.update((block_id, node) for block_id, node in blocks.items() if block_id)
+        surplus = len(self._blocks) - self._window()
+        for block_id in list(itertools.islice(self._blocks, max(surplus, 0))):
+            del self._blocks[block_id]
+
+    def forget(self, gone: Callable[[PartName], bool]) -> None:
+        kept = self._blocks.items()
+        self._blocks = {block_id: node for block_id, node in kept if not gone(PartName.parse(node.part))}
+
+    def clear(self) -> None:
+        self._blocks.clear()
+
+    # -- what views miss of them ----------------------------------------------------------------------------------
+
+    def missing_of(self, block_ids: Sequence[str]) -> list[MissingViews | None]:
+        with self._lock:
+            nodes = map(self.find, block_ids)
+            return [node.missing if node is not None else None for node in nodes]
+
+    def views_have(self, tokens: Mapping[str, str], views: Collection[str]) -> None:
+        with self._lock:
+            for block_id, token in tokens.items():
+                node = self._blocks.get(block_id)
+                if node is not None and node.missing.token == token:
+                    self._blocks[block_id] = BlockNode(node.part, node.missing.without(views))

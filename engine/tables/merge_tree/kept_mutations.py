@@ -1,0 +1,121 @@
+"""The mutations of a table of one server, and which parts they are still for.
+
+Each has a file ``mutation_<number>.txt`` beside the parts: the time of its creation in the first line, then its text.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from engine.tables.capabilities.table_mutations import MutationFailure
+from engine.tables.table_definition import TableDefinition
+from parts.common.errors import PandoError, UserError
+from parts.common.part_name import PartName
+from parts.store.exchange_record import write_durably
+from parts.store.part_states import Snapshot
+from sql.mutations.mutation import Mutation
+from sql.relations import PartsSnapshot
+
+_PREFIX, _SUFFIX = "mutation_", ".txt"
+_TIME = "create time: "
+
+
+@dataclass(frozen=True)
+class TableThen:
+    """Implements ``engine.tables.merges.mutation_execution.ReadTable`` with parts that are held."""
+
+    definition: TableDefinition
+    held: PartsSnapshot
+
+    def snapshot(self) -> PartsSnapshot:
+        return Snapshot(self.held.parts, lambda _: None)
+
+
+@dataclass(eq=False)
+class KeptMutation:
+    number: int
+    mutation: Mutation
+    create_time: float
+    finish_time: float = 0.0
+    failures: int = 0
+    failure: MutationFailure = field(default_factory=MutationFailure)
+    retry_at: float = 0.0
+    """By the monotonic clock."""
+    is_killed: bool = False
+    reads: Mapping[tuple[str, str], TableThen] | None = None
+    """What its subqueries read; ``None``: not held yet."""
+    changed: threading.Event = field(default_factory=threading.Event)
+    """Set when it is done, killed, or held up by a failure."""
+
+    def write(self, directory: Path) -> None:
+        """Durable when this returns; after an error nothing is there."""
+        path = directory / self.id
+        draft = path.with_name(f"tmp_{self.id}")
+        try:
+            write_durably(path, f"{_TIME}{self.create_time}\n{self.mutation.encode()}", draft)
+        except BaseException:
+            for file in (path, draft):
+                file.unlink(missing_ok=True)
+            raise
+
+    def let_go(self) -> None:
+        for table in (self.reads or {}).values():
+            table.held.release()
+        self.reads = None
+
+    @property
+    def id(self) -> str:
+        return f"{_PREFIX}{self.number}{_SUFFIX}"
+
+    def is_for(self, name: PartName) -> bool:
+        return name.data_version < self.number and self._names(name.partition_id)
+
+    def is_done(self, first_pending: int, least: Mapping[str, int]) -> bool:
+        """``first_pending``: smaller than the numbers of all blocks that are to come. ``least``: the least version of
+        the parts of each partition, taken after it."""
+        if self.finish_time:
+            return True
+        is_through = all(version >= self.number for partition, version in least.items() if self._names(partition))
+        return first_pending > self.number and is_through and not self.is_killed
+
+    def _names(self, partition_id: str) -> bool:
+        partitions = self.mutation.partition_ids
+        return partitions is None or partition_id in partitions
+
+
+def waiting_for(kept: Sequence[KeptMutation], name: PartName) -> list[KeptMutation]:
+    """Those that are to be carried out on a part, of all in the order of their numbers."""
+    later = bisect_right(kept, name.data_version, key=lambda each: each.number)
+    return [each for each in kept[later:] if each.is_for(name)]
+
+
+def load_mutations(directory: Path) -> list[KeptMutation]:
+    """In the order of their numbers. Drafts that a kill left are removed."""
+    for draft in directory.glob(f"tmp_{_PREFIX}*{_SUFFIX}"):
+        draft.unlink()
+    return sorted(map(_read, directory.glob(f"{_PREFIX}*{_SUFFIX}")), key=lambda kept: kept.number)
+
+
+def unfinished_mutations(directory: Path, parts: Iterable[PartName]) -> list[str]:
+    """The mutations that are still to be carried out on active parts of the table in ``directory``."""
+    kept = map(_read, sorted(directory.glob(f"{_PREFIX}*{_SUFFIX}")))
+    active = list(parts)
+    return [each.id for each in kept if any(map(each.is_for, active))]
+
+
+def _read(path: Path) -> KeptMutation:
+    """Raises ``UserError`` 117 (INCORRECT_DATA) for a file that is damaged."""
+    try:
+        time, _, rest = path.read_text(encoding="utf-8").partition("\n")
+        number = int(path.name.removeprefix(_PREFIX).removesuffix(_SUFFIX))
+        return KeptMutation(number, Mutation.decode(rest), float(time.removeprefix(_TIME)))
+    except (PandoError, ValueError, KeyError, TypeError) as error:
+        raise UserError(
+            "INCORRECT_DATA",
+            f"The mutation {path} cannot be read ({error}): put a good copy there, or move it away, and the rows that "
+            "it has not reached yet stay as they are",
+        ) from error

@@ -1,0 +1,101 @@
+"""The end of an INSERT into a table of one server: numbers, names, and all of it visible at once."""
+
+from __future__ import annotations
+
+import contextlib
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from coordination.inserts.block_views import BlockNode
+from engine.tables.capabilities.table_transactions import TableTransactions
+from engine.tables.insert_sink import InsertOutcome, InsertSink, TemporaryPart
+from engine.tables.merge_tree.deduplication_log import RecentBlocks
+from engine.tables.part_log import PartEventType
+from engine.tables.statement_options import InsertOptions
+from engine.tables.table_data import TableData
+from parts.common.part_name import PartName
+from parts.read.part_reader import Part
+
+
+class NumberingTable(TableData, Protocol):
+    """A table that counts its blocks by itself, and knows the last ones."""
+
+    @property
+    def transactions(self) -> TableTransactions: ...
+
+    @property
+    def recent_blocks(self) -> RecentBlocks: ...
+
+    def numbers(self, count: int) -> AbstractContextManager[range]:
+        """New block numbers for parts that become active, or are given up, within the block."""
+
+    def wake_merges(self) -> None: ...
+
+
+class MergeTreeInsert(InsertSink):
+    """Commits all parts of the INSERT at once, in memory; each is on disk under its final name before."""
+
+    table: NumberingTable
+
+    def __init__(self, table: NumberingTable, options: InsertOptions) -> None:
+        super().__init__(table, options)
+        self._outcome = InsertOutcome()
+
+    def commit_parts(self, parts: list[TemporaryPart]) -> InsertOutcome:
+        if self.options.transaction:
+            return self.table.transactions.stage(parts, self.options)
+        with self.table.recent_blocks.deduplicating():
+            wanted = self._not_known(parts)
+            with self.table.numbers(len(wanted)) as numbers:
+                named = self._named(wanted, numbers)
+                with self.table.store.lock:
+                    for stored in named:
+                        self.table.store.commit(stored)
+            self._note(named)
+            stored_as = {
+                part.block_id: BlockNode(str(stored.name), part.missing)
+                for part, stored in zip(wanted, named, strict=True)
+            }
+            self.table.recent_blocks.remember(stored_as)
+        self.table.wake_merges()
+        return self._outcome
+
+    def _not_known(self, parts: list[TemporaryPart]) -> list[TemporaryPart]:
+        wanted: list[TemporaryPart] = []
+        for part in parts:
+            if (node := self.table.recent_blocks.find(part.block_id)) is None:
+                wanted.append(part)
+            else:
+                self._outcome.add_known(part.block_id, node.missing)
+        return wanted
+
+    def _named(self, parts: list[TemporaryPart], numbers: range) -> list[Part]:
+        """The parts under their final names: all or, after an error, none, so that no restart finds some of them."""
+        named: list[Part] = []
+        try:
+            for part, number in zip(parts, numbers, strict=True):
+                name = PartName(part.partition_id, number, number, 0)
+                store = self.table.store
+                named.append(store.add_preactive(part.directory, name, is_synced=True, written=part.written))
+                named[-1].check_conversions()  # an ALTER may have come since it was written
+                self.table.services.failpoint("insert.after_rename")
+                self._outcome.written_rows += part.rows
+                self._outcome.written_bytes += part.bytes
+                self._outcome.part_names.append(str(name))
+        except BaseException:
+            for stored in named:
+                with contextlib.suppress(OSError):
+                    self.table.store.rollback(stored)
+            raise
+        return named
+
+    def _note(self, named: list[Part]) -> None:
+        services = self.table.services
+        for part in named:
+            services.part_log.note(
+                PartEventType.NEW,
+                self.table.definition,
+                part,
+                services.clock(),
+                query_id=self.options.query_id,
+            )

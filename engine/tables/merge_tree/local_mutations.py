@@ -1,0 +1,360 @@
+"""Mutations of a table of one server: ``mutation_<number>.txt`` beside the parts, carried out part by part.
+
+A mutation takes a block number as an INSERT does, so it tells rows that were there from those that came later. A part's
+*version* is the number of the last mutation that it went through, or its first block; a mutation of a larger number
+that may change its partition is still to be carried out on it, together with all other such.
+
+Invariants:
+- A mutation is on disk before it is acknowledged, and its number is taken before it is on disk.
+- Its parts are replaced one by one, each by a commit like a merge's: after a kill at any moment every part is as before
+  or as after, and a start goes on with the others.
+- A merge puts together only parts that have the same mutations before them (:meth:`PlainMutations.waiting`).
+- A mutation is done when no part is left, and no INSERT with a smaller number is about to commit.
+- Subqueries see the tables as they were when the mutation was made, or at the start after: all parts alike, and no part
+  that went through it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Protocol
+
+from engine.tables.capabilities.table_mutations import (
+    MutationFailure,
+    MutationOptions,
+    ShownMutation,
+    unfinished_text,
+)
+from engine.tables.merge_tree.kept_mutations import KeptMutation, TableThen, load_mutations, waiting_for
+from engine.tables.merges.mutation_execution import FindTable, mutate_to_temporary
+from engine.tables.stopped_actions import Stoppable, StoppedActions
+from engine.tables.table_data import TableData
+from parts.common.errors import (
+    CancelledError,
+    ConflictError,
+    CorruptionError,
+    PandoError,
+    UnavailableError,
+    UserError,
+)
+from parts.common.part_name import PartName
+from parts.common.query_status import QueryStatus
+from parts.format.hashed_file import sync_directory
+from parts.read.part_reader import Part
+from sql.definitions.alter.column_changes import refuse_beside
+from sql.mutations.mutation import Mutation
+
+logger = logging.getLogger(__name__)
+
+_POLL_SECONDS = 0.1
+"""Who waits looks so often by itself: for an end of its query, or of an INSERT."""
+_FIRST_RETRY_SECONDS = 0.5
+
+
+class MutatedTable(TableData, Protocol):
+    """A table that counts its blocks by itself."""
+
+    is_stopping: threading.Event
+    stopped: StoppedActions
+
+    def numbers(self, count: int) -> AbstractContextManager[range]:
+        """Numbers of blocks that become active, or are given up, within the block."""
+
+    def first_pending(self) -> int:
+        """Smaller than the numbers of all blocks that are about to commit, and of all that come."""
+
+    def kept_from_merges(self, names: Sequence[PartName]) -> AbstractContextManager[None]:
+        """Raises ``ConflictError`` when one is being merged already."""
+
+    def commit_instead(self, directory: Path, result: PartName, names: Sequence[PartName]) -> None:
+        """Raises ``ConflictError`` when one of the parts has gone."""
+
+    def report_corruption(self, error: CorruptionError) -> None: ...
+
+
+class PlainMutations:
+    """Implements ``engine.tables.capabilities.table_mutations.TableMutations``. ``wake`` makes :meth:`step` run
+    soon."""
+
+    def __init__(self, table: MutatedTable, find_table: FindTable, wake: Callable[[], None]) -> None:
+        self._table = table
+        self._find_table = find_table
+        self._wake = wake
+        self._lock = threading.Lock()
+        self._deciding = threading.Lock()
+        """Held while a part is committed, or a mutation killed: what is killed commits nothing from then on."""
+        self._kept: list[KeptMutation] = []
+        """In the order of their numbers."""
+        self._in_progress: PartName | None = None
+        self._agenda: list[PartName] = []
+        """Parts that are still to be looked at since all were, the next one last."""
+
+    def load(self) -> int:
+        """What is on disk. Returns the largest number."""
+        self._kept = load_mutations(self._table.store.path)
+        return max((kept.number for kept in self._kept), default=0)
+
+    # What statements ask
+
+    def add(self, mutation: Mutation, options: MutationOptions) -> str:
+        table = self._table
+        most = table.definition.settings.number_of_mutations_to_throw
+        if most and sum(not kept.finish_time for kept in self._all()) >= most:
+            raise UnavailableError(
+                "TOO_MANY_MUTATIONS",
+                f"Too many unfinished mutations in table {table.definition.full_name}, "
+                f"number_of_mutations_to_throw = {most}; wait, or kill those that fail",
+            )
+        with table.numbers(1) as numbers:
+            kept = KeptMutation(numbers[0], mutation, table.services.clock())
+            kept.write(table.store.path)
+            table.services.failpoint("mutation.after_file")
+            with self._lock:
+                self._kept = sorted([*self._kept, kept], key=lambda each: each.number)
+            self._hold_tables(kept)
+        self._wake()
+        if options.sync:
+            self._wait(kept, options.status)
+        return kept.id
+
+    def kill(self, id: str) -> bool:
+        with self._deciding:
+            kept = next((kept for kept in self._all() if kept.id == id), None)
+            if kept is None or self._is_done(kept):
+                return False
+            kept.is_killed = True
+        kept.changed.set()
+        self._forget([kept])
+        sync_directory(self._table.store.path)  # what is killed stays so
+        self._wake()
+        return True
+
+    def shown(self) -> list[ShownMutation]:
+        found = []
+        asked = self._progress()
+        for kept in self._all():
+            is_done = kept.is_done(*asked)
+            left = self._left(kept) if not is_done else []
+            failed = None if is_done else self._failed_before(kept)
+            running = [name for name in left if name == self._in_progress]
+            found.append(
+                ShownMutation(
+                    kept.id, kept.mutation, kept.create_time, {"": kept.number}, left, running, is_done,
+                    kept.is_killed, kept.finish_time, MutationFailure() if failed is None else failed.failure,
+                )
+            )  # fmt: skip
+        return found
+
+    def refuse_beside(self, touched: frozenset[str]) -> None:
+        """Raises 36 when one that is not done names such a column."""
+        asked = self._progress()
+        refuse_beside(((kept.id, kept.mutation) for kept in self._all() if not kept.is_done(*asked)), touched)
+
+    def _wait(self, kept: KeptMutation, status: QueryStatus) -> None:
+        """Raises 341 when it fails or is killed."""
+        services = self._table.services
+        while not self._is_done(kept):
+            status.check()
+            if kept.is_killed:
+                raise UnavailableError("UNFINISHED", f"Mutation {kept.id} was killed")
+            failed = self._failed_before(kept)
+            if failed is not None:
+                raise UnavailableError("UNFINISHED", unfinished_text(failed.id, failed.failure))
+            services.wait(kept.changed, _POLL_SECONDS)
+            kept.changed.clear()
+            if self._table.is_stopping.is_set():
+                raise UnavailableError("ABORTED", "The table is being stopped; the mutation goes on after its start")
+
+    def _failed_before(self, kept: KeptMutation) -> KeptMutation | None:
+        """The first that failed and holds up parts of this one; perhaps this one."""
+        elders = [each for each in self._all() if each.failures and each.number <= kept.number]
+        left = set(self._left(kept)) if elders else set()
+        return next((each for each in elders if left.intersection(self._left(each))), None)
+
+    # What merges ask
+
+    def waiting(self) -> Callable[[PartName], int]:
+        """How many mutations are to be carried out on a part. Parts of a partition of which this is the same have the
+        same mutations before them: the last ones."""
+        kept = self._all()
+        return lambda name: len(waiting_for(kept, name))
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether parts may wait for long."""
+        return any(kept.failures for kept in self._all())
+
+    # The work
+
+    def step(self) -> float | None:
+        """Carries mutations out on one part. Returns the seconds until the next attempt; ``None``: nothing is left.
+
+        All parts are looked at once, then each that has work is taken in turn."""
+        if all(kept.finish_time for kept in self._all()):
+            return None  # after most INSERTs
+        now = self._table.services.monotonic()
+        delay: float | None = None
+        is_anew = not self._agenda
+        if is_anew:
+            kept = self._all()
+            names = [part.name for part in self._table.store.active()]
+            self._agenda = [name for name in reversed(names) if waiting_for(kept, name)]
+        while self._agenda:
+            name = self._agenda.pop()
+            waiting = waiting_for(self._all(), name) if self._table.store.get_active(name) is not None else []
+            if not waiting:
+                continue
+            # One that fails holds up no elder; what one reads is what its elders left.
+            waiting = list(itertools.takewhile(_may_share, waiting)) or waiting[:1]
+            if waiting[0].retry_at > now:
+                delay = min(delay or waiting[0].retry_at - now, waiting[0].retry_at - now)
+                continue
+            try:
+                with self._table.kept_from_merges([name]):
+                    self._mutate(name, waiting)
+                return 0.0
+            except ConflictError as conflict:  # it is being merged, or was dropped
+                logger.info("mutation of part %s put off: %s", name, conflict)
+                delay = min(delay or _FIRST_RETRY_SECONDS, _FIRST_RETRY_SECONDS)
+        if not is_anew:
+            return 0.0  # others may have come meanwhile
+        self._note_finished()
+        return delay
+
+    def clean_up(self) -> None:
+        """The oldest of those that are done."""
+        self._note_finished()
+        done = [kept for kept in self._all() if kept.finish_time]
+        self._forget(done[: max(0, len(done) - self._table.definition.settings.finished_mutations_to_keep)])
+
+    def _mutate(self, name: PartName, mutations: Sequence[KeptMutation]) -> None:
+        table = self._table
+        result = PartName(name.partition_id, name.min_block, name.max_block, name.level, mutations[-1].number)
+        self._in_progress = name
+        try:
+            with table.store.hold_active([name]) as held:
+                if not held.parts:
+                    raise ConflictError("ABORTED", f"Part {name} has gone")
+                (source,) = held.parts
+                directory = self._made(source, mutations, result)
+                self._commit(directory, result, name, mutations)
+                table.services.failpoint("mutation.after_commit")
+            for kept in mutations:
+                if kept.failure.part == str(name):
+                    kept.failures, kept.failure, kept.retry_at = 0, MutationFailure(), 0.0
+        except CancelledError:
+            if table.is_cancelled():
+                raise
+        except ConflictError:
+            raise
+        except (PandoError, OSError, MemoryError) as error:
+            if isinstance(error, CorruptionError):
+                table.report_corruption(error)
+            if isinstance(error, UserError) and len(mutations) > 1:
+                self._mutate(name, mutations[: len(mutations) // 2])  # which of them fails will show
+            else:
+                self._note_failure(name, mutations, error)
+        finally:
+            self._in_progress = None
+
+    def _commit(self, directory: Path, result: PartName, name: PartName, mutations: Sequence[KeptMutation]) -> None:
+        with self._deciding:
+            if any(kept.is_killed for kept in mutations):
+                self._table.store.drop_temporary(directory)
+                raise CancelledError(f"Mutation of part {name} was killed")
+            self._table.commit_instead(directory, result, [name])
+
+    def _made(self, source: Part, mutations: Sequence[KeptMutation], result: PartName) -> Path:
+        table = self._table
+        read = self._hold_tables(mutations[0])
+        known = self._all()
+
+        def is_killed() -> bool:
+            nonlocal known
+            if self._all() is known:  # asked once a step
+                return False
+            known = self._all()
+            return any(kept.is_killed for kept in mutations)
+
+        return mutate_to_temporary(
+            table,
+            source,
+            [kept.mutation for kept in mutations],
+            result,
+            lambda database, name: read.get((database, name)),
+            is_cancelled=lambda: table.is_cancelled() or Stoppable.MERGES in table.stopped or is_killed(),
+        )
+
+    def _hold_tables(self, kept: KeptMutation) -> Mapping[tuple[str, str], TableThen]:
+        with self._lock:
+            if kept.reads is None:
+                found = ((name, self._find_table(*name)) for name in kept.mutation.tables)
+                kept.reads = {
+                    name: TableThen(table.definition, table.snapshot()) for name, table in found if table is not None
+                }
+            return kept.reads
+
+    def _note_failure(self, name: PartName, mutations: Sequence[KeptMutation], error: Exception) -> None:
+        services = self._table.services
+        most = self._table.definition.settings.max_postpone_time_for_failed_mutations_ms / 1000
+        for kept in mutations:
+            delay = min(_FIRST_RETRY_SECONDS * 2 ** min(kept.failures, 30), most)
+            kept.failures += 1
+            kept.failure = MutationFailure.of(name, error, services.clock())
+            kept.retry_at = services.monotonic() + delay
+        for kept in self._all():
+            if kept.number >= mutations[0].number:
+                kept.changed.set()
+        ids = ", ".join(kept.id for kept in mutations)
+        logger.warning("table %s: %s failed on part %s: %s", self._table.definition.full_name, ids, name, error)
+
+    # What is left
+
+    def _all(self) -> list[KeptMutation]:
+        with self._lock:
+            return self._kept
+
+    def _left(self, kept: KeptMutation) -> list[PartName]:
+        store = self._table.store
+        return sorted(part.name for part in (*store.active(), *store.preactive()) if kept.is_for(part.name))
+
+    def _is_done(self, kept: KeptMutation) -> bool:
+        return kept.is_done(*self._progress())
+
+    def _progress(self) -> tuple[int, dict[str, int]]:
+        """What :meth:`KeptMutation.is_done` asks of. Blocks that are about to commit are asked for first: they are
+        pending, or among the parts."""
+        first_pending, store = self._table.first_pending(), self._table.store
+        least: dict[str, int] = {}
+        for part in (*store.active(), *store.preactive()):
+            partition, version = part.name.partition_id, part.name.data_version
+            least[partition] = min(version, least.get(partition, version))
+        return first_pending, least
+
+    def _note_finished(self) -> None:
+        if all(kept.finish_time for kept in self._all()):
+            return
+        asked = self._progress()
+        for kept in self._all():
+            if not kept.finish_time and kept.is_done(*asked):
+                kept.finish_time = self._table.services.clock()
+                kept.let_go()
+                kept.changed.set()
+
+    def _forget(self, gone: Iterable[KeptMutation]) -> None:
+        gone = set(gone)
+        with self._lock:
+            self._kept = [kept for kept in self._kept if kept not in gone]
+        for kept in gone:
+            kept.let_go()
+            (self._table.store.path / kept.id).unlink(missing_ok=True)
+
+
+def _may_share(kept: KeptMutation) -> bool:
+    """Whether a rewrite of a part may carry it out together with others."""
+    return not kept.failures and not kept.mutation.tables

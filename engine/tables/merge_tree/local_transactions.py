@@ -1,0 +1,335 @@
+"""Transactions of inserts into a table of one server: parts in ``staged/``, decisions in small files.
+
+::
+
+    staged/<transaction>/<attempt>-<insert>/<number>-<partition id>/   a part of one INSERT
+    transactions/<transaction>.json                    {"id":…,"state":…,"rows":…,"reason":…,"created":…}
+    applications/<application>.json                                    {"committed": n, "rows": …}
+
+The files of decisions are written in the same step as the exchange of parts (``PartStore.exchange``), so a start finds
+all of a commit or nothing of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Protocol
+
+from coordination.transactions.application_versions import ApplicationVersion
+from coordination.transactions.transaction_commit import CommitOutcome, CommitRequest, Overwrite, Verdict, choose
+from coordination.transactions.transaction_nodes import (
+    IDLE_SECONDS,
+    MOST_REMEMBERED,
+    REMEMBERED_SECONDS,
+    StagedRecord,
+    State,
+    Transaction,
+    already_decided,
+    key_of,
+    name_of,
+)
+from engine.tables.capabilities.table_transactions import KnownTransaction
+from engine.tables.file_ages import UnchangedFiles
+from engine.tables.insert_sink import InsertOutcome, TemporaryPart
+from engine.tables.part_log import PartEventType
+from engine.tables.services import TableServices
+from engine.tables.statement_options import CommitOptions, InsertOptions
+from engine.tables.table_definition import TableDefinition
+from parts.common.errors import ConflictError
+from parts.common.part_name import PartName
+from parts.common.query_status import QueryStatus
+from parts.format.hashed_file import sync_directory
+from parts.read.part_reader import open_part
+from parts.store.exchange_record import write_durably
+from parts.store.part_store import PartStore
+
+_DECISIONS, _APPLICATIONS = "transactions", "applications"
+_MOST_APPLICATIONS = 10_000
+
+
+class NumberedTable(Protocol):
+    """A table that counts its blocks by itself."""
+
+    definition: TableDefinition
+    store: PartStore
+    services: TableServices
+
+    def numbers(self, count: int) -> AbstractContextManager[range]:
+        """New block numbers for parts that become active, or are given up, within the block."""
+
+    def wait_for_pending(self, status: QueryStatus) -> None:
+        """For INSERTs that have numbers: what comes later has larger numbers than what goes."""
+
+    def note_dropped(self, names: Iterable[PartName]) -> None:
+        """Before the parts go."""
+
+    def wake_merges(self) -> None: ...
+
+
+class PlainTransactions:
+    """Implements ``engine.tables.capabilities.table_transactions.TableTransactions``."""
+
+    def __init__(self, table: NumberedTable, forget_blocks: Callable[[], None]) -> None:
+        """``forget_blocks``: rows that go with an overwrite may be inserted again."""
+        self._table = table
+        self._store = table.store
+        self._forget_blocks = forget_blocks
+        self._lock = threading.Lock()
+        self._unchanged_staged, self._unchanged_decisions = UnchangedFiles(), UnchangedFiles()
+
+    def stage(self, parts: list[TemporaryPart], options: InsertOptions) -> InsertOutcome:
+        name, services = name_of(options.transaction), self._table.services
+        insert = options.deduplication_token or services.new_uuid().hex
+        group = key_of(options.transaction_attempt, insert, 0)
+        with self._lock:
+            decided = self._decision(name)
+            if decided is not None:
+                raise already_decided(decided)
+            if not parts:
+                return InsertOutcome()
+            if group in self._store.staged.places(name):
+                self._require_same(name, group, parts, options.transaction)
+                return InsertOutcome(deduplicated_blocks=len(parts))
+            if not (self._path / _decision_file(name)).exists():
+                self._write(name, self._text(name, options.transaction, State.OPEN))
+            gathered = self._store.create_temporary("tmp_stage_")
+            try:
+                for number, part in enumerate(parts):
+                    os.rename(part.directory, gathered / f"{number}-{part.partition_id}")
+                    self._store.drop_temporary(part.directory)
+                sync_directory(gathered)
+                services.failpoint("stage.after_move")
+                self._store.staged.take(name, [(gathered, group)])
+            finally:
+                self._store.drop_temporary(gathered)
+        return InsertOutcome(sum(part.rows for part in parts), sum(part.bytes for part in parts))
+
+    def _require_same(self, name: str, group: str, parts: list[TemporaryPart], transaction_id: str) -> None:
+        there = [(record.partition_id, record.content_hash) for record in self._staged(name, group).values()]
+        if sorted(there) != sorted((part.partition_id, part.content_hash) for part in parts):
+            raise ConflictError(
+                "INSERT_WAS_DEDUPLICATED",
+                f"Other rows were inserted into transaction {transaction_id!r} under this insert_deduplication_token "
+                "before; nothing of these rows is stored",
+            )
+
+    def commit(self, request: CommitRequest, options: CommitOptions) -> CommitOutcome:
+        name = name_of(request.transaction_id)
+        with self._lock:
+            decided = self._decision(name)
+            if decided is not None and decided.state is State.COMMITTED:
+                return CommitOutcome(Verdict.REPEATED, decided.rows)
+            application = self._application(request)
+            if not application.takes(request.version):
+                self._abort(
+                    name, request.transaction_id, f"its application {request.application!r} had committed this version"
+                )
+                return CommitOutcome(Verdict.SKIPPED, application.rows_of(request.version))
+            if decided is not None:
+                raise already_decided(decided)
+            staged: dict[str, StagedRecord] = {}
+            for group in self._store.staged.places(name):
+                staged |= self._staged(name, group)
+            if request.overwrite is not Overwrite.NOTHING:
+                self._table.wait_for_pending(options.status)
+            return self._exchange(name, request, choose(request, staged))
+
+    def _exchange(self, name: str, request: CommitRequest, staged: dict[str, StagedRecord]) -> CommitOutcome:
+        store = self._store
+        rows = sum(record.rows for record in staged.values())
+        notes = {_decision_file(name): self._text(name, request.transaction_id, State.COMMITTED, rows=rows)}
+        if request.application:
+            notes[_application_file(request.application)] = json.dumps({"committed": request.version, "rows": rows})
+        partition_ids = {record.partition_id for record in staged.values()}
+        with self._table.numbers(max(1, len(staged))) as numbers:
+            arrivals = {
+                PartName(record.partition_id, number, number, 0): store.staged.path(name, record.place)
+                for number, record in zip(numbers, staged.values(), strict=False)
+            }
+
+            def is_leaving(part: PartName) -> bool:
+                if request.overwrite is Overwrite.NOTHING or part.max_block >= numbers.start:
+                    return False
+                return request.overwrite is Overwrite.TABLE or part.partition_id in partition_ids
+
+            self._table.services.failpoint("transaction.before_exchange")
+            with store.lock:
+                self._table.note_dropped(part.name for part in store.active() if is_leaving(part.name))
+                store.exchange(arrivals, is_leaving, notes)
+        if request.overwrite is not Overwrite.NOTHING:
+            self._forget_blocks()
+        services = self._table.services
+        for part in filter(None, map(store.get_active, arrivals)):
+            services.part_log.note(PartEventType.NEW, self._table.definition, part, services.clock())
+        store.staged.remove(name)
+        self._table.wake_merges()
+        return CommitOutcome(Verdict.COMMITTED, rows, tuple(arrivals))
+
+    def settle(self, name: str) -> bool | None:
+        with self._lock:
+            decided = self._decision(name)
+            if decided is None:
+                self._abort(name, "", "it was not finished")
+            return decided is not None and decided.state is State.COMMITTED
+
+    def rollback(self, transaction_id: str) -> None:
+        name = name_of(transaction_id)
+        with self._lock:
+            decided = self._decision(name)
+            if decided is not None and decided.state is State.COMMITTED:
+                raise already_decided(decided)
+            if decided is None:
+                self._abort(name, transaction_id, "it was rolled back")
+
+    def known(self) -> list[KnownTransaction]:
+        with self._lock:
+            self._store.settle()
+            names = sorted(file.stem for file in (self._path / _DECISIONS).glob("*.json"))
+            return [self._describe(found) for found in map(self._read, names) if found is not None]
+
+    def _describe(self, found: Transaction) -> KnownTransaction:
+        staged: list[StagedRecord] = []
+        if found.state is State.OPEN:
+            for group in self._store.staged.places(found.name):
+                staged += self._staged(found.name, group).values()
+        return KnownTransaction.of(found, staged)
+
+    def clean_up(self, now: float) -> None:
+        """Aborts what was left open, removes what is decided, forgets decisions of long ago. ``now``: monotonic."""
+        with self._lock:
+            homes = [self._path / "staged" / name for name in self._store.staged.transactions()]
+            for home, age in self._unchanged_staged.ages(homes, now).items():
+                if self._decision(home.name) is not None:
+                    self._store.staged.remove(home.name)
+                elif age > IDLE_SECONDS:
+                    self._abort(home.name, "", f"nothing was inserted for {IDLE_SECONDS:.0f} s")
+        staged = set(self._store.staged.transactions())
+        decided = [file for file in (self._path / _DECISIONS).glob("*.json") if file.stem not in staged]
+        ages = self._unchanged_decisions.ages(decided, now)
+        newest_first = sorted(ages, key=lambda file: file.stat().st_mtime_ns, reverse=True)
+        for rank, file in enumerate(newest_first):
+            if rank >= MOST_REMEMBERED or ages[file] > REMEMBERED_SECONDS:
+                file.unlink(missing_ok=True)
+        applications = [*(self._path / _APPLICATIONS).glob("*.json")]
+        if len(applications) > _MOST_APPLICATIONS:
+            with self._lock:
+                applications.sort(key=lambda file: file.stat().st_mtime, reverse=True)
+                for file in applications[_MOST_APPLICATIONS:]:
+                    file.unlink(missing_ok=True)
+
+    # -- what is on disk --------------------------------------------------------------------------------------------
+
+    @property
+    def _path(self) -> Path:
+        return self._store.path
+
+    def _abort(self, name: str, transaction_id: str, reason: str) -> None:
+        self._write(name, self._text(name, transaction_id, State.ABORTED, reason=reason))
+        self._store.staged.remove(name)
+
+    def _write(self, name: str, text: str) -> None:
+        file = self._path / _decision_file(name)
+        file.parent.mkdir(exist_ok=True)
+        write_durably(file, text, file.with_name(f"{file.name}.new"))
+
+    def _text(self, name: str, transaction_id: str, state: State, *, rows: int = 0, reason: str = "") -> str:
+        """Of its file, which keeps what it says of its beginning."""
+        former = self._read(name)
+        created = former.created_ms / 1000 if former is not None else self._table.services.clock()
+        known_id = former.id if former is not None else transaction_id
+        return _text_of(known_id, state, rows, reason, created)
+
+    def _decision(self, name: str) -> Transaction | None:
+        """``None`` while it is open."""
+        self._store.settle()  # the file may be one that goes
+        found = self._read(name)
+        return found if found is not None and found.state is not State.OPEN else None
+
+    def _read(self, name: str) -> Transaction | None:
+        return _read(self._path / _decision_file(name))
+
+    def _application(self, request: CommitRequest) -> ApplicationVersion:
+        file = self._path / _application_file(request.application)
+        if not request.application or not file.exists():
+            return ApplicationVersion("", request.application)
+        document = json.loads(file.read_bytes())
+        return ApplicationVersion("", request.application, document["committed"], document["rows"])
+
+    def _staged(self, name: str, group: str) -> dict[str, StagedRecord]:
+        """The parts of one INSERT, by keys of their own; their places are ``<group>/<directory>``."""
+        found = {}
+        home = self._store.staged.path(name, group)
+        for directory in sorted(home.iterdir(), key=lambda path: int(path.name.partition("-")[0])):
+            number, _, partition_id = directory.name.partition("-")
+            part = open_part(
+                directory, name=PartName(partition_id, 0, 0, 0), table_schema=self._store.description.schema
+            )
+            place = f"{group}/{directory.name}"
+            found[f"{group}-{number}"] = StagedRecord(
+                "", place, partition_id, part.content_hash, part.rows, part.bytes_on_disk
+            )
+        return found
+
+
+def _read(file: Path) -> Transaction | None:
+    if not file.exists():
+        return None
+    document = json.loads(file.read_bytes())
+    return Transaction(
+        file.stem,
+        document["id"],
+        State(document["state"]),
+        0,
+        document["reason"],
+        document["rows"],
+        created_ms=int(document["created"] * 1000),
+        changed_ms=int(file.stat().st_mtime * 1000),
+    )
+
+
+def decisions_on_disk(directory: Path) -> list[Transaction]:
+    """The transactions of the table in ``directory`` that are decided and remembered. It is not open."""
+    found = map(_read, sorted((directory / _DECISIONS).glob("*.json")))
+    return [each for each in found if each is not None and each.state is not State.OPEN]
+
+
+def applications_on_disk(directory: Path) -> dict[str, tuple[int, int]]:
+    """The version that each application committed last, and its rows, by ``name_of(application)``."""
+    found = {}
+    for file in sorted((directory / _APPLICATIONS).glob("*.json")):
+        document = json.loads(file.read_bytes())
+        found[file.stem] = (document["committed"], document["rows"])
+    return found
+
+
+def write_decisions(
+    directory: Path, decided: Iterable[Transaction], applications: Mapping[str, tuple[int, int]]
+) -> None:
+    """Durable when this returns: what :func:`decisions_on_disk` and :func:`applications_on_disk` find."""
+    texts = {
+        _decision_file(each.name): _text_of(each.id, each.state, each.rows, each.reason, each.created_ms / 1000)
+        for each in decided
+    }
+    for name, (version, rows) in applications.items():
+        texts[f"{_APPLICATIONS}/{name}.json"] = json.dumps({"committed": version, "rows": rows})
+    for place, text in texts.items():
+        file = directory / place
+        file.parent.mkdir(exist_ok=True)
+        write_durably(file, text, file.with_name(f"{file.name}.new"))
+
+
+def _text_of(id: str, state: State, rows: int, reason: str, created: float) -> str:
+    return json.dumps({"id": id, "state": state.value, "rows": rows, "reason": reason, "created": created})
+
+
+def _decision_file(name: str) -> str:
+    return f"{_DECISIONS}/{name}.json"
+
+
+def _application_file(application: str) -> str:
+    return f"{_APPLICATIONS}/{name_of(application)}.json"

@@ -1,0 +1,1 @@
+"""Merges and mutations as they are carried out, with and without replicas."""

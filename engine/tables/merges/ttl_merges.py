@@ -1,0 +1,105 @@
+"""What a table does by itself about rows that expire: parts that are gone are dropped, others are merged.
+
+The clock is asked here, once for each merge: its value travels with the merge, and whoever carries it out comes to the
+same rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Protocol
+
+from engine.tables.stopped_actions import Stoppable, StoppedActions
+from engine.tables.table_data import TableData
+from parts.common.part_name import PartName
+from parts.merge.ttl_merge_selector import (
+    TTL_DELETE,
+    TTL_RECOMPRESS,
+    TtlFacts,
+    TtlMerge,
+    gone_parts,
+    select_ttl_merge,
+)
+from parts.read.part_reader import Part
+from parts.table.ttl_rules import NOTHING_KNOWN, TableTtl
+
+TTL_MERGES = (TTL_DELETE, TTL_RECOMPRESS)
+_NOT_HERE = TtlFacts(NOTHING_KNOWN, 1, 0)
+
+
+class ExpiringTable(TableData, Protocol):
+    stopped: StoppedActions
+
+
+class Expiring:
+    """Which rows of one table expire, and which merge takes them away; the steps of its background work share it."""
+
+    def __init__(self, table: ExpiringTable) -> None:
+        self._table = table
+        self._next: dict[tuple[str, str], float] = {}
+        """By kind of merge and partition: when the next may be, by the monotonic clock."""
+
+    @property
+    def time(self) -> int:
+        """When merges that are decided now take place; 0: they leave expired rows as they are, and rows have no age."""
+        description = self._table.description
+        if description.merge_mode.needs_time and not description.ttl:
+            return int(self._table.services.clock())
+        return self._expiry_time
+
+    @property
+    def _expiry_time(self) -> int:
+        """0: nothing expires now."""
+        if not self._table.description.ttl or Stoppable.TTL_MERGES in self._table.stopped:
+            return 0
+        return int(self._table.services.clock())
+
+    def gone(self) -> list[PartName]:
+        """Active parts of which no row is left."""
+        now = self._expiry_time
+        if not now or not self._table.definition.settings.remove_empty_parts:
+            return []
+        ttl = self._table.description.ttl
+        return gone_parts(ttl, [(part.name, _facts(part, ttl)) for part in self._table.store.active()], now)
+
+    def has_work(self) -> bool:
+        """Whether a merge might be chosen; parts may not be free for it."""
+        return self.choose([[part.name] for part in self._table.store.active()]) is not None
+
+    def choose(self, runs: Sequence[Sequence[PartName]]) -> TtlMerge | None:
+        """The merge by TTL that is due, if any, among ``runs`` of neighbours that may be merged and are here."""
+        now = self._expiry_time
+        settings = self._table.definition.settings
+        under_way = sum(merge.merge_type in TTL_MERGES for merge in self._table.services.merges)
+        if not now or under_way >= settings.max_number_of_merges_with_ttl_in_pool:
+            return None
+        return select_ttl_merge(
+            self._table.description.ttl,
+            runs,
+            self._facts_of,
+            now,
+            max_bytes=settings.max_bytes_to_merge_at_max_space_in_pool,
+            max_parts=settings.max_parts_to_merge_at_once,
+            only_whole=settings.ttl_only_drop_parts,
+            resting=self._resting,
+        )
+
+    def note(self, merge: TtlMerge) -> None:
+        """It is made, or put into the log."""
+        settings = self._table.definition.settings
+        pause = settings.merge_with_ttl_timeout
+        if merge.merge_type == TTL_RECOMPRESS:
+            pause = settings.merge_with_recompression_ttl_timeout
+        self._next[merge.merge_type, merge.sources[0].partition_id] = self._table.services.monotonic() + pause
+
+    def _resting(self, merge_type: str) -> Collection[str]:
+        now = self._table.services.monotonic()
+        return {partition for (kind, partition), until in self._next.items() if kind == merge_type and until > now}
+
+    def _facts_of(self, name: PartName) -> TtlFacts:
+        part = self._table.store.get_active(name)
+        return _facts(part, self._table.description.ttl) if part is not None else _NOT_HERE
+
+
+def _facts(part: Part, ttl: TableTtl) -> TtlFacts:
+    return TtlFacts(part.known_ttl(ttl), part.rows, part.bytes_on_disk)

@@ -1,0 +1,1 @@
+"""The entries that a replica writes into the log: merges, mutations, drops and moves."""

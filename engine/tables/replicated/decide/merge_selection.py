@@ -1,0 +1,380 @@
+"""Decides merges and writes them into the log: in the background, and for OPTIMIZE."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import math
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Protocol
+
+from coordination.drops.drop_part import log_part_drop
+from coordination.keeper.interface import Keeper
+from coordination.log.log_entry import EntryType
+from coordination.merges_mutations.merge_assignment import assign_merges, merge_entry
+from coordination.merges_mutations.merge_predicate import MergePredicate, build_predicate, guess_predicate
+from coordination.nodes.replica_activation import CLEANUP, require_feature
+from engine.tables.disk_reservations import SELECTED
+from engine.tables.merges.ttl_merges import TTL_MERGES, Expiring
+from engine.tables.replicated.decide.delayed_partitions import PutOffPartitions
+from engine.tables.replicated.life.shared_definition import shared_definition
+from engine.tables.replicated.replica_state import ReplicaState
+from engine.tables.statement_options import OptimizeOptions
+from engine.tables.stopped_actions import Stoppable
+from engine.tables.unfinished_errors import afterwards
+from parts.common.errors import ConflictError, PandoError, UnavailableError, UnknownOutcomeError, UserError
+from parts.common.part_name import PartName, merged_name
+from parts.merge.merge_selector import PartFacts, max_merge_bytes, select_merges
+
+logger = logging.getLogger(__name__)
+
+_ASSIGN_ATTEMPTS = 20
+_SOON_SECONDS = 0.1
+_POLLS_A_LOOK = 100
+"""While OPTIMIZE waits; the queue may be long."""
+
+
+class Log(Protocol):
+    """The log, as this replica takes it over."""
+
+    def pull(self, keeper: Keeper) -> None:
+        """Everything that is in the log now enters the queue."""
+
+
+class MergeSteps:
+    def __init__(self, state: ReplicaState, log: Log, slots: int, wake_execution: Callable[[], None]) -> None:
+        """``slots``: how many entries of the queue run at a time."""
+        self._state = state
+        self._log = log
+        self._slots = slots
+        self._wake_execution = wake_execution
+        self.task = state.make_task("select merges", self.select_step)
+        self.are_selected = True
+        self._has_changed = True
+        """Since the last look."""
+        self._pause = 0.0
+        """From the last look to the next, while nothing changes."""
+        self._looked_at = -math.inf
+        self._expiring = Expiring(state)
+        self._put_off = PutOffPartitions(state.services.monotonic)
+
+    # -- in the background --------------------------------------------------------------------------------------
+
+    def select_step(self) -> float:
+        """In vain it looks less and less often, until something changes (:meth:`note_change`). What else lets parts be
+        merged, their age or a quorum that is met, is found soon enough."""
+        state = self._state
+        settings, idle = state.definition.settings, self._idle_seconds
+        longest = max(idle, settings.max_merge_selecting_sleep_ms / 1000)
+        if state.activation is None or not self.are_selected or Stoppable.MERGES in state.stopped:
+            return longest
+        parts = state.queue.virtual_parts()
+        if len(parts) == len(parts.partition_ids()) and not state.description.ttl:
+            return longest
+        has_changed, self._has_changed = self._has_changed, False
+        self._looked_at = state.services.monotonic()
+        try:
+            with state.working() as (keeper, _):
+                if self._select(keeper):
+                    return _SOON_SECONDS
+        except PandoError as error:
+            logger.info("selecting a merge of %s is put off: %s", state.definition.full_name, error)
+        slower = self._pause * max(1.0, settings.merge_selecting_sleep_slowdown_factor)
+        self._pause = idle if has_changed else min(max(idle, slower), longest)
+        return self._pause
+
+    def note_change(self) -> None:
+        """Other parts, mutations or settings: what could not be merged may be merged now. Under many changes it looks
+        every ``merge_selecting_sleep_ms``."""
+        self._has_changed = True
+        self.task.wake(max(0.0, self._looked_at + self._idle_seconds - self._state.services.monotonic()))
+
+    @property
+    def _idle_seconds(self) -> float:
+        return self._state.definition.settings.merge_selecting_sleep_ms / 1000
+
+    def _select(self, keeper: Keeper) -> bool:
+        """Whether to select again soon. ZooKeeper is asked only about the partitions that are worth it."""
+        state = self._state
+        free = state.definition.settings.max_replicated_merges_in_queue - state.queue.count(EntryType.MERGE_PARTS)
+        if free <= 0:
+            return False
+        gone, may_expire = self._expiring.gone(), self._may_expire()
+        if (gone or may_expire) and not self._is_definition_current(keeper):
+            gone, may_expire = [], False
+        guess = guess_predicate(state.queue, state.mutations.current)
+        wanted = self._wanted_partitions(guess, may_expire, free)
+        if not (gone or wanted):
+            return False
+        predicate = self._predicate(keeper, wanted)
+        if gone and self._drop_gone(keeper, predicate, gone):
+            return True
+        runs = self._local_runs(predicate, wanted)
+        if may_expire and (expired := self._expiring.choose(runs)) is not None:
+            if self._assign(keeper, predicate, [expired.sources], OptimizeOptions(), expired.merge_type):
+                self._expiring.note(expired)
+                return True
+            return False
+        merges = self._choose(runs, free)
+        self._put_off.note(wanted, {sources[0].partition_id for sources in merges}, self._idle_seconds)
+        return bool(wanted) if not merges else self._assign(keeper, predicate, merges, OptimizeOptions(), "Regular")
+
+    def _wanted_partitions(self, guess: MergePredicate, may_expire: bool, free: int) -> list[str]:
+        """Where there would be merges if nothing were in their way, sorted."""
+        runs = self._local_runs(guess, [id_ for id_ in guess.partition_ids() if id_ not in self._put_off])
+        merges = self._choose(runs, free)
+        if may_expire and (expired := self._expiring.choose(runs)) is not None:
+            merges.append(expired.sources)
+        return sorted({sources[0].partition_id for sources in merges})
+
+    def _choose(self, runs: Sequence[Sequence[PartName]], free: int) -> list[list[PartName]]:
+        """The best merges, as many as there are slots."""
+        state, slots = self._state, self._slots
+        settings = state.definition.settings
+        queued = state.queue.count(EntryType.MERGE_PARTS)
+        on_disk = state.services.disk.unreserved_bytes(state.store.path) // SELECTED
+
+        def max_bytes(merges: int, size_bytes: int) -> int:
+            of_pool = max_merge_bytes(
+                max(1, slots - queued - merges),
+                slots,
+                at_most=settings.max_bytes_to_merge_at_max_space_in_pool,
+                at_least=settings.max_bytes_to_merge_at_min_space_in_pool,
+            )
+            return min(of_pool, on_disk - size_bytes)
+
+        return select_merges(
+            runs,
+            self._facts,
+            max_bytes=max_bytes,
+            max_parts=settings.max_parts_to_merge_at_once,
+            at_most=min(free, slots),
+        )
+
+    def _may_expire(self) -> bool:
+        if not self._expiring.has_work():
+            return False
+        queued = sum(item.entry.merge_type in TTL_MERGES for item in self._state.queue.entries())
+        return queued < self._state.definition.settings.max_replicated_merges_with_ttl_in_queue
+
+    def _is_definition_current(self, keeper: Keeper) -> bool:
+        """Whether nobody has made another TTL meanwhile, of which this replica has not heard."""
+        state = self._state
+        if not state.description.ttl:
+            return True
+        keeper.sync(state.paths.columns)
+        return keeper.get(state.paths.columns)[0].decode() == shared_definition(state.description).columns
+
+    def _drop_gone(self, keeper: Keeper, predicate: MergePredicate, gone: Sequence[PartName]) -> bool:
+        """One of the parts of which no row is left: whether that was logged. Beside replicas that do not know such a
+        drop a merge makes an empty part of it."""
+        name = next((name for name in gone if predicate.why_not_single(name) is None), None)
+        if name is None:
+            return False
+        state = self._state
+        where = (keeper, state.paths, state.replica.name)
+        try:
+            is_logged = log_part_drop(*where, name, predicate.log_version, clock=state.services.clock)
+        except UserError as refused:
+            logger.info("part %s of %s is kept: %s", name, state.definition.full_name, refused)
+            return False
+        if is_logged:
+            self._log.pull(keeper)
+        return is_logged
+
+    def _parts_by_partition(self) -> dict[str, list[PartName]]:
+        partitions: dict[str, list[PartName]] = {}
+        for name in self._state.queue.virtual_parts():
+            partitions.setdefault(name.partition_id, []).append(name)
+        return partitions
+
+    def _predicate(self, keeper: Keeper, partition_ids: Collection[str]) -> MergePredicate:
+        state = self._state
+        return build_predicate(
+            keeper, state.paths, state.queue, lambda: self._log.pull(keeper), state.mutations.load, partition_ids
+        )
+
+    def _local_runs(self, predicate: MergePredicate, partition_ids: Iterable[str]) -> list[list[PartName]]:
+        """Neighbours that may be merged and are all on this disk."""
+        return [run for id_ in partition_ids for run in predicate.mergeable_runs(id_, self._is_here)]
+
+    def _is_here(self, name: PartName) -> bool:
+        return self._state.store.get_active(name) is not None
+
+    def _facts(self, name: PartName) -> PartFacts:
+        """Zeros for a part that is not here (any more)."""
+        part = self._state.store.get_active(name)
+        if part is None:
+            return PartFacts(0, 0.0)
+        return PartFacts(part.bytes_on_disk, self._state.services.clock() - part.modification_time, part.rows)
+
+    def _assign(
+        self,
+        keeper: Keeper,
+        predicate: MergePredicate,
+        merges: Sequence[Sequence[PartName]],
+        options: OptimizeOptions,
+        merge_type: str,
+    ) -> bool:
+        state = self._state
+        expire_at = self._expiring.time if self._is_definition_current(keeper) else 0
+        entries = [
+            merge_entry(
+                list(sources),
+                state.replica.name,
+                state.services.clock(),
+                deduplicate=options.deduplicate,
+                deduplicate_by=options.deduplicate_by,
+                cleanup=options.cleanup,
+                merge_type=merge_type,
+                expire_at=expire_at,
+                alter_version=state.description.metadata_version if expire_at else 0,
+                rows=sum(facts.rows for facts in map(self._facts, sources)),
+                size_bytes=sum(facts.size_bytes for facts in map(self._facts, sources)),
+            )
+            for sources in merges
+        ]
+        if not assign_merges(keeper, state.paths, predicate.log_version, entries):
+            return False
+        with afterwards("The merges are in the log"):
+            self._log.pull(keeper)
+        return True
+
+    # -- OPTIMIZE -----------------------------------------------------------------------------------------------
+
+    def optimize(self, options: OptimizeOptions) -> None:
+        """Returns when the merges have been carried out here. Raises 243 (NOT_ENOUGH_SPACE) when the disk has no room
+        for one: before anything is logged, or instead of waiting for it."""
+        state = self._state
+        state.require_writable()
+        if options.is_waited_for:
+            state.stopped.refuse(Stoppable.MERGES, "Cancelled merging parts")
+        with state.working() as (keeper, _):
+            if options.cleanup:
+                require_feature(keeper, state.paths, CLEANUP, "OPTIMIZE … CLEANUP")
+            assigned = self._assign_optimize(keeper, options)
+        results = [merged_name(list(sources)) for sources in assigned] or self._under_way(options)
+        if not results:
+            if options.throw_if_noop:
+                raise UserError(
+                    "CANNOT_ASSIGN_OPTIMIZE",
+                    f"Nothing to merge in table {state.definition.full_name}: no suitable parts",
+                )
+            return
+        self._wake_execution()
+        if not options.is_waited_for:
+            return
+        polls = itertools.count()
+        with afterwards("The merges are in the log"):
+            state.wait_for(
+                lambda: self._are_carried_out(results, look=next(polls) % _POLLS_A_LOOK == 0),
+                state.services.queue_wait_seconds,
+                "the merge of OPTIMIZE",
+                options.status,
+            )
+
+    def _under_way(self, options: OptimizeOptions) -> list[PartName]:
+        """Merges that somebody assigned before and that this replica has not made yet: OPTIMIZE waits for them too."""
+        active = self._state.store
+        return [
+            name
+            for partition, names in self._parts_by_partition().items()
+            for name in names
+            if options.partition_id in (None, partition) and name.level > 0 and active.covering_active(name) is None
+        ]
+
+    def _are_carried_out(self, results: Sequence[PartName], *, look: bool) -> bool:
+        """``look``: whether to look at the queue for what keeps them from it."""
+        left = [result for result in results if not self._is_carried_out(result)]
+        if left and look:
+            self._require_disk(left)
+        return not left
+
+    def _require_disk(self, results: Sequence[PartName]) -> None:
+        """Raises 243 (NOT_ENOUGH_SPACE) when the next attempt to make one of them must fail as the last did."""
+        for item in self._state.queue.entries():
+            if item.entry.new_part not in results or item.is_executing:
+                continue
+            message = item.last_exception if "(NOT_ENOUGH_SPACE)" in item.last_exception else ""
+            try:
+                if item.entry.source_parts:
+                    self._require_room(item.entry.source_parts)
+            except UnavailableError as error:
+                message = error.message
+            if message:
+                where = f"The merge to {item.entry.new_part} is in the log, and will be made when the disk has room"
+                raise UnknownOutcomeError("NOT_ENOUGH_SPACE", f"{where}: {message}")
+
+    def _require_room(self, sources: Sequence[PartName]) -> None:
+        """Raises 243 (NOT_ENOUGH_SPACE) when the disk has no room for what these become."""
+        size = sum(facts.size_bytes for facts in map(self._facts, sources))
+        self._state.services.disk.require(self._state.store.path, size, f"merging to {merged_name(list(sources))}")
+
+    def _is_carried_out(self, result: PartName) -> bool:
+        """Here, or not to come any more: it was dropped meanwhile."""
+        is_here = self._state.store.covering_active(result) is not None
+        return is_here or self._state.queue.has_virtual_cover(result) is None
+
+    def _assign_optimize(self, keeper: Keeper, options: OptimizeOptions) -> list[list[PartName]]:
+        """After a lost answer it looks again, once; what then fails cannot say that nothing was done."""
+        try:
+            return self._assign_chosen(keeper, options)
+        except UnknownOutcomeError:
+            with afterwards("The merges may be in the log"):
+                return self._assign_chosen(keeper, options)
+
+    def _assign_chosen(self, keeper: Keeper, options: OptimizeOptions) -> list[list[PartName]]:
+        """Inserts under way and merges that others assign only make it look again; at last raises 388."""
+        failure = ConflictError(
+            "CANNOT_ASSIGN_OPTIMIZE", "Other replicas keep assigning merges to this table; try OPTIMIZE again"
+        )
+        for attempt in range(_ASSIGN_ATTEMPTS):
+            options.status.check()
+            keeper.sync(self._state.paths.root)
+            self._log.pull(keeper)
+            best = self._best_partition(options) if attempt == 0 else None
+            asked = self._optimized_partitions(options) if best is None else [best]
+            predicate = self._predicate(keeper, asked)
+            try:
+                merges = self._optimize_merges(predicate, options)
+            except ConflictError as conflict:
+                failure = conflict
+                self._state.sleep(_SOON_SECONDS)
+                continue
+            if not merges and best is not None:
+                continue  # perhaps there is something in the others
+            for sources in merges:
+                self._require_room(sources)
+            if not merges or self._assign(keeper, predicate, merges, options, "Optimize"):
+                return merges
+        raise failure
+
+    def _best_partition(self, options: OptimizeOptions) -> str | None:
+        """Without FINAL and PARTITION one run is enough: where the longest seems to be."""
+        if options.final or options.partition_id is not None:
+            return None
+        guess = guess_predicate(self._state.queue, self._state.mutations.current)
+        longest = max(self._local_runs(guess, guess.partition_ids()), key=len, default=[])
+        return longest[0].partition_id if len(longest) > 1 else None
+
+    def _optimized_partitions(self, options: OptimizeOptions) -> list[str]:
+        """Where neighbours may be merged."""
+        if options.partition_id is not None:
+            return [options.partition_id]
+        return [partition for partition, parts in self._parts_by_partition().items() if len(parts) > 1]
+
+    def _optimize_merges(self, predicate: MergePredicate, options: OptimizeOptions) -> list[list[PartName]]:
+        partitions = sorted(self._parts_by_partition())
+        if options.partition_id is not None:
+            partitions = [options.partition_id] if options.partition_id in partitions else []
+        if not options.final and options.partition_id is None:
+            # Asked for by hand, so balance does not matter: the longest run there is.
+            longest = max(self._local_runs(predicate, partitions), key=len, default=[])
+            most = self._state.definition.settings.max_parts_to_merge_at_once
+            return [longest[:most]] if len(longest) > 1 else []
+        merges = []
+        for partition in partitions:
+            sources = predicate.whole_partition(partition, options.rewrites)
+            if sources:
+                merges.append(list(sources))
+        return merges

@@ -1,0 +1,156 @@
+"""MOVE PARTITION: the parts of this replica leave its table in the multi by which another table gets them.
+
+:mod:`coordination.drops.move_partition` says why no row is lost or doubled. What is under way in the partition
+(INSERTs, quorums, fetches, mutations; not merges) is waited for. While the parts are staged there only the block number
+is held here: what has come before the commit begins all of it anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Protocol
+
+from coordination.drops.drop_partition import LastBlocks
+from coordination.drops.move_partition import plan_departure, why_not_whole
+from coordination.inserts.block_numbers import BlockLock, allocate_block, committing_blocks, release
+from coordination.inserts.partition_nodes import find_partition
+from coordination.inserts.quorum import unconfirmed_parts
+from coordination.keeper.interface import Keeper, KeeperConnectionLoss, Op
+from coordination.nodes.replica_activation import Activation
+from coordination.transactions.transaction_commit import Overtaken
+from engine.tables.capabilities.table_partitions import Attach
+from engine.tables.replicated.replica_state import ReplicaState
+from parts.common.errors import ConflictError, UnavailableError
+from parts.common.part_name import PartName
+from parts.common.query_status import QueryStatus
+from parts.read.part_reader import Part
+from parts.store.part_states import (
+    Snapshot,
+)
+
+_ATTEMPTS = 20
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.05, 2.0
+
+
+class LogBefore(Protocol):
+    """The log, for who takes rows away."""
+
+    def pull(self, keeper: Keeper) -> None:
+        """Everything that is in the log now enters the queue."""
+
+    def last_blocks(self, keeper: Keeper) -> LastBlocks:
+        """For who drops ranges of blocks."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaving:
+    """What is to leave, and what the commit elsewhere does here."""
+
+    parts: Sequence[Part]
+    ops: Sequence[Op]
+
+
+class Departures:
+    def __init__(self, state: ReplicaState, log: LogBefore) -> None:
+        self._state = state
+        self._log = log
+
+    def move(self, partition_id: str, attach: Attach, status: QueryStatus) -> bool:
+        """``False``: there was nothing to move. Raises 159, 242, 999, and what ``attach`` raises."""
+        for _ in range(_ATTEMPTS):
+            status.check()
+            lock = self._take_number(partition_id)
+            if lock is None:
+                return False
+            try:
+                with self._leaving(lock, status) as leaving:
+                    if leaving.parts:
+                        attach(leaving.parts, leaving.ops)
+                        return True
+            except Overtaken:
+                self._give_up(lock)
+                continue
+            except BaseException:
+                with suppress(UnavailableError, KeeperConnectionLoss):
+                    self._give_up(lock)
+                raise
+            self._give_up(lock)
+            return False
+        raise ConflictError(
+            "KEEPER_EXCEPTION", f"Could not move partition {partition_id} in {_ATTEMPTS} attempts: others get ahead"
+        )
+
+    def _take_number(self, partition_id: str) -> BlockLock | None:
+        """What has a smaller one may leave. ``None``: there never was anything."""
+        state = self._state
+        with state.working() as (keeper, _), state.releasing_numbers():
+            keeper.sync(state.paths.root)  # a server that lags would not show the newest partitions
+            if find_partition(keeper, state.paths, partition_id) is None:
+                return None
+            first = state.store.next_block_number(partition_id)
+            lock = allocate_block(keeper, state.paths, partition_id, owner=state.replica.name, minimum=first)
+            assert isinstance(lock, BlockLock)
+            return lock
+
+    def _give_up(self, lock: BlockLock) -> None:
+        """The number, and with it a commit that may still be on its way."""
+        try:
+            release(self._state.replication.require_keeper(), lock)
+        except (UnavailableError, KeeperConnectionLoss):
+            self._state.restart()  # it takes back what nobody will use
+            raise
+
+    @contextmanager
+    def _leaving(self, lock: BlockLock, status: QueryStatus) -> Iterator[_Leaving]:
+        """Waits until the parts are whole here. Raises 159 (TIMEOUT_EXCEEDED) when that takes longer than a wait for
+        the queue may."""
+        state = self._state
+        deadline = state.services.monotonic() + state.services.queue_wait_seconds
+        pause = _FIRST_PAUSE_SECONDS
+        while True:
+            with state.working() as (keeper, activation):
+                keeper.sync(state.paths.root)
+                ops, reason, held = self._look(keeper, activation, lock)
+            with held:
+                if reason is None:
+                    yield _Leaving([part for part in held.parts if _is_below(part.name, lock)], ops)
+                    return
+            status.check()
+            if state.services.monotonic() >= deadline or state.is_stopping.is_set():
+                text = f"Partition {lock.partition_id} cannot be moved now: {reason}; nothing was moved"
+                raise UnavailableError("TIMEOUT_EXCEEDED", text)
+            state.sleep(pause)
+            pause = min(1.5 * pause, _LONGEST_PAUSE_SECONDS)
+
+    def _look(
+        self, keeper: Keeper, activation: Activation, lock: BlockLock
+    ) -> tuple[Sequence[Op], str | None, Snapshot]:
+        """The operations, why they must not be carried out yet, and the parts. To plan is dear: not for who waits."""
+        reason, held = self._why_not_yet(keeper, lock)
+        if reason is not None:
+            return (), reason, held
+        held.release()
+        clock, last_blocks = self._state.services.clock, self._log.last_blocks(keeper)
+        ops = plan_departure(keeper, self._state.paths, lock, activation, clock=clock, last_blocks=last_blocks)
+        return (ops, *self._why_not_yet(keeper, lock))
+
+    def _why_not_yet(self, keeper: Keeper, lock: BlockLock) -> tuple[str | None, Snapshot]:
+        """And the parts that it was asked of."""
+        state = self._state
+        committing = committing_blocks(keeper, state.paths, [lock.partition_id])[lock.partition_id]
+        unconfirmed = unconfirmed_parts(keeper, state.paths)
+        self._log.pull(keeper)
+        mutations = state.mutations.load(keeper)
+        held = state.store.snapshot()
+        active = [part.name for part in held.parts if _is_below(part.name, lock)]
+        virtual = [part for part in state.queue.virtual_parts_of(lock.partition_id) if _is_below(part, lock)]
+        entries = [item.entry for item in state.queue.entries()]
+        if pending := [number for number in committing if number < lock.number]:
+            return f"block {pending[0]} is still being inserted", held
+        return why_not_whole(active, virtual, entries, unconfirmed, mutations), held
+
+
+def _is_below(part: PartName, lock: BlockLock) -> bool:
+    return part.partition_id == lock.partition_id and part.max_block < lock.number

@@ -1,0 +1,129 @@
+"""Commands on partitions and parts of a replicated table: they are logged, and waited for here."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from coordination.drops.drop_part import log_part_drop
+from coordination.drops.drop_partition import drop_all_partitions, drop_partition
+from coordination.drops.forget_partition import forget_partition
+from coordination.keeper.interface import Keeper
+from coordination.merges_mutations.merge_predicate import MergePredicate, build_predicate
+from engine.tables.capabilities.attach_parts import Attaching
+from engine.tables.capabilities.table_partitions import Attach
+from engine.tables.capabilities.table_transactions import TableTransactions
+from engine.tables.replicated.decide.move_partition import Departures, LogBefore
+from engine.tables.replicated.replica_state import ReplicaState
+from engine.tables.replicated.write.fetch_partition import ForeignFetches
+from engine.tables.unfinished_errors import afterwards
+from parts.common.errors import ConflictError, UserError
+from parts.common.part_name import PartName
+from parts.common.query_status import QueryStatus
+from sql.definitions.engines.engine_clauses import split_zookeeper
+
+_ATTEMPTS = 20
+_SOON_SECONDS = 0.1
+
+
+class Log(LogBefore, Protocol):
+    """The log, as this replica takes it over."""
+
+    def sync(self, timeout_seconds: float, status: QueryStatus) -> None:
+        """Returns when everything in the log now has been carried out here."""
+
+
+class ReplicatedPartitions:
+    """Implements ``engine.tables.capabilities.table_partitions.TablePartitions``. Returns when what was logged is done
+    here."""
+
+    def __init__(self, state: ReplicaState, log: Log, transactions: TableTransactions, foreign: ForeignFetches) -> None:
+        self._state = state
+        self._log = log
+        self._departures = Departures(state, log)
+        self._foreign = foreign
+        self.attaching = Attaching(state, transactions)
+
+    def drop(self, partition_id: str | None, *, detach: bool = False, status: QueryStatus | None = None) -> None:
+        state, status = self._state, status or QueryStatus()
+        with state.working() as (keeper, _), state.releasing_numbers():
+            keeper.sync(state.paths.root)  # a server that lags would not show the newest partitions
+            last_blocks = self._log.last_blocks(keeper)
+            where = (keeper, state.paths, state.replica.name)
+            if partition_id is None:
+                drop_all_partitions(*where, detach=detach, clock=state.services.clock, last_blocks=last_blocks)
+            else:
+                drop_partition(*where, partition_id, detach=detach, clock=state.services.clock, last_blocks=last_blocks)
+        self._wait(status)
+
+    def drop_part(self, name: PartName, *, detach: bool = False, status: QueryStatus | None = None) -> None:
+        state, status = self._state, status or QueryStatus()
+        with state.working() as (keeper, _):
+            self._log_part_drop(keeper, name, detach, status)
+        self._wait(status)
+
+    def fetch(self, path: str, wanted: PartName | str, status: QueryStatus) -> None:
+        zookeeper, path = split_zookeeper(path)
+        with self._state.working():
+            self._foreign.fetch(self._state.replication.at(zookeeper).require_keeper(), path, wanted, status)
+
+    def move(self, partition_id: str, attach: Attach, status: QueryStatus) -> None:
+        if self._departures.move(partition_id, attach, status):
+            self._wait(status)
+
+    def forget(self, partition_id: str, status: QueryStatus) -> None:
+        state = self._state
+        for _ in range(_ATTEMPTS):
+            status.check()
+            with state.working() as (keeper, _), state.releasing_numbers():
+                keeper.sync(state.paths.root)
+                self._log.pull(keeper)
+                if state.queue.virtual_parts_of(partition_id):
+                    raise UserError("CANNOT_FORGET_PARTITION", f"Partition {partition_id} is not empty.")
+                reason = forget_partition(
+                    keeper,
+                    state.replica,
+                    partition_id,
+                    is_streamed=state.definition.settings.enable_block_number_column,
+                    known=state.partition_nodes,
+                )
+            if reason is None:
+                return
+            state.sleep(_SOON_SECONDS)
+        raise ConflictError(
+            "CANNOT_FORGET_PARTITION", f"Partition {partition_id} cannot be forgotten yet: {reason}; try again"
+        )
+
+    def _wait(self, status: QueryStatus) -> None:
+        with afterwards("It is in the log"):
+            self._log.sync(self._state.services.queue_wait_seconds, status)
+
+    def _log_part_drop(self, keeper: Keeper, name: PartName, detach: bool, status: QueryStatus) -> None:
+        """Inserts under way and merges that others assign only make it look again; at last raises 384."""
+        state = self._state
+        for _ in range(_ATTEMPTS):
+            status.check()
+            keeper.sync(state.paths.root)
+            predicate = build_predicate(
+                keeper, state.paths, state.queue, lambda: self._log.pull(keeper), state.mutations.load, ()
+            )
+            self._require_free(predicate, name)
+            clock = state.services.clock
+            if log_part_drop(
+                keeper, state.paths, state.replica.name, name, predicate.log_version, detach=detach, clock=clock
+            ):
+                return
+            state.sleep(_SOON_SECONDS)
+        raise _locked(name, "other replicas keep assigning merges")
+
+    def _require_free(self, predicate: MergePredicate, name: PartName) -> None:
+        if name not in predicate.current and self._state.store.get_active(name) is None:
+            raise UserError("NO_SUCH_DATA_PART", f"No part {name} in committed state")
+        reason = predicate.why_not_single(name)
+        if reason is not None:
+            raise _locked(name, reason)
+        if self._state.store.get_active(name) is None:
+            raise UserError("NO_SUCH_DATA_PART", f"Part {name} is not on this replica yet: SYSTEM SYNC REPLICA first")
+
+
+def _locked(name: PartName, reason: str) -> ConflictError:
+    return ConflictError("PART_IS_TEMPORARILY_LOCKED", f"Part {name} cannot be taken away now: {reason}; try again")

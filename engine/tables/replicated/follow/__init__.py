@@ -1,0 +1,1 @@
+"""The log as a replica follows it: pulled, fetched, merged, carried out."""

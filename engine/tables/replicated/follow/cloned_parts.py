@@ -1,0 +1,83 @@
+"""Parts that a clone moved to ``detached/clone_…`` and that the queue wants under another name: taken, not fetched.
+
+Source: ClickHouse's ATTACH_PART, which looks for the checksums of a part in ``detached/``.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from coordination.log.log_entry import LogEntry
+from engine.tables.replicated.replica_state import ReplicaState
+from parts.common.errors import PandoError
+from parts.common.part_name import PartName
+from parts.format.hashed_file import link_files
+from parts.read.part_reader import Part, open_part
+from parts.store.detached_parts import DETACHED, split_detached
+
+logger = logging.getLogger(__name__)
+
+CLONED = "clone"
+"""The reason in the names of such directories."""
+
+
+class OwnCopies:
+    """A crash at any moment leaves the directory in ``detached/``, or the part active, or both."""
+
+    def __init__(self, state: ReplicaState) -> None:
+        self._state = state
+        self._hashes: dict[str, str] = {}
+        """Content hashes of the directories in ``detached/`` that may be taken, by their names; ``""`` for others."""
+
+    def link(self, entry: LogEntry) -> Path | None:
+        """A temporary directory with the part that the entry wants; ``None`` when it is not here."""
+        if not entry.is_restored or entry.new_part is None or not entry.content_hash:
+            return None
+        store = self._state.store
+        name = self._find(entry.content_hash)
+        if name is None or not self._is_same(name, entry.new_part, entry.content_hash):
+            return None
+        directory = store.create_temporary("tmp_attach_")
+        try:
+            link_files(
+                store.path / DETACHED / name, directory, should_sync=store.description.settings.fsync_part_directory
+            )
+        except BaseException:
+            store.drop_temporary(directory)
+            raise
+        return directory
+
+    def drop(self, entry: LogEntry) -> None:
+        """The part is active under its new name, so its rows are not needed in ``detached/``."""
+        name = self._find(entry.content_hash)
+        if name is not None:
+            self._state.store.detached_parts.delete(name)
+
+    def _find(self, content_hash: str) -> str | None:
+        directories = [name for name in self._state.store.detached() if split_detached(name)[0] == CLONED]
+        for directory in directories:
+            if directory not in self._hashes:
+                part = self._open(directory, split_detached(directory)[1])
+                may_be_taken = part is not None and part.reads_alike_always()
+                self._hashes[directory] = part.content_hash if part is not None and may_be_taken else ""
+        return next((name for name in directories if self._hashes[name] == content_hash), None)
+
+    def _open(self, directory: str, name: PartName | None) -> Part | None:
+        store = self._state.store
+        try:
+            return open_part(store.path / DETACHED / directory, name=name, table_schema=store.description.schema)
+        except PandoError as error:
+            logger.info("detached part %s of %s is left: %s", directory, self._state.definition.full_name, error)
+            return None
+
+    def _is_same(self, directory: str, name: PartName, content_hash: str) -> bool:
+        """Every byte of it is read."""
+        part = self._open(directory, name)
+        try:
+            if part is not None:
+                part.verify()
+        except PandoError as error:
+            logger.warning("detached part %s is broken: %s", directory, error)
+            return False
+        return part is not None and part.content_hash == content_hash

@@ -1,0 +1,119 @@
+"""Many small inserted parts, brought as one: a few requests for all of them, not for each.
+
+Another replica's INSERTs come as entries of one small part each. What each costs alone (its listing read, a request to
+the other replica, an fsync of the table's directory, a multi) those that wait together share. It is only a shorter way:
+whatever does not go well here is tried again entry by entry, as every other fetch is made.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from coordination.keeper.interface import Keeper, KeeperConnectionLoss, MultiFailed
+from coordination.log.queue_rules import Action
+from coordination.replicas.part_commit import Agreement, commit_agreed_parts
+from engine.interserver.replication import PartTransport
+from engine.tables.part_log import PartEventType
+from engine.tables.replicated.follow.part_fetcher import Fetcher, Source
+from engine.tables.replicated.replica_state import ReplicaState, part_record
+from engine.tables.stopped_actions import Stoppable
+from parts.common.errors import PandoError
+from parts.common.part_name import PartName
+from parts.read.part_reader import Part
+
+logger = logging.getLogger(__name__)
+
+MOST = 64
+"""Parts at a time."""
+CommitOne = Callable[[Keeper, Action, Part, Agreement | None], None]
+
+
+class SmallFetches:
+    def __init__(self, state: ReplicaState, fetcher: Fetcher, commit_one: CommitOne) -> None:
+        """``commit_one`` commits a pre-active part by itself and ends its entry, whatever comes of it."""
+        self._state = state
+        self._table = state.definition.full_name
+        self._fetcher = fetcher
+        self._commit_one = commit_one
+
+    def bring(self, keeper: Keeper, actions: list[Action]) -> list[Action]:
+        """For INSERTs of one replica that ``ReplicationQueue.take_along_inserts`` put together. Returns those that are
+        still to be carried out, and executing."""
+        by_name = {action.entry.new_part: action for action in actions if action.entry.new_part is not None}
+        try:
+            with self._state.services.fetches.taking() as is_taken:
+                if not is_taken:
+                    return actions
+                parts, sources = self._fetch(keeper, actions[0].entry.source_replica, by_name)
+            return self._commit(keeper, by_name, parts, sources)
+        except Exception as error:
+            level = logging.INFO if isinstance(error, PandoError) else logging.ERROR
+            logger.log(level, "%d parts of %s could not be brought together: %r", len(actions), self._table, error)
+            return actions
+
+    def _fetch(
+        self, keeper: Keeper, replica_name: str, wanted: Mapping[PartName, Action]
+    ) -> tuple[list[Part], dict[PartName, Source]]:
+        """The parts that came, pre-active."""
+        store = self._state.store
+        sources = self._fetcher.listed_by(keeper, replica_name, [name for name in wanted if store.get(name) is None])
+        directories: dict[PartName, Path] = {}
+        try:
+            for name in sources:
+                directories[name] = store.create_temporary("tmp_fetch_")
+            if not directories:
+                return [], sources
+            transport: PartTransport = self._state.replication.transport
+            endpoint = self._state.paths.replica(replica_name).root
+            url = next(iter(sources.values())).url
+            first, directory = next(iter(directories.items()))
+            with self._fetcher.transferring(first, directory, endpoint, url, self._is_cancelled) as transfer:
+                came = transport.fetch_parts(url, endpoint, directories, transfer)
+            arrived = {name: directories.pop(name) for name in came}
+            parts = store.add_preactive_all(arrived, is_synced=True) if arrived else []
+            return parts, sources
+        finally:
+            for directory in directories.values():
+                store.drop_temporary(directory)
+
+    def _is_cancelled(self) -> bool:
+        return self._state.is_cancelled() or Stoppable.FETCHES in self._state.stopped
+
+    def _commit(
+        self, keeper: Keeper, wanted: dict[PartName, Action], parts: list[Part], sources: Mapping[PartName, Source]
+    ) -> list[Action]:
+        """Returns what is left of ``wanted``."""
+        state = self._state
+        agreed: list[tuple[Action, Part, Agreement]] = []
+        for part in parts:
+            action, agreement = wanted[part.name], sources[part.name].agreement
+            is_good = agreement is not None and agreement.content_hash == part.content_hash
+            if agreement is None or not is_good or state.queue.is_cancelled(action.name):
+                state.store.rollback(part)
+            else:
+                agreed.append((action, part, agreement))
+                del wanted[part.name]
+        left = list(wanted.values())
+        if not agreed:
+            return left
+        state.services.failpoint("produced.after_rename")
+        try:
+            records = [(action.name, part.name, part_record(part), agreement) for action, part, agreement in agreed]
+            commit_agreed_parts(keeper, state.replica, records)
+        except (MultiFailed, KeeperConnectionLoss):
+            for action, part, agreement in agreed:
+                self._commit_one(keeper, action, part, agreement)
+            return left
+        except PandoError:
+            for _, part, _ in agreed:
+                state.store.rollback(part)
+            raise
+        state.services.failpoint("produced.after_commit")
+        for action, part, _ in agreed:
+            state.store.commit(part)
+            state.services.part_log.note(PartEventType.DOWNLOAD, state.definition, part, state.services.clock())
+            state.queue.add_active(part.name)
+            state.queue.finish(action.name)
+        return left

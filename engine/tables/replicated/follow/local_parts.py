@@ -1,0 +1,54 @@
+"""What a replica has, and what its server can take now: what the queue asks when it looks for work."""
+
+from __future__ import annotations
+
+from coordination.log.queue_rules import Limits
+from engine.tables.disk_reservations import RESERVED
+from engine.tables.replicated.replica_state import ReplicaState
+from engine.tables.stopped_actions import Stoppable
+from parts.common.part_name import PartName
+from parts.merge.merge_selector import max_merge_bytes
+
+
+class Room:
+    """Implements ``coordination.log.queue_rules.LocalParts``. ``slots``: how many entries run at a time."""
+
+    def __init__(self, state: ReplicaState, slots: int) -> None:
+        self._state = state
+        self._slots = slots
+
+    def covering_active(self, part: PartName) -> PartName | None:
+        found = self._state.store.covering_active(part)
+        return found.name if found is not None else None
+
+    def size_bytes(self, part: PartName) -> int:
+        found = self._state.store.get_active(part)
+        return found.bytes_on_disk if found is not None else 0
+
+    def limits(self) -> Limits:
+        settings, stopped = self._state.definition.settings, self._state.stopped
+        merging = self._state.queue.count_merging()
+        merge_slots = self._slots - 1  # one slot is always left for fetches
+        free = max(0, min(merge_slots - merging, self._state.services.merging.free))
+        fitting = int(self._state.services.disk.unreserved_bytes(self._state.store.path) / RESERVED)
+        return Limits(
+            free_merge_slots=0 if Stoppable.MERGES in stopped else free,
+            free_fetch_slots=0 if Stoppable.FETCHES in stopped else self._state.services.fetches.free,
+            # What was assigned must run one day, however large OPTIMIZE or another replica's settings made it: on an
+            # idle pool nothing is too large that fits on the disk.
+            max_merge_bytes=fitting
+            if free >= merge_slots
+            else min(
+                fitting,
+                max_merge_bytes(
+                    free,
+                    merge_slots,
+                    at_most=settings.max_bytes_to_merge_at_max_space_in_pool,
+                    at_least=settings.max_bytes_to_merge_at_min_space_in_pool,
+                ),
+            ),
+            always_fetch_merged_part=settings.always_fetch_merged_part,
+            prefer_fetch_seconds=settings.prefer_fetch_merged_part_time_threshold,
+            prefer_fetch_bytes=settings.prefer_fetch_merged_part_size_threshold,
+            metadata_version=self._state.description.metadata_version,
+        )

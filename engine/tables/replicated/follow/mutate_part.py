@@ -1,0 +1,102 @@
+"""Makes what an entry MUTATE_PART asks for: the source, with its mutations carried out.
+
+The entry names the mutations that its assigner found. One that is not there any more was killed, or all replicas that
+count are done with it: then whoever has the part is asked for it, and if nobody has, the part is made without.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from coordination.keeper.interface import Keeper, Op
+from coordination.log.log_entry import LogEntry
+from coordination.merges_mutations.mutation_nodes import still_there
+from coordination.merges_mutations.mutation_set import MutationEntry, MutationSet
+from engine.tables.capabilities.table_mutations import MutationFailure
+from engine.tables.merges.mutation_execution import FindTable, mutate_to_temporary
+from engine.tables.replicated.replica_state import ReplicaState
+from engine.tables.stopped_actions import Stoppable
+from parts.common.errors import CancelledError
+from parts.common.part_name import PartName
+from parts.read.part_reader import Part
+from sql.mutations.mutation import Mutation
+
+logger = logging.getLogger(__name__)
+
+
+class MutatedParts:
+    def __init__(self, state: ReplicaState, find_table: FindTable, on_done: Callable[[], None]) -> None:
+        """``on_done`` is called when an entry is carried out."""
+        self._state = state
+        self._find_table = find_table
+        self._on_done = on_done
+        self._failures: dict[str, MutationFailure] = {}
+
+    def mutations_of(self, keeper: Keeper, entry: LogEntry) -> list[MutationEntry]:
+        """Those of the entry that are there. It may be of mutations that this replica has not heard of yet."""
+        known = self._state.mutations.current
+        if any(known.get(id_) is None for id_ in entry.mutations):
+            known = self._state.mutations.load(keeper)
+        found = (known.get(id_) for id_ in entry.mutations)
+        return [mutation for mutation in found if mutation is not None]
+
+    def conditions(self, mutations: Sequence[MutationEntry]) -> list[Op]:
+        """Under which the result may be committed: a mutation that was killed meanwhile changes no part more."""
+        return still_there(self._state.paths, [mutation.mutation_id for mutation in mutations])
+
+    def make(self, entry: LogEntry, name: str, source: Part, mutations: Sequence[MutationEntry]) -> Path:
+        """The directory of the temporary part. ``name``: of the entry in the queue. The source is held by the caller.
+
+        Raises what :func:`engine.tables.merges.mutation_execution.mutate_to_temporary` raises."""
+        state = self._state
+        assert entry.new_part is not None
+
+        known: MutationSet | None = None
+        was_killed = False
+
+        def is_cancelled() -> bool:
+            nonlocal known, was_killed
+            current = state.mutations.current
+            if current is not known:  # asked once a step
+                known = current
+                was_killed = any(current.get(mutation.mutation_id) is None for mutation in mutations)
+            is_stopped = state.is_cancelled() or Stoppable.MERGES in state.stopped
+            return was_killed or is_stopped or state.queue.is_cancelled(name)
+
+        try:
+            return mutate_to_temporary(
+                state,
+                source,
+                [Mutation.decode(mutation.text) for mutation in mutations],
+                entry.new_part,
+                self._find_table,
+                is_cancelled=is_cancelled,
+            )
+        except CancelledError:
+            raise
+        except Exception as error:
+            self._note_failure(mutations, source.name, error)
+            raise
+
+    # -- what failed ----------------------------------------------------------------------------------------------
+
+    def failure(self, mutation_id: str) -> MutationFailure:
+        """The last, since it went well; empty when there was none."""
+        return self._failures.get(mutation_id, MutationFailure())
+
+    def _note_failure(self, mutations: Sequence[MutationEntry], source: PartName, error: Exception) -> None:
+        failure = MutationFailure.of(source, error, self._state.services.clock())
+        self._failures |= {mutation.mutation_id: failure for mutation in mutations}
+        ids = ", ".join(mutation.mutation_id for mutation in mutations)
+        name = self._state.definition.full_name
+        logger.warning("mutations %s failed on part %s of %s: %s", ids, source, name, error)
+
+    def note_done(self, entry: LogEntry) -> None:
+        """The part has been made here, or fetched."""
+        self._on_done()
+        for id_ in entry.mutations:
+            failure = self._failures.get(id_)
+            if failure is not None and failure.part == str(entry.source_parts[0]):
+                self._failures.pop(id_, None)

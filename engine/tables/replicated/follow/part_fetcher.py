@@ -1,0 +1,137 @@
+"""Brings parts from other replicas to this disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from coordination.keeper.interface import Keeper
+from coordination.nodes.replica_activation import ReplicaAddress, addresses, holders_of_part
+from coordination.replicas.part_commit import Agreement
+from engine.interserver.replication import staged_endpoint
+from engine.interserver.transfer import Transfer
+from engine.tables.replicated.replica_state import ReplicaState
+from engine.tables.services import RunningFetch
+from parts.common.errors import CancelledError, CorruptionError, PandoError, UnavailableError
+from parts.common.part_name import PartName
+
+
+@dataclass(frozen=True)
+class Source:
+    """A replica to fetch a part from."""
+
+    replica_name: str
+    url: str
+    agreement: Agreement | None = None
+    """What it lists the part with, if that was read on the way."""
+    staged: str = ""
+    """``<transaction>/<place>`` of a part that it holds for a transaction and does not list yet."""
+    root: str = ""
+    """In ZooKeeper, of a replica of another table."""
+
+
+class Fetcher:
+    def __init__(self, state: ReplicaState) -> None:
+        self._state = state
+        self._throttle = state.services.throttle(
+            lambda: state.definition.settings.max_replicated_fetches_network_bandwidth
+        )
+
+    def sources(self, keeper: Keeper, name: PartName, likely: str = "") -> Iterator[list[Source]]:
+        """Active replicas that list the part: first the ``likely`` one alone, which costs one round trip, then all."""
+        if likely not in ("", self._state.replica.name):
+            yield list(self.listed_by(keeper, likely, [name]).values())
+        yield self.holders(keeper, name)
+
+    def listed_by(self, keeper: Keeper, replica_name: str, names: Sequence[PartName]) -> dict[PartName, Source]:
+        """Those of the parts that the replica lists, if it is active. One round trip."""
+        replica = self._state.paths.replica(replica_name)
+        listings = [replica.part(str(name)) for name in names]
+        active, host, *records = keeper.get_many([replica.is_active, replica.host, *listings])
+        if active is None or host is None:
+            return {}
+        try:
+            url = ReplicaAddress.parse(host[0]).interserver_url
+            return {
+                name: Source(replica_name, url, Agreement.read(listed, record))
+                for name, listed, record in zip(names, listings, records, strict=True)
+                if record is not None
+            }
+        except CorruptionError:
+            return {}
+
+    def holders(self, keeper: Keeper, name: PartName) -> list[Source]:
+        """Active replicas that list the part, in random order, so that load spreads."""
+        paths = self._state.paths
+        names = holders_of_part(keeper, paths, str(name), excluding=self._state.replica.name)
+        self._state.services.random.shuffle(names)
+        known = addresses(keeper, paths, names)
+        if names and not known:
+            raise UnavailableError("NO_REPLICA_HAS_PART", f"No replica with part {name} has a known address")
+        return [Source(name, known[name].interserver_url) for name in names if name in known]
+
+    def fetch(self, keeper: Keeper, name: PartName, is_cancelled: Callable[[], bool]) -> Path:
+        """As :meth:`fetch_from`, from whoever has the part.
+
+        Raises 234 (NO_REPLICA_HAS_PART) when nobody does, 236 (ABORTED) when no fetch of the server's is free.
+        """
+        sources = self.holders(keeper, name)
+        if not sources:
+            raise UnavailableError(
+                "NO_REPLICA_HAS_PART", f"No active replica has part {name} of {self._state.definition.full_name}"
+            )
+        with self._state.services.fetches.taking() as is_taken:
+            if not is_taken:
+                raise UnavailableError("ABORTED", "background_fetches_pool_size parts are being fetched already")
+            return self.fetch_from(name, sources, is_cancelled)[0]
+
+    @contextmanager
+    def transferring(
+        self, name: PartName, directory: Path, endpoint: str, url: str, is_cancelled: Callable[[], bool]
+    ) -> Iterator[Transfer]:
+        """Shown in ``system.replicated_fetches`` meanwhile, and as fast as the table and the server may. What comes has
+        room on the disk before it comes."""
+        services, definition = self._state.services, self._state.definition
+        room = ExitStack()
+
+        def reserve(size: int) -> None:
+            room.close()  # of an answer that broke off
+            room.enter_context(services.disk.reserving(definition.data_path, size, f"fetching {name}"))
+
+        transfer = Transfer(is_cancelled, (self._throttle, services.fetch_throttle), reserve)
+        running = RunningFetch(
+            definition.database, definition.name, name, directory, endpoint, url, services.clock(), transfer
+        )
+        services.running_fetches.append(running)
+        try:
+            with room:
+                yield transfer
+        finally:
+            services.running_fetches.remove(running)
+
+    def fetch_from(
+        self, name: PartName, sources: list[Source], is_cancelled: Callable[[], bool]
+    ) -> tuple[Path, Source]:
+        """A temporary directory with the part, from the first source that gives it; else raises what the last said.
+
+        The caller has one of the server's fetches.
+        """
+        failure: PandoError | None = None
+        for source in sources:
+            directory = self._state.store.create_temporary("tmp_fetch_")
+            endpoint = source.root or self._state.paths.replica(source.replica_name).root
+            if source.staged:
+                endpoint = staged_endpoint(endpoint, source.staged)
+            try:
+                with self.transferring(name, directory, endpoint, source.url, is_cancelled) as transfer:
+                    self._state.replication.transport.fetch_part(source.url, endpoint, name, directory, transfer)
+                return directory, source
+            except BaseException as error:
+                self._state.store.drop_temporary(directory)
+                if not isinstance(error, PandoError) or isinstance(error, CancelledError):
+                    raise
+                failure = error
+        assert failure is not None, "fetch_from needs a source"
+        raise failure

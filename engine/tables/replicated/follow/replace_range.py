@@ -1,0 +1,345 @@
+"""Carries out REPLACE_RANGE: brings the parts that come, exchanges them for those that go, and tells ZooKeeper.
+
+1. every part that comes is brought to ``staged/`` here, where a transaction may have left it: it stays there over
+   failures and restarts
+2. ``PartStore.exchange``: one step for readers, and over a restart
+3. ZooKeeper's list of this replica's parts: the old leave it, the new come; then the entry leaves the queue
+
+Invariants
+- The log's entry is the decision: what it brings may be active here before it is listed, and its content hash is the
+  entry's.
+- Nothing else touches these blocks until the entry has left the queue (``coordination.log.queue_rules``).
+- What a drop behind the entry covers is not brought. What a DETACH covers is brought where it can be, and the replica
+  that staged it can: so it is in some ``detached/`` afterwards.
+- Entries of which some parts are only left in one merged part, or of which one drops some parts of another, are one
+  step too: no reader sees some of a transaction. So is a drop for which one of them has to wait
+  (``coordination.log.queue_rules.Rules.beside``).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from coordination.drops.drop_partition import clear_leftovers
+from coordination.inserts.quorum import confirm_own_parts
+from coordination.keeper.interface import Create, Keeper, KeeperConnectionLoss, MultiFailed, NodeExists
+from coordination.keeper.request_limits import op_bytes, packets
+from coordination.log.log_entry import StagedPart
+from coordination.log.part_set import PartSet
+from coordination.log.queue_rules import Action
+from coordination.nodes.part_record import PartRecord
+from coordination.nodes.replica_activation import addresses
+from coordination.replicas.log_pull import drop_entries, own_parts, remove_parts
+from coordination.replicas.part_commit import agreement_ops
+from engine.tables.part_log import PartEventType
+from engine.tables.replicated.follow.part_fetcher import Fetcher, Source
+from engine.tables.replicated.repair.lost_transactions import Loss, LostTransactions
+from engine.tables.replicated.replica_state import DETACHED_PREFIX, TRIES_BEFORE_LOST, ReplicaState, part_record
+from engine.tables.stopped_actions import Stoppable
+from parts.common.errors import CancelledError, ConflictError, CorruptionError, PandoError, UnavailableError
+from parts.common.part_name import PartName
+from parts.read.part_reader import open_part
+from parts.store.detached_parts import DETACHED, wanted_detached
+
+logger = logging.getLogger(__name__)
+
+_ATTEMPTS = 20
+
+
+class Exchanges:
+    def __init__(self, state: ReplicaState, fetcher: Fetcher, lost: LostTransactions) -> None:
+        self._state = state
+        self._fetcher = fetcher
+        self._lost = lost
+
+    def carry_out(self, keeper: Keeper, action: Action) -> None:
+        """Repeatable."""
+        group = [action]
+        try:
+            self._carry_out(keeper, action, group)
+        finally:
+            for other in group[1:]:
+                self._state.queue.postpone(other.name, f"It was begun together with {action.name}", pause_seconds=0.0)
+
+    def _carry_out(self, keeper: Keeper, action: Action, group: list[Action]) -> None:
+        """``group`` gets the entries that are one step with this one. They are listed and removed on their own."""
+        state, entry = self._state, action.entry
+        losses: dict[str, Loss] = {}
+        state.store.settle()  # an exchange that failed may have to give its parts their places in staged/ again
+        try:
+            arrivals = self._bring_all(keeper, group)
+        except CancelledError:
+            raise
+        except PandoError:
+            losses = self._look_for_losses(keeper, group)
+            if not losses:
+                raise
+            for each in group:
+                if (loss := losses.get(each.name)) is not None and loss.is_whole:
+                    self._lost.give_up(keeper, each, loss)
+                    return  # without it the others may be no group
+            arrivals = self._bring_all(keeper, group, {part for loss in losses.values() for part in loss.parts})
+            for each in group:
+                if each.name in losses:
+                    self._lost.note(keeper, each.entry, losses[each.name])
+        if arrivals is None:
+            state.queue.postpone(action.name, "Another entry that is one step with it may not run", pause_seconds=0.1)
+            return
+        state.services.failpoint("exchange.before")
+        gone = [dropped for each in group for dropped in each.entry.gone]
+        self._keep_detached(group, arrivals)
+        # Parts may have been brought before an entry came along that drops them: it is behind theirs in the log, since
+        # whoever commits below the number of a drop has to take another one.
+        arrivals = {name: place for name, place in arrivals.items() if not any(drop.covers(name) for drop in gone)}
+        for dropped in gone:
+            if any(each.entry.has_leftovers for each in group):
+                clear_leftovers(keeper, state.paths, dropped)
+        if arrivals or gone:
+            state.store.exchange(arrivals, lambda name: any(dropped.covers(name) for dropped in gone))
+        for part in arrivals:
+            state.queue.add_active(part)
+            self._note(part, group)
+        state.services.failpoint("exchange.after")
+        self._tell(keeper, action, list(arrivals))
+        drop_entries(keeper, state.replica, state.queue, [*state.queue.covered_entries(action.name), action.name])
+        state.store.staged.remove(entry.transaction)
+        for part in losses[action.name].parts if action.name in losses else ():
+            state.queue.remove_virtual(part)
+
+    def _keep_detached(self, group: list[Action], arrivals: Mapping[PartName, Path]) -> None:
+        """What a DETACH of the group takes goes to ``detached/``, what comes in this very step too. What an entry
+        before it in the log drops is left out."""
+        dropped: list[PartName] = []
+        for each in sorted(group, key=lambda action: action.name):
+            if each.entry.detach:
+                keep_detached(self._state, each.entry.gone, arrivals, dropped)
+            dropped += each.entry.gone
+
+    def _note(self, name: PartName, group: list[Action]) -> None:
+        part, services = self._state.store.get_active(name), self._state.services
+        staged = [staged for action in group for staged in action.entry.replace_parts if staged.part == name]
+        is_own = any(each.replica == self._state.replica.name for each in staged)
+        if part is not None:
+            kind = PartEventType.NEW if is_own else PartEventType.DOWNLOAD
+            services.part_log.note(kind, self._state.definition, part, services.clock())
+
+    def _look_for_losses(self, keeper: Keeper, group: list[Action]) -> dict[str, Loss]:
+        """Of each entry by its name: one that only came along is never tried by itself, and may be what is lost."""
+        item = self._state.queue.get(group[0].name)
+        if item is None or item.num_tries < TRIES_BEFORE_LOST:
+            return {}
+        found = {action.name: self._look_for_loss(keeper, action) for action in group}
+        return {name: loss for name, loss in found.items() if loss is not None}
+
+    def _look_for_loss(self, keeper: Keeper, action: Action) -> Loss | None:
+        state = self._state
+
+        def is_here(staged: StagedPart) -> bool:
+            place = state.store.staged.path(action.entry.transaction, staged.place)
+            return state.store.covering_active(staged.part) is not None or (
+                place.exists() and self._is_same(place, staged)
+            )
+
+        def ask(replica: str, staged: StagedPart) -> None:
+            sources = self._staged_sources(keeper, action, staged, [replica])
+            directory, _ = self._fetch(action, staged.part, staged, sources)
+            state.store.staged.take(action.entry.transaction, [(directory, staged.place)])
+
+        return self._lost.look(keeper, action, is_here, ask)
+
+    # -- the parts that come --------------------------------------------------------------------------------------
+
+    def _bring_all(
+        self, keeper: Keeper, group: list[Action], lost: Collection[PartName] = ()
+    ) -> dict[PartName, Path] | None:
+        """Names and directories of what is not here, of all that must come in one step; ``None``: not now."""
+        arrivals: dict[PartName, Path] = {}
+        brought = PartSet()
+        done = 0
+        while True:
+            more = self._state.queue.take_along([action.name for action in group], list(arrivals))
+            if more is None:
+                return None
+            group += more
+            if done == len(group):
+                return arrivals
+            for action in group[done:]:
+                self._bring(keeper, action, lost, arrivals, brought)
+            done = len(group)
+
+    def _bring(
+        self,
+        keeper: Keeper,
+        action: Action,
+        lost: Collection[PartName],
+        arrivals: dict[PartName, Path],
+        brought: PartSet,
+    ) -> None:
+        """A part that covers one that nobody has any more comes instead of it."""
+        state = self._state
+        for staged in action.entry.replace_parts:
+            taker = state.queue.taken_away_later(action.name, staged.part)
+            if staged.part in lost or (taker is not None and not taker.detach):
+                continue
+            if state.store.covering_active(staged.part) is not None or brought.covering(staged.part) is not None:
+                continue
+            try:
+                name, directory = self._bring_part(keeper, action, staged)
+            except CancelledError:
+                raise
+            except PandoError:
+                if taker is None:
+                    raise
+                continue  # whoever has it moves it to ``detached/``, or has done so
+            for covered in brought.remove_covered(name):
+                del arrivals[covered]
+            brought.add(name)
+            arrivals[name] = directory
+
+    def _bring_part(self, keeper: Keeper, action: Action, staged: StagedPart) -> tuple[PartName, Path]:
+        state = self._state
+        place = state.store.staged.path(action.entry.transaction, staged.place)
+        if place.exists() and self._is_same(place, staged):
+            return staged.part, place
+        if staged.place.startswith(DETACHED_PREFIX) and self._take_detached(action, staged):
+            return staged.part, place
+        former = state.store.get(staged.part)
+        if former is not None:  # outdated: left over from another life of the table
+            state.store.delete([former])
+        cover = state.queue.has_virtual_cover(staged.part)
+        names = [staged.part] if cover is None or cover == staged.part else [staged.part, cover]
+        failure: PandoError | None = None
+        for name in names:
+            sources = self._staged_sources(keeper, action, staged, [staged.replica]) if name == staged.part else []
+            try:
+                directory, _ = self._fetch(action, name, staged, [*sources, *self._fetcher.holders(keeper, name)])
+            except CancelledError:
+                raise
+            except PandoError as error:
+                failure = failure or error
+                continue
+            key = staged.place if name == staged.part else str(name)
+            state.store.staged.take(action.entry.transaction, [(directory, key)])
+            return name, state.store.staged.path(action.entry.transaction, key)
+        assert failure is not None
+        raise failure
+
+    def _take_detached(self, action: Action, staged: StagedPart) -> bool:
+        """What is attached elsewhere and was detached here too need not be fetched."""
+        store = self._state.store
+        for name in wanted_detached(store.detached()):
+            directory = store.path / DETACHED / str(name)
+            if name.partition_id == staged.part.partition_id and self._is_same(directory, staged, every_byte=True):
+                store.staged.take(action.entry.transaction, [(directory, staged.place)])
+                return True
+        return False
+
+    def _is_same(self, place: Path, staged: StagedPart, *, every_byte: bool = False) -> bool:
+        try:
+            part = open_part(place, name=staged.part, table_schema=self._state.description.schema)
+            if every_byte and part.content_hash == staged.content_hash:
+                part.verify()
+        except CorruptionError as error:
+            logger.warning("a staged part of %s is broken here: %s", self._state.definition.full_name, error)
+            return False
+        return part.content_hash == staged.content_hash
+
+    def _staged_sources(self, keeper: Keeper, action: Action, staged: StagedPart, replicas: list[str]) -> list[Source]:
+        """Those of the other replicas: one of them staged it, and who has fetched it has it at the same place."""
+        others = [name for name in replicas if name != self._state.replica.name]
+        known = addresses(keeper, self._state.paths, others)
+        place = f"{action.entry.transaction}/{staged.place}"
+        return [Source(name, address.interserver_url, staged=place) for name, address in known.items()]
+
+    def _fetch(self, action: Action, name: PartName, staged: StagedPart, sources: list[Source]) -> tuple[Path, Source]:
+        state = self._state
+        state.stopped.refuse(Stoppable.FETCHES, "Fetching of part was cancelled")
+        if not sources:
+            raise UnavailableError("NO_REPLICA_HAS_PART", f"No active replica has part {name} or a part covering it")
+        with state.services.fetches.taking() as is_taken:
+            if not is_taken:
+                raise UnavailableError("ABORTED", "background_fetches_pool_size parts are being fetched already")
+            directory, source = self._fetcher.fetch_from(
+                name,
+                sources,
+                lambda: (
+                    state.is_cancelled() or state.queue.is_cancelled(action.name) or Stoppable.FETCHES in state.stopped
+                ),
+            )
+        if name == staged.part and not self._is_same(directory, staged):
+            state.store.drop_temporary(directory)
+            raise CorruptionError(
+                f"Replica {source.replica_name} sent another content than was committed", part=str(name)
+            )
+        return directory, source
+
+    # -- ZooKeeper ------------------------------------------------------------------------------------------------
+
+    def _tell(self, keeper: Keeper, action: Action, arrived: list[PartName]) -> None:
+        """The list of parts. What an earlier try has brought is active here and told of too."""
+        state, entry = self._state, action.entry
+        if entry.gone:
+            listed = own_parts(keeper, state.replica)
+            remove_parts(keeper, state.replica, [n for n in listed if any(gone.covers(n) for gone in entry.gone)])
+        made = {staged.part: PartRecord(staged.content_hash, staged.rows, staged.size_bytes)
+                for staged in entry.replace_parts}  # fmt: skip
+        here = {part.name for part in map(state.store.covering_active, made) if part is not None}
+        for packet in packets([Create(state.replica.part(str(name)), made[name].to_bytes())
+                               for name in sorted(here & made.keys())], op_bytes):  # fmt: skip
+            _create_missing(keeper, packet)
+        for name in sorted(here - made.keys()):
+            self._tell_of_cover(keeper, name)
+        if entry.quorum >= 2:
+            confirm_own_parts(keeper, state.replica, map(str, here))
+
+    def _tell_of_cover(self, keeper: Keeper, name: PartName) -> None:
+        """Of a merged part that came instead: its content is what the other replicas have under the name."""
+        state = self._state
+        part = state.store.get_active(name)
+        for _ in range(_ATTEMPTS):
+            if part is None or keeper.exists(state.replica.part(str(name))) is not None:
+                return
+            agreement = agreement_ops(keeper, state.replica, name, part_record(part))
+            if agreement is None:
+                raise CorruptionError("Another replica has other content under this name", part=str(name))
+            try:
+                keeper.multi([*agreement, Create(state.replica.part(str(name)), part_record(part).to_bytes())])
+                return
+            except (MultiFailed, KeeperConnectionLoss):
+                continue
+        raise ConflictError("KEEPER_EXCEPTION", f"Could not list part {name}: others keep changing its nodes; retry")
+
+
+def keep_detached(
+    state: ReplicaState,
+    ranges: Collection[PartName],
+    arrivals: Mapping[PartName, Path] = MappingProxyType({}),
+    dropped: Collection[PartName] = (),
+) -> None:
+    """Copies the parts of the ranges to ``detached/``: active ones, and those of ``arrivals``, whose directories are
+    given. Those that ``dropped`` covers are left out. Repeatable."""
+
+    def is_taken(name: PartName) -> bool:
+        return any(each.covers(name) for each in ranges) and not any(each.covers(name) for each in dropped)
+
+    schema = state.description.schema
+    with state.store.hold([part.name for part in state.store.active() if is_taken(part.name)]) as held:
+        state.store.keep_detached(held.parts)
+    state.store.keep_detached(
+        open_part(place, name=name, table_schema=schema) for name, place in arrivals.items() if is_taken(name)
+    )
+    state.services.failpoint("drop.after_copy")
+
+
+def _create_missing(keeper: Keeper, creates: list[Create]) -> None:
+    try:
+        keeper.multi(creates)
+    except (MultiFailed, KeeperConnectionLoss):
+        for op in creates:
+            try:
+                keeper.create(op.path, op.data)
+            except NodeExists:
+                continue

@@ -1,0 +1,1 @@
+"""A replica's session, its definition, and the cleaning of its nodes."""

@@ -1,0 +1,321 @@
+"""The definition that all replicas share: changed in ZooKeeper first, then by each replica for itself.
+
+ALTER writes the new columns into the table's ``columns``, unless another replica has done so since they were read: then
+its commands are applied to those. Every replica watches the node, makes its own definition of it, and notes in its
+``metadata_version`` how far it is. Nothing has to be carried out in the order of the log: a part knows the version it
+was written under, each replica can read all older ones, and takes in no newer one (342) until it has the definition.
+
+Rows that a replica takes before it has heard of an ALTER are of before.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from coordination.keeper.interface import (
+    BadVersion,
+    Check,
+    Create,
+    Keeper,
+    KeeperConnectionLoss,
+    KeeperError,
+    MultiFailed,
+    Op,
+    SetData,
+    Watch,
+)
+from coordination.merges_mutations.mutation_nodes import read_pointer
+from coordination.nodes.replica_activation import (
+    ALTER,
+    CONSTRAINTS,
+    INDEXES,
+    KEYS,
+    TEXT_INDEXES,
+    TTL,
+    require_feature,
+)
+from engine.tables.replicated.life.shared_definition import parse_columns, shared_definition
+from engine.tables.replicated.replica_state import ReplicaState
+from engine.tables.statement_options import AlterOptions, SyncMode
+from engine.tables.table_definition import TableDefinition
+from engine.tables.unfinished_errors import afterwards
+from parts.common.errors import ConflictError, PandoError, UnavailableError, UnknownOutcomeError
+from parts.common.query_status import QueryStatus
+from sql.definitions.alter.column_changes import refuse_beside, retyped_columns, touched_columns
+from sql.grammar.statements.statement import CreateTable
+from sql.mutations.mutation import Mutation
+
+logger = logging.getLogger(__name__)
+
+_IDLE_SECONDS = 600.0
+"""A watch wakes the step."""
+_RETRY_SECONDS = 1.0
+_POLL_SECONDS = 0.02
+_ATTEMPTS = 20
+_RESOLVE_SECONDS = 10.0
+_RESOLVE_POLL_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """A change that may be written: ``columns`` as ZooKeeper has them, in place of ``version``."""
+
+    new: TableDefinition
+    columns: bytes
+    version: int
+    is_retyped: bool
+    """Rows have to convert."""
+    conditions: tuple[Op, ...]
+
+
+class Definitions:
+    def __init__(
+        self,
+        state: ReplicaState,
+        define: Callable[[CreateTable], TableDefinition],
+        redefine: Callable[[Callable[[TableDefinition], CreateTable | None]], bool],
+        on_change: Callable[[], None],
+        sync: Callable[[float, QueryStatus, SyncMode], None],
+    ) -> None:
+        """``redefine``: see :meth:`engine.tables.table.TableHome.redefine`. ``on_change`` is called after it; ``sync``
+        returns when what is in the log is here."""
+        self._state = state
+        self._define = define
+        self._redefine = redefine
+        self._on_change = on_change
+        self._sync = sync
+        self.task = state.make_task("take over the definition", self.step)
+        self._writing = threading.Lock()
+        self._may_have_changed = threading.Event()
+        self._may_have_changed.set()
+
+    # -- following ----------------------------------------------------------------------------------------------
+
+    def step(self) -> float:
+        state = self._state
+        if state.activation is None or state.is_session_expired or not self._may_have_changed.is_set():
+            return _IDLE_SECONDS
+        try:
+            with state.working() as (keeper, _):
+                self._may_have_changed.clear()
+                self.follow(keeper, self._on_news)
+        except (PandoError, OSError) as error:
+            logger.info("the definition of %s is looked at later: %s", state.definition.full_name, error)
+            self._may_have_changed.set()
+            return _RETRY_SECONDS
+        return _IDLE_SECONDS
+
+    def _on_news(self, _: str) -> None:
+        self._may_have_changed.set()
+        self.task.wake()
+
+    def follow(self, keeper: Keeper, watch: Watch | None = None) -> None:
+        """Takes over what is in ZooKeeper, and says so there. The replica is active. ``watch`` tells of the next."""
+        self._take_over(keeper.get(self._state.paths.columns, watch)[0])
+        state, version = self._state, str(self._version).encode()
+        if keeper.get(state.replica.metadata_version)[0] != version:
+            keeper.set(state.replica.metadata_version, version)
+
+    def take_over(self, keeper: Keeper, *, is_new: bool = False) -> None:
+        """``is_new``: the table is being created here, and has to have been written with the columns of now."""
+        (answer,) = keeper.get_many([self._state.paths.columns])
+        if answer is not None:
+            self._take_over(answer[0], is_new=is_new)
+
+    def _take_over(self, columns: bytes, *, is_new: bool = False) -> None:
+        state, found = self._state, parse_columns(columns.decode())
+        if found is None:
+            return
+        version = found.history.version
+        if version <= self._version or (is_new and not found.equals(state.description)):
+            return
+
+        def change(now: TableDefinition) -> CreateTable | None:
+            if version <= now.description.metadata_version:
+                return None  # another thread has taken this over, or a later one
+            return found.over(now.create)
+
+        if not self._redefine(change):
+            raise UnavailableError("TIMEOUT_EXCEEDED", "Another statement changes the tables of this server; later")
+        logger.info("table %s has version %s of its definition", state.definition.full_name, version)
+        self._on_change()
+
+    def bring(self, keeper: Keeper) -> None:
+        """To a restored table: the replica that was restored first may have missed an ALTER that this one has carried
+        out. Raises 999 when others write the definition."""
+        paths, shared = self._state.paths, shared_definition(self._state.description)
+        (answer,) = keeper.get_many([paths.columns])
+        if answer is None:
+            return
+        found = parse_columns(answer[0].decode())
+        if self._version > (found.history.version if found is not None else 0):
+            keeper.multi(
+                [
+                    SetData(paths.columns, shared.columns.encode(), answer[1].version),
+                    SetData(paths.metadata, shared.metadata.encode()),
+                ]
+            )
+
+    @property
+    def _version(self) -> int:
+        return self._state.description.metadata_version
+
+    def columns_version(self, keeper: Keeper) -> int | None:
+        """The version of the node that has the columns, when this replica works with them; else ``None``."""
+        self.take_over(keeper)
+        text, stat = keeper.get(self._state.paths.columns)
+        return stat.version if text.decode() == shared_definition(self._state.description).columns else None
+
+    # -- ALTER --------------------------------------------------------------------------------------------------
+
+    def alter(self, change: Callable[[TableDefinition], CreateTable], options: AlterOptions) -> None:
+        """Raises what ``change`` and the new definition raise, 48 for what not all replicas understand, 517 when others
+        keep altering the table, 242 and 999; 341 (UNFINISHED) when it is made and other replicas do not follow in
+        time."""
+        checked = b""
+        for _ in range(_ATTEMPTS):
+            options.status.check()
+            with self._state.working() as (keeper, _):
+                prepared = self._prepare(keeper, change)
+                if prepared is not None and (not prepared.is_retyped or prepared.columns == checked):
+                    if self._write(keeper, prepared):
+                        break
+                    continue
+            if prepared is not None:
+                self._check_rows(prepared.new, options)
+                checked = prepared.columns
+        else:
+            raise ConflictError("CANNOT_ASSIGN_ALTER", "Other replicas keep altering the table; repeat the ALTER")
+        self._follow_own(options)
+        if options.waits_for_all:
+            with afterwards("The table is altered"):
+                self._wait_for_others(options)
+
+    def _prepare(self, keeper: Keeper, change: Callable[[TableDefinition], CreateTable]) -> _Prepared | None:
+        """``None``: another change was made in between."""
+        state = self._state
+        keeper.sync(state.paths.columns)
+        version = self.columns_version(keeper)
+        require_feature(keeper, state.paths, ALTER, "ALTER of columns")
+        if version is None:
+            return None
+        old = state.definition
+        new = self._define(change(old))
+        if new.description.ttl != old.description.ttl:
+            require_feature(keeper, state.paths, TTL, "ALTER of TTL")
+        if old.description.indexes or new.description.indexes:
+            require_feature(keeper, state.paths, INDEXES, "ALTER of a table with skip indexes")
+        if any(index.kind == "text" for index in new.description.indexes):
+            require_feature(keeper, state.paths, TEXT_INDEXES, "ALTER of a table with text indexes")
+        if old.description.constraints or new.description.constraints:
+            require_feature(keeper, state.paths, CONSTRAINTS, "ALTER of a table with constraints")
+        conditions: list[Op] = []
+        shared, former = shared_definition(new.description), shared_definition(old.description)
+        if shared.metadata != former.metadata:
+            require_feature(keeper, state.paths, KEYS, "ALTER of keys")
+            conditions.append(SetData(state.paths.metadata, shared.metadata.encode()))
+        if touched := touched_columns(old.description.schema, new.description.schema):
+            conditions.append(self._refuse_beside_mutations(keeper, touched))
+        return _Prepared(
+            new,
+            shared.columns.encode(),
+            version,
+            bool(retyped_columns(old.description.schema, new.description.schema)),
+            tuple(conditions),
+        )
+
+    def _refuse_beside_mutations(self, keeper: Keeper, touched: frozenset[str]) -> Op:
+        """What must still hold when the change is written: that no mutation has come since."""
+        state = self._state
+        version = keeper.get(state.paths.mutations)[1].version
+        unfinished = state.mutations.load(keeper).unfinished(read_pointer(keeper, state.replica))
+        refuse_beside(((entry.mutation_id, Mutation.decode(entry.text)) for entry in unfinished), touched)
+        return Check(state.paths.mutations, version)
+
+    def _check_rows(self, new: TableDefinition, options: AlterOptions) -> None:
+        """Raises when a row does not convert. What others insert before they have heard of the change is not among
+        them: if that does not convert, reading it will tell."""
+        self._sync(options.timeout_seconds, options.status, SyncMode.LIGHTWEIGHT)
+        with self._state.store.snapshot() as snapshot:
+            for part in snapshot.parts:
+                options.status.check()
+                part.under(new.description.schema).check_conversions()
+
+    def _write(self, keeper: Keeper, prepared: _Prepared) -> bool:
+        """Whether the change is made. A lost answer is found by the id that the change leaves in this replica's nodes:
+        the columns may have been changed again since, by another replica."""
+        columns, last = self._state.paths.columns, self._state.replica.last_alter
+        with self._writing:  # the id stays until it is known what became of the change
+            alter_id = self._state.services.new_uuid().hex.encode()
+            is_there = keeper.exists(last) is not None
+            mark = SetData(last, alter_id) if is_there else Create(last, alter_id)
+            try:
+                keeper.multi([SetData(columns, prepared.columns, prepared.version), *prepared.conditions, mark])
+            except MultiFailed as error:
+                if isinstance(error.cause, BadVersion):
+                    return False
+                raise error.cause from error
+            except KeeperConnectionLoss as lost:
+                return self._was_written(keeper, alter_id, lost)
+        return True
+
+    def _was_written(self, keeper: Keeper, alter_id: bytes, lost: KeeperConnectionLoss) -> bool:
+        """Raises ``lost`` while ZooKeeper is away: the change may be made."""
+        state = self._state
+        deadline = state.services.monotonic() + _RESOLVE_SECONDS
+        while True:
+            try:
+                keeper.sync(state.paths.columns)
+                (answer,) = keeper.get_many([state.replica.last_alter])
+                return answer is not None and answer[0] == alter_id
+            except KeeperError:
+                if state.services.monotonic() >= deadline or state.is_cancelled():
+                    raise lost from None
+            state.sleep(_RESOLVE_POLL_SECONDS)
+
+    def _follow_own(self, options: AlterOptions) -> None:
+        """Waits while other statements change the tables of this server."""
+        state = self._state
+        deadline = state.services.monotonic() + options.timeout_seconds
+        while True:
+            try:
+                with state.working() as (keeper, _):
+                    return self.follow(keeper)
+            except (PandoError, OSError) as error:
+                is_busy = isinstance(error, PandoError) and error.name == "TIMEOUT_EXCEEDED"
+                if not is_busy or state.services.monotonic() >= deadline or state.is_stopping.is_set():
+                    self._on_news("")
+                    raise UnknownOutcomeError(
+                        "UNFINISHED", f"The table is altered, and this replica has not followed yet; it will ({error})"
+                    ) from error
+            options.status.check()
+            state.sleep(_POLL_SECONDS)
+
+    def _wait_for_others(self, options: AlterOptions) -> None:
+        state = self._state
+        deadline = state.services.monotonic() + options.timeout_seconds
+        while behind := self._behind():
+            options.status.check()
+            if state.services.monotonic() >= deadline or state.is_stopping.is_set():
+                raise UnknownOutcomeError(
+                    "UNFINISHED",
+                    f"The table is altered, but replicas {', '.join(behind)} have not followed yet; they will",
+                )
+            state.sleep(_POLL_SECONDS)
+
+    def _behind(self) -> list[str]:
+        state = self._state
+        with state.working() as (keeper, _):
+            names = keeper.children(state.paths.replicas)
+            replicas = [state.paths.replica(name) for name in names]
+            answers = keeper.get_many([replica.metadata_version for replica in replicas])
+            active = keeper.exists_many([replica.is_active for replica in replicas])
+        known = zip(names, answers, active, strict=True)
+        return [
+            name
+            for name, answer, stat in known
+            if stat is not None and answer is not None and int(answer[0] or 0) < self._version
+        ]

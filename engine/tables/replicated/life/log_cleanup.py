@@ -1,0 +1,141 @@
+"""Keeps ZooKeeper small: trims the log and the deduplication window, and takes deleted parts off the lists."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from coordination.inserts.deduplication_window import DeduplicationWindow
+from coordination.keeper.interface import Children, Get, Keeper, Read
+from coordination.keeper.read_ahead import ReadAhead
+from coordination.merges_mutations.mutation_nodes import clean_mutations
+from coordination.replicas.cleanup import CleanupSettings, LogHolder, clean_once
+from coordination.replicas.log_pull import remove_parts
+from engine.tables.replicated.replica_state import ReplicaState
+from engine.tables.stopped_actions import Stoppable
+from parts.common.errors import PandoError
+from parts.read.part_reader import Part
+
+logger = logging.getLogger(__name__)
+
+_LEAST_LOGGED = 25
+_SPREAD_SECONDS = 0.5
+
+
+class Housekeeping:
+    def __init__(self, state: ReplicaState, clean_transactions: Callable[[Keeper], bool]) -> None:
+        self._state = state
+        self._clean_transactions = clean_transactions
+        self.task = state.make_task("clean up log", self.step)
+        self._window = DeduplicationWindow()
+        self._replicas = [state.replica.name]
+        """Of the table, as of the last cleaning."""
+        self._logged = 0
+        """Log entries since the last cleaning."""
+        self.warning = ""
+        """What keeps the log from being trimmed, as of the last cleaning, and what to do about it."""
+
+    def note_logged(self, entries: int) -> None:
+        """So many entries are new in the log. Under many INSERTs a fixed period would let ids and log grow without
+        bound: a quarter of the deduplication window is time to clean, too."""
+        self._logged += entries
+        self.note_work()
+        window = self._state.definition.settings.replicated_deduplication_window
+        if self._logged >= max(_LEAST_LOGGED, window // 4):
+            self.task.wake(self._state.services.random.random() * _SPREAD_SECONDS)
+
+    def note_work(self) -> None:
+        """There will be something to clean: the longest pause ends."""
+        self.task.wake(self._spread(self._state.definition.settings.cleanup_delay_period))
+
+    def _spread(self, seconds: float) -> float:
+        """Any replica may clean; a little randomness keeps them, and the tables of a server, from doing it at once."""
+        return seconds * (1 + self._state.services.random.random() / 3)
+
+    def first_pause(self) -> float:
+        """After a start: what many tables have to clean is spread."""
+        least, most = self._state.definition.settings.cleanup_delay_period, self._most_seconds
+        if self._state.store.staged.transactions():
+            return least
+        return least + (most - least) * self._state.services.random.random()
+
+    @property
+    def _most_seconds(self) -> float:
+        settings = self._state.definition.settings
+        return max(settings.cleanup_delay_period, settings.max_cleanup_delay_period)
+
+    def step(self) -> float:
+        """Looks again soon if there was something to clean; else new log entries make it look (:meth:`note_logged`),
+        or the longest pause."""
+        state = self._state
+        settings = state.definition.settings
+        pause = self._spread(settings.cleanup_delay_period)
+        if state.activation is None or Stoppable.CLEANUP in state.stopped:
+            return pause
+        self._logged = 0
+        try:
+            with state.working() as (keeper, _):
+                keeper = self._read_ahead(keeper)
+                report = clean_once(
+                    keeper,
+                    state.paths,
+                    CleanupSettings(
+                        settings.min_replicated_logs_to_keep,
+                        settings.max_replicated_logs_to_keep,
+                        settings.replicated_deduplication_window,
+                        settings.replicated_deduplication_window_seconds,
+                    ),
+                    self._window,
+                )
+                is_more = self._clean_transactions(keeper)
+                is_more |= bool(clean_mutations(keeper, state.paths, settings.finished_mutations_to_keep))
+            self._warn(report.log_holders)
+            return pause if report.is_work_left or is_more else self._spread(self._most_seconds)
+        except PandoError as error:
+            logger.info("cleaning up the log of %s is put off: %s", state.definition.full_name, error)
+        return pause
+
+    def _read_ahead(self, keeper: Keeper) -> ReadAhead:
+        """By one request what is asked for, in this order, where there is nothing to clean."""
+        replica, ahead = self._state.replica, ReadAhead(keeper)
+        table, replicas = replica.table, [replica.table.replica(name) for name in self._replicas]
+        positions = [
+            *(each.host for each in replicas),
+            *(each.is_active for each in replicas),
+            *(each.is_lost for each in replicas),
+            *(each.log_pointer for each in replicas),
+        ]
+        lists = [table.quorum_failed_parts, table.scans, table.applications, table.lost_blocks, table.blocks]
+        quorums: list[Read] = [Children(table.quorum_parallel), Get(table.quorum_status)]
+        ahead.fetch(
+            [
+                *map(Children, [table.replicas, table.log, table.replicas]),
+                *map(Get, [*positions, table.replicas]),
+                *quorums,
+                *map(Children, lists),
+                *quorums,
+                *map(Children, [table.transactions, table.mutations]),
+            ]
+        )
+        (names,) = ahead.children_many([table.replicas])
+        self._replicas = names or []
+        return ahead
+
+    def _warn(self, holders: Sequence[LogHolder]) -> None:
+        known, self.warning = self.warning, "; ".join(holder.warning for holder in holders)
+        if holders and not known:
+            logger.warning("table %s: %s", self._state.definition.full_name, self.warning)
+
+    def delete_outdated(self, parts: Sequence[Part]) -> None:
+        """Read-only tables delete nothing: what is on disk is then the only truth."""
+        state = self._state
+        if not parts or state.activation is None:
+            return
+        try:
+            with state.working() as (keeper, _):
+                remove_parts(keeper, state.replica, [str(part.name) for part in parts])
+        except PandoError as error:
+            logger.info("deleting outdated parts of %s is put off: %s", state.definition.full_name, error)
+            return
+        state.services.part_log.note_removed(state.definition, parts, state.services.clock())
+        state.store.delete(parts)

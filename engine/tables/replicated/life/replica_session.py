@@ -1,0 +1,397 @@
+"""Getting and keeping the right to write: what a replica does at its start and on every new ZooKeeper session.
+
+read-only → stop work of the old session → refuse a ZooKeeper from the past → take back parts whose quorum failed →
+activate → fence what former sessions may still have under way → settle inserts of unknown outcome → go on with SYSTEM
+RESTORE REPLICA → clone if lost, else compare disk with ZooKeeper → load the queue → pull → confirm own quorum parts →
+writable.
+
+Each step can be repeated; any failure leaves the table read-only with the reason visible in ``system.replicas``, and
+the whole sequence is tried again a little later.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Protocol
+
+from coordination.inserts.block_numbers import release_orphans
+from coordination.inserts.insert_commit import InsertStatus, resolve_insert
+from coordination.inserts.quorum import confirm_own_parts
+from coordination.keeper.interface import Check, Create, Keeper, KeeperError, MultiFailed, SessionState
+from coordination.keeper.read_ahead import ReadAhead
+from coordination.nodes.active_keeper import ActiveKeeper
+from coordination.nodes.replica_activation import Activation, activate, deactivate, is_still_active
+from coordination.nodes.table_lists import metadata_missing
+from coordination.replicas.clone import clone_replica, finish_clone, is_lost
+from coordination.replicas.log_pull import load_queue, remove_parts, requeue_fetch
+from coordination.replicas.part_commit import agreement_ops
+from coordination.replicas.table_nodes import (
+    check_definition,
+    create_table_or_replica,
+    drop_own_replica,
+    drop_replica,
+    record_identity,
+    replica_exists,
+)
+from engine.tables.replicated.life.session_reads import SessionReads
+from engine.tables.replicated.life.shared_definition import shared_definition
+from engine.tables.replicated.replica_state import ReplicaState, part_record
+from parts.common.errors import ConflictError, PandoError, UnavailableError, UserError
+from parts.read.part_reader import Part
+from recovery import force_restore_flag
+from recovery.startup_plan import StartupPlan, plan_startup
+from recovery.zookeeper_parts import read_part_records, read_survey, with_contents_elsewhere
+
+logger = logging.getLogger(__name__)
+
+_IDLE_SECONDS = 600.0
+"""Every change of the session wakes the step, and so does whoever asks for a restart."""
+_ACTIVATE_SECONDS = 1.0
+_RETRY_SECONDS = 0.5
+_HURRY_SECONDS = 3600.0
+"""A task that was due so long ago comes before the first steps of all other tables."""
+_REFUSED_SECONDS = 3.0
+_RESOLVE_SECONDS = 5.0
+
+
+class SharedDefinitions(Protocol):
+    def take_over(self, keeper: Keeper, *, is_new: bool = False) -> None:
+        """What is in ZooKeeper, if it is newer. ``is_new``: the replica is being created."""
+
+    def follow(self, keeper: Keeper) -> None:
+        """As ``take_over``, and says so in ZooKeeper."""
+
+
+class RestoreSteps(Protocol):
+    def require_present(self, keeper: Keeper) -> None:
+        """Raises 231 when ZooKeeper is from the past."""
+
+    def carry_on(self, keeper: Keeper) -> None:
+        """What SYSTEM RESTORE REPLICA began, if it did."""
+
+
+class ReplicaSession:
+    def __init__(
+        self,
+        state: ReplicaState,
+        definitions: SharedDefinitions,
+        restoring: RestoreSteps,
+        take_back_failed: Callable[[Keeper], None],
+        check_staged: Callable[[Keeper], None],
+        begin_pull: Callable[[Keeper], None],
+        on_writable: Callable[[], None],
+    ) -> None:
+        self._state = state
+        self._definitions = definitions
+        self._restoring = restoring
+        self._take_back_failed = take_back_failed
+        self._check_staged = check_staged
+        self._begin_pull = begin_pull
+        self._on_writable = on_writable
+        self.task = state.make_task("ZooKeeper session", self.step)
+        state.hurry = lambda: self.task.wake(-_HURRY_SECONDS)
+        self.restart_requested = threading.Event()
+        self.broken_parts: UserError | None = None
+        """More parts were broken at the start than the settings allow: only force makes the table writable."""
+        self.force_restore = False
+        """The server found ``flags/force_restore_data`` at its start."""
+        self._last_refusal = ""
+        self._was_created = False
+        """CREATE has asked ZooKeeper for the replica's nodes, with whatever answer."""
+        self._activity_changed = threading.Event()
+        """Something happened to ``is_active``, or to the connection over which it is watched."""
+        self._last_session = 0
+        """The ZooKeeper session in which this replica was activated last."""
+
+    # -- CREATE and DROP ----------------------------------------------------------------------------------------
+
+    def create(self) -> None:
+        """Makes the table or the replica in ZooKeeper. Raises 253, 342, 225, 999."""
+        state, keeper = self._state, self._state.replication.require_keeper()
+        state.replication.require_free(state.replica.root)
+        self._definitions.take_over(keeper, is_new=True)
+        self._was_created = True
+        create_table_or_replica(
+            keeper,
+            state.paths,
+            state.replica.name,
+            shared_definition(state.description),
+            wait=state.services.wait,
+            identity=state.identity(),
+        )
+
+    def undo_create(self) -> None:
+        """Takes away what :meth:`create` made, if it made something: nodes of another data directory stay."""
+        if self._was_created:
+            keeper = self._state.replication.require_keeper()
+            drop_own_replica(keeper, self._state.paths, self._state.replica.name, self._state.identity())
+
+    def drop_replica(self) -> None:
+        """Raises 999 when ZooKeeper is away: the replica would stay behind for ever otherwise."""
+        drop_replica(self._state.replication.require_keeper(), self._state.paths, self._state.replica.name)
+
+    def leave(self) -> None:
+        """At a graceful stop: other replicas see at once that this one is gone."""
+        state = self._state
+        activation, keeper = state.activation, state.replication.keeper
+        state.become_readonly("The table is stopped")
+        if activation is not None and keeper is not None:
+            deactivate(keeper, activation)
+
+    def request_restart(self) -> None:
+        self.restart_requested.set()
+        self.task.wake()
+
+    # -- the session --------------------------------------------------------------------------------------------
+
+    def step(self) -> float:
+        try:
+            return self._step()
+        finally:
+            self._state.has_begun.set()
+
+    def _step(self) -> float:
+        state = self._state
+        keeper = state.replication.keeper
+        if keeper is None:
+            state.become_readonly("ZooKeeper is not configured on this server")
+            return _IDLE_SECONDS
+        if keeper.state is not SessionState.CONNECTED:
+            return _IDLE_SECONDS
+        activation = state.activation
+        if activation is None or activation.session_id != keeper.session_id or self.restart_requested.is_set():
+            return self._begin(keeper)
+        if self._activity_changed.is_set():
+            return self._look_at_activity(keeper, activation)
+        return _IDLE_SECONDS
+
+    def _look_at_activity(self, keeper: Keeper, activation: Activation) -> float:
+        """Anybody may remove ``is_active``; without it nothing can be written, so the session begins anew."""
+        self._activity_changed.clear()
+        try:
+            keeper.exists(activation.replica.is_active, self._on_activity)
+            if is_still_active(keeper, activation):
+                return _IDLE_SECONDS
+        except KeeperError:
+            self._activity_changed.set()
+            return _RETRY_SECONDS
+        logger.warning(
+            "%s is gone or another's: %s begins anew", activation.replica.is_active, self._state.definition.full_name
+        )
+        return self._begin(keeper)
+
+    def _watch_activity(self, keeper: Keeper, activation: Activation) -> None:
+        """Just after the activation; what changed since is looked at by the next step."""
+        expected = (activation.session_id, activation.is_active_version)
+        with suppress(KeeperError):
+            found = keeper.exists(activation.replica.is_active, self._on_activity)
+            if found is not None and (found.ephemeral_owner, found.version) == expected:
+                return
+        self._on_activity("")
+
+    def _on_activity(self, _: str) -> None:
+        self._activity_changed.set()
+        self.task.wake()
+
+    def _begin(self, keeper: Keeper) -> float:
+        state = self._state
+        self.restart_requested.clear()
+        if not state.become_readonly("The replica is starting"):
+            return _RETRY_SECONDS
+        try:
+            self._establish(keeper)
+        except UserError as refusal:
+            self._refuse(refusal)
+            state.refusal = str(refusal)
+            return _REFUSED_SECONDS
+        except PandoError as error:
+            self._refuse(error)
+            return _RETRY_SECONDS
+        except Exception as error:
+            logger.exception("table %s could not begin its ZooKeeper session", state.definition.full_name)
+            self._refuse(error)
+            return _REFUSED_SECONDS
+        return _IDLE_SECONDS
+
+    def _refuse(self, error: Exception) -> None:
+        reason = str(error) if isinstance(error, PandoError) else repr(error)
+        if self._last_refusal != reason:
+            name = self._state.definition.full_name
+            logger.warning("table %s stays read-only, and SELECT reads what is on this disk: %s", name, reason)
+        self._last_refusal = reason
+        self._state.become_readonly(reason)
+
+    def _establish(self, keeper: Keeper) -> None:
+        state = self._state
+        keeper.sync(state.paths.root)
+        state.forget_zookeeper()
+        ahead = ReadAhead(keeper)
+        reads = SessionReads.before_activation(
+            ahead, state.replica, {name.partition_id for name in state.parts_on_disk()}
+        )
+        if not replica_exists(ahead, state.replica):
+            raise self._missing(keeper)
+        if not (self._is_forced(ahead) or ahead.exists(state.replica.restoring) is not None):
+            self._restoring.require_present(ahead)
+        self._definitions.take_over(ahead)
+        if not check_definition(ahead, state.paths, shared_definition(state.description)):
+            raise self._missing(keeper)
+        self._take_back_failed(ahead)  # before anybody can fetch them from here
+        activation = self._activate(keeper)
+        try:
+            reads.after_activation(ahead)
+            self._become_current(ActiveKeeper(ahead, activation), lambda: reads.after_pull(ahead))
+        except BaseException:
+            deactivate(keeper, activation)
+            raise
+        self._last_refusal = ""
+        state.become_writable(activation)
+        self._on_writable()
+        self._watch_activity(keeper, activation)
+        logger.info("table %s is writable as replica %s", state.definition.full_name, state.replica.name)
+
+    def _missing(self, keeper: Keeper) -> UserError:
+        state = self._state
+        what = metadata_missing(state.paths).message
+        if keeper.exists(state.paths.replicas) is not None:
+            what = f"The replica is missing in ZooKeeper: {state.replica.root}"
+        advice = f"If ZooKeeper has lost it, run SYSTEM RESTORE REPLICA {state.definition.full_name}"
+        return UserError("NO_ZOOKEEPER", f"{what}. {advice}")
+
+    def _is_forced(self, keeper: Keeper) -> bool:
+        return self.force_restore or force_restore_flag.is_raised(keeper, self._state.replica)
+
+    def _activate(self, keeper: Keeper) -> Activation:
+        """A node of another session is a former one of this server, unless this very session had made one: then another
+        server has taken the replica over, and keeps it while it lives."""
+        state = self._state
+        session = keeper.session_id
+        activation = activate(
+            keeper,
+            state.replica,
+            state.replication.address,
+            state.identity(),
+            wait_seconds=_ACTIVATE_SECONDS,
+            is_stopping=state.is_stopping.is_set,
+            clock=state.services.monotonic,
+            wait=state.services.wait,
+            takes_over=session != self._last_session,
+        )
+        self._last_session = activation.session_id
+        return activation
+
+    def _become_current(self, keeper: Keeper, read_ahead_of_quorums: Callable[[], None]) -> None:
+        state = self._state
+        record_identity(keeper, state.replica, state.identity())
+        self._definitions.follow(keeper)
+        release_orphans(keeper, state.paths, state.replica.name)
+        self._settle_unknown_commits(keeper)
+        self._take_back_failed(keeper)  # failed between the first look and the activation
+        self._restoring.carry_on(keeper)
+        if is_lost(keeper, state.replica):
+            self._clone(keeper)
+        else:
+            self._compare_with_disk(keeper)
+        self._check_staged(keeper)
+        active = [part.name for part in state.store.active()]
+        load_queue(keeper, state.replica, state.queue, active)
+        self._begin_pull(keeper)
+        read_ahead_of_quorums()
+        confirm_own_parts(keeper, state.replica, [str(name) for name in active])
+
+    # -- steps --------------------------------------------------------------------------------------------------
+
+    def _settle_unknown_commits(self, keeper: Keeper) -> None:
+        state = self._state
+        requests, state.unknown_inserts = state.unknown_inserts, []
+        for request in requests:
+            part = state.store.get_preactive(request.part)
+            result = resolve_insert(
+                keeper, request, clock=state.services.monotonic, sleep=state.sleep, resolve_seconds=_RESOLVE_SECONDS
+            )
+            if result.status is InsertStatus.UNKNOWN:
+                state.unknown_inserts.append(request)
+                raise UnavailableError("KEEPER_EXCEPTION", f"The outcome of part {request.part} is still unknown")
+            logger.info("the unknown outcome of part %s is settled: %s", request.part, result.status.name)
+            if part is not None:
+                self._settle(part, result.status is InsertStatus.COMMITTED)
+        for part in state.store.preactive():
+            self._settle(part, keeper.exists(state.replica.part(str(part.name))) is not None)
+
+    def _settle(self, part: Part, is_committed: bool) -> None:
+        if is_committed:
+            self._state.store.commit(part)
+        else:
+            self._state.store.rollback(part)
+
+    def _clone(self, keeper: Keeper) -> None:
+        """A new or lost replica becomes a copy of another; what only it has stays in ``detached/clone_…``."""
+        state = self._state
+        hashes = {name: part.content_hash for name, part in state.parts_on_disk().items()}
+        result = clone_replica(keeper, state.replica, hashes)
+        leaving = set(result.parts_to_detach)
+        covers = {name: state.store.covering_active(name) for name in leaving}
+        for name in result.parts_to_detach:
+            cover = covers[name]
+            if cover is not None and cover.name not in leaving:
+                continue  # it was merged into a part that stays: clean-up removes it
+            logger.warning("part %s is not on %s: moved to %s", name, result.source, state.store.detach(name, "clone"))
+        state.store.revive(hashes.keys())
+        listed = read_part_records(keeper, state.replica)
+        for part in state.store.active():
+            if part.name not in listed:
+                keeper.create(state.replica.part(str(part.name)), part_record(part).to_bytes())
+        finish_clone(keeper, state.replica)
+        logger.info("replica %s cloned %s: %s parts to fetch", state.replica.root, result.source, result.queued_fetches)
+
+    def _compare_with_disk(self, keeper: Keeper) -> None:
+        state = self._state
+        flagged = force_restore_flag.is_raised(keeper, state.replica)
+        forced = flagged or self.force_restore
+        if self.broken_parts is not None and not forced:
+            raise self.broken_parts
+        on_disk = state.parts_on_disk()
+        plan = plan_startup(
+            on_disk,
+            with_contents_elsewhere(keeper, state.replica, read_survey(keeper, state.replica), on_disk),
+            max_ratio_of_wrong_parts=state.definition.settings.replicated_max_ratio_of_wrong_parts,
+            force=forced,
+        )
+        if plan.refusal:
+            raise UserError("TOO_MANY_UNEXPECTED_DATA_PARTS", plan.refusal)
+        self._carry_out(keeper, plan)
+        if flagged:
+            force_restore_flag.lower_flag(keeper, state.replica)
+        self.force_restore = False
+        self.broken_parts = None
+
+    def _list_agreed(self, keeper: Keeper, part: Part) -> None:
+        """Raises ``ConflictError`` when the others' lists have changed meanwhile: the next session looks again."""
+        replica, record = self._state.replica, part_record(part)
+        agreement = agreement_ops(keeper, replica, part.name, record)
+        if not any(isinstance(op, Check) for op in agreement or ()):
+            raise ConflictError("KEEPER_EXCEPTION", f"No other replica lists part {part.name} any more; looking again")
+        try:
+            keeper.multi([*(agreement or ()), Create(replica.part(str(part.name)), record.to_bytes())])
+        except MultiFailed as error:
+            message = f"Part {part.name} could not be listed, others change its nodes; looking again"
+            raise ConflictError("KEEPER_EXCEPTION", message) from error
+
+    def _carry_out(self, keeper: Keeper, plan: StartupPlan) -> None:
+        """Repeatable: what was done drops out of the next plan. Covered parts go when their cover is here."""
+        state = self._state
+        for name in plan.unexpected:
+            logger.warning("part %s is not in ZooKeeper: moved to %s", name, state.store.detach(name, "ignored"))
+        for name in plan.differing:
+            logger.warning("part %s differs from ZooKeeper: moved to %s", name, state.store.detach(name, "broken"))
+        state.store.revive([*plan.keep, *plan.agreed])
+        for part in filter(None, map(state.store.get_active, plan.agreed)):
+            logger.warning("part %s is listed by another replica with this content: it is listed here too", part.name)
+            self._list_agreed(keeper, part)
+        for name in plan.fetch:
+            logger.warning("part %s is missing on disk: it will be fetched", name)
+        remove_parts(keeper, state.replica, plan.forget)
+        requeue_fetch(keeper, state.replica, state.queue, plan.fetch)

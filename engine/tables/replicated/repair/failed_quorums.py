@@ -1,0 +1,78 @@
+"""Takes back parts whose quorum has failed: off ZooKeeper's list, to ``detached/noquorum_…``.
+
+A replica does so whenever it begins a session, and at once when a failure marker comes while it is active.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from coordination.inserts.quorum_failure import forget_failed_parts, take_back_failed_parts
+from coordination.keeper.interface import Keeper
+from engine.tables.replicated.replica_state import ReplicaState
+from parts.common.errors import PandoError
+from parts.common.part_name import PartName
+
+logger = logging.getLogger(__name__)
+
+_IDLE_SECONDS = 600.0
+"""A watch wakes the step."""
+_RETRY_SECONDS = 1.0
+
+
+class FailedQuorums:
+    def __init__(self, state: ReplicaState, pull: Callable[[Keeper], None]) -> None:
+        """``pull`` takes over what is in the log."""
+        self._state = state
+        self._pull = pull
+        self.task = state.make_task("take back failed parts", self.step)
+        self._may_have_changed = threading.Event()
+        self._may_have_changed.set()
+
+    def take_back(self, keeper: Keeper) -> None:
+        """At the start of a session: nothing is under way."""
+        failed = take_back_failed_parts(keeper, self._state.replica)
+        self._detach(keeper, failed)
+
+    def step(self) -> float:
+        state = self._state
+        if state.activation is None or state.is_session_expired or not self._may_have_changed.is_set():
+            return _IDLE_SECONDS
+        try:
+            with state.working() as (keeper, _):
+                self._may_have_changed.clear()
+                self._take_back_while_active(keeper)
+        except PandoError as error:
+            logger.info("failed quorums of %s are looked at later: %s", state.definition.full_name, error)
+            self._may_have_changed.set()
+            return _RETRY_SECONDS
+        return _IDLE_SECONDS
+
+    def _on_change(self, _: str) -> None:
+        self._may_have_changed.set()
+        self.task.wake()
+
+    def _take_back_while_active(self, keeper: Keeper) -> None:
+        """A part that a drop covers is left to the drop: dropped rows do not belong in ``detached``."""
+        state = self._state
+        names = take_back_failed_parts(keeper, state.replica, self._on_change)
+        # Those that are not on disk were detached before, and ZooKeeper went away then.
+        forget_failed_parts(keeper, state.replica, [n for n in names if state.store.get(PartName.parse(n)) is None])
+        failed = [name for name in names if self._is_active(name)]
+        if failed:
+            self._pull(keeper)
+            wanted = [name for name in failed if state.queue.has_virtual_cover(PartName.parse(name)) is not None]
+            self._detach(keeper, wanted)
+
+    def _is_active(self, name: str) -> bool:
+        return self._state.store.get_active(PartName.parse(name)) is not None
+
+    def _detach(self, keeper: Keeper, failed: list[str]) -> None:
+        store = self._state.store
+        for name in map(PartName.parse, failed):
+            self._state.queue.remove_virtual(name)
+            if store.get(name) is not None:
+                logger.warning("the quorum of part %s has failed: moved to %s", name, store.detach(name, "noquorum"))
+        forget_failed_parts(keeper, self._state.replica, failed)

@@ -1,0 +1,201 @@
+"""Parts that nobody has any more: the last replica that held them lost its disk. The queue must not wait for ever.
+
+An entry is given up only after several vain fetches, and only if no replica, alive or not, lists the part or one that
+covers it, and nobody can make it: no queue, and no log entry that a replica has still to pull, merges sources that are
+there. (A replica that made it later would have parts that intersect those of the others.)
+
+First the block ids of every inserted part that it covers and of which nothing is left are freed, so that their rows
+can be inserted again; then the entry is removed, and the log's version moved. All of that expects that nobody lists the
+part, and the log's version as it was read: no drop or merge was assigned since, and none that was chosen before is
+assigned after. Whoever is interrupted begins again, because the entry is still there.
+
+Each replica gives the part up for itself, perhaps much later. While one has not, a merge of some remnants with their
+neighbours would intersect the part that it still waits for; so a merged part leaves a marker, as one whose quorum
+failed does, and ``merge_predicate`` keeps off its blocks until ``cleanup`` finds that nobody names it any more.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from coordination.inserts.block_ids import free_block_ids
+from coordination.inserts.quorum import forget_confirmed_ops, missing_since
+from coordination.keeper.interface import (
+    Check,
+    Create,
+    Delete,
+    Keeper,
+    MultiFailed,
+    Op,
+    SetData,
+    check_not_exists,
+)
+from coordination.keeper.request_limits import op_bytes, packets
+from coordination.log.log_entry import EntryType, LogEntry
+from coordination.log.part_set import PartSet
+from coordination.nodes.paths import TablePaths, sequence_number
+from coordination.nodes.replica_activation import registered_replicas
+from coordination.reads.dropped_blocks import loss_ops
+from engine.tables.replicated.replica_state import TRIES_BEFORE_LOST, ReplicaState
+from parts.common.part_name import PartName
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class _View:
+    """Parts on the lists of all replicas, what all queues bring otherwise than by merges, and all merges to come."""
+
+    listed: frozenset[PartName]
+    fetched: frozenset[PartName]
+    merges: tuple[LogEntry, ...]
+    is_in_transaction: bool = False
+    """Some replica has still to carry out the transaction that brings it (see ``lost_transactions``)."""
+
+    def is_lost(self, part: PartName) -> bool:
+        if self.is_in_transaction or _is_covered(part, self.listed):
+            return False
+        there = {*self.listed, *self.fetched} - {part}
+        makeable = {merge.new_part: merge.source_parts for merge in self.merges if merge.new_part is not None}
+        # Merge by merge: of two, one may make what the other needs, and cover what it needs itself.
+        while made := [
+            new for new, sources in makeable.items() if new not in there and all(_is_covered(s, there) for s in sources)
+        ]:
+            there.update(made)
+        return part not in there
+
+
+class LostParts:
+    def __init__(self, state: ReplicaState, pull: Callable[[Keeper], None]) -> None:
+        """``pull`` takes over what is in the log."""
+        self._state = state
+        self._pull = pull
+
+    def give_up(self, keeper: Keeper, name: str, entry: LogEntry) -> bool:
+        """``True``: the entry ``name`` has left the queue for good; its part does not exist."""
+        state = self._state
+        item = state.queue.get(name)
+        if item is None or item.num_tries < TRIES_BEFORE_LOST or entry.new_part is None:
+            return False
+        keeper.sync(state.paths.root)
+        if keeper.exists(state.replica.queue_entry(name)) is None:  # it was given up, and the answer was lost
+            state.restart()
+            return True
+        log = keeper.exists(state.paths.log)
+        self._pull(keeper)
+        view = self._look(keeper, entry.new_part)
+        if log is None or state.queue.is_cancelled(name) or not view.is_lost(entry.new_part):
+            return False
+        return self._remove(keeper, name, entry.new_part, view, log.version)
+
+    def _look(self, keeper: Keeper, part: PartName) -> _View:
+        paths = self._state.paths
+        replicas = registered_replicas(keeper, paths)
+        # Log, queues, lists: what moves on in between is seen in one of the two places, or in both.
+        logged = _unpulled_entries(keeper, paths, replicas)
+        queued = _entries(keeper, [paths.replica(name).queue for name in replicas])
+        listings = keeper.children_many([paths.replica(name).parts for name in replicas])
+        listed = (PartName.try_parse(name) for names in listings for name in names or ())
+        fetched = frozenset(part for entry in queued if not entry.source_parts for part in entry.made)
+        merges = tuple(entry for entry in (*logged, *queued) if entry.source_parts)
+        is_in_transaction = any(part in entry.made for entry in (*logged, *queued) if entry.transaction)
+        return _View(frozenset(filter(None, listed)), fetched, merges, is_in_transaction)
+
+    def _remove(self, keeper: Keeper, name: str, part: PartName, view: _View, log_version: int) -> bool:
+        state = self._state
+        remnants = _remnants(part, view)
+        is_lost: list[Op] = []
+        for replica in registered_replicas(keeper, state.paths):
+            is_lost += check_not_exists(state.paths.replica(replica).part(str(part)))
+        held = [Check(state.paths.log, log_version), *is_lost]
+        try:
+            free_block_ids(
+                keeper,
+                state.paths,
+                part.partition_id,
+                lambda inserted: part.covers(inserted) and remnants.covering(inserted) is None,
+                held,
+            )
+            # Before the entry goes, for the same reason; a fetch that is queued twice finds the part here.
+            *first, last = list(packets(self._fetches(keeper, remnants), op_bytes)) or [[]]
+            for packet in first:
+                keeper.multi([*held, *packet])
+            self._remove_entry(keeper, name, part, [SetData(state.paths.log, b"", log_version), *is_lost, *last])
+        except MultiFailed as conflict:
+            logger.info("part %s is not given up: %s", part, conflict)
+            return False
+        logger.error("part %s of %s is lost: no replica has it", part, state.definition.full_name)
+        self._tell_of_mutations(keeper, part, remnants)
+        # What the entry would have replaced is a virtual part again: only loading the queue anew tells.
+        state.restart()
+        return True
+
+    def _tell_of_mutations(self, keeper: Keeper, part: PartName, remnants: PartSet) -> None:
+        """What is left is mutated again (``mutations``), unless nobody knows any more what is to be done."""
+        known = self._state.mutations.load(keeper)
+        for remnant in remnants:
+            if known.is_forgotten_between(remnant, part):
+                logger.error(
+                    "part %s of %s takes the place of the lost part %s, and mutations that changed it are no longer in "
+                    "ZooKeeper: rows that they deleted or changed are as before; repeat the mutations",
+                    remnant, self._state.definition.full_name, part,
+                )  # fmt: skip
+
+    def _remove_entry(self, keeper: Keeper, name: str, part: PartName, conditions: list[Op]) -> None:
+        state = self._state
+        count, count_stat = keeper.get(state.paths.lost_part_count)
+        marker = state.paths.quorum_failed_part(str(part))
+        is_marked = part.min_block == part.max_block or keeper.exists(marker) is not None
+        keeper.multi(
+            [
+                *conditions,
+                *([] if is_marked else [Create(marker)]),
+                Delete(state.replica.queue_entry(name)),
+                SetData(state.paths.lost_part_count, str(int(count or b"0") + 1).encode(), count_stat.version),
+                *forget_confirmed_ops(keeper, state.paths, part),
+                *loss_ops(keeper, state.paths, part),
+            ]
+        )
+
+    def _fetches(self, keeper: Keeper, remnants: PartSet) -> list[Create]:
+        """For those that this replica has not."""
+        state = self._state
+        missing = [name for name in remnants if state.store.covering_active(name) is None]
+        since = missing_since(keeper, state.paths)
+        entries = [LogEntry(EntryType.GET_PART, name, since, "", is_restored=True) for name in missing]
+        return [Create(state.replica.queue_prefix, entry.to_bytes(), sequential=True) for entry in entries]
+
+
+def _remnants(part: PartName, view: _View) -> PartSet:
+    """What is left of a lost merged part: those of its sources that some replica has."""
+    remnants = PartSet()
+    for name in sorted(view.listed, key=lambda n: (n.min_block - n.max_block, -n.level)):
+        if part.covers(name) and not any(name.intersects(other) for other in remnants.overlapping(name)):
+            remnants.add(name)
+    return remnants
+
+
+def _entries(keeper: Keeper, parents: list[str], first_index: int = 0) -> list[LogEntry]:
+    listings = zip(parents, keeper.children_many(parents), strict=True)
+    paths = [
+        f"{parent}/{name}" for parent, names in listings for name in names or () if sequence_number(name) >= first_index
+    ]
+    return [LogEntry.parse(answer[0]) for answer in keeper.get_many(paths) if answer is not None]
+
+
+def _unpulled_entries(keeper: Keeper, paths: TablePaths, replicas: list[str]) -> list[LogEntry]:
+    """What some replica that is not lost has still to take from the log."""
+    lost = keeper.get_many([paths.replica(name).is_lost for name in replicas])
+    pointers = keeper.get_many([paths.replica(name).log_pointer for name in replicas])
+    behind = [
+        int(pointer[0])
+        for is_lost, pointer in zip(lost, pointers, strict=True)
+        if is_lost is not None and is_lost[0] != b"1" and pointer is not None and pointer[0]
+    ]
+    return _entries(keeper, [paths.log], min(behind)) if behind else []
+
+
+def _is_covered(part: PartName, by: Iterable[PartName]) -> bool:
+    return any(other.covers(part) for other in by)

@@ -1,0 +1,175 @@
+"""SYSTEM RESTORE REPLICA, and the refusal that names it: what this replica does when ZooKeeper has lost its table.
+
+``recovery.restore_replica`` has the steps. The statement makes the nodes; the session then goes on, as it does after a
+crash.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from typing import Protocol
+
+from coordination.keeper.interface import Keeper, NoNode
+from coordination.nodes.replica_activation import active_replicas, addresses, remove_former
+from coordination.replicas.table_nodes import create_table_or_replica, drop_replica
+from engine.tables.replicated.life.shared_definition import shared_definition
+from engine.tables.replicated.replica_state import ReplicaState, part_record
+from parts.common.errors import ConflictError, PandoError, UserError
+from parts.common.part_name import PartName
+from parts.common.query_status import QueryStatus
+from recovery import outdated_zookeeper
+from recovery import restore_replica as restore
+
+logger = logging.getLogger(__name__)
+
+_SESSION_ENDS = 1.5
+"""In time-outs. ZooKeeper ends a session at the tick behind its time-out, which is two ticks at least."""
+_PATIENCE_SECONDS = 10.0
+_PAUSE_SECONDS = 0.5
+
+
+class SharedDefinitions(Protocol):
+    def take_over(self, keeper: Keeper) -> None:
+        """What is in ZooKeeper, if it is newer."""
+
+    def bring(self, keeper: Keeper) -> None:
+        """What is here, to ZooKeeper, if that is newer."""
+
+
+class Restoring:
+    def __init__(
+        self,
+        state: ReplicaState,
+        definitions: SharedDefinitions,
+        begin_session: Callable[[], None],
+    ) -> None:
+        """``begin_session`` asks for a new start."""
+        self._state = state
+        self._definitions = definitions
+        self._begin_session = begin_session
+
+    # -- the statement --------------------------------------------------------------------------------------------
+
+    def restore(self, timeout_seconds: float, status: QueryStatus) -> None:
+        """Returns when the replica is writable. Raises 36 when it is already, or there is nothing to restore, 342 for
+        another definition, 159 when it takes longer (it goes on in the background), 999."""
+        state = self._state
+        keeper = state.replication.require_keeper()
+        began = state.services.monotonic()
+        sessions_end = began + _SESSION_ENDS * keeper.session_timeout_seconds
+        while True:
+            status.check()
+            now = state.services.monotonic()
+            try:
+                self._make_nodes(keeper, waits_for_sessions=now < sessions_end)
+                break
+            except (ConflictError, NoNode) as conflict:  # others restore the table, too
+                logger.info("table %s is not being restored yet: %s", state.definition.full_name, conflict)
+                if now >= sessions_end + _PATIENCE_SECONDS:
+                    text = f"Others keep changing {state.paths.root}; repeat the statement"
+                    raise ConflictError("KEEPER_EXCEPTION", text) from conflict
+                state.sleep(_PAUSE_SECONDS)
+        self._begin_session()
+        state.wait_for(
+            lambda: state.activation is not None and not state.is_paused.is_set(),
+            timeout_seconds,
+            f"the restored replica to start ({state.readonly_reason or 'it goes on in the background'})",
+            status,
+        )
+
+    def _make_nodes(self, keeper: Keeper, *, waits_for_sessions: bool) -> None:
+        """Raises 999 when it is to be tried again: others change the table, or, with ``waits_for_sessions``, a replica
+        looks active whose session may only have come back with a snapshot of ZooKeeper."""
+        state, table, replica = self._state, self._state.paths, self._state.replica
+        name = state.definition.full_name
+        if state.activation is not None:
+            raise UserError("BAD_ARGUMENTS", f"Replica must be readonly: {name} is not, there is nothing to restore")
+        keeper.sync(table.root)
+        restore.clear_retired(keeper, table)
+        hosts = restore.host_versions(keeper, table)
+        # The replica first: where others have taken it away, the table is seen as they made it.
+        host, mark, root, restored = keeper.exists_many([replica.host, replica.restoring, table.root, table.restored])
+        if mark is not None and host is not None:
+            return
+        adds_all = root is None or restored is not None
+        may_be_past = host is not None or (root is not None and restored is None)
+        if may_be_past and self._find_forgotten(keeper):
+            adds_all = True
+            remove_former(keeper, replica, state.identity())  # of a session that came back with the snapshot
+            active = sorted(name for name, is_active in active_replicas(keeper, table).items() if is_active)
+            if active and waits_for_sessions:
+                raise ConflictError("KEEPER_EXCEPTION", f"The sessions of {', '.join(active)} have not ended yet")
+            logger.warning("ZooKeeper is from the past: table %s is written down anew in %s", name, table.root)
+            if active:
+                drop_replica(keeper, table, replica.name, own_session=False)
+            else:
+                restore.retire_table(keeper, table, hosts)
+                restore.clear_retired(keeper, table)
+        elif host is not None:
+            if keeper.exists(replica.host) is None:
+                raise ConflictError("KEEPER_EXCEPTION", f"Others have taken {replica.root} away meanwhile")
+            raise UserError(
+                "BAD_ARGUMENTS",
+                f"Replica path is present at {replica.root}: nothing to restore. If its metadata is lost and the path "
+                f"holds remains, remove it with SYSTEM DROP REPLICA '{replica.name}' on another server first",
+            )
+        self._definitions.take_over(keeper)
+        if adds_all:
+            self._definitions.bring(keeper)
+        create_table_or_replica(
+            keeper,
+            table,
+            replica.name,
+            shared_definition(state.description),
+            wait=state.services.wait,
+            identity=state.identity(),
+            restoring=restore.ALL_PARTS if adds_all else "",
+        )
+
+    # -- the session ----------------------------------------------------------------------------------------------
+
+    def require_present(self, keeper: Keeper) -> None:
+        """Raises 231 when ZooKeeper is from the past."""
+        state = self._state
+        if forgotten := self._find_forgotten(keeper):
+            text = outdated_zookeeper.refusal(
+                state.definition.full_name, state.replica, forgotten, state.parts_on_disk()
+            )
+            raise UserError("TOO_MANY_UNEXPECTED_DATA_PARTS", text)
+
+    def carry_on(self, keeper: Keeper) -> None:
+        """What the statement began, if it did. Raises 254 while another replica is restored first."""
+        state = self._state
+        if keeper.exists(state.replica.restoring) is None:
+            return
+        active = {part.name: part_record(part) for part in state.store.active()}
+        plan = restore.list_parts(keeper, state.replica, active, state.services.clock())
+        logger.warning(
+            "replica %s is restored: %s parts agree with the other replicas, %s are added, %s are put aside",
+            state.replica.root, len(plan.agreed), len(plan.unique), len(active) - len(plan.agreed) - len(plan.unique),
+        )  # fmt: skip
+
+    # -- evidence -------------------------------------------------------------------------------------------------
+
+    def _find_forgotten(self, keeper: Keeper) -> list[PartName]:
+        state = self._state
+        return outdated_zookeeper.find_forgotten(
+            keeper, state.replica, state.parts_on_disk(), lambda parts: self._ask_others(keeper, parts)
+        )
+
+    def _ask_others(self, keeper: Keeper, parts: Collection[PartName]) -> Mapping[PartName, set[str]]:
+        """Content hashes of the parts on the other replicas that answer."""
+        state = self._state
+        names = [name for name in keeper.children(state.paths.replicas) if name != state.replica.name]
+        found: dict[PartName, set[str]] = {}
+        for name, address in addresses(keeper, state.paths, names).items():
+            endpoint = state.paths.replica(name).root
+            try:
+                answer = state.replication.transport.part_hashes(address.interserver_url, endpoint, sorted(parts))
+            except PandoError as error:
+                logger.info("replica %s does not tell which parts it has: %s", endpoint, error)
+                continue
+            for part, digest in answer.items():
+                found.setdefault(part, set()).add(digest)
+        return found

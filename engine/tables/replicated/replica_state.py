@@ -1,0 +1,250 @@
+"""What the parts of one replica share: where it is, what it holds, and whether it may write now.
+
+Invariants:
+- ``activation`` is set exactly while the replica is writable; whoever changes the table's state in ZooKeeper does so
+  inside :meth:`working`, so a new session begins only when nobody still acts for the old one.
+- A part is active in the store only after ZooKeeper lists it, except parts of an INSERT with an unknown answer, which
+  stay pre-active until the next session settles them.
+- SELECT needs none of this: it reads the store.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from coordination.inserts.insert_commit import InsertRequest
+from coordination.inserts.partition_nodes import PartitionNode
+from coordination.keeper.interface import Keeper, KeeperError, SessionState
+from coordination.log.replication_queue import ReplicationQueue
+from coordination.merges_mutations.mutation_nodes import KnownMutations
+from coordination.nodes.active_keeper import ActiveKeeper
+from coordination.nodes.part_record import PartRecord
+from coordination.nodes.paths import ReplicaPaths, TablePaths
+from coordination.nodes.replica_activation import Activation
+from engine.interserver.replication import Replication
+from engine.server.background_pool import Task
+from engine.tables.services import TableServices
+from engine.tables.stopped_actions import StoppedActions
+from engine.tables.table_definition import TableDefinition
+from parts.common.errors import UnavailableError, UnknownOutcomeError
+from parts.common.part_name import PartName
+from parts.common.query_status import QueryStatus
+from parts.format.hashed_file import make_directories, sync, sync_directory
+from parts.read.part_reader import Part
+from parts.store.part_states import (
+    PartState,
+)
+from parts.store.part_store import (
+    PartStore,
+)
+from parts.table.table_description import TableDescription
+from recovery.startup_plan import PartOnDisk
+from sql.definitions.engines.engine_clauses import replica_location
+
+_PAUSE_SECONDS = 30.0
+_POLL_SECONDS = 0.01
+_BEGIN_SECONDS = 10.0
+DETACHED_PREFIX = "detached-"
+"""Of the places of staged parts that another replica may have in ``detached/``."""
+TRIES_BEFORE_LOST = 7
+"""Vain ones of an entry, which take about 13 seconds, before all replicas are asked whether its part is lost."""
+
+
+class ReplicaState:
+    """``restart`` asks for a new start of the replica's session; it only wakes."""
+
+    def __init__(
+        self,
+        definition: TableDefinition,
+        services: TableServices,
+        store: PartStore,
+        is_stopping: threading.Event,
+        stopped: StoppedActions,
+        replication: Replication,
+        restart: Callable[[], None],
+    ) -> None:
+        self.definition = definition
+        self.services = services
+        self.store = store
+        self.is_stopping = is_stopping
+        self.stopped = stopped
+        self.restart = restart
+        location = replica_location(
+            definition.create,
+            macros=replication.macros,
+            database=definition.database,
+            table=definition.name,
+            default_path=replication.default_path,
+            default_name=replication.default_name,
+        )
+        self.replication = replication.at(location.zookeeper_name)
+        self.paths = TablePaths(location.zookeeper_path)
+        self.replica: ReplicaPaths = self.paths.replica(location.replica_name)
+        self.queue = ReplicationQueue(self.replica.name, services.clock, services.monotonic)
+        self.mutations = KnownMutations(self.paths)
+        self.partition_nodes: dict[str, PartitionNode] = {}
+        """Those that are called otherwise than their partitions, as they were seen last."""
+        self.activation: Activation | None = None
+        self.readonly_reason = "The table is starting"
+        self.refusal = ""
+        """Why the last start of a session was refused, until one succeeds: an operator has to decide something."""
+        self.has_begun = threading.Event()
+        """It is writable, or it is known why not: set by the first step of the session."""
+        self.hurry: Callable[[], None] = lambda: None
+        """Lets that step come before those of other tables."""
+        self.has_started = False
+        """It has been writable: what it lacks stands in its queue."""
+        self.unknown_inserts: list[InsertRequest] = []
+        self.is_paused = threading.Event()
+        self._working = 0
+        self._gate = threading.Condition()
+
+    @property
+    def description(self) -> TableDescription:
+        return self.definition.description
+
+    def make_task(self, name: str, step: Callable[[], float]) -> Task:
+        """A task that runs once the table has been started; waking it before does nothing."""
+        return Task(f"{self.definition.full_name}: {name}", step)
+
+    def parts_on_disk(self) -> dict[PartName, PartOnDisk]:
+        """Every part that was not dropped; whether it is active depends on what ZooKeeper says of its cover."""
+        return {
+            entry.part.name: PartOnDisk(entry.part.rows, entry.part.content_hash)
+            for entry in self.store.entries()
+            if not entry.is_dropped and entry.state in (PartState.ACTIVE, PartState.OUTDATED)
+        }
+
+    def identity(self) -> str:
+        """A random text kept with the data, and where the data is.
+
+        It tells a former process on this data (which is gone: the data directory is locked) from another server of the
+        same name, even one that was started on a copy of the directory.
+        """
+        path = self.definition.data_path
+        file = path / "replica_identity"
+        if not file.exists():
+            make_directories(path)
+            draft = path / f"tmp_replica_identity_{self.services.new_uuid().hex}"
+            with open(draft, "w", encoding="utf-8") as stream:
+                stream.write(str(self.services.new_uuid()))
+                stream.flush()
+                sync(stream.fileno())
+            os.replace(draft, file)
+            sync_directory(path)
+        return f"{file.read_text()} {socket.gethostname()}:{path}"
+
+    def forget_zookeeper(self) -> None:
+        """What was read in a former session: a ZooKeeper that lost its data uses names again."""
+        self.mutations.forget()
+        self.partition_nodes.clear()
+
+    # -- the right to write -------------------------------------------------------------------------------------
+
+    @contextmanager
+    def working(self) -> Iterator[tuple[Keeper, Activation]]:
+        """Held while acting on the table's state, by a keeper that writes only while this replica is active.
+
+        Raises 242 (TABLE_IS_READ_ONLY).
+        """
+        self._wait_until_begun()
+        with self._gate:
+            if self.activation is None or self.is_paused.is_set():
+                raise self._readonly_error()
+            activation = self.activation
+            self._working += 1
+        try:
+            yield ActiveKeeper(self.replication.require_keeper(), activation, self.restart), activation
+        finally:
+            with self._gate:
+                self._working -= 1
+                self._gate.notify_all()
+
+    @contextmanager
+    def releasing_numbers(self) -> Iterator[None]:
+        """Around what takes block numbers. When ZooKeeper goes away meanwhile, one may be left that nobody will use,
+        and merges would wait for it as long as the session lives: the new start takes it back."""
+        try:
+            yield
+        except (KeeperError, UnknownOutcomeError):
+            self.restart()
+            raise
+
+    def require_writable(self) -> Keeper:
+        """The keeper. Raises 242 (TABLE_IS_READ_ONLY), 999 (KEEPER_EXCEPTION)."""
+        self._wait_until_begun()
+        if self.activation is None:
+            raise self._readonly_error()
+        return self.replication.require_keeper()
+
+    def _wait_until_begun(self) -> None:
+        """Whoever writes to a table while the server starts waits for its turn a little."""
+        if not self.has_begun.is_set():
+            self.hurry()
+            self.services.wait(self.has_begun, _BEGIN_SECONDS)
+
+    def become_writable(self, activation: Activation) -> None:
+        with self._gate:
+            self.activation = activation
+            self.readonly_reason = self.refusal = ""
+            self.has_started = True
+            self.is_paused.clear()
+
+    def become_readonly(self, reason: str) -> bool:
+        """Stops work for the old session; ``False`` when some of it is still going on: try again."""
+        with self._gate:
+            self.activation = None
+            self.readonly_reason = reason
+            self.is_paused.set()
+            return self.services.wait_for(self._gate, lambda: self._working == 0, _PAUSE_SECONDS)
+
+    def _readonly_error(self) -> UnavailableError:
+        reason = self.problem() or "its ZooKeeper session is being renewed"
+        return UnavailableError(
+            "TABLE_IS_READ_ONLY", f"Table {self.definition.full_name} is in readonly mode: {reason}"
+        )
+
+    def problem(self) -> str | None:
+        """What keeps the replica from working, for ``/replicas_status``; ``None`` when nothing does."""
+        if self.is_session_expired:
+            return "there is no connection to ZooKeeper" if self.replication.keeper else self.readonly_reason
+        return self.refusal or self.readonly_reason or None
+
+    @property
+    def is_session_expired(self) -> bool:
+        """True too while the connection is lost: whether the session lives on is not known then."""
+        keeper = self.replication.keeper
+        return keeper is None or keeper.state is not SessionState.CONNECTED
+
+    # -- waiting ------------------------------------------------------------------------------------------------
+
+    def is_cancelled(self) -> bool:
+        return self.is_stopping.is_set() or self.is_paused.is_set()
+
+    def sleep(self, seconds: float) -> None:
+        """Ends early when the table is being stopped."""
+        self.services.wait(self.is_stopping, seconds)
+
+    def wait_for(
+        self, condition: Callable[[], bool], timeout_seconds: float, what: str, status: QueryStatus | None = None
+    ) -> None:
+        """Polls ``condition()`` while background work goes on. Raises 159 (TIMEOUT_EXCEEDED), 236 when stopping, and
+        what ``status`` raises."""
+        deadline = self.services.monotonic() + timeout_seconds
+        while not condition():
+            self.sleep(_POLL_SECONDS)
+            if status is not None:
+                status.check()
+            if self.is_stopping.is_set():
+                raise UnavailableError("ABORTED", f"Table {self.definition.full_name} is being stopped")
+            if self.services.monotonic() > deadline:
+                raise UnavailableError("TIMEOUT_EXCEEDED", f"Timeout of {timeout_seconds:g} s while waiting for {what}")
+
+
+def part_record(part: Part) -> PartRecord:
+    """What ZooKeeper keeps about a part."""
+    return PartRecord(part.content_hash, part.rows, part.data_uncompressed_bytes)

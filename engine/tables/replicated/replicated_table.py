@@ -1,0 +1,405 @@
+"""``ReplicatedMergeTree``: this server's replica of one table, conducted.
+
+The parts of it, each a module: :mod:`state` (what the others share, and the right to write), :mod:`session` (getting
+and keeping that right), :mod:`insert`, :mod:`log_pull`, :mod:`queue_steps` (executes what was pulled), :mod:`fetcher`,
+:mod:`merge_steps`, :mod:`mutations`, :mod:`partitions`, :mod:`housekeeping`, :mod:`part_checks`, :mod:`lost_parts`,
+:mod:`failed_quorums`. None knows the table; what one needs of another is handed to it here.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+
+from coordination.keeper.interface import Keeper
+from coordination.log.replication_queue import ReplicationQueue
+from coordination.nodes.paths import ReplicaPaths, TablePaths
+from coordination.reads.scan_records import KeeperScanRecords
+from engine.interserver.replication import Replication
+from engine.tables.capabilities.block_history import BlockHistory, WantedBlocks
+from engine.tables.capabilities.block_memory import BlockMemory
+from engine.tables.capabilities.scan_records import ScanRecords
+from engine.tables.capabilities.table_mutations import TableMutations
+from engine.tables.capabilities.table_partitions import TablePartitions
+from engine.tables.capabilities.table_transactions import TableTransactions
+from engine.tables.insert_delay import delay_insert
+from engine.tables.insert_sink import InsertSink
+from engine.tables.replicated.block_history import ReplicaHistory
+from engine.tables.replicated.decide.merge_selection import MergeSteps
+from engine.tables.replicated.decide.replicated_mutations import ReplicatedMutations
+from engine.tables.replicated.decide.replicated_partitions import ReplicatedPartitions
+from engine.tables.replicated.follow.cloned_parts import OwnCopies
+from engine.tables.replicated.follow.log_pull import LogPull
+from engine.tables.replicated.follow.mutate_part import MutatedParts
+from engine.tables.replicated.follow.part_fetcher import Fetcher
+from engine.tables.replicated.follow.queue_execution import QueueSteps
+from engine.tables.replicated.follow.replace_range import Exchanges
+from engine.tables.replicated.life.definition_changes import Definitions
+from engine.tables.replicated.life.log_cleanup import Housekeeping
+from engine.tables.replicated.life.replica_session import ReplicaSession
+from engine.tables.replicated.repair.failed_quorums import FailedQuorums
+from engine.tables.replicated.repair.lost_parts import LostParts
+from engine.tables.replicated.repair.lost_transactions import LostTransactions
+from engine.tables.replicated.repair.part_checks import PartChecks
+from engine.tables.replicated.repair.restore_replica import Restoring
+from engine.tables.replicated.replica_state import ReplicaState
+from engine.tables.replicated.sequential_snapshot import FilteredSnapshot, sequential_snapshot
+from engine.tables.replicated.write.fetch_partition import ForeignFetches
+from engine.tables.replicated.write.missing_block_views import ReplicatedBlockViews
+from engine.tables.replicated.write.replicated_insert import ReplicatedInsert
+from engine.tables.replicated.write.replicated_transactions import ReplicatedTransactions
+from engine.tables.services import TableServices
+from engine.tables.statement_options import AlterOptions, InsertOptions, OptimizeOptions, SyncMode
+from engine.tables.stopped_actions import Stoppable
+from engine.tables.table import Table
+from engine.tables.table_definition import TableDefinition
+from parts.common.errors import CorruptionError, PandoError, UnavailableError, UserError
+from parts.common.part_name import PartName
+from parts.common.query_status import QueryStatus
+from parts.common.safe_names import is_plain_file_name
+from parts.read.part_reader import Part
+from parts.store.part_states import (
+    Snapshot,
+)
+from sql.definitions.engines.engine_clauses import pin_location
+from sql.grammar.clause_types import (
+    TableRef,
+)
+from sql.grammar.statements.statement import (
+    CreateTable,
+)
+
+logger = logging.getLogger(__name__)
+
+_FIRST_LOOK_SECONDS = 1.0
+"""A task that is not yet in the background is not woken: what changed meanwhile is found then."""
+_WOKEN_SECONDS = 60.0
+"""For tasks that are woken when the table is writable."""
+
+
+class ReplicatedTable(Table):
+    """Implements :class:`engine.tables.capabilities.replica.Replica` and
+    :class:`engine.interserver.replication.PartLender`."""
+
+    def __init__(self, definition: TableDefinition, services: TableServices, replication: Replication) -> None:
+        super().__init__(definition, services)
+        state = ReplicaState(
+            definition, services, self.store, self.is_stopping, self.stopped, replication, self.restart
+        )
+        self.state = state
+        self._told_refusal = ""
+        self.log_pull = LogPull(state, self.wake_execution, self._note_logged)
+        fetcher = Fetcher(state)
+        self._send_throttle = services.throttle(lambda: self.definition.settings.max_replicated_sends_network_bandwidth)
+        self.block_history = ReplicaHistory(state, self.log_pull.pull, self.wake_execution)
+        self.part_checks = PartChecks(state, fetcher.fetch)
+        self.failed_quorums = FailedQuorums(state, self.log_pull.pull)
+        give_up = LostParts(state, self.log_pull.pull).give_up
+        exchanges = Exchanges(state, fetcher, LostTransactions(state, self.log_pull.pull))
+        mutated_parts = MutatedParts(
+            state, lambda database, name: self.home.find(database, name), lambda: self._mutations.note_made()
+        )
+        self.queue_steps = QueueSteps(
+            state, fetcher, exchanges, mutated_parts, OwnCopies(state), give_up, self.part_checks.report
+        )
+        self.definitions = Definitions(
+            state,
+            lambda create: self.home.define(self.definition.database, create),
+            lambda change: self.home.redefine(self, change),
+            self.wake_execution,
+            self.log_pull.sync,
+        )
+        self._transactions = ReplicatedTransactions(
+            state, self.log_pull.pull, self.log_pull.last_blocks, self.wake_execution
+        )
+        self.housekeeping = Housekeeping(state, self._transactions.clean_up)
+        self.merge_steps = MergeSteps(state, self.log_pull, self.queue_steps.slots, self.wake_execution)
+        self.queue.on_ready, self.queue.on_finish = self.wake_execution, self.merge_steps.note_change
+        self._mutations = ReplicatedMutations(
+            state, self.log_pull, self.definitions, mutated_parts, self.wake_execution
+        )
+        self._block_views = ReplicatedBlockViews(state)
+        self._partitions = ReplicatedPartitions(
+            state, self.log_pull, self._transactions, ForeignFetches(state, fetcher)
+        )
+        self._restoring = Restoring(state, self.definitions, self.restart)
+        self.session = ReplicaSession(
+            state, self.definitions, self._restoring, self.failed_quorums.take_back,
+            self._transactions.check_disk, self.log_pull.begin, self._on_writable,
+        )  # fmt: skip
+
+    @property
+    def replication(self) -> ReplicatedTable:
+        return self
+
+    @property
+    def paths(self) -> TablePaths:
+        return self.state.paths
+
+    @property
+    def replica(self) -> ReplicaPaths:
+        return self.state.replica
+
+    @property
+    def queue(self) -> ReplicationQueue:
+        return self.state.queue
+
+    @property
+    def keeper(self) -> Keeper | None:
+        return self.state.replication.keeper
+
+    @property
+    def zookeeper_name(self) -> str:
+        return self.state.replication.zookeeper_name
+
+    def require_keeper(self) -> Keeper:
+        return self.state.replication.require_keeper()
+
+    # -- life ---------------------------------------------------------------------------------------------------
+
+    def create(self) -> None:
+        """CREATE TABLE: makes the table or the replica in ZooKeeper. Raises 253, 342, 225, 999."""
+        self.session.create()
+
+    def load_parts(self) -> None:
+        """Too many broken parts leave the table read-only with the reason, until force_restore_data is given."""
+        try:
+            super().load_parts()
+        except UserError as refusal:
+            self.session.broken_parts = refusal
+
+    def start(self) -> None:
+        """With ZooKeeper there the table is writable when this returns, or ``readonly_reason`` says why not; at the
+        start of a server it becomes so in the background."""
+        shared = self.state.replication
+        shared.register(self.replica.root, self)
+        self.session.force_restore = shared.force_restore_all
+        super().start()
+        housekeeping = self.services.housekeeping
+        idle = _WOKEN_SECONDS if shared.are_sessions_begun_later else 0.0
+        first_pause = idle or min(self.session.step(), _FIRST_LOOK_SECONDS)
+        for satellite in (self.log_pull, self.merge_steps, self.failed_quorums, self.definitions, self._mutations):
+            self.run_in_background(housekeeping, satellite.task, idle)
+        for task in (self.part_checks.task, *self.queue_steps.tasks):
+            self.run_in_background(self.services.workers, task, idle)
+        self.run_in_background(housekeeping, self.housekeeping.task, self.housekeeping.first_pause())
+        self.run_in_background(housekeeping, self.session.task, first_pause)
+
+    def stop(self) -> None:
+        self.is_stopping.set()
+        self.state.replication.unregister(self.replica.root)
+        super().stop()
+        self.session.leave()
+
+    def check_can_drop(self) -> None:
+        self.require_keeper()
+
+    def leave_replicas(self) -> None:
+        """Takes the replica, and with the last one the table, out of ZooKeeper."""
+        self.session.drop_replica()
+
+    def undo_create(self) -> None:
+        """Without ZooKeeper the replica's nodes stay: a CREATE on the same path of this server takes them over."""
+        with suppress(PandoError):
+            self.session.undo_create()
+        super().undo_create()
+
+    def renamed(self, new: TableRef) -> CreateTable:
+        """It keeps its place in ZooKeeper, also where the old name was part of the path."""
+        create = pin_location(
+            self.definition.create,
+            database=self.definition.database,
+            table=self.definition.name,
+            default_path=self.state.replication.default_path,
+            default_name=self.state.replication.default_name,
+        )
+        return replace(create, table=new)
+
+    def take_name(self, definition: TableDefinition) -> None:
+        super().take_name(definition)
+        self.state.definition = definition
+
+    @contextmanager
+    def altering(self, new: TableDefinition) -> Iterator[None]:
+        """What is in ZooKeeper is decided: whoever wrote it has looked whether rows convert."""
+        with self.store.lock:
+            yield
+            self.take_definition(new)
+        self.state.definition = new
+        self.merge_steps.note_change()
+
+    def alter(self, change: Callable[[TableDefinition], CreateTable], options: AlterOptions) -> None:
+        self.definitions.alter(change, options)
+
+    def restart(self) -> None:
+        """SYSTEM RESTART REPLICA: as if the ZooKeeper session were new."""
+        self.session.request_restart()
+
+    def restore(self, timeout_seconds: float, status: QueryStatus) -> None:
+        self._restoring.restore(timeout_seconds, status)
+
+    def begin_session(self) -> None:
+        self.session.task.wake()
+
+    def on_session_change(self) -> None:
+        """Everything looks again: what it waits for may have come while there was no connection."""
+        self.session.task.wake()
+        self._wake_all()
+
+    def is_cancelled(self) -> bool:
+        return self.state.is_cancelled()
+
+    def _wake_all(self) -> None:
+        satellites = (self.log_pull, self.part_checks, self.failed_quorums, self.definitions, self._mutations)
+        for task in (*(satellite.task for satellite in satellites), *self.queue_steps.tasks):
+            task.wake()
+        self.merge_steps.note_change()
+
+    def _note_logged(self, entries: int) -> None:
+        """A pull has brought so many."""
+        self.housekeeping.note_logged(entries)
+        self.merge_steps.note_change()
+
+    def _on_writable(self) -> None:
+        """Also in the session of before: what was known of its mutations is forgotten."""
+        self._mutations.note_news()
+        self._wake_all()
+
+    def wake_execution(self) -> None:
+        self.queue_steps.wake()
+
+    # -- reading and writing ------------------------------------------------------------------------------------
+
+    def begin_insert(self, options: InsertOptions) -> InsertSink:
+        delay_insert(self, options)
+        if options.transaction:
+            self.housekeeping.note_work()  # of what is staged the log does not tell
+        return ReplicatedInsert(self.state, options, self._transactions.stage)
+
+    @property
+    def block_memory(self) -> BlockMemory:
+        return self._block_views
+
+    @property
+    def transactions(self) -> TableTransactions:
+        return self._transactions
+
+    @property
+    def partitions(self) -> TablePartitions:
+        return self._partitions
+
+    @property
+    def mutations(self) -> TableMutations:
+        return self._mutations
+
+    def snapshot(self, *, sequential_consistency: bool = False) -> Snapshot | FilteredSnapshot:
+        self._tell_of_refusal()
+        return sequential_snapshot(self.state) if sequential_consistency else self.store.snapshot()
+
+    def _tell_of_refusal(self) -> None:
+        """Once, by the first SELECT."""
+        if self.state.refusal != self._told_refusal:
+            self._told_refusal = self.state.refusal
+            if self._told_refusal:
+                name = self.definition.full_name
+                logger.warning("a SELECT reads table %s, which may lack rows: %s", name, self._told_refusal)
+
+    def history(self) -> BlockHistory:
+        return self.block_history.read()
+
+    def snapshot_of_blocks(self, wanted: WantedBlocks) -> FilteredSnapshot:
+        return self.block_history.snapshot(wanted)
+
+    def scan_records(self, *, is_alone: bool) -> ScanRecords:
+        """Raises 225 when there is no ZooKeeper to agree in."""
+        if is_alone:
+            return super().scan_records(is_alone=True)
+        return KeeperScanRecords(self.require_keeper(), self.state.paths)
+
+    def report_corruption(self, error: CorruptionError) -> None:
+        self.part_checks.report(error)
+
+    def part_hashes(self, names: Sequence[PartName]) -> dict[PartName, str]:
+        found = {name: self.store.get_active(name) for name in names}
+        return {name: part.content_hash for name, part in found.items() if part is not None}
+
+    def lend_part(self, name: PartName) -> tuple[Snapshot, Path]:
+        """Outdated parts too: another replica may still need them."""
+        self._check_sends()
+        snapshot = self.store.hold([name])
+        return snapshot, snapshot.parts[0].path
+
+    def lend_staged(self, transaction: str, place: str, name: PartName) -> tuple[Snapshot, Path]:
+        self._check_sends()
+        try:
+            self.store.settle()
+        except OSError as error:  # a part that is on its way back to staged/ is not lost
+            raise UnavailableError("ABORTED", f"An exchange of parts is not settled: {error}") from error
+        directory = self.store.staged.path(transaction, place) if is_plain_file_name(place) else None
+        if directory is None or not is_plain_file_name(transaction) or not directory.exists():
+            return self.lend_part(name)
+        return Snapshot([], lambda _: None), directory
+
+    def before_sending(self, size: int) -> None:
+        self._check_sends()
+        for throttle in (self._send_throttle, self.services.send_throttle):
+            throttle.spend(size, self._check_sends)
+
+    def _check_sends(self) -> None:
+        self.stopped.refuse(Stoppable.SENDS, "Transferring part to replica was cancelled")
+
+    def delete_outdated(self, parts: Sequence[Part]) -> None:
+        """Takes the parts out of ZooKeeper first, then off the disk; a crash in between leaves only disk space."""
+        self.housekeeping.delete_outdated(parts)
+
+    # -- merging, waiting ---------------------------------------------------------------------------------------
+
+    def optimize(self, options: OptimizeOptions) -> None:
+        self.merge_steps.optimize(options)
+
+    def stopped_changed(self) -> None:
+        self._wake_all()
+
+    def sync(
+        self, timeout_seconds: float, status: QueryStatus | None = None, mode: SyncMode = SyncMode.DEFAULT
+    ) -> None:
+        self.log_pull.sync(timeout_seconds, status or QueryStatus(), mode)
+
+    def wait_for_others(self, timeout_seconds: float, status: QueryStatus) -> None:
+        self.log_pull.wait_for_others(timeout_seconds, status)
+
+    # -- status -------------------------------------------------------------------------------------------------
+
+    def problem(self) -> str | None:
+        return self.state.problem()
+
+    @property
+    def refusal(self) -> str:
+        return self.state.refusal
+
+    @property
+    def is_session_expired(self) -> bool:
+        return self.state.is_session_expired
+
+    @property
+    def has_started(self) -> bool:
+        return self.state.has_started
+
+    @property
+    def is_starting(self) -> bool:
+        return not self.state.has_begun.is_set()
+
+    def delay_seconds(self) -> float:
+        late = self.queue.absolute_delay(self.state.services.clock())
+        return max(float(late), self.log_pull.seconds_behind())
+
+    @property
+    def warning(self) -> str:
+        return self.housekeeping.warning
+
+    @property
+    def parts_to_check(self) -> int:
+        return len(self.part_checks)

@@ -1,0 +1,116 @@
+"""FETCH PARTITION and PART: parts of replicas of a table, this or another, into ``detached/``.
+
+The parts are those that one replica lists, the one that has carried out most of its log; each is fetched from whoever
+has it, as replicas do from one another, and checked against its own checksums. They get their names in ``detached/``
+when all are here. A part that is merged meanwhile makes it look again. A crash while they get their names leaves some
+of them there.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+
+from coordination.keeper.interface import Keeper
+from coordination.nodes.paths import TablePaths
+from coordination.nodes.replica_activation import addresses, holders_of_part
+from engine.tables.replicated.follow.part_fetcher import Fetcher, Source
+from engine.tables.replicated.replica_state import ReplicaState
+from parts.common.errors import UnavailableError, UserError
+from parts.common.part_name import PartName, not_covered
+from parts.common.query_status import QueryStatus
+from parts.store.detached_parts import wanted_detached
+
+_ATTEMPTS = 5
+_POLL_SECONDS = 0.02
+
+
+class ForeignFetches:
+    def __init__(self, state: ReplicaState, fetcher: Fetcher) -> None:
+        self._state = state
+        self._fetcher = fetcher
+
+    def fetch(self, keeper: Keeper, path: str, wanted: PartName | str, status: QueryStatus) -> None:
+        """See :meth:`engine.tables.capabilities.table_partitions.TablePartitions.fetch`."""
+        table = TablePaths(path.rstrip("/"))
+        self._require_absent(wanted)
+        if keeper.exists(table.replicas) is None:
+            raise UserError("KEEPER_EXCEPTION", f"There is no table at {table.root} in ZooKeeper")
+        for attempt in range(_ATTEMPTS):
+            names = [wanted] if isinstance(wanted, PartName) else _parts_of(keeper, table, wanted)
+            try:
+                self._fetch_all(keeper, table, names, wanted, status)
+                return
+            except UnavailableError:
+                if attempt == _ATTEMPTS - 1 or isinstance(wanted, PartName):
+                    raise
+
+    def _require_absent(self, wanted: PartName | str) -> None:
+        names = wanted_detached(self._state.store.detached())
+        if isinstance(wanted, PartName):
+            if wanted in names:
+                raise UserError("DUPLICATE_DATA_PART", f"Detached part {wanted} already exists")
+        elif any(name.partition_id == wanted for name in names):
+            raise UserError("PARTITION_ALREADY_EXISTS", f"Detached partition {wanted} already exists")
+
+    def _fetch_all(
+        self, keeper: Keeper, table: TablePaths, names: list[PartName], wanted: PartName | str, status: QueryStatus
+    ) -> None:
+        store = self._state.store
+        with ExitStack() as stack:
+            fetched: list[tuple[PartName, Path]] = []
+            for name in names:
+                status.check()
+                directory = self._fetch_one(keeper, table, name, status)
+                stack.callback(store.drop_temporary, directory)
+                fetched.append((name, directory))
+            self._state.services.failpoint("fetch_partition.after_fetch")
+            with store.lock:
+                self._require_absent(wanted)
+                for name, directory in fetched:
+                    store.detached_parts.take(directory, name=str(name))
+                store.detached_parts.sync()
+
+    def _fetch_one(self, keeper: Keeper, table: TablePaths, name: PartName, status: QueryStatus) -> Path:
+        holders = holders_of_part(keeper, table, str(name))
+        self._state.services.random.shuffle(holders)
+        known = addresses(keeper, table, holders)
+        sources = [
+            Source(replica, known[replica].interserver_url, root=table.replica(replica).root)
+            for replica in holders
+            if replica in known
+        ]
+        if not sources:
+            raise UnavailableError("NO_REPLICA_HAS_PART", f"No active replica of {table.root} has part {name}")
+
+        def is_cancelled() -> bool:
+            status.check()
+            return self._state.is_stopping.is_set()
+
+        while True:
+            with self._state.services.fetches.taking() as is_taken:
+                if is_taken:
+                    return self._fetcher.fetch_from(name, sources, is_cancelled)[0]
+            status.check()
+            self._state.sleep(_POLL_SECONDS)
+
+
+def _parts_of(keeper: Keeper, table: TablePaths, partition_id: str) -> list[PartName]:
+    """Those that the replica lists that is ahead of the others, in the order of their blocks."""
+    replicas = [table.replica(name) for name in keeper.children(table.replicas)]
+    stats = keeper.exists_many([replica.is_active for replica in replicas])
+    active = [replica for replica, stat in zip(replicas, stats, strict=True) if stat is not None]
+    if not active:
+        raise UserError("NO_ACTIVE_REPLICAS", f"No active replicas of {table.root}")
+    pointers = keeper.get_many([replica.log_pointer for replica in active])
+    queues = keeper.children_many([replica.queue for replica in active])
+    done = [
+        int(pointer[0] or 0) - len(queue or ()) if pointer is not None else -1
+        for pointer, queue in zip(pointers, queues, strict=True)
+    ]
+    ahead = active[done.index(max(done))]
+    listed = [PartName.parse(name) for name in keeper.children(ahead.parts)]
+    names = [name for name in listed if name.partition_id == partition_id]
+    if not names:
+        raise UserError("PARTITION_DOESNT_EXIST", f"Partition {partition_id} of {table.root} does not exist")
+    return not_covered(names)

@@ -1,0 +1,299 @@
+"""The end of an INSERT into a replicated table: number, rename, commit, and the wait for the quorum.
+
+A part is rolled back only when it cannot be committed any more (see ``coordination.inserts.insert_commit``).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from coordination.inserts.block_numbers import BlockLock, DuplicateBlock, release
+from coordination.inserts.block_views import NOTHING_MISSING, MissingViews
+from coordination.inserts.insert_commit import (
+    InsertRequest,
+    InsertResult,
+    InsertStatus,
+    begin_insert,
+    commit_insert,
+    release_quietly,
+)
+from coordination.inserts.quorum import QuorumPlan, plan_quorum
+from coordination.inserts.quorum_wait import wait_for_quorum
+from coordination.keeper.interface import Keeper
+from coordination.nodes.replica_activation import Activation
+from engine.tables.insert_sink import InsertOutcome, InsertSink, TemporaryPart
+from engine.tables.part_log import PartEventType
+from engine.tables.replicated.replica_state import ReplicaState, part_record
+from engine.tables.statement_options import InsertOptions
+from parts.common.errors import CancelledError, ConflictError, PandoError, UnknownOutcomeError
+from parts.common.part_name import PartName
+from parts.read.part_reader import Part
+
+logger = logging.getLogger(__name__)
+
+_ATTEMPTS = 20
+_RESOLVE_SECONDS = 10.0
+_COPIES_PAUSES = (0.05, 1.0)
+"""Seconds between looks for copies of a repeated block, the first and the longest: each look lists all parts."""
+_NAMES_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class _Committed:
+    """Where the rows are: a part of this INSERT, or the part an earlier one made of them, and what its views miss."""
+
+    part: str
+    is_duplicate: bool
+    missing: MissingViews = NOTHING_MISSING
+
+
+class ReplicatedInsert(InsertSink):
+    def __init__(
+        self,
+        state: ReplicaState,
+        options: InsertOptions,
+        stage: Callable[[list[TemporaryPart], InsertOptions], InsertOutcome],
+    ) -> None:
+        """``stage``: for the rows of a transaction."""
+        super().__init__(state, options)
+        self._state = state
+        self._stage = stage
+        self._expected: tuple[BlockLock, Activation] | None = None
+        state.require_writable()
+        self._plan()  # refuses a hopeless quorum before any work
+
+    def expect(self, partition_id: str) -> None:
+        """Takes the block number. Whether the block is new is found by its commit."""
+        with self._state.working() as (keeper, activation), self._state.releasing_numbers():
+            taken = self._allocate(keeper, partition_id, "", None)
+        assert isinstance(taken, BlockLock)
+        self._expected = (taken, activation)
+
+    def abort(self) -> None:
+        if self._expected is not None:
+            lock, self._expected = self._expected[0], None
+            with suppress(PandoError), self._state.working() as (keeper, _), self._state.releasing_numbers():
+                release(keeper, lock)
+        super().abort()
+
+    def commit_parts(self, parts: list[TemporaryPart]) -> InsertOutcome:
+        """Part by part: an error after the first leaves what was committed before it, and says so with 319."""
+        if self.options.transaction:
+            return self._stage(parts, self.options)
+        outcome = InsertOutcome()
+        for part in parts:
+            try:
+                self._commit_part(part, outcome)
+            except CancelledError:
+                raise
+            except Exception as error:
+                if not outcome.part_names or len(parts) == 1:
+                    raise
+                raise self._stored_in_part(parts, outcome, error) from error
+        return outcome
+
+    def _commit_part(self, part: TemporaryPart, outcome: InsertOutcome) -> None:
+        with self._state.working() as (keeper, activation), self._state.releasing_numbers():
+            plan = self._plan()
+            committed = self._commit(keeper, activation, part, plan)
+        if committed.is_duplicate:
+            outcome.add_known(part.block_id, committed.missing)
+            self._wait_for_original(keeper, activation, committed.part, plan)
+            return
+        outcome.written_rows += part.rows
+        outcome.written_bytes += part.bytes
+        outcome.part_names.append(committed.part)
+        self._note(committed.part)
+        if plan is not None:
+            self._wait_for_quorum(keeper, activation, committed.part, plan.is_parallel, plan)
+
+    def _note(self, name: str) -> None:
+        services, stored = self._state.services, self._state.store.get(PartName.parse(name))
+        if stored is not None:
+            services.part_log.note(
+                PartEventType.NEW,
+                self._state.definition,
+                stored,
+                services.clock(),
+                query_id=self.options.query_id,
+            )
+
+    def _stored_in_part(self, parts: list[TemporaryPart], outcome: InsertOutcome, error: Exception) -> PandoError:
+        names = outcome.part_names
+        more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+        advice = (
+            "Repeating the same INSERT stores the rest: what is stored already will be deduplicated"
+            if self.options.deduplicate
+            else "Without deduplication a repeat stores those rows twice: insert only what is missing"
+        )
+        return UnknownOutcomeError(
+            "UNKNOWN_STATUS_OF_INSERT",
+            f"{outcome.written_rows} of {sum(part.rows for part in parts)} rows of this INSERT into "
+            f"{self._state.definition.full_name} are stored, as {len(names)} of {len(parts)} parts "
+            f"({', '.join(names[:_NAMES_SHOWN])}{more}); then came: {str(error) or type(error).__name__}. {advice}",
+        )
+
+    def _plan(self) -> QuorumPlan | None:
+        if self.options.quorum in (0, 1):
+            return None
+        keeper = self._state.require_writable()
+        return plan_quorum(keeper, self._state.paths, self.options.quorum, is_parallel=self.options.quorum_parallel)
+
+    def _wait_for_quorum(
+        self, keeper: Keeper, activation: Activation, part: str, is_parallel: bool, plan: QuorumPlan | None = None
+    ) -> None:
+        wait_for_quorum(
+            keeper,
+            self._state.paths,
+            part,
+            activation,
+            is_parallel=is_parallel,
+            plan=plan,
+            timeout_seconds=self.options.quorum_timeout_seconds,
+            clock=self._state.services.monotonic,
+            wait=self._state.services.wait,
+            is_cancelled=lambda: self._state.is_stopping.is_set() or self.options.status.is_stopped,
+        )
+
+    def _wait_for_original(self, keeper: Keeper, activation: Activation, part: str, plan: QuorumPlan | None) -> None:
+        """A repeated block is confirmed when its original is: by the quorum that was asked then, and the one asked now.
+
+        Without the first, rows would be acknowledged that the failure of their quorum takes back.
+        """
+        paths = self._state.paths
+        for is_parallel, path in ((True, paths.quorum_parallel_part(part)), (False, paths.quorum_status)):
+            keeper.sync(paths.root)
+            if keeper.exists(path) is not None or keeper.exists(paths.quorum_failed_part(part)) is not None:
+                self._wait_for_quorum(keeper, activation, part, is_parallel)
+        deadline = self._state.services.monotonic() + self.options.quorum_timeout_seconds
+        pause, longest = _COPIES_PAUSES
+        while plan is not None and self._copies(keeper, PartName.parse(part)) < plan.required:
+            self.options.status.check()
+            replicas = len(keeper.children(paths.replicas))
+            is_over = self._state.services.monotonic() >= deadline or self._state.is_stopping.is_set()
+            if is_over or replicas < plan.required:
+                raise UnknownOutcomeError(
+                    "UNKNOWN_STATUS_OF_INSERT",
+                    f"The rows are stored already, as part {part}, but on fewer than {plan.required} replicas "
+                    f"(the table has {replicas})",
+                )
+            self._state.sleep(pause)
+            pause = min(2 * pause, longest)
+
+    def _copies(self, keeper: Keeper, part: PartName) -> int:
+        """Replicas that have the part or one it was merged into."""
+        replicas = keeper.children(self._state.paths.replicas)
+        listings = keeper.children_many([self._state.paths.replica(name).parts for name in replicas])
+        parsed = ([PartName.try_parse(name) for name in listing or ()] for listing in listings)
+        return sum(any(other is not None and other.covers(part) for other in listing) for listing in parsed)
+
+    def _commit(
+        self,
+        keeper: Keeper,
+        activation: Activation,
+        part: TemporaryPart,
+        plan: QuorumPlan | None,
+    ) -> _Committed:
+        for _ in range(_ATTEMPTS):
+            taken = self._take_number(keeper, activation, part, plan)
+            if isinstance(taken, DuplicateBlock):
+                return _Committed(taken.part, is_duplicate=True, missing=taken.missing)
+            name = PartName(part.partition_id, taken.number, taken.number, 0)
+            stored = self._name(keeper, part, name, taken)
+            request = InsertRequest(
+                replica=self._state.replica,
+                part=name,
+                lock=taken,
+                record=part_record(stored),
+                create_time=self._state.services.clock(),
+                activation=activation,
+                block_id=part.block_id,
+                missing=part.missing,
+                quorum=plan,
+            )
+            with self._state.queue.inserting(name):
+                result = self._commit_in_keeper(keeper, request, stored)
+                if result.status is InsertStatus.COMMITTED:
+                    self._add_committed(stored, request.create_time)
+            if result.status is InsertStatus.COMMITTED:
+                return _Committed(str(name), is_duplicate=False)
+            if result.status is InsertStatus.DUPLICATE:
+                self._state.store.rollback(stored)
+                return _Committed(result.duplicate_of, is_duplicate=True, missing=result.missing)
+            logger.info("block %s of %s takes a new number: %s", name, self._state.definition.full_name, result.reason)
+            part.directory = self._state.store.take_back(stored)
+        raise ConflictError("KEEPER_EXCEPTION", f"The block could not be committed in {_ATTEMPTS} attempts; try again")
+
+    def _add_committed(self, part: Part, create_time: float) -> None:
+        """The part becomes visible and is known to the queue."""
+        self._state.store.commit(part)
+        self._state.queue.add_active(part.name)
+        self._state.queue.note_processed_insert(create_time)
+
+    def _take_number(
+        self, keeper: Keeper, activation: Activation, part: TemporaryPart, plan: QuorumPlan | None
+    ) -> BlockLock | DuplicateBlock:
+        if self._expected is not None and plan is None:
+            lock, since = self._expected
+            if lock.partition_id == part.partition_id and since is activation:
+                self._expected = None
+                return lock
+        return self._allocate(keeper, part.partition_id, part.block_id, plan)
+
+    def _allocate(
+        self, keeper: Keeper, partition_id: str, block_id: str, plan: QuorumPlan | None
+    ) -> BlockLock | DuplicateBlock:
+        return begin_insert(
+            keeper,
+            self._state.paths,
+            partition_id,
+            block_id,
+            owner=self._state.replica.name,
+            quorum=plan,
+            # A counter that was made anew must not collide with what is on disk here.
+            minimum=self._state.store.next_block_number(partition_id),
+            known=self._state.partition_nodes,
+        )
+
+    def _name(self, keeper: Keeper, part: TemporaryPart, name: PartName, lock: BlockLock) -> Part:
+        """The part under its final name. A number that cannot be used is given up, or merges would wait for it."""
+        try:
+            stored = self._state.store.add_preactive(part.directory, name, is_synced=True, written=part.written)
+            self._state.services.failpoint("insert.after_rename")
+        except Exception:
+            release_quietly(keeper, lock)
+            named = self._state.store.get_preactive(name)
+            if named is not None:  # it got as far as its name, and certainly was not committed
+                self._state.store.rollback(named)
+            raise
+        return stored
+
+    def _commit_in_keeper(self, keeper: Keeper, request: InsertRequest, stored: Part) -> InsertResult:
+        state = self._state
+        try:
+            state.services.failpoint("insert.before_commit")
+        except PandoError:
+            release_quietly(keeper, request.lock)
+            state.store.rollback(stored)
+            raise
+        try:
+            result = commit_insert(
+                keeper, request, clock=state.services.monotonic, sleep=state.sleep, resolve_seconds=_RESOLVE_SECONDS
+            )
+        except PandoError:
+            state.store.rollback(stored)
+            raise
+        state.services.failpoint("insert.after_commit")
+        if result.status is InsertStatus.UNKNOWN:
+            # The part stays pre-active; the next ZooKeeper session finds out what became of it.
+            state.unknown_inserts.append(request)
+            state.restart()
+            raise UnknownOutcomeError(
+                "UNKNOWN_STATUS_OF_INSERT",
+                f"Unknown status of part {request.part}: {result.reason}. ZooKeeper went away during the commit; the "
+                "rows may be stored. Repeating the same INSERT is safe: it will be deduplicated",
+            )
+        return result

@@ -1,0 +1,215 @@
+"""Transactions of inserts into a replicated table: this replica's part in them (see
+``coordination.transactions.transaction_nodes``)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from coordination.drops.drop_partition import LastBlocks
+from coordination.inserts.quorum import confirm_own_parts, plan_quorum
+from coordination.keeper.interface import Keeper, RequestTooLarge
+from coordination.transactions.transaction_commit import CommitOutcome, CommitRequest, Verdict, commit_transaction
+from coordination.transactions.transaction_nodes import (
+    StagedRecord,
+    State,
+    abort,
+    already_decided,
+    clean_transactions,
+    count_done,
+    key_of,
+    name_of,
+    open_transaction,
+    read,
+    read_all,
+    read_staged,
+    stage,
+)
+from engine.tables.capabilities.table_transactions import KnownTransaction
+from engine.tables.insert_sink import InsertOutcome, TemporaryPart
+from engine.tables.replicated.replica_state import DETACHED_PREFIX, ReplicaState
+from engine.tables.statement_options import CommitOptions, InsertOptions
+from engine.tables.unfinished_errors import afterwards
+from parts.common.errors import ConflictError, PandoError, UnknownOutcomeError, UserError
+
+logger = logging.getLogger(__name__)
+
+_POLL_SECONDS = 0.05
+
+
+class ReplicatedTransactions:
+    """Implements ``engine.tables.capabilities.table_transactions.TableTransactions``."""
+
+    def __init__(
+        self,
+        state: ReplicaState,
+        pull: Callable[[Keeper], None],
+        last_blocks: Callable[[Keeper], LastBlocks],
+        wake_execution: Callable[[], None],
+    ) -> None:
+        """``pull`` takes over what is in the log."""
+        self._state = state
+        self._pull = pull
+        self._last_blocks = last_blocks
+        self._wake_execution = wake_execution
+
+    def stage(self, parts: list[TemporaryPart], options: InsertOptions) -> InsertOutcome:
+        state, services = self._state, self._state.services
+        insert = options.deduplication_token or services.new_uuid().hex
+        records: dict[str, StagedRecord] = {}
+        for number, part in enumerate(parts):
+            record = StagedRecord(
+                state.replica.name,
+                f"{DETACHED_PREFIX if options.was_detached else ''}{services.new_uuid().hex}",
+                part.partition_id,
+                part.content_hash,
+                part.rows,
+                part.bytes,
+            )
+            records[key_of(options.transaction_attempt, insert, number)] = record
+        places = [record.place for record in records.values()]
+        with state.working() as (keeper, _):
+            transaction = open_transaction(keeper, state.paths, options.transaction)
+            if not parts:
+                return InsertOutcome()
+            state.store.staged.take(
+                transaction.name, [(part.directory, place) for part, place in zip(parts, places, strict=True)]
+            )
+            for part in parts:
+                state.store.drop_temporary(part.directory)
+            services.failpoint("stage.after_move")
+            try:
+                is_new = stage(keeper, state.paths, transaction, records)
+            except (UserError, ConflictError, RequestTooLarge):
+                state.store.staged.remove(transaction.name, places)
+                raise
+            # After any other error they may have been told of: they stay until the transaction is decided.
+            services.failpoint("stage.after_told")
+        if not is_new:
+            state.store.staged.remove(transaction.name, places)
+            return InsertOutcome(deduplicated_blocks=len(parts))
+        return InsertOutcome(sum(part.rows for part in parts), sum(part.bytes for part in parts))
+
+    def commit(self, request: CommitRequest, options: CommitOptions) -> CommitOutcome:
+        """Raises 285 before anything is done when there are too few replicas for the quorum; 341 (UNFINISHED) when the
+        commit was made and something did not come in time: repeating it waits again."""
+        state, name = self._state, name_of(request.transaction_id)
+        with state.working() as (keeper, _), state.releasing_numbers():
+            plan = plan_quorum(keeper, state.paths, options.quorum, is_parallel=True)
+            outcome = commit_transaction(
+                keeper,
+                state.replica,
+                request,
+                first_number=state.store.next_block_number,
+                last_blocks=self._last_blocks(keeper),
+                clock=state.services.clock,
+                left_behind=state.restart,
+                quorum=plan.required if plan is not None else 0,
+            )
+            state.services.failpoint("transaction.after_commit")
+            if outcome.verdict is Verdict.SKIPPED:
+                reason = f"its application {request.application!r} had committed this version"
+                abort(keeper, state.paths, name, reason, transaction_id=request.transaction_id)
+                state.store.staged.remove(name)
+                return outcome
+            with afterwards(f"Transaction {request.transaction_id!r} is committed"):
+                keeper.sync(state.paths.log)
+                self._pull(keeper)
+        self._wake_execution()
+        needed = plan.required if plan is not None else 0
+        deadline = state.services.monotonic() + options.timeout_seconds
+        with afterwards(f"Transaction {request.transaction_id!r} is committed"):
+            while state.queue.is_queued(name) or (needed > 1 and self._is_waiting(keeper, name, needed)):
+                options.status.check()
+                replicas = len(keeper.children(state.paths.replicas))
+                if replicas < needed:
+                    raise UnknownOutcomeError(
+                        "UNFINISHED",
+                        f"Transaction {request.transaction_id!r} is committed, but a replica was dropped meanwhile: "
+                        f"the table has {replicas}, and insert_quorum asks for {needed}",
+                    )
+                if state.services.monotonic() >= deadline or state.is_stopping.is_set():
+                    where = f"{needed} replicas" if needed else "this replica"
+                    raise UnknownOutcomeError(
+                        "UNFINISHED",
+                        f"Transaction {request.transaction_id!r} is committed, but its rows are not visible on {where}"
+                        " yet; repeat the COMMIT to wait on",
+                    )
+                state.sleep(_POLL_SECONDS)
+        return outcome
+
+    def _is_waiting(self, keeper: Keeper, name: str, needed: int) -> bool:
+        """For the quorum of the COMMIT that was made, and for the one that is asked for now."""
+        paths = self._state.paths
+        return keeper.exists(paths.quorum_parallel_part(name)) is not None or count_done(keeper, paths, name) < needed
+
+    def rollback(self, transaction_id: str) -> None:
+        state, name = self._state, name_of(transaction_id)
+        with state.working() as (keeper, _):
+            found = abort(keeper, state.paths, name, "it was rolled back", transaction_id=transaction_id)
+        if found is not None and found.state is State.COMMITTED:
+            raise already_decided(found)
+        state.store.staged.remove(name)
+
+    def settle(self, name: str) -> bool | None:
+        try:
+            with self._state.working() as (keeper, _):
+                return self._settle(keeper, name)
+        except PandoError:
+            self._state.restart()  # the next session begins with it
+            raise
+
+    def _settle(self, keeper: Keeper, name: str) -> bool | None:
+        found = abort(keeper, self._state.paths, name, "it was not finished")
+        if found is None or found.state is not State.COMMITTED:
+            self._state.store.staged.remove(name)
+        return found.state is State.COMMITTED if found is not None else None
+
+    def known(self) -> list[KnownTransaction]:
+        paths, keeper = self._state.paths, self._state.replication.require_keeper()
+        keeper.sync(paths.transactions)
+        found = read_all(keeper, paths)
+        keys = [(known.name, key) for known in found if known.state is State.OPEN for key in known.keys]
+        answers = keeper.get_many([paths.staged_part(*key) for key in keys])
+        staged: dict[str, list[StagedRecord]] = {}
+        for (name, _), answer in zip(keys, answers, strict=True):
+            if answer is not None:
+                staged.setdefault(name, []).append(StagedRecord.parse(answer[0]))
+        return [KnownTransaction.of(known, staged.get(known.name, ())) for known in found]
+
+    # -- upkeep -----------------------------------------------------------------------------------------------------
+
+    def check_disk(self, keeper: Keeper) -> None:
+        """Just after the activation, which no reads fall behind: what was to be attached is attached or not, and a
+        transaction of which this disk has lost rows must not be committed."""
+        state = self._state
+        for name in state.store.attaching.transactions():
+            is_attached = self._settle(keeper, name)
+            if is_attached is not None:
+                state.store.attaching.end(name, is_attached=is_attached)
+        for found in read_all(keeper, state.paths):
+            if found.state is not State.OPEN:
+                continue
+            here = set(state.store.staged.places(found.name))
+            records = read_staged(keeper, state.paths, found.name, found.keys).values()
+            lost = [record for record in records if record.replica == state.replica.name and record.place not in here]
+            if lost:
+                rows = sum(record.rows for record in lost)
+                logger.warning("transaction %r is aborted: %s rows of it are not on this disk", found.id, rows)
+                abort(keeper, state.paths, found.name, f"replica {state.replica.name} lost {rows} rows of it")
+
+    def clean_up(self, keeper: Keeper) -> bool:
+        """What is decided needs no staged parts: nor those that were inserted and not chosen, nor leftovers. Whether
+        there may be more to do soon."""
+        state = self._state
+        confirm_own_parts(keeper, state.replica, [str(part.name) for part in state.store.active()])  # of a clone's, say
+        changed = clean_transactions(keeper, state.paths)
+        for name in state.store.staged.transactions():
+            found = read(keeper, state.paths, name)
+            if found is not None and found.state is State.OPEN:
+                continue
+            if found is not None and found.state is State.COMMITTED:
+                self._pull(keeper)
+            if not state.queue.is_queued(name):
+                state.store.staged.remove(name)
+        return bool(changed or state.store.staged.transactions())

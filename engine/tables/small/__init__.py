@@ -1,0 +1,1 @@
+"""Tables without keys: Memory, Log and its kin, Null, views."""

@@ -1,0 +1,271 @@
+"""The replica process's answers to what its workers ask (``requests``). One object a worker: what it holds goes with
+it."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import count
+from typing import Any
+
+from coordination.inserts.block_views import MissingViews
+from engine.engine import Engine, remove_spills
+from engine.front.http.status_pages import Page, Pages
+from engine.front.session_store import SessionStore
+from engine.queries.context import Context, Row
+from engine.queries.process_list import Process
+from engine.queries.session import Session
+from engine.scan.leases import LeaseBook, ScanOpening
+from engine.system_tables import SYSTEM_DATABASES
+from engine.tables.capabilities.block_history import BlockHistory
+from engine.tables.capabilities.block_memory import BlockMemory
+from engine.tables.capabilities.replica_status import ReplicaStatus
+from engine.tables.insert_sink import InsertOutcome, InsertSink, TemporaryPart
+from engine.tables.statement_options import InsertOptions
+from engine.tables.table import Table
+from engine.workers.catalog_publication import Publication
+from engine.workers.channel import CallStatus, Channel
+from engine.workers.replica_client import Answer, Asked, statistics_of
+from parts.common.errors import ConflictError, CorruptionError, UnavailableError, UserError
+from parts.common.part_name import PartName
+from parts.read.part_reader import Part
+from sql.grammar.statements.statement import CreateTable, ParsedStatement
+from sql.relations import PartsSnapshot
+from sql.settings.session_settings import (
+    settings_of,
+)
+
+logger = logging.getLogger(__name__)
+
+_CATALOG_CHANGES = ("create_scratch", "put_in_place", "drop_table")
+_PARTS_OF_WORKER = "tmp_insert_{}_*"
+
+
+class Shared:
+    """What the workers of a server share in the replica process. ``open`` says that the engine has started."""
+
+    def __init__(self, publication: Publication, sessions: SessionStore, leases: LeaseBook) -> None:
+        self.publication = publication
+        self.sessions = sessions
+        self.leases = leases
+        self.pages: Pages | None = None
+        self._engine: Engine | None = None
+        self._is_open = threading.Event()
+        self._is_ending = False
+
+    def open(self, engine: Engine, pages: Pages) -> None:
+        self._engine, self.pages = engine, pages
+        self._is_open.set()
+
+    def close(self) -> None:
+        self._is_ending = True
+        self._is_open.set()
+
+    @property
+    def engine(self) -> Engine:
+        """Waits for the start. Raises 210 when there will be none."""
+        if not self._is_open.is_set():
+            self._is_open.wait()
+        if self._engine is None or self._is_ending:
+            raise UnavailableError("NETWORK_ERROR", "The server is stopping; retry later or on another replica")
+        return self._engine
+
+
+class Calls:
+    """For one worker, whose temporary parts have ``owner`` in their names. From any thread."""
+
+    def __init__(self, shared: Shared, owner: str) -> None:
+        self._shared = shared
+        self._owner = owner
+        self._held: dict[int, Callable[[], object]] = {}
+        """What ends it, by number."""
+        self._sessions: set[tuple[str, str]] = set()
+        self._numbers = count(1)
+        self._lock = threading.Lock()
+
+    def __call__(self, name: str, arguments: tuple[Any, ...], channel: Channel) -> Any:
+        return getattr(self, f"_on_{name}")(channel, *arguments)
+
+    def worker_ended(self) -> None:
+        """Lets go of what the worker held, and removes what it had written and nobody committed."""
+        with self._lock:
+            held, self._held = list(self._held.values()), {}
+            sessions, self._sessions = self._sessions, set()
+        for let_go in held:
+            let_go()
+        remove_spills(self._shared.engine.config, self._owner)
+        for user, session_id in sessions:
+            self._shared.sessions.release(user, session_id, 0.0)
+        for table in self._shared.engine.catalog.tables():
+            for leftover in table.store.path.glob(_PARTS_OF_WORKER.format(self._owner)):
+                shutil.rmtree(leftover, ignore_errors=True)
+
+    # -- statements -----------------------------------------------------------------------------------------------
+
+    def _on_execute(self, channel: Channel, parsed: ParsedStatement, text: str, asked: Asked) -> Answer:
+        engine = self._shared.engine
+        status = CallStatus(channel, 0.0, engine.services.monotonic)
+
+        def on_start(process: Process) -> None:
+            process.look = lambda: process.stop() if status.is_stopped else None
+
+        session = self._session(asked)
+        result = engine.execute_parsed(parsed, text, session, None, asked.parameters, on_start)
+        return Answer(result.columns, list(result.batches), statistics_of(result.statistics))
+
+    def _session(self, asked: Asked) -> Session:
+        session = asked.session
+        session.query_id = asked.query_id
+        return session
+
+    def _on_system_rows(self, _: Channel, database: str, table: str, asked: Asked, columns: list[str]) -> list[Row]:
+        engine = self._shared.engine
+        settings = settings_of(asked.session.settings, engine.config.timezone)
+        context = Context(engine, asked.session, settings, asked.query_id)
+        return list(SYSTEM_DATABASES[database][table].rows(context, columns))
+
+    def _on_zookeeper_rows(self, _: Channel, paths: list[str]) -> list[Row]:
+        return self._shared.engine.zookeeper_rows(paths)
+
+    def _on_uuid(self, _: Channel) -> str:
+        return self._shared.engine.uuid
+
+    # -- tables -----------------------------------------------------------------------------------------------------
+
+    def _on_create_table(self, _: Channel, database: str, create: CreateTable) -> bool:
+        return self._shared.engine.catalog.create_table(database, create) is not None
+
+    def _on_change_catalog(self, _: Channel, method: str, arguments: Sequence[Any]) -> Any:
+        assert method in _CATALOG_CHANGES, method
+        return getattr(self._shared.engine.catalog, method)(*arguments)
+
+    def _on_insert(
+        self, channel: Channel, uid: int, parts: list[TemporaryPart], values: Mapping[str, Any]
+    ) -> InsertOutcome:
+        return self._sink(channel, uid, values).commit_parts(parts)
+
+    def _sink(self, channel: Channel, uid: int, values: Mapping[str, Any]) -> InsertSink:
+        options = InsertOptions(**values, status=CallStatus(channel, 0.0, self._shared.engine.services.monotonic))
+        return self._table(uid).begin_insert(options)
+
+    def _on_coming_insert(
+        self, channel: Channel, uid: int, partition_id: str, values: Mapping[str, Any]
+    ) -> InsertOutcome:
+        """As ``insert``, but the parts are told when they are written. They are waited for even if they are refused:
+        what is told after the answer would be taken for a call."""
+        sink: InsertSink | None = None
+        refusal: Exception | None = None
+        try:
+            sink = self._sink(channel, uid, values)
+            sink.expect(partition_id)
+        except Exception as error:
+            refusal = error
+        try:
+            parts = _told(channel)
+            if refusal is not None:
+                raise refusal
+            assert sink is not None
+            return sink.commit_parts(parts)
+        finally:
+            if sink is not None:
+                sink.abort()
+
+    def _on_missing_of(self, _: Channel, uid: int, block_ids: Sequence[str]) -> list[MissingViews | None] | None:
+        return self._memory(uid).missing_of(block_ids)
+
+    def _on_views_have(self, _: Channel, uid: int, tokens: Mapping[str, str], views: Collection[str]) -> None:
+        self._memory(uid).views_have(tokens, views)
+
+    def _memory(self, uid: int) -> BlockMemory:
+        memory = self._table(uid).block_memory
+        if memory is None:
+            raise ConflictError("CANNOT_ASSIGN_ALTER", "The settings of the table changed meanwhile: repeat the INSERT")
+        return memory
+
+    def _on_hold(
+        self, _: Channel, uid: int, names: Sequence[str] | None, sequential_consistency: bool
+    ) -> tuple[int, list[str]]:
+        table = self._table(uid)
+        if names is None:
+            snapshot: PartsSnapshot = table.snapshot(sequential_consistency=sequential_consistency)
+        else:
+            snapshot = table.hold(list(map(PartName.parse, names)))
+        return self._keep(snapshot.release), [str(part.name) for part in snapshot.parts]
+
+    def _on_let_go(self, _: Channel, number: int) -> None:
+        with self._lock:
+            let_go = self._held.pop(number, None)
+        if let_go is not None:
+            let_go()
+
+    def _on_opened_part(self, _: Channel, uid: int, name: str) -> Part | None:
+        return self._table(uid).store.get(PartName.parse(name))
+
+    def _on_report_corruption(self, _: Channel, uid: int, error: CorruptionError) -> None:
+        self._table(uid).report_corruption(error)
+
+    def _keep(self, let_go: Callable[[], object]) -> int:
+        number = next(self._numbers)
+        with self._lock:
+            self._held[number] = let_go
+        return number
+
+    def _table(self, uid: int) -> Table:
+        table = self._shared.publication.table(uid)
+        if table is None:
+            raise UserError("UNKNOWN_TABLE", "The table was dropped or renamed meanwhile")
+        return table
+
+    # -- scans ------------------------------------------------------------------------------------------------------
+
+    def _on_read_scan(
+        self, _: Channel, uid: int, opening: ScanOpening
+    ) -> tuple[int, list[str], list[Sequence[int]], int]:
+        reading = self._shared.leases.reading(self._table(uid), opening)
+        lease = reading.__enter__()
+        number = self._keep(lambda: reading.__exit__(None, None, None))
+        names, steps = [str(part.name) for part in lease.parts], [lease.steps[part.name] for part in lease.parts]
+        return number, names, steps, lease.metadata_version
+
+    def _on_scan_history(self, _: Channel, uid: int, max_delay_seconds: float) -> BlockHistory:
+        return self._shared.leases.history(self._table(uid), max_delay_seconds)
+
+    def _on_release_scan(self, _: Channel, uid: int, name: str) -> bool:
+        return self._shared.leases.release(self._table(uid), name)
+
+    # -- sessions and pages -----------------------------------------------------------------------------------------
+
+    def _on_acquire_session(self, _: Channel, user: str, session_id: str, new: Session, must_exist: bool) -> Session:
+        session = self._shared.sessions.acquire(user, session_id, lambda: new, must_exist=must_exist)
+        with self._lock:
+            self._sessions.add((user, session_id))
+        return session
+
+    def _on_release_session(
+        self, _: Channel, user: str, session_id: str, timeout_seconds: float, session: Session | None
+    ) -> None:
+        with self._lock:
+            self._sessions.discard((user, session_id))
+        self._shared.sessions.release(user, session_id, timeout_seconds, session)
+
+    def _on_is_first(self, _: Channel, number: str, seconds: float) -> bool:
+        return self._shared.sessions.is_first(number, seconds)
+
+    def _on_page(self, _: Channel, name: str, options: Mapping[str, Any]) -> Page:
+        assert self._shared.engine is not None
+        assert self._shared.pages is not None
+        page: Page = getattr(self._shared.pages, name)(**options)
+        return page
+
+    def _on_replicas_status(self, _: Channel) -> list[ReplicaStatus]:
+        return self._shared.engine.replicas_status()
+
+
+def _told(channel: Channel) -> list[TemporaryPart]:
+    try:
+        parts: list[TemporaryPart] = channel.receive()
+        return parts
+    except (EOFError, OSError):
+        raise UnavailableError("ABORTED", "The INSERT was given up, or its worker is gone") from None

@@ -1,0 +1,398 @@
+"""The catalog and the parts as a worker sees them: what the replica process published, and files that both read.
+
+A statement looks for news when it looks for a table and when it takes a snapshot, so what was acknowledged to anybody
+before is there. Reading sends no message: a snapshot notes in the shared page how much of the news it has, and the
+replica process deletes no part that left later.
+
+What changes something is asked of the replica process (``Requests``).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from engine.catalog.catalog import Catalog
+from engine.server.config import Config
+from engine.tables.capabilities.block_history import BlockHistory, WantedBlocks
+from engine.tables.capabilities.block_memory import BlockMemory
+from engine.tables.capabilities.table_partitions import TablePartitions
+from engine.tables.capabilities.table_transactions import TableTransactions
+from engine.tables.insert_delay import delay_insert
+from engine.tables.insert_sink import InsertOutcome, InsertSink, TemporaryPart, keeps_block_ids
+from engine.tables.services import TableServices
+from engine.tables.small.null import NullInsert
+from engine.tables.small.small_table import require_whole
+from engine.tables.small.view import DatabaseTables
+from engine.tables.statement_options import InsertOptions, OptimizeOptions
+from engine.tables.stopped_actions import Stoppable
+from engine.tables.table import Table
+from engine.tables.table_definition import TableDefinition
+from engine.workers.catalog_publication import Published, Record
+from engine.workers.shared_page import NOBODY, SharedPage
+from parts.common.errors import CorruptionError, UserError
+from parts.common.part_name import PartName
+from parts.read.part_reader import Part, open_part
+from parts.store.part_states import Snapshot
+from parts.table.table_description import TableDescription
+from sql.definitions.table_description import merge_tree_settings
+from sql.grammar.statements.statement import CreateTable
+from sql.relations import PartsSnapshot
+from sql.settings.merge_tree_settings import MergeTreeSettings
+
+_LITTLE_BYTES = 4096  # some dozen changes of parts
+
+
+class Requests(Protocol):
+    """What a worker asks of the replica process for its tables."""
+
+    def create_table(self, database: str, create: CreateTable) -> bool:
+        """Whether a table was made."""
+
+    def change_catalog(self, method: str, *arguments: object) -> Any:
+        """A method of the catalog, with its result."""
+
+    def insert(self, uid: int, parts: Sequence[TemporaryPart], options: InsertOptions) -> InsertOutcome:
+        """Commits the parts."""
+
+    def begin_insert(self, uid: int, partition_id: str, options: InsertOptions) -> BegunInsert | None:
+        """For parts that are written meanwhile, the first of them in the partition. ``None``: it is not worth it."""
+
+    def block_memory(self, uid: int) -> BlockMemory:
+        """The memory of a table that remembers the blocks of its INSERTs."""
+
+    def hold(
+        self, uid: int, names: Sequence[str] | None, *, sequential_consistency: bool = False
+    ) -> tuple[int, list[str]]:
+        """Holds the named parts, or all readable ones. Returns a number for :meth:`let_go`, and what stays."""
+
+    def let_go(self, number: int) -> None: ...
+
+    def report_corruption(self, uid: int, error: CorruptionError) -> None: ...
+
+    def opened_part(self, uid: int, name: str) -> Part | None:
+        """The part as the replica process knows it; ``None``: it is not there any more."""
+
+
+class BegunInsert(Protocol):
+    """Ends with one call of either."""
+
+    def commit(self, parts: Sequence[TemporaryPart]) -> InsertOutcome: ...
+
+    @property
+    def give_up(self) -> Callable[[], None]: ...
+
+
+class Mirror:
+    """What one worker knows of the replica process's tables."""
+
+    def __init__(
+        self,
+        worker: int,
+        page: SharedPage,
+        published: Published,
+        apply: Callable[[Sequence[Record]], None],
+    ) -> None:
+        self.lock = threading.RLock()
+        self._worker = worker
+        self._page = page
+        self._published = published
+        self._apply = apply
+        self._readers: Counter[int] = Counter()
+
+    def is_current(self) -> bool:
+        """Whether everything published is known. Takes in a little at once; never waits."""
+        if not self._published.is_behind:
+            return True
+        if self._published.lag_bytes > _LITTLE_BYTES or not self.lock.acquire(blocking=False):
+            return False
+        try:
+            self.catch_up()
+        finally:
+            self.lock.release()
+        return True
+
+    def catch_up(self) -> None:
+        """Afterwards everything that was published before the call is known."""
+        if self._published.is_behind:
+            with self.lock, self._published.news() as records:
+                self._apply(records)
+
+    def begin_reading(self) -> int:
+        """What is active now stays on disk until :meth:`end_reading` with the number. The lock is held."""
+        # Noted before the look at the news: either the replica process sees the note, or this sees its news.
+        number = self._published.number
+        self._note(number, 1)
+        if not self._published.is_behind:
+            return number
+        self.catch_up()
+        self._note(self._published.number, 1)
+        self._note(number, -1)
+        return self._published.number
+
+    def end_reading(self, number: int) -> None:
+        with self.lock:
+            self._note(number, -1)
+
+    def _note(self, number: int, count: int) -> None:
+        self._readers[number] += count
+        if not self._readers[number]:
+            del self._readers[number]
+        self._page.set_reading(self._worker, min(self._readers, default=NOBODY))
+
+
+class MirrorTable(Table):
+    """A table of the replica process. Its parts are opened when it is first read."""
+
+    owns_files = False
+
+    def __init__(
+        self, uid: int, definition: TableDefinition, services: TableServices, mirror: Mirror, requests: Requests
+    ) -> None:
+        super().__init__(definition, services)
+        self.uid = uid
+        self.store.owner = services.owner
+        self._mirror = mirror
+        self._requests = requests
+        self._news: dict[str, bool] = {}
+        """What came (``True``) and went since the parts were last looked at. Mirror's lock."""
+        self._opening = threading.Lock()
+        self._is_gone = False
+
+    def description_of(self, version: int) -> TableDescription:
+        self._mirror.catch_up()
+        return super().description_of(version)
+
+    def leave(self) -> None:
+        """The table stopped: its files may go."""
+        self._is_gone = True
+
+    def hear(self, changes: Sequence[tuple[str, bool]]) -> None:
+        for name, is_active in changes:
+            if not is_active and self._news.get(name) and self.store.get(PartName.parse(name)) is None:
+                del self._news[name]  # it came and went before anybody looked
+            else:
+                self._news[name] = is_active
+
+    def snapshot(self, *, sequential_consistency: bool = False) -> PartsSnapshot:
+        require_whole(self.definition)
+        if sequential_consistency and self.definition.is_replicated:
+            return self._held(None, sequential_consistency=True)
+        with self._opening:
+            with self._mirror.lock:
+                number = self._mirror.begin_reading()
+                news, self._news = self._news, {}
+            try:
+                if self._is_gone:
+                    raise UserError("UNKNOWN_TABLE", f"Table {self.definition.full_name} was dropped or renamed")
+                self._take(news)
+                held = self.store.snapshot()
+            except BaseException:
+                with self._mirror.lock:
+                    self._news = {**news, **self._news}
+                self._mirror.end_reading(number)
+                raise
+
+        def release(_: Sequence[Part]) -> None:
+            held.release()
+            self._mirror.end_reading(number)
+
+        return Snapshot(held.parts, release)
+
+    def hold(self, names: Sequence[PartName]) -> PartsSnapshot:
+        return self._held([str(name) for name in names])
+
+    def _held(self, wanted: Sequence[str] | None, *, sequential_consistency: bool = False) -> PartsSnapshot:
+        """Of what the replica process says and holds; it may have left the active parts since."""
+        number, names = self._requests.hold(self.uid, wanted, sequential_consistency=sequential_consistency)
+        return self.opened(names, lambda: self._requests.let_go(number))
+
+    def opened(self, names: Sequence[str], let_go: Callable[[], None]) -> PartsSnapshot:
+        """Parts that the replica process holds until ``let_go``."""
+        try:
+            parts = [self._open(PartName.parse(name)) for name in names]
+        except BaseException:
+            let_go()
+            raise
+        return Snapshot(parts, lambda _: let_go())
+
+    def _take(self, news: Mapping[str, bool]) -> None:
+        """Opens what came and forgets what went."""
+        arrived = [self._open(PartName.parse(name)) for name, is_active in news.items() if is_active]
+        self.store.set_active([PartName.parse(name) for name in news], arrived)
+
+    def _open(self, name: PartName) -> Part:
+        """Where small files are broken by now, as the replica process read them: who needs only others goes on."""
+        place, schema = self.store.path / str(name), self.description.schema
+        try:
+            return open_part(place, name=name, table_schema=schema, is_known=True)
+        except CorruptionError as error:
+            self.report_corruption(error)
+            known = self._requests.opened_part(self.uid, str(name))
+            if known is None:
+                raise
+            return known.under(schema)
+
+    def begin_insert(self, options: InsertOptions) -> InsertSink:
+        """What forbids the INSERT is found by the replica process, at its commit; most of it here, before any work."""
+        if not self.definition.keeps_rows:
+            return NullInsert(self, options)
+        delay_insert(self, options, may_wait=False)
+        return _Insert(self, options)
+
+    def commit(self, parts: Sequence[TemporaryPart], options: InsertOptions) -> InsertOutcome:
+        return self._requests.insert(self.uid, parts, options)
+
+    def prepare_commit(self, partition_id: str, options: InsertOptions) -> BegunInsert | None:
+        return self._requests.begin_insert(self.uid, partition_id, options)
+
+    @property
+    def block_memory(self) -> BlockMemory | None:
+        return self._requests.block_memory(self.uid) if keeps_block_ids(self.definition) else None
+
+    def report_corruption(self, error: CorruptionError) -> None:
+        self._requests.report_corruption(self.uid, error)
+
+    # What follows is asked of the replica process as a whole, and never of this.
+
+    def allow(self, action: Stoppable, allowed: bool) -> None:
+        raise NotImplementedError
+
+    def history(self) -> BlockHistory:
+        raise NotImplementedError
+
+    def snapshot_of_blocks(self, wanted: WantedBlocks) -> PartsSnapshot:
+        raise NotImplementedError
+
+    def optimize(self, options: OptimizeOptions) -> None:
+        raise NotImplementedError
+
+    @property
+    def transactions(self) -> TableTransactions:
+        raise NotImplementedError
+
+    @property
+    def partitions(self) -> TablePartitions:
+        raise NotImplementedError
+
+
+class _Insert(InsertSink):
+    """Writes temporary parts here and has them committed there."""
+
+    table: MirrorTable
+
+    def __init__(self, table: MirrorTable, options: InsertOptions) -> None:
+        super().__init__(table, options)
+        self._begun: BegunInsert | None = None
+
+    def announce(self, partition_id: str) -> None:
+        """The round trip for a block number passes while the part is written. Merges would wait for a slow client."""
+        options = self.options
+        if self.table.definition.is_replicated and options.is_whole and not options.transaction and not options.quorum:
+            self._begun = self.table.prepare_commit(partition_id, options)
+
+    def commit_parts(self, parts: list[TemporaryPart]) -> InsertOutcome:
+        begun, self._begun = self._begun, None
+        return begun.commit(parts) if begun is not None else self.table.commit(parts, self.options)
+
+    def abort(self) -> None:
+        if self._begun is not None:
+            self._begun.give_up()
+            self._begun = None
+        super().abort()
+
+
+class MirrorCatalog(Catalog):
+    """Look-ups are answered here, with the latest news."""
+
+    def __init__(
+        self,
+        config: Config,
+        services: TableServices,
+        worker: int,
+        page: SharedPage,
+        published: Published,
+        requests: Requests,
+    ) -> None:
+        settings = merge_tree_settings(config.merge_tree, MergeTreeSettings())
+        super().__init__(config.path.absolute(), config.temporary_path, self._make, settings, config.rollups)
+        self._services = services
+        self._requests = requests
+        self._by_uid: dict[int, MirrorTable] = {}
+        self.mirror = Mirror(worker, page, published, self._apply)
+
+    def databases(self) -> list[str]:
+        self.mirror.catch_up()
+        return super().databases()
+
+    def _database(self, name: str) -> DatabaseTables:
+        self.mirror.catch_up()
+        return super()._database(name)
+
+    def create_table(self, database: str, create: CreateTable) -> Table | None:
+        is_new = self._requests.create_table(database, create)
+        return self.table(database, create.table.table) if is_new else None
+
+    def create_scratch(self, database: str, create: CreateTable) -> str:
+        name: str = self._requests.change_catalog("create_scratch", database, create)
+        return name
+
+    def put_in_place(self, database: str, scratch: str, name: str) -> None:
+        self._requests.change_catalog("put_in_place", database, scratch, name)
+
+    def drop_table(
+        self, database: str, name: str, *, if_exists: bool = False, detach: bool = False, permanently: bool = False
+    ) -> None:
+        assert True not in (if_exists, detach), "DROP and DETACH TABLE are carried out elsewhere"
+        self._requests.change_catalog("drop_table", database, name)
+
+    def by_uid(self, uid: int) -> MirrorTable | None:
+        return self._by_uid.get(uid)
+
+    def _make(self, _: TableDefinition) -> Table:
+        raise AssertionError("tables are made by news alone")
+
+    def _apply(self, records: Sequence[Record]) -> None:
+        for record in records:
+            match record:
+                case ("anew",):
+                    self._databases.clear()
+                    self._by_uid.clear()
+                case ("database", name):
+                    self._databases.setdefault(name, DatabaseTables())
+                case ("no database", name):
+                    self._databases.pop(name, None)
+                case ("table", uid, database, name, create):
+                    definition = self.make_definition(database, create)
+                    table = MirrorTable(uid, definition, self._services, self.mirror, self._requests)
+                    self._by_uid[uid] = self._databases[database][name] = table
+                case ("altered", uid, create):
+                    table = self._by_uid[uid]
+                    table.take_definition(self.make_definition(table.definition.database, create))
+                case ("renamed", renamed):
+                    self._rename(renamed)
+                case ("not loaded", name, failed):
+                    self._databases[name].not_loaded = dict(failed)
+                case ("no table", uid):
+                    self._forget(self._by_uid.pop(uid))
+                case ("parts", uid, changes):
+                    self._by_uid[uid].hear(changes)
+
+    def _rename(self, renamed: Sequence[Record]) -> None:
+        moved = [(self._by_uid[uid], self.make_definition(database, create)) for uid, database, _, create in renamed]
+        for table, _ in moved:
+            self._remove_name(table)
+        for table, definition in moved:
+            table.take_name(definition)
+            self._databases[definition.database][definition.name] = table
+
+    def _forget(self, table: MirrorTable) -> None:
+        table.leave()
+        self._remove_name(table)
+
+    def _remove_name(self, table: MirrorTable) -> None:
+        tables = self._databases.get(table.definition.database, DatabaseTables())
+        if tables.get(table.definition.name) is table:
+            del tables[table.definition.name]

@@ -1,0 +1,1 @@
+"""Connections of clients: the replica process accepts them and passes them to workers."""

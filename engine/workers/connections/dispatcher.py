@@ -1,0 +1,384 @@
+"""The front door: the replica process accepts every connection, and workers serve them.
+
+A connection whose first request is for a page of the server itself (``/ping``) is served here, whatever the workers do;
+any other goes, with nothing of it consumed, to the worker with the fewest. The door keeps a duplicate of each until its
+worker reports its end. So when a worker ends, no client is left alone: connections between two requests go to another
+worker, requests without an answer get an error with a code, and answers that have begun are cut off.
+
+Invariants:
+- everything but the public methods runs on the door's own thread, and what they touch is handed to it.
+- a slot is free, or of exactly one guest; a guest is with one worker, or homeless and looked after every few ms.
+- nothing is accepted before the first worker is added: clients wait in the kernel's queue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+import struct
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from engine.front.http.connection import NO_TIMEOUT_SECONDS
+from engine.front.http.error_responses import http_status
+from engine.front.http.listener import Listener, RareLog, most_connections
+from engine.front.http.routes import Application
+from engine.server.config import Config
+from engine.workers.connections.connection_states import ConnectionStates, State
+from engine.workers.connections.first_bytes import FirstBytes
+from engine.workers.connections.orphaned_connections import Fate, LastWords, fate
+from engine.workers.connections.receiver import MOST_SLOTS_A_MESSAGE, SLOT_BYTES
+from engine.workers.connections.status_page_server import OwnPages
+from engine.workers.query_bounds import Aftermath
+from parts.common.errors import PandoError, UnavailableError
+from sql.settings.session_settings import (
+    settings_of,
+)
+
+logger = logging.getLogger(__name__)
+
+_PATIENCE_SECONDS = 5.0
+"""How long a connection waits for a worker when there is none: one that ended is replaced sooner."""
+_RETRY_SECONDS = 0.01
+_STUCK_SECONDS = 0.1
+_LAST_ANSWERS_SECONDS = 2.0
+
+
+class Home(Protocol):
+    """A worker as the door sees it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def door_socket(self) -> socket.socket:
+        """The replica process's end, SOCK_SEQPACKET."""
+
+    @property
+    def is_open(self) -> bool:
+        """Takes new connections."""
+
+
+@dataclass(eq=False)
+class _Household:
+    """A worker's connections."""
+
+    home: Home
+    slots: set[int] = field(default_factory=set)
+    turn: int = 0
+    last_slot: int = 0
+    last_passed: float = 0.0
+    is_gone: bool = False
+
+    def is_stuck(self, states: ConnectionStates, now: float) -> bool:
+        """It has not taken what was passed some time ago."""
+        is_waiting = self.last_slot in self.slots and states.states[self.last_slot] == State.PASSED
+        return is_waiting and now - self.last_passed > _STUCK_SECONDS
+
+
+@dataclass(eq=False)
+class _Guest:
+    connection: socket.socket
+    slot: int
+    deadline: float = 0.0
+    refused: set[int] = field(default_factory=set)
+    """The workers that gave it back untaken, by ``id``."""
+    repeated: bytes = b""
+    """A request that the worker it is passed to is to answer first."""
+
+
+class FrontDoor:
+    """``pages`` serves what the replica process answers itself; ``homes`` tells the workers there are now.
+
+    ``homes`` is called on the door's thread: it must not wait for a thread that calls the door.
+    """
+
+    def __init__(
+        self,
+        listening: socket.socket,
+        config: Config,
+        states: ConnectionStates,
+        homes: Callable[[], Sequence[Home]],
+        pages: Application,
+    ) -> None:
+        self._socket = listening
+        self._states = states
+        self._homes = homes
+        self._most = min(most_connections(config.max_connections), states.slots)
+        limits = settings_of(config.profile("default"), config.timezone)
+        self._receive_seconds = limits.http_receive_timeout or NO_TIMEOUT_SECONDS
+        self._make_own = lambda: OwnPages(config, pages, self._last_words.linger)
+        self._free = list(reversed(range(states.slots)))
+        self._guests: dict[int, _Guest] = {}
+        self._households: dict[int, _Household] = {}
+        self._homeless: list[_Guest] = []
+        self._retry: asyncio.TimerHandle | None = None
+        self._turn = 0
+        self._listener: Listener | None = None
+        self._is_closing = False
+        self._log = RareLog()
+        self._has_started = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="front door", daemon=True)
+
+    # -- from any thread ----------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._thread.start()
+        self._has_started.wait()
+
+    def connections(self, home: Home) -> int:
+        household = self._households.get(id(home))
+        return len(household.slots) if household is not None else 0
+
+    def add(self, home: Home) -> None:
+        """``home`` is ready. With the first one the door opens."""
+        self._on_loop(self._add, home)
+
+    def rescue(self, home: Home, reason: str, aftermath: Aftermath | None = None) -> None:
+        """After the worker's end, before its door socket is closed: its connections go elsewhere, or end with an error.
+
+        ``reason`` is what it did: "ended (signal 9)". ``aftermath`` is there when it was ended for a query's sake.
+        """
+        self._on_loop(self._rescue, home, reason, aftermath or Aftermath())
+
+    def stop_accepting(self) -> None:
+        """Closes the listening socket; connections of which nothing was read end. Workers keep theirs."""
+        self._on_loop(self._stop_accepting)
+
+    def stop(self) -> None:
+        """After the workers' end. Whatever is left is closed."""
+        if self._thread.is_alive():
+            self.stop_accepting()
+            self._loop.call_soon_threadsafe(self._end.set)
+            self._thread.join()
+        self._socket.close()
+
+    def _on_loop(self, function: Callable[..., None], *arguments: object) -> None:
+        """Returns when it is done; what it raised is raised."""
+        if not self._thread.is_alive():
+            return
+        done: Future[None] = Future()
+
+        def run() -> None:
+            try:
+                function(*arguments)
+            except BaseException as error:
+                done.set_exception(error)
+            else:
+                done.set_result(None)
+
+        self._loop.call_soon_threadsafe(run)
+        while not done.done() and self._thread.is_alive():
+            with contextlib.suppress(TimeoutError):
+                done.result(0.1)
+        if done.done():
+            done.result()
+
+    # -- the thread ---------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        asyncio.run(self._serve())
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._end = asyncio.Event()
+        self._last_words = LastWords()
+        self._own = self._make_own()
+        self._first_bytes = FirstBytes(self._receive_seconds, self._own.open, self._admit)
+        self._has_started.set()
+        await self._end.wait()
+        deadline = self._loop.time() + _LAST_ANSWERS_SECONDS
+        while self._own and self._loop.time() < deadline:
+            await asyncio.sleep(_RETRY_SECONDS)
+        for household in self._households.values():
+            self._forget(household)
+        for guest in list(self._guests.values()):
+            self._close(guest)
+        while self._last_words and self._loop.time() < deadline:
+            await asyncio.sleep(_RETRY_SECONDS)
+        self._last_words.close()
+
+    def _stop_accepting(self) -> None:
+        self._is_closing = True
+        if self._listener is not None:
+            self._listener.close()
+        self._first_bytes.close()
+        self._own.shut()
+
+    def _count(self) -> int:
+        return len(self._first_bytes) + len(self._own) + len(self._guests) + len(self._last_words)
+
+    # -- new connections ----------------------------------------------------------------------------------------------
+
+    def _admit(self, connection: socket.socket) -> None:
+        guest = _Guest(connection, self._free.pop())
+        self._guests[guest.slot] = guest
+        self._states.clear(guest.slot)
+        self._place(guest)
+
+    def _place(self, guest: _Guest) -> None:
+        guest.deadline = self._loop.time() + _PATIENCE_SECONDS
+        self._states.states[guest.slot] = State.PASSED
+        if self._is_closing:
+            self._disappoint(guest)
+        elif not self._pass_on(guest):
+            self._homeless.append(guest)
+            self._retry = self._retry or self._loop.call_later(_RETRY_SECONDS, self._place_homeless)
+
+    def _pass_on(self, guest: _Guest) -> bool:
+        """To the worker with the fewest connections that takes any; in turn among equals."""
+        now = self._loop.time()
+        open_now = {id(home) for home in self._homes() if home.is_open}
+        able = [
+            each
+            for key, each in self._households.items()
+            if key in open_now and not each.is_gone and key not in guest.refused
+        ]
+        able.sort(key=lambda each: (each.is_stuck(self._states, now), len(each.slots), each.turn))
+        for household in able:
+            try:
+                socket.send_fds(
+                    household.home.door_socket,
+                    [guest.slot.to_bytes(SLOT_BYTES, "little"), guest.repeated],
+                    [guest.connection.fileno()],
+                )
+            except OSError as error:  # it has too many of them to take yet, or has ended
+                self._log(f"{household.home.name} takes no connection for now: {error}")
+                continue
+            if not household.is_stuck(self._states, now):
+                household.last_slot, household.last_passed = guest.slot, now
+            self._turn += 1
+            household.turn = self._turn
+            household.slots.add(guest.slot)
+            return True
+        return False
+
+    def _place_homeless(self) -> None:
+        self._retry = None
+        waiting, self._homeless = self._homeless, []
+        now = self._loop.time()
+        for guest in waiting:
+            if self._pass_on(guest):
+                continue
+            if self._is_closing or now >= guest.deadline:
+                self._disappoint(guest)
+            else:
+                self._homeless.append(guest)
+        if self._homeless:
+            self._retry = self._loop.call_later(_RETRY_SECONDS, self._place_homeless)
+
+    def _disappoint(self, guest: _Guest) -> None:
+        if not _has_bytes(guest.connection):
+            self._close(guest)
+            return
+        reason = "The server is stopping" if self._is_closing else "No worker process is running now"
+        self._answer(guest, 503, UnavailableError("NETWORK_ERROR", f"{reason}; retry"))
+
+    # -- workers ------------------------------------------------------------------------------------------------------
+
+    def _add(self, home: Home) -> None:
+        household = self._households[id(home)] = _Household(home)
+        home.door_socket.setblocking(False)
+        self._loop.add_reader(home.door_socket.fileno(), self._hear, household)
+        self._place_homeless()
+        if self._listener is None and not self._is_closing:
+            self._listener = Listener(self._socket, self._first_bytes.take, self._count, self._most)
+
+    def _hear(self, household: _Household) -> None:
+        """Slots that the worker gives back, until there is nothing more."""
+        while not household.is_gone:
+            try:
+                data = household.home.door_socket.recv(SLOT_BYTES * MOST_SLOTS_A_MESSAGE)
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError:
+                data = b""
+            if not data:
+                self._forget(household)
+            for (slot,) in struct.iter_unpack("<I", data):
+                if slot in household.slots:
+                    self._take_back(household, self._guests[slot])
+
+    def _forget(self, household: _Household) -> None:
+        """Nothing is passed to it and nothing heard of it any more."""
+        if not household.is_gone:
+            household.is_gone = True
+            self._loop.remove_reader(household.home.door_socket.fileno())
+
+    def _take_back(self, household: _Household, guest: _Guest) -> None:
+        household.slots.discard(guest.slot)
+        if self._states.states[guest.slot] == State.PASSED:
+            guest.refused.add(id(household.home))
+        else:
+            guest.repeated = b""
+        if fate(self._states, guest.slot, guest.connection) is Fate.MOVE:
+            self._place(guest)
+        else:
+            self._close(guest)
+
+    def _rescue(self, home: Home, reason: str, aftermath: Aftermath) -> None:
+        household = self._households.pop(id(home), None)
+        if household is None:
+            return
+        self._hear(household)
+        self._forget(household)
+        fates = {slot: self._fate(slot, aftermath) for slot in household.slots}
+        for slot, what in fates.items():
+            guest = self._guests[slot]
+            if what is Fate.MOVE or what is Fate.REPEAT:
+                self._place(guest)
+            elif what is Fate.CUT:
+                self._close(guest)
+            else:
+                error = aftermath.errors.get(slot) or _lost(reason)
+                status = http_status(error) if slot in aftermath.errors else 500
+                self._answer(guest, status, error, in_head=what is Fate.END_HEAD)
+        if fates:
+            counts = Counter(what.value for what in fates.values())
+            told = "; ".join(f"{count}: {what}" for what, count in counts.items())
+            logger.warning("%s %s; of its %d connections %s", home.name, reason, len(fates), told)
+
+    def _fate(self, slot: int, aftermath: Aftermath) -> Fate:
+        guest = self._guests[slot]
+        what = fate(self._states, slot, guest.connection)
+        if self._states.states[slot] == State.PASSED:  # with what it may have to repeat
+            return what
+        may_repeat = what is Fate.ANSWER and aftermath.repeats and slot not in aftermath.errors
+        guest.repeated = self._states.kept(slot) if may_repeat else b""
+        return Fate.REPEAT if guest.repeated else what
+
+    # -- ends ---------------------------------------------------------------------------------------------------------
+
+    def _answer(self, guest: _Guest, status: int, error: PandoError, *, in_head: bool = False) -> None:
+        self._last_words.say(guest.connection, status, error, in_head=in_head)
+        self._free_slot(guest)
+
+    def _close(self, guest: _Guest) -> None:
+        guest.connection.close()
+        self._free_slot(guest)
+
+    def _free_slot(self, guest: _Guest) -> None:
+        del self._guests[guest.slot]
+        self._states.states[guest.slot] = State.FREE
+        self._free.append(guest.slot)
+
+
+def _lost(reason: str) -> PandoError:
+    problem = (
+        f"The worker process that ran the query {reason}; an INSERT may or may not have been stored: "
+        "repeat it unchanged, it will be deduplicated"
+    )
+    return UnavailableError("NETWORK_ERROR", problem)
+
+
+def _has_bytes(connection: socket.socket) -> bool:
+    try:
+        return bool(connection.recv(1, socket.MSG_PEEK))
+    except OSError:
+        return False

@@ -1,0 +1,103 @@
+"""Connections whose first bytes are not here yet, and what these bytes decide: whose the connection is.
+
+Nothing is consumed: who serves the connection reads it from the start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+
+from engine.front.http.routes import PAGE_PATHS
+
+_OWN = tuple(f"{method} {path}".encode() for method in ("GET", "HEAD") for path in PAGE_PATHS)
+_PEEK_BYTES = max(map(len, _OWN)) + 1
+
+
+def is_own_page(data: bytes) -> bool | None:
+    """Whether a request that begins so is for a page of the server itself; ``None``: more bytes will tell."""
+    for start in _OWN:
+        if data.startswith(start):
+            return data[len(start) : len(start) + 1] in (b" ", b"?") if len(data) > len(start) else None
+        if start.startswith(data):
+            return None
+    return False
+
+
+class FirstBytes:
+    """On the running loop. ``own`` and ``other`` get each connection, once; silent ones are closed in time."""
+
+    def __init__(
+        self, timeout_seconds: float, own: Callable[[socket.socket], None], other: Callable[[socket.socket], None]
+    ) -> None:
+        self._timeout_seconds = timeout_seconds
+        self._own = own
+        self._other = other
+        self._loop = asyncio.get_running_loop()
+        self._waiting: dict[socket.socket, asyncio.TimerHandle] = {}
+        self._raised: set[socket.socket] = set()
+        """Those of which some bytes are here: the kernel wakes for more than these."""
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def take(self, connection: socket.socket) -> None:
+        self._look(connection)
+
+    def close(self) -> None:
+        for connection in list(self._waiting):
+            self._drop(connection)
+
+    def _look(self, connection: socket.socket) -> None:
+        try:
+            data = connection.recv(_PEEK_BYTES, socket.MSG_PEEK)
+        except (BlockingIOError, InterruptedError):
+            self._wait(connection)
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._drop(connection)
+            return
+        is_own = is_own_page(data)
+        if is_own is None:
+            # The loop would spin on the bytes that are here.
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, len(data) + 1)
+            self._raised.add(connection)
+            self._wait(connection)
+            return
+        self._decide(connection, is_own=is_own)
+
+    def _wait(self, connection: socket.socket) -> None:
+        if connection not in self._waiting:
+            self._waiting[connection] = self._loop.call_later(self._timeout_seconds, self._is_late, connection)
+            self._loop.add_reader(connection.fileno(), self._look, connection)
+
+    def _is_late(self, connection: socket.socket) -> None:
+        """Whoever serves connections answers that of a head that does not go on."""
+        try:
+            has_begun = bool(connection.recv(1, socket.MSG_PEEK))
+        except OSError:
+            has_begun = False
+        if has_begun:
+            self._decide(connection, is_own=False)
+        else:
+            self._drop(connection)
+
+    def _decide(self, connection: socket.socket, *, is_own: bool) -> None:
+        if connection in self._raised:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
+        self._let_go(connection)
+        (self._own if is_own else self._other)(connection)
+
+    def _let_go(self, connection: socket.socket) -> None:
+        timer = self._waiting.pop(connection, None)
+        if timer is not None:
+            timer.cancel()
+            self._loop.remove_reader(connection.fileno())
+            self._raised.discard(connection)
+
+    def _drop(self, connection: socket.socket) -> None:
+        self._let_go(connection)
+        connection.close()

@@ -1,0 +1,125 @@
+"""What becomes of a connection whose worker is no more, and the answers the door itself gives.
+
+A worker notes what it is about to do, and may die before it does it. The kernel knows better: it counts the bytes taken
+off a connection and those put on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import enum
+import fcntl
+import socket
+import struct
+import termios
+from dataclasses import dataclass
+
+from engine.front.http.raw_responses import refusal
+from engine.workers.connections.connection_states import ConnectionStates, State
+from parts.common.errors import PandoError
+
+_LINGER_SECONDS = 2.0
+_DRAIN_BYTES = 256 << 10
+_ESTABLISHED = 1
+_COUNTS_OFFSET = 120
+"""Of tcpi_bytes_acked and tcpi_bytes_received in Linux's ``struct tcp_info``: eight bytes each."""
+
+
+class Fate(enum.Enum):
+    MOVE = "another worker may have it"
+    REPEAT = "its request is asked again"
+    ANSWER = "its request gets an error"
+    END_HEAD = "the head that has begun ends with an error"
+    CUT = "it is closed: no answer, or half of one, is the truth"
+
+
+@dataclass(frozen=True)
+class KernelCounts:
+    consumed: int
+    """Bytes that were read off the connection."""
+    written: int
+    is_established: bool
+
+
+def kernel_counts(connection: socket.socket) -> KernelCounts | None:
+    """``None`` where the kernel does not count."""
+    try:
+        information = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _COUNTS_OFFSET + 16)
+        acknowledged, received = struct.unpack_from("QQ", information, _COUNTS_OFFSET)
+        unread, unacknowledged = (
+            struct.unpack("i", fcntl.ioctl(connection, request, bytes(4)))[0]
+            for request in (termios.FIONREAD, termios.TIOCOUTQ)
+        )
+    except (OSError, struct.error, AttributeError):
+        return None
+    return KernelCounts(received - unread, acknowledged + unacknowledged, information[0] == _ESTABLISHED)
+
+
+def fate(states: ConnectionStates, slot: int, connection: socket.socket) -> Fate:
+    """Only when nobody writes the slot any more."""
+    state = states.states[slot]
+    if state == State.PASSED:
+        return Fate.MOVE
+    if state in (State.FREE, State.CLOSED):
+        return Fate.CUT
+    counts = kernel_counts(connection)
+    if state == State.IDLE:
+        if counts is None or (counts.is_established and counts.consumed == states.received[slot]):
+            return Fate.MOVE
+        return Fate.ANSWER if counts.is_established else Fate.CUT
+    if state == State.ASKED:
+        return Fate.ANSWER
+    if counts is None or counts.written > states.written[slot]:
+        return Fate.END_HEAD if state == State.BEGUN else Fate.CUT
+    return Fate.ANSWER
+
+
+class LastWords:
+    """Answers after which connections end, on the running loop."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._lingering: dict[socket.socket, asyncio.TimerHandle] = {}
+
+    def __len__(self) -> int:
+        return len(self._lingering)
+
+    def say(self, connection: socket.socket, status: int, error: PandoError, *, in_head: bool = False) -> None:
+        """``in_head``: after a status line and headers."""
+        answer = refusal(status, error)
+        try:
+            connection.send(answer[answer.index(b"\r\n") + 2 :] if in_head else answer)
+        except OSError:
+            connection.close()
+        else:
+            self.linger(connection)
+
+    def linger(self, connection: socket.socket) -> None:
+        """For a connection that has its answer; it is closed when the client has closed it, or some seconds later."""
+        try:
+            connection.shutdown(socket.SHUT_WR)
+        except OSError:
+            connection.close()
+            return
+        # The rest is read and dropped for a moment: closed at once, the client might lose the answer.
+        self._lingering[connection] = self._loop.call_later(_LINGER_SECONDS, self._end, connection)
+        self._loop.add_reader(connection.fileno(), self._drain, connection)
+
+    def close(self) -> None:
+        for connection in list(self._lingering):
+            self._end(connection)
+
+    def _drain(self, connection: socket.socket) -> None:
+        with contextlib.suppress(BlockingIOError, InterruptedError):
+            try:
+                data = connection.recv(_DRAIN_BYTES)
+            except ConnectionError:
+                data = b""
+            if not data:
+                self._end(connection)
+
+    def _end(self, connection: socket.socket) -> None:
+        self._lingering.pop(connection).cancel()
+        self._loop.remove_reader(connection.fileno())
+        connection.close()

@@ -1,0 +1,139 @@
+"""A worker's connections: passed by the front door, served here, reported back with their end.
+
+Over the door socket (SOCK_SEQPACKET): to the worker a slot, four bytes (little endian), with the connection's
+descriptor, and a request that it is to repeat, if any; to the door slots, four bytes each. A reported slot is the
+door's again: CLOSED, or PASSED or IDLE when another worker may have the connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+import struct
+from collections.abc import Callable
+
+from engine.front.http.http_server import HttpServer
+from engine.front.http.listener import Opener
+from engine.server.config import Config
+from engine.workers.connections.connection_states import KEPT_BYTES, ConnectionStates
+from engine.workers.connections.tracked_connection import Place, TrackedConnection
+
+logger = logging.getLogger(__name__)
+
+SLOT_BYTES = 4
+MOST_SLOTS_A_MESSAGE = 4096
+_AT_ONCE = 64
+
+
+class Receiver:
+    """All on the loop given to :meth:`start`. ``on_replica_gone`` is called once, when the other end is closed."""
+
+    def __init__(
+        self,
+        door_socket: socket.socket,
+        states: ConnectionStates,
+        make_protocol: Callable[[], asyncio.Protocol],
+        on_replica_gone: Callable[[], None],
+    ) -> None:
+        self._socket = door_socket
+        self._states = states
+        self._make = make_protocol
+        self._on_replica_gone = on_replica_gone
+        self._reports: list[int] = []
+        self._is_receiving = False
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._opener = Opener()
+        self._socket.setblocking(False)
+        self._is_receiving = True
+        loop.add_reader(self._socket.fileno(), self._receive)
+
+    def close(self) -> None:
+        """Takes nothing more; what was passed already goes back. Ends of connections are still reported."""
+        if not self._is_receiving:
+            return
+        self._stop_receiving()
+        with contextlib.suppress(OSError):
+            while message := self._next():
+                slot, _, connection = message
+                if connection is not None:
+                    connection.close()
+                self._report(slot)
+
+    def _stop_receiving(self) -> None:
+        self._is_receiving = False
+        self._loop.remove_reader(self._socket.fileno())
+
+    def _receive(self) -> None:
+        try:
+            for _ in range(_AT_ONCE):
+                message = self._next()
+                if message is None:
+                    break
+                self._take(*message)
+            else:
+                return
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            logger.warning("the front door cannot be read: %s", error)
+        self._stop_receiving()
+        self._on_replica_gone()
+
+    def _next(self) -> tuple[int, bytes, socket.socket | None] | None:
+        """A slot, what is to be repeated, and the slot's connection, which is missing when this process has no free
+        descriptor; ``None`` at the end."""
+        data, descriptors, _, _ = socket.recv_fds(self._socket, SLOT_BYTES + KEPT_BYTES, 1, socket.MSG_CMSG_CLOEXEC)
+        if not data:
+            return None
+        connection = socket.socket(fileno=descriptors[0]) if descriptors else None
+        return int.from_bytes(data[:SLOT_BYTES], "little"), data[SLOT_BYTES:], connection
+
+    def _take(self, slot: int, repeated: bytes, connection: socket.socket | None) -> None:
+        if connection is None:
+            self._report(slot)
+            return
+        place = Place(self._states, slot, self._report)
+
+        def make() -> asyncio.Protocol:
+            protocol = self._make()
+            assert isinstance(protocol, TrackedConnection)
+            protocol.place = place
+            protocol.repeated = repeated
+            return protocol
+
+        connection.setblocking(False)
+        self._opener.open(connection, make)
+
+    # -- reports ------------------------------------------------------------------------------------------------------
+
+    def _report(self, slot: int) -> None:
+        self._reports.append(slot)
+        if len(self._reports) == 1:
+            self._send_reports()
+
+    def _send_reports(self) -> None:
+        """All that gathered while the door was slow go in one message."""
+        while self._reports:
+            slots = self._reports[:MOST_SLOTS_A_MESSAGE]
+            try:
+                self._socket.send(struct.pack(f"<{len(slots)}I", *slots))
+            except (BlockingIOError, InterruptedError):
+                self._loop.add_writer(self._socket.fileno(), self._send_reports)
+                return
+            except OSError:  # the replica process is gone: nobody is left to be told
+                slots = self._reports[:]
+            del self._reports[: len(slots)]
+        self._loop.remove_writer(self._socket.fileno())
+
+
+def worker_server(
+    config: Config, door_socket: socket.socket, states: ConnectionStates, on_replica_gone: Callable[[], None]
+) -> HttpServer:
+    """The HTTP server of a worker, whose connections come through ``door_socket``."""
+    return HttpServer(
+        config, lambda make: Receiver(door_socket, states, make, on_replica_gone), connection=TrackedConnection
+    )

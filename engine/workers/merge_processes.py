@@ -1,0 +1,183 @@
+"""Merges in processes of their own, below queries in priority: one merge a process at a time.
+
+The replica process sends an order and hears of its progress; a word from it ends the merge. A process that ends in the
+middle of a merge has left nothing but a temporary directory, which the replica process removes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from engine.catalog.catalog import Catalog
+from engine.server.config import Config
+from engine.tables.merges.merge_execution import carry_out
+from engine.tables.merges.mutation_execution import mutate, open_parts
+from engine.tables.services import MergeOrder, MutationOrder, TableRead
+from engine.tables.table import Table
+from engine.tables.table_definition import TableDefinition
+from engine.workers.channel import Channel
+from engine.workers.fork_server import Nursery, name_process
+from parts.common.errors import CancelledError, PandoError, UnavailableError, resource_error
+from parts.common.process_memory import release_memory, use_returning_allocator
+from parts.merge import MergeProgress
+from sql.definitions.table_description import merge_tree_settings
+from sql.settings.merge_tree_settings import MergeTreeSettings
+
+_STOP = "stop"
+_PROGRESS_SECONDS = 0.25
+_LOOK_SECONDS = 0.1
+_NICENESS = 10
+_TABLES_KEPT = 64
+
+
+class MergeProcesses:
+    """The replica process's side: at most ``most`` processes, forked when they are first needed. From any thread."""
+
+    def __init__(self, nursery: Nursery, most: int) -> None:
+        self._nursery = nursery
+        self._idle: list[Channel] = []
+        self._free = threading.Semaphore(most)
+        self._lock = threading.Lock()
+        self._is_ending = False
+
+    def merge(
+        self,
+        order: MergeOrder | MutationOrder,
+        is_cancelled: Callable[[], bool],
+        on_progress: Callable[[MergeProgress], None],
+    ) -> None:
+        """Raises what the merge raised, and 210 when its process ended."""
+        while not self._free.acquire(timeout=_LOOK_SECONDS):
+            if is_cancelled():
+                raise CancelledError("The merge was cancelled")
+        try:
+            channel = self._channel()
+            try:
+                error = self._run(channel, order, is_cancelled, on_progress)
+            except (EOFError, OSError) as problem:
+                channel.close()
+                raise UnavailableError("NETWORK_ERROR", "The process of a merge has ended; try again") from problem
+            with self._lock:
+                self._idle.append(channel)
+        finally:
+            self._free.release()
+        if error is not None:
+            raise error
+
+    def stop(self) -> None:
+        """The processes end when they hear nothing more."""
+        with self._lock:
+            self._is_ending = True
+            idle, self._idle = self._idle, []
+        for channel in idle:
+            channel.close()
+
+    def _channel(self) -> Channel:
+        with self._lock:
+            if self._is_ending:
+                raise UnavailableError("NETWORK_ERROR", "The server is stopping")
+            if self._idle:
+                return self._idle.pop()
+        ours, theirs = socket.socketpair()
+        self._nursery.fork("merge", (), [theirs])
+        return Channel(ours)
+
+    def _run(
+        self,
+        channel: Channel,
+        order: MergeOrder | MutationOrder,
+        is_cancelled: Callable[[], bool],
+        on_progress: Callable[[MergeProgress], None],
+    ) -> PandoError | None:
+        channel.socket.settimeout(_LOOK_SECONDS)
+        channel.send(order)
+        has_told = False
+        while True:
+            try:
+                kind, value = channel.receive()
+            except TimeoutError:
+                kind = ""
+            if kind == "progress":
+                on_progress(value)
+            elif kind == "done":
+                outcome: PandoError | None = value
+                return outcome
+            if not has_told and is_cancelled():
+                has_told = True
+                channel.send(_STOP)
+
+
+def run_merges(config: Config, end: socket.socket) -> None:
+    """In the child: one order after the other, until the replica process closes its end."""
+    name_process("pando merge")
+    with contextlib.suppress(OSError):
+        os.nice(_NICENESS)
+    use_returning_allocator()
+    tables = _Tables(config)
+    channel = Channel(end)
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            order = channel.receive()
+            if order == _STOP:  # it came when the merge had ended
+                continue
+            channel.send(("done", _error_of(channel, order, tables)))
+            release_memory()
+
+
+def _error_of(channel: Channel, order: MergeOrder | MutationOrder, tables: _Tables) -> PandoError | None:
+    told = time.monotonic()
+
+    def on_progress(progress: MergeProgress) -> None:
+        nonlocal told
+        if time.monotonic() - told >= _PROGRESS_SECONDS:
+            told = time.monotonic()
+            channel.send(("progress", progress))
+
+    def is_cancelled() -> bool:
+        # The word to stop, or the end of the replica process: nothing else comes during a merge.
+        return bool(select.select([channel.socket.fileno()], [], [], 0)[0])
+
+    try:
+        if isinstance(order, MutationOrder):
+            mutate(order, tables.definition, is_cancelled, on_progress)
+        else:
+            definition = tables.definition(order)
+            carry_out(order, open_parts(definition, order.sources), definition.description, is_cancelled, on_progress)
+    except PandoError as error:
+        return error
+    except (OSError, MemoryError) as problem:
+        translated = resource_error(problem)
+        return translated if isinstance(translated, PandoError) else PandoError("STD_EXCEPTION", repr(problem))
+    except Exception as problem:
+        return PandoError("STD_EXCEPTION", f"{type(problem).__name__}: {problem}")
+    return None
+
+
+class _Tables:
+    """Definitions of the tables merged last, compiled once."""
+
+    def __init__(self, config: Config) -> None:
+        settings = merge_tree_settings(config.merge_tree, MergeTreeSettings())
+        self._catalog = Catalog(config.path.absolute(), config.temporary_path, _no_table, settings, config.rollups)
+        self._known: OrderedDict[Any, TableDefinition] = OrderedDict()
+
+    def definition(self, order: MergeOrder | MutationOrder | TableRead) -> TableDefinition:
+        key = (order.data_path, repr(order.create))
+        if key not in self._known:
+            self._known[key] = self._catalog.make_definition(order.database, order.create)
+        self._known.move_to_end(key)
+        while len(self._known) > _TABLES_KEPT:
+            self._known.popitem(last=False)
+        return self._known[key]
+
+
+def _no_table(_: TableDefinition) -> Table:
+    raise AssertionError("a process that merges has no tables")

@@ -1,0 +1,136 @@
+"""What a worker knows of the statements in other workers, and tells of its own, by the shared page."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import xxhash
+
+from engine.queries.other_processes import Elsewhere
+from engine.workers.shared_page import MOST_IDS, RUNNING, SharedPage
+from parts.common.errors import PandoError
+from parts.common.query_status import QueryStatus, Witness
+
+assert RUNNING.names is not None
+_ID, _WORKING, _TOLD_TO_END, _CODE, _HELD_BYTES, _CONNECTION = map(
+    RUNNING.names.index, ("id", "working", "told_to_end", "code", "held_bytes", "connection")
+)
+_ENDLESS_SECONDS = 1e9
+"""A limit of so much is none."""
+
+
+class OtherWorkers(Elsewhere):
+    """The other workers, as worker number ``own`` of ``workers`` sees them. ``users`` are configured, in order."""
+
+    def __init__(self, page: SharedPage, own: int, workers: int, users: Sequence[str]) -> None:
+        self._page = page
+        self._ids = page.running["id"][:workers]
+        self._own = own
+        self._users = {name: index for index, name in enumerate(users)}
+        self._places: dict[str, int] = {}
+        self._witnesses: dict[str, PageWitness] = {}
+        self._free = list(range(MOST_IDS))
+        self._lock = threading.RLock()  # as that of the list of processes
+
+    def queries(self) -> int:
+        return self._others(self._page.queries)
+
+    def set_queries(self, count: int) -> None:
+        self._page.queries[self._own] = count
+
+    def claim(self, query_id: str, status: QueryStatus | None = None) -> bool:
+        number = id_hash(query_id)
+        with self._lock:
+            if not self._free:
+                return True
+            place = self._free.pop()
+            self._places[query_id] = place
+            witness = self._witnesses[query_id] = PageWitness(self._page.place(self._own, place))
+        witness.begin(number, status)
+        # Noted before the look at the others: of two that begin at once at least one sees the other.
+        if np.count_nonzero(self._ids == number) == 1:
+            if status is not None:
+                status.witness = witness
+            return True
+        self.release(query_id)
+        return False
+
+    def release(self, query_id: str) -> None:
+        with self._lock:
+            place = self._places.pop(query_id, None)
+            if place is not None:
+                self._witnesses.pop(query_id).end()
+                self._ids[self._own, place] = 0
+                self._free.append(place)
+
+    def held_bytes(self) -> int:
+        return self._others(self._page.held_bytes)
+
+    def user_bytes(self, user: str) -> int:
+        index = self._users.get(user)
+        return 0 if index is None else self._others(self._page.user_bytes[:, index])
+
+    def set_idle_bytes(self, size_bytes: int) -> None:
+        self._page.idle_bytes[self._own] = size_bytes
+
+    def set_bytes(self, held: int, largest: int, by_user: Mapping[str, int]) -> None:
+        self._page.held_bytes[self._own] = held
+        self._page.largest_bytes[self._own] = largest
+        for name, size in by_user.items():
+            if name in self._users:
+                self._page.user_bytes[self._own, self._users[name]] = size
+
+    def has_largest(self) -> bool:
+        return bool(self._page.largest_bytes[self._own] >= self._page.largest_bytes.max())
+
+    def _others(self, numbers: np.ndarray) -> int:
+        return int(numbers.sum()) - int(numbers[self._own])
+
+
+def id_hash(query_id: str) -> int:
+    return xxhash.xxh3_64_intdigest(query_id.encode()) or 1
+
+
+class PageWitness(Witness):
+    """Notes a query in its place of the page, until :meth:`end`: then the place may be another query's."""
+
+    def __init__(self, place: memoryview) -> None:
+        self._place: memoryview | list[int] = place
+
+    def end(self) -> None:
+        """What is noted from now on, by a KILL that comes late, is noted nowhere."""
+        self._place = [1] * len(self._place)
+
+    def begin(self, number: int, status: QueryStatus | None) -> None:
+        now = time.monotonic_ns()
+        seconds = status.max_execution_seconds if status is not None else 0
+        limit_bytes = status.memory.limit_bytes if status is not None else 0
+        began = int(status.began * 1e9) if status is not None and status.began else now
+        ends = began + int(seconds * 1e9) if 0 < seconds < _ENDLESS_SECONDS else 0
+        for field, value in enumerate((began, now, ends, 0, 0, limit_bytes, 0, 0), 1):
+            self._place[field] = value
+        self._place[_ID] = number
+
+    def works(self) -> None:
+        self._place[_WORKING] = time.monotonic_ns()
+
+    def waits(self) -> None:
+        self._place[_WORKING] = 0
+
+    def hands_over(self) -> None:
+        if not self._place[_CONNECTION]:
+            self.waits()
+
+    def must_end(self, reason: PandoError) -> None:
+        if not self._place[_TOLD_TO_END]:
+            self._place[_CODE] = reason.code
+            self._place[_TOLD_TO_END] = time.monotonic_ns()
+
+    def holds(self, size_bytes: int) -> None:
+        self._place[_HELD_BYTES] = size_bytes
+
+    def serves(self, connection: int) -> None:
+        self._place[_CONNECTION] = connection + 1

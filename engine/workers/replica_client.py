@@ -1,0 +1,189 @@
+"""What a worker asks of the replica process, by name: :class:`RemoteReplica` asks, ``calls`` answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import pyarrow as pa
+
+from coordination.inserts.block_views import MissingViews
+from engine.front.http.status_pages import Page
+from engine.queries.context import Context, Row
+from engine.queries.session import QueryResult, QueryStatistics, Session
+from engine.scan.leases import ScanOpening
+from engine.tables.capabilities.block_history import BlockHistory
+from engine.tables.capabilities.replica_status import ReplicaStatus
+from engine.tables.insert_sink import InsertOutcome, TemporaryPart
+from engine.tables.statement_options import InsertOptions
+from engine.workers.channel import BegunCall, Caller
+from parts.common.errors import CorruptionError
+from parts.common.query_status import QueryStatus
+from parts.read.part_reader import Part
+from parts.types import DataType
+from sql.grammar.statements.statement import CreateTable, ParsedStatement
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A statement and who asks, as they travel."""
+
+    session: Session
+    query_id: str
+    parameters: Mapping[str, str]
+
+    @classmethod
+    def of(cls, context: Context) -> Asked:
+        return cls(replace(context.session, external_tables={}), context.query_id, dict(context.parameters))
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The whole result of a statement; what other processes carry out for a worker is short."""
+
+    columns: tuple[tuple[str, DataType], ...]
+    batches: list[pa.RecordBatch]
+    statistics: dict[str, int]
+
+
+class RemoteReplica:
+    """The replica process, as its workers see it. From any thread. Every method raises 210 when it is gone."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    # -- statements -----------------------------------------------------------------------------------------------
+
+    def execute(self, parsed: ParsedStatement, text: str, context: Context) -> QueryResult:
+        with context.status.waiting():
+            asked, is_stopped = Asked.of(context), _asks(context.status)
+            answer: Answer = self._caller.call("execute", parsed, text, asked, is_stopped=is_stopped)
+        for name, count in answer.statistics.items():
+            setattr(context.statistics, name, getattr(context.statistics, name) + count)
+        return QueryResult(
+            answer.columns, iter(answer.batches), parsed.format, parsed.outfile, context.statistics, context.query_id
+        )
+
+    def system_rows(self, database: str, table: str, context: Context, columns: Sequence[str]) -> list[Row]:
+        asked, is_stopped = Asked.of(context), _asks(context.status)
+        with context.status.waiting():
+            return self._caller.call("system_rows", database, table, asked, list(columns), is_stopped=is_stopped)
+
+    def zookeeper_rows(self, paths: Sequence[str]) -> list[Row]:
+        return self._caller.call("zookeeper_rows", list(paths))
+
+    def uuid(self) -> str:
+        """Waits until the replica process is ready."""
+        return str(self._caller.call("uuid"))
+
+    # -- tables (implements ``mirror.Requests``) --------------------------------------------------------------------
+
+    def create_table(self, database: str, create: CreateTable) -> bool:
+        return bool(self._caller.call("create_table", database, create))
+
+    def change_catalog(self, method: str, *arguments: object) -> Any:
+        return self._caller.call("change_catalog", method, arguments)
+
+    def insert(self, uid: int, parts: Sequence[TemporaryPart], options: InsertOptions) -> InsertOutcome:
+        with options.status.waiting():
+            return self._caller.call("insert", uid, list(parts), _values(options), is_stopped=_asks(options.status))
+
+    def begin_insert(self, uid: int, partition_id: str, options: InsertOptions) -> BegunInsert | None:
+        if self._caller.is_busy:  # others use the time that would be saved, and the message costs some
+            return None
+        return BegunInsert(self._caller.begin("coming_insert", uid, partition_id, _values(options)), options)
+
+    def block_memory(self, uid: int) -> RemoteBlockMemory:
+        return RemoteBlockMemory(self._caller, uid)
+
+    def hold(
+        self, uid: int, names: Sequence[str] | None, *, sequential_consistency: bool = False
+    ) -> tuple[int, list[str]]:
+        return self._caller.call("hold", uid, names, sequential_consistency)
+
+    def let_go(self, number: int) -> None:
+        self._caller.call("let_go", number)
+
+    def opened_part(self, uid: int, name: str) -> Part | None:
+        return self._caller.call("opened_part", uid, name)
+
+    def report_corruption(self, uid: int, error: CorruptionError) -> None:
+        self._caller.call("report_corruption", uid, error)
+
+    # -- scans ------------------------------------------------------------------------------------------------------
+
+    def read_scan(self, uid: int, opening: ScanOpening) -> tuple[int, list[str], list[Sequence[int]], int]:
+        """A number for :meth:`let_go`, the names of the parts, their steps, and the version of the definition."""
+        return self._caller.call("read_scan", uid, opening)
+
+    def scan_history(self, uid: int, max_delay_seconds: float) -> BlockHistory:
+        return self._caller.call("scan_history", uid, max_delay_seconds)
+
+    def release_scan(self, uid: int, name: str) -> bool:
+        return bool(self._caller.call("release_scan", uid, name))
+
+    # -- sessions (implements the interface of ``http.sessions.SessionStore``) --------------------------------------
+
+    def acquire(self, user: str, session_id: str, make: Callable[[], Session], *, must_exist: bool) -> Session:
+        return self._caller.call("acquire_session", user, session_id, make(), must_exist)
+
+    def release(self, user: str, session_id: str, timeout_seconds: float, session: Session | None = None) -> None:
+        self._caller.call("release_session", user, session_id, timeout_seconds, session)
+
+    def is_first(self, number: str, seconds: float) -> bool:
+        return bool(self._caller.call("is_first", number, seconds))
+
+    # -- pages (implements ``http.pages.Pages``) ----------------------------------------------------------------------
+
+    def page(self, name: str, **options: object) -> Page:
+        return self._caller.call("page", name, options)
+
+    def replicas_status(self) -> list[ReplicaStatus]:
+        return self._caller.call("replicas_status")
+
+
+@dataclass(frozen=True)
+class RemoteBlockMemory:
+    """Implements ``BlockMemory``: it is the replica process that remembers."""
+
+    caller: Caller
+    uid: int
+
+    def missing_of(self, block_ids: Sequence[str]) -> list[MissingViews | None] | None:
+        return self.caller.call("missing_of", self.uid, list(block_ids))
+
+    def views_have(self, tokens: Mapping[str, str], views: Collection[str]) -> None:
+        self.caller.call("views_have", self.uid, dict(tokens), list(views))
+
+
+class BegunInsert:
+    """An INSERT that the replica process prepares for while its parts are written."""
+
+    def __init__(self, call: BegunCall, options: InsertOptions) -> None:
+        self._call = call
+        self._options = options
+        self.give_up = call.give_up
+
+    def commit(self, parts: Sequence[TemporaryPart]) -> InsertOutcome:
+        self._call.tell(list(parts))
+        with self._options.status.waiting():
+            outcome: InsertOutcome = self._call.finish(_asks(self._options.status))
+        return outcome
+
+
+def _values(options: InsertOptions) -> dict[str, object]:
+    return {field.name: getattr(options, field.name) for field in fields(options) if field.name != "status"}
+
+
+def _asks(status: QueryStatus) -> Callable[[], bool]:
+    def is_stopped() -> bool:
+        status.expire()
+        return status.is_stopped
+
+    return is_stopped
+
+
+def statistics_of(statistics: QueryStatistics) -> dict[str, int]:
+    names = ("rows_read", "bytes_read", "written_rows", "written_bytes", "result_rows", "deduplicated_blocks")
+    return {name: getattr(statistics, name) for name in names}

@@ -1,0 +1,51 @@
+"""Leases of scans as a worker takes them: the replica process holds the parts, so that any worker may read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from engine.scan.leases import ScanOpening
+from engine.scan.slot_planning import Steps
+from engine.tables.capabilities.block_history import BlockHistory
+from engine.tables.table import Table
+from engine.workers.catalog_mirror import MirrorTable
+from engine.workers.replica_client import RemoteReplica
+from parts.common.part_name import PartName
+from parts.read.part_reader import Part
+
+
+@dataclass(frozen=True)
+class RemoteLease:
+    parts: Sequence[Part]
+    steps: Steps
+    metadata_version: int
+
+
+class WorkerLeases:
+    """Implements ``engine.scan.leases.Leases``."""
+
+    def __init__(self, replica: RemoteReplica) -> None:
+        self._replica = replica
+
+    @contextmanager
+    def reading(self, table: Table, opening: ScanOpening) -> Iterator[RemoteLease]:
+        assert isinstance(table, MirrorTable)
+        number, names, steps, version = self._replica.read_scan(table.uid, opening)
+        snapshot = table.opened(names, lambda: self._replica.let_go(number))
+        try:
+            yield RemoteLease(snapshot.parts, dict(zip(map(PartName.parse, names), steps, strict=True)), version)
+        finally:
+            snapshot.release()
+
+    def release(self, table: Table, name: str) -> bool:
+        assert isinstance(table, MirrorTable)
+        return self._replica.release_scan(table.uid, name)
+
+    def history(self, table: Table, max_delay_seconds: float) -> BlockHistory:
+        assert isinstance(table, MirrorTable)
+        return self._replica.scan_history(table.uid, max_delay_seconds)
+
+    def expire(self) -> None:
+        """The replica process does."""

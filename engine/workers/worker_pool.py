@@ -1,0 +1,312 @@
+"""The workers of a server, as the replica process keeps them: started, asked, watched, replaced, ended.
+
+A worker that ends without being told so, or that gives its threads no turn for long, is replaced; what it held is let
+go, and the door answers for it to the clients that it owed an answer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from engine.queries.context import Row
+from engine.queries.process_list import Process, ProcessElsewhere
+from engine.workers.call_handlers import Calls, Shared
+from engine.workers.channel import Channel, serve_calls
+from engine.workers.connections.dispatcher import FrontDoor
+from engine.workers.fork_server import Nursery
+from engine.workers.query_bounds import Aftermath, Bounds, Sentence
+from engine.workers.shared_page import SharedPage
+from parts.common.errors import PandoError
+from parts.common.process_memory import held_memory
+
+logger = logging.getLogger(__name__)
+
+_QUESTION_SECONDS = 2.0
+_WATCH_SECONDS = 1.0
+_LOOK_SECONDS = 0.05
+_READY_SECONDS = 60.0
+_SHORT_LIFE_SECONDS = 5.0
+_LONGEST_PAUSE_SECONDS = 10.0
+_LAST_WORDS_SECONDS = 10.0
+
+
+@dataclass(eq=False)
+class WorkerHandle:
+    """One worker. Implements ``front_door.Home``."""
+
+    number: int
+    pid: int
+    door_socket: socket.socket
+    control: Channel
+    questions: Channel
+    calls: Calls
+    started: float
+    is_open: bool = False
+    """Takes connections."""
+    status: int | None = None
+    """As ``os.waitpid`` told it."""
+    is_ready: threading.Event = field(default_factory=threading.Event)
+    has_ended: threading.Event = field(default_factory=threading.Event)
+    asking: threading.Lock = field(default_factory=threading.Lock)
+    owed: int = 0
+    """Answers that were not waited for."""
+    processes: Sequence[Mapping[str, Any]] = ()
+    """As the worker told them last: one that does not answer runs what it ran."""
+    sentence: Sentence | None = None
+    """Why the watch ended it."""
+
+    @property
+    def name(self) -> str:
+        return f"worker {self.number}"
+
+    def ask(self, name: str, *arguments: object, seconds: float = _QUESTION_SECONDS) -> Any:
+        """Raises ``OSError`` or ``EOFError`` when it does not answer in time, or not any more."""
+        with self.asking:
+            self.questions.socket.settimeout(seconds)
+            self.questions.send((name, arguments))
+            self.owed += 1
+            while self.owed:
+                is_well, answer = self.questions.receive()
+                self.owed -= 1
+        if not is_well:
+            raise answer
+        return answer
+
+
+class WorkerPool:
+    """``count`` workers. ``stuck_seconds``: a worker that does not beat for so long is ended."""
+
+    def __init__(
+        self, count: int, nursery: Nursery, page: SharedPage, shared: Shared, bounds: Bounds, stuck_seconds: float
+    ) -> None:
+        self._count = count
+        self._bounds = bounds
+        self._nursery = nursery
+        self._page = page
+        self._shared = shared
+        self._stuck_seconds = stuck_seconds
+        self._workers: dict[int, WorkerHandle] = {}
+        self._statuses: dict[int, int] = {}
+        self._lock = threading.Lock()
+        self._ending = threading.Event()
+        self._failures = 0
+        self._restarts: Counter[int] = Counter()
+        self.door: FrontDoor | None = None
+        nursery.on_end = self._child_ended
+
+    # -- life -----------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Forks the workers; they get ready by themselves."""
+        for number in range(self._count):
+            self._start_worker(number)
+
+    def open(self, door: FrontDoor) -> None:
+        """Connections may come: returns when a worker takes them. Watches the workers from now on."""
+        self.door = door
+        workers = self.workers()
+        for worker in workers:
+            worker.is_ready.wait(_READY_SECONDS)
+            self._let_in(worker)
+        threading.Thread(target=self._watch, name="worker watch", daemon=True).start()
+
+    def workers(self) -> list[WorkerHandle]:
+        with self._lock:
+            return list(self._workers.values())
+
+    def stop(self, seconds: float) -> None:
+        """Running queries get so many seconds; who is left then is killed. Workers that were never let in have none:
+        they wait for a start that has failed."""
+        self._ending.set()
+        workers = self.workers()
+        if self.door is None:
+            for worker in workers:
+                _kill(worker.pid)
+        for worker in workers:
+            worker.is_open = False
+            with contextlib.suppress(OSError, EOFError):
+                worker.ask("drain")
+        deadline = time.monotonic() + seconds + _LAST_WORDS_SECONDS
+        for worker in workers:
+            if not worker.has_ended.wait(max(0.0, deadline - time.monotonic())):
+                logger.warning("%s (pid %s) does not end, it is killed", worker.name, worker.pid)
+                _kill(worker.pid)
+                worker.has_ended.wait(_QUESTION_SECONDS)
+
+    # -- what workers tell -----------------------------------------------------------------------------------------
+
+    def processes(self) -> Iterable[Process]:
+        for worker in self.workers():
+            told = self._answers(worker, "processes")
+            worker.processes = worker.processes if told is None else told
+            for facts in worker.processes:
+                yield ProcessElsewhere(facts, partial(self._kill_query, worker))
+
+    def _kill_query(self, worker: WorkerHandle, query_id: str) -> None:
+        if self._bounds.kill(worker.number, query_id, time.monotonic_ns()):
+            self._answers(worker, "kill", query_id)
+
+    def rows(self) -> list[Row]:
+        """The rows of ``system.workers``."""
+        now = time.monotonic()
+        return [
+            (
+                worker.number,
+                worker.pid,
+                "ending" if self._ending.is_set() else "open" if worker.is_open else "starting",
+                now - worker.started,
+                self.door.connections(worker) if self.door is not None else 0,
+                int(self._page.queries[worker.number]),
+                int(self._page.held_bytes[worker.number]),
+                self._restarts[worker.number],
+            )
+            for worker in self.workers()
+        ]
+
+    def _answers(self, worker: WorkerHandle, name: str, *arguments: object) -> Any:
+        """``None`` from a worker that does not answer."""
+        try:
+            return worker.ask(name, *arguments)
+        except (OSError, EOFError, PandoError) as problem:
+            logger.info("%s does not answer: %r", worker.name, problem)
+            return None
+
+    # -- one worker ---------------------------------------------------------------------------------------------------
+
+    def _start_worker(self, number: int) -> None:
+        """Raises 210 when no process can be had."""
+        pairs = [socket.socketpair(), socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET), socket.socketpair()]
+        (control, _), (door, _), (questions, _) = pairs
+        self._page.beat[number] = int(time.monotonic() * 1e9)
+        pid = self._nursery.fork("worker", (number,), [theirs for _, theirs in pairs])
+        worker = WorkerHandle(
+            number, pid, door, Channel(control), Channel(questions), Calls(self._shared, str(pid)), time.monotonic()
+        )
+        with self._lock:
+            self._workers[number] = worker
+        threading.Thread(target=self._listen, args=(worker,), name=f"{worker.name} control", daemon=True).start()
+
+    def _listen(self, worker: WorkerHandle) -> None:
+        """Until the worker's end: channels that it opens are served by threads of their own."""
+        with contextlib.suppress(EOFError, OSError):
+            while True:
+                message = worker.control.receive()
+                if message[0] == "channel":
+                    (descriptor,) = worker.control.take_descriptors()
+                    channel = Channel(socket.socket(fileno=descriptor))
+                    name = f"{worker.name} call"
+                    threading.Thread(target=serve_calls, args=(channel, worker.calls), name=name, daemon=True).start()
+                elif message[0] == "ready":
+                    worker.is_ready.set()
+                    if self.door is not None:
+                        self._let_in(worker)
+                elif message[0] == "retire":
+                    worker.is_open = False
+                    self._answers(worker, "drain")
+        self._end(worker)
+
+    def _let_in(self, worker: WorkerHandle) -> None:
+        with self._lock:
+            is_new = worker.is_ready.is_set() and not worker.is_open and not worker.has_ended.is_set()
+            worker.is_open = worker.is_open or is_new
+        if is_new and self.door is not None:
+            self.door.add(worker)
+
+    def _end(self, worker: WorkerHandle) -> None:
+        worker.is_open = False
+        sentence, aftermath = worker.sentence, Aftermath()
+        if sentence is not None:
+            aftermath = self._bounds.aftermath(worker.number, sentence, time.monotonic_ns())
+        self._bounds.forget(worker.number)
+        self._page.clear(worker.number)
+        reason = self._reason(worker) if sentence is None else f"{sentence.reason} and was ended"
+        worker.is_ready.set()
+        if not self._ending.is_set():
+            logger.error("%s (pid %s) %s", worker.name, worker.pid, reason)
+        if self.door is not None:
+            self.door.rescue(worker, reason, aftermath)
+        for channel in (worker.control, worker.questions):
+            channel.close()
+        worker.has_ended.set()
+        if self._ending.is_set():
+            return
+        worker.calls.worker_ended()
+        self._replace(worker)
+
+    def _replace(self, worker: WorkerHandle) -> None:
+        has_failed = worker.sentence is None and time.monotonic() - worker.started < _SHORT_LIFE_SECONDS
+        self._failures = self._failures + 1 if has_failed else 0
+        pause = min(0.1 * 2**self._failures - 0.1, _LONGEST_PAUSE_SECONDS) if self._failures else 0.0
+        while not self._ending.wait(pause):
+            try:
+                self._start_worker(worker.number)
+                self._restarts[worker.number] += 1
+                return
+            except PandoError as error:
+                logger.error("%s cannot be replaced: %s", worker.name, error)
+                pause = _LONGEST_PAUSE_SECONDS / 5
+
+    def _child_ended(self, pid: int, status: int) -> None:
+        with self._lock:
+            self._statuses[pid] = status
+
+    def _reason(self, worker: WorkerHandle) -> str:
+        for _ in range(100):
+            with self._lock:
+                status = self._statuses.pop(worker.pid, None)
+            if status is not None:
+                return describe_end(status)
+            time.sleep(0.005)
+        return "ended"
+
+    # -- the watch ----------------------------------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        next_beats = 0.0
+        while not self._ending.wait(_LOOK_SECONDS):
+            if time.monotonic() >= next_beats:
+                next_beats = time.monotonic() + _WATCH_SECONDS
+                self._end_stuck()
+            self._hold_to_bounds()
+
+    def _hold_to_bounds(self) -> None:
+        workers = {worker.number: worker for worker in self.workers() if worker.sentence is None}
+        held = {number: held_memory(worker.pid) for number, worker in workers.items()}
+        for number, sentence in self._bounds.look(held, time.monotonic_ns()).items():
+            worker = workers[number]
+            logger.error("%s (pid %s) %s: it is ended", worker.name, worker.pid, sentence.reason)
+            worker.sentence = sentence
+            _kill(worker.pid)
+
+    def _end_stuck(self) -> None:
+        now = time.monotonic()
+        for worker in self.workers():
+            beat = int(self._page.beat[worker.number]) / 1e9
+            if now - beat > self._stuck_seconds and not worker.has_ended.is_set():
+                logger.error("%s (pid %s) gave its threads no turn for %.0f s, it is killed", worker.name,
+                             worker.pid, now - beat)  # fmt: skip
+                _kill(worker.pid)
+
+
+def describe_end(status: int) -> str:
+    """How a process ended, in words, from a status as ``os.waitpid`` gives it."""
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        return f"ended (signal {number}, {signal.Signals(number).name})"
+    return f"ended (exit code {os.WEXITSTATUS(status)})"
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)

@@ -1,0 +1,1 @@
+"""Arrow arrays and blocks in memory; no table and no file."""

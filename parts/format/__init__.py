@@ -1,0 +1,1 @@
+"""The bytes of a part. The docstring of each module specifies its file."""

@@ -1,0 +1,218 @@
+"""What files a part may have, in one table; and how format versions live together.
+
+A small file (metadata, an index over granules) has an entry in :data:`SMALL_FILES`: its name, how the writer makes it
+of what it knows when all rows are written, how the reader understands it, and the version that brought it. A large one
+has an entry in :data:`DATA_FILES`: the pattern of its name and how its bytes are checked beyond their hash. The names
+themselves stand in ``parts.format.file_names``.
+
+Versions
+
+- A version is ``major.minor``. ``checksums`` says that of the part: the highest ``since`` of the part's files and of
+  the methods of their frames. So a part that needs nothing new is written as version 1.0, byte for byte, for ever.
+- **A newer minor version adds files that an older reader ignores**: it does not read them, but it keeps them, compares
+  them with their checksums (CHECK TABLE, fetches) and sends them on with the part. New fields of the JSON in
+  ``columns`` and ``checksums`` are ignored too. A merge does not carry over what it does not know.
+- **What an older reader would answer wrongly without is a new major version**: a mask of deleted rows, another
+  encoding, a file at another place. A newer major version is refused with 287 (UNKNOWN_FORMAT_VERSION), naming the part
+  and its version. The part is neither moved nor fetched anew; the table does not load until the server is upgraded.
+- 1.0: the files of 1.0. 1.1: ``metadata_version``. 1.2: ``ttl``, ``skip.idx``. 2.0: *packed* parts, small compact ones
+  with ``data.bin`` inside ``meta.bin``, so that a small INSERT syncs one file. ``min_bytes_for_full_part_storage = 0``
+  writes none of them. Also 2.0: frames with the methods Split and Scale (``parts.format.codecs``), in large merged
+  parts. 3.0: frames of strings with a dictionary (``parts.blocks.dictionary_strings``). 4.0: a column that says which
+  rows are left (``parts.table.row_exists_column``).
+- Fixed for ever, so that every version can tell: ``checksums`` is one JSON object with ``version`` and ends with its
+  hash; ``meta.bin`` begins with ``PANDOMT`` and a digit and ends with its hash.
+- An optional file that is not there has the meaning of its ``absent``.
+
+The content hash (``parts.format.content_hash``) is over names, types and values of the columns alone. No small file
+enters it, ``metadata_version`` and the skip indexes neither: replicas that wrote the same rows agree, whichever of them
+had applied an ALTER that changes no column of the part.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import pyarrow as pa
+
+from parts.common.errors import CorruptionError
+from parts.format.array_file import decode_values, encode_values
+from parts.format.columns_file import ColumnsFile, decode_number
+from parts.format.file_names import (
+    BIN_SUFFIX,
+    CHECKSUMS,
+    COLUMNS,
+    COUNT,
+    FIRST_VERSION,
+    MARKS,
+    META_FILE,
+    METADATA_VERSION,
+    MINMAX,
+    PARTITION,
+    PRIMARY_INDEX,
+    SKIP_INDEXES,
+    TTL,
+    UUID,
+)
+from parts.format.frames import check_frame
+from parts.format.marks import ColumnMarks, decode_marks, encode_marks
+from parts.table.ttl_rules import NOTHING_KNOWN, PartTtl
+from parts.types import DataType
+
+Values = list[tuple[str, DataType, pa.Array]]
+"""(name, type, values): what a file of ``parts.format.array_file`` holds."""
+PACKED = (2, 0)
+"""The data are inside ``meta.bin``."""
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class PartContent:
+    """What the writer knows of a part when all rows are written."""
+
+    columns: ColumnsFile
+    rows: int
+    partition: Values
+    minmax: Values
+    primary_index: Values
+    marks: Sequence[ColumnMarks]
+    part_uuid: uuid.UUID
+    metadata_version: int
+    ttl: PartTtl = NOTHING_KNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class PartShape:
+    """What a small file may need to be understood; ``columns`` and ``marks`` are 0 while they are not known."""
+
+    part: str
+    columns: int = 0
+    marks: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SmallFile(Generic[T]):
+    """One small file. ``encode`` gives ``None`` for a part that has no need of it."""
+
+    name: str
+    encode: Callable[[PartContent], bytes | None]
+    decode: Callable[[bytes, PartShape], T]
+    since: tuple[int, int] = FIRST_VERSION
+    absent: T | None = None
+    """What it means that the file is not there; ``None``: every part has it (226, NO_FILE_IN_DATA_PART)."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """Large files whose whole name matches ``pattern``. ``check(bytes, part, file, status)`` raises
+    ``CorruptionError`` for the place of the damage and calls ``status()`` now and then."""
+
+    pattern: re.Pattern[str]
+    check: Callable[[pa.Buffer, str, str, Callable[[], None]], None]
+    since: tuple[int, int] = FIRST_VERSION
+
+
+def _value_file(name: str, values: Callable[[PartContent], Values]) -> SmallFile[Values]:
+    return SmallFile(
+        name, lambda content: encode_values(values(content)), lambda data, of: decode_values(data, of.part, name)
+    )
+
+
+def _check_frames(data: pa.Buffer, part: str, file: str, status: Callable[[], None]) -> None:
+    offset = 0
+    while offset < data.size:
+        status()
+        offset += check_frame(data, offset, part, file)
+
+
+COLUMNS_FILE = SmallFile(
+    COLUMNS, lambda content: content.columns.encode(), lambda data, of: ColumnsFile.decode(data, of.part)
+)
+COUNT_FILE = SmallFile(
+    COUNT, lambda content: str(content.rows).encode(), lambda data, of: decode_number(data, of.part, COUNT)
+)
+PARTITION_FILE = _value_file(PARTITION, lambda content: content.partition)
+MINMAX_FILE = _value_file(MINMAX, lambda content: content.minmax)
+PRIMARY_INDEX_FILE = _value_file(PRIMARY_INDEX, lambda content: content.primary_index)
+MARKS_FILE = SmallFile(
+    MARKS,
+    lambda content: encode_marks(content.marks),
+    lambda data, of: decode_marks(data, of.columns, of.marks, of.part, MARKS),
+)
+UUID_FILE = SmallFile(
+    UUID, lambda content: str(content.part_uuid).encode(), lambda data, of: _decode_uuid(data, of.part)
+)
+METADATA_VERSION_FILE = SmallFile(
+    METADATA_VERSION,
+    lambda content: str(content.metadata_version).encode() if content.metadata_version else None,
+    lambda data, of: decode_number(data, of.part, METADATA_VERSION),
+    since=(1, 1),
+    absent=0,
+)
+TTL_FILE = SmallFile(
+    TTL,
+    lambda content: content.ttl.encode() if content.ttl.rules else None,
+    lambda data, of: _decode_ttl(data, of.part),
+    since=(1, 2),
+    absent=NOTHING_KNOWN,
+)
+
+SMALL_FILES: tuple[SmallFile[Any], ...] = (
+    COLUMNS_FILE,
+    COUNT_FILE,
+    PARTITION_FILE,
+    MINMAX_FILE,
+    PRIMARY_INDEX_FILE,
+    MARKS_FILE,
+    UUID_FILE,
+    METADATA_VERSION_FILE,
+    TTL_FILE,
+)
+"""In the order in which they are written. ``checksums``, which lists them, and ``meta.bin``, which holds them, are not
+among them."""
+DATA_FILES = (
+    DataFile(re.compile(rf".*{re.escape(BIN_SUFFIX)}"), _check_frames),
+    DataFile(re.compile(re.escape(SKIP_INDEXES)), lambda data, part, file, status: status(), since=(1, 2)),
+)
+_SMALL_NAMES = {file.name: file for file in SMALL_FILES}
+
+
+def encode_small_files(content: PartContent) -> dict[str, bytes]:
+    """Name → bytes of the small files that this part has."""
+    encoded = ((file.name, file.encode(content)) for file in SMALL_FILES)
+    return {name: data for name, data in encoded if data is not None}
+
+
+def version_of(names: Iterable[str], *, is_packed: bool = False) -> tuple[int, int]:
+    """The version of a part with these files."""
+    entries = (_SMALL_NAMES.get(name) or data_file(name) for name in names)
+    newest = max((entry.since for entry in entries if entry is not None), default=FIRST_VERSION)
+    return max(newest, PACKED) if is_packed else newest
+
+
+def is_small(name: str) -> bool:
+    """Read at once, never mapped."""
+    return name in _SMALL_NAMES or name in (CHECKSUMS, META_FILE)
+
+
+def data_file(name: str) -> DataFile | None:
+    """The entry of a large file; ``None`` for one that is not known here."""
+    return next((entry for entry in DATA_FILES if entry.pattern.fullmatch(name)), None)
+
+
+def _decode_uuid(data: bytes, part: str) -> uuid.UUID:
+    try:
+        return uuid.UUID(data.decode())
+    except ValueError as error:
+        raise CorruptionError("Not a UUID", part=part, file=UUID, offset=0, name="CORRUPTED_DATA") from error
+
+
+def _decode_ttl(data: bytes, part: str) -> PartTtl:
+    try:
+        return PartTtl.decode(data)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CorruptionError(f"Not the facts of TTL ({error})", part=part, file=TTL, name="CORRUPTED_DATA") from error

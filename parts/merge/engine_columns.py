@@ -1,0 +1,55 @@
+"""The columns that an engine's arguments name, checked: what a version, a sign, a mark of deletion may be."""
+
+from __future__ import annotations
+
+from parts.common.errors import UserError
+from parts.table.table_description import Column, TableSchema
+from parts.types import (
+    BoolType,
+    DataType,
+    Date32Type,
+    DateTime64Type,
+    DateTimeType,
+    DateType,
+    FloatType,
+    IntegerType,
+    LowCardinalityType,
+)
+
+_VERSIONS = (IntegerType, FloatType, BoolType, DateType, Date32Type, DateTimeType, DateTime64Type)
+
+
+def named_column(schema: TableSchema, name: str, what: str) -> Column:
+    """Raises 16 for one that is not there, or not stored."""
+    for column in schema.stored.columns:
+        if column.name == name:
+            return column
+    raise UserError("NO_SUCH_COLUMN_IN_TABLE", f"{what} column {name} does not exist in table declaration")
+
+
+def check_version(engine: str, column: Column) -> None:
+    """Raises 169 for a type whose values are not numbers."""
+    if not may_be_version(column.type):
+        raise UserError(
+            "BAD_TYPE_OF_FIELD",
+            f"The column {column.name} cannot be used as a version column for storage {engine} because it is of type "
+            f"{column.type} (must be of an integer type or of type Date/DateTime/DateTime64)",
+        )
+
+
+def may_be_version(type_: DataType) -> bool:
+    inner = type_.inner if isinstance(type_, LowCardinalityType) else type_
+    return isinstance(inner, _VERSIONS)
+
+
+def check_role_type(engine: str, column: Column, what: str, wanted: IntegerType) -> None:
+    if column.type != wanted:
+        raise UserError(
+            "BAD_TYPE_OF_FIELD",
+            f"{what} column ({column.name}) for storage {engine} must have type {wanted}. Provided column of type "
+            f"{column.type}",
+        )
+
+
+INT8 = IntegerType(8, signed=True)
+UINT8 = IntegerType(8, signed=False)

@@ -1,0 +1,155 @@
+"""Which of the allowed merges to make: pure arithmetic on sizes and ages.
+
+A merge of n neighbours writes their whole size once and makes n - 1 parts fewer. The selector takes the window with the
+least cost for each part it removes, among windows that are *balanced*: the sum of sizes is at least ``base`` times the
+largest. Balanced merging rewrites a row about log(total / block) times. The base begins at ``START_BASE`` and sinks
+with the window's age and with the number of parts, so that a quiet table is tidied up and a crowded one relieved.
+
+A merge of little data costs what any merge costs at least, so a window of small parts waits until there are many, or
+one of them has been there for a moment: under a stream of small INSERTs each part is merged with dozens of others.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+
+import numpy as np
+
+from parts.common.part_name import PartName
+
+START_BASE = 5.0
+LEAST_BASE = 1.05
+PART_OVERHEAD_BYTES = 1024 * 1024
+"""A part costs this much besides its bytes: files, metadata, a search at every query."""
+SMALL_PARTS = 32
+SMALL_PARTS_SECONDS = 1.0
+"""A window of less than :data:`PART_OVERHEAD_BYTES` is merged when it has so many parts or one of such an age."""
+_FULL_AGE_SECONDS = 6 * 3600.0
+_CROWDED_PARTS = 200
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class PartFacts:
+    size_bytes: int
+    age_seconds: float
+    rows: int = 0
+
+
+def balance_bases(ages: np.ndarray, parts_in_partition: int) -> np.ndarray:
+    """What sum / largest must reach: less for old windows and for partitions of many parts."""
+    age = np.log1p(np.maximum(ages, 0.0)) / math.log1p(_FULL_AGE_SECONDS)
+    ease = np.minimum(1.0, np.maximum(age, parts_in_partition / _CROWDED_PARTS))
+    return START_BASE + (LEAST_BASE - START_BASE) * ease
+
+
+def select_merge(
+    runs: Sequence[Sequence[PartName]],
+    facts: Callable[[PartName], PartFacts],
+    *,
+    max_bytes: int,
+    max_parts: int = 100,
+) -> list[PartName]:
+    """The best window of at least two parts within one run; empty if no window is worth it or small enough."""
+    chosen = select_merges(runs, facts, max_bytes=lambda merges, size: max_bytes, max_parts=max_parts, at_most=1)
+    return chosen[0] if chosen else []
+
+
+def select_merges(
+    runs: Sequence[Sequence[PartName]],
+    facts: Callable[[PartName], PartFacts],
+    *,
+    max_bytes: Callable[[int, int], int],
+    max_parts: int,
+    at_most: int,
+) -> list[list[PartName]]:
+    """The best windows of at least two parts, the best first, no part in two of them.
+
+    ``max_bytes(merges, size)``: how large the next may be when so many merges of ``size`` bytes in all are chosen; it
+    does not grow. Every run is looked at once, and what is left of it once more for each window that is taken.
+    """
+    crowd = Counter(part.partition_id for run in runs for part in run)
+    windows: list[_Window] = []
+    number = itertools.count()
+    chosen: list[list[PartName]] = []
+    chosen_bytes = 0
+
+    def look(run: Sequence[PartName], known: Sequence[PartFacts]) -> None:
+        if len(run) < 2:
+            return
+        limit = max_bytes(len(chosen), chosen_bytes)
+        window, cost = _best_window(known, crowd[run[0].partition_id], limit, max_parts)
+        if window is not None:
+            heappush(windows, _Window(cost, next(number), run, known, *window))
+
+    for run in runs:
+        look(run, [facts(part) for part in run] if len(run) > 1 else [])
+    while windows and len(chosen) < at_most:
+        best = heappop(windows)
+        if best.size_bytes > max_bytes(len(chosen), chosen_bytes):
+            look(best.run, best.known)
+            continue
+        chosen.append(list(best.run[best.begin : best.end]))
+        chosen_bytes += best.size_bytes
+        look(best.run[: best.begin], best.known[: best.begin])
+        look(best.run[best.end :], best.known[best.end :])
+    return chosen
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Window:
+    cost: float
+    number: int
+    """Of windows that cost the same the first goes first."""
+    run: Sequence[PartName] = field(compare=False)
+    known: Sequence[PartFacts] = field(compare=False)
+    begin: int = field(compare=False)
+    end: int = field(compare=False)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(fact.size_bytes for fact in self.known[self.begin : self.end])
+
+
+def _best_window(
+    facts: Sequence[PartFacts], crowd: int, max_bytes: int, max_parts: int
+) -> tuple[tuple[int, int] | None, float]:
+    """Every window is looked at once: all of one length together, from two parts to ``max_parts``."""
+    sizes = np.array([fact.size_bytes for fact in facts], np.float64)
+    ages = np.array([fact.age_seconds for fact in facts])
+    totals = largest = sizes
+    youngest = oldest = ages
+    best: tuple[float, int, int] = (math.inf, 0, 0)
+    for count in range(2, min(max_parts, len(facts)) + 1):
+        last = slice(count - 1, None)
+        totals = totals[:-1] + sizes[last]
+        largest = np.maximum(largest[:-1], sizes[last])
+        youngest = np.minimum(youngest[:-1], ages[last])
+        oldest = np.maximum(oldest[:-1], ages[last])
+        is_fit = totals <= max_bytes
+        if not is_fit.any():
+            break
+        is_fit &= totals + PART_OVERHEAD_BYTES >= balance_bases(youngest, crowd) * largest
+        if count < SMALL_PARTS:
+            is_fit &= (totals >= PART_OVERHEAD_BYTES) | (oldest >= SMALL_PARTS_SECONDS)
+        # The exponent prefers longer windows among equal parts: one merge of 100 rather than 50 of two.
+        costs = np.where(is_fit, (totals + count * PART_OVERHEAD_BYTES) / (count - 1) ** 1.1, math.inf)
+        begin = int(costs.argmin())
+        best = min(best, (float(costs[begin]), begin, begin + count))
+    cost, begin, end = best
+    return ((begin, end) if end else None), cost
+
+
+def max_merge_bytes(free_slots: int, total_slots: int, *, at_most: int = 150 * 1024 * MIB, at_least: int = MIB) -> int:
+    """How large a merge may be: sinks exponentially as slots run out, so that small merges always find one."""
+    if free_slots <= 0 or total_slots <= 0:
+        return 0
+    if free_slots >= total_slots or total_slots == 1:
+        return at_most
+    share = (free_slots - 1) / (total_slots - 1)
+    return int(at_least * (at_most / at_least) ** share)

@@ -1,0 +1,254 @@
+"""Runs a merge: slices of all sources, each sorted and reduced by the table's mode, in key order.
+
+Slices (``parts.merge.slice_plan``) are prepared on a few threads ahead of the one that takes them, so memory is bounded
+by a few slices and what is decoded of the sources beyond them (``parts.merge.source_reader``); a key of more rows than
+a slice may have comes in blocks and is reduced as a stream. A slice fed by one source, or whose sources follow each
+other, is not sorted. The output depends on the rows and their order alone: every replica writes the same bytes.
+
+:func:`merge_parts` appends the blocks to a writer; ``parts.merge.final_read`` hands them to a reader.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow as pa
+
+from parts.blocks.dictionary_strings import joined, plain_columns, repeated_columns
+from parts.common import thread_pool
+from parts.common.errors import CancelledError, UnavailableError
+from parts.merge.slice_plan import Slice, plan_slices
+from parts.merge.source_reader import SourceRows
+from parts.merge.ttl_expiry import expired_out
+from parts.merge.written_columns import written_description
+from parts.read.part_reader import Part
+from parts.table.block_number_column import merged_description
+from parts.table.merge_mode import MergeMode, SortedRows
+from parts.table.table_description import TableDescription
+from parts.table.ttl_rules import TtlCollector
+from parts.types import LowCardinalityType
+from parts.write.block_preparation import sort_by_key
+from parts.write.part_writer import PartWriter, WrittenPart
+
+TARGET_SLICE_ROWS = 1024 * 1024
+TARGET_SLICE_BYTES = 64 * 1024 * 1024
+DENSE_BYTES = 100 * 1024 * 1024
+"""Uncompressed bytes from which on a merged part is stored densely. ClickHouse writes ZSTD(3) into merged parts whose
+sources have as many bytes on disk, which replicas need not agree on."""
+_THREADS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class MergeProgress:
+    """How far a merge is, as ``system.merges`` shows it."""
+
+    rows_read: int
+    rows_written: int
+    total_rows: int
+
+    @property
+    def fraction(self) -> float:
+        return self.rows_read / self.total_rows if self.total_rows else 1.0
+
+
+def merge_parts(
+    sources: Sequence[Part],
+    directory: Path,
+    description: TableDescription,
+    *,
+    mode: MergeMode | None = None,
+    is_cancelled: Callable[[], bool] = lambda: False,
+    on_progress: Callable[[MergeProgress], None] | None = None,
+    target_slice_rows: int | None = None,
+    expire_at: int = 0,
+) -> WrittenPart:
+    """Merges ``sources`` (of one partition, in block order) into a new part in ``directory``.
+
+    ``mode`` is the table's unless another is given. What has expired at the time ``expire_at`` goes; 0: nothing does.
+    Raises ``CancelledError``; then, and on any other error, ``directory`` is removed. Raises ``UnavailableError`` 342
+    (METADATA_MISMATCH) for a source that was written under a newer schema: it may have columns that the result would
+    lose.
+    """
+    assert sources, "a merge has sources"
+    _check_schema_is_known(sources, description)
+    description = merged_description(description, [(source.name, source.schema) for source in sources])
+    ttl = description.ttl
+    facts = [source.known_ttl(ttl) for source in sources]
+    expires = bool(expire_at) and any(ttl.may_have_expired(known, expire_at) for known in facts)
+    whole = ttl.together(facts)
+    codec = ttl.codec_at(whole, expire_at) if expire_at else whole.codec
+    partition = [array[0] for _, _, array in sources[0].partition_arrays]
+    mode = mode or description.merge_mode
+    all_sources = sources
+    if expires:  # what is known to be gone is not read
+        sources = [source for source, known in zip(sources, facts, strict=True) if not ttl.is_gone(known, expire_at)]
+    total_rows = sum(source.rows for source in sources)
+    total_bytes = sum(source.data_uncompressed_bytes for source in sources)
+    is_wide = description.settings.is_wide(total_bytes, total_rows)
+    written = written_description(all_sources, facts, description, mode, expire_at if expires else 0, is_wide=is_wide)
+    writer = PartWriter(
+        directory,
+        written,
+        partition,
+        expected_bytes=total_bytes,
+        expected_rows=total_rows,
+        is_dense=total_bytes >= DENSE_BYTES and not codec,
+        with_dictionaries=True,
+        ttl=TtlCollector(ttl, expire_at if expires else None, codec, None if expires else whole),
+    )
+    columns = description.schema.stored.names
+    rows = [SourceRows(source, columns, len(sources), with_dictionaries=True) for source in sources]
+    run = ReducedSlices(rows, description, mode, is_cancelled, with_dictionaries=True)
+    target = target_slice_rows or target_rows(sources)
+    try:
+        blocks = run.blocks(plan_slices(sources, description.sorting_key, target), target)
+        for block in expired_out(blocks, description, expire_at) if expires else blocks:
+            _stop_if(is_cancelled)
+            writer.append_conformed(block.select(written.schema.stored.names))
+            if on_progress is not None:
+                on_progress(MergeProgress(run.rows_read, writer.rows, total_rows))
+        _stop_if(is_cancelled)
+        return writer.finish()
+    except BaseException:
+        writer.abort()
+        raise
+
+
+def _check_schema_is_known(sources: Sequence[Part], description: TableDescription) -> None:
+    for source in sources:
+        if source.metadata_version > description.metadata_version:
+            raise UnavailableError(
+                "METADATA_MISMATCH",
+                f"Part {source.name} was written under schema version {source.metadata_version}, this replica has "
+                f"applied {description.metadata_version}: merge again when the ALTER is applied",
+            )
+
+
+def _computed_from(description: TableDescription) -> set[str]:
+    """The strings that the key computes something of: it wants them as they are stored."""
+    key, schema = description.sorting_key, description.schema
+    if set(key.columns) == set(key.expressions):
+        return set()
+    return {name for name in key.columns if not isinstance(schema.column(name).type, LowCardinalityType)}
+
+
+def _stop_if(is_cancelled: Callable[[], bool]) -> None:
+    if is_cancelled():
+        raise CancelledError("Merge was cancelled")
+
+
+def target_rows(sources: Sequence[Part]) -> int:
+    rows = sum(source.rows for source in sources)
+    size = sum(source.data_uncompressed_bytes for source in sources)
+    return max(1, min(TARGET_SLICE_ROWS, TARGET_SLICE_BYTES * rows // max(size, 1)))
+
+
+class SliceSource(Protocol):
+    """A source of slices, one thread at a time."""
+
+    def read(self, begin: int, end: int) -> pa.Table | None:
+        """Rows ``begin`` to ``end - 1``, as far as they are wanted and there; ``None``: none of them is wanted."""
+
+    def blocks(self, begin: int, end: int, most_rows: int) -> Iterator[pa.Table]:
+        """The same in blocks of at most so many rows."""
+
+
+class ReducedSlices:
+    """Slices of several sources, reduced. ``rows_read`` counts the rows of the sources behind the blocks so far."""
+
+    def __init__(
+        self,
+        sources: Sequence[SliceSource],
+        description: TableDescription,
+        mode: MergeMode,
+        is_cancelled: Callable[[], bool],
+        *,
+        with_dictionaries: bool = False,
+    ) -> None:
+        self._sources = sources
+        self._key = description.sorting_key
+        self._mode, self._across = mode.of_slices, mode.across
+        self._is_cancelled = is_cancelled
+        self.rows_read = 0
+        self._with_dictionaries = with_dictionaries
+        self._computed_from = _computed_from(description) if with_dictionaries else set()
+        self._turn = threading.Condition()
+        self._next_to_read = 0
+
+    def blocks(self, plan: Sequence[Slice], target_rows: int) -> Iterator[pa.Table]:
+        """In key order."""
+        return self._across(self._slices(plan, target_rows))
+
+    def _slices(self, plan: Sequence[Slice], target_rows: int) -> Iterator[pa.Table]:
+        with thread_pool.threads(_THREADS, "merge") as threads:
+            waiting: deque[tuple[Slice, Future[pa.Table | None] | None]] = deque()
+            turn = itertools.count()
+            try:
+                for item in plan:
+                    _stop_if(self._is_cancelled)
+                    future = None if item.is_one_key else threads.submit(self._reduced, item, next(turn))
+                    waiting.append((item, future))
+                    if len(waiting) > _THREADS:
+                        yield from self._finished(*waiting.popleft(), target_rows)
+                while waiting:
+                    yield from self._finished(*waiting.popleft(), target_rows)
+            finally:
+                for _, future in reversed(waiting):  # or one might begin whose turn never comes
+                    if future is not None:
+                        future.cancel()
+
+    def _finished(self, item: Slice, future: Future[pa.Table | None] | None, target_rows: int) -> Iterator[pa.Table]:
+        if future is None:
+            yield from self._mode.reduce_one_key(self._streamed(item, target_rows))
+            return
+        table = future.result()
+        self.rows_read += item.rows
+        if table is not None:
+            yield table
+
+    def _streamed(self, item: Slice, target_rows: int) -> Iterator[pa.Table]:
+        """A slice of one key is in order source by source."""
+        for source, begin, end in zip(self._sources, item.begins, item.ends, strict=True):
+            for block in source.blocks(begin, end, target_rows):
+                _stop_if(self._is_cancelled)
+                self.rows_read += block.num_rows
+                yield block
+
+    def _read(self, item: Slice, turn: int) -> list[pa.Table]:
+        """The slice's rows of every source that has some. Slices are read one after the other, in their order; jobs
+        start in order too, so those that a job waits for are running."""
+        with self._turn:
+            while self._next_to_read != turn:
+                self._turn.wait()
+        try:
+            found = [
+                source.read(begin, end)
+                for source, begin, end in zip(self._sources, item.begins, item.ends, strict=True)
+                if end > begin
+            ]
+            return [table for table in found if table is not None]
+        finally:
+            with self._turn:
+                self._next_to_read += 1
+                self._turn.notify_all()
+
+    def _reduced(self, item: Slice, turn: int) -> pa.Table | None:
+        tables = self._read(item, turn)
+        if not tables:
+            return None
+        table = joined(tables)
+        if not table.num_rows:  # a lightweight DELETE took them all
+            return table
+        table = plain_columns(table, self._computed_from)
+        if len(tables) > 1:
+            if self._with_dictionaries:
+                table = repeated_columns(table, self._computed_from)
+            table = sort_by_key(table, self._key)
+        return self._mode.reduce(SortedRows(table, self._key.evaluate))

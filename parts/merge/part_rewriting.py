@@ -1,0 +1,280 @@
+"""Making a part of another one: the same rows with other values in some columns, or some of the rows.
+
+What does not change is not copied: :func:`clone_part` links all files, :func:`rewrite_columns` those of the columns of
+a wide part that stay as they are. A compact part is written anew, its columns are in one file. The result is a
+temporary part in ``directory`` (new and empty), fsynced, of the description's schema version. Its content hash depends
+on the rows alone, as everywhere; of a linked column the digest is in the checksums of the source.
+
+All functions take the source as the description's schema sees it (``Part.under``). On any error ``directory`` is
+removed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from parts.common import thread_pool
+from parts.format.columns_file import ColumnsFile
+from parts.format.content_hash import ColumnHasher
+from parts.format.file_names import column_file
+from parts.format.hashed_file import link_files
+from parts.merge.part_merge import DENSE_BYTES
+from parts.read.batch_plan import (
+    RowRange,
+)
+from parts.read.part_reader import (
+    Part,
+)
+from parts.skip_indexes.index_builder import IndexBuilder
+from parts.skip_indexes.skip_index_file import EncodedIndex
+from parts.table.block_number_column import BLOCK_NUMBER, block_number_column
+from parts.table.row_exists_column import ROW_EXISTS_COLUMN
+from parts.table.table_description import Column, Key, SkipIndex, TableDescription, TableSchema
+from parts.table.ttl_rules import NO_TTL, RuleKind, TableTtl, TtlCollector
+from parts.write.column_writer import ColumnFacts
+from parts.write.part_summary import WrittenColumns
+from parts.write.part_writer import PartWriter, WrittenPart
+
+_NO_KEY = Key((), (), (), lambda _: [])
+_FEW_ROWS = 65_536
+
+
+def clone_part(source: Part, directory: Path, description: TableDescription) -> None:
+    """The same part under another name."""
+    link_files(source.path, directory, should_sync=description.settings.fsync_part_directory)
+
+
+def rewrite_columns(
+    source: Part,
+    directory: Path,
+    description: TableDescription,
+    names: Collection[str],
+    blocks: Iterator[pa.Table],
+    gone: Collection[str] = (),
+    indexes: Collection[str] = (),
+    ttl: TtlCollector | None = None,
+) -> WrittenPart:
+    """All rows of the source; ``blocks`` have them, in their order, with the columns ``names`` alone. The other columns
+    are the source's, but for those ``gone``, which the result lacks. ``indexes`` are made of the rows, and all skip
+    indexes of columns that change; the others are the source's. ``ttl`` is
+    what the result knows of the times of the rows; else what the source knew, and is still so."""
+    columns = _columns(source, description.schema, names, gone)
+    changed = {*names, *source.converted}
+    if source.part_type == "Wide":
+        return _rewrite_wide(source, directory, description, columns, changed, blocks, indexes, ttl)
+    ttl = ttl or _collector(source, description, columns, changed)
+    with _writing(_writer(source, directory, description, columns, ttl)) as writer:
+        for block in _ahead(source, _completed(source, columns, blocks)):
+            writer.append(block)
+        return writer.finish()
+
+
+def write_rows(
+    source: Part,
+    directory: Path,
+    description: TableDescription,
+    blocks: Iterator[pa.Table],
+    gone: Collection[str] = (),
+    ttl: TtlCollector | None = None,
+) -> WrittenPart:
+    """Some rows of the source, in their order, with all columns of :func:`columns_of_rows`, and in this order, as the
+    source reads them; none is marked as gone. Strings may come as ``parts.blocks.dictionary_strings`` says. The result
+    lacks the columns ``gone``."""
+    columns = [column for column in columns_of_rows(source, description.schema) if column.name not in gone]
+    names = [column.name for column in columns]
+    ttl = ttl or _collector(source, description, columns, source.converted)
+    with _writing(_writer(source, directory, description, columns, ttl)) as writer:
+        for block in _ahead(source, blocks):
+            writer.append_conformed(block.select(names))
+        return writer.finish()
+
+
+def columns_of_rows(source: Part, schema: TableSchema) -> list[Column]:
+    """What a part of some rows of the source has: the table's columns, and the numbers of blocks if it has them."""
+    numbers = [block_number_column()] if BLOCK_NUMBER in source.schema else []
+    return [*schema.stored.columns, *numbers]
+
+
+def _columns(source: Part, schema: TableSchema, new: Collection[str], gone: Collection[str]) -> list[Column]:
+    there = {*source.readable, *source.converted, *new}.difference(gone)
+    hidden = (block_number_column(), ROW_EXISTS_COLUMN)
+    return [column for column in (*schema.stored.columns, *hidden) if column.name in there]
+
+
+def _writer(
+    source: Part,
+    directory: Path,
+    description: TableDescription,
+    columns: Sequence[Column],
+    ttl: TtlCollector,
+) -> PartWriter:
+    return PartWriter(
+        directory,
+        replace(description, schema=TableSchema(tuple(columns))),
+        [array[0] for _, _, array in source.partition_arrays],
+        expected_bytes=source.data_uncompressed_bytes,
+        expected_rows=source.rows,
+        is_dense=_is_dense(source),
+        with_dictionaries=True,
+        ttl=ttl,
+    )
+
+
+def _collector(
+    source: Part, description: TableDescription, columns: Sequence[Column], changed: Collection[str]
+) -> TtlCollector:
+    """For rows whose times are gathered anew, but for those of columns: what has expired of them has been seen to."""
+    ttl = description.ttl
+    known = TableTtl(tuple(ttl.of_kind(RuleKind.COLUMN))).beside(source.known_ttl(ttl), changed)
+    readable = ttl.readable([column.name for column in columns])
+    return TtlCollector(readable, codec=source.ttl.codec, known=known)
+
+
+def _is_dense(source: Part) -> bool:
+    large = source.name.level > 0 and source.data_uncompressed_bytes >= DENSE_BYTES
+    return large and not source.ttl.codec
+
+
+def _ahead(source: Part, blocks: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """The blocks, each made while the one before is written: of few rows there is one, which needs no thread."""
+    if source.rows <= _FEW_ROWS:
+        yield from blocks
+        return
+    with thread_pool.threads(1, "rewrite") as thread:
+        coming = thread.submit(next, blocks, None)
+        while (block := coming.result()) is not None:
+            coming = thread.submit(next, blocks, None)
+            yield block
+
+
+def _completed(source: Part, columns: Sequence[Column], blocks: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """The blocks with all columns: what they lack comes from the same rows of the source."""
+    begin = 0
+    for block in blocks:
+        end = begin + block.num_rows
+        others = [column.name for column in columns if column.name not in block.column_names]
+        if others:
+            read = source.read_rows(others, [RowRange(begin, end)], max_batch_rows=block.num_rows, with_deleted=True)
+            for name, values in zip(others, pa.Table.from_batches(read).itercolumns(), strict=True):
+                block = block.append_column(name, values)
+        begin = end
+        yield block
+
+
+@contextmanager
+def _writing(writer: PartWriter) -> Iterator[PartWriter]:
+    try:
+        yield writer
+    except BaseException:
+        writer.abort()
+        raise
+
+
+def _rewrite_wide(
+    source: Part,
+    directory: Path,
+    description: TableDescription,
+    columns: Sequence[Column],
+    written: Collection[str],
+    blocks: Iterator[pa.Table],
+    made: Collection[str],
+    ttl: TtlCollector | None,
+) -> WrittenPart:
+    """``written`` are the columns that get files of their own."""
+    own = [column for column in columns if column.name in written]
+    settings = replace(description.settings, index_granularity=source.granularity)
+    own_description = replace(
+        description,
+        schema=TableSchema(tuple(own)),
+        sorting_key=_NO_KEY,
+        partition_key=_NO_KEY,
+        settings=settings,
+        indexes=(),
+        ttl=NO_TTL,
+    )
+    writer = PartWriter(
+        directory,
+        own_description,
+        [],
+        is_dense=_is_dense(source),
+        with_dictionaries=True,
+        ttl=TtlCollector(NO_TTL, codec=source.ttl.codec),
+    )
+    with _writing(writer):
+        kept, changed = _divided(source, description, written, made)
+        needed = [column for column in columns if any(column.name in index.key.columns for index in changed)]
+        indexes = IndexBuilder(changed, TableSchema(tuple(needed)), source.granularity)
+        if own or needed:
+            for block in _ahead(source, _completed(source, list(dict.fromkeys([*own, *needed])), blocks)):
+                if own:
+                    writer.append(block)
+                indexes.add(block)
+        for name, data in indexes.files(kept).items():
+            writer.add_file(name, data)
+        new = writer.finish_columns()
+        return writer.finish_with(_with_links(source, directory, description, columns, own, new, ttl))
+
+
+def _divided(
+    source: Part, description: TableDescription, written: Collection[str], made: Collection[str]
+) -> tuple[list[EncodedIndex], list[SkipIndex]]:
+    """The skip indexes that stay as the source has them, and those that become others."""
+    kept, changed = [], []
+    for index in description.indexes:
+        found = None if source.index_file is None else source.index_file.find(index)
+        if index.name in made or set(written) & set(index.key.columns):
+            changed.append(index)
+        elif found is not None and source.skip_index(index) is not None:
+            kept.append(found)
+    return kept, changed
+
+
+def _with_links(
+    source: Part,
+    directory: Path,
+    description: TableDescription,
+    columns: Sequence[Column],
+    own: Sequence[Column],
+    new: WrittenColumns,
+    ttl: TtlCollector | None,
+) -> WrittenColumns:
+    """Links the files of the other columns, and tells of all."""
+    old = source.content()
+    schema = TableSchema(tuple(columns))
+    places = {column.name: place for place, column in enumerate(own)}
+    facts, marks, sums = [], [], dict(new.sums)
+    for column, field in zip(columns, schema.arrow, strict=True):
+        if column.name in places:
+            facts.append(new.facts[places[column.name]])
+            marks.append(new.content.marks[places[column.name]])
+            continue
+        stored = source.stored_name(column.name)
+        os.link(source.path / column_file(stored), directory / column_file(column.name))
+        sums[column_file(column.name)] = source.checksums.files[column_file(stored)]
+        facts.append(_facts_of(source, stored, column.name, field))
+        marks.append(old.marks[source.schema.names.index(stored)])
+    content = replace(
+        old,
+        columns=ColumnsFile(schema, source.granularity, source.sorting_key),
+        marks=marks,
+        metadata_version=description.metadata_version,
+        ttl=ttl.found() if ttl is not None else description.ttl.beside(source.known_ttl(description.ttl), places),
+    )
+    return WrittenColumns(content, facts, sums)
+
+
+def _facts_of(source: Part, stored: str, name: str, field: pa.Field) -> ColumnFacts:
+    digest = source.checksums.digests.get(stored)
+    if digest is None:  # it was written before checksums had digests
+        hasher = ColumnHasher(field)
+        for batch in source.read([name], with_deleted=True):
+            hasher.update(batch.column(0))
+        digest = hasher.digest().hex()
+    sizes = source.checksums.column_bytes[stored]
+    return ColumnFacts(field, *sizes, bytes.fromhex(digest), source.checksums.version)

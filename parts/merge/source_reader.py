@@ -1,0 +1,96 @@
+"""The rows of one source of a merge, slice after slice.
+
+A slice needs a few rows of every source, but a frame is decoded whole. So a source is read in chunks, and what a slice
+does not need of one is kept for the next slice: with dozens of sources every frame was decoded for a dozen slices.
+
+Invariants
+- One thread at a time reads a source (the merge's duty). Any order of slices gives the right rows; their own order is
+  the cheap one.
+- All sources of a merge together keep no more than about ``KEPT_BYTES``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from parts.blocks.dictionary_strings import joined
+from parts.format.primary_index import MarkRange
+from parts.read.batch_plan import RowRange
+from parts.read.part_reader import Part
+from parts.table.row_exists_column import ROW_EXISTS, live_rows
+
+KEPT_BYTES = 256 * 1024 * 1024
+CHUNK_ROWS = 131_072
+"""No frame has more (``parts.write.part_writer``)."""
+
+
+class SourceRows:
+    """The rows of ``columns`` of one of ``sources`` sources."""
+
+    def __init__(
+        self,
+        source: Part,
+        columns: Sequence[str],
+        sources: int,
+        *,
+        chunk_rows: int = CHUNK_ROWS,
+        with_dictionaries: bool = False,
+    ) -> None:
+        self._source = source
+        self._columns = [*columns, ROW_EXISTS] if source.has_deleted_rows else list(columns)
+        self._with_dictionaries = with_dictionaries
+        row_bytes = source.data_uncompressed_bytes // max(source.rows, 1) + 1
+        granules = min(chunk_rows, KEPT_BYTES // sources // row_bytes) // source.granularity
+        self._chunk_rows = granules * source.granularity
+        self._kept: pa.Table | None = None
+        self._kept_from = 0
+
+    def read(self, begin: int, end: int) -> pa.Table:
+        """Rows ``begin`` to ``end - 1``: at least one position, of which rows may be gone."""
+        table = self._read(begin, end)
+        if not self._source.has_deleted_rows:
+            return table
+        mask = live_rows(table.column(ROW_EXISTS).combine_chunks())
+        table = table.drop_columns([ROW_EXISTS])
+        return table if mask is None else table.filter(mask)
+
+    def blocks(self, begin: int, end: int, most_rows: int) -> Iterator[pa.Table]:
+        """The same in blocks of at most so many rows, read anew."""
+        columns = [name for name in self._columns if name != ROW_EXISTS]
+        batches = self._source.read_rows(
+            columns, [RowRange(begin, end)], max_batch_rows=most_rows, with_dictionaries=self._with_dictionaries
+        )
+        return (pa.Table.from_batches([batch]) for batch in batches)
+
+    def _read(self, begin: int, end: int) -> pa.Table:
+        kept, self._kept = self._kept, None
+        tables: list[pa.Table] = []
+        position = begin
+        if kept is not None and self._kept_from <= begin < self._kept_from + kept.num_rows:
+            tables.append(kept.slice(begin - self._kept_from))
+            position += tables[0].num_rows
+        if position < end:
+            tables.append(self._decoded(position, self._end_of_chunk(end)))
+        table = joined(tables)
+        if table.num_rows > end - begin:
+            self._kept, self._kept_from = table.slice(end - begin), end
+        return table.slice(0, end - begin)
+
+    def _end_of_chunk(self, end: int) -> int:
+        """Where the chunk ends that holds the row before ``end``."""
+        chunk = self._chunk_rows
+        return min(-(-end // chunk) * chunk, self._source.rows) if chunk else end
+
+    def _decoded(self, begin: int, end: int) -> pa.Table:
+        granularity = self._source.granularity
+        first, last = begin // granularity, -(-end // granularity)
+        read = self._source.read(
+            self._columns,
+            [MarkRange(first, last)],
+            with_dictionaries=self._with_dictionaries,
+            with_deleted=True,
+        )
+        table = joined([pa.Table.from_batches([batch]) for batch in read])
+        return table.slice(begin - first * granularity, end - begin)

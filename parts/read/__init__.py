@@ -1,0 +1,1 @@
+"""Parts as they are opened, read and verified."""

@@ -1,0 +1,69 @@
+"""The primary index of a part under the key that its table has now, which may be longer or shorter than the part's.
+
+ALTER adds to a sorting key only expressions over columns that it adds too: in older parts these have one value, the
+same in every row, so that the rows are in the order of the new key as well.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from parts.format.array_file import plain_array
+from parts.format.primary_index import (
+    MarkRange,
+    PrimaryIndex,
+)
+from parts.read.part_reader import (
+    Part,
+)
+from parts.table.table_description import Key
+
+
+def index_of(part: Part, key: Key) -> PrimaryIndex:
+    """``key``: of the table. Its expressions that the part was not sorted by are read in one row."""
+    index = part.primary_index
+    is_same = index.expressions == key.expressions and index.types == key.plain_types
+    if not part.rows or (is_same and not part.lacks(key.columns)):
+        return index
+    found = part.other_index
+    if found is None or found.expressions != key.expressions:
+        found = part.other_index = _under(part, index, key)
+    return found
+
+
+def is_sorted_by(part: Part, key: Key) -> bool:
+    """Whether the rows are in the order of ``key``, of the table whose schema the part has: what it was not sorted by
+    is made of columns that it lacks, and that have no DEFAULT there."""
+    known = 0
+    for expression, reads in zip(key.expressions, key.reads, strict=True):
+        if part.sorting_key[known : known + 1] == (expression,) and not part.lacks(reads):
+            known += 1
+        elif not all(part.lacks([name]) and _has_no_default(part, name) for name in reads):
+            return False
+    return True
+
+
+def _has_no_default(part: Part, name: str) -> bool:
+    return part.table_schema is not None and not part.table_schema.column(name).default_kind
+
+
+def _under(part: Part, index: PrimaryIndex, key: Key) -> PrimaryIndex:
+    keys: list[pa.Array] = []
+    constants: list[pa.Array] | None = None
+    known = 0
+    for number, (expression, reads) in enumerate(zip(key.expressions, key.reads, strict=True)):
+        if known < len(index.keys) and index.expressions[known] == expression and not part.lacks(reads):
+            keys.append(index.keys[known].cast(key.plain_types[number].arrow))
+            known += 1
+            continue
+        if constants is None:
+            constants = _first_key(part, key)
+        keys.append(pa.repeat(constants[number][0], len(index.keys[0]) if index.keys else part.marks + 1))
+    return PrimaryIndex(key.expressions, key.types, keys, part.rows, part.granularity)
+
+
+def _first_key(part: Part, key: Key) -> list[pa.Array]:
+    columns = list(dict.fromkeys(key.columns))
+    batch = next(iter(part.read(columns, [MarkRange(0, 1)], max_batch_rows=1, max_threads=1, with_deleted=True)))
+    row = pa.Table.from_batches([batch.slice(0, 1)])
+    return [plain_array(array, type_) for array, type_ in zip(key.evaluate(row), key.types, strict=True)]

@@ -1,0 +1,73 @@
+"""Columns that a part lacks, because they were added after it was written: computed from their DEFAULT when read.
+
+A default may read other columns, stored or absent too; :class:`AbsentColumns` finds what has to be read for them and
+the order in which they can be computed. Without a DEFAULT a column has its type's default in every row, and one of a
+Nested structure arrays of defaults, as long as those that are stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+import pyarrow as pa
+
+from parts.common.errors import UserError
+from parts.table.nested_columns import default_elements, sibling
+from parts.table.table_description import Column
+from parts.types import ArrayType
+
+
+class AbsentColumns:
+    """How to compute those of the columns ``wanted`` that are not ``stored``. ``find`` gives a column of the table, or
+    raises 16 (NO_SUCH_COLUMN_IN_TABLE). Raises ``UserError`` 174 (CYCLIC_ALIASES) for defaults that need each other."""
+
+    def __init__(self, wanted: Sequence[str], stored: Collection[str], find: Callable[[str], Column]) -> None:
+        self._stored = stored
+        self._find = find
+        self._order: list[Column] = []
+        self._open: list[str] = []
+        self.to_read: dict[str, None] = {}
+        """The stored columns, wanted or read by a default, in the order of their finding."""
+        for name in wanted:
+            self._visit(name)
+
+    def _visit(self, name: str) -> None:
+        if name in self._stored:
+            self.to_read[name] = None
+            return
+        if any(column.name == name for column in self._order):
+            return
+        column = self._find(name)
+        if name in self._open:
+            circle = " -> ".join([*self._open, name])
+            raise UserError("CYCLIC_ALIASES", f"Default expressions need each other: {circle}")
+        self._open.append(name)
+        for source in self._sources(column):
+            self._visit(source)
+        self._open.pop()
+        self._order.append(column)
+
+    def _sources(self, column: Column) -> Sequence[str]:
+        if column.default is not None:
+            return column.default.columns
+        like = sibling(column.name, column.type, self._stored)
+        return () if like is None else (like,)
+
+    def compute(self, found: Mapping[str, pa.Array], rows: int) -> dict[str, pa.Array]:
+        """``found`` has :attr:`to_read`; the result has the absent columns too."""
+        values = dict(found)
+        for column in self._order:
+            values[column.name] = _default_values(column, values, rows, self._sources(column))
+        return values
+
+
+def _default_values(column: Column, found: Mapping[str, pa.Array], rows: int, sources: Sequence[str]) -> pa.Array:
+    if column.default is None and sources:
+        assert isinstance(column.type, ArrayType)
+        return default_elements(column.type, found[sources[0]])
+    if column.default is None:
+        return pa.repeat(pa.scalar(column.type.default, column.type.arrow), rows)
+    values = column.default.evaluate(pa.table({name: found[name] for name in column.default.columns}), rows)
+    assert (values.type, len(values)) == (column.type.arrow, rows), f"{column.name}: {values.type}, {len(values)}"
+    values = values.unify_dictionaries() if pa.types.is_dictionary(values.type) else values
+    return values.chunk(0) if values.num_chunks == 1 else pa.concat_arrays(values.chunks)

@@ -1,0 +1,399 @@
+"""An opened part: what its small files say, and where its data are.
+
+Opening reads the small metadata and compares sizes of the data files; nothing else.
+
+Invariants
+- A part may be used by many threads at once; nothing but its place on disk (:meth:`OpenedPart.move`) ever changes, and
+  that in all its views (:meth:`OpenedPart.under`) at once.
+- Mapped files stay readable after the part's directory was renamed or deleted.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import threading
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Self, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from parts.common.errors import CorruptionError, PartLabel
+from parts.common.part_name import PartName
+from parts.format.checksums import Checksums, check_bytes
+from parts.format.columns_file import ColumnsFile, python_value
+from parts.format.file_names import CHECKSUMS, DATA_FILE, META_FILE, PRIMARY_INDEX, SKIP_INDEXES, column_file
+from parts.format.hashed_file import check_size, file_facts, map_file, read_error
+from parts.format.marks import ColumnMarks
+from parts.format.packed_metadata import MetaFiles
+from parts.format.part_files import (
+    COLUMNS_FILE,
+    COUNT_FILE,
+    MARKS_FILE,
+    METADATA_VERSION_FILE,
+    MINMAX_FILE,
+    PARTITION_FILE,
+    PRIMARY_INDEX_FILE,
+    TTL_FILE,
+    UUID_FILE,
+    PartContent,
+    PartShape,
+    SmallFile,
+    Values,
+    data_file,
+    is_small,
+)
+from parts.format.primary_index import PrimaryIndex, granule_count
+from parts.read.column_mapping import STORED, map_columns
+from parts.skip_indexes.minmax_index import Values as IndexValues
+from parts.skip_indexes.skip_index_file import IndexFile
+from parts.table.block_number_column import BLOCK_NUMBER, block_number_column
+from parts.table.row_exists_column import PART_OFFSET, PART_OFFSET_COLUMN, ROW_EXISTS, ROW_EXISTS_COLUMN
+from parts.table.table_description import Column, SkipIndex, TableSchema
+from parts.table.ttl_rules import PartTtl, TableTtl
+from parts.types import DataType
+
+TEMPORARY_NAME = PartName("tmp", 0, 0, 0)
+_OWN = ("table_schema", "_lock", "_maps", "_indexes", "index_file", "other_index", "_cache_owner")
+"""What an opened part has of its process."""
+T = TypeVar("T")
+
+
+class OpenedPart:
+    """A part on disk. ``written``: see :func:`parts.read.part_reader.open_part`."""
+
+    is_frozen = False
+    """Whether FREEZE has linked it since it was opened."""
+
+    def __init__(
+        self,
+        path: Path,
+        name: PartName | None = None,
+        table_schema: TableSchema | None = None,
+        written: bytes = b"",
+        *,
+        is_known: bool = False,
+    ) -> None:
+        self.name = name or PartName.try_parse(path.name) or TEMPORARY_NAME
+        self._label = PartLabel(path.name if self.name is TEMPORARY_NAME else str(self.name), path)
+        self.table_schema = table_schema
+        self._lock = threading.Lock()
+        self._maps: dict[str, pa.Buffer] = {}
+        self._indexes: dict[str, tuple[SkipIndex, IndexValues | None]] = {}
+        self._is_trusted = bool(written)
+        if not written and not os.path.isdir(path):
+            raise CorruptionError("Directory is missing", part=self._label, name="NO_FILE_IN_DATA_PART")
+        self._meta = MetaFiles(path, self._label, written)
+        self.part_type = "Compact" if self._meta.is_packed else "Wide"
+        self.checksums = Checksums.decode(self._meta.read(CHECKSUMS), self._label)
+        columns = self._value(COLUMNS_FILE)
+        self.schema = columns.schema
+        self.granularity = columns.granularity
+        self.rows = self._value(COUNT_FILE)
+        self.marks = granule_count(self.rows, self.granularity)
+        self.sorting_key = columns.sorting_key
+        self.content_hash = self.checksums.content_hash
+        self.data_uncompressed_bytes = self.checksums.uncompressed_bytes
+        self.uuid = self._value(UUID_FILE)
+        self.metadata_version = self._value(METADATA_VERSION_FILE)
+        self._map_columns()
+        if not is_known:
+            self._check_files()
+        facts = file_facts(path / (META_FILE if self._meta.is_packed else CHECKSUMS), self._label)
+        self.modification_time = facts.st_mtime
+        self.bytes_on_disk = facts.st_size + sum(self.checksums.files[name].size for name in self._files_on_disk())
+        self._meta.forget_data()
+        if not written:
+            _ = self.partition, self.minmax, self.ttl  # may be wrong
+
+    @cached_property
+    def partition_arrays(self) -> Values:
+        """(expression, type, the one value) of the partition key."""
+        return self._value(PARTITION_FILE)
+
+    @cached_property
+    def partition(self) -> tuple[object, ...]:
+        return tuple(python_value(array[0]) for _, _, array in self.partition_arrays)
+
+    @cached_property
+    def minmax_arrays(self) -> dict[str, pa.Array]:
+        """Column → its smallest and its largest value, of the columns that the partition key reads."""
+        return {column: array for column, _, array in self._value(MINMAX_FILE)}
+
+    @cached_property
+    def minmax(self) -> dict[str, tuple[object, object]]:
+        return {
+            column: (python_value(array[0]), python_value(array[1], upper=True))
+            for column, array in self.minmax_arrays.items()
+        }
+
+    def content(self) -> PartContent:
+        """What its small files say, for who makes a part of the same rows."""
+        return PartContent(
+            ColumnsFile(self.schema, self.granularity, self.sorting_key),
+            self.rows,
+            self.partition_arrays,
+            self._value(MINMAX_FILE),
+            self._value(PRIMARY_INDEX_FILE),
+            self._marks,
+            self.uuid,
+            self.metadata_version,
+            self.ttl,
+        )
+
+    @cached_property
+    def ttl(self) -> PartTtl:
+        """What was known of the times at which its rows expire when it was written."""
+        return self._value(TTL_FILE)
+
+    def known_ttl(self, rules: TableTtl) -> PartTtl:
+        """What of it holds for the table's rules: those of columns that it has, unconverted and by the same name."""
+        return rules.readable([name for name in self._positions if self.stored_name(name) == name]).known(self.ttl)
+
+    @property
+    def path(self) -> Path:
+        return self._meta.directory
+
+    def under(self, table_schema: TableSchema) -> Self:
+        """The same part as a table of this schema reads it."""
+        if table_schema is self.table_schema:
+            return self
+        part = copy.copy(self)
+        part.table_schema = table_schema
+        part._map_columns()
+        return part
+
+    def _map_columns(self) -> None:
+        mapping = map_columns(self.schema, self.metadata_version, self.table_schema)
+        self._positions, self._converted = mapping.positions, mapping.converted
+        self.other_index: PrimaryIndex | None = None  # see ``parts.read.key_mapping``
+
+    def reads_alike_always(self) -> bool:
+        """Whether it reads the same whichever version of the table's definition it was written under."""
+        versions = range(1 + (self.table_schema.history.version if self.table_schema is not None else 0))
+        mappings = [map_columns(self.schema, version, self.table_schema) for version in versions]
+        return all(not each.converted and each.positions == mappings[0].positions for each in mappings)
+
+    def lacks(self, columns: Iterable[str]) -> bool:
+        """Whether it has not all of the columns in its files (one of another type it has)."""
+        return not all(name in self._positions or name in self._converted for name in columns)
+
+    def without(self, columns: Collection[str]) -> Self:
+        """The same part as if it had not these columns: they are read as their defaults."""
+        part = copy.copy(self)
+        part._positions = {name: at for name, at in self._positions.items() if name not in columns}
+        part._converted = {name: column for name, column in self._converted.items() if name not in columns}
+        return part
+
+    @property
+    def readable(self) -> Sequence[str]:
+        """The columns that can be read from the files as they are."""
+        return [name for name in self._positions if not name.startswith(STORED)]
+
+    @cached_property
+    def has_deleted_rows(self) -> bool:
+        """Whether some of :attr:`rows` may be gone (``parts.table.row_exists_column``)."""
+        return ROW_EXISTS in self.schema
+
+    @property
+    def converted(self) -> Sequence[str]:
+        """The columns whose type has changed since the part was written."""
+        return tuple(self._converted)
+
+    def __repr__(self) -> str:
+        return f"Part({self.path.name}, {self.rows} rows)"
+
+    @cached_property
+    def primary_index(self) -> PrimaryIndex:
+        """Loaded on first use."""
+        entries = self._value(PRIMARY_INDEX_FILE)
+        types: tuple[DataType, ...] = tuple(type_ for _, type_, _ in entries)
+        keys = [array for _, _, array in entries]
+        if any(len(array) != (self.marks + 1 if self.rows else 0) for array in keys):
+            message = f"Index is not of {self.marks} granules"
+            raise CorruptionError(message, part=self._label, file=PRIMARY_INDEX, offset=0, name="CORRUPTED_DATA")
+        return PrimaryIndex(self.sorting_key, types, keys, self.rows, self.granularity)
+
+    @property
+    def index_bytes_in_memory(self) -> int:
+        """0 as long as no query has needed the primary index."""
+        index = self.__dict__.get("primary_index")
+        return sum(key.nbytes for key in index.keys) if index is not None else 0
+
+    @cached_property
+    def index_file(self) -> IndexFile | None:
+        """The skip indexes, if the part has some."""
+        if SKIP_INDEXES not in self.checksums.files:
+            return None
+        if SKIP_INDEXES in self._meta.packed:
+            with self._lock:
+                data = pa.py_buffer(self._meta.read(SKIP_INDEXES))
+        else:
+            data = self._mapped(SKIP_INDEXES)
+        return IndexFile(data, self._label)
+
+    def skip_index(self, index: SkipIndex) -> IndexValues | None:
+        """What the part has of an index of its table, of whose columns it must have the very values."""
+        if self.index_file is None or any(self._is_other(name) for name in index.key.columns):
+            return None
+        with self._lock:
+            if index.name not in self._indexes:
+                self._indexes[index.name] = (index, self.index_file.values(index))
+            known, values = self._indexes[index.name]
+        return values if known == index else self.index_file.values(index)
+
+    def _is_other(self, column: str) -> bool:
+        return column not in self._positions or self.stored_name(column) != column
+
+    def column_sizes(self) -> dict[str, tuple[int, int]]:
+        """Column → (bytes on disk, uncompressed bytes)."""
+        sizes = self.checksums.column_bytes
+        return {name.removeprefix(STORED): sizes[self.stored_name(name)] for name in self._positions}
+
+    def bytes_before(self, columns: Sequence[str], granules: np.ndarray) -> np.ndarray:
+        """About how many uncompressed bytes of the columns stand before each of these granules (``marks``: the end),
+        as far as the part has the columns."""
+        before = np.zeros(len(granules))
+        for name in set(columns) & self._positions.keys():
+            stored_name = self.stored_name(name)
+            _, raw = self.checksums.column_bytes[stored_name]
+            if self.part_type == "Wide" and self.marks:
+                marks = self._marks[self._positions[name]]
+                size = self.checksums.files[column_file(stored_name)].size
+                starts = marks.frame_starts
+                stored = np.interp(granules, np.append(starts, self.marks), np.append(marks.offsets[starts], size))
+                before += stored * (raw / size)
+            else:
+                before += granules * (raw / max(self.marks, 1))
+        return before
+
+    def move(self, new_path: Path) -> None:
+        """Renames the directory; readers that hold this part go on with the files at their new place."""
+        with self._lock:
+            self.path.rename(new_path)
+            self._meta.directory = self._label.directory = new_path
+
+    def __copy__(self) -> OpenedPart:
+        """A view in this process: it shares the lock and the mapped files."""
+        view = object.__new__(type(self))
+        view.__dict__.update(self.__dict__)
+        return view
+
+    def __getstate__(self) -> dict[str, object]:
+        """For another process of this server: what is known of the part without its files."""
+        return {name: value for name, value in self.__dict__.items() if name not in _OWN}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__dict__.update(state)
+        self.table_schema = None
+        self._lock, self._maps, self._indexes = threading.Lock(), {}, {}
+        self._map_columns()
+
+    def verify(self, check: Callable[[], None] = lambda: None, known: Collection[str] = ()) -> None:
+        """Reads every byte of every file but the ``known`` ones. Raises ``CorruptionError`` for the first that differs
+        from what was written, and what ``check`` raises, which is called at the start and before every frame."""
+        check()
+        meta = MetaFiles(self.path, self._label)
+        checksums = Checksums.decode(meta.read(CHECKSUMS), self._label)
+        if checksums != self.checksums:
+            raise CorruptionError("Checksums changed since the part was opened", part=self._label, file=CHECKSUMS)
+        for name in meta.packed if meta.is_packed else filter(is_small, checksums.files):
+            if name != CHECKSUMS:
+                check_bytes(meta.read(name), name, checksums, self._label)
+        for file in self.data_files():
+            if file not in known:
+                self._verify_data(file, check)
+        self._check_no_other_files()
+
+    @cached_property
+    def _marks(self) -> list[ColumnMarks]:
+        return self._value(MARKS_FILE, PartShape(self._label, len(self.schema.columns), self.marks))
+
+    def _column(self, name: str) -> Column:
+        if name in self._positions:
+            stored = self.schema.columns[self._positions[name]]
+            return stored if stored.name == name else replace(stored, name=name)
+        if name in self._converted:
+            return self._converted[name]
+        if name == BLOCK_NUMBER:
+            return block_number_column(self.name)
+        if name == ROW_EXISTS:
+            return ROW_EXISTS_COLUMN
+        if name == PART_OFFSET:
+            return PART_OFFSET_COLUMN
+        return (self.table_schema or self.schema).column(name)
+
+    def _value(self, file: SmallFile[T], shape: PartShape | None = None) -> T:
+        """What a small file says."""
+        if file.absent is not None and file.name not in self.checksums.files:
+            return file.absent
+        with self._lock:
+            data = self._meta.read(file.name)
+        if not self._is_trusted:
+            check_bytes(data, file.name, self.checksums, self._label)
+        return file.decode(data, shape or PartShape(self._label))
+
+    def stored_name(self, column: str) -> str:
+        """Under which name the part has a column that it can read as it is."""
+        return self.schema.columns[self._positions[column]].name
+
+    def _file_of(self, column: str) -> str:
+        return self._stored_file(self.stored_name(column))
+
+    def _stored_file(self, stored_name: str) -> str:
+        return column_file(stored_name) if self.part_type == "Wide" else DATA_FILE
+
+    def data_files(self) -> list[str]:
+        """The files that are mapped, and those that this version does not know."""
+        return [name for name in self.checksums.files if not is_small(name) and name not in self._meta.packed]
+
+    def _files_on_disk(self) -> Collection[str]:
+        """Beside ``meta.bin`` or ``checksums``."""
+        return self.data_files() if self._meta.is_packed else self.checksums.files
+
+    def _check_files(self) -> None:
+        """Every file is there with its size."""
+        files = self.checksums.files
+        for column in self.schema.columns if self.part_type == "Wide" else self.schema.columns[:1]:
+            if self._stored_file(column.name) not in files:
+                message = f"The file of column {column.name!r} is not in the checksums"
+                raise CorruptionError(message, part=self._label, file=CHECKSUMS, name="CORRUPTED_DATA")
+        for name in self._files_on_disk():
+            check_size(self.path / name, files[name].size, self._label)
+
+    def _mapped(self, file: str) -> pa.Buffer:
+        with self._lock:
+            if file not in self._maps:
+                self._maps[file] = self._meta.map_data() if file in self._meta.packed else self._map(file)
+            return self._maps[file]
+
+    def _map(self, file: str) -> pa.Buffer:
+        return map_file(self.path / file, self.checksums.files[file].size, self._label)
+
+    def _verify_data(self, file: str, check: Callable[[], None]) -> None:
+        """Piece by piece first, for the offset; then the whole file against the checksums."""
+        data = self._map(file)  # anew: what is mapped already may not be there any more
+        check()
+        entry = data_file(file)
+        if entry is not None:
+            entry.check(data, self._label, file, check)
+        check_bytes(memoryview(data), file, self.checksums, self._label)  # type: ignore[arg-type]
+
+    def _check_no_other_files(self) -> None:
+        known = {META_FILE, *self.data_files()} if self._meta.is_packed else {CHECKSUMS, *self.checksums.files}
+        try:
+            found = list(self.path.iterdir())
+        except OSError as error:
+            raise read_error(error, self._label, ".") from None
+        for path in found:
+            if path.name not in known:
+                raise CorruptionError(
+                    "File does not belong to the part",
+                    part=self._label,
+                    file=path.name,
+                    name="UNEXPECTED_FILE_IN_DATA_PART",
+                )

@@ -1,0 +1,339 @@
+"""Reading parts.
+
+Reading plans *batches*, runs of rows whose frames begin together, decodes them from memory-mapped files on the pool's
+threads ahead of the consumer (decompression releases the GIL), and yields them in row order. What is small is decoded
+by the consumer itself: handing it over would cost more. Of a frame only the rows asked for are decoded.
+
+Invariants
+- A :class:`Part` may be used by many threads at once.
+- No row is returned whose frame's checksum was not compared: wrong bytes raise ``CorruptionError`` with part, file,
+  offset.
+- No row is returned that a lightweight DELETE took, unless it is asked for (``with_deleted``).
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+
+from parts.blocks.dictionary_strings import plain
+from parts.common.part_name import PartName
+from parts.common.thread_pool import THREADS
+from parts.format.frames import decode_frame, decode_rows, has_repeated, raw_size
+from parts.format.marks import ColumnMarks
+from parts.format.primary_index import MarkRange, normalize_ranges
+from parts.read.batch_plan import RowRange, plan_batches, rows_of
+from parts.read.frame_cache import FRAMES, LARGEST_FRAME_BYTES
+from parts.read.missing_columns import AbsentColumns
+from parts.read.opened_part import OpenedPart
+from parts.read.read_ahead import RowTest, decode_ahead
+from parts.table.row_exists_column import PART_OFFSET, ROW_EXISTS, live_rows
+from parts.table.table_description import TableSchema
+
+_INLINE_VALUES = 300_000
+_FEW_SHARE = 4
+"""One in so many rows that pass a test are taken out of their batch."""
+
+
+def open_part(
+    path: Path,
+    *,
+    name: PartName | None = None,
+    table_schema: TableSchema | None = None,
+    written: bytes = b"",
+    is_known: bool = False,
+) -> Part:
+    """Opens the part in directory ``path``; reads and checks the small metadata only.
+
+    ``name`` defaults to the directory's name. ``table_schema`` gives the types of columns added after the part was
+    written. ``written`` is ``meta.bin`` of who has just written the part: it is neither read nor checked again.
+    ``is_known``: another process has opened the part; a missing or short file is found by who reads it.
+    """
+    return Part(Path(path), name, table_schema, written, is_known=is_known)
+
+
+class Part(OpenedPart):
+    """A part on disk."""
+
+    def under(self, table_schema: TableSchema) -> Self:
+        part = super().under(table_schema)
+        if part is not self:
+            part.__dict__.pop("_cache_owner", None)  # whose frames end with this
+        return part
+
+    def read(
+        self,
+        columns: Sequence[str],
+        ranges: Sequence[MarkRange] | None = None,
+        *,
+        max_batch_rows: int = 65536 * 4,
+        max_threads: int = 0,
+        with_dictionaries: bool = False,
+        test: RowTest | None = None,
+        with_deleted: bool = False,
+    ) -> Iterator[pa.RecordBatch]:
+        """Batches of ``columns`` in that order, rows in order; ``ranges`` are granules (all by default).
+
+        A column the part lacks is computed from its DEFAULT, if the table's schema knows it (else error 16).
+        Without columns the batches have only row counts. Granules are never cut unless one exceeds ``max_batch_rows``.
+        At most ``max_threads`` of the pool's threads are kept busy (0: all); 1 leaves the work to the caller's.
+        Rows that fail the ``test`` may be left out.
+        """
+        chosen = rows_of(normalize_ranges(ranges, self.marks), self.rows, self.granularity)
+        return self.read_rows(
+            columns,
+            chosen,
+            max_batch_rows=max_batch_rows,
+            max_threads=max_threads,
+            with_dictionaries=with_dictionaries,
+            test=test,
+            with_deleted=with_deleted,
+        )
+
+    def read_rows(
+        self,
+        columns: Sequence[str],
+        ranges: Sequence[RowRange],
+        *,
+        max_batch_rows: int = 65536 * 4,
+        max_threads: int = 0,
+        is_short: bool = False,
+        with_dictionaries: bool = False,
+        test: RowTest | None = None,
+        with_deleted: bool = False,
+    ) -> Iterator[pa.RecordBatch]:
+        """As :meth:`read`, for rows: ``ranges`` are in order, disjoint and inside the part. With ``is_short`` decimals
+        come as ``parts.format.decimal64`` says. ``with_dictionaries`` strings come as their frames hold them
+        (``parts.blocks.dictionary_strings``), and batches are cut where such a frame ends, which saves a copy. Rows
+        that fail the ``test`` of some of the columns may be left out."""
+        if self.has_deleted_rows and not with_deleted:
+            yield from _live(
+                self.read_rows(
+                    list(dict.fromkeys([*columns, ROW_EXISTS])),
+                    ranges,
+                    max_batch_rows=max_batch_rows,
+                    max_threads=max_threads,
+                    is_short=is_short,
+                    with_dictionaries=with_dictionaries,
+                    test=test,
+                    with_deleted=True,
+                ),
+                columns,
+            )
+            return
+        wanted = [self._column(name) for name in columns]
+        known = {*self._positions, PART_OFFSET}
+        absent = AbsentColumns(columns, known, self._column)
+        stored = list(absent.to_read)
+        in_files = [name for name in stored if name in self._positions]
+        marks = [self._marks[self._positions[name]] for name in in_files]
+        sizes = [self.checksums.column_bytes[self.stored_name(name)][1] // max(self.rows, 1) for name in in_files]
+        batches = plan_batches(ranges, self.granularity, marks, max_batch_rows, max(sizes, default=0))
+        schema = TableSchema(tuple(wanted)).arrow
+        if not known.issuperset(columns):  # defaults read all rows in storage types
+            is_short, with_dictionaries, test = False, False, None
+        read_column = partial(self._read_column, is_short=is_short, with_dictionaries=with_dictionaries)
+        read_batch = partial(_read_batch, read_column, test=test)
+        if max_threads == 1 or sum(batch.rows for batch in batches) * len(stored) <= _INLINE_VALUES:
+            decoded: Iterator[list[pa.Array]] = (read_batch(batch, stored) for batch in batches)
+        else:
+            decoded = decode_ahead(
+                batches, stored, sum(sizes), min(max_threads or THREADS, THREADS), read_batch, is_split=test is None
+            )
+        for batch, arrays in zip(batches, decoded, strict=True):
+            if test is not None and not arrays:
+                continue
+            found = dict(zip(stored, arrays, strict=True))
+            rows = batch.rows if test is None else len(arrays[0])
+            filled = absent.compute(found, rows)
+            arrays = [filled[name] for name in columns]
+            if is_short or with_dictionaries:
+                given = zip(schema, arrays, strict=True)
+                schema = pa.schema([field.with_type(array.type) for field, array in given])
+            yield from _sliced(arrays, schema, rows, max_batch_rows)
+
+    def check_conversions(self) -> None:
+        """Raises ``UserError`` for a value that does not become one of its column's present type."""
+        for _ in self.read(self.converted) if self.converted else ():
+            pass
+
+    def read_few(self, columns: Sequence[str], chosen: RowRange) -> list[pa.Array] | None:
+        """The rows of the columns, decoded at once by the caller's thread. ``None``: the part lacks a column, or may
+        lack rows."""
+        if self.has_deleted_rows or not all(name in self._positions for name in columns):
+            return None
+        return [self._few_of(self._positions[name], chosen) for name in columns]
+
+    def _few_of(self, position: int, chosen: RowRange) -> pa.Array:
+        pieces = []
+        for offset, first, rows in self._frames_of(self._marks[position], chosen):
+            frame = self._frame(position, offset)
+            if frame is None:
+                return self._read_position(position, chosen)
+            pieces.append(frame.slice(first, rows))
+        return pieces[0] if len(pieces) == 1 else pa.concat_arrays(_same_dictionary(pieces))
+
+    def _frame(self, position: int, offset: int) -> pa.Array | None:
+        """A whole frame, kept for the next one who reads a few rows of it; ``None`` for a large one."""
+        key = self._cache_owner, position, offset
+        found = FRAMES.find(key)
+        if found is None:
+            column = self.schema.columns[position]
+            file = self._stored_file(column.name)
+            data = self._mapped(file)
+            if raw_size(data, offset, self._label, file) > LARGEST_FRAME_BYTES:
+                return None
+            found = decode_frame(data, offset, column.type.arrow, self._label, file, is_kept=True)
+            FRAMES.keep(key, found)
+        return found
+
+    @cached_property
+    def _cache_owner(self) -> int:
+        owner = FRAMES.new_owner()
+        weakref.finalize(self, FRAMES.drop_owner, owner)
+        return owner
+
+    def undecoded_bytes(self, columns: Sequence[str], chosen: RowRange) -> int:
+        """Uncompressed bytes of the frames that :meth:`read_few` would have to decode."""
+        return sum(
+            raw_size(self._mapped(self._file_of(name)), offset, self._label, self._file_of(name))
+            for name in columns
+            if (position := self._positions.get(name)) is not None
+            for offset, _, _ in self._frames_of(self._marks[position], chosen)
+            if not FRAMES.has((self._cache_owner, position, offset))
+        )
+
+    def has_repeated(self, column: str) -> bool:
+        """Whether strings of the column, as far as the first ones tell, come with a dictionary."""
+        if column not in self._positions or not self.rows:
+            return False
+        file = self._file_of(column)
+        offset = int(self._marks[self._positions[column]].offsets[0])
+        return has_repeated(self._mapped(file), offset, self._label, file)
+
+    def _read_column(
+        self, name: str, chosen: RowRange, is_short: bool = False, with_dictionaries: bool = False
+    ) -> pa.Array | pa.ChunkedArray:
+        if name not in self._positions:
+            assert name == PART_OFFSET, name
+            return pa.array(np.arange(chosen.begin, chosen.end, dtype=np.uint64))
+        return self._read_position(self._positions[name], chosen, is_short, with_dictionaries)
+
+    def _read_position(
+        self, position: int, chosen: RowRange, is_short: bool = False, with_dictionaries: bool = False
+    ) -> pa.Array | pa.ChunkedArray:
+        """Strings that come ``with_dictionaries`` come in the pieces that their frames are."""
+        column = self.schema.columns[position]
+        type_ = column.type.arrow
+        file = self._stored_file(column.name)
+        data = self._mapped(file)
+        pieces = [
+            decode_rows(
+                data,
+                offset,
+                type_,
+                self._label,
+                file,
+                first,
+                rows,
+                is_short=is_short,
+                with_dictionaries=with_dictionaries,
+            )
+            for offset, first, rows in self._frames_of(self._marks[position], chosen)
+        ]
+        if len(pieces) == 1:
+            return pieces[0]
+        if with_dictionaries and pa.types.is_string(type_):
+            return pa.chunked_array(pieces if len({piece.type for piece in pieces}) == 1 else map(plain, pieces))
+        return pa.concat_arrays(_same_dictionary(pieces))
+
+    def _frames_of(self, marks: ColumnMarks, chosen: RowRange) -> Iterator[tuple[int, int, int]]:
+        """The frames that hold the rows: offset of the frame, first row in it, number of rows."""
+        granule = chosen.begin // self.granularity
+        end_granule = -(-chosen.end // self.granularity)
+        if granule + 1 == end_granule:
+            first = int(marks.rows[granule]) + chosen.begin - granule * self.granularity
+            yield int(marks.offsets[granule]), first, chosen.end - chosen.begin
+            return
+        offsets = marks.offsets[granule:end_granule]
+        begins = [0, *(np.flatnonzero(offsets[1:] != offsets[:-1]) + 1).tolist(), len(offsets)]
+        row = chosen.begin
+        for begin, end in itertools.pairwise(begins):
+            first = int(marks.rows[granule + begin]) + row - (granule + begin) * self.granularity
+            next_row = min(chosen.end, (granule + end) * self.granularity)
+            yield int(offsets[begin]), first, next_row - row
+            row = next_row
+
+
+def _live(batches: Iterator[pa.RecordBatch], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The rows that are there, of batches that say so, with the columns ``names`` alone."""
+    for batch in batches:
+        mask = live_rows(batch.column(ROW_EXISTS))
+        if not names:
+            rows = batch.num_rows if mask is None else mask.true_count
+            yield from _empty_batches(rows, max(rows, 1))
+            continue
+        batch = batch.select(list(names))
+        if mask is not None:
+            batch = batch.filter(mask)
+        if batch.num_rows:
+            yield batch
+
+
+ReadColumn = Callable[[str, RowRange], pa.Array | pa.ChunkedArray]
+
+
+def _read_batch(
+    read_column: ReadColumn, batch: RowRange, stored: Sequence[str], *, test: RowTest | None
+) -> list[pa.Array]:
+    """The columns of the batch, or none of them where no row passes the test."""
+    if test is None:
+        return [read_column(name, batch) for name in stored]
+    tested: dict[str, pa.Array] = {}
+
+    def read(name: str) -> pa.Array:
+        if name not in tested:
+            found = read_column(name, batch)
+            tested[name] = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+        return tested[name]
+
+    found = np.flatnonzero(test.matching(read, batch.rows))
+    if not len(found):
+        return []
+    arrays = [tested[name] if name in tested else read_column(name, batch) for name in stored]
+    if len(found) > batch.rows // _FEW_SHARE:
+        return arrays
+    chosen = pa.array(found)
+    return [array.take(chosen) for array in arrays]
+
+
+def _same_dictionary(frames: list[pa.Array]) -> list[pa.Array]:
+    if pa.types.is_dictionary(frames[0].type):
+        return pa.chunked_array(frames).unify_dictionaries().chunks
+    return frames
+
+
+def _sliced(arrays: list[pa.Array], schema: pa.Schema, rows: int, limit: int) -> Iterator[pa.RecordBatch]:
+    if not arrays:
+        yield from _empty_batches(rows, limit)
+        return
+    if any(isinstance(array, pa.ChunkedArray) for array in arrays):
+        yield from pa.Table.from_arrays(arrays, schema=schema).to_batches(limit)
+        return
+    batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
+    for start in range(0, rows, limit):
+        yield batch if rows <= limit else batch.slice(start, limit)
+
+
+def _empty_batches(rows: int, limit: int) -> Iterator[pa.RecordBatch]:
+    """Batches of rows without columns, as for ``SELECT count()``."""
+    for start in range(0, rows, limit):
+        count = min(limit, rows - start)
+        yield pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), count, [None]))

@@ -1,0 +1,71 @@
+"""Decoding batches on the pool's threads, ahead of who reads them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from parts.common.thread_pool import THREADS, job_runs, submit
+from parts.read.batch_plan import RowRange
+
+_VALUES_PER_JOB = 1_000_000
+_JOBS_PER_THREAD = 8
+"""Of fewer, one thread would have nothing to do while another ends the last."""
+_BYTES_PER_JOB = 32 << 20
+
+
+class RowTest(Protocol):
+    """Tells from some columns of a batch which of its rows are wanted."""
+
+    @property
+    def columns(self) -> frozenset[str]: ...
+
+    def matching(self, read: Callable[[str], pa.Array], rows: int) -> np.ndarray:
+        """A mask of ``rows`` rows; ``read`` gives their values of a column."""
+
+
+ReadBatch = Callable[[RowRange, Sequence[str]], list[pa.Array]]
+"""Decodes columns of a batch."""
+
+
+def decode_ahead(
+    batches: list[RowRange], stored: list[str], row_bytes: int, threads: int, read: ReadBatch, *, is_split: bool
+) -> Iterator[list[pa.Array]]:
+    """Decodes some batches ahead. ``row_bytes`` is the average size of a row.
+
+    A job is several small batches, because handing one over costs as much as decoding it; one batch is split by
+    column when there are too few for all threads, unless ``is_split`` is false.
+    """
+    rows = min(_VALUES_PER_JOB // len(stored), _BYTES_PER_JOB // max(row_bytes, 1))
+    per_job = max(1, min(rows // batches[0].rows, len(batches) // (_JOBS_PER_THREAD * THREADS)))
+    groups: Sequence[Sequence[str]] = [stored]
+    ahead = threads if threads < THREADS else THREADS + 1
+    if len(batches) < 2 * THREADS and threads == THREADS:
+        per_job, groups = 1, job_runs(stored) if is_split else groups
+    runs = [batches[i : i + per_job] for i in range(0, len(batches), per_job)]
+    waiting: deque[list[Future[list[list[pa.Array]]]]] = deque()
+
+    def start(run: list[RowRange], group: Sequence[str]) -> Future[list[list[pa.Array]]]:
+        return submit(lambda: [read(batch, group) for batch in run])
+
+    def join(futures: list[Future[list[list[pa.Array]]]]) -> Iterator[list[pa.Array]]:
+        results = [future.result() for future in futures]
+        for parts_of_batch in zip(*results, strict=True):
+            yield [array for arrays in parts_of_batch for array in arrays]
+
+    try:
+        for run in runs:
+            waiting.append([start(run, group) for group in groups])
+            if len(waiting) >= ahead:
+                yield from join(waiting.popleft())
+        while waiting:
+            yield from join(waiting.popleft())
+    finally:
+        for futures in waiting:
+            for future in futures:
+                future.cancel()

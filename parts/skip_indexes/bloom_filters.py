@@ -1,0 +1,191 @@
+"""bloom_filter, ngrambf_v1 and tokenbf_v1: bits that say which values, or pieces of texts, a run of granules cannot
+have.
+
+A filter has so many bits as its run needs (bloom_filter: by the number of different values) or as the index says.
+Value ``h`` sets the bits ``(s >> 32) · bits >> 32`` of the sums ``s = a + i · b`` modulo 2⁶⁴, i from 0 below the number
+of hashes, with ``a`` and ``b`` made of ``h``.
+``bits`` are the sizes of the filters, ``words`` their bits, as 64-bit numbers one after the other.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from parts.skip_indexes.byte_ngrams import run_hashes, word_hashes
+from parts.skip_indexes.minmax_index import Values, plain
+from parts.skip_indexes.value_hashes import Hashes, hash_values, mixed, texts_of
+from parts.table.table_description import SkipIndex
+from parts.types import IntegerType
+
+_NUMBER = IntegerType(64, False)
+_WORD_BITS = 64
+_RUN_BITS = 20
+_HASH_BITS = 64 - _RUN_BITS
+_KEPT = np.uint64((1 << _HASH_BITS) - 1)
+_BITS_AT_ONCE = 1 << 26
+_STEP = np.uint64(0xD1B54A32D192ED03)
+
+
+def hashes_of(index: SkipIndex, array: pa.Array) -> Hashes:
+    """What is looked for in the filters of an index when one looks for these values of a key."""
+    if index.kind == "bloom_filter":
+        return hash_values(array)
+    texts = texts_of(array)
+    if index.kind == "tokenbf_v1":
+        return word_hashes(texts)
+    return run_hashes(texts, int(index.arguments[0]))
+
+
+@dataclass(frozen=True)
+class Shape:
+    """``bits_per_value`` of a filter that grows, else ``bits``."""
+
+    hashes: int
+    seed: int = 0
+    bits: int = 0
+    bits_per_value: float = 0.0
+
+    @classmethod
+    def of(cls, index: SkipIndex) -> Shape:
+        if index.kind == "bloom_filter":
+            bits = -math.log(float(index.arguments[0])) / math.log(2) ** 2
+            return cls(max(1, round(bits * math.log(2))), bits_per_value=bits)
+        size, hashes, seed = map(int, index.arguments[-3:])
+        return cls(hashes, seed, -(-8 * size // _WORD_BITS) * _WORD_BITS)
+
+    def places(self, numbers: np.ndarray, bits: np.ndarray | np.uint64) -> list[np.ndarray]:
+        """The bits of each number in a filter of so many bits."""
+        numbers = (numbers >> np.uint64(_RUN_BITS)) ^ np.uint64(self.seed & (1 << 63) - 1)
+        first, step = mixed(numbers), mixed(numbers ^ _STEP) | np.uint64(1)
+        half = np.uint64(32)  # a product and a shift: a remainder takes several times as long
+        return [(((first + np.uint64(turn) * step) >> half) * bits) >> half for turn in range(self.hashes)]
+
+
+class GrowingFilters:
+    """bloom_filter. Implements ``parts.skip_indexes.index_builder.Kind``: until a run ends its different hashes are
+    kept."""
+
+    def __init__(self, index: SkipIndex) -> None:
+        self._shape = Shape.of(index)
+
+    def summarize(self, arrays: list[pa.Array], cuts: np.ndarray) -> pa.Table:
+        """Of several keys one filter has the values."""
+        runs = len(cuts) - 1
+        assert runs < 1 << _RUN_BITS
+        keyed = []
+        for array in arrays:
+            hashes = hash_values(array)
+            owner = np.repeat(np.arange(runs, dtype=np.uint64), np.diff(hashes.ends[cuts]))
+            keyed.append((owner << np.uint64(_HASH_BITS)) | (hashes.numbers >> np.uint64(_RUN_BITS)))
+        different = _different(keyed[0] if len(keyed) == 1 else np.concatenate(keyed))
+        counts = np.bincount((different >> np.uint64(_HASH_BITS)).astype(np.int64), minlength=runs)
+        return _lists(different & _KEPT, counts)
+
+    def united(self, runs: pa.Table) -> pa.Table:
+        different = _different(plain(runs["hashes"]).flatten().to_numpy())
+        return _lists(different, np.array([len(different)]))
+
+    def finished(self, runs: pa.Table) -> pa.Table:
+        lists = plain(runs["hashes"])
+        counts = np.diff(lists.offsets.to_numpy())
+        bits = np.maximum(np.ceil(counts * self._shape.bits_per_value / _WORD_BITS), 1).astype(np.uint64) * np.uint64(
+            _WORD_BITS
+        )
+        owner = np.repeat(np.arange(len(counts)), counts)
+        base = np.concatenate(([0], np.cumsum(bits)[:-1])).astype(np.uint64)
+        flags = np.zeros(int(bits.sum()), bool)
+        for places in self._shape.places(lists.flatten().to_numpy() << np.uint64(_RUN_BITS), bits[owner]):
+            flags[base[owner] + places] = True
+        words = np.packbits(flags, bitorder="little").view("<u8")
+        return pa.table({"bits": bits, "words": _listed(words, bits // np.uint64(_WORD_BITS))})
+
+    def entries(self, runs: pa.Table) -> Values:
+        return _entries(runs)
+
+
+class FixedFilters:
+    """ngrambf_v1 and tokenbf_v1. Implements ``parts.skip_indexes.index_builder.Kind``."""
+
+    def __init__(self, index: SkipIndex) -> None:
+        self._index = index
+        self._shape = Shape.of(index)
+
+    def summarize(self, arrays: list[pa.Array], cuts: np.ndarray) -> pa.Table:
+        runs, bits = len(cuts) - 1, self._shape.bits
+        words = np.zeros((runs, bits // _WORD_BITS), "<u8")
+        at_once = max(1, _BITS_AT_ONCE // bits)
+        for array in arrays:
+            for first in range(0, runs, at_once):
+                last = min(runs, first + at_once)
+                begin, end = int(cuts[first]), int(cuts[last])
+                hashes = hashes_of(self._index, array.slice(begin, end - begin))
+                counts = np.diff(hashes.ends[cuts[first : last + 1] - begin])
+                base = np.repeat(np.arange(last - first, dtype=np.uint64) * np.uint64(bits), counts)
+                flags = np.zeros((last - first) * bits, bool)
+                for places in self._shape.places(hashes.numbers, np.uint64(bits)):
+                    flags[base + places] = True
+                words[first:last] |= np.packbits(flags, bitorder="little").view("<u8").reshape(last - first, -1)
+        sizes = np.full(runs, bits, np.uint64)
+        return pa.table({"bits": sizes, "words": _listed(words.reshape(-1), sizes // np.uint64(_WORD_BITS))})
+
+    def united(self, runs: pa.Table) -> pa.Table:
+        words = plain(runs["words"]).flatten().to_numpy().reshape(runs.num_rows, -1)
+        size = np.array([self._shape.bits], np.uint64)
+        together = np.bitwise_or.reduce(words, axis=0)
+        return pa.table({"bits": size, "words": _listed(together, size // np.uint64(_WORD_BITS))})
+
+    def finished(self, runs: pa.Table) -> pa.Table:
+        return runs
+
+    def entries(self, runs: pa.Table) -> Values:
+        return _entries(runs)
+
+
+@dataclass(frozen=True)
+class Filters:
+    """The filters of all runs."""
+
+    shape: Shape
+    bits: np.ndarray
+    bases: np.ndarray
+    bytes: np.ndarray
+
+    @classmethod
+    def of(cls, index: SkipIndex, entries: Values) -> Filters:
+        (_, _, sizes), (_, _, words) = entries
+        bits = sizes.to_numpy()
+        bases = np.concatenate(([0], np.cumsum(bits)[:-1])).astype(np.uint64) if len(bits) else bits
+        return cls(Shape.of(index), bits, bases, words.to_numpy().view(np.uint8))
+
+    def may_have(self, number: int) -> np.ndarray:
+        """Of each run whether the value of this hash may be in it."""
+        found = np.ones(len(self.bits), bool)
+        for places in self.shape.places(np.full(1, number, np.uint64), self.bits):
+            flat = self.bases + places
+            found &= (self.bytes[flat >> np.uint64(3)] >> (flat & np.uint64(7)).astype(np.uint8)) & 1 == 1
+        return found
+
+
+def _different(numbers: np.ndarray) -> np.ndarray:
+    """In order. NumPy's own ``unique`` of whole numbers hashes them first, which takes several times as long."""
+    numbers = np.sort(numbers)
+    is_new = np.ones(len(numbers), bool)
+    np.not_equal(numbers[1:], numbers[:-1], out=is_new[1:])
+    return numbers[is_new]
+
+
+def _lists(numbers: np.ndarray, counts: np.ndarray) -> pa.Table:
+    return pa.table({"hashes": _listed(numbers, counts)})
+
+
+def _listed(numbers: np.ndarray, counts: np.ndarray) -> pa.ListArray:
+    offsets = np.concatenate(([0], np.cumsum(counts.astype(np.int64)))).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(numbers))
+
+
+def _entries(runs: pa.Table) -> Values:
+    return [("bits", _NUMBER, plain(runs["bits"])), ("words", _NUMBER, plain(runs["words"]).flatten())]

@@ -1,0 +1,42 @@
+"""Pieces of texts: words, and all runs of n bytes.
+
+A word is a run of letters, digits and bytes beyond ASCII, as ClickHouse's tokenbf_v1 has it. Runs are of bytes, not of
+characters: what holds a text holds its bytes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from parts.skip_indexes.value_hashes import Hashes, Texts, hash_pieces
+
+_IN_WORDS = np.array([chr(byte).isalnum() or byte >= 128 for byte in range(256)])
+
+
+def word_hashes(texts: Texts) -> Hashes:
+    """The words of every text."""
+    begins, stops, ends = words(texts)
+    return Hashes(hash_pieces(texts.data, begins, stops), ends)
+
+
+def words(texts: Texts) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Where the words of every text begin and stop; those of row ``i`` end before ``ends[i + 1]``."""
+    if not len(texts.begins):
+        return texts.begins, texts.stops, np.zeros(len(texts.ends), np.int64)
+    origin, end = int(texts.begins[0]), int(texts.stops[-1])
+    inside = _IN_WORDS[texts.data[origin:end]]
+    before = np.concatenate(([False], inside[:-1])) if len(inside) else inside
+    filled = texts.begins[texts.begins < texts.stops] - origin
+    before[filled] = False
+    after = np.concatenate((inside[1:], [False])) if len(inside) else inside
+    after[filled[1:] - 1] = False
+    begins, stops = np.flatnonzero(inside & ~before) + origin, np.flatnonzero(inside & ~after) + origin + 1
+    return begins, stops, np.searchsorted(begins, np.append(texts.begins, end))[texts.ends]
+
+
+def run_hashes(texts: Texts, length: int) -> Hashes:
+    """All runs of ``length`` bytes of every text."""
+    counts = np.maximum(texts.stops - texts.begins - (length - 1), 0)
+    ends = np.concatenate(([0], np.cumsum(counts)))
+    begins = np.arange(int(ends[-1])) + np.repeat(texts.begins - ends[:-1], counts)
+    return Hashes(hash_pieces(texts.data, begins, begins + length), ends[texts.ends])

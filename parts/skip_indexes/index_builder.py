@@ -1,0 +1,135 @@
+"""Makes the skip indexes of a part of its rows, window by window.
+
+A run of granules may begin in one window and end in another: what is known of it is kept until it ends. Indexes are in
+memory until the part is finished: of a bloom_filter about a byte a row, of a text index its size. They depend on the
+rows and the definition alone, so replicas write the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from parts.format.file_names import SKIP_INDEXES
+from parts.skip_indexes.bloom_filters import FixedFilters, GrowingFilters
+from parts.skip_indexes.minmax_index import Extremes, Values
+from parts.skip_indexes.set_index import ValueSets
+from parts.skip_indexes.skip_index_file import EncodedIndex, encode_index, encode_index_file
+from parts.skip_indexes.text_index import TextBuilder
+from parts.table.table_description import SkipIndex, TableSchema
+
+
+class Kind(Protocol):
+    """What is kept of runs of rows: tables have a row for each run."""
+
+    def summarize(self, arrays: list[pa.Array], cuts: np.ndarray) -> pa.Table:
+        """Of the keys of rows that are cut into runs, none of them empty; ``cuts`` are where they begin and end."""
+
+    def united(self, runs: pa.Table) -> pa.Table:
+        """Of several pieces of one run."""
+
+    def finished(self, runs: pa.Table) -> pa.Table:
+        """Of runs that get no more rows."""
+
+    def entries(self, runs: pa.Table) -> Values:
+        """What is written of all runs together, after :meth:`finished`."""
+
+
+class Builder(Protocol):
+    """Makes one index."""
+
+    index: SkipIndex
+
+    def add(self, block: pa.Table) -> None:
+        """The next rows."""
+
+    def entries(self) -> Values | None:
+        """What is written of all rows; nothing of what would be too large."""
+
+
+_KINDS: dict[str, Callable[[SkipIndex], Kind]] = {
+    "minmax": Extremes,
+    "set": ValueSets,
+    "bloom_filter": GrowingFilters,
+    "ngrambf_v1": FixedFilters,
+    "tokenbf_v1": FixedFilters,
+}
+
+
+class IndexBuilder:
+    """Of one part of granules of ``granularity`` rows, as far as it has the columns. Not thread-safe."""
+
+    def __init__(self, indexes: Sequence[SkipIndex], schema: TableSchema, granularity: int) -> None:
+        there = [index for index in indexes if set(index.key.columns) <= set(schema.names)]
+        self._indexes: list[Builder] = [
+            TextBuilder(index, granularity) if index.kind == "text" else _Runs(index, granularity) for index in there
+        ]
+        names = dict.fromkeys(name for index in there for name in index.key.columns)
+        self._schema = pa.schema([schema.arrow.field(name) for name in names])
+
+    def add(self, block: pa.Table) -> None:
+        """The next rows; strings may come as ``parts.blocks.dictionary_strings``."""
+        if self._indexes and block.num_rows:
+            used = block.select(self._schema.names).cast(self._schema)
+            for builder in self._indexes:
+                builder.add(used)
+
+    def files(self, kept: Sequence[EncodedIndex] = ()) -> dict[str, bytes]:
+        """The file of these indexes and of those ``kept`` from another part of the rows, by its name; none for none."""
+        made = [(builder.index, builder.entries()) for builder in self._indexes]
+        indexes = [*kept, *(encode_index(index, entries) for index, entries in made if entries is not None)]
+        return {SKIP_INDEXES: encode_index_file(indexes)} if indexes else {}
+
+
+class _Runs:
+    def __init__(self, index: SkipIndex, granularity: int) -> None:
+        self.index = index
+        self._kind = _KINDS[index.kind](index)
+        self._run_rows = granularity * index.granularity
+        self._rows = 0
+        self._open: list[pa.Table] = []
+        """Pieces of the run that has not ended."""
+        self._done: list[pa.Table] = []
+
+    def add(self, block: pa.Table) -> None:
+        rows, begun = block.num_rows, self._rows % self._run_rows
+        arrays = [_one(column) for column in self.index.key.evaluate(block)]
+        inner = np.arange(self._run_rows - begun, rows, self._run_rows)
+        runs = self._kind.summarize(arrays, np.concatenate(([0], inner, [rows])))
+        self._rows += rows
+        first, last = runs.slice(0, 1), runs.num_rows - 1
+        if last:
+            self._end([*self._open, first])
+            self._open = [runs.slice(last)]
+            if last > 1:
+                self._done.append(self._kind.finished(runs.slice(1, last - 1)))
+        else:
+            self._open.append(first)
+            if len(self._open) > 1:
+                self._open = [self._kind.united(pa.concat_tables(self._open))]
+        if self._rows % self._run_rows == 0:
+            self._end(self._open)
+            self._open = []
+
+    def entries(self) -> Values:
+        if self._open:
+            self._end(self._open)
+            self._open = []
+        if not self._done:  # a part of no rows
+            arrays = [pa.nulls(0, type_.arrow) for type_ in self.index.key.types]
+            self._done.append(self._kind.finished(self._kind.summarize(arrays, np.zeros(1, np.int64))))
+        return self._kind.entries(pa.concat_tables(self._done))
+
+    def _end(self, pieces: list[pa.Table]) -> None:
+        run = self._kind.united(pa.concat_tables(pieces)) if len(pieces) > 1 else pieces[0]
+        self._done.append(self._kind.finished(run))
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    array = column.combine_chunks()
+    if isinstance(array, pa.ChunkedArray):
+        return pa.concat_arrays(array.chunks) if array.num_chunks else pa.nulls(0, array.type)
+    return array

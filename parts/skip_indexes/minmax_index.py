@@ -1,0 +1,88 @@
+"""minmax: the least and the greatest value of every key in a run of granules.
+
+NULL is left out (a run of nothing else has no extremes); where a value is NaN both are NaN, which says nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from parts.format.array_file import plain_array, plain_type
+from parts.format.primary_index import plain_numbers
+from parts.table.table_description import SkipIndex
+from parts.types import DataType
+
+Values = Sequence[tuple[str, DataType, pa.Array]]
+
+
+class Extremes:
+    """Implements ``parts.skip_indexes.index_builder.Kind``."""
+
+    def __init__(self, index: SkipIndex) -> None:
+        self._types = index.key.types
+
+    def summarize(self, arrays: list[pa.Array], cuts: np.ndarray) -> pa.Table:
+        columns = {}
+        for number, (array, type_) in enumerate(zip(arrays, self._types, strict=True)):
+            low, high = _extremes(plain_array(array, type_), cuts)
+            columns[f"{number}.low"], columns[f"{number}.high"] = low, high
+        return pa.table(columns)
+
+    def united(self, runs: pa.Table) -> pa.Table:
+        columns = {}
+        for name in runs.column_names:
+            array = runs[name].combine_chunks()
+            array = pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
+            low, high = _extremes(array, np.array([0, len(array)]))
+            columns[name] = low if name.endswith("low") else high
+        return pa.table(columns)
+
+    def finished(self, runs: pa.Table) -> pa.Table:
+        return runs
+
+    def entries(self, runs: pa.Table) -> Values:
+        types = [type_ for type_ in self._types for _ in range(2)]
+        return [
+            (name, type_, plain_array(runs[name], type_)) for name, type_ in zip(runs.column_names, types, strict=True)
+        ]
+
+
+def extremes_of(entries: Values, number: int) -> tuple[pa.Array, pa.Array]:
+    """The least and the greatest values of key ``number`` in every run."""
+    return entries[2 * number][2], entries[2 * number + 1][2]
+
+
+def _extremes(array: pa.Array, cuts: np.ndarray) -> tuple[pa.Array, pa.Array]:
+    """``cuts``: where the runs, none of them empty, begin and end."""
+    numbers = plain_numbers(array)
+    if numbers is not None:
+        ends = [reduce.reduceat(numbers, cuts[:-1]) for reduce in (np.minimum, np.maximum)]
+        return tuple(pa.Array.from_buffers(array.type, len(end), [None, pa.py_buffer(end)]) for end in ends)
+    if pa.types.is_floating(array.type) and not array.null_count:  # NaN is the least and the greatest of all
+        values = array.to_numpy()
+        return pa.array(np.minimum.reduceat(values, cuts[:-1])), pa.array(np.maximum.reduceat(values, cuts[:-1]))
+    runs = np.repeat(np.arange(len(cuts) - 1), np.diff(cuts))
+    is_fixed = pa.types.is_fixed_size_binary(array.type)
+    table = pa.table({"run": runs, "value": array.cast(pa.binary()) if is_fixed else array})
+    found = table.group_by("run", use_threads=False).aggregate([("value", "min"), ("value", "max")])
+    low, high = (plain(found[name]).cast(array.type) for name in ("value_min", "value_max"))
+    if pa.types.is_floating(array.type):
+        has_nan = pc.is_nan(array).fill_null(False).to_numpy(zero_copy_only=False)
+        unknown = pa.array(np.logical_or.reduceat(has_nan, cuts[:-1]))
+        low, high = (pc.if_else(unknown, pa.scalar(float("nan"), array.type), end) for end in (low, high))
+    return low, high
+
+
+def plain(column: pa.ChunkedArray) -> pa.Array:
+    """One array, of no chunks too."""
+    array = column.combine_chunks()
+    return array if isinstance(array, pa.Array) else pa.concat_arrays(array.chunks)
+
+
+def value_types(index: SkipIndex) -> list[DataType]:
+    """What is kept of each key, without LowCardinality."""
+    return [plain_type(type_) for type_ in index.key.types]

@@ -1,0 +1,1 @@
+"""The parts of one table on one disk, and their states."""

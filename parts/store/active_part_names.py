@@ -1,0 +1,74 @@
+"""The names of a table's active parts, in block order.
+
+Invariant: no two of them share a block; asserted at every addition. Finding is logarithmic in the parts of a partition,
+so that a table of many parts does not slow its INSERTs. Used under the store's lock.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+
+from parts.common.part_name import PartName
+
+
+def _begin(name: PartName) -> int:
+    return name.min_block
+
+
+def _end(name: PartName) -> int:
+    return name.max_block
+
+
+class ActiveNames:
+    """A set of disjoint part names."""
+
+    def __init__(self) -> None:
+        self._partitions: dict[str, list[PartName]] = {}
+        self._count = 0
+        self.version = 0
+        """Another one after every change."""
+        self.changes: list[tuple[PartName, bool]] | None = None
+        """Names that went and came (``True``), in order, once somebody follows them; the follower empties it."""
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[PartName]:
+        """Sorted as names are."""
+        for partition_id in sorted(self._partitions):
+            yield from self._partitions[partition_id]
+
+    def overlapping(self, name: PartName) -> list[PartName]:
+        """Those that share a block with ``name``, itself included."""
+        names = self._partitions.get(name.partition_id, [])
+        return names[bisect_left(names, name.min_block, key=_end) : bisect_right(names, name.max_block, key=_begin)]
+
+    def covering(self, name: PartName) -> PartName | None:
+        return next((other for other in self.overlapping(name) if other.covers(name)), None)
+
+    def largest_partition(self) -> tuple[str, int]:
+        """The partition with the most parts, and how many; ``("", 0)`` for none."""
+        return max(((key, len(names)) for key, names in self._partitions.items()), key=lambda i: i[1], default=("", 0))
+
+    def add(self, name: PartName) -> None:
+        rivals = self.overlapping(name)
+        assert not rivals, f"active parts {name} and {rivals[0]} share blocks"
+        names = self._partitions.setdefault(name.partition_id, [])
+        names.insert(bisect_left(names, name.min_block, key=_begin), name)
+        self._count += 1
+        self.version += 1
+        if self.changes is not None:
+            self.changes.append((name, True))
+
+    def discard(self, name: PartName) -> None:
+        names = self._partitions.get(name.partition_id, [])
+        position = bisect_left(names, name.min_block, key=_begin)
+        if position < len(names) and names[position] == name:
+            del names[position]
+            self._count -= 1
+            self.version += 1
+            if self.changes is not None:
+                self.changes.append((name, False))
+            if not names:
+                del self._partitions[name.partition_id]

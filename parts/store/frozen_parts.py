@@ -1,0 +1,94 @@
+"""``shadow/<name>/<table>/<part>``: links to the files of parts as they were, for whoever makes backups.
+
+A part is whole under its name, or not there: it is linked under a name that no part has, and renamed. Source: the
+documentation of ClickHouse, "ALTER TABLE … FREEZE PARTITION".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from parts.common.errors import UserError
+from parts.common.part_name import PartName
+from parts.format.hashed_file import link_files, make_directories, sync_directory
+from parts.read.part_reader import Part
+from parts.store.exchange_record import write_durably
+
+SHADOW = "shadow"
+_COUNTER = "increment.txt"
+_lock = threading.Lock()
+"""One backup after the other."""
+
+
+def freeze(shadow: Path, name: str | None, table: str, parts: Sequence[Part], check: Callable[[], None]) -> None:
+    """``name`` is that of a directory (``None``: the next number), ``table`` that of the table's below it. Ends with
+    ``check``. Raises 84 (DIRECTORY_ALREADY_EXISTS); after an error nothing is left of it."""
+    with _lock:
+        make_directories(shadow)
+        home = shadow / (name if name is not None else _next_number(shadow)) / table
+        for part in parts:
+            if (home / str(part.name)).exists():
+                raise UserError("DIRECTORY_ALREADY_EXISTS", f"Directory {home / str(part.name)} already exists")
+        frozen: list[Path] = []
+        try:
+            for part in parts:
+                check()
+                frozen.append(_link(part, home))
+                part.is_frozen = True
+        except BaseException:
+            for place in frozen:
+                shutil.rmtree(place, ignore_errors=True)
+            _remove_empty(home, shadow)
+            raise
+
+
+def unfreeze(shadow: Path, name: str, table: str, is_meant: Callable[[PartName], bool]) -> None:
+    """Fine for what is not there."""
+    with _lock:
+        home = shadow / name / table
+        for place in sorted(home.iterdir()) if home.exists() else ():
+            part = PartName.try_parse(place.name)
+            if part is not None and is_meant(part):
+                shutil.rmtree(place)
+        _remove_empty(home, shadow)
+
+
+def unfreeze_all(shadow: Path, name: str) -> None:
+    """The parts of all tables. Fine for what is not there."""
+    with _lock:
+        if (shadow / name).exists():
+            shutil.rmtree(shadow / name)
+
+
+def _link(part: Part, home: Path) -> Path:
+    make_directories(home)
+    draft, place = home / f"tmp_{part.name}", home / str(part.name)
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir()
+    try:
+        link_files(part.path, draft, should_sync=True)
+        os.rename(draft, place)
+    except BaseException:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise
+    sync_directory(home)
+    return place
+
+
+def _next_number(shadow: Path) -> str:
+    file = shadow / _COUNTER
+    number = 1 + (int(file.read_text()) if file.exists() else 0)
+    write_durably(file, str(number), shadow / f"{_COUNTER}.new")
+    return str(number)
+
+
+def _remove_empty(home: Path, shadow: Path) -> None:
+    with contextlib.suppress(OSError):  # something else is in there
+        while home != shadow:
+            home.rmdir()
+            home = home.parent

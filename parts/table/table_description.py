@@ -1,0 +1,269 @@
+"""What a table's parts look like: columns, keys and the settings that shape files.
+
+``parts`` evaluates no SQL. Key expressions arrive compiled, as a :class:`Key` whose ``evaluate`` maps a block to
+the arrays of the key; ``sql`` builds it from text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Protocol
+
+import pyarrow as pa
+
+from parts.common.errors import UserError
+from parts.table.merge_mode import ORDINARY, MergeMode
+from parts.table.nested_columns import structure_of
+from parts.table.schema_history import UNCHANGED, SchemaHistory
+from parts.table.ttl_rules import NO_TTL, TableTtl
+from parts.types import DataType, LowCardinalityType, type_text
+
+
+class ColumnDefault(Protocol):
+    """What an absent column's values are, compiled; ``sql`` builds it. May be used by several threads at once."""
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """The stored columns that it reads."""
+
+    def evaluate(self, block: pa.Table, rows: int) -> pa.ChunkedArray:
+        """The value of each of ``rows`` rows in the column's storage type; ``block`` has :attr:`columns`."""
+
+
+class ColumnConversion(Protocol):
+    """How values that were stored as another type become a column's, compiled; ``sql`` builds it."""
+
+    def __call__(self, values: pa.ChunkedArray, type_: DataType, version: int) -> pa.ChunkedArray:
+        """``values`` of ``type_``, which the column had in this version of the table, in the column's storage type.
+        Raises ``UserError`` for one that does not convert."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a table.
+
+    ``codec`` is the text inside ``CODEC(…)`` or ``""`` for the default. ``default_kind`` is ``""``, ``DEFAULT``,
+    ``MATERIALIZED`` or ``ALIAS``; ``default_expression`` is ClickHouse SQL, and ``default`` the same compiled: what a
+    part written before the column was added has in it. ``None``: the type's default. ``convert`` reads parts that were
+    written before its type changed. ``ttl`` is the text of the column's TTL or ``""``.
+    """
+
+    name: str
+    type: DataType
+    codec: str = ""
+    default_kind: str = ""
+    default_expression: str = ""
+    comment: str = ""
+    default: ColumnDefault | None = field(default=None, compare=False, repr=False)
+    convert: ColumnConversion | None = field(default=None, compare=False, repr=False)
+    ttl: str = ""
+    aggregate: str = ""
+    """``f`` of a column that was declared as SimpleAggregateFunction(f, T); ``type`` is T."""
+
+    @property
+    def type_text(self) -> str:
+        """Its type as it was declared."""
+        return type_text(self.type, self.aggregate)
+
+    @property
+    def is_stored(self) -> bool:
+        """ALIAS columns are computed at read time and have no file."""
+        return self.default_kind != "ALIAS"
+
+
+@dataclass(frozen=True)
+class TableSchema:
+    """The columns of a table, in declared order. Names are unique and case-sensitive.
+
+    ``history`` says where older parts have them.
+    """
+
+    columns: tuple[Column, ...]
+    history: SchemaHistory = UNCHANGED
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        """Once: what is worked out for a schema is kept under it."""
+        return hash(self.columns)
+
+    def __getstate__(self) -> dict[str, object]:
+        """Hashes of other processes differ."""
+        return {"columns": self.columns, "history": self.history}
+
+    def __post_init__(self) -> None:
+        seen: set[str] = set()
+        for column in self.columns:
+            if column.name in seen:
+                raise UserError("DUPLICATE_COLUMN", f"Column {column.name!r} is given more than once")
+            seen.add(column.name)
+
+    @cached_property
+    def _by_name(self) -> dict[str, Column]:
+        return {column.name: column for column in self.columns}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._by_name
+
+    def column(self, name: str) -> Column:
+        """Raises ``UserError`` 16 (NO_SUCH_COLUMN_IN_TABLE)."""
+        column = self._by_name.get(name)
+        if column is not None:
+            return column
+        known = ", ".join(column.name for column in self.columns)
+        raise UserError("NO_SUCH_COLUMN_IN_TABLE", f"There is no column {name!r}; the columns are: {known}")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+    @cached_property
+    def stored(self) -> TableSchema:
+        """The columns that have files: all but ALIAS."""
+        return TableSchema(tuple(column for column in self.columns if column.is_stored))
+
+    @cached_property
+    def nested(self) -> tuple[tuple[str, ...], ...]:
+        """The stored columns of each Nested structure that has several."""
+        structures: dict[str, list[str]] = {}
+        for column in self.stored.columns:
+            structures.setdefault(structure_of(column.name, column.type), []).append(column.name)
+        return tuple(tuple(names) for structure, names in structures.items() if structure and len(names) > 1)
+
+    @cached_property
+    def arrow(self) -> pa.Schema:
+        """The Arrow schema of a block of all these columns (see ``parts.types`` for the mapping)."""
+        return pa.schema([pa.field(c.name, c.type.arrow, nullable=c.type.is_nullable) for c in self.columns])
+
+
+@dataclass(frozen=True)
+class Key:
+    """A tuple of key expressions, compiled.
+
+    ``expressions`` are canonical ClickHouse SQL texts, ``types`` their types, ``columns`` the table columns they read,
+    ``reads`` those of each expression.
+    ``evaluate(block)`` returns one array per expression, each as long as the block.
+    """
+
+    expressions: tuple[str, ...]
+    types: tuple[DataType, ...]
+    columns: tuple[str, ...]
+    evaluate: Callable[[pa.Table], list[pa.ChunkedArray]] = field(compare=False, repr=False)
+    reads: tuple[tuple[str, ...], ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.expressions)
+
+    @cached_property
+    def plain_types(self) -> tuple[DataType, ...]:
+        """As indexes have them: without LowCardinality."""
+        return tuple(type_.inner if isinstance(type_, LowCardinalityType) else type_ for type_ in self.types)
+
+    def prefix(self, length: int) -> Key:
+        """The first ``length`` expressions as a key of their own."""
+        evaluate = self.evaluate
+        return Key(
+            self.expressions[:length],
+            self.types[:length],
+            self.columns,
+            lambda block: evaluate(block)[:length],
+            self.reads[:length],
+        )
+
+
+def column_key(schema: TableSchema, names: Sequence[str]) -> Key:
+    """A key of plain columns, which needs no SQL."""
+    columns = tuple(names)
+    return Key(
+        columns,
+        tuple(schema.column(name).type for name in columns),
+        columns,
+        lambda block: [block.column(name) for name in columns],
+        tuple((name,) for name in columns),
+    )
+
+
+@dataclass(frozen=True)
+class SkipIndex:
+    """What is kept of every ``granularity`` granules, so that a query may pass them over (``parts.skip_indexes``).
+
+    ``kind`` and ``arguments`` say what that is; ``type_text`` is how the user wrote them. A text index speaks of single
+    granules whatever ``granularity`` says.
+    """
+
+    name: str
+    key: Key
+    kind: str
+    arguments: tuple[float | str, ...]
+    granularity: int
+    expression: str
+    type_text: str
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """A condition on every row that is inserted; one that ``is_assumed`` is not checked. ``key`` is it, compiled."""
+
+    name: str
+    expression: str
+    key: Key
+    is_assumed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PartSettings:
+    """The settings that shape parts; tables have more. Names and defaults are ClickHouse's
+    (``system.merge_tree_settings``)."""
+
+    index_granularity: int = 8192
+    """Rows in a granule."""
+    index_granularity_bytes: int = 10 * 1024 * 1024
+    """A granule of rows that are long has fewer of them (``parts.write.index_granularity``); 0: it has not."""
+    min_index_granularity_bytes: int = 1024
+    """What no table may ask less of."""
+    min_bytes_for_wide_part: int = 10 * 1024 * 1024
+    """Uncompressed bytes below which a part is compact (all columns in one file)."""
+    min_rows_for_wide_part: int = 0
+    min_bytes_for_full_part_storage: int = 64 * 1024
+    """Uncompressed bytes below which a compact part is packed: one file, data and all."""
+    fsync_after_insert: bool = True
+    fsync_part_directory: bool = True
+    old_parts_lifetime: int = 480
+    """Seconds an outdated part is kept on disk."""
+    default_compression_codec: str = "LZ4"
+    enable_block_number_column: bool = False
+    """Whether merges store of every row which block it came in."""
+
+    def is_wide(self, expected_bytes: int | None, expected_rows: int | None) -> bool:
+        """Whether a part of this size is written wide; of one of unknown size it is."""
+        return (expected_bytes is None or expected_bytes >= self.min_bytes_for_wide_part) and (
+            expected_rows is None or expected_rows >= self.min_rows_for_wide_part
+        )
+
+
+@dataclass(frozen=True)
+class TableDescription:
+    """Everything ``parts`` needs to know about a table.
+
+    ``primary_key`` is a prefix of ``sorting_key``. ``sampling_key`` is one of its expressions, or empty.
+    ``metadata_version`` counts the changes of the definition; parts keep the one they were written under, and
+    ``schema.history`` tells how to read those of earlier ones. ``has_parts``: whether they are anybody's matter; of a
+    table that only keeps rows they are not.
+    """
+
+    schema: TableSchema
+    sorting_key: Key
+    primary_key: Key
+    partition_key: Key
+    sampling_key: Key
+    settings: PartSettings = PartSettings()
+    merge_mode: MergeMode = ORDINARY
+    metadata_version: int = 0
+    indexes: tuple[SkipIndex, ...] = ()
+    constraints: tuple[Constraint, ...] = ()
+    has_parts: bool = True
+    ttl: TableTtl = NO_TTL

@@ -1,0 +1,143 @@
+"""Types made of others: Nullable, LowCardinality, Array, Map, Tuple."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from parts.common.errors import UserError
+from parts.types.data_type import DataType
+from parts.types.scalars import NothingType
+
+
+@dataclass(frozen=True)
+class NullableType(DataType):
+    inner: DataType
+
+    @property
+    def name(self) -> str:
+        return f"Nullable({self.inner.name})"
+
+    @property
+    def arrow(self) -> pa.DataType:
+        return self.inner.arrow
+
+    @property
+    def is_nullable(self) -> bool:
+        return True
+
+    @property
+    def default(self) -> object:
+        return None
+
+
+@dataclass(frozen=True)
+class LowCardinalityType(DataType):
+    inner: DataType
+
+    @property
+    def name(self) -> str:
+        return f"LowCardinality({self.inner.name})"
+
+    @property
+    def arrow(self) -> pa.DataType:
+        return pa.dictionary(pa.int32(), self.inner.arrow)
+
+    @property
+    def is_nullable(self) -> bool:
+        return self.inner.is_nullable
+
+    @property
+    def default(self) -> object:
+        return self.inner.default
+
+
+@dataclass(frozen=True)
+class ArrayType(DataType):
+    inner: DataType
+
+    @property
+    def name(self) -> str:
+        return f"Array({self.inner.name})"
+
+    @property
+    def arrow(self) -> pa.DataType:
+        return pa.list_(_field("item", self.inner))
+
+    @property
+    def default(self) -> object:
+        return []
+
+
+@dataclass(frozen=True)
+class MapType(DataType):
+    key: DataType
+    value: DataType
+
+    @property
+    def name(self) -> str:
+        return f"Map({self.key.name}, {self.value.name})"
+
+    @property
+    def arrow(self) -> pa.DataType:
+        if isinstance(self.key, NothingType):
+            raise UserError("NOT_IMPLEMENTED", f"{self.name} is not supported: give the keys another type")
+        return pa.map_(self.key.arrow, _field("value", self.value))
+
+    @property
+    def default(self) -> object:
+        return []
+
+
+@dataclass(frozen=True)
+class TupleType(DataType):
+    """``elements`` are (name or ``None``, type) pairs; either all or none are named. ``()`` has none of them."""
+
+    elements: tuple[tuple[str | None, DataType], ...]
+
+    @property
+    def is_named(self) -> bool:
+        return bool(self.elements) and self.elements[0][0] is not None
+
+    @property
+    def name(self) -> str:
+        texts = [f"{_identifier(name)} {type_.name}" if name else type_.name for name, type_ in self.elements]
+        return f"Tuple({', '.join(texts)})"
+
+    @property
+    def arrow(self) -> pa.DataType:
+        return pa.struct(
+            [_field(name or str(position), type_) for position, (name, type_) in enumerate(self.elements, 1)]
+        )
+
+    @property
+    def default(self) -> object:
+        return {name or str(position): type_.default for position, (name, type_) in enumerate(self.elements, 1)}
+
+
+def _field(name: str, type_: DataType) -> pa.Field:
+    """pyarrow makes no field of its null type that is not nullable."""
+    return pa.field(name, type_.arrow, nullable=type_.is_nullable or isinstance(type_, NothingType))
+
+
+def strip_nullable(type_: DataType) -> DataType:
+    """The type without ``LowCardinality`` and ``Nullable`` around it."""
+    while isinstance(type_, (NullableType, LowCardinalityType)):
+        type_ = type_.inner
+    return type_
+
+
+def make_nullable(type_: DataType) -> DataType:
+    """``Nullable(T)``; LowCardinality keeps outermost; composite types (which cannot be inside Nullable) as they
+    are."""
+    if isinstance(type_, LowCardinalityType):
+        return LowCardinalityType(make_nullable(type_.inner))
+    if type_.is_nullable or isinstance(type_, (ArrayType, MapType, TupleType)):
+        return type_
+    return NullableType(type_)
+
+
+def _identifier(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z_]\w*", name) else f"`{name}`"

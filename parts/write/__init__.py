@@ -1,0 +1,1 @@
+"""From a block of rows to a part."""

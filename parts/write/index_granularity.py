@@ -1,0 +1,63 @@
+"""How many rows a granule of a part has: ``index_granularity``, fewer where rows are long.
+
+A part has one granularity, for all its granules but the last (ClickHouse's ``use_const_adaptive_granularity``): of n
+bytes in memory it has at least n / ``index_granularity_bytes`` granules. The bytes follow from the rows alone, as
+ClickHouse's columns hold them, so replicas divide a part alike however its rows came; of what nested values hold a
+little more or less than ClickHouse counts.
+"""
+
+from __future__ import annotations
+
+from parts.table.table_description import PartSettings, TableSchema
+from parts.types import (
+    ArrayType,
+    DataType,
+    DateTimeType,
+    DateType,
+    DecimalType,
+    LowCardinalityType,
+    MapType,
+    NullableType,
+    StringType,
+    TupleType,
+)
+
+_SHORT_DECIMAL = 9
+
+
+def granularity_of(
+    settings: PartSettings, schema: TableSchema, rows: int, uncompressed_bytes: int, window_bytes: int
+) -> int:
+    """Of a part of so many rows and bytes (``parts.format.flat_arrays.content_bytes``). Whatever the settings say, a
+    granule of average rows does not exceed a window, which is never divided: of rows of 300 KB one of 8192 would be
+    more than a string array can hold."""
+    granularity = settings.index_granularity
+    if not rows:
+        return granularity
+    limit = settings.index_granularity_bytes
+    size = uncompressed_bytes + rows * sum(_more_in_memory(column.type) for column in schema.columns)
+    if limit and size >= limit:
+        granularity = min(granularity, rows // (size // limit))
+    if uncompressed_bytes > window_bytes:
+        granularity = min(granularity, rows * window_bytes // uncompressed_bytes)
+    return max(1, granularity)
+
+
+def _more_in_memory(type_: DataType) -> int:
+    """How many bytes a value of ClickHouse's column has beyond those of ``content_bytes``."""
+    match type_:
+        case NullableType(inner):
+            return 1 + _more_in_memory(inner)
+        case TupleType():
+            return sum(_more_in_memory(inner) for _, inner in type_.elements)
+        case StringType() | ArrayType() | MapType():
+            return 4
+        case LowCardinalityType():
+            return -3
+        case DateType():
+            return -2
+        case DateTimeType():
+            return -4
+        case DecimalType() if type_.precision <= _SHORT_DECIMAL:
+            return -4
+    return 0

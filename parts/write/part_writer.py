@@ -1,0 +1,389 @@
+"""Writing a part: sorted blocks in, a directory of fsynced files out.
+
+Rows are cut into *windows*: whole granules, about 131072 rows, fewer when they hold 64 MiB. Where windows and frames
+end depends on the rows alone, never on how they were appended, so every replica writes the same bytes. Columns of a
+window are hashed, encoded and (in wide parts) written in parallel.
+
+Invariants
+- Blocks come in sorting-key order, within and across calls (the caller's duty; not checked again).
+- At most one window and one block are in memory.
+- A part of long rows has granules of fewer rows than others (``parts.write.index_granularity``); every part knows its
+  own.
+- After ``finish`` all files and the directory are fsynced (``fsync_after_insert``); after ``abort`` the directory is
+  gone.
+"""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from parts.blocks.dictionary_strings import joined, text_bytes
+from parts.blocks.partition_ids import partition_id
+from parts.common.thread_pool import map_parallel
+from parts.format.array_file import plain_array, plain_type
+from parts.format.checksums import Checksums
+from parts.format.columns_file import ColumnsFile, MinMax
+from parts.format.file_names import DATA_FILE, META_FILE, column_file
+from parts.format.flat_arrays import content_bytes
+from parts.format.hashed_file import GatheredFile, HashedFile, sync_files
+from parts.format.packed_metadata import pack
+from parts.format.part_files import PartContent
+from parts.skip_indexes.index_builder import IndexBuilder
+from parts.table.table_description import PartSettings, TableDescription
+from parts.table.ttl_rules import TtlCollector
+from parts.types import DataType
+from parts.write.block_preparation import conform_block
+from parts.write.column_writer import ColumnWriter, codecs_of, encoders_of
+from parts.write.index_granularity import granularity_of
+from parts.write.part_summary import WrittenColumns, checksum_of, summarize
+from parts.write.small_part import contiguous, encode_small_part, partition_values
+
+WINDOW_ROWS = 131_072
+WINDOW_BYTES = 64 * 1024 * 1024
+_SMALL_ROWS = 2_000
+_NIL = uuid.UUID(int=0)
+
+
+@dataclass(frozen=True)
+class WrittenPart:
+    """A finished part that has no name yet."""
+
+    path: Path
+    partition_id: str
+    rows: int
+    part_type: str
+    content_hash: str
+    checksums: Checksums
+    bytes_on_disk: int
+    meta: bytes = b""
+    """Of a packed part ``meta.bin``, with which it can be opened without reading it."""
+
+    @property
+    def data_uncompressed_bytes(self) -> int:
+        return self.checksums.uncompressed_bytes
+
+
+def write_part(
+    directory: Path,
+    block: pa.Table,
+    description: TableDescription,
+    values: Sequence[object],
+    *,
+    part_uuid: uuid.UUID | None = None,
+) -> WrittenPart:
+    """Writes one sorted block of one partition as a part in ``directory`` (an empty or new directory)."""
+    block = conform_block(block, description.schema)
+    settings = description.settings
+    size = _expected_bytes(block, settings)
+    is_packed = not settings.is_wide(size, block.num_rows) and size < settings.min_bytes_for_full_part_storage
+    granularity = granularity_of(settings, description.schema.stored, block.num_rows, size, WINDOW_BYTES)
+    if is_packed and 0 < block.num_rows <= granularity:
+        return _write_small_part(Path(directory), block, description, values, part_uuid or _NIL, granularity)
+    writer = PartWriter(
+        directory, description, values, expected_bytes=size, expected_rows=block.num_rows, part_uuid=part_uuid
+    )
+    try:
+        writer.append_conformed(block)
+        return writer.finish()
+    except BaseException:
+        writer.abort()
+        raise
+
+
+def _write_small_part(
+    directory: Path,
+    block: pa.Table,
+    description: TableDescription,
+    values: Sequence[object],
+    part_uuid: uuid.UUID,
+    granularity: int,
+) -> WrittenPart:
+    settings = description.settings
+    partition = _scalars(values, description.partition_key.types)
+    codecs = codecs_of(description.schema.stored, settings.default_compression_codec)
+    packed, checksums = encode_small_part(block, description, partition, codecs, part_uuid, granularity)
+    try:
+        file = HashedFile(directory / META_FILE)
+    except FileNotFoundError:
+        directory.mkdir(parents=True)
+        file = HashedFile(directory / META_FILE)
+    try:
+        file.write([packed])
+        sync_files([file] if settings.fsync_after_insert else (), directory if settings.fsync_part_directory else None)
+        file.close()
+    except BaseException:
+        file.discard()
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
+    id_ = partition_id(partition, description.partition_key.types)
+    content_hash = checksums.content_hash
+    return WrittenPart(directory, id_, block.num_rows, "Compact", content_hash, checksums, len(packed), packed)
+
+
+class PartWriter:
+    """Streams sorted blocks into a part. ``expected_bytes`` and ``expected_rows`` choose compact or wide.
+
+    With ``is_dense`` columns of the default codec are stored in fewer bytes (``parts.format.codecs.dense_encoder``),
+    ``with_dictionaries`` strings that repeat as ``parts.blocks.dictionary_strings`` says. ``ttl`` gathers what the part
+    knows of the times at which its rows expire, and names the default codec if that is another than the table's.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        description: TableDescription,
+        values: Sequence[object],
+        *,
+        expected_bytes: int | None = None,
+        expected_rows: int | None = None,
+        part_uuid: uuid.UUID | None = None,
+        is_dense: bool = False,
+        with_dictionaries: bool = False,
+        ttl: TtlCollector | None = None,
+    ) -> None:
+        settings = description.settings
+        self._directory = Path(directory)
+        self._description = description
+        self._schema = description.schema.stored
+        self._values = _scalars(values, description.partition_key.types)
+        self._uuid = part_uuid or _NIL
+        self._granularity = granularity_of(
+            settings, self._schema, expected_rows or 0, expected_bytes or 0, WINDOW_BYTES
+        )
+        self._is_wide = settings.is_wide(expected_bytes, expected_rows)
+        limit = settings.min_bytes_for_full_part_storage
+        is_packed = not self._is_wide and expected_bytes is not None and expected_bytes < limit
+        self._directory.mkdir(parents=True, exist_ok=True)
+        self._ttl = ttl or TtlCollector(description.ttl.readable(self._schema.names))
+        encoders = encoders_of(self._schema, self._ttl.codec or settings.default_compression_codec, is_dense)
+        self._columns = [
+            ColumnWriter(field, encoder, self._granularity, with_dictionaries=with_dictionaries)
+            for field, encoder in zip(self._schema.arrow, encoders, strict=True)
+        ]
+        self._opened: list[HashedFile] = []
+        self._packed = GatheredFile(DATA_FILE) if is_packed else None
+        self._files = self._open_files()
+        self._minmax = MinMax(self._schema, description.partition_key.columns)
+        self._index: list[list[pa.Array]] = []
+        self._skip_indexes = IndexBuilder(description.indexes, self._schema, self._granularity)
+        self._packed_files: dict[str, bytes] = {}
+        self._last_row: pa.Table | None = None
+        self._pending: list[pa.Table] = []
+        self._pending_rows = 0
+        self._pending_bytes = 0
+        self.rows = 0
+
+    def append(self, block: pa.Table) -> None:
+        """Adds the next rows in sorting-key order."""
+        self.append_conformed(conform_block(block, self._description.schema))
+
+    def append_conformed(self, block: pa.Table) -> None:
+        """As :meth:`append` for what ``conform_block`` returned; strings may come as
+        ``parts.blocks.dictionary_strings``."""
+        if not block.num_rows:
+            return
+        self._minmax.update(block)
+        self._ttl.update(block)
+        for piece in _pieces(block):
+            self._pending.append(piece)
+            self._pending_rows += piece.num_rows
+            self._pending_bytes += piece.nbytes
+            while self._pending_rows >= self._window_rows or self._pending_bytes >= WINDOW_BYTES:
+                if not self._flush(is_last=False):
+                    break
+
+    def finish(self) -> WrittenPart:
+        """Writes what is left and all metadata; everything is fsynced."""
+        return self.finish_with(self.finish_columns())
+
+    def finish_columns(self) -> WrittenColumns:
+        """Writes what is left of the columns."""
+        while self._pending_rows:
+            self._flush(is_last=True)
+        for name, data in self._skip_indexes.files().items():
+            self.add_file(name, data)
+        sums = {file.path.name: file.checksum for file in self._opened}
+        if self._packed is not None:
+            self._packed_files[DATA_FILE] = self._packed.content
+            sums = {name: checksum_of(content) for name, content in self._packed_files.items()}
+        facts = [writer.facts() for writer in self._columns]
+        return WrittenColumns(self._content(), facts, sums)
+
+    def add_file(self, name: str, data: bytes) -> None:
+        """Another file of the part, before :meth:`finish_columns`."""
+        if self._packed is None:
+            self._open(name).write([data])
+        else:
+            self._packed_files[name] = data
+
+    def finish_with(self, columns: WrittenColumns) -> WrittenPart:
+        """Writes all metadata; everything is fsynced. Of some of ``columns`` others linked the files."""
+        meta, checksums = summarize(columns, is_packed=self._packed is not None, is_wide=self._is_wide)
+        packed = pack(meta | self._packed_files) if not self._is_wide else b""
+        for name, data in {META_FILE: packed}.items() if packed else meta.items():
+            self._open(name).write([data])
+        settings = self._description.settings
+        directory = self._directory if settings.fsync_part_directory else None
+        sync_files(self._opened if settings.fsync_after_insert else (), directory)
+        for file in self._opened:
+            file.close()
+        return WrittenPart(
+            self._directory,
+            partition_id(self._values, self._description.partition_key.types),
+            self.rows,
+            "Wide" if self._is_wide else "Compact",
+            checksums.content_hash,
+            checksums,
+            sum(file.size for file in self._opened),
+            packed if self._packed is not None else b"",
+        )
+
+    def abort(self) -> None:
+        """Removes what was written."""
+        for file in self._opened:
+            file.discard()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    @property
+    def _window_rows(self) -> int:
+        return max(1, WINDOW_ROWS // self._granularity) * self._granularity
+
+    def _open_files(self) -> Sequence[HashedFile | GatheredFile]:
+        if self._packed is not None:
+            return [self._packed] * len(self._columns)
+        try:
+            if not self._is_wide:
+                return [self._open(DATA_FILE)] * len(self._columns)
+            return [self._open(column_file(column.name)) for column in self._schema.columns]
+        except BaseException:
+            self.abort()
+            raise
+
+    def _open(self, name: str) -> HashedFile:
+        file = HashedFile(self._directory / name)
+        self._opened.append(file)
+        return file
+
+    def _flush(self, is_last: bool) -> bool:
+        """Writes the next window; False when more rows are needed to know where it ends."""
+        pending = joined(self._pending)
+        candidate = pending.slice(0, self._window_rows)
+        if not is_last and candidate.num_rows < self._window_rows:
+            candidate = candidate.slice(0, candidate.num_rows // self._granularity * self._granularity)
+        window = [contiguous(column) for column in candidate.columns]
+        boundaries = np.append(np.arange(0, candidate.num_rows, self._granularity), candidate.num_rows)
+        sizes = [
+            text_bytes(column, boundaries) if column.type != field.type else content_bytes(column, boundaries)
+            for column, field in zip(window, self._schema.arrow, strict=True)
+        ]
+        total = np.cumsum(np.sum(sizes, axis=0)) if sizes else np.zeros(0)
+        full = int(np.searchsorted(total, WINDOW_BYTES)) + 1
+        granules = len(boundaries) - 1
+        if full > granules and not is_last and candidate.num_rows < self._window_rows:
+            self._pending = [pending]
+            # Arrow's count of bytes may differ from ours: wait for a window's rows or visibly more bytes.
+            self._pending_bytes = 0
+            return False
+        granules = min(full, granules)
+        rows = int(boundaries[granules])
+        self._write_window([column.slice(0, rows) for column in window], [int(s[:granules].sum()) for s in sizes], rows)
+        rest = pending.slice(rows)
+        self._pending = [rest] if rest.num_rows else []
+        self._pending_rows = rest.num_rows
+        self._pending_bytes = rest.nbytes
+        return True
+
+    def _write_window(self, window: list[pa.Array], sizes: list[int], rows: int) -> None:
+        block = pa.Table.from_arrays(window, self._schema.names)
+        self._note_keys(block)
+        self._skip_indexes.add(block)
+
+        def encode_and_place(position: int) -> None:
+            writer = self._columns[position]
+            writer.place(writer.encode(window[position], sizes[position]), self._files[position])
+
+        positions = range(len(window))
+        if rows <= _SMALL_ROWS:
+            list(map(encode_and_place, positions))
+        elif self._is_wide:
+            map_parallel(encode_and_place, positions)
+        else:
+            frames = map_parallel(lambda i: self._columns[i].encode(window[i], sizes[i]), positions)
+            for writer, encoded, file in zip(self._columns, frames, self._files, strict=True):
+                writer.place(encoded, file)
+        self.rows += rows
+
+    def _note_keys(self, block: pa.Table) -> None:
+        """Keeps the sorting key of the first row of every granule, and the last row seen."""
+        key = self._description.sorting_key
+        if not key:
+            return
+        block = block.select(list(dict.fromkeys(key.columns)))
+        firsts = block.take(pa.array(np.arange(0, block.num_rows, self._granularity)))
+        self._index.append(self._plain_keys(firsts))
+        self._last_row = block.slice(block.num_rows - 1, 1)
+
+    def _plain_keys(self, block: pa.Table) -> list[pa.Array]:
+        key = self._description.sorting_key
+        block = block.cast(pa.schema([self._schema.arrow.field(name) for name in block.column_names]))
+        return [plain_array(array, type_) for array, type_ in zip(key.evaluate(block), key.types, strict=True)]
+
+    def _content(self) -> PartContent:
+        key = self._description.sorting_key
+        if self._last_row is not None:
+            self._index.append(self._plain_keys(self._last_row))
+        index = [
+            pa.concat_arrays([entry[k] for entry in self._index]) if self._index else _empty(t)
+            for k, t in enumerate(key.types)
+        ]
+        return PartContent(
+            columns=ColumnsFile(self._schema, self._granularity, key.expressions),
+            rows=self.rows,
+            partition=partition_values(self._description.partition_key, self._values),
+            minmax=self._minmax.entries() if self.rows else [],
+            primary_index=list(zip(key.expressions, key.types, index, strict=True)),
+            marks=[column.marks() for column in self._columns],
+            part_uuid=self._uuid,
+            metadata_version=self._description.metadata_version,
+            ttl=self._ttl.found(),
+        )
+
+
+def _pieces(block: pa.Table) -> list[pa.Table]:
+    """The block; one of many windows in pieces, because a window must fit one array."""
+    if block.nbytes <= 4 * WINDOW_BYTES:
+        return [block]
+    step = max(1, block.num_rows * WINDOW_BYTES // block.nbytes)
+    return [block.slice(start, step) for start in range(0, block.num_rows, step)]
+
+
+def _expected_bytes(block: pa.Table, settings: PartSettings) -> int:
+    """Uncompressed bytes of the block; roughly when that certainly decides nothing (Arrow packs bools 8 to a byte, and
+    of a short text ClickHouse has at most twice as much in memory)."""
+    rough = block.nbytes
+    limit = min(settings.min_bytes_for_wide_part, (settings.index_granularity_bytes or WINDOW_BYTES) // 2)
+    if rough * 8 < limit:
+        return rough
+    chunks = [chunk for column in block.columns for chunk in column.chunks]
+    return sum(int(content_bytes(chunk, np.array([0, len(chunk)]))[0]) for chunk in chunks)
+
+
+def _empty(type_: DataType) -> pa.Array:
+    return pa.nulls(0, plain_type(type_).arrow)
+
+
+def _scalars(values: Sequence[object], types: Sequence[DataType]) -> tuple[pa.Scalar, ...]:
+    """Partition values as plain scalars; Python values are accepted too."""
+    scalars = []
+    for value, type_ in zip(values, types, strict=True):
+        target = plain_type(type_).arrow
+        scalar = value if isinstance(value, pa.Scalar) else pa.scalar(value, target)
+        scalars.append(scalar if scalar.type == target else scalar.cast(target))
+    return tuple(scalars)

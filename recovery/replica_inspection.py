@@ -1,0 +1,77 @@
+"""What ``pando recovery`` tells about one replica: the difference between its disk and ZooKeeper. Changes nothing.
+
+The server may run meanwhile: parts are opened read-only, and one that goes away between two looks is left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from coordination.keeper.interface import Keeper
+from coordination.nodes.paths import ReplicaPaths
+from parts.common.errors import CorruptionError
+from parts.common.part_name import PartName
+from parts.read.part_reader import open_part
+from parts.store.drop_markers import DropMarkers, is_drop_mark
+from recovery import force_restore_flag, outdated_zookeeper
+from recovery.startup_plan import PartOnDisk, StartupPlan, plan_startup
+from recovery.zookeeper_parts import read_survey, with_contents_elsewhere
+
+
+@dataclass
+class Inspection:
+    """``plan`` is what a forced restore would do; ``refusal`` why a start without force refuses, or ``""``;
+    ``forgotten``: parts that prove that ZooKeeper is from the past, as far as it tells by itself."""
+
+    replica: str
+    exists: bool
+    is_active: bool = False
+    is_flagged: bool = False
+    broken: list[str] = field(default_factory=list)
+    plan: StartupPlan = field(default_factory=StartupPlan)
+    refusal: str = ""
+    forgotten: list[PartName] = field(default_factory=list)
+
+
+def inspect_replica(keeper: Keeper, replica: ReplicaPaths, data_path: Path, max_ratio: float, table: str) -> Inspection:
+    """Reads the metadata of every part on disk and the replica's list in ZooKeeper. ``table``: its name, for advice."""
+    if keeper.exists(replica.host) is None:
+        return Inspection(replica.root, exists=False)
+    on_disk, broken = _parts_on_disk(data_path)
+    survey = with_contents_elsewhere(keeper, replica, read_survey(keeper, replica), on_disk)
+    forgotten = outdated_zookeeper.find_forgotten(keeper, replica, on_disk, lambda parts: {})
+    refusal = plan_startup(on_disk, survey, max_ratio_of_wrong_parts=max_ratio).refusal
+    if forgotten:
+        refusal = outdated_zookeeper.refusal(table, replica, forgotten, on_disk)
+    return Inspection(
+        replica=replica.root,
+        exists=True,
+        is_active=keeper.exists(replica.is_active) is not None,
+        is_flagged=force_restore_flag.is_raised(keeper, replica),
+        broken=broken,
+        plan=plan_startup(on_disk, survey, max_ratio_of_wrong_parts=max_ratio, force=True),
+        refusal=refusal,
+        forgotten=forgotten,
+    )
+
+
+def _parts_on_disk(data_path: Path) -> tuple[dict[PartName, PartOnDisk], list[str]]:
+    """The parts that were not dropped, and the directories that cannot be opened."""
+    found: dict[PartName, PartOnDisk] = {}
+    broken: list[str] = []
+    directories = sorted(data_path.iterdir()) if data_path.exists() else []
+    markers = DropMarkers(data_path, should_sync=False)
+    markers.load()
+    for directory in directories:
+        name = PartName.try_parse(directory.name)
+        if name is None or is_drop_mark(directory) or markers.is_dropped(name):
+            continue
+        try:
+            part = open_part(directory)
+        except CorruptionError:
+            if directory.exists():
+                broken.append(directory.name)
+            continue
+        found[name] = PartOnDisk(part.rows, part.content_hash)
+    return found, broken

@@ -1,0 +1,101 @@
+"""Whether the parts on a replica's disk are the whole table: what ATTACH TABLE … AS NOT REPLICATED asks. Only reads.
+
+The rows must be all here, and those of the other replicas must not depend on this one. Merges that are not carried out
+change no rows, so they do not count.
+
+Source: ClickHouse's ATTACH TABLE … AS NOT REPLICATED, which asks nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from coordination.inserts.quorum import unconfirmed_parts
+from coordination.keeper.interface import Keeper
+from coordination.log.log_entry import EntryType, LogEntry
+from coordination.log.part_set import PartSet
+from coordination.merges_mutations.mutation_nodes import KnownMutations
+from coordination.nodes.paths import ReplicaPaths, sequence_number
+from coordination.nodes.replica_positions import read_positions
+from coordination.replicas.clone import is_lost
+from parts.common.part_name import PartName
+from recovery.startup_plan import PartOnDisk, plan_startup
+from recovery.zookeeper_parts import read_part_records, read_survey
+
+_OR_DROP = " (if it is gone for good: SYSTEM DROP REPLICA '{}')"
+
+
+def why_not_whole(keeper: Keeper, replica: ReplicaPaths, on_disk: Mapping[PartName, PartOnDisk], identity: str) -> str:
+    """What speaks against taking the disk for the table, ``""`` when nothing does.
+
+    ``on_disk``: the parts that are active or covered. ``identity``: the random text kept with them.
+    """
+    keeper.sync(replica.table.root)
+    if keeper.exists(replica.host) is None:
+        return ""  # ZooKeeper knows nothing of it: the disk is all there is
+    if keeper.exists(replica.is_active) is not None:
+        return f"replica {replica.root} is active on another server, or its session has not timed out yet"
+    mark, known, pointer = keeper.get_many([replica.restoring, replica.identity, replica.log_pointer])
+    is_own = known is not None and identity and known[0].decode().split(" ")[0] == identity
+    if mark is not None and is_own and pointer is not None and not pointer[0]:
+        return ""  # its parts are being listed: nothing was moved or fetched yet
+    if is_lost(keeper, replica):
+        return "the replica has not cloned the others' parts yet"
+    return _why_not_here(keeper, replica, on_disk) or _why_others_need_it(keeper, replica)
+
+
+def _why_not_here(keeper: Keeper, replica: ReplicaPaths, on_disk: Mapping[PartName, PartOnDisk]) -> str:
+    plan = plan_startup(on_disk, read_survey(keeper, replica), max_ratio_of_wrong_parts=1.0, force=True)
+    if plan.fetch:
+        return f"part {plan.fetch[0]} is not here, or has other rows than ZooKeeper says"
+    if plan.unexpected:
+        return f"part {plan.unexpected[0]} is here, and ZooKeeper does not list it"
+    here = PartSet(plan.keep)
+    for entry in _to_do(keeper, replica):
+        is_made = entry.type is EntryType.MERGE_PARTS or all(here.covering(part) is not None for part in entry.made)
+        if not is_made or any(gone.covers(part) for gone in entry.gone for part in plan.keep):
+            return f"{entry.type.value} of {_part_of(entry)} is not carried out here"
+    for mutation in KnownMutations(replica.table).load(keeper).mutations:
+        if left := mutation.parts_to_do(plan.keep):
+            return f"mutation {mutation.mutation_id} is to be carried out on part {left[0]}"
+    if unsettled := sorted(unconfirmed_parts(keeper, replica.table).intersection(plan.keep)):
+        return f"the quorum of part {unsettled[0]} is not settled"
+    return ""
+
+
+def _why_others_need_it(keeper: Keeper, replica: ReplicaPaths) -> str:
+    """A part that another replica must still fetch, and that only this one has."""
+    others = [position for position in read_positions(keeper, replica.table) if position.name != replica.name]
+    if not others:
+        return ""
+    if all(position.is_lost or position.pointer is None for position in others):
+        return f"replica {others[0].name} has not cloned this one's parts yet{_OR_DROP.format(others[0].name)}"
+    elsewhere = PartSet()
+    for position in others:
+        for part in read_part_records(keeper, replica.table.replica(position.name)):
+            elsewhere.add(part)
+    for position in others:
+        for entry in _to_do(keeper, replica.table.replica(position.name)):
+            needed = () if entry.source_parts else entry.made
+            missing = next((part for part in needed if elsewhere.covering(part) is None), None)
+            if missing is not None:
+                name = position.name
+                return f"replica {name} has not fetched part {missing} from here yet{_OR_DROP.format(name)}"
+    return ""
+
+
+def _to_do(keeper: Keeper, replica: ReplicaPaths) -> Iterator[LogEntry]:
+    """What the replica has not carried out: the log behind its pointer, and its queue. The log is read first, or what
+    it pulls meanwhile would be in neither."""
+    pointer = int(keeper.get(replica.log_pointer)[0] or 0)
+    log = replica.table.log
+    names = [name for name in keeper.children(log) if sequence_number(name) >= pointer]
+    paths = [f"{log}/{name}" for name in names]
+    paths += [replica.queue_entry(name) for name in keeper.children(replica.queue)]
+    for answer in keeper.get_many(paths):
+        if answer is not None:
+            yield LogEntry.parse(answer[0])
+
+
+def _part_of(entry: LogEntry) -> str:
+    return str(next(iter((*entry.made, *entry.gone)), ""))

@@ -1,0 +1,72 @@
+"""What ZooKeeper says about one replica's parts: its own list, the other replicas' lists, and its queue. Only reads."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from coordination.keeper.interface import Keeper
+from coordination.log.log_entry import EntryType, LogEntry
+from coordination.nodes.part_record import PartRecord
+from coordination.nodes.paths import ReplicaPaths
+from parts.common.part_name import PartName
+from recovery.startup_plan import PartOnDisk, Survey, plan_startup
+
+
+def read_survey(keeper: Keeper, replica: ReplicaPaths) -> Survey:
+    """Everything the comparison of disk and ZooKeeper needs."""
+    queued = _read_queue(keeper, replica)
+    return Survey(
+        listed=read_part_records(keeper, replica),
+        elsewhere=_parts_elsewhere(keeper, replica),
+        queued_products=frozenset(part for entry in queued for part in entry.made),
+        queued_drops=tuple(gone for entry in queued for gone in entry.gone),
+        exchanged={
+            part: digest
+            for entry in queued
+            if entry.type is EntryType.REPLACE_RANGE
+            for part, digest in entry.hashes.items()
+        },
+    )
+
+
+def with_contents_elsewhere(
+    keeper: Keeper, replica: ReplicaPaths, survey: Survey, on_disk: Mapping[PartName, PartOnDisk]
+) -> Survey:
+    """The survey, with what other replicas list of parts on the disk that nothing else explains: few, if any."""
+    unexpected = plan_startup(on_disk, survey, max_ratio_of_wrong_parts=1.0, force=True).unexpected
+    asked = survey.elsewhere.intersection(unexpected)
+    return replace(survey, listed_elsewhere=contents_elsewhere(keeper, replica, asked)) if asked else survey
+
+
+def contents_elsewhere(keeper: Keeper, replica: ReplicaPaths, parts: Collection[PartName]) -> dict[PartName, set[str]]:
+    """Content hashes with which other replicas list the parts."""
+    others = [name for name in keeper.children(replica.table.replicas) if name != replica.name]
+    pairs = [(part, replica.table.replica(name).part(str(part))) for part in sorted(parts) for name in others]
+    found: dict[PartName, set[str]] = {}
+    for (part, _), answer in zip(pairs, keeper.get_many([path for _, path in pairs]), strict=True):
+        if answer is not None:
+            found.setdefault(part, set()).add(PartRecord.parse(answer[0]).content_hash)
+    return found
+
+
+def read_part_records(keeper: Keeper, replica: ReplicaPaths) -> dict[PartName, PartRecord]:
+    """The replica's parts as ZooKeeper lists them. Parts that vanish meanwhile are left out."""
+    names = keeper.children(replica.parts)
+    answers = keeper.get_many([replica.part(name) for name in names])
+    return {
+        PartName.parse(name): PartRecord.parse(answer[0])
+        for name, answer in zip(names, answers, strict=True)
+        if answer is not None
+    }
+
+
+def _parts_elsewhere(keeper: Keeper, replica: ReplicaPaths) -> frozenset[PartName]:
+    others = [name for name in keeper.children(replica.table.replicas) if name != replica.name]
+    listings = keeper.children_many([replica.table.replica(name).parts for name in others])
+    return frozenset(PartName.parse(part) for listing in listings for part in listing or ())
+
+
+def _read_queue(keeper: Keeper, replica: ReplicaPaths) -> list[LogEntry]:
+    answers = keeper.get_many([replica.queue_entry(name) for name in keeper.children(replica.queue)])
+    return [LogEntry.parse(answer[0]) for answer in answers if answer is not None]

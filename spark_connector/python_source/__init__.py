@@ -1,0 +1,1 @@
+"""The data source in Python."""

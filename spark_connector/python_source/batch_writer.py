@@ -1,0 +1,271 @@
+"""Writing: one transaction a job. Its rows come all at once, or not at all.
+
+Every task stages its rows on the servers, in blocks, under the name of its attempt; nobody sees them. The driver
+commits the attempts that Spark took, with the number of their rows, and the rows become visible in one step on every
+replica; an overwrite drops what was there in the same step. What failed attempts, retries and speculation left behind
+is dropped. Any replica takes a block, and any commits.
+
+Invariants:
+- The rows of an attempt are the attempt's: it does not matter in which order or in which blocks they come again.
+- Nothing is written before names and types of all columns were checked.
+- A commit that is repeated, because its answer was lost, does nothing twice. A job whose driver dies before it leaves
+  nothing; the servers drop its blocks after a day.
+- With ``txnAppId`` and ``txnVersion``, or ``token``, a job that committed before commits nothing again, and says so.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+
+from parts.common.errors import PandoError, UserError, error_from_code
+from spark_connector.shared.options import Options, is_off, quoted
+from spark_connector.shared.transport import Transport
+from spark_connector.shared.type_mapping import TableColumn, columns_to_write, describe_table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+
+_INVALID_TRANSACTION, _DEDUPLICATED, _TOO_MANY_PARTS = 649, 389, 252
+_TOO_MANY_PARTITIONS = "Too many partitions for a single INSERT block"
+_LEAST_ROWS = 1000
+"""Fewer are not cut: whose rows are of so many partitions, they are in no order."""
+
+
+@dataclass
+class WrittenBlocks(WriterCommitMessage):
+    """What one attempt of a task staged. ``is_done``: the transaction had been committed before."""
+
+    attempt: str = ""
+    rows: int = 0
+    blocks: int = 0
+    is_done: bool = False
+    job: str = ""
+    """Of a stream: its query."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where the rows go, as checked in the driver."""
+
+    options: Options
+    columns: tuple[TableColumn, ...]
+    is_replicated: bool
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        return self.options.urls if self.is_replicated else self.options.urls[:1]
+
+
+@dataclass(frozen=True)
+class Committed:
+    """The server's answer. ``rows`` are those of this or of the earlier commit."""
+
+    status: str
+    rows: int
+
+    @property
+    def is_skipped(self) -> bool:
+        return self.status.startswith("skipped")
+
+
+def check_target(options: Options, schema: StructType) -> Target:
+    """Compares the data frame's columns with the table's."""
+    with Transport(options, is_first=True) as transport:
+        columns = columns_to_write(schema, describe_table(transport), options)
+        engine = _engine_of(transport)
+        is_replicated = engine.startswith("Replicated")
+        if len(options.urls) > 1 and not is_replicated:
+            raise UserError(
+                "BAD_ARGUMENTS",
+                f"Format pando: the option 'url' names {len(options.urls)} servers, but {options.full_name} is a "
+                f"{engine.split()[0].partition('(')[0]} table, which each server has for itself; name one, or use "
+                "a Replicated table",
+            )
+    return Target(options, tuple(columns), is_replicated)
+
+
+class PandoWriter(DataSourceArrowWriter):
+    """Built once in the driver, used by every task."""
+
+    def __init__(self, options: Options, schema: StructType, overwrite: bool) -> None:
+        self.target = check_target(options, schema)
+        self.transaction = f"spark {uuid.uuid4().hex}"
+        self.overwrite = overwrite_clause(options) if overwrite else ""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenBlocks:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        return write_blocks(self.target, self.transaction, context.partitionId(), iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        options = self.target.options
+        application, version = options.application
+        committed = commit_transaction(
+            self.target, self.transaction, messages, self.overwrite, application=application, version=version
+        )
+        rows = sum(message.rows for message in messages if isinstance(message, WrittenBlocks))
+        if committed.is_skipped and options.token and committed.rows != rows:
+            raise error_from_code(
+                _DEDUPLICATED,
+                f"Format pando: a job with the token {options.token!r} wrote {committed.rows} rows to "
+                f"{options.full_name} before, and this one has {rows}: nothing was written. Another job needs a token "
+                "of its own",
+            )
+        report(self.target.options, messages, committed)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        rollback_transaction(self.target, self.transaction)
+        say(f"the job failed: nothing was written to {self.target.options.full_name}")
+
+
+def write_blocks(target: Target, transaction: str, task: int, batches: Iterable[pa.RecordBatch]) -> WrittenBlocks:
+    """Stages the rows of one attempt, in blocks; while one is sent the next one is gathered."""
+    from spark_connector.python_source.insert_blocks import cut_blocks, encode_block, to_wire
+
+    options = target.options
+    allows_null = not is_off(options.settings.get("input_format_null_as_default", "0"))
+    written = WrittenBlocks(f"{task}:{uuid.uuid4().hex[:12]}")
+    sending: Future[int] | None = None
+    with Transport(options) as transport, ThreadPoolExecutor(1) as sender:
+        for number, block in enumerate(cut_blocks(batches, options.batch_rows, options.batch_bytes)):
+            block = to_wire(block, target.columns, allows_null=allows_null)
+            body = encode_block(block)
+            if not _add(written, sending):
+                return written
+            stage = partial(_insert, transport, target, transaction, written.attempt)
+            sending = sender.submit(_stage, stage, str(number), block, body)
+        _add(written, sending)
+    return written
+
+
+def _add(written: WrittenBlocks, sent: Future[int] | None) -> bool:
+    """``False``: the transaction had been committed before, and more need not be sent."""
+    if sent is None:
+        return True
+    try:
+        written.rows += sent.result()
+    except PandoError as error:
+        if error.code != _INVALID_TRANSACTION or " was committed before" not in error.message:
+            raise
+        written.is_done = True
+        return False
+    written.blocks += 1
+    return True
+
+
+def _stage(insert: Callable[[str, bytes], None], token: str, block: pa.Table, body: bytes) -> int:
+    """Sends a block; one of more partitions than the server takes at once in halves, for rows in the order of
+    partitions have fewer there. Returns the rows."""
+    from spark_connector.python_source.insert_blocks import encode_block
+
+    try:
+        insert(token, body)
+    except PandoError as error:
+        if error.code != _TOO_MANY_PARTS or _TOO_MANY_PARTITIONS not in error.message:
+            raise
+        if block.num_rows < _LEAST_ROWS:
+            advice = "spark_connector.prepare(df, url, table) puts the rows into the order of partitions"
+            raise error_from_code(error.code, f"{error.message}. {advice}") from None
+        half = block.num_rows // 2
+        for number, piece in enumerate((block.slice(0, half), block.slice(half))):
+            _stage(insert, f"{token}.{number}", piece, encode_block(piece))
+    return block.num_rows
+
+
+def _insert(transport: Transport, target: Target, transaction: str, attempt: str, token: str, body: bytes) -> None:
+    options = target.options
+    names = ", ".join(quoted(column.name) for column in target.columns)
+    sql = f"INSERT INTO {options.quoted_name} ({names}) FORMAT ArrowStream"
+    settings = {
+        "input_format_null_as_default": "0",
+        **options.settings,
+        "insert_transaction": transaction,
+        "insert_transaction_attempt": attempt,
+        "insert_deduplication_token": token,
+    }
+    # Tasks begin at different servers, so that several take the load.
+    start = sum(attempt.encode()) % len(target.urls)
+    urls = target.urls[start:] + target.urls[:start]
+    transport.try_servers(urls, lambda url: transport.query(url, sql, settings, body))
+
+
+# -- the end of a job -----------------------------------------------------------------------------------------------
+
+
+def overwrite_clause(options: Options) -> str:
+    return "OVERWRITE PARTITIONS" if options.overwrite_mode == "partitions" else "OVERWRITE"
+
+
+def commit_transaction(
+    target: Target,
+    transaction: str,
+    messages: Iterable[WriterCommitMessage | None],
+    overwrite: str = "",
+    *,
+    application: str = "",
+    version: int = 0,
+) -> Committed:
+    """Asks one server after the other until one knows what became of it: a commit can be repeated."""
+    done = [message for message in messages if isinstance(message, WrittenBlocks)]
+    attempts = ", ".join(_literal(message.attempt) for message in done if message.rows) or "''"
+    clauses = [overwrite, f"ATTEMPTS {attempts}", f"ROWS {sum(message.rows for message in done)}"]
+    if application:
+        clauses.append(f"APPLICATION {_literal(application)} VERSION {version}")
+    options = target.options
+    sql = f"COMMIT TRANSACTION {_literal(transaction)} ON {options.quoted_name} {' '.join(clauses)} FORMAT JSONEachRow"
+    with Transport(options) as transport:
+        answer, _ = transport.try_servers(
+            target.urls, lambda url: transport.query(url, "", options.settings, sql.encode())
+        )
+    row = json.loads(answer)
+    return Committed(row["status"], int(row["rows"]))
+
+
+def rollback_transaction(target: Target, transaction: str) -> None:
+    """As well as can be: what no server is told of, the servers drop after a day."""
+    sql = f"ROLLBACK TRANSACTION {_literal(transaction)} ON {target.options.quoted_name}"
+    with Transport(target.options) as transport:
+        try:
+            transport.try_servers(target.urls, lambda url: transport.query(url, sql))
+        except PandoError as error:
+            say(f"the transaction could not be rolled back now: {error.message}")
+
+
+def report(options: Options, messages: Iterable[WriterCommitMessage | None], committed: Committed) -> None:
+    """A line in the driver's log."""
+    done = [message for message in messages if isinstance(message, WrittenBlocks)]
+    if committed.is_skipped:
+        say(f"nothing was written to {options.full_name}: a job of this identity had committed this version before")
+    else:
+        blocks = sum(item.blocks for item in done)
+        say(f"{committed.rows} rows in {blocks} blocks written to {options.full_name} ({committed.status})")
+
+
+def say(text: str) -> None:
+    print(f"pando: {text}", file=sys.stderr)
+
+
+def _literal(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def _engine_of(transport: Transport) -> str:
+    """As SHOW CREATE TABLE tells it: ``ReplicatedMergeTree(…) …``."""
+    options = transport.options
+    sql = f"SHOW CREATE TABLE {options.quoted_name} FORMAT TabSeparatedRaw"
+    text = transport.try_servers(options.urls, lambda url: transport.query(url, sql)[0]).decode()
+    return text.rpartition("\nENGINE = ")[2]

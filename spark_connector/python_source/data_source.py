@@ -1,0 +1,92 @@
+"""The format ``pando``: what Spark calls. Its import is light, because Spark imports it in every session."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar
+
+from pyspark.sql.datasource import DataSource
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
+    from pyspark.sql.types import StructType
+
+    from spark_connector.python_source.batch_writer import PandoWriter
+    from spark_connector.python_source.stream_writer import PandoStreamWriter
+    from spark_connector.shared.options import Options
+
+
+class PandoDataSource(DataSource):
+    """``spark.read.format("pando")``, ``df.write.format("pando")``, ``CREATE TABLE … USING pando``."""
+
+    defaults: ClassVar[Mapping[str, str]] = {}
+    """Options of a session (``spark_connector.python_source.session_options``), for what a use leaves open."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "pando"
+
+    def schema(self) -> StructType:
+        """The schema of the columns asked for, or of ``SELECT *``."""
+        from spark_connector.python_source.query_reader import describe_query
+        from spark_connector.python_source.scan_reader import describe_tasks
+        from spark_connector.shared.options import is_of_catalog, refuse_secrets
+        from spark_connector.shared.transport import Transport
+        from spark_connector.shared.type_mapping import describe_table, readable_schema, with_options
+
+        options = self._options()
+        if is_of_catalog(self.options):
+            refuse_secrets(self.options)
+        with Transport(options, is_first=True) as transport:
+            if options.query:
+                columns = describe_query(transport)
+            else:
+                columns = describe_tasks(transport) if options.task_query else describe_table(transport)
+            wanted = () if options.task_query else options.columns
+            schema = readable_schema(columns, wanted, options.full_name, options.nanoseconds)
+        return with_options(schema, self.options) if is_of_catalog(self.options) else schema
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        from spark_connector.python_source.query_reader import QueryReader
+        from spark_connector.python_source.scan_reader import PandoReader
+
+        options = self._options(schema)
+        return QueryReader(options, schema) if options.query else PandoReader(options, schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        from spark_connector.python_source.stream_reader import PandoStreamReader
+
+        return PandoStreamReader(lambda: self._table_options(schema), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> PandoWriter:
+        """``overwrite``: what is there goes in the step in which the rows come."""
+        from spark_connector.python_source.batch_writer import PandoWriter
+
+        return PandoWriter(self._table_options(schema), schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> PandoStreamWriter:  # noqa: N802
+        """``overwrite``: the output mode complete."""
+        from spark_connector.python_source.stream_writer import PandoStreamWriter
+
+        return PandoStreamWriter(self._table_options(schema), schema, overwrite)
+
+    def _table_options(self, schema: StructType) -> Options:
+        from parts.common.errors import UserError
+
+        options = self._options(schema)
+        for name in ("query", "task_query"):
+            if getattr(options, name):
+                raise UserError(
+                    "BAD_ARGUMENTS",
+                    f"Format pando: the option {name!r} is for batch reads; name a 'table' to write to it or to "
+                    "stream it",
+                )
+        return options
+
+    def _options(self, schema: StructType | None = None) -> Options:
+        """Of this use, completed by those of the catalog's table and of the session."""
+        from spark_connector.shared.options import parse_options
+        from spark_connector.shared.type_mapping import options_of
+
+        given = {**(options_of(schema) if schema is not None else {}), **self.options}
+        return parse_options(given, self.defaults)

@@ -1,0 +1,240 @@
+"""``narrowed(df)``: the same rows, read through scans of their own that take no more than the frame's plan needs.
+
+Spark 4.3 tells a data source of Python neither columns nor, safely, filters. Its optimized plan shows both: right above
+each scan stand the filter that every row must pass, and the columns that are wanted. So each scan of a table gives way
+to one with a schema of these columns and with the option ``filter``; what stands above stays as it was, with its
+filters, and goes by the same column ids. Columns that nobody needs are constants there (not NULL: a count of a column
+without NULLs is made a count of rows).
+
+Why the rows are the same: the optimized plan equals the frame's plan for whatever the table holds, and reads of it only
+the wanted columns of rows that pass. Rows that do not pass, and other columns, may be missing.
+
+Invariant: a scan is only replaced when all that the optimized plan makes of it is known. A subtree that Spark copies
+(WITH that is used twice) gets new ids: then nothing is replaced.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from parts.common.errors import UserError
+from spark_connector.python_source.session_options import session_options
+from spark_connector.shared.condition_translation import Translator, elements
+from spark_connector.shared.options import Options, parse_options
+from spark_connector.shared.transport import Transport
+from spark_connector.shared.type_mapping import describe_table, options_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+_Ids = tuple[int, ...]
+_CATALYST = "org.apache.spark.sql.catalyst"
+_COPY = "option."
+_SMALL = ("boolean", "tinyint", "smallint", "date", "int", "float", "bigint", "double", "timestamp")
+
+
+@dataclass(frozen=True)
+class _Use:
+    """What the optimized plan makes of one scan."""
+
+    wanted: frozenset[int]
+    condition: Any = None
+
+
+def narrowed(frame: DataFrame) -> DataFrame:
+    """An equal frame that reads less: of every table of Pando in it only the columns that it needs, and of the rows
+    those for which the conditions hold that the servers understand as Spark does.
+
+    The conditions are those of now: where the plan asks for the current date or time, only columns are left out.
+    Subqueries, ``query``, ``task_query`` and streams are read as before. Raises ``UserError`` 48 for a frame of Spark
+    Connect, which has no plan to look at, and 36 for one that no table of Pando is in.
+    """
+    from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
+
+    if not isinstance(frame, ClassicFrame):
+        raise UserError(
+            "NOT_IMPLEMENTED",
+            "Format pando: narrowed() looks at the frame's plan, which Spark Connect does not show: give the options "
+            "'columns' and 'filter' when you load the frame",
+        )
+    execution = frame._jdf.queryExecution()
+    analyzed, optimized = execution.analyzed(), execution.optimizedPlan()
+    found = {_ids(leaf): leaf for leaf in _scans(analyzed)}
+    if not found:
+        raise UserError(
+            "BAD_ARGUMENTS", "Format pando: narrowed() is for frames that read tables of Pando, not this one"
+        )
+    inside = {_ids(leaf) for plan in elements(analyzed.subqueriesAll()) for leaf in _scans(plan)}
+    uses = _uses(optimized, found.keys() | inside)
+    surgeon = _Surgeon(
+        frame.sparkSession,
+        with_conditions=not _asks_the_time(analyzed, frame.sparkSession),
+        scan_name=uuid.uuid4().hex if len(found) > 1 else "",
+    )
+    new = {ids: surgeon.replacement(leaf, uses[ids]) for ids, leaf in found.items() if ids in uses}
+    plan = surgeon.rebuilt(analyzed, {ids: leaf for ids, leaf in new.items() if leaf is not None})
+    if plan is analyzed:
+        return frame
+    dataset = frame.sparkSession._jvm.org.apache.spark.sql.classic.Dataset
+    return ClassicFrame(dataset.ofRows(frame.sparkSession._jsparkSession, plan), frame.sparkSession)
+
+
+def _asks_the_time(plan: Any, spark: SparkSession) -> bool:
+    """Whether Spark makes constants of it that are others tomorrow."""
+    patterns = getattr(spark._jvm, _CATALYST).trees.TreePattern
+    return bool(plan.containsPattern(patterns.CURRENT_LIKE()))
+
+
+# -- reading plans -----------------------------------------------------------------------------------------------------
+
+
+def _scans(plan: Any) -> Iterator[Any]:
+    """The relations of Pando in an analyzed plan."""
+    if _is_scan(plan):
+        yield plan
+    for child in elements(plan.children()):
+        yield from _scans(child)
+
+
+def _is_scan(node: Any) -> bool:
+    kind = node.getClass().getSimpleName()
+    if kind not in ("DataSourceV2Relation", "DataSourceV2ScanRelation"):
+        return False
+    table = (node if kind == "DataSourceV2Relation" else node.relation()).table()
+    return table.getClass().getSimpleName() == "PythonTable" and table.name() == "pando"
+
+
+def _uses(optimized: Any, known: Set[_Ids]) -> dict[_Ids, list[_Use]]:
+    """Of each scan; nothing at all where there is a copy of one."""
+    uses: dict[_Ids, list[_Use]] = {}
+    for plan in (optimized, *elements(optimized.subqueriesAll())):
+        for leaf, use in _leaves(plan, []):
+            if _ids(leaf) not in known:
+                return {}
+            uses.setdefault(_ids(leaf), []).append(use)
+    return uses
+
+
+def _leaves(plan: Any, above: list[Any]) -> Iterator[tuple[Any, _Use]]:
+    if _is_scan(plan):
+        yield plan, _use(plan, above)
+    for child in elements(plan.children()):
+        yield from _leaves(child, [*above, plan])
+
+
+def _use(leaf: Any, above: Sequence[Any]) -> _Use:
+    """By the filters right above the scan, and the projection above them."""
+    condition, wanted = None, set()
+    for node in reversed(above):
+        kind = node.getClass().getSimpleName()
+        if kind not in ("Filter", "Project"):
+            break
+        if kind == "Filter" and condition is None:
+            condition = node.condition()
+        wanted |= {attribute.exprId().id() for attribute in elements(node.references().toSeq())}
+        if kind == "Project":
+            return _Use(frozenset(wanted), condition)
+    return _Use(frozenset(_ids(leaf)), condition)
+
+
+def _ids(leaf: Any) -> _Ids:
+    return tuple(attribute.exprId().id() for attribute in elements(leaf.output()))
+
+
+# -- making plans ------------------------------------------------------------------------------------------------------
+
+
+class _Surgeon:
+    """Puts scans in the place of others. ``with_conditions``: they may filter. ``scan_name``: under which they all read
+    one state of a table; none where there is one scan, which has a name of its own."""
+
+    def __init__(self, spark: SparkSession, *, with_conditions: bool, scan_name: str) -> None:
+        self._spark = spark
+        self._expressions = getattr(spark._jvm, _CATALYST).expressions
+        self._with_conditions = with_conditions
+        self._scan_name = scan_name
+
+    def rebuilt(self, plan: Any, replacements: dict[_Ids, Any]) -> Any:
+        """The plan itself where nothing is replaced."""
+        if _is_scan(plan):
+            return replacements.get(_ids(plan), plan)
+        children = elements(plan.children())
+        new = [self.rebuilt(child, replacements) for child in children]
+        if all(after is before for after, before in zip(new, children, strict=True)):
+            return plan
+        return plan.withNewChildren(self._sequence(new))
+
+    def replacement(self, leaf: Any, uses: Sequence[_Use]) -> Any | None:
+        """A projection on another scan, with the columns of ``leaf``; ``None``: it cannot read less."""
+        schema = _schema(leaf)
+        given = _options(leaf, schema)
+        options = parse_options(given, session_options(self._spark))
+        if options.query or options.task_query:
+            return None
+        wanted = frozenset().union(*(use.wanted for use in uses))
+        names = [a.name() for a in elements(leaf.output()) if a.exprId().id() in wanted] or [_smallest(schema)]
+        condition = self._condition(options, names, uses) if self._with_conditions else ""
+        if len(names) == len(schema.fields) and not condition and not self._scan_name:
+            return None
+        conditions = [f"({text}\n)" for text in (options.filter.strip(), condition) if text]
+        named = {"scan_name": self._scan_name} if self._scan_name else {}
+        reader = self._spark.read.format("pando").options(**{**given, **named, "filter": " AND ".join(conditions)})
+        kept = type(schema)([field for field in schema.fields if field.name in names])
+        scan = reader.schema(kept).load()._jdf.queryExecution().analyzed()
+        return self._under_the_same_ids(leaf, scan)
+
+    def _condition(self, options: Options, names: list[str], uses: Sequence[_Use]) -> str:
+        """What some use wants; ``""`` if one wants all, or the server does not take it."""
+        if any(use.condition is None for use in uses):
+            return ""
+        with Transport(options) as transport:
+            translator = Translator({column.name: column.type for column in describe_table(transport)})
+            terms = [translator.weakened(use.condition) for use in uses]
+            if not all(terms):
+                return ""
+            condition = " OR ".join(terms)
+            look = {"database": options.database, "table": options.table, "columns": names, "filter": condition}
+            try:
+                transport.try_servers(options.urls, lambda url: transport.call(url, "/scan/plan", look))
+            except UserError:
+                return ""
+        return condition
+
+    def _under_the_same_ids(self, leaf: Any, scan: Any) -> Any:
+        new = {attribute.name(): attribute for attribute in elements(scan.output())}
+        none = self._sequence([])
+        items = []
+        for old in elements(leaf.output()):
+            value = new.get(old.name()) or self._expressions.Literal.default(old.dataType())
+            metadata = self._spark._jvm.scala.Option.apply(old.metadata())
+            items.append(self._expressions.Alias(value, old.name(), old.exprId(), none, metadata, none))
+        project = getattr(self._spark._jvm, _CATALYST).plans.logical.Project
+        return project(self._sequence(items), scan)
+
+    def _sequence(self, items: list[Any]) -> Any:
+        return self._spark._jvm.PythonUtils.toSeq(items)
+
+
+def _schema(leaf: Any) -> StructType:
+    from pyspark.sql.types import StructType
+
+    return StructType.fromJson(json.loads(leaf.schema().json()))
+
+
+def _options(leaf: Any, schema: StructType) -> dict[str, str]:
+    """Those that the scan was made with, or its table of the catalog."""
+    given = {**options_of(schema), **leaf.options().asCaseSensitiveMap()}
+    plain = {name.lower(): value for name, value in given.items()}
+    return {**{name.removeprefix(_COPY): value for name, value in plain.items() if name.startswith(_COPY)},
+            **{name: value for name, value in plain.items() if not name.startswith(_COPY)}}  # fmt: skip
+
+
+def _smallest(schema: StructType) -> str:
+    """The column to count rows by."""
+    ranks = {name: rank for rank, name in enumerate(_SMALL)}
+    return min(schema.fields, key=lambda field: ranks.get(field.dataType.simpleString(), len(ranks))).name

@@ -1,0 +1,69 @@
+"""Structured streaming's sink: one transaction a micro-batch, committed once. The source is ``stream_source``.
+
+A micro-batch that Spark runs again, after a failure or a restart from its checkpoint, commits under the query's id and
+the batch's number, of which the servers know the last: what was committed before is not written again, in whatever
+order its rows come. In the output mode ``complete`` every batch takes the place of all rows, in one step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+
+from spark_connector.python_source.batch_writer import (
+    WrittenBlocks,
+    check_target,
+    commit_transaction,
+    overwrite_clause,
+    report,
+    write_blocks,
+)
+from spark_connector.shared.options import Options
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+
+class PandoStreamWriter(DataSourceStreamArrowWriter):
+    """Spark builds one for the tasks and another for the commits: what they share is the query's id and the batch's
+    number."""
+
+    def __init__(self, options: Options, schema: StructType, overwrite: bool) -> None:
+        self.target = check_target(options, schema)
+        self.overwrite = overwrite_clause(options) if overwrite else ""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenBlocks:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        query = self.target.options.token or context.getLocalProperty("sql.streaming.queryId")
+        batch = context.getLocalProperty("streaming.sql.batchId")
+        assert query
+        assert batch is not None
+        written = write_blocks(self.target, _transaction(query, int(batch)), context.partitionId(), iterator)
+        written.job = query
+        return written
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        queries = {message.job for message in messages if isinstance(message, WrittenBlocks)}
+        for query in queries:
+            committed = commit_transaction(
+                self.target,
+                _transaction(query, batchId),
+                messages,
+                self.overwrite,
+                application=f"spark stream {query}",
+                version=batchId,
+            )
+            report(self.target.options, messages, committed)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Spark runs the batch again, in the same transaction; what this run staged is not taken."""
+
+
+def _transaction(query: str, batch: int) -> str:
+    return f"spark stream {query} batch {batch}"

@@ -1,0 +1,1 @@
+"""What both sides of the connector agree on: options, types, conditions, HTTP."""

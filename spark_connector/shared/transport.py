@@ -1,0 +1,86 @@
+"""What Spark asks of the servers, over the HTTP client that the command line has too."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from engine.http_client.retry import Result, try_servers
+from spark_connector.shared.options import Options
+
+if TYPE_CHECKING:
+    from engine.http_client.connections import AnswerFile
+
+
+_FIRST_ROUNDS = 4
+"""Of requests to servers that do not answer: with the pauses between them somewhat more than a second."""
+
+
+class Transport:
+    """Connections to the servers of one read or write. The URLs of requests are those of the options.
+
+    ``is_first``: nothing has begun yet, so who waits is told soon that no server answers.
+    """
+
+    def __init__(self, options: Options, *, is_first: bool = False) -> None:
+        from engine.http_client.connections import Connections  # late: Spark imports this module in every session
+
+        self.options = options
+        self._retries = options.retries
+        if is_first:
+            self._retries = min(self._retries, _FIRST_ROUNDS * len(options.urls) - 1)
+        self._connections = Connections(
+            user=options.user,
+            password=options.password,
+            timeout_seconds=options.timeout,
+            connect_seconds=options.connect_timeout,
+            is_secure=any(url.startswith("https:") for url in options.urls),
+            names_servers=True,
+        )
+
+    def close(self) -> None:
+        self._connections.close()
+
+    def __enter__(self) -> Transport:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def query(
+        self, url: str, sql: str, settings: Mapping[str, str] | None = None, body: bytes = b""
+    ) -> tuple[bytes, Mapping[str, str]]:
+        """Runs one statement on one server; its answer and the counts of ``X-ClickHouse-Summary``."""
+        with self._connections.post(url, "/", body, {"query": sql, **(settings or {})}) as answer:
+            return answer.read(), json.loads(answer.headers.get("x-clickhouse-summary", "{}"))
+
+    def call(self, url: str, path: str, body: object) -> Any:
+        """A request in JSON, soon answered in JSON."""
+        read_seconds = self.options.stall_timeout
+        with self._connections.post(url, path, json.dumps(body).encode(), read_seconds=read_seconds) as answer:
+            return json.loads(answer.read())
+
+    @contextmanager
+    def select(self, url: str, sql: str, settings: Mapping[str, str]) -> Iterator[AnswerFile]:
+        """The rows of one statement, streamed."""
+        from engine.http_client.connections import AnswerFile
+
+        with self._connections.post(url, "/", sql.encode(), settings) as answer:
+            yield AnswerFile(answer)
+
+    @contextmanager
+    def stream(self, url: str, path: str, body: object, read_seconds: float | None = None) -> Iterator[AnswerFile]:
+        """A request in JSON, answered by a stream that is never silent for longer (than ``stall_timeout``)."""
+        from engine.http_client.connections import AnswerFile
+
+        read_seconds = read_seconds or self.options.stall_timeout
+        with self._connections.post(url, path, json.dumps(body).encode(), read_seconds=read_seconds) as answer:
+            yield AnswerFile(answer)
+
+    def try_servers(
+        self, urls: tuple[str, ...], function: Callable[[str], Result], *, is_idempotent: bool = True
+    ) -> Result:
+        """The first success, on the servers in turn (see ``engine.http_client.retry``)."""
+        return try_servers(urls, function, retries=self._retries, is_idempotent=is_idempotent)

@@ -1,0 +1,1 @@
+"""Tables and views of Pando in a Spark session."""

@@ -1,0 +1,118 @@
+"""Spark SQL over the tables of a database: what ``pando spark-sql`` runs."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, TextIO
+
+from spark_connector.tables.table_views import register
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_TOKEN = re.compile(
+    r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`[^`]*`|--[^\n]*|/\*.*?\*/|(?P<end>;)|[^;'"`/-]+|.""", re.DOTALL
+)
+_PROMPT = "pando-spark> "
+_GOES_ON = "           > "
+
+
+def statements(text: str) -> tuple[list[str], str]:
+    """Those that a semicolon ends, and what follows the last one."""
+    found, begin = [], 0
+    for token in _TOKEN.finditer(text):
+        if token["end"]:
+            found.append(text[begin : token.start()].strip())
+            begin = token.end()
+    return [item for item in found if item], text[begin:]
+
+
+def run(spark: SparkSession, statement: str, out: TextIO) -> None:
+    """Writes the rows, their values divided by tabs, as Spark's own shell does."""
+    frame = spark.sql(statement)
+    if not frame.columns:
+        return
+    names = [f"c{number}" for number in range(len(frame.columns))]
+    texts = frame.toDF(*names).selectExpr(*(f"CAST({name} AS STRING)" for name in names))
+    for row in texts.toLocalIterator():
+        out.write("\t".join("NULL" if value is None else value for value in row) + "\n")
+    out.flush()
+
+
+def run_all(spark: SparkSession, texts: Iterable[str], out: TextIO) -> None:
+    """The statements of the texts, in order."""
+    for text in texts:
+        ended, last = statements(text)
+        for statement in [*ended, last] if last.strip() else ended:
+            run(spark, statement, out)
+
+
+def converse(spark: SparkSession, lines: Iterator[str], out: TextIO, errors: TextIO) -> None:
+    """Reads statements until the lines end, or ``quit``; one that fails is told, and the next is read."""
+    text = ""
+    for line in lines:
+        text += line
+        if text.strip().rstrip(";").lower() in ("quit", "exit"):
+            return
+        ended, text = statements(text)
+        for statement in ended:
+            try:
+                run(spark, statement, out)
+            except Exception as error:
+                errors.write(f"{str(error).partition(chr(10) + chr(10) + 'JVM stacktrace')[0].strip()}\n")
+
+
+def start(
+    url: str, database: str, options: Mapping[str, str], master: str, configuration: Mapping[str, str]
+) -> SparkSession:
+    """A quiet session with a view of each table."""
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master(master).appName("pando spark-sql")
+    for name, value in {"spark.ui.enabled": "false", "spark.log.level": "ERROR", **configuration}.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    names = register(spark, url, database, **options)
+    print(f"{len(names)} tables of {database}: {', '.join(names)}", file=sys.stderr)
+    return spark
+
+
+def asked_lines() -> Iterator[str]:
+    """What somebody types; the second and later lines of a statement have another prompt."""
+    import readline  # noqa: F401 (input() edits lines with it)
+
+    rest = ""
+    while True:
+        try:
+            line = input(_GOES_ON if rest.strip() else _PROMPT) + "\n"
+        except EOFError:
+            return
+        except KeyboardInterrupt:
+            print()
+            rest = ""
+            continue
+        yield line
+        rest = statements(rest + line)[1]
+
+
+def main(
+    url: str,
+    database: str,
+    texts: Sequence[str],
+    options: Mapping[str, str],
+    master: str,
+    configuration: Mapping[str, str],
+) -> None:
+    """The statements of ``texts``, or of who sits there."""
+    spark = start(url, database, options, master, configuration)
+    try:
+        if texts:
+            run_all(spark, texts, sys.stdout)
+        elif sys.stdin.isatty():
+            converse(spark, asked_lines(), sys.stdout, sys.stderr)
+        else:
+            run_all(spark, [sys.stdin.read()], sys.stdout)
+    finally:
+        spark.stop()

@@ -1,0 +1,131 @@
+"""The combinator -Array: an aggregate of the elements of arrays, ``sumArray``.
+
+An array is first made one value, of which DuckDB's aggregate makes the same as of its elements; where there is no such
+value all arrays become one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from parts.common.errors import UserError
+from parts.types import ArrayType, BoolType, DataType, DecimalType, FloatType, IntegerType
+from sql.functions.registry import Call, Rule, find_aggregate
+from sql.typing.column_kernels.float_bits import bits_of, of_bits
+from sql.typing.duckdb.sql_fragments import Fragment, fragment
+from sql.typing.integer_conversions import wrap_64
+from sql.typing.result_types import sum_result
+from sql.typing.typed_expressions import FLOAT64, UINT64, Typed, cast
+
+
+def over_arrays(rule: Rule) -> Rule:
+    """The aggregate of arrays' elements. Raises ``UserError`` 48 for those that have none here."""
+    make = _MAKES.get(rule.name)
+    if make is None:
+        raise UserError("NOT_IMPLEMENTED", f"Aggregate function combinator -Array ({rule.name}Array) is not supported")
+    return replace(rule, name=f"{rule.name}Array", build=lambda call: make(rule, call))
+
+
+def _elements(call: Call) -> tuple[Fragment, DataType]:
+    """The array and the type of what is in it."""
+    (value, *_) = call.args
+    if call.distinct:
+        raise UserError("NOT_IMPLEMENTED", f"{call.name} of different elements is not supported: use arrayDistinct")
+    if not isinstance(value.type, ArrayType):
+        raise call.wrong_type(0, "an array, for the combinator -Array")
+    inner = value.type.inner
+    if inner.is_nullable:
+        raise UserError("NOT_IMPLEMENTED", f"{call.name} of {value.type} is not supported")
+    return value.sql, inner
+
+
+def _of(name: str, call: Call, value: Typed) -> Typed:
+    rule = find_aggregate(name)
+    assert rule is not None, name
+    return rule.build(replace(call, args=(value,)))
+
+
+def _total(call: Call) -> Typed:
+    """Of each array."""
+    array, inner = _elements(call)
+    if isinstance(inner, BoolType):
+        array, inner = fragment("CAST({} AS UTINYINT[])", array), IntegerType(8, False)
+    type_ = sum_result(inner)
+    if isinstance(inner, IntegerType) and isinstance(type_, IntegerType):
+        whole = fragment("coalesce(list_sum({}), 0)", array)
+        return Typed(wrap_64(whole, type_) if inner.bits == 64 else cast(whole, type_), type_)
+    if isinstance(inner, FloatType):
+        return Typed(fragment("coalesce(list_sum(CAST({} AS DOUBLE[])), 0)", array), FLOAT64)
+    if isinstance(inner, DecimalType):
+        return Typed(cast(fragment("coalesce(list_sum({}), 0)", array), type_), type_)
+    raise call.wrong_type(0, "an array of numbers")
+
+
+def _sum(rule: Rule, call: Call) -> Typed:
+    return rule.build(replace(call, args=(_total(call),)))
+
+
+def _count(rule: Rule, call: Call) -> Typed:
+    array, _ = _elements(call)
+    return _of("sum", call, Typed(fragment("CAST(len({}) AS UBIGINT)", array), UINT64))
+
+
+def _avg(rule: Rule, call: Call) -> Typed:
+    array, _ = _elements(call)
+    total = cast(_of("sum", call, _total(call)).sql, FLOAT64)
+    return Typed(fragment("({} / sum(len({})){})", total, array, call.filter), FLOAT64)
+
+
+def _extreme(function: str) -> Callable[[Rule, Call], Typed]:
+    def build(rule: Rule, call: Call) -> Typed:
+        array, inner = _elements(call)
+        if isinstance(inner, FloatType):  # NaN is passed over where there is a number
+            numbers = fragment("list_filter({}, lambda x: NOT isnan(x))", array)
+            array = fragment("coalesce({0}({1}), {0}({2}))", function, numbers, array)
+            return rule.build(replace(call, args=(Typed(array, inner),)))
+        return rule.build(replace(call, args=(Typed(fragment("{}({})", function, array), inner),)))
+
+    return build
+
+
+def _any(rule: Rule, call: Call) -> Typed:
+    array, inner = _elements(call)
+    return rule.build(replace(call, args=(Typed(fragment("{}[1]", array), inner),)))
+
+
+def _all(call: Call) -> tuple[Fragment, DataType]:
+    """The elements of all arrays."""
+    array, inner = _elements(call)
+    return fragment("flatten(list({}){})", array, call.filter), inner
+
+
+def _uniq(rule: Rule, call: Call) -> Typed:
+    values, inner = _all(call)
+    return Typed(fragment("CAST(len(list_distinct({})) AS UBIGINT)", bits_of(values, ArrayType(inner))), UINT64)
+
+
+def _collected(*, distinct: bool) -> Callable[[Rule, Call], Typed]:
+    def build(rule: Rule, call: Call) -> Typed:
+        if call.params:
+            raise UserError("NOT_IMPLEMENTED", f"{call.name} with a size is not supported")
+        values, inner = _all(call)
+        type_ = ArrayType(inner)
+        if distinct:
+            values = of_bits(fragment("list_distinct({})", bits_of(values, type_)), type_)
+        return Typed(values, type_)
+
+    return build
+
+
+_MAKES: dict[str, Callable[[Rule, Call], Typed]] = {
+    "sum": _sum,
+    "count": _count,
+    "avg": _avg,
+    "min": _extreme("list_min"),
+    "max": _extreme("list_max"),
+    "any": _any,
+    "uniqExact": _uniq,
+    "groupArray": _collected(distinct=False),
+    "groupUniqArray": _collected(distinct=True),
+}

@@ -1,0 +1,1 @@
+"""From an expression of the tree to a typed expression."""

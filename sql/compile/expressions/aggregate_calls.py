@@ -1,0 +1,46 @@
+"""A call of an aggregate function, with its combinators, DISTINCT and FILTER, over the rows of a SELECT."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from parts.common.errors import UserError
+from sql.aggregates.combinators import build_aggregate, find_combined
+from sql.compile.compiler_interfaces import Compiling, code_of
+from sql.functions.registry import check_arity, find_aggregate, unknown_function
+from sql.grammar.syntax_tree import Function, Star
+from sql.typing.duckdb.sql_fragments import EMPTY, Fragment
+from sql.typing.typed_expressions import Typed
+
+
+def compile_aggregate(rows: Compiling, node: Function, *, empty_possible: bool, over: Fragment = EMPTY) -> Typed:
+    """The call as DuckDB SQL over rows (not yet replaced by a column)."""
+    combined = find_combined(node.name)
+    if combined is None:
+        raise unknown_function(node.name)
+    rule, distinct = combined.rule, combined.distinct or node.distinct
+    if rule.name == "count" and distinct:
+        rule = find_aggregate("uniqExact") or rule
+        distinct = False
+    args = [rows.compile(arg) for arg in node.args if not isinstance(arg, Star)]
+    filters = [] if node.filter is None else [rows.condition(node.filter)]
+    if combined.conditional:
+        if not args:
+            raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", f"{node.name} needs a condition as its last argument")
+        filters.append(args.pop().condition)
+    check_arity(rule, len(args))
+    params = tuple(rows.compile(param) for param in node.params or ())
+    return build_aggregate(
+        rule,
+        args,
+        rows.environment,
+        params,
+        code_of=partial(code_of, rows),
+        filters=filters,
+        distinct=distinct,
+        or_null=combined.or_null,
+        or_default=combined.or_default,
+        inner_filters=int(combined.condition_inside),
+        empty_possible=empty_possible,
+        over=over,
+    )

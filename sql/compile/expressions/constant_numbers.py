@@ -1,0 +1,20 @@
+"""Numbers that a clause wants as constants."""
+
+from __future__ import annotations
+
+from parts.common.errors import UserError
+from sql.compile.compiler_interfaces import Compiling
+from sql.grammar.syntax_tree import Node
+
+
+def constant_number(node: Node, compiler: Compiling, clause: str) -> int:
+    """The count of LIMIT or OFFSET: a constant expression of literals, also a whole number as a float."""
+    value = compiler.compile(node)
+    if value.is_literal and isinstance(value.value, int) and not isinstance(value.value, bool) and value.value >= 0:
+        return value.value
+    folded = compiler.need_query().constant(value) if value.is_constant else None
+    if isinstance(folded, float) and folded.is_integer() and folded < 1 << 64:
+        folded = int(folded)
+    if isinstance(folded, int) and folded >= 0:
+        return int(folded)  # true is 1
+    raise UserError("BAD_ARGUMENTS", f"{clause} must be a constant number of rows that is not negative")

@@ -1,0 +1,282 @@
+"""``x IN set``: a list of constants, an array, a table, a subquery; for one value or a tuple of values.
+
+NULL follows ``transform_null_in = 0``: a NULL on the left gives NULL, a NULL in the set matches nothing, and a tuple
+with NULL among its elements is in no set.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from parts.common.errors import UserError
+from parts.types import (
+    ArrayType,
+    DataType,
+    DateTimeType,
+    DateType,
+    EnumType,
+    FloatType,
+    IntegerType,
+    IPv4Type,
+    LowCardinalityType,
+    NothingType,
+    StringType,
+    TupleType,
+    make_nullable,
+    strip_nullable,
+)
+from sql.compile.compiler_interfaces import Compiling
+from sql.compile.expressions.literal_lists import is_written, member_column, members, scan
+from sql.compile.passes.view_expansion import with_views
+from sql.grammar.syntax_tree import Alias, Function, Identifier, LiteralList, NamedTable, Node, Select, Star, Subquery
+from sql.typing.casts.casts import cast_to, convert
+from sql.typing.casts.constant_texts import check_constant_text, constant_text_as
+from sql.typing.column_kernels.float_bits import bits_of
+from sql.typing.duckdb.sql_fragments import EMPTY, Fragment, fragment, joined
+from sql.typing.result_types import is_date_or_time, is_number, is_string, supertype
+from sql.typing.typed_expressions import FLOAT64, INT64, UINT8, Typed, element_sql, literal
+
+
+def compile_in(compiler: Compiling, node: Function) -> Typed:
+    if len(node.args) != 2:
+        raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", "IN takes a value and a set")
+    negated = node.name in ("notIn", "globalNotIn")
+    left = compiler.compile(node.args[0]).plain
+    if isinstance(strip_nullable(left.type), NothingType):
+        return literal(None)
+    text = fragment("false") if _has_null(left) else _membership(compiler, left, node.args[1])
+    if negated:
+        text = fragment("(NOT {})", text)
+    type_: DataType = make_nullable(UINT8) if left.type.is_nullable else UINT8
+    if isinstance(left.type, LowCardinalityType):
+        type_ = LowCardinalityType(type_)
+    return Typed(text, type_, is_condition=True)
+
+
+def _membership(compiler: Compiling, left: Typed, right: Node) -> Fragment:
+    if isinstance(right, Alias):
+        right = right.expression
+    if isinstance(right, Identifier):
+        named = _named_set(compiler, right)
+        if named is not None:
+            right = named
+    if isinstance(right, Subquery):
+        return _in_subquery(compiler, left, right)
+    if isinstance(right, LiteralList) and right.is_of_tuples:
+        among = _in_tuples(compiler, left, right)
+        if among is not None:
+            return among
+        right = Function("tuple", members(right))
+    if isinstance(right, LiteralList):
+        if not isinstance(strip_nullable(left.type), TupleType) and not is_written(compiler, right):
+            return _in_column(compiler, left, right)
+        right = Function("array" if right.is_array else "tuple", members(right))
+    values = _listed(compiler, left, right)
+    if isinstance(values, Fragment):
+        return values
+    tests = [text for text in (_comparable(compiler, left, value) for value in values) if text is not None]
+    if not tests:
+        return (
+            fragment("(CASE WHEN {} IS NULL THEN NULL ELSE false END)", left.sql)
+            if left.type.is_nullable
+            else fragment("false")
+        )
+    return fragment("({} IN ({}))", _tested(left), joined(", ", tests))
+
+
+def _tested(left: Typed) -> Fragment:
+    """The left side as DuckDB compares it with what :func:`_comparable` gives."""
+    if isinstance(strip_nullable(left.type), FloatType):  # a Float32 is in no set with a Float64 beside it
+        return bits_of(convert(left, FLOAT64), FLOAT64)
+    return bits_of(left.sql, left.type)
+
+
+def _in_column(compiler: Compiling, left: Typed, right: LiteralList) -> Fragment:
+    """Among so many values that they are a table of their own."""
+    member, table = member_column(compiler, right)
+    if is_string(member.type) and not is_string(strip_nullable(left.type)):
+        for value in right.values:
+            compiler.guard.step()
+            check_constant_text(value.as_py(), left.type)
+    tested = _comparable(compiler, left, member)
+    assert tested is not None
+    return fragment("({} IN (SELECT {} FROM {}))", _tested(left), tested, table)
+
+
+def _in_tuples(compiler: Compiling, left: Typed, right: LiteralList) -> Fragment | None:
+    """Among tuples that are a table of their own; ``None`` where they are compared one by one."""
+    bare = strip_nullable(left.type)
+    columns = right.values.flatten()
+    if compiler.query is None or compiler.names.lambdas or not isinstance(bare, TupleType):
+        return None
+    if len(bare.elements) != len(columns):
+        return None
+    rows = pa.table(columns, names=[str(position) for position in range(len(columns))])
+    types: list[DataType] = []
+    for name, (_, element) in zip(rows.column_names, bare.elements, strict=True):
+        goal, column = strip_nullable(element), rows[name]
+        is_text = pa.types.is_string(column.type)
+        if isinstance(goal, IntegerType) and not is_text:  # what the type cannot hold is equal to none of its values
+            low, high = max(goal.minimum, INT64.minimum), min(goal.maximum, INT64.maximum)
+            rows = rows.filter(pc.and_(pc.greater_equal(column, low), pc.less_equal(column, high)))
+            types.append(goal)
+        elif is_text and isinstance(goal, StringType):
+            types.append(goal)
+        else:
+            return None
+    type_ = TupleType(tuple((None, given) for given in types))
+    fields = list(type_.arrow)
+    arrays = [column.combine_chunks().cast(field.type) for column, field in zip(rows.columns, fields, strict=True)]
+    name, table = scan(compiler, pa.StructArray.from_arrays(arrays, fields=fields), type_)
+    tested = _comparable(compiler, left, Typed(name, type_))
+    assert tested is not None
+    return fragment("({} IN (SELECT {} FROM {}))", left.sql, tested, table)
+
+
+def _named_set(compiler: Compiling, right: Identifier) -> Node | None:
+    """The expression of an alias, or a query of all columns of a table."""
+    if len(right.parts) == 1 and right.parts[0] in compiler.scope.aliases:
+        return compiler.scope.aliases[right.parts[0]]
+    if compiler.resolve(right.parts) is not None:
+        return None
+    table = NamedTable(right.parts[0] if len(right.parts) > 1 else None, right.parts[-1])
+    query = compiler.need_query()
+    return Subquery(with_views(Select((Star(),), source=table), query.catalog, query.guard))
+
+
+def _listed(compiler: Compiling, left: Typed, right: Node) -> list[Typed] | Fragment:
+    """The members of the set written in place; or, for an array, the whole test."""
+    is_tuple = isinstance(strip_nullable(left.type), TupleType)
+    if isinstance(right, Function) and right.name == "tuple":
+        members = [compiler.compile(arg) for arg in right.args]
+        # (a, b) IN (1, 2): the one tuple itself.
+        if is_tuple and members and not any(isinstance(member.type, TupleType) for member in members):
+            return [compiler.compile(right)]
+        return members
+    value = compiler.compile(right)
+    if isinstance(value.type, ArrayType):
+        is_in_arrays = isinstance(strip_nullable(left.type), ArrayType)
+        if is_in_arrays and not isinstance(strip_nullable(value.type.inner), ArrayType):
+            return [value]
+        if value.elements is not None:
+            return list(value.elements)
+        element = supertype([strip_nullable(left.type), strip_nullable(value.type.inner)])
+        return fragment("list_contains({}, {})", convert(value, ArrayType(element)), convert(left, element))
+    if isinstance(value.type, TupleType) and not is_tuple and value.elements is not None:
+        return list(value.elements)
+    return [value]
+
+
+def _comparable(compiler: Compiling, left: Typed, member: Typed) -> Fragment | None:
+    """A member converted so that DuckDB compares it with the left side (:func:`_tested`); ``None`` if it can never be
+    equal."""
+    goal = strip_nullable(left.type)
+    if isinstance(goal, FloatType) and is_number(strip_nullable(member.type)):
+        return bits_of(convert(member, FLOAT64), FLOAT64)
+    found = _converted(compiler, left, member)
+    return None if found is None else bits_of(found, goal)
+
+
+def _converted(compiler: Compiling, left: Typed, member: Typed) -> Fragment | None:
+    goal, source = strip_nullable(left.type), strip_nullable(member.type)
+    if isinstance(source, NothingType):
+        return None
+    zone = compiler.environment.zone
+    if goal == source or (is_number(goal) and is_number(source)):
+        return member.number
+    if isinstance(goal, TupleType) and isinstance(source, TupleType):
+        if len(goal.elements) != len(source.elements):
+            raise UserError(
+                "TYPE_MISMATCH", f"Tuples of different sizes in IN: {left.type} on the left, {member.type} in the set"
+            )
+        if _has_null(member) or _is_outside(member, goal):
+            return None
+        return convert(member, goal, zone) if _convertible(goal, source) else _cast(member, goal, zone)
+    if isinstance(goal, ArrayType) and isinstance(source, ArrayType):
+        return None if _is_outside(member, goal) else convert(member, goal, zone)
+    if is_string(source):
+        return constant_text_as(member, goal, zone)
+    if is_date_or_time(goal) and is_date_or_time(source):
+        return _cast(member, goal, zone)
+    if isinstance(goal, EnumType) and is_number(source):
+        return member.number
+    if isinstance(goal, (DateType, DateTimeType, IPv4Type)) and is_number(source):
+        return _cast(member, goal, zone)
+    raise UserError("TYPE_MISMATCH", f"Cannot look for {left.type} in a set with {member.type}")
+
+
+def _has_null(value: Typed) -> bool:
+    """Whether it is a tuple with NULL among its elements: it is in no set, and no tuple is equal to it in one. (One of
+    a single element is a value of its own to ClickHouse.)"""
+    elements = (isinstance(value.type, TupleType) and value.elements) or ()
+    return len(elements) > 1 and any(element.value is None for element in elements)
+
+
+def _is_outside(member: Typed, type_: DataType) -> bool:
+    """Whether the member is, or holds, a number that no value of the type is equal to."""
+    goal = strip_nullable(type_)
+    if isinstance(goal, TupleType):
+        return any(map(_is_outside, member.elements or (), (inner for _, inner in goal.elements)))
+    if isinstance(goal, ArrayType):
+        return any(_is_outside(element, goal.inner) for element in member.elements or ())
+    if not isinstance(goal, IntegerType) or not isinstance(member.value, int):
+        return False
+    return not goal.minimum <= member.value <= goal.maximum
+
+
+def _convertible(goal: TupleType, source: TupleType) -> bool:
+    return all(
+        strip_nullable(a) == strip_nullable(b) or (is_number(a) and is_number(b))
+        for (_, a), (_, b) in zip(goal.elements, source.elements, strict=True)
+    )
+
+
+def _cast(value: Typed, goal: DataType, zone: str) -> Fragment:
+    return cast_to(value, goal, zone)
+
+
+def _in_subquery(compiler: Compiling, left: Typed, right: Subquery) -> Fragment:
+    compiled = compiler.need_query().nested(right.query, compiler)
+    types = [type_ for _, type_ in compiled.columns]
+    zone = compiler.environment.zone
+    bare = strip_nullable(left.type)
+    parts = list(left.elements) if left.elements is not None and len(types) > 1 else None
+    if parts is None and len(types) > 1:
+        if not isinstance(bare, TupleType) or len(bare.elements) != len(types):
+            raise UserError(
+                "TYPE_MISMATCH", f"The subquery of IN has {len(types)} columns, but the left side is {left.type}"
+            )
+        parts = [Typed(element_sql(left.sql, position), inner) for position, (_, inner) in enumerate(bare.elements, 1)]
+    lefts = parts or [left]
+    if len(lefts) != len(types):
+        raise UserError(
+            "TYPE_MISMATCH", f"The subquery of IN has {len(types)} columns, but the left side has {len(lefts)}"
+        )
+    goals = [_common(a.type, b) for a, b in zip(lefts, types, strict=True)]
+    columns = [
+        bits_of(convert(Typed(fragment("c{}", position), type_), goal, zone), goal)
+        for position, (type_, goal) in enumerate(zip(types, goals, strict=True))
+    ]
+    values = [bits_of(convert(part.plain, goal, zone), goal) for part, goal in zip(lefts, goals, strict=True)]
+    known = [f"c{position} IS NOT NULL" for position, type_ in enumerate(types) if type_.is_nullable]
+    where = fragment(" WHERE {}", joined(" AND ", known)) if known else EMPTY
+    inner = fragment("SELECT {} FROM ({}){}", joined(", ", columns), compiled.sql, where)
+    tested = values[0] if len(values) == 1 else fragment("({})", joined(", ", values))
+    if len(values) > 1 and any(part.type.is_nullable for part in lefts):  # a tuple with NULL is in no set
+        return fragment("coalesce(({} IN ({})), false)", tested, inner)
+    if compiler.names.lambdas and compiler.layers is not None and len(values) == 1:
+        members = fragment("(SELECT coalesce(list(c), []) FROM ({}) AS s(c))", inner)
+        listed = compiler.layers.column(Typed(members, ArrayType(goals[0])), may_add=True)
+        return fragment("list_contains({}, {})", listed.sql, tested)
+    found = fragment("({} IN ({}))", tested, inner)
+    if len(values) == 1 and left.type.is_nullable:  # NULL is unknown even where the set is empty
+        return fragment("({} OR ({} IS NULL AND NULL))", found, tested)
+    return found
+
+
+def _common(left: DataType, right: DataType) -> DataType:
+    a, b = strip_nullable(left), strip_nullable(right)
+    if is_string(b) and not is_string(a):
+        return a
+    return supertype([a, b])

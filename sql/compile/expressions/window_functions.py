@@ -1,0 +1,202 @@
+"""Window functions: aggregates OVER a window, and the functions that exist only there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from parts.common.errors import UserError
+from parts.types import DateTimeType, DateType, FloatType, IntegerType, make_nullable, strip_nullable
+from sql.aggregates.combinators import find_combined
+from sql.aggregates.window_names import window_function_name
+from sql.compile.compiler_interfaces import Compiling
+from sql.compile.expressions.aggregate_calls import compile_aggregate
+from sql.compile.expressions.order_by import order_terms
+from sql.grammar.syntax_tree import Function, Node, WindowSpec
+from sql.grammar.tokens import not_implemented
+from sql.typing.casts.casts import convert
+from sql.typing.default_values import default_sql
+from sql.typing.duckdb.sql_fragments import EMPTY, MACRO, ONCE, Fragment, Piece, fragment, joined
+from sql.typing.result_types import supertype
+from sql.typing.typed_expressions import FLOAT64, UINT64, Typed, cast
+
+_RANKS = {
+    "row_number": "row_number", "rank": "rank", "dense_rank": "dense_rank", "denseRank": "dense_rank",
+}  # fmt: skip
+_SHARES = {"percent_rank": "percent_rank", "percentRank": "percent_rank", "cume_dist": "cume_dist"}
+_SHIFTS = {"lag": "lag", "lead": "lead", "lagInFrame": "lag", "leadInFrame": "lead"}
+_PICKS = frozenset({"first_value", "last_value", "nth_value"})
+
+
+def compile_window(compiler: Compiling, node: Function) -> Typed:
+    if node.window is None:
+        raise UserError("BAD_ARGUMENTS", f"{node.name} is a window function: it needs OVER")
+    spec = _spec(compiler, node.window)
+    node = replace(node, name=window_function_name(node.name))
+    over = fragment(" OVER ({})", _over(compiler, spec))
+    if node.nulls == "IGNORE":
+        raise not_implemented(f"{node.name} … IGNORE NULLS")
+    name = node.name
+    args = [] if name not in {*_SHIFTS, *_PICKS, "ntile"} else [compiler.compile(arg).plain for arg in node.args]
+    if name in _RANKS:
+        return Typed(cast(fragment("{}(){}", _RANKS[name], over), UINT64), UINT64)
+    if name in _SHARES:
+        return Typed(fragment("{}(){}", _SHARES[name], over), FLOAT64)
+    if name == "ntile":
+        if len(args) != 1:
+            raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", f"ntile takes 1 argument, not {len(args)}")
+        return Typed(cast(fragment("ntile({}){}", args[0].sql, over), UINT64), UINT64)
+    if name in _SHIFTS:
+        return _shift(compiler, node, args, spec, over)
+    if name in _PICKS:
+        wanted = 2 if name == "nth_value" else 1
+        if len(args) != wanted:
+            raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", f"{name} takes {wanted} arguments, not {len(args)}")
+        # ClickHouse's are any and anyLast, which pass over NULL; nth_value counts it.
+        beside = fragment(" IGNORE NULLS") if args[0].type.is_nullable else EMPTY
+        if name == "nth_value":
+            _check_offset(args[1], name, 1)
+            beside = fragment(", {}", args[1].sql)
+        return _with_default(Typed(fragment("{}({}{}){}", name, args[0].sql, beside, over), strip_low(args[0])))
+    if find_combined(name) is None:
+        raise UserError("UNKNOWN_FUNCTION", f"Unknown window function {name}")
+    return compile_aggregate(compiler, replace(node, window=None), empty_possible=True, over=over)
+
+
+def strip_low(value: Typed):  # type: ignore[no-untyped-def]
+    bare = strip_nullable(value.type)
+    return make_nullable(bare) if value.type.is_nullable else bare
+
+
+def _with_default(value: Typed) -> Typed:
+    if value.type.is_nullable:
+        return value
+    return replace(value, sql=fragment("coalesce({}, {})", value.sql, default_sql(value.type)))
+
+
+def _check_offset(offset: Typed, name: str, least: int) -> None:
+    if offset.is_literal and isinstance(offset.value, int) and offset.value < least:
+        raise UserError(
+            "BAD_ARGUMENTS", f"The offset for function {name} must be at least {least}, {offset.value} given"
+        )
+
+
+def _shift(compiler: Compiling, node: Function, args: list[Typed], spec: WindowSpec, over: Fragment) -> Typed:
+    if not 1 <= len(args) <= 3:
+        raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", f"{node.name} takes one to three arguments")
+    whole = spec.frame.endswith("UNBOUNDED FOLLOWING") and "UNBOUNDED PRECEDING" in spec.frame
+    if node.name == "leadInFrame" and not whole:
+        raise not_implemented("leadInFrame without ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING")
+    if node.name == "lagInFrame" and spec.frame and "UNBOUNDED PRECEDING" not in spec.frame:
+        raise not_implemented("lagInFrame in a frame that does not begin at UNBOUNDED PRECEDING")
+    if len(args) > 1:
+        _check_offset(args[1], node.name, 0)
+    offset = fragment(", {}", args[1].sql) if len(args) > 1 else EMPTY
+    shifted = Typed(fragment("{}({}{}){}", _SHIFTS[node.name], args[0].sql, offset, over), strip_low(args[0]))
+    if len(args) < 3:
+        return _with_default(shifted)
+    type_ = supertype([shifted.type, args[2].type])
+    zone = compiler.environment.zone
+    sql = fragment(
+        "{}({}{}, {}){}", _SHIFTS[node.name], convert(args[0], type_, zone), offset, convert(args[2], type_, zone), over
+    )
+    return Typed(sql, type_)
+
+
+def _spec(compiler: Compiling, window: WindowSpec | str) -> WindowSpec:
+    name = window if isinstance(window, str) else window.base
+    if not name:
+        assert isinstance(window, WindowSpec)
+        return window
+    base = compiler.windows.get(name)
+    if not isinstance(base, WindowSpec):
+        raise UserError("BAD_ARGUMENTS", f"Window '{name}' is not defined: add WINDOW {name} AS (…)")
+    base = _spec(compiler, base)
+    if isinstance(window, str):
+        return base
+    return WindowSpec(
+        window.partition_by or base.partition_by, window.order_by or base.order_by, window.frame or base.frame
+    )
+
+
+def _counted(value: Typed) -> Fragment:
+    """The key of a RANGE with an offset: the bounds of the frame may lie outside the column's type."""
+    match strip_nullable(value.type):
+        case IntegerType():
+            return fragment("CAST({} AS HUGEINT)", value.sql)
+        case DateTimeType():
+            return fragment("CAST(epoch_us({}) // 1000000 AS HUGEINT)", value.sql)
+        case DateType():
+            return fragment("CAST({} - DATE '1970-01-01' AS HUGEINT)", value.sql)
+        case FloatType():
+            return value.sql
+    raise not_implemented(f"A window frame RANGE with an offset over {value.type}")
+
+
+def _key(compiler: Compiling, node: Node) -> Typed:
+    """A key of a window. DuckDB takes none that may fail: such a one is a column below."""
+    value = compiler.compile(node).plain
+    if compiler.layers is None or not value.sql.traits & (ONCE | MACRO):
+        return value
+    return compiler.layers.column(value, may_add=not compiler.names.lambdas)
+
+
+def _over(compiler: Compiling, spec: WindowSpec) -> Fragment:
+    parts: list[Piece] = []
+    if spec.partition_by:
+        keys = [_key(compiler, item).sql for item in spec.partition_by]
+        parts.append(fragment("PARTITION BY {}", joined(", ", keys)))
+    has_offset = spec.frame.startswith("RANGE") and any(word.isdigit() for word in spec.frame.split())
+    if has_offset and len(spec.order_by) != 1:
+        raise UserError(
+            "BAD_ARGUMENTS",
+            f"The window frame {spec.frame} needs exactly one ORDER BY column, {len(spec.order_by)} are given",
+        )
+    frame: Piece = spec.frame
+    if spec.order_by:
+        terms = []
+        for item in spec.order_by:
+            value = _key(compiler, item.expression)
+            sql = value.sql
+            if has_offset:
+                sql = _counted(value)
+                runs_into_nulls = value.type.is_nullable and not item.descending and not item.nulls_first
+                if runs_into_nulls and not isinstance(strip_nullable(value.type), FloatType):
+                    sql, frame = _into_nulls(compiler, sql, parts, spec.frame)
+            terms.extend(order_terms(sql, value.type, item))
+        parts.append(fragment("ORDER BY {}", joined(", ", terms)))
+    if frame:
+        parts.append(frame)
+    return joined(" ", parts)
+
+
+def _into_nulls(
+    compiler: Compiling, key: Fragment, partition: Sequence[Piece], frame: str
+) -> tuple[Fragment, Fragment]:
+    """The key and the frame of a RANGE over NULLs behind the values.
+
+    To ClickHouse NULL is less than any bound there. So a frame that reaches the greatest value has the NULLs too, and
+    one around NULL has the bounds of the greatest value's. Here NULL is the greatest value and one more.
+    """
+    greatest = fragment("max({}) OVER ({})", key, joined(" ", partition))
+    if compiler.layers is not None:
+        known = compiler.layers.column(Typed(greatest, FLOAT64), may_add=False).sql
+        greatest = compiler.layers.add(greatest, "e") if known is greatest else known
+    of_null = fragment("(coalesce({}, 0) + 1)", greatest)
+    order = fragment("coalesce({}, {})", key, of_null)
+    bounds = []
+    for position, bound in enumerate(frame.removeprefix("RANGE BETWEEN ").split(" AND ")):
+        count, _, side = bound.partition(" ")
+        if not count.isdigit():
+            bounds.append(fragment("{}", bound))
+        elif side == "PRECEDING":
+            bounds.append(fragment("(CASE WHEN {} IS NULL THEN {} ELSE {} END) PRECEDING", key, int(count) + 1, count))
+        elif position == 0:
+            beyond = fragment("{0} IS NULL OR {0} + {1} > {2}", key, count, greatest)
+            bounds.append(
+                fragment("(CASE WHEN {} THEN {} + 1 - {} ELSE {} END) FOLLOWING", beyond, of_null, order, count)
+            )
+        else:
+            reached = fragment("{} + {} >= {}", key, count, greatest)
+            bounds.append(fragment("(CASE WHEN {} THEN {} - {} ELSE {} END) FOLLOWING", reached, of_null, order, count))
+    return order, fragment("RANGE BETWEEN {} AND {}", *bounds)

@@ -1,0 +1,1 @@
+"""FROM: tables, joins, table functions, and what is asked of them."""

@@ -1,0 +1,103 @@
+"""What a query asks of a subquery or a view in its FROM, asked of the tables that this reads: they leave out parts,
+granules and rows, here or in shards.
+
+Conditions come inside only to be looked at sooner; whoever wrote one computes it all the same. So what has no form
+inside stays outside. A subquery whose rows depend on each other (LIMIT, windows, aggregates of all rows) takes none;
+through GROUP BY come those on keys, which all rows of a group share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from parts.common.errors import UserError
+from parts.types import DataType
+from sql.compile.compiled_query import Scan
+from sql.compile.compiler_interfaces import Statement
+from sql.compile.expressions.expressions import ExpressionCompiler, is_window_call
+from sql.compile.names.scope import Scope
+from sql.compile.shards.shard_expressions import ShardNames
+from sql.functions.registry import written_name
+from sql.grammar.syntax_tree import Function, Identifier, Lambda, Literal, Node, Select, transform, walk
+
+_MOST_NODES = 1000
+"""Of a condition: what views make of names in each other may grow without end."""
+_OF_BLOCKS = frozenset({"rowNumberInBlock", "blockSize"})
+"""They tell of the rows that were read."""
+_NEVER = Literal(0, "0")
+
+
+@dataclass(frozen=True, slots=True)
+class SelectOrigin:
+    """One SELECT: ``outputs`` are its columns over the names of ``scope``, whose tables ``scans`` read. Those that have
+    another type in ``shown`` are converted for the query around it."""
+
+    select: Select
+    outputs: Sequence[Node]
+    types: Sequence[DataType]
+    shown: Sequence[DataType]
+    scope: Scope
+    scans: Sequence[Scan]
+    statement: Statement
+    is_grouped: bool
+
+    def showing(self, types: Sequence[DataType]) -> SelectOrigin:
+        return replace(self, shown=types)
+
+    def take(self, terms: Sequence[Node], positions: Mapping[str, int]) -> None:
+        def inside(node: Node) -> Node:
+            return self._output(positions[node.parts[0]]) if isinstance(node, Identifier) else node
+
+        if not self._rows_depend():
+            send([transform(term, inside) for term in terms], self.scope, self.scans, self.statement)
+
+    def _output(self, position: int) -> Node:
+        output, shown = self.outputs[position], self.shown[position]
+        return output if self.types[position] == shown else Function("CAST", (output, Literal(str(shown))))
+
+    def _rows_depend(self) -> bool:
+        """Whether a row that is left out would change another."""
+        select, scope = self.select, self.scope
+        if self.is_grouped and (select.grouping or not select.group_by):
+            return True
+        if select.limit is not None or select.offset is not None or select.limit_by is not None or select.distinct_on:
+            return True
+        nodes = [*self.outputs, *scope.aliases.values(), *(item.expression for item in select.order_by)]
+        nodes += [node for node in (select.prewhere, select.where, select.having, select.qualify) if node is not None]
+        calls = (part for node in nodes for part in walk(node, into_queries=False) if isinstance(part, Function))
+        return any(is_window_call(call) or written_name(call.name) in _OF_BLOCKS for call in calls)
+
+
+def send(terms: Sequence[Node], scope: Scope, scans: Sequence[Scan], statement: Statement) -> None:
+    """Conditions on what FROM has, to the subqueries in it and, where they come from outside, to ``scans``."""
+    for source in scope.sources:
+        scan = next((scan for scan in scans if scan.source is source), None)
+        if not source.prunable or not (source.origins or scan is not None):
+            continue
+        names = ShardNames(scope, source, statement.environment)
+        given = (_understood(names.expression(term), statement) for term in terms)
+        local = [term for term in given if term is not None]
+        if scan is not None:
+            around = ExpressionCompiler(Scope([source]), statement.environment, statement)
+            scan.conditions.extend((term, around) for term in local)
+        for origin in source.origins:
+            origin.take(local, source.positions)
+
+
+def _understood(term: Node | None, statement: Statement) -> Node | None:
+    """A condition that is worth to be looked at inside. Parameters of lambdas might mean something else there."""
+    if term is None:
+        return None
+    nodes = list(islice(walk(term), _MOST_NODES + 1))
+    if len(nodes) > _MOST_NODES or any(isinstance(node, Lambda) for node in nodes):
+        return None
+    if any(isinstance(node, Identifier) for node in nodes):
+        return term
+    # Of constants alone: a column of UNION, say, that tells which of its queries a row comes from.
+    try:
+        value = statement.constant(ExpressionCompiler(Scope(), statement.environment, statement).compile(term))
+    except UserError:
+        return None  # whoever computes it for a row tells what is wrong
+    return None if value else _NEVER

@@ -1,0 +1,171 @@
+"""generateRandom: endless rows of random values of any types.
+
+Every value is made of hashes of the row's number, the column, the place in an array, and the seed: equal seeds give
+equal rows, but not ClickHouse's.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+from parts.common.errors import UserError
+from parts.types import (
+    ArrayType,
+    BoolType,
+    DataType,
+    Date32Type,
+    DateTime64Type,
+    DateTimeType,
+    DateType,
+    DecimalType,
+    EnumType,
+    FixedStringType,
+    FloatType,
+    IntegerType,
+    IPv4Type,
+    IPv6Type,
+    LowCardinalityType,
+    MapType,
+    NullableType,
+    StringType,
+    TupleType,
+    UUIDType,
+    parse_structure,
+)
+from sql.compile.compiler_interfaces import FromCompiling
+from sql.compile.expressions.constant_numbers import constant_number
+from sql.compile.names.scope import column_sql
+from sql.grammar.syntax_tree import Literal, Node, TableFunction
+from sql.typing.duckdb.engine_types import engine_type
+from sql.typing.duckdb.sql_fragments import Fragment, called, fragment, joined
+from sql.typing.integer_conversions import wrap_integer
+from sql.typing.typed_expressions import UINT32, UINT64, tuple_sql
+
+_MOST_ROWS = 9_223_372_036_854_775_807
+_LONGEST = 65_536
+_NULL_EVERY = 16
+
+
+def generate_random(clause: FromCompiling, node: TableFunction) -> Fragment:
+    """``generateRandom(structure[, seed[, max_string_length[, max_array_length]]])``."""
+    if not 1 <= len(node.args) <= 4:
+        raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", "generateRandom takes one to four arguments")
+    structure = clause.query.constant(clause.rows.compile(node.args[0]))
+    if not isinstance(structure, str):
+        raise UserError("BAD_ARGUMENTS", "generateRandom needs a structure, a constant text, as its first argument")
+    columns = [(name or f"c{place}", type_) for place, (name, type_) in enumerate(parse_structure(structure), 1)]
+    given = [_number(clause, arg) for arg in node.args[1:]]
+    seed, text_length, array_length = (*given, None, None, None)[:3]
+    seed = int(clause.query.environment.now * 1_000_000) if seed is None else seed
+    text_length = 10 if text_length is None else text_length
+    array_length = 10 if array_length is None else array_length
+    if max(text_length, array_length) > _LONGEST:
+        raise UserError("ARGUMENT_OUT_OF_BOUND", f"generateRandom: lengths are at most {_LONGEST}")
+    source = clause.add_source(node.alias, columns)
+    values = _Values(seed, text_length, array_length)
+    made = [
+        fragment("{} AS {}", values.of(type_, fragment("n")), column_sql(source.number, name))
+        for name, type_ in columns
+    ]  # fmt: skip
+    return fragment("(SELECT {} FROM range({}) AS g(n))", joined(", ", made), _MOST_ROWS)
+
+
+def _number(clause: FromCompiling, node: Node) -> int | None:
+    return None if node == Literal(None) else constant_number(node, clause.rows, "An argument of generateRandom")
+
+
+class _Values:
+    """Expressions of random values; each use of chance has a number of its own."""
+
+    def __init__(self, seed: int, text_length: int, array_length: int) -> None:
+        self._seed, self._text_length, self._array_length = seed, text_length, array_length
+        self._numbers = itertools.count()
+
+    def _bits(self, row: Fragment) -> Fragment:
+        """64 of them; ``row`` is a number, or several, of which each has others."""
+        return fragment("hash({}, {}, {})", row, next(self._numbers), self._seed)
+
+    def _below(self, row: Fragment, limit: int) -> Fragment:
+        return fragment("CAST({} % {} AS BIGINT)", self._bits(row), limit)
+
+    def of(self, type_: DataType, row: Fragment) -> Fragment:
+        """Raises ``UserError`` 48 for a type that has none."""
+        match type_:
+            case NullableType(inner):
+                return fragment("CASE WHEN {} <> 0 THEN {} END", self._below(row, _NULL_EVERY), self.of(inner, row))
+            case LowCardinalityType(inner):
+                return self.of(inner, row)
+            case ArrayType(inner):
+                return self._list(inner, row)
+            case MapType(key, value):
+                return self._list(TupleType((("key", key), ("value", value))), row)
+            case TupleType(elements):
+                return tuple_sql(type_, (self.of(inner, row) for _, inner in elements))
+        return fragment("CAST({} AS {})", self._single(type_, row), engine_type(type_))
+
+    def _list(self, inner: DataType, row: Fragment) -> Fragment:
+        variable = f"i{next(self._numbers)}"
+        element = self.of(inner, fragment("{}, {}", row, variable))
+        count = self._below(row, self._array_length + 1)
+        return fragment("list_transform(range({}), lambda {}: {})", count, variable, element)
+
+    def _single(self, type_: DataType, row: Fragment) -> Fragment:
+        match type_:
+            case IntegerType():
+                return wrap_integer(self._bits(row), UINT64, type_)
+            case BoolType():
+                return fragment("{} = 0", self._below(row, 2))
+            case FloatType(bits):
+                return called(f"pando_float{bits}_of_bits", self._bits(row))
+            case DecimalType(precision, scale) if precision <= 18:
+                number = fragment("{} - {}", self._below(row, 2 * 10**precision - 1), 10**precision - 1)
+                return fragment(
+                    "CAST({} AS DECIMAL(19, 0)) * CAST('1e-{scale}' AS DECIMAL({}, {scale}))",
+                    number,
+                    scale + 1,
+                    scale=scale,
+                )
+            case EnumType():
+                numbers = joined(", ", (str(number) for _, number in type_.values))
+                return fragment("[{}][{} + 1]", numbers, self._below(row, len(type_.values)))
+            case StringType():
+                return self._text(row)
+            case FixedStringType(length):
+                return self._bytes(row, length)
+            case UUIDType() | IPv6Type():
+                return self._bytes(row, 16)
+            case IPv4Type():
+                return wrap_integer(self._bits(row), UINT64, UINT32)
+            case DateType():
+                return fragment("DATE '1970-01-01' + CAST({} AS INTEGER)", self._below(row, 65_536))
+            case Date32Type():
+                return fragment("DATE '1900-01-01' + CAST({} AS INTEGER)", self._below(row, 146_097))
+            case DateTimeType():
+                return fragment("make_timestamp({} * 1000000)", self._below(row, 1 << 32))
+            case DateTime64Type(precision):
+                return self._instant(row, precision)
+        raise UserError("NOT_IMPLEMENTED", f"generateRandom makes no values of type {type_}")
+
+    def _instant(self, row: Fragment, precision: int) -> Fragment:
+        digits = 6 if precision <= 6 else 9
+        fine = fragment("{} * {}", self._below(row, 10**precision), 10 ** (digits - precision))
+        name = "make_timestamp" if digits == 6 else "make_timestamp_ns"
+        return fragment("{}({} * {} + {})", name, self._below(row, 1 << 32), 10**digits, fine)
+
+    def _text(self, row: Fragment) -> Fragment:
+        """Of letters and signs of ASCII."""
+        variable = f"i{next(self._numbers)}"
+        letter = self._below(fragment("{}, {}", row, variable), 95)
+        count = self._below(row, self._text_length + 1)
+        return fragment(
+            "array_to_string(list_transform(range({}), lambda {}: chr(CAST(32 + {} AS INTEGER))), '')",
+            count, variable, letter,
+        )  # fmt: skip
+
+    def _bytes(self, row: Fragment, length: int) -> Fragment:
+        variable = f"i{next(self._numbers)}"
+        sixteen = fragment("md5(CAST({} AS VARCHAR))", self._bits(fragment("{}, {}", row, variable)))
+        digits = fragment(
+            "array_to_string(list_transform(range({}), lambda {}: {}), '')", -(-length // 16), variable, sixteen
+        )
+        return fragment("unhex(left({}, {}))", digits, 2 * length)

@@ -1,0 +1,253 @@
+"""JOIN in all of ClickHouse's kinds and strictnesses, as DuckDB joins.
+
+An outer join gives defaults, not NULLs (``join_use_nulls = 0``): columns of the side that may lack a row are marked
+*filled* and every reference to them puts the default in. ANY and SEMI keep one row for each key by DISTINCT ON the
+key, or, where that would change values, by a window over it."""
+
+from __future__ import annotations
+
+from parts.common.errors import UserError
+from parts.types import DataType, EnumType, make_nullable, strip_nullable
+from sql.compile.compiler_interfaces import FromCompiling
+from sql.compile.names.scope import Source, SourceColumn
+from sql.grammar.syntax_tree import Function, Identifier, Join, Node, Subquery, conjuncts, walk
+from sql.grammar.tokens import not_implemented
+from sql.typing.casts.casts import convert
+from sql.typing.column_kernels.float_bits import bits_of, has_floats_inside
+from sql.typing.duckdb.engine_types import engine_type
+from sql.typing.duckdb.sql_fragments import EMPTY, Fragment, fragment, joined
+from sql.typing.result_types import is_date_or_time, is_number, supertype
+from sql.typing.typed_expressions import Typed
+
+
+def compile_join(clause: FromCompiling, node: Join) -> Fragment:
+    left_sql = clause.compile(node.left)
+    left = list(clause.scope.sources)
+    right_sql = clause.compile(node.right)
+    right = clause.scope.sources[len(left) :]
+    if node.kind == "CROSS" or (node.on is None and not node.using):
+        return fragment("{} CROSS JOIN {}", left_sql, right_sql)
+    sides = _Sides(clause, left, right)
+    if node.using:
+        sides.use(node.using, asof=node.strictness == "ASOF")
+    else:
+        sides.split(node.on)
+    text = _JOINS[node.strictness](node, sides, left_sql, right_sql)
+    _mark_filled(clause, node, left, right)
+    if node.using:
+        sides.merge_using(node)
+    return text
+
+
+class _Sides:
+    """The condition of a join, split: equalities between the sides and everything else."""
+
+    def __init__(self, clause: FromCompiling, left: list[Source], right: list[Source]) -> None:
+        self.clause = clause
+        self.left = left
+        self.right = right
+        self.keys: list[tuple[Fragment, Fragment]] = []
+        self.other: list[Fragment] = []
+        self._nearest: list[Typed] = []
+        self.right_only: list[Fragment] = []
+        self.left_only: list[Fragment] = []
+        self._using: list[tuple[Source, Source, str, Typed, Typed]] = []
+
+    def split(self, on: Node | None) -> None:
+        for term in conjuncts(on):
+            side = self._side(term)
+            pair = self._equality(term)
+            if pair is not None:
+                self.keys.append(pair)
+            elif side == "left":
+                self.left_only.append(self.clause.rows.condition(term))
+            elif side == "right":
+                self.right_only.append(self.clause.rows.condition(term))
+            else:
+                self.other.append(self.clause.rows.condition(term))
+
+    def _equality(self, term: Node) -> tuple[Fragment, Fragment] | None:
+        if not isinstance(term, Function) or term.name != "equals" or len(term.args) != 2:
+            return None
+        first, second = term.args
+        sides = self._side(first), self._side(second)
+        if sides == ("right", "left"):
+            first, second = second, first
+        elif sides != ("left", "right"):
+            return None
+        return self._key(self.clause.rows.compile(first).plain, self.clause.rows.compile(second).plain)
+
+    def _key(self, left: Typed, right: Typed) -> tuple[Fragment, Fragment]:
+        common = supertype([left.type, right.type])
+        a, b = self._converted(left, right)
+        return bits_of(a, common), bits_of(b, common)
+
+    def _converted(self, left: Typed, right: Typed) -> tuple[Fragment, Fragment]:
+        common = supertype([left.type, right.type])
+        zone = self.clause.query.environment.zone
+        return convert(left, common, zone), convert(right, common, zone)
+
+    def _side(self, node: Node) -> str:
+        """Which side's columns an expression reads: left, right, both, or "" for none."""
+        sides: set[str] = set()
+        for part in walk(node):
+            if isinstance(part, Subquery):
+                return "both"
+            if isinstance(part, Identifier):
+                target = self.clause.scope.aliases.get(part.parts[0])
+                found = self.clause.scope.find_column(part.parts)
+                if found is not None:
+                    sides.add("left" if found[0] in self.left else "right")
+                elif target is not None:
+                    sides.add(self._side(target))
+        sides.discard("")
+        return "both" if len(sides) > 1 else (sides.pop() if sides else "")
+
+    def use(self, names: tuple[str, ...], *, asof: bool) -> None:
+        for position, name in enumerate(names):
+            first = _one_column(self.left, name, "left")
+            second = _one_column(self.right, name, "right")
+            first.used[name] = second.used[name] = None
+            a, b = (first.columns[name].merged or first.columns[name]).typed, second.columns[name].typed
+            if asof and position == len(names) - 1:
+                self.other.append(fragment("{} >= {}", *self._converted(a, b)))
+                self._nearest += [a, b]
+            else:
+                self.keys.append(self._key(a, b))
+            self._using.append((first, second, name, a, b))
+
+    def merge_using(self, node: Join) -> None:
+        """The one column that the name means without a table: the left one, or where only the right row exists, the
+        right one. Each table's own column takes the type of both."""
+        zone = self.clause.query.environment.zone
+        lost = {"LEFT": self.right, "RIGHT": self.left}[node.kind] if node.strictness == "ANTI" else []
+        for first, second, name, a, b in self._using:
+            own, copy = first.columns[name], second.columns[name]
+            known = own.merged or own
+            common = supertype([a.type, b.type])
+            left, right = convert(a, common, zone), convert(b, common, zone)
+            copy.hidden = copy.copied = True
+            _retype(copy, common, _missing(common) if second in lost else right)
+            _retype(known, common, _missing(common) if first in lost else left)
+            if node.kind == "FULL":
+                own.merged = SourceColumn(name, known.type, fragment("coalesce({}, {})", left, right))
+            elif node.kind == "RIGHT":
+                own.merged = SourceColumn(name, common, right)
+        self.clause.scope.using.append(tuple(name for _, _, name, _, _ in self._using))
+
+    @property
+    def condition(self) -> Fragment:
+        terms = [fragment("{} = {}", left, right) for left, right in self.keys]
+        return joined(" AND ", [*terms, *self.left_only, *self.right_only, *self.other]) or fragment("true")
+
+    def check_nearest(self, on: Node | None) -> None:
+        """What ASOF looks for the nearest of. Raises 169 (BAD_TYPE_OF_FIELD) for a type without distances."""
+        for term in conjuncts(on):
+            if self._side(term) == "both" and self._equality(term) is None and isinstance(term, Function):
+                self._nearest += [self.clause.rows.compile(argument) for argument in term.args]
+        for type_ in (strip_nullable(value.type) for value in self._nearest):
+            if not (is_number(type_) or is_date_or_time(type_) or isinstance(type_, EnumType)):
+                raise UserError("BAD_TYPE_OF_FIELD", f"ASOF JOIN is not supported for the type {type_.name}")
+
+    def one_left(self, sql: Fragment) -> Fragment:
+        """The rows of the left side, one for each key."""
+        return _one_per_key(sql, self.left, [key for key, _ in self.keys], self.left_only)
+
+    def one_right(self, sql: Fragment) -> Fragment:
+        """The rows of the right side, one for each key."""
+        return _one_per_key(sql, self.right, [key for _, key in self.keys], self.right_only)
+
+    def need_keys(self, what: str) -> None:
+        if not self.keys or self.other:
+            raise not_implemented(f"{what} JOIN with a condition that is not a conjunction of equalities")
+
+
+def _retype(column: SourceColumn, common: DataType, sql: Fragment) -> None:
+    was_nullable = column.type.is_nullable
+    column.sql, column.type = sql, make_nullable(common) if was_nullable else common
+
+
+def _one_column(sources: list[Source], name: str, side: str) -> Source:
+    for source in sources:
+        if name in source.columns and not source.columns[name].hidden:
+            return source
+    raise UserError("UNKNOWN_IDENTIFIER", f"JOIN USING identifier '{name}' is not a column of the {side} side")
+
+
+def _all(node: Join, sides: _Sides, left: Fragment, right: Fragment) -> Fragment:
+    return fragment("({} {} JOIN {} ON {})", left, node.kind, right, sides.condition)
+
+
+def _any(node: Join, sides: _Sides, left: Fragment, right: Fragment) -> Fragment:
+    sides.need_keys("ANY")
+    if sides.clause.query.settings.any_join_distinct_right_table_keys:  # of the right side alone a key has one row
+        return _all(node, sides, left, sides.one_right(right))
+    if node.kind == "FULL":
+        raise not_implemented("ANY FULL JOIN")
+    if node.kind in ("LEFT", "INNER"):
+        right = sides.one_right(right)
+    if node.kind in ("RIGHT", "INNER"):
+        left = sides.one_left(left)
+    return _all(node, sides, left, right)
+
+
+def _one_per_key(sql: Fragment, sources: list[Source], keys: list[Fragment], filters: list[Fragment]) -> Fragment:
+    where = fragment(" WHERE {}", joined(" AND ", filters)) if filters else EMPTY
+    key = joined(", ", keys)
+    if any(has_floats_inside(column.type) for source in sources for column in source.columns.values()):
+        return fragment("(SELECT * FROM {}{} QUALIFY row_number() OVER (PARTITION BY {}) = 1)", sql, where, key)
+    return fragment("(SELECT DISTINCT ON ({}) * FROM {}{})", key, sql, where)
+
+
+def _semi(node: Join, sides: _Sides, left: Fragment, right: Fragment) -> Fragment:
+    sides.need_keys("SEMI")
+    if node.kind == "LEFT":
+        right = sides.one_right(right)
+    else:
+        left = sides.one_left(left)
+    return fragment("({} INNER JOIN {} ON {})", left, right, sides.condition)
+
+
+def _anti(node: Join, sides: _Sides, left: Fragment, right: Fragment) -> Fragment:
+    lost = sides.right if node.kind == "LEFT" else sides.left
+    text = (
+        fragment("({} ANTI JOIN {} ON {})", left, right, sides.condition)
+        if node.kind == "LEFT"
+        else fragment("({} ANTI JOIN {} ON {})", right, left, sides.condition)
+    )
+    for source in lost:  # the rows of this side do not exist
+        for column in source.columns.values():
+            column.sql = _missing(column.type)
+    return text
+
+
+def _missing(type_: DataType) -> Fragment:
+    return fragment("CAST(NULL AS {})", engine_type(type_))
+
+
+def _asof(node: Join, sides: _Sides, left: Fragment, right: Fragment) -> Fragment:
+    if node.kind not in ("LEFT", "INNER"):
+        raise not_implemented(f"ASOF {node.kind} JOIN")
+    if len(sides.other) != 1:
+        raise UserError(
+            "INVALID_JOIN_ON_EXPRESSION", "ASOF JOIN needs equalities and exactly one inequality (<, <=, >, >=)"
+        )
+    sides.check_nearest(node.on)
+    return fragment("({} ASOF {}JOIN {} ON {})", left, "LEFT " if node.kind == "LEFT" else "", right, sides.condition)
+
+
+_JOINS = {"ALL": _all, "ANY": _any, "SEMI": _semi, "ANTI": _anti, "ASOF": _asof}
+
+
+def _mark_filled(clause: FromCompiling, node: Join, left: list[Source], right: list[Source]) -> None:
+    missing = {"LEFT": right, "RIGHT": left, "FULL": [*left, *right]}.get(node.kind, [])
+    if node.strictness in ("ASOF", "ANY"):  # fewer candidates would change which row is kept
+        for source in [*left, *right]:
+            source.prunable = source.prunable and source in left and node.kind == "LEFT"
+    use_nulls = clause.query.settings.join_use_nulls
+    for source in missing:
+        source.prunable = False
+        if node.strictness == "SEMI" and not use_nulls:  # no row is missing
+            continue
+        for column in source.columns.values():
+            column.lose_row(use_nulls=use_nulls)

@@ -1,0 +1,174 @@
+"""Table functions of FROM: numbers, zeros, generateSeries, values, file, view, generateRandom."""
+
+from __future__ import annotations
+
+from parts.common.errors import UserError
+from parts.types import TupleType, parse_structure
+from sql.compile.compiled_query import CompiledQuery
+from sql.compile.compiler_interfaces import FromCompiling
+from sql.compile.expressions.constant_numbers import constant_number
+from sql.compile.from_clause.generate_random import generate_random
+from sql.compile.names.scope import column_sql
+from sql.compile.shards.remote_table_functions import SHARD_FUNCTIONS
+from sql.grammar.syntax_tree import Identifier, Node, Subquery, TableFunction
+from sql.typing.casts.casts import cast_to
+from sql.typing.duckdb.sql_fragments import Fragment, fragment, joined
+from sql.typing.result_types import supertype
+from sql.typing.typed_expressions import UINT8, UINT64, Typed
+
+_ENDLESS = 9_223_372_036_854_775_807
+_MOST = (1 << 64) - 1
+
+
+def compile_table_function(clause: FromCompiling, node: TableFunction) -> Fragment:
+    build = _FUNCTIONS.get("values" if node.name.lower() == "values" else node.name)
+    if build is None:
+        known = ", ".join(table_function_names())
+        raise UserError("UNKNOWN_FUNCTION", f"Unknown table function {node.name} (known: {known})")
+    return build(clause, node)
+
+
+def table_function_names() -> list[str]:
+    return sorted([*_FUNCTIONS, *SHARD_FUNCTIONS])
+
+
+def _numbers(clause: FromCompiling, node: TableFunction) -> Fragment:
+    counts = _counts(clause, node)
+    if len(counts) > 3:
+        raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", "numbers takes at most (offset, count, step)")
+    start, step = (counts[0], counts[2] if len(counts) > 2 else 1) if len(counts) > 1 else (0, 1)
+    if step == 0:
+        raise UserError("BAD_ARGUMENTS", f"Table function {node.name} requires step to be a positive number")
+    end = _ENDLESS if not counts else (counts[0] if len(counts) == 1 else start + counts[1])
+    return _range(clause, node, "number", start, end, step)
+
+
+def _counts(clause: FromCompiling, node: TableFunction) -> list[int]:
+    """Raises 43 (ILLEGAL_TYPE_OF_ARGUMENT) for a number that is no UInt64."""
+    for arg in node.args:
+        number = clause.rows.compile(arg).value
+        if isinstance(number, int | float) and not (0 <= number <= _MOST and number == int(number)):
+            raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"The value {number} is not representable as UInt64")
+    return [constant_number(arg, clause.rows, f"Argument of {node.name}") for arg in node.args]
+
+
+def _range(clause: FromCompiling, node: TableFunction, column: str, start: int, end: int, step: int) -> Fragment:
+    """DuckDB's range is of signed numbers: beyond them rows are counted, and numbers go on from 0 after the last.
+    Nobody waits for the end of more than ``_ENDLESS`` rows."""
+    source = clause.add_source(node.alias or ("" if node.args else node.name), [(column, UINT64)])
+    name = column_sql(source.number, column)
+    if max(start, end, step) <= _ENDLESS:
+        return fragment("(SELECT CAST(range AS UBIGINT) AS {} FROM range({}, {}, {}))", name, start, end, step)
+    rows = min(-(-(end - start) // step), _ENDLESS)
+    return fragment(
+        "(SELECT CAST((CAST(range AS HUGEINT) * {} + {}) % {} AS UBIGINT) AS {} FROM range({}))",
+        step, start, _MOST + 1, name, max(rows, 0),
+    )  # fmt: skip
+
+
+def _series(clause: FromCompiling, node: TableFunction) -> Fragment:
+    if len(node.args) not in (2, 3):
+        raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", f"{node.name} takes (start, stop[, step])")
+    start, stop, step = [*_counts(clause, node), 1][:3]
+    if step == 0:
+        raise UserError("BAD_ARGUMENTS", f"Table function '{node.name}' requires step to be a non-zero number")
+    if (stop - start) // step >= _MOST:
+        raise UserError(
+            "BAD_ARGUMENTS",
+            f"Table function '{node.name}' would generate more values than can be represented in UInt64",
+        )
+    return _range(clause, node, "generate_series", start, stop + 1, step)
+
+
+def _zeros(clause: FromCompiling, node: TableFunction) -> Fragment:
+    count = min(_counts(clause, node)[0], _ENDLESS) if node.args else _ENDLESS
+    source = clause.add_source(node.alias, [("zero", UINT8)])
+    name = column_sql(source.number, "zero")
+    return fragment("(SELECT CAST(0 AS UTINYINT) AS {} FROM range({}))", name, count)
+
+
+def _check_width(width: int, wanted: int) -> None:
+    if width != wanted:
+        raise UserError("BAD_ARGUMENTS", f"A row of values has {width} columns, the structure {wanted}")
+
+
+def _cells(row: Typed) -> tuple[Typed, ...]:
+    """A tuple is a row of several columns, anything else a row of one."""
+    return row.elements if row.elements and isinstance(row.type, TupleType) else (row,)
+
+
+def _structure(text: object) -> list[tuple[str, object]]:
+    """The columns that a text says; none if it says none, and so is a value."""
+    if not isinstance(text, str):
+        return []
+    try:
+        columns = parse_structure(text)
+    except UserError:
+        if " " in text.strip():
+            raise
+        return []
+    return [(name or f"c{position}", type_) for position, (name, type_) in enumerate(columns, 1)]
+
+
+def _values(clause: FromCompiling, node: TableFunction) -> Fragment:
+    rows = [clause.rows.compile(arg) for arg in node.args]
+    if not rows:
+        raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", "values takes a structure and rows")
+    columns = _structure(rows[0].value)
+    if columns:
+        rows.pop(0)
+    else:
+        parts = [_cells(row) for row in rows]
+        width = len(parts[0])
+        for part in parts:
+            _check_width(len(part), width)
+        columns = [(f"c{i + 1}", supertype(part[i].type for part in parts)) for i in range(width)]
+    if not rows:
+        raise UserError("BAD_ARGUMENTS", "values needs at least one row")
+    lines = []
+    for row in rows:
+        cells = _cells(row) if len(columns) > 1 else (row,)
+        _check_width(len(cells), len(columns))
+        zone = clause.query.environment.zone
+        texts = [cast_to(cell, type_, zone) for cell, (_, type_) in zip(cells, columns, strict=True)]  # type: ignore[arg-type]
+        lines.append(fragment("({})", joined(", ", texts)))
+    compiled = CompiledQuery(fragment("VALUES {}", joined(", ", lines)), tuple(columns))  # type: ignore[arg-type]
+    return clause.derived(compiled, node.alias)
+
+
+def _view(clause: FromCompiling, node: TableFunction) -> Fragment:
+    if len(node.args) != 1 or not isinstance(node.args[0], Subquery):
+        raise UserError("BAD_ARGUMENTS", "view takes a query: view(SELECT …)")
+    return clause.derived(clause.query.compile(node.args[0].query), node.alias)
+
+
+def _file(clause: FromCompiling, node: TableFunction) -> Fragment:
+    if not 1 <= len(node.args) <= 3:
+        raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", "file takes (path[, format[, structure]])")
+    texts = [_text(clause, argument) for argument in node.args]
+    relation = clause.query.catalog.files(*texts)
+    return clause.relation(relation, node.alias)
+
+
+def _text(clause: FromCompiling, node: Node) -> str:
+    """A constant, or a bare word."""
+    if isinstance(node, Identifier):
+        return ".".join(node.parts)
+    value = clause.query.constant(clause.rows.compile(node))
+    if not isinstance(value, str):
+        raise UserError("BAD_ARGUMENTS", f"The arguments of file are texts, got {value!r}")
+    return value
+
+
+_FUNCTIONS = {
+    "numbers": _numbers,
+    "numbers_mt": _numbers,
+    "zeros": _zeros,
+    "zeros_mt": _zeros,
+    "generateSeries": _series,
+    "generate_series": _series,
+    "values": _values,
+    "file": _file,
+    "generateRandom": generate_random,
+    "view": _view,
+}

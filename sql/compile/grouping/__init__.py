@@ -1,0 +1,1 @@
+"""GROUP BY: in the database, in two steps, or as early as in the scan."""

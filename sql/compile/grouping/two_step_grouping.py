@@ -1,0 +1,131 @@
+"""GROUP BY in two steps: ``SELECT a, b, count(), uniqExact(u) FROM t GROUP BY a, b`` becomes a count of each
+(a, b, u), and then a sum of those counts and a count of the ``u`` for each (a, b).
+
+DuckDB gathers distinct values beside the groups, so it hashes and compares the keys of every row twice, and that is
+what such a query costs when the keys are strings. In two steps every row is looked up once. The first step keeps the
+other aggregates for every distinct value, which costs more than it saves when the keys are cheap, the values nearly
+all distinct or the aggregates many. So it is done only where
+
+- at least two keys are strings, and neither ROLLUP nor a correlated subquery is there;
+- every distinct count is of the same single argument, which is not a key itself;
+- the others, one to ``_MOST_OTHERS``, are count, sum, min, max or avg of whole numbers, without FILTER, -If or
+  DISTINCT: the same from parts as from rows. Sums of floats are not, nor is ``any``, which would come from other rows.
+
+A NULL argument makes a group of the first step like any value, so the others see its rows; the second step does not
+count it.
+"""
+
+from __future__ import annotations
+
+from parts.types import FixedStringType, FloatType, IntegerType, NothingType, StringType, strip_nullable
+from sql.aggregates.combinators import Combined, build_aggregate, find_combined
+from sql.compile.compiler_interfaces import code_of
+from sql.compile.grouping.group_by import AfterAggregation
+from sql.functions.registry import find_aggregate
+from sql.grammar.syntax_tree import Function
+from sql.typing.duckdb.sql_fragments import Fragment, fragment, joined, leaf
+from sql.typing.integer_conversions import wrap_64
+from sql.typing.typed_expressions import FLOAT64, Typed, cast
+
+_LEAST_STRING_KEYS = 2
+_MOST_OTHERS = 4
+_WRAPPED_BITS = 64
+"""ClickHouse's sum of as wide numbers wraps around before it is divided."""
+_OF_PARTS = {"count": "sum", "sum": "sum", "min": "min", "max": "max"}
+"""Which aggregate of the parts is the aggregate of all rows."""
+
+
+def two_steps(groups: AfterAggregation, rows_sql: Fragment) -> Fragment | None:
+    """The grouped subquery of ``rows_sql`` (FROM and WHERE) in two steps, or ``None`` where one step is better."""
+    names = {_counted(groups, node) for node, _ in groups.calls}
+    counted = next(iter(names - {None}), None)
+    others = sum(_counted(groups, node) is None for node, _ in groups.calls)
+    if counted is None or len(names) != 2 or others > _MOST_OTHERS or not _worth_it(groups, counted):
+        return None
+    steps = _Steps(groups, counted)
+    if not all(steps.add(node, value) for node, value in groups.calls):
+        return None
+    return steps.sql(rows_sql)
+
+
+def _worth_it(groups: AfterAggregation, counted: Fragment) -> bool:
+    texts = [key for key in groups.keys.values() if isinstance(strip_nullable(key.type), (StringType, FixedStringType))]
+    return len(texts) >= _LEAST_STRING_KEYS and counted not in groups.keys and not groups.scope.correlated
+
+
+def _counted(groups: AfterAggregation, node: Function) -> Fragment | None:
+    """The one argument whose distinct values the call counts, if that is what it does."""
+    call = _unconditional(node)
+    if call is None or len(node.args) != 1:
+        return None
+    distinct = call.distinct or node.distinct
+    if call.rule.name != "uniqExact" and not (call.rule.name == "count" and distinct):
+        return None
+    (argument,) = groups.arguments(node)
+    if argument.is_constant or isinstance(strip_nullable(argument.type), NothingType):
+        return None
+    return argument.sql
+
+
+def _unconditional(node: Function) -> Combined | None:
+    call = find_combined(node.name)
+    return None if call is None or call.conditional or call.or_null or node.filter is not None else call
+
+
+class _Steps:
+    """Collects the columns of both steps; the first step's are ``u<n>`` (the counted value) and ``p<n>_<i>``."""
+
+    def __init__(self, groups: AfterAggregation, counted: Fragment) -> None:
+        self._groups = groups
+        self._counted = counted
+        self._value = leaf(f'"u{groups.number}"')
+        self._parts: list[Fragment] = []
+        self._totals: list[Fragment] = []
+
+    def add(self, node: Function, value: Typed) -> bool:
+        """Whether the call can be computed in two steps; ``value`` is its result over rows."""
+        total = self._total(node, value)
+        if total is None:
+            return False
+        self._totals.append(fragment('{} AS "a{}_{}"', total, self._groups.number, len(self._totals)))
+        return True
+
+    def _total(self, node: Function, value: Typed) -> Fragment | None:
+        if _counted(self._groups, node) == self._counted:
+            return fragment("CAST(count({}) AS UBIGINT)", self._value)
+        call = _unconditional(node)
+        if call is None or call.distinct or node.distinct:
+            return None
+        arguments = self._groups.arguments(node)
+        bare = [strip_nullable(argument.type) for argument in arguments]
+        if any(isinstance(type_, NothingType) for type_ in bare):
+            return None
+        if call.rule.name == "avg" and isinstance(bare[0], IntegerType):
+            return self._average(arguments[0].sql, bare[0])
+        rule = find_aggregate(_OF_PARTS.get(call.rule.name, ""))
+        if rule is None or (rule.name == "sum" and bare and isinstance(bare[0], FloatType)):
+            return None
+        total = build_aggregate(rule, [Typed(self._part(value.number), value.type)], self._groups.environment)
+        return total.number if total.type == value.type else None
+
+    def _average(self, argument: Fragment, type_: IntegerType) -> Fragment:
+        total, count = self._part(fragment("sum({})", argument)), self._part(fragment("count({})", argument))
+        whole = fragment("sum({})", total)
+        if type_.bits == _WRAPPED_BITS:
+            whole = wrap_64(whole, type_)
+        return fragment("({} / sum({}))", cast(whole, FLOAT64), count)
+
+    def _part(self, sql: Fragment) -> Fragment:
+        name = leaf(f'"p{self._groups.number}_{len(self._parts)}"')
+        self._parts.append(fragment("{} AS {}", sql, name))
+        return name
+
+    def sql(self, rows_sql: Fragment) -> Fragment:
+        keys = self._groups.key_columns
+        counted = code_of(self._groups.rows, self._counted) or self._counted
+        named = [fragment("{} AS {}", key, name) for key, name in [*keys, (counted, self._value)]]
+        first = joined(", ", [*named, *self._parts])
+        by = joined(", ", [key for key, _ in keys])
+        names = joined(", ", [name for _, name in keys])
+        inner = fragment("SELECT {}{} GROUP BY {}, {}", first, rows_sql, by, self._value)
+        return fragment("SELECT {names}, {} FROM ({}) GROUP BY {names}", joined(", ", self._totals), inner, names=names)

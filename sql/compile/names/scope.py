@@ -1,0 +1,207 @@
+"""What names mean inside one SELECT: the columns of its FROM, its aliases, its lambdas, and the query around it.
+
+Every source of rows (a table, a subquery, an array join) has a number unique in the whole statement, and its column
+``c`` is called ``"<number>.c"`` in DuckDB (``column_label``). So a reference needs no qualifier, is never ambiguous,
+and survives being wrapped into further subqueries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Protocol
+
+from parts.common.errors import UserError
+from parts.table.block_number_column import BLOCK_NUMBER
+from parts.table.row_exists_column import PART_OFFSET, ROW_EXISTS
+from parts.table.table_description import Column as TableColumn
+from parts.table.table_description import TableSchema
+from parts.types import DataType, make_nullable
+from sql.functions.registry import Environment
+from sql.grammar.syntax_tree import Alias, CommonTable, Node, walk
+from sql.relations import ArrowRelation, PartsRelation
+from sql.typing.default_values import default_sql
+from sql.typing.duckdb.sql_fragments import Fragment, fragment, leaf
+from sql.typing.typed_expressions import Typed, column_label, quoted
+
+NAME_COLUMNS = ("_part", "_partition_id")
+"""What the name of a part says."""
+VIRTUAL = "VIRTUAL"
+EXPRESSIONS = ("ALIAS", VIRTUAL)
+"""The kinds of columns that are their expressions."""
+VIRTUAL_COLUMNS = (*NAME_COLUMNS, BLOCK_NUMBER, PART_OFFSET, ROW_EXISTS)
+
+
+@dataclass(slots=True)
+class SourceColumn:
+    """``filled``: a join may lack the row, and then the column has its type's default."""
+
+    name: str
+    type: DataType
+    sql: Fragment
+    definition: TableColumn | None = None
+    """Of a table's column: an ALIAS has an expression instead of data."""
+    filled: bool = False
+    hidden: bool = False
+    """Not part of ``*``: MATERIALIZED, ALIAS and virtual columns, and the right side's copy of a USING column."""
+    copied: bool = False
+    """The right side's copy of a USING column: part of its table's own ``t.*``."""
+    merged: SourceColumn | None = None
+    """Of the left side's USING column: what its name means without a table, if that is not the column itself."""
+
+    def lose_row(self, *, use_nulls: bool) -> None:
+        """From now on the row may be missing: NULL (``use_nulls``) or the type's default stands for it."""
+        if use_nulls:
+            self.type = make_nullable(self.type)
+        self.filled = True
+        if self.merged is not None:
+            self.merged.lose_row(use_nulls=use_nulls)
+
+    @property
+    def typed(self) -> Typed:
+        if self.filled and not self.type.is_nullable:
+            return Typed(fragment("coalesce({}, {})", self.sql, default_sql(self.type)), self.type)
+        return Typed(self.sql, self.type)
+
+
+@dataclass(slots=True)
+class Source:
+    """One entry of FROM. ``used`` collects the columns that the query reads."""
+
+    number: int
+    alias: str
+    columns: dict[str, SourceColumn]
+    database: str | None = None
+    table: str = ""
+    relation: PartsRelation | ArrowRelation | None = None
+    used: dict[str, None] = field(default_factory=dict)
+    prunable: bool = True
+    """Whether WHERE may drop rows of this source before the joins."""
+    sample: tuple[str, str] = ("", "")
+    origins: Sequence[Origin] = ()
+    """Of a subquery: where its rows come from."""
+    positions: Mapping[str, int] = field(default_factory=dict)
+    """Of a subquery: which of its columns has a name."""
+
+    def is_called(self, qualifier: Sequence[str]) -> bool:
+        """Whether ``qualifier`` is the alias or, without one, the table or the database and the table."""
+        if len(qualifier) == 1:
+            return qualifier[0] == (self.alias or self.table)
+        return not self.alias and self.is_table(qualifier)
+
+    def is_table(self, qualifier: Sequence[str]) -> bool:
+        """Whether ``qualifier`` is the table or the database and the table, whatever its alias."""
+        return tuple(qualifier) in ((self.table,), (self.database, self.table))
+
+
+@lru_cache(4096)
+def column_sql(number: int, name: str) -> Fragment:
+    """The column of a source. Most are those of the last statements: they begin with the same numbers."""
+    return leaf(quoted(column_label(number, name)))
+
+
+def table_source(schema: TableSchema) -> Source:
+    """The columns of one table alone, as source 0."""
+    columns = {
+        column.name: SourceColumn(column.name, column.type, column_sql(0, column.name), column)
+        for column in schema.columns
+    }
+    return Source(0, "", columns)
+
+
+class Origin(Protocol):
+    """A SELECT in FROM, as conditions of the query around it reach it
+    (``sql.compile.from_clause.condition_pushdown``)."""
+
+    def showing(self, types: Sequence[DataType]) -> Origin:
+        """With its columns converted to these types."""
+
+    def take(self, terms: Sequence[Node], positions: Mapping[str, int]) -> None:
+        """Conditions over bare names, which are those of the columns at these positions."""
+
+
+class Surroundings(Protocol):
+    """What is known where an expression stands."""
+
+    @property
+    def scope(self) -> Scope: ...
+
+    @property
+    def environment(self) -> Environment: ...
+
+    def resolve(self, parts: tuple[str, ...]) -> Typed | None:
+        """What a name means, ``None`` when it means nothing."""
+
+    def compile(self, node: Node) -> Typed:
+        """An expression there."""
+
+
+@dataclass(slots=True)
+class Scope:
+    """The names of one SELECT. ``outer`` is the query around it; ``correlated`` once a name came from there."""
+
+    sources: list[Source] = field(default_factory=list)
+    aliases: dict[str, Node] = field(default_factory=dict)
+    common_tables: dict[str, tuple[CommonTable, Scope]] = field(default_factory=dict)
+    outer: Surroundings | None = None
+    correlated: bool = False
+    inherited: dict[str, Node] = field(default_factory=dict)
+    """The ``WITH expression AS name`` of the queries around: visible in subqueries of FROM too."""
+    using: list[tuple[str, ...]] = field(default_factory=list)
+    """The columns of each USING, those of the outer joins last."""
+
+    def named(self, qualifier: tuple[str, ...]) -> list[Source]:
+        """The sources that a qualifier means; all for none. An alias hides no table, but goes before one."""
+        if not qualifier:
+            return self.sources
+        called = [source for source in self.sources if source.is_called(qualifier)]
+        return called or [source for source in self.sources if source.is_table(qualifier)]
+
+    def find_column(self, parts: tuple[str, ...]) -> tuple[Source, SourceColumn, tuple[str, ...]] | None:
+        """The column a name means and the rest of the name (a tuple path). The first of several sources counts."""
+        for split in range(len(parts) - 1, -1, -1):
+            qualifier, name, rest = parts[:split], parts[split], parts[split + 1 :]
+            if split > 2:
+                continue
+            found = [(source, source.columns[name]) for source in self.named(qualifier) if name in source.columns]
+            visible = [pair for pair in found if not pair[1].hidden or qualifier] or found
+            if visible:
+                source, column = visible[0]
+                return source, column if qualifier else column.merged or column, rest
+        for split in range(len(parts) - 1):
+            qualifier, dotted = parts[:split], ".".join(parts[split:])
+            for source in self.named(qualifier):
+                if dotted in source.columns:
+                    return source, source.columns[dotted], ()
+        return None
+
+    def find_common_table(self, name: str) -> tuple[CommonTable, Scope] | None:
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.common_tables:
+                return scope.common_tables[name]
+            scope = scope.outer.scope if scope.outer is not None else None
+        return None
+
+
+def inner_scope(outer: Surroundings | None, scope: Scope | None) -> Scope:
+    """The scope of a SELECT that sees the names around an expression, or the common tables of the query around it."""
+    inner = Scope(outer=outer)
+    if scope is not None:
+        inner.common_tables.update(scope.common_tables)
+        inner.inherited.update(scope.inherited)
+    return inner
+
+
+def collect_aliases(nodes: Sequence[Node]) -> dict[str, Node]:
+    """All ``expression AS name`` of these trees, not looking into subqueries."""
+    aliases: dict[str, Node] = {}
+    for root in nodes:
+        for node in walk(root, into_queries=False):
+            if isinstance(node, Alias):
+                known = aliases.setdefault(node.name, node.expression)
+                if known != node.expression:
+                    raise UserError(
+                        "MULTIPLE_EXPRESSIONS_FOR_ALIAS", f"Different expressions with the same alias {node.name}"
+                    )
+    return aliases

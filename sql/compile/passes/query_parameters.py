@@ -1,0 +1,102 @@
+r"""``{name:Type}`` becomes the parameter's value, read as a value of its type.
+
+Text is in escaped form, as in TabSeparated (``a\tb`` is three characters); arrays, tuples and maps are literals, in
+which nothing but values may stand. Source: ClickHouse documentation, "Query parameters".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from parts.common.errors import UserError
+from parts.types import ArrayType, IntegerType, MapType, NullableType, StringType, TupleType, parse_type
+from sql.grammar.queries.query_parser import parse_expression
+from sql.grammar.syntax_tree import Function, Identifier, Literal, Node, Parameter, Query, transform
+from sql.grammar.text_escapes import unescape
+from sql.typing.typed_expressions import integer_literal_type
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,80}\Z")
+_BARE_SEPARATOR = re.compile(r"(?s)(?:[^\\\t\n]|\\.)*+[\t\n]")
+_LITERAL_FUNCTIONS = frozenset({"array", "tuple", "map"})
+
+
+def rewrite(query: Query, given: Mapping[str, str]) -> Query:
+    def change(node: Node) -> Node:
+        return parameter_value(node, given) if isinstance(node, Parameter) else node
+
+    result = transform(query, change)
+    assert isinstance(result, Query)
+    return result
+
+
+def parameter_value(parameter: Parameter, given: Mapping[str, str]) -> Node:
+    """Raises 456 (UNKNOWN_QUERY_PARAMETER), 457 for a text that is no such value."""
+    if parameter.name not in given:
+        name = parameter.name
+        raise UserError("UNKNOWN_QUERY_PARAMETER", f"Substitution `{name}` is not set: pass param_{name}")
+    text = given[parameter.name]
+    if parameter.type == "Identifier":
+        return Identifier(tuple(text.split(".")))
+    type_ = parse_type(parameter.type)
+    if isinstance(type_, NullableType) and text in ("\\N", "NULL"):
+        return Function("CAST", (Literal(None), Literal(parameter.type)))
+    bare = type_.inner if isinstance(type_, NullableType) else type_
+    if isinstance(bare, IntegerType):
+        if not _INTEGER.match(text):
+            raise _bad(parameter, text)
+        number = int(text)
+        if not bare.minimum <= number <= bare.maximum:
+            raise _bad(parameter, text)
+        if type_ is bare and _literal_type_is(number, bare):
+            return Literal(number, text)
+        return Function("CAST", (Literal(number, text), Literal(parameter.type)))
+    if isinstance(bare, ArrayType | TupleType | MapType):
+        return Function("CAST", (_literal_of(parameter, text), Literal(parameter.type)))
+    value = _unescaped(parameter, text)
+    return (
+        Literal(value) if isinstance(type_, StringType) else Function("CAST", (Literal(value), Literal(parameter.type)))
+    )
+
+
+def _unescaped(parameter: Parameter, text: str) -> str:
+    if _BARE_SEPARATOR.match(text):
+        raise _bad(parameter, text, " (tabs and line feeds must be escaped)")
+    if "\\" not in text:
+        return text
+    if (len(text) - len(text.rstrip("\\"))) % 2:
+        raise UserError(
+            "CANNOT_PARSE_ESCAPE_SEQUENCE", f"Parameter '{parameter.name}' ends within an escape: {text[:200]!r}"
+        )
+    return str(unescape(pa.array([text]))[0])
+
+
+def _literal_of(parameter: Parameter, text: str) -> Node:
+    """An array, tuple or map of literals. Anything else would be code from outside."""
+    if text[:1] == "{":
+        return Literal(text)
+    if text[:1] not in ("[", "("):
+        raise _bad(parameter, text)
+    tree = parse_expression(text)
+    if not _is_value(tree):
+        raise _bad(parameter, text)
+    return tree
+
+
+def _is_value(node: Node) -> bool:
+    if isinstance(node, Function):
+        return node.name in _LITERAL_FUNCTIONS and node.params is None and all(map(_is_value, node.args))
+    return isinstance(node, Literal)
+
+
+def _literal_type_is(number: int, type_: IntegerType) -> bool:
+    return integer_literal_type(number) == type_
+
+
+def _bad(parameter: Parameter, text: str, reason: str = "") -> UserError:
+    return UserError(
+        "BAD_QUERY_PARAMETER",
+        f"Value {text[:200]!r} cannot be parsed as {parameter.type} for query parameter '{parameter.name}'{reason}",
+    )

@@ -1,0 +1,95 @@
+"""A view in a query is a subquery: the tree gets it before anything else looks at it.
+
+Its columns are found by name, and have the types that the view was made with; a view with parameters, which is called
+like a table function, has those of its query.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from parts.common.errors import UserError
+from sql.grammar.queries.query_parser import parse_query
+from sql.grammar.queries.table_references import replace_tables
+from sql.grammar.query_limits import Guard, check_tree
+from sql.grammar.syntax_tree import (
+    Function,
+    Identifier,
+    Literal,
+    NamedTable,
+    Node,
+    Parameter,
+    Query,
+    Select,
+    SubqueryTable,
+    TableFunction,
+    transform,
+)
+from sql.relations import RelationCatalog, ViewRelation
+
+_MOST_LEVELS = 100
+"""Of views that read views."""
+
+
+def with_views(query: Query, catalog: RelationCatalog, guard: Guard) -> Query:
+    """Raises 306 for views that lead to each other in a circle; 167 and 168 for trees that become too large."""
+    expanded = _Expansion(catalog, guard).query(query, 0)
+    if expanded is not query:
+        check_tree(expanded, guard)
+    return expanded
+
+
+class _Expansion:
+    def __init__(self, catalog: RelationCatalog, guard: Guard) -> None:
+        self._catalog = catalog
+        self._guard = guard
+
+    def query(self, query: Query, level: int) -> Query:
+        if level > _MOST_LEVELS:
+            raise UserError("TOO_DEEP_RECURSION", f"Views that read views, more than {_MOST_LEVELS} levels deep")
+        return replace_tables(query, lambda table: self._table(table, level))
+
+    def _table(self, table: NamedTable | TableFunction, level: int) -> Node:
+        database, name = (table.database, table.table) if isinstance(table, NamedTable) else (None, table.name)
+        if isinstance(table, TableFunction) and not all(map(_is_parameter, table.args)):
+            return table
+        try:
+            relation = self._catalog.relation(database, name)
+        except UserError:
+            return table  # whoever compiles it tells what is wrong
+        if not isinstance(relation, ViewRelation):
+            return table
+        found = view_subquery(relation, table)
+        check_tree(found.query, self._guard)  # as it grows, before it is too large to be made
+        return replace(found, query=self.query(found.query, level + 1))
+
+
+def view_subquery(view: ViewRelation, table: NamedTable | TableFunction) -> SubqueryTable:
+    """What a view means there, with the views that it reads left as they are."""
+    body, place = parse_query(view.query), (view.database, view.name)
+    if not view.columns:  # they depend on its parameters
+        return SubqueryTable(_with_parameters(body, table), table.alias, *place)
+    query = Select(tuple(Identifier((name,)) for name, _ in view.columns), source=SubqueryTable(body))
+    return SubqueryTable(query, table.alias, *place, columns=view.columns)
+
+
+def _is_parameter(argument: Node) -> bool:
+    """``name = value``, as a view with parameters is called."""
+    return isinstance(argument, Function) and argument.name == "equals" and isinstance(argument.args[0], Identifier)
+
+
+def _with_parameters(query: Query, table: NamedTable | TableFunction) -> Query:
+    """Raises 456 for one that is not given."""
+    calls = [call for call in (table.args if isinstance(table, TableFunction) else ()) if isinstance(call, Function)]
+    given = {call.args[0].parts[-1]: call.args[1] for call in calls if isinstance(call.args[0], Identifier)}
+
+    def change(node: Node) -> Node:
+        if not isinstance(node, Parameter):
+            return node
+        if node.name not in given:
+            raise UserError("UNKNOWN_QUERY_PARAMETER", f"Substitution `{node.name}` is not set: call the view with it")
+        return Function("CAST", (given[node.name], Literal(node.type)))
+
+    changed = transform(query, change)
+    assert isinstance(changed, Query)
+    return changed

@@ -1,0 +1,117 @@
+"""From the tree of a query to one DuckDB statement with typed columns, and the scans that feed it.
+
+A SELECT becomes up to four nested stages, each only if needed: rows (FROM, array joins, WHERE), groups (GROUP BY),
+result (SELECT, HAVING, windows, DISTINCT, LIMIT BY) and order (ORDER BY, LIMIT). Columns of the result are ``c0, c1,
+…``. A scan is a ``Table`` in it, whose text is known when all columns are known that are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from parts.common.errors import UserError
+from parts.table.table_description import Column
+from sql.compile.compiled_query import CompiledQuery, Scan, as_types
+from sql.compile.names.scope import Scope, Surroundings, inner_scope
+from sql.compile.select_compiler import SelectCompiler
+from sql.compile.shards.sharded_select import over_shards
+from sql.compile.short_string_codes import ShortStrings
+from sql.functions.registry import Environment
+from sql.grammar.query_limits import Guard
+from sql.grammar.syntax_tree import Query, Select, Union
+from sql.relations import RelationCatalog
+from sql.settings.supported_settings import (
+    DEFAULT_SETTINGS,
+    Settings,
+)
+from sql.typing.column_kernels.float_bits import has_floats, with_bits, without_bits
+from sql.typing.duckdb.sql_fragments import fragment
+from sql.typing.result_types import supertype
+from sql.typing.typed_expressions import Typed
+
+
+class QueryCompiler:
+    """Compiles one statement. Not thread-safe; made anew for every statement."""
+
+    def __init__(
+        self,
+        catalog: RelationCatalog,
+        environment: Environment,
+        default_database: str = "default",
+        settings: Settings = DEFAULT_SETTINGS,
+        guard: Guard | None = None,
+        *,
+        constant: Callable[[Typed], object],
+    ) -> None:
+        """``constant`` computes the Python value of a constant expression."""
+        self.catalog = catalog
+        self.environment = environment
+        self.database = default_database
+        self.settings = settings
+        self.guard = guard if guard is not None else Guard()
+        self.constant = constant
+        self.scans: list[Scan] = []
+        self.short_strings = ShortStrings()
+        self.outermost: Select | None = None
+        """The SELECT that may use codes of short strings."""
+        self.grouped_in_scan: Select | None = None
+        """The SELECT that may ask its scan for groups of rows."""
+        self.tree: Query | None = None
+        """The statement's; once it is compiled, as it was looked at."""
+        self._number = 0
+
+    def next_number(self) -> int:
+        self._number += 1
+        return self._number
+
+    def nested(self, query: Query, outer: Surroundings | None) -> CompiledQuery:
+        """A subquery of an expression, which may use names of the query around it."""
+        return self.compile(query, outer)
+
+    def compile(self, query: Query, outer: Surroundings | None = None, scope: Scope | None = None) -> CompiledQuery:
+        """``scope`` gives the common tables visible to the query, ``outer`` the names it may be correlated with."""
+        if isinstance(query, Union):
+            return self._union(query, outer, scope)
+        assert isinstance(query, Select)
+        around = inner_scope(outer, scope)
+        select = over_shards(query, around, self, self._described) if query.source is not None else query
+        if query is self.tree:
+            self.tree = select
+        return SelectCompiler(self, select, outer, scope).compile()
+
+    def _described(self, query: Query) -> list[Column]:
+        """The columns of a query's result."""
+        other = QueryCompiler(
+            self.catalog, self.environment, self.database, self.settings, self.guard, constant=self.constant
+        )
+        return [Column(name, type_) for name, type_ in other.compile(query).columns]
+
+    def _union(self, union: Union, outer: Surroundings | None, scope: Scope | None) -> CompiledQuery:
+        branches = [self.compile(query, outer, scope) for query in union.queries]
+        width = len(branches[0].columns)
+        for branch in branches[1:]:
+            if len(branch.columns) != width:
+                raise UserError(
+                    "UNION_ALL_RESULT_STRUCTURES_MISMATCH",
+                    f"The queries of a UNION have different numbers of columns: {width} and {len(branch.columns)}",
+                )
+        types = [supertype(branch.columns[position][1] for branch in branches) for position in range(width)]
+        statements = [as_types(branch, types, self.environment.zone) for branch in branches]
+        is_by_bits = any(operator != "UNION ALL" for operator in union.operators) and any(map(has_floats, types))
+        if is_by_bits:
+            statements = [with_bits(statement, types) for statement in statements]
+        sql, *others = statements
+        for operator, other in zip(union.operators, others, strict=True):
+            sql = fragment("({}) {} ({})", sql, _SET_OPERATORS[operator], other)
+        if is_by_bits:
+            sql = without_bits(sql, types)
+        names = [name for name, _ in branches[0].columns]
+        origins = [origin for branch in branches for origin in branch.origins_showing(types)]
+        adds = all(operator.startswith("UNION") for operator in union.operators)
+        return CompiledQuery(sql, tuple(zip(names, types, strict=True)), origins=tuple(origins) if adds else ())
+
+
+_SET_OPERATORS = {
+    "UNION ALL": "UNION ALL", "UNION DISTINCT": "UNION", "INTERSECT": "INTERSECT ALL",
+    "INTERSECT DISTINCT": "INTERSECT",
+    "INTERSECT ALL": "INTERSECT ALL", "EXCEPT": "EXCEPT ALL", "EXCEPT DISTINCT": "EXCEPT", "EXCEPT ALL": "EXCEPT ALL",
+}  # fmt: skip

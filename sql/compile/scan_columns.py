@@ -1,0 +1,89 @@
+"""What a scan computes: the values of a statement that are made of nothing but columns of a table.
+
+A scan decodes its columns by batches of many thousand rows, and computes such a value there
+(``sql.typing.column_kernels.scannable``). All stages between a scan and an expression pass its columns on by ``*``, so
+that what the scan adds is seen wherever the column is.
+
+Invariant: the name ``"<n>=<k>"`` of a computed column of scan ``n`` is no other name in a statement.
+"""
+
+from __future__ import annotations
+
+from sql.compile.compiled_query import Scan
+from sql.compile.names.scope import column_sql
+from sql.typing.column_kernels.scannable import Computed, Scannable
+from sql.typing.duckdb.bound_values import Bound
+from sql.typing.duckdb.sql_fragments import SCANNABLE, Fragment, leaf
+from sql.typing.typed_expressions import quoted
+
+
+def move_to_scans(sql: Fragment, scans: list[Scan]) -> Fragment:
+    """The statement, in which columns of the scans stand for what they compute from now on."""
+    if not sql.traits & SCANNABLE:
+        return sql
+    moving = _Moving(scans)
+    while moving.has_found:
+        sql = moving.moved(sql)
+    return sql
+
+
+class _Moving:
+    def __init__(self, scans: list[Scan]) -> None:
+        self._known: dict[Fragment, tuple[Scan, str | Computed]] = {
+            column_sql(scan.source.number, name): (scan, name) for scan in scans for name in scan.definitions
+        }
+        """What a scan has or can compute."""
+        self._columns = set(self._known)
+        self._names: dict[Fragment, Fragment] = {}
+        self.has_found = True
+
+    def moved(self, sql: Fragment) -> Fragment:
+        """One time through the statement; what was bound for a value that is a column now may hold more values."""
+        self.has_found = False
+        done: dict[int, Fragment] = {}
+        for node in sql.unfinished(lambda node: not node.traits & SCANNABLE or id(node) in done):
+            done[id(node)] = self._column(node, done) or self._unbound(node, done) or self._with(node, done)
+        return done.get(id(sql), sql)
+
+    def _column(self, node: Fragment, done: dict[int, Fragment]) -> Fragment | None:
+        """The column that the node is from now on."""
+        found = self._computed(node, done)
+        if found is None or not isinstance(node, Scannable) or not node.is_worth_it:
+            return None
+        scan, value = found
+        if node not in self._names:
+            name = f"{scan.source.number}={len(scan.computed)}"
+            scan.computed[name] = value
+            self._names[node] = leaf(quoted(name))
+            self._known[self._names[node]] = found
+            self._columns.add(self._names[node])
+        return self._names[node]
+
+    def _computed(self, node: Fragment, done: dict[int, Fragment]) -> tuple[Scan, Computed] | None:
+        """The scan that has all that the node takes, and what it computes."""
+        if not isinstance(node, Scannable):
+            return None
+        # What a value takes need not stand in the statement.
+        inputs = [self._known.get(done.get(id(value), value)) or self._computed(value, done) for value in node.values]
+        if not inputs or inputs[0] is None:
+            return None
+        scan = inputs[0][0]
+        given = tuple([found[1] for found in inputs if found is not None and found[0] is scan])
+        return (scan, Computed(given, node.compute, node.result, node.worth_at)) if len(given) == len(inputs) else None
+
+    def _unbound(self, node: Fragment, done: dict[int, Fragment]) -> Fragment | None:
+        """Nothing needs to be bound of a column."""
+        if not isinstance(node, Bound):
+            return None
+        value = done.get(id(node.value)) or self._column(node.value, done) or node.value
+        if value not in self._columns:
+            return None
+        self.has_found = True
+        return node.body(value)
+
+    def _with(self, node: Fragment, done: dict[int, Fragment]) -> Fragment:
+        other = node.with_parts(tuple([done.get(id(part), part) for part in node.parts]))
+        found = self._computed(node, done)
+        if found is not None:
+            self._known[other] = found
+        return other

@@ -1,0 +1,1 @@
+"""Queries over the shards of a cluster."""

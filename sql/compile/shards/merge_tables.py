@@ -1,0 +1,158 @@
+"""Several tables read as one (``ENGINE = Merge``, ``merge(…)``): a union of SELECTs, each with what WHERE says of it.
+
+A column that one of them lacks has its type's default there, one of another type is converted. ``_table`` and
+``_database`` are constants of each SELECT, so that a condition on them leaves tables out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from parts.table.table_description import Column, TableSchema
+from parts.types import LowCardinalityType
+from sql.compile.compiler_interfaces import Statement
+from sql.compile.expressions.expressions import ExpressionCompiler
+from sql.compile.names.scope import Scope, Source, SourceColumn, collect_aliases, column_sql
+from sql.compile.shards.shard_expressions import ShardNames
+from sql.compile.shards.sharded_relation import RelationTable
+from sql.grammar.syntax_tree import (
+    Alias,
+    Function,
+    Identifier,
+    Lambda,
+    Literal,
+    NamedTable,
+    Node,
+    Query,
+    Select,
+    Star,
+    TableFunction,
+    Union,
+    conjuncts,
+    transform,
+    walk,
+)
+from sql.typing.typed_expressions import STRING
+
+_NAME = LowCardinalityType(STRING)
+_PLAIN = NamedTable(None, "")
+TABLE, DATABASE = "_table", "_database"
+
+
+@dataclass(frozen=True, slots=True)
+class MergedTable:
+    """``is_merged``: it reads others itself, whose names count."""
+
+    database: str
+    table: str
+    schema: TableSchema
+    is_merged: bool = False
+
+
+@dataclass(frozen=True)
+class MergedTables:
+    """The tables, with the schema of each; ``schema`` is that of all. ``None`` of ``columns`` are all."""
+
+    schema: TableSchema
+    tables: tuple[MergedTable, ...]
+    columns: frozenset[str] | None = None
+    where: tuple[Node, ...] = ()
+    source: NamedTable = _PLAIN
+    """Has what is said of FINAL and SAMPLE."""
+
+    def read_as(self, table: NamedTable) -> MergedTables:
+        return replace(self, source=table)
+
+    @property
+    def hidden(self) -> Sequence[Column]:
+        return [Column(name, _NAME) for name in (TABLE, DATABASE) if name not in self.schema]
+
+    @property
+    def read_columns(self) -> list[Column]:
+        every = [*self.schema.columns, *self.hidden]
+        chosen = [column for column in every if self.columns is None or column.name in self.columns]
+        return chosen or every[:1]
+
+
+def with_conditions(tables: MergedTables, select: Select, named: RelationTable, statement: Statement) -> MergedTables:
+    """The only table of a SELECT: of the columns that it mentions, and what of its WHERE each table can look at."""
+    columns = {
+        column.name: SourceColumn(column.name, column.type, column_sql(0, column.name), column)
+        for column in [*tables.schema.columns, *tables.hidden]
+    }
+    source = Source(0, named.alias, columns, named.database, named.table)
+    roots: list[Node] = [*select.with_aliases, *select.expressions]
+    roots += [node for node in (select.prewhere, select.where, select.having) if node is not None]
+    roots += [*select.group_by, *(item.expression for item in select.order_by)]
+    names = ShardNames(Scope([source], aliases=collect_aliases(roots)), source, statement.environment)
+    terms = [term for node in (select.prewhere, select.where) for term in conjuncts(node)]
+    found = [names.expression(term) for term in terms]
+    where = tuple(term for term in found if term is not None and not any(isinstance(p, Lambda) for p in walk(term)))
+    return replace(tables, where=where, columns=_mentioned(select, tables))
+
+
+def _mentioned(select: Select, tables: MergedTables) -> frozenset[str] | None:
+    words: set[str] = set()
+    for node in walk(select):
+        if isinstance(node, Star):
+            return None
+        if isinstance(node, Identifier):
+            words.update(node.parts)
+            words.add(".".join(node.parts))
+    names = (column.name for column in tables.schema.columns)
+    return frozenset(words | {name for name in names if name.partition(".")[0] in words})
+
+
+def union_of(tables: MergedTables, statement: Statement) -> Query:
+    """The rows of all, with the columns that are read."""
+    found = (_select(tables, table, statement) for table in tables.tables)
+    selects = [select for select in found if select is not None]
+    if not selects:
+        items = tuple(Alias(_default(column), column.name) for column in tables.read_columns)
+        return Select(items, source=TableFunction("zeros", (Literal(0, "0"),)))
+    return selects[0] if len(selects) == 1 else Union(tuple(selects), ("UNION ALL",) * (len(selects) - 1))
+
+
+def _select(tables: MergedTables, table: MergedTable, statement: Statement) -> Select | None:
+    """``None`` where a condition that names no column of the table does not hold."""
+    own = _own_columns(tables, table)
+    terms = []
+    for term in tables.where:
+        mine = transform(term, own)
+        if any(isinstance(node, Identifier) for node in walk(mine)):
+            terms.append(mine)
+            continue
+        rows = ExpressionCompiler(Scope(), statement.environment, statement)
+        if not statement.constant(rows.compile(mine)):
+            return None
+    items = tuple(Alias(own(Identifier((column.name,))), column.name) for column in tables.read_columns)
+    where = terms[0] if len(terms) == 1 else Function("and", tuple(terms)) if terms else None
+    return Select(
+        items, source=replace(tables.source, database=table.database, table=table.table, alias=""), where=where
+    )
+
+
+def _own_columns(tables: MergedTables, table: MergedTable) -> Callable[[Node], Node]:
+    constants = {} if table.is_merged else {TABLE: table.table, DATABASE: table.database}
+
+    def own(node: Node) -> Node:
+        if not isinstance(node, Identifier) or len(node.parts) != 1:
+            return node
+        (name,) = node.parts
+        if name not in tables.schema:
+            return Function("CAST", (Literal(constants[name]), Literal(str(_NAME)))) if name in constants else node
+        wanted = tables.schema.column(name)
+        if name not in table.schema:
+            return _default(wanted)
+        return node if table.schema.column(name).type == wanted.type else _cast(node, wanted)
+
+    return own
+
+
+def _cast(node: Node, column: Column) -> Node:
+    return Function("CAST", (node, Literal(str(column.type))))
+
+
+def _default(column: Column) -> Node:
+    return _cast(Function("defaultValueOfTypeName", (Literal(str(column.type)),)), column)

@@ -1,0 +1,184 @@
+"""A SELECT that aggregates over shards, in two: groups with parts of aggregates from each shard, and the whole here.
+
+Parts are such that merging them gives what all rows give: ``count`` is a sum of counts, ``avg`` a sum and a count.
+Where an aggregate has none, the rows come and are aggregated here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from sql.aggregates.combinators import is_aggregate_call
+from sql.compile.names.column_names import column_name
+from sql.compile.shards.shard_expressions import NotOfShardsError, ShardNames
+from sql.functions.registry import written_name
+from sql.grammar.syntax_tree import (
+    Alias,
+    Function,
+    Identifier,
+    Lambda,
+    Literal,
+    LiteralList,
+    Node,
+    Select,
+    Star,
+    walk,
+)
+
+_OF_THEMSELVES = frozenset({"sum", "min", "max", "any", "groupBitAnd", "groupBitOr", "groupBitXor"})
+_SUMMED = frozenset({"count", "countIf", "sumIf"})
+_ZERO = Literal(0, "0")
+
+
+@dataclass(slots=True)
+class _Split:
+    """``keys`` and ``parts`` are what a shard computes; their names are unlike any column's."""
+
+    names: ShardNames
+    prefix: str
+    keys: list[Node] = field(default_factory=list)
+    parts: list[Node] = field(default_factory=list)
+
+    def key(self, node: Node) -> Identifier | None:
+        return Identifier((f"{self.prefix}key{self.keys.index(node)}",)) if node in self.keys else None
+
+    def add_key(self, node: Node) -> Identifier:
+        local = self.names.local(node)
+        if isinstance(local, Literal):
+            raise NotOfShardsError  # in GROUP BY a number is a position
+        if local not in self.keys:
+            self.keys.append(local)
+        found = self.key(local)
+        assert found is not None
+        return found
+
+    def part(self, node: Function) -> Identifier:
+        if node not in self.parts:
+            self.parts.append(node)
+        return Identifier((f"{self.prefix}part{self.parts.index(node)}",))
+
+    def merged(self, node: Node) -> Node:
+        """The expression over what the shards gave. Raises :class:`NotOfShardsError`."""
+        if isinstance(node, Function) and is_aggregate_call(node):
+            return self._aggregate(node)
+        local = self.names.expression(node)
+        found = self.key(local) if local is not None else None
+        if found is not None:
+            return found
+        match node:
+            case Literal() | LiteralList():
+                return node
+            case Alias(expression):
+                return self.merged(expression)
+            case Identifier(parts):
+                return self._identifier(parts)
+            case Function(window=None, filter=None):
+                return replace(node, args=tuple(self.merged(arg) for arg in node.args))
+            case Lambda(parameters, body):
+                self.names.parameters.append(parameters)
+                try:
+                    return Lambda(parameters, self.merged(body))
+                finally:
+                    self.names.parameters.pop()
+        raise NotOfShardsError
+
+    def _identifier(self, parts: tuple[str, ...]) -> Node:
+        if self.names.is_parameter(parts[0]):
+            return Identifier(parts)
+        target = self.names.alias(parts)
+        if target is None or len(parts) > 1:
+            raise NotOfShardsError
+        self.names.enter(parts[0])
+        try:
+            return self.merged(target)
+        finally:
+            self.names.leave()
+
+    def _aggregate(self, node: Function) -> Node:
+        name = written_name(node.name)
+        if node.distinct or node.filter is not None or node.params is not None or node.nulls:
+            raise NotOfShardsError
+        args = () if name == "count" and node.args[:1] and isinstance(node.args[0], Star) else node.args
+        own = Function(name, tuple(self.names.local(arg) for arg in args))
+        if name in _OF_THEMSELVES:
+            return Function(name, (self.part(own),))
+        if name in _SUMMED:
+            return Function("sum", (self.part(own),))
+        if name == "avg" and len(own.args) == 1:
+            total = Function("toFloat64", (Function("sum", (self.part(replace(own, name="sum")),)),))
+            return Function("divide", (total, Function("sum", (self.part(replace(own, name="count")),))))
+        raise NotOfShardsError
+
+
+def aggregates(select: Select) -> bool:
+    nodes = [*select.expressions, *select.with_aliases, *(item.expression for item in select.order_by)]
+    nodes += [select.having] if select.having is not None else []
+    return any(is_aggregate_call(part) for node in nodes for part in walk(node, into_queries=False))
+
+
+def split_groups(select: Select, names: ShardNames, columns: Sequence[str]) -> tuple[Select, Select] | None:
+    """What each shard is asked, but for FROM and WHERE, and the query over the answers, but for FROM; ``None``: the
+    rows have to come."""
+    is_grouped = bool(select.group_by) or aggregates(select)
+    is_other = select.grouping or select.totals or select.windows or select.qualify is not None or select.distinct_on
+    if is_other or not (is_grouped or select.distinct):
+        return None
+    named = [part.name for node in select.expressions for part in walk(node) if isinstance(part, Alias)]
+    prefix = "_"
+    while any(name.startswith(prefix) for name in (*columns, *named)):
+        prefix += "_"
+    split = _Split(names, prefix)
+    try:
+        return _shard_query(select, split, is_grouped), _whole(select, split, is_grouped)
+    except NotOfShardsError:
+        return None
+
+
+def _whole(select: Select, split: _Split, is_grouped: bool) -> Select:
+    def merged(node: Node | None) -> Node | None:
+        return split.merged(node) if node is not None else None
+
+    by = select.limit_by
+    return replace(
+        select,
+        expressions=tuple(Alias(split.merged(node), column_name(node)) for node in select.expressions),
+        with_aliases=(),
+        prewhere=None,
+        where=None,
+        group_by=tuple(split.add_key(_positional(node, select)) for node in select.group_by) if is_grouped else (),
+        having=merged(select.having),
+        order_by=tuple(
+            replace(
+                item, expression=item.expression if _is_position(item.expression) else split.merged(item.expression)
+            )
+            for item in select.order_by
+        ),
+        limit_by=replace(by, expressions=tuple(map(split.merged, by.expressions))) if by is not None else None,
+    )
+
+
+def _shard_query(select: Select, split: _Split, is_grouped: bool) -> Select:
+    """Also finds out whether every expression can be merged: the parts are known afterwards."""
+    for node in select.group_by if is_grouped else select.expressions:
+        if isinstance(node, Star):
+            raise NotOfShardsError
+        split.add_key(_positional(node, select) if is_grouped else node)
+    _whole(select, split, is_grouped)
+    keys = tuple(Alias(node, f"{split.prefix}key{number}") for number, node in enumerate(split.keys))
+    parts = tuple(Alias(node, f"{split.prefix}part{number}") for number, node in enumerate(split.parts))
+    # Without rows there is no group, also where there are no keys: its least value would be 0.
+    having = None if keys else Function("greater", (Function("count"), _ZERO))
+    return Select((*keys, *parts) or (Literal(1, "1"),), group_by=tuple(split.keys), having=having)
+
+
+def _is_position(node: Node) -> bool:
+    return isinstance(node, Literal) and type(node.value) is int
+
+
+def _positional(node: Node, select: Select) -> Node:
+    if isinstance(node, Literal) and type(node.value) is int:
+        if not 1 <= node.value <= len(select.expressions):
+            raise NotOfShardsError
+        return select.expressions[node.value - 1]
+    return node

@@ -1,0 +1,165 @@
+"""Expressions of a query as another server can compute them: over the bare columns of one table, aliases spelled out.
+
+What would mean something else there (chance, the server itself, the query around) has no such form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from sql.aggregates.combinators import is_aggregate_call
+from sql.compile.names.scope import Scope, Source, SourceColumn
+from sql.functions.registry import Environment, find_rule, written_name
+from sql.grammar.queries.query_parser import parse_expression
+from sql.grammar.syntax_tree import (
+    Alias,
+    Function,
+    Identifier,
+    Lambda,
+    Literal,
+    LiteralList,
+    Node,
+    OrderItem,
+    StarColumn,
+)
+
+_OF_THE_SERVER = frozenset(
+    {
+        "rand", "rand32", "rand64", "randCanonical", "randConstant", "generateUUIDv4", "randomString",
+        "randomFixedString", "randomPrintableASCII", "hostName", "currentDatabase", "currentUser", "version", "uptime",
+        "queryID", "serverUUID", "serverTimezone", "timezone", "now64", "nowInBlock", "rowNumberInBlock", "blockNumber",
+        "rowNumberInAllBlocks", "runningDifference", "runningAccumulate", "neighbor", "sleep", "sleepEachRow",
+        "throwIf", "arrayJoin", "unnest", "file", "getSetting", "getMacro", "shardNum", "shardCount", "profiles",
+        "exists", "_any", "_all",
+    }
+)  # fmt: skip
+"""Not the same everywhere, not one value a row, or more than expressions."""
+
+_MOST_NODES = 100_000
+"""That are looked at for one SELECT."""
+
+
+class NotOfShardsError(Exception):
+    """There is no such form."""
+
+
+class ShardNames:
+    """The names of one SELECT as one of its sources knows them."""
+
+    def __init__(self, scope: Scope, source: Source, environment: Environment) -> None:
+        self._scope = scope
+        self._source = source
+        self._environment = environment
+        self._expanding: list[str] = []
+        self._left = _MOST_NODES
+        self.parameters: list[Sequence[str]] = []
+        """Of the lambdas around."""
+
+    def expression(self, node: Node) -> Node | None:
+        """``None`` where there is no such form."""
+        try:
+            return self.local(node)
+        except NotOfShardsError:
+            return None
+
+    def local(self, node: Node) -> Node:
+        """Raises :class:`NotOfShardsError`, also where aliases made of each other grow too large."""
+        self._left -= 1
+        if self._left < 0:
+            raise NotOfShardsError
+        match node:
+            case Literal() | LiteralList():
+                return node
+            case Alias(expression, name):
+                self.enter(name)
+                try:
+                    return self.local(expression)
+                finally:
+                    self.leave()
+            case Identifier(parts):
+                return self._identifier(parts)
+            case StarColumn(number, name, _, False) if number == self._source.number:
+                return self._column(self._source.columns[name], ())
+            case Lambda(parameters, body):
+                self.parameters.append(parameters)
+                try:
+                    return Lambda(parameters, self.local(body))
+                finally:
+                    self.parameters.pop()
+            case Function():
+                return self._function(node)
+        raise NotOfShardsError
+
+    def order(self, item: OrderItem) -> OrderItem:
+        return replace(item, expression=self.local(item.expression))
+
+    def alias(self, parts: tuple[str, ...]) -> Node | None:
+        """What the name stands for, if it is an alias. To be looked at inside :meth:`expanded`."""
+        name = parts[0]
+        is_qualified = len(parts) > 1 and bool(self._scope.named(parts[:1]))
+        if name not in self._scope.aliases or name in self._expanding or is_qualified:
+            return None
+        return self._scope.aliases[name]
+
+    def is_parameter(self, name: str) -> bool:
+        return any(name in parameters for parameters in self.parameters)
+
+    def enter(self, name: str) -> None:
+        self._expanding.append(name)
+
+    def leave(self) -> None:
+        self._expanding.pop()
+
+    def _identifier(self, parts: tuple[str, ...]) -> Node:
+        if self.is_parameter(parts[0]):
+            return Identifier(parts)
+        target = self.alias(parts)
+        if target is not None:
+            self.enter(parts[0])
+            try:
+                return _path(self.local(target), parts[1:])
+            finally:
+                self.leave()
+        found = self._scope.find_column(parts)
+        if found is None or found[0] is not self._source:
+            raise NotOfShardsError
+        return self._column(found[1], found[2])
+
+    def _column(self, column: SourceColumn, rest: Sequence[str]) -> Node:
+        definition = column.definition
+        if definition is not None and definition.default_kind == "ALIAS":
+            own = ShardNames(Scope([self._source]), self._source, self._environment)
+            value = own.local(parse_expression(definition.default_expression))
+            return _path(Function("CAST", (value, Literal(str(definition.type)))), rest)
+        return _path(Identifier((column.name,)), rest)
+
+    def _function(self, node: Function) -> Node:
+        name = written_name(node.name)
+        if name in ("now", "today", "yesterday") and not node.args:
+            return self._moment(name)
+        is_set = name in ("in", "notIn", "globalIn", "globalNotIn")
+        if node.window is not None or name in _OF_THE_SERVER or is_aggregate_call(node):
+            raise NotOfShardsError
+        if find_rule(name) is None and not is_set and name != "tuple":
+            raise NotOfShardsError  # special forms of this server
+        if is_set:
+            name = {"globalIn": "in", "globalNotIn": "notIn"}.get(name, name)
+        return replace(node, name=name, args=tuple(self.local(arg) for arg in node.args))
+
+    def _moment(self, name: str) -> Node:
+        """All shards get the time of this query."""
+        now = self._environment.now
+        if name == "now":
+            return Function("toDateTime", (Literal(int(now)),))
+        day = datetime.fromtimestamp(now, UTC).astimezone(ZoneInfo(self._environment.zone)).date()
+        day -= timedelta(days=int(name == "yesterday"))
+        return Function("toDate", (Literal(day.isoformat()),))
+
+
+def _path(value: Node, names: Sequence[str]) -> Node:
+    for name in names:
+        value = Function("tupleElement", (value, Literal(name)))
+    return value

@@ -1,0 +1,277 @@
+"""SELECT over one table of shards: what each shard computes, and the query that is left for this server.
+
+Pushed are conditions, groups with parts of aggregates, and ORDER BY with LIMIT. A set of ``IN (SELECT …)`` is each
+shard's own, as ClickHouse has it, where it reads tables that every server has; with GLOBAL, and where it reads tables
+of shards (``distributed_product_mode``), it is made here, once. Joins are made here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from parts.common.errors import UserError
+from parts.table.table_description import Column
+from sql.compile.compiler_interfaces import Statement
+from sql.compile.names.scope import Scope, Source, SourceColumn, collect_aliases, column_sql
+from sql.compile.shards.merge_tables import MergedTables, with_conditions
+from sql.compile.shards.remote_table_functions import table_of_function
+from sql.compile.shards.shard_aggregation import aggregates, split_groups
+from sql.compile.shards.shard_expressions import NotOfShardsError, ShardNames
+from sql.compile.shards.sharded_relation import RelationTable, ShardedRelation
+from sql.grammar.syntax_tree import (
+    ArrayJoin,
+    CommonTable,
+    Function,
+    Identifier,
+    Join,
+    Literal,
+    NamedTable,
+    Node,
+    OrderItem,
+    Query,
+    Select,
+    Star,
+    Subquery,
+    TableFunction,
+    conjuncts,
+    transform,
+    walk,
+)
+from sql.relations import StreamedRelation
+
+_SETS = {"in": "in", "notIn": "notIn", "globalIn": "in", "globalNotIn": "notIn"}
+_GLOBAL = ("globalIn", "globalNotIn")
+
+Describe = Callable[[Query], Sequence[Column]]
+"""The columns of a query's result. Raises what is wrong with it."""
+
+
+def over_shards(select: Select, scope: Scope, statement: Statement, describe: Describe) -> Select:
+    """The same SELECT where its FROM has no table of shards."""
+    known = {table.name for table in select.common_tables}
+    main = select.source
+    while isinstance(main, Join | ArrayJoin):
+        main = main.left if isinstance(main, Join) else main.source
+    named = _looked_up(main, known, scope, statement)
+    if named is None:
+        return select
+    relation = named.relation
+    if isinstance(relation, MergedTables):
+        if main is select.source:
+            named = replace(named, relation=with_conditions(relation, select, named, statement))
+        return _with_source(select, named)
+    if relation.shard_count > 1:
+        _check_joins(select.source, known, scope, statement)
+        _check_sets(select, known, scope, statement)
+    if isinstance(select.source, Join | ArrayJoin):
+        return _with_source(select, named)
+    return _Rewriting(select, relation, named, scope, statement, describe).rewritten()
+
+
+def _looked_up(source: Node | None, known: set[str], scope: Scope, statement: Statement) -> RelationTable | None:
+    """What stands for a table of shards or of other tables."""
+    relation: object = None
+    if isinstance(source, NamedTable):
+        is_common = source.database is None and (
+            source.table in known or scope.find_common_table(source.table) is not None
+        )
+        if not is_common and (source.database or "").lower() != "system":
+            relation = statement.catalog.relation(source.database, source.table)
+        if isinstance(relation, ShardedRelation | MergedTables):
+            database = source.database or statement.database
+            return RelationTable(relation.read_as(source), source.alias, database, source.table)
+    elif isinstance(source, TableFunction):
+        relation = table_of_function(source, statement)
+        return RelationTable(relation, source.alias) if relation is not None else None
+    return None
+
+
+def _sharded(source: Node | None, known: set[str], scope: Scope, statement: Statement) -> ShardedRelation | None:
+    found = _looked_up(source, known, scope, statement)
+    return found.relation if found is not None and isinstance(found.relation, ShardedRelation) else None
+
+
+def _with_source(select: Select, named: RelationTable) -> Select:
+    """The main table looked up once: what it is may be known to another server alone."""
+
+    def put(source: Node | None) -> Node:
+        if isinstance(source, Join):
+            return replace(source, left=put(source.left))
+        return replace(source, source=put(source.source)) if isinstance(source, ArrayJoin) else named
+
+    return replace(select, source=put(select.source))
+
+
+def _check_joins(source: Node | None, known: set[str], scope: Scope, statement: Statement) -> None:
+    while isinstance(source, Join | ArrayJoin):
+        if isinstance(source, Join):
+            tables = [node for node in walk(source.right) if isinstance(node, NamedTable | TableFunction)]
+            if not source.is_global and any(_is_sharded(table, known, scope, statement) for table in tables):
+                _deny_product(statement)
+            source = source.left
+        else:
+            source = source.source
+
+
+def _check_sets(select: Select, known: set[str], scope: Scope, statement: Statement) -> None:
+    for clause in (select.prewhere, select.where, select.having, *select.expressions):
+        for call in walk(clause, into_queries=False) if clause is not None else ():
+            if isinstance(call, Function) and call.name in ("in", "notIn") and isinstance(call.args[-1], Subquery):
+                tables = [node for node in walk(call.args[-1]) if isinstance(node, NamedTable | TableFunction)]
+                if any(_is_sharded(table, known, scope, statement) for table in tables):
+                    _deny_product(statement)
+
+
+def _is_sharded(table: Node, known: set[str], scope: Scope, statement: Statement) -> bool:
+    """A name that is not known here is of something else (a common table of the subquery)."""
+    try:
+        return _sharded(table, known, scope, statement) is not None
+    except UserError:
+        return False
+
+
+def _deny_product(statement: Statement) -> None:
+    if statement.settings.distributed_product_mode == "deny":
+        raise UserError(
+            "DISTRIBUTED_IN_JOIN_SUBQUERY_DENIED",
+            "Double-distributed IN/JOIN subqueries is denied (distributed_product_mode = 'deny'). You may rewrite "
+            "query to use local tables in subqueries, or use GLOBAL keyword, or set distributed_product_mode to "
+            "suitable value.",
+        )
+
+
+@dataclass
+class _Rewriting:
+    select: Select
+    relation: ShardedRelation
+    named: RelationTable
+    scope: Scope
+    statement: Statement
+    describe: Describe
+
+    def rewritten(self) -> Select:
+        select = self.select
+        names = self._names()
+        terms = [term for node in (select.prewhere, select.where) for term in conjuncts(node)]
+        pushed: list[Node] = []
+        left: list[Node] = []
+        is_whole = True
+        for term in terms:
+            of_shards, has_set = self._of_shards(term, names)
+            if of_shards is not None:
+                pushed.append(of_shards)
+            if of_shards is None or not has_set:
+                left.append(term)  # where both know, both look: what is left out costs nothing
+            is_whole &= of_shards is not None
+        relation = self.relation.narrowed(pushed)
+        columns = [*relation.schema.names, *(column.name for column in relation.hidden)]
+        split = split_groups(select, names, columns) if is_whole else None
+        if split is not None:
+            asked, whole = split
+            source = RelationTable(relation, self.named.alias, self.named.database, self.named.table)
+            answer: StreamedRelation = relation.answering(asked, self.describe(replace(asked, source=source)))
+            return replace(whole, source=RelationTable(answer, "", self.named.database, self.named.table))
+        if is_whole:
+            relation = self._first_rows(relation, names)
+        where = left[0] if len(left) == 1 else Function("and", tuple(left)) if left else None
+        return replace(select, source=replace(self.named, relation=relation), prewhere=None, where=where)
+
+    def _names(self) -> ShardNames:
+        relation, named, select = self.relation, self.named, self.select
+        columns = {
+            column.name: SourceColumn(column.name, column.type, column_sql(0, column.name), column)
+            for column in [*relation.schema.columns, *relation.hidden]
+        }
+        source = Source(0, named.alias, columns, named.database, named.table)
+        roots: list[Node] = [*select.with_aliases, *select.expressions]
+        roots += [node for node in (select.prewhere, select.where, select.having) if node is not None]
+        roots += [*select.group_by, *(item.expression for item in select.order_by)]
+        inherited = self.scope.inherited
+        own = Scope([source], aliases={**inherited, **collect_aliases(roots)})
+        return ShardNames(own, source, self.statement.environment)
+
+    # WHERE ------------------------------------------------------------------------------------------------------------
+
+    def _of_shards(self, term: Node, names: ShardNames) -> tuple[Node | None, bool]:
+        """The condition as the shards compute it, and whether a set of it is theirs."""
+        if isinstance(term, Function) and term.name in _SETS and len(term.args) == 2:
+            query = self._query_of_set(term.args[1], names)
+            if query is not None:
+                return self._with_set(term, query, names), True
+        return names.expression(term), False
+
+    def _query_of_set(self, node: Node, names: ShardNames) -> Query | None:
+        if isinstance(node, Subquery):
+            return node.query
+        if not isinstance(node, Identifier) or len(node.parts) > 2 or names.expression(node) is not None:
+            return None
+        *database, table = node.parts
+        return Select((Star(),), source=NamedTable(database[0] if database else None, table))
+
+    def _with_set(self, term: Function, query: Query, names: ShardNames) -> Node | None:
+        known = {node.name for node in walk(query) if isinstance(node, CommonTable)}
+        tables = [node for node in walk(query) if isinstance(node, NamedTable | TableFunction)]
+        sharded = [table for table in tables if _is_sharded(table, known, self.scope, self.statement)]
+        if term.name in _GLOBAL:
+            return None
+        is_product = bool(sharded) and self.relation.shard_count > 1
+        if is_product and self.statement.settings.distributed_product_mode != "local":
+            return None
+        value = names.expression(term.args[0])
+        if value is None:
+            return None
+        try:
+            self.describe(query)
+            own = transform(query, lambda node: self._own_table(node, known))
+        except (UserError, NotOfShardsError):
+            return None  # of the query around, or of the session alone
+        return Function(_SETS[term.name], (value, Subquery(own)))  # type: ignore[arg-type]
+
+    def _own_table(self, node: Node, known: set[str]) -> Node:
+        """A table of a set as the shards call it."""
+        if isinstance(node, TableFunction) and table_of_function(node, self.statement) is None:
+            return node
+        if not isinstance(node, NamedTable) or (node.database is None and node.table in known):
+            return node
+        relation = _sharded(node, known, self.scope, self.statement)
+        if relation is not None:
+            remote = relation.remote_table
+            if not isinstance(remote, NamedTable):
+                raise NotOfShardsError
+            return replace(node, database=remote.database, table=remote.table, alias=node.alias or node.table)
+        if not self.relation.knows(node):
+            raise NotOfShardsError
+        alias = node.alias or node.table
+        return replace(node, database=node.database or self.statement.database, alias=alias)
+
+    # ORDER BY and LIMIT -----------------------------------------------------------------------------------------------
+
+    def _first_rows(self, relation: ShardedRelation, names: ShardNames) -> ShardedRelation:
+        """Of each shard so many rows as could be the first ones of all, where they are taken as they are."""
+        select = self.select
+        counts = (select.limit, select.offset or Literal(0))
+        if not all(isinstance(count, Literal) and type(count.value) is int and count.value >= 0 for count in counts):
+            return relation
+        is_other = (
+            select.group_by or select.grouping or select.distinct or select.distinct_on or select.limit_by
+            or select.with_ties or select.qualify is not None or select.windows or select.order_by_all
+            or aggregates(select)
+        )  # fmt: skip
+        nodes = [*select.expressions, *select.with_aliases]
+        calls = [part for node in nodes for part in walk(node, into_queries=False) if isinstance(part, Function)]
+        if is_other or any(call.window is not None or call.name in ("arrayJoin", "unnest") for call in calls):
+            return relation
+        try:
+            order: Sequence[OrderItem] = [names.order(self._positional(item)) for item in select.order_by]
+        except NotOfShardsError:
+            return relation
+        return relation.narrowed((), order, sum(count.value for count in counts if isinstance(count, Literal)))
+
+    def _positional(self, item: OrderItem) -> OrderItem:
+        node = item.expression
+        if isinstance(node, Literal) and type(node.value) is int:
+            if not 1 <= node.value <= len(self.select.expressions):
+                raise NotOfShardsError
+            return replace(item, expression=self.select.expressions[node.value - 1])
+        return item

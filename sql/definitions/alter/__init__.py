@@ -1,0 +1,1 @@
+"""What ALTER TABLE does to a definition."""

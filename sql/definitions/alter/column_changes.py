@@ -1,0 +1,65 @@
+"""What a change of the definition does to the columns that were there, and which mutations stand in its way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from parts.common.errors import UserError
+from parts.table.table_description import TableSchema
+from parts.types import parse_type
+from sql.grammar.clause_types import ColumnClause
+from sql.grammar.queries.query_parser import parse_expression
+from sql.grammar.syntax_tree import Identifier, walk
+from sql.mutations.mutation import Mutation
+
+
+def retyped_columns(old: TableSchema, new: TableSchema) -> dict[str, str]:
+    """Former name → name of the columns that have another type."""
+    found = {}
+    for column in new.columns:
+        former = new.history.name_in(old.history.version, column.name)
+        if former is not None and former in old and old.column(former).type != column.type:
+            found[former] = column.name
+    return found
+
+
+def touched_columns(old: TableSchema, new: TableSchema) -> frozenset[str]:
+    """Those that are dropped, cleared, renamed, or of another type. (A column of a table that was never altered has its
+    name in every version.)"""
+    same = {
+        column.name for column in new.columns if new.history.name_in(old.history.version, column.name) == column.name
+    }
+    retyped = retyped_columns(old, new)
+    return frozenset(name for name in old.names if name not in same or name in retyped)
+
+
+def refuse_beside(unfinished: Iterable[tuple[str, Mutation]], touched: frozenset[str]) -> None:
+    """A mutation is carried out under the definition of the time, so what it names must stay until it is done. Raises
+    ``UserError`` 36 naming the mutation."""
+    for id_, mutation in unfinished:
+        for name in sorted(touched & mutation.names):
+            raise UserError(
+                "BAD_ARGUMENTS",
+                f"Cannot change column `{name}` because it's affected by mutation with ID '{id_}' which is not "
+                "finished yet. Wait this mutation, or KILL it with command "
+                f"\"KILL MUTATION WHERE mutation_id = '{id_}'\"",
+            )
+
+
+def instead_of_null(old: ColumnClause, new: ColumnClause) -> str:
+    """What NULL becomes in a type that has none: an expression of no columns, which it is for good."""
+    if not parse_type(old.type).is_nullable or parse_type(new.type).is_nullable:
+        return ""
+    if not new.default_expression:
+        raise UserError(
+            "BAD_ARGUMENTS",
+            f"Cannot convert column `{old.name}` from nullable type {old.type} to non-nullable type {new.type}: say in "
+            "MODIFY COLUMN by a DEFAULT what NULL becomes",
+        )
+    if any(isinstance(node, Identifier) for node in walk(parse_expression(new.default_expression))):
+        raise UserError(
+            "BAD_ARGUMENTS",
+            f"NULL of column `{old.name}` cannot become what depends on other columns, {new.default_expression}: "
+            "UPDATE it first, give a DEFAULT of no columns, and change that afterwards",
+        )
+    return new.default_expression

@@ -1,0 +1,42 @@
+"""Another name of a column, in the texts of a definition that name it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sql.grammar.clause_types import ColumnClause
+from sql.grammar.tokens import TokenStream, identifier_if_needed
+
+
+def renamed(column: ColumnClause, old: str, new: str) -> ColumnClause:
+    name = new if column.name == old else column.name
+    default = with_renamed(column.default_expression, old, new)
+    return replace(column, name=name, default_expression=default, ttl=with_renamed(column.ttl, old, new))
+
+
+def with_renamed(expression: str, old: str, new: str) -> str:
+    """The text with the column's other name, also as a parameter of a lambda, where the name is the lambda's own."""
+    pieces: list[str] = []
+    end = 0
+    for start, stop in places_of(old, expression):
+        pieces += [expression[end:start], identifier_if_needed(new)]
+        end = stop
+    return "".join([*pieces, expression[end:]])
+
+
+def places_of(column: str, expression: str) -> list[tuple[int, int]]:
+    """Where the text names the column, alone or as the first of a compound name."""
+    stream = TokenStream(expression)
+    places = []
+    while (token := stream.next()).kind != "end":
+        if not token.is_identifier or stream.at("("):
+            continue
+        name = token.value
+        found = [(name, token.end)]
+        while stream.at(".") and stream.peek(1).is_identifier:
+            stream.next()
+            part = stream.next()
+            name = f"{name}.{part.value}"
+            found.append((name, part.end))
+        places += [(token.start, end) for name, end in found if name == column]
+    return places

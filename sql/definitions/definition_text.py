@@ -1,0 +1,171 @@
+"""The canonical text of a table definition: kept in the ``.sql`` metadata files and shown by SHOW CREATE TABLE.
+
+Parsing the text again gives the same statement, and rendering that gives the same text.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+
+from parts.common.errors import UserError
+from parts.types import aggregate_of, parse_type, type_text
+from sql.compile.names.column_names import canonical
+from sql.grammar.clause_types import (
+    ColumnClause,
+    ConstraintClause,
+    IndexClause,
+    TableRef,
+)
+from sql.grammar.password_hiding import hide_passwords
+from sql.grammar.queries.query_formatter import written
+from sql.grammar.queries.query_parser import parse_expression
+from sql.grammar.statements.create_table import render_settings
+from sql.grammar.statements.statement import (
+    CreateTable,
+    EngineClause,
+)
+from sql.grammar.syntax_tree import Function
+from sql.grammar.tokens import identifier_if_needed, quote_identifier, quote_string
+
+
+def render_create(create: CreateTable, *, in_one_line: bool = False) -> str:
+    """CREATE TABLE (or ATTACH TABLE) as ClickHouse lays it out, one clause a line."""
+    exists = "IF NOT EXISTS " if create.if_not_exists else ""
+    kind = "TEMPORARY TABLE" if create.is_temporary else "TABLE"
+    if create.view is not None:
+        kind = "MATERIALIZED VIEW" if create.view.is_materialized else "VIEW"
+    lines = [f"{'ATTACH' if create.attach else 'CREATE'} {kind} {exists}{render_table(create.table)}"]
+    if create.view is not None:
+        lines[0] += f" UUID {quote_string(create.view.uuid)}" if create.view.uuid and create.attach else ""
+        lines[0] += f" TO {render_table(create.view.target)}" if create.view.target is not None else ""
+    if create.columns:
+        elements = [*map(render_column, create.columns), *map(render_index, create.indexes)]
+        elements += map(render_constraint, create.constraints)
+        if in_one_line:
+            lines.append(f"({', '.join(elements)})")
+        else:
+            lines += ["(", ",\n".join(f"    {element}" for element in elements), ")"]
+    if create.as_table is not None:
+        lines.append(f"AS {render_table(create.as_table)}")
+    if create.engine is not None:
+        lines.append(f"ENGINE = {render_engine(create.engine)}")
+    lines += _storage_lines(create)
+    if create.comment:
+        lines.append(f"COMMENT {quote_string(create.comment)}")
+    if create.as_select:
+        lines.append(f"{'EMPTY ' if create.is_empty else ''}AS {create.as_select}")
+    return (" " if in_one_line else "\n").join(lines)
+
+
+def shown_create(create: CreateTable, *, in_one_line: bool = False) -> str:
+    """As people see it: with all expressions as ClickHouse writes them, where they are kept as they were given."""
+    columns = tuple(replace(c, default_expression=shown_expression(c.default_expression)) for c in create.columns)
+    indexes = tuple(replace(i, expression=shown_expression(i.expression)) for i in create.indexes)
+    constraints = tuple(replace(c, expression=shown_expression(c.expression)) for c in create.constraints)
+    text = render_create(
+        replace(
+            create,
+            columns=columns,
+            indexes=indexes,
+            constraints=constraints,
+            partition_by=shown_expression(create.partition_by),
+            primary_key=shown_expression(create.primary_key),
+            order_by=shown_expression(create.order_by),
+            sample_by=shown_expression(create.sample_by),
+        ),
+        in_one_line=in_one_line,
+    )
+    return hide_passwords(text)
+
+
+def shown_expression(text: str) -> str:
+    """In brackets if it was given so, which :func:`written` leaves out."""
+    if not text:
+        return ""
+    text = text.strip()
+    if text.startswith("(") and text.endswith(")"):
+        inner = text[1:-1]
+        with suppress(UserError):  # ``(a) + (b)``, ``(a, b)``
+            if parse_expression(inner) == parse_expression(text):
+                return f"({written(inner)})"
+    return written(text)
+
+
+def render_engine_full(create: CreateTable) -> str:
+    """The engine with what belongs to it, in one line."""
+    engine = [render_engine(create.engine)] if create.engine is not None else []
+    return " ".join([*engine, *_storage_lines(create)])
+
+
+def _storage_lines(create: CreateTable) -> list[str]:
+    lines = []
+    for clause, text in (
+        ("PARTITION BY", create.partition_by),
+        ("PRIMARY KEY", create.primary_key),
+        ("ORDER BY", create.order_by),
+        ("SAMPLE BY", create.sample_by),
+    ):
+        if text:
+            lines.append(f"{clause} {text}")
+    if create.ttl:
+        lines.append(f"TTL {create.ttl}")
+    if create.settings:
+        lines.append(f"SETTINGS {render_settings(create.settings)}")
+    return lines
+
+
+def render_table(table: TableRef) -> str:
+    name = identifier_if_needed(table.table)
+    return name if table.database is None else f"{identifier_if_needed(table.database)}.{name}"
+
+
+def render_column(column: ColumnClause) -> str:
+    pieces = [quote_identifier(column.name)]
+    if column.type:
+        pieces.append(_canonical_type(column.type))
+    if column.default_kind:
+        pieces.append(f"{column.default_kind} {column.default_expression}")
+    if column.comment:
+        pieces.append(f"COMMENT {quote_string(column.comment)}")
+    if column.codec:
+        pieces.append(f"CODEC({column.codec})")
+    if column.ttl:
+        pieces.append(f"TTL {column.ttl}")
+    return " ".join(pieces)
+
+
+def render_index(index: IndexClause) -> str:
+    return (
+        f"INDEX {identifier_if_needed(index.name)} {index.expression} TYPE {render_index_type(index)} "
+        f"GRANULARITY {index.granularity}"
+    )
+
+
+def render_constraint(constraint: ConstraintClause) -> str:
+    kind = "ASSUME" if constraint.is_assumed else "CHECK"
+    return f"CONSTRAINT {identifier_if_needed(constraint.name)} {kind} {constraint.expression}"
+
+
+def render_index_type(index: IndexClause) -> str:
+    arguments = map(_named_argument, index.arguments) if index.type.lower() == "text" else index.arguments
+    return f"{index.type}({', '.join(arguments)})" if index.arguments else index.type
+
+
+def _named_argument(text: str) -> str:
+    match parse_expression(text):
+        case Function("equals", (name, value)):
+            return f"{canonical(name)} = {canonical(value)}"
+    return text
+
+
+def _canonical_type(text: str) -> str:
+    try:
+        return type_text(parse_type(text), aggregate_of(text))
+    except UserError:
+        return text  # refused where the description is built
+
+
+def render_engine(engine: EngineClause) -> str:
+    name = identifier_if_needed(engine.name)  # Null is a word of its own
+    return f"{name}({', '.join(engine.arguments)})" if engine.arguments else name

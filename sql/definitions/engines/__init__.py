@@ -1,0 +1,1 @@
+"""The ENGINE clause, one family of engines a module."""

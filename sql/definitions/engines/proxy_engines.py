@@ -1,0 +1,176 @@
+"""The engines that keep no rows but read and write other tables: Distributed and Merge.
+
+::
+
+    Distributed(cluster, database, table[, sharding_key[, policy]])
+    Merge(database | REGEXP('expression'), 'expression')
+
+Their arguments are kept as texts in quotes, and the sharding key as it was written. A policy says where ClickHouse puts
+rows that wait to be sent; here none wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from parts.common.errors import UserError
+from parts.table.table_description import Column, TableSchema
+from parts.types import IntegerType
+from sql.compile.expressions.expressions import is_random
+from sql.grammar.queries.query_formatter import expression_text
+from sql.grammar.queries.query_parser import parse_expression
+from sql.grammar.statements.statement import CreateTable, EngineClause
+from sql.grammar.syntax_tree import Function, Identifier, Literal, Node, transform, walk
+from sql.grammar.tokens import quote_string, unquote_string
+from sql.run.block_expressions import CompiledExpression, compile_expressions
+
+PROXY_ENGINES = ("Distributed", "Merge")
+_CHANCE = "__chance"
+
+
+@dataclass(frozen=True, slots=True)
+class DistributedArguments:
+    cluster: str
+    database: str
+    table: str
+    sharding_key: str = ""
+
+    @classmethod
+    def of(cls, create: CreateTable) -> DistributedArguments:
+        """Of a definition that was made here."""
+        assert create.engine is not None
+        cluster, database, table, *others = create.engine.arguments
+        return cls(unquote_string(cluster), unquote_string(database), unquote_string(table), *others[:1])
+
+
+@dataclass(frozen=True, slots=True)
+class MergeArguments:
+    """``tables`` is a regular expression, and ``database`` is another one or a name."""
+
+    database: str
+    is_pattern: bool
+    tables: str
+
+    @classmethod
+    def of(cls, create: CreateTable) -> MergeArguments:
+        """Of a definition that was made here."""
+        assert create.engine is not None
+        database, tables = create.engine.arguments
+        pattern = _pattern(parse_expression(database))
+        return cls(
+            unquote_string(database) if pattern is None else pattern, pattern is not None, unquote_string(tables)
+        )
+
+
+def _pattern(node: Node) -> str | None:
+    match node:
+        case Function(name, (Literal(str(text)),)) if name.upper() == "REGEXP":
+            return text
+    return None
+
+
+def is_proxy(create: CreateTable) -> bool:
+    return create.engine is not None and create.engine.name in PROXY_ENGINES
+
+
+def check_proxy_engine(create: CreateTable) -> None:
+    """Raises 42 for a wrong number of arguments, 36 for clauses that the engine does not have."""
+    assert create.engine is not None
+    name, arguments = create.engine.name, create.engine.arguments
+    if name == "Merge" and len(arguments) != 2:
+        raise UserError(
+            "NUMBER_OF_ARGUMENTS_DOESNT_MATCH",
+            "Storage Merge requires exactly 2 parameters - name of source database and regexp for table names.",
+        )
+    if name == "Distributed" and not 3 <= len(arguments) <= 5:
+        raise UserError(
+            "NUMBER_OF_ARGUMENTS_DOESNT_MATCH",
+            "Storage Distributed requires from 3 to 5 parameters - name of configuration section with list of remote "
+            "servers, name of remote database, name of remote table, sharding key expression (optional), policy to "
+            f"store data in (optional); {len(arguments)} are given",
+        )
+    if create.partition_by or create.order_by or create.primary_key or create.sample_by or create.ttl:
+        raise UserError(
+            "BAD_ARGUMENTS", f"Engine {name} doesn't support PARTITION_BY, PRIMARY_KEY, ORDER_BY, SAMPLE_BY or TTL"
+        )
+
+
+def pinned(create: CreateTable, database: str) -> CreateTable:
+    """With the names among the engine's arguments as texts; ``database`` is the session's. Raises 36."""
+    assert create.engine is not None
+    engine = create.engine
+    count = 3 if engine.name == "Distributed" else 2
+    names = [
+        f"REGEXP({quote_string(pattern)})"
+        if (pattern := _pattern(parse_expression(text))) is not None
+        else quote_string(_name(text, database))
+        for text in engine.arguments[:count]
+    ]
+    arguments = (*names, *engine.arguments[count:])
+    return replace(create, engine=EngineClause(engine.name, arguments), indexes=())
+
+
+def _name(text: str, database: str) -> str:
+    match parse_expression(text):
+        case Literal(str(value)):
+            return value
+        case Identifier((name,)):
+            return name
+        case Function("currentDatabase", ()):
+            return database
+    raise UserError("BAD_ARGUMENTS", f"An argument of the engine must be a name or a string, not {text}")
+
+
+def check_sharding_key(create: CreateTable, schema: TableSchema) -> None:
+    """Raises 47 for an unknown column, 53 for a key that is no integer."""
+    arguments = DistributedArguments.of(create) if create.engine and create.engine.name == "Distributed" else None
+    if arguments is not None and arguments.sharding_key:
+        ShardingKey.of(arguments.sharding_key, schema)
+
+
+@dataclass(frozen=True)
+class ShardingKey:
+    """An integer of every row. What is random in it is drawn from the rows themselves: rows that are sent again go
+    where they went."""
+
+    node: Node
+    compiled: CompiledExpression
+    is_random: bool
+
+    @classmethod
+    def of(cls, text: str | Node, schema: TableSchema) -> ShardingKey:
+        node = parse_expression(text) if isinstance(text, str) else text
+        calls = [part for part in walk(node) if isinstance(part, Function) and is_random(part.name)]
+        drawn = transform(node, lambda part: Identifier((_CHANCE,)) if part in calls else part)
+        (compiled,) = compile_expressions([expression_text(drawn)], _with_chance(schema) if calls else schema)
+        if not isinstance(compiled.type, IntegerType):
+            raise UserError(
+                "TYPE_MISMATCH",
+                f"Sharding expression has type {compiled.type}, but should be one of integer type.",
+            )
+        return cls(node, compiled, bool(calls))
+
+    def slots(self, block: pa.Table, total_weight: int, seed: int = 0) -> np.ndarray:
+        """Of every row a number below the total weight."""
+        if self.is_random:
+            chance = np.random.default_rng(seed).integers(0, 1 << 32, block.num_rows, dtype=np.uint32)
+            block = block.append_column(_CHANCE, pa.array(chance))
+        values = self.compiled.evaluate(block)
+        array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+        numbers = array.to_numpy(zero_copy_only=False)
+        if numbers.dtype.kind == "i":  # as ClickHouse: the bits of a negative number
+            numbers = numbers.view(f"u{numbers.dtype.itemsize}")
+        return numbers.astype(np.uint64) % np.uint64(total_weight)
+
+
+def shard_of_slot(weights: Sequence[int]) -> np.ndarray:
+    """By slot the position of the shard."""
+    return np.repeat(np.arange(len(weights)), weights)
+
+
+def _with_chance(schema: TableSchema) -> TableSchema:
+    return TableSchema((*schema.columns, Column(_CHANCE, IntegerType(32, signed=False))))

@@ -1,0 +1,48 @@
+"""The query of a view as it is kept: every table with its database, laid out as ClickHouse does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from parts.common.errors import UserError
+from sql.grammar.clause_types import ColumnClause
+from sql.grammar.password_hiding import hide_passwords
+from sql.grammar.queries.query_formatter import written_query
+from sql.grammar.queries.query_parser import parse_query
+from sql.grammar.queries.table_references import in_database
+from sql.grammar.statements.statement import CreateTable
+from sql.grammar.syntax_tree import Alias, Query, Select, Star
+
+_SETTINGS = "\nSETTINGS "
+
+
+def kept_query(text: str, database: str, has_table: Callable[[str], bool], columns: Sequence[ColumnClause] = ()) -> str:
+    """``columns`` without types give the query's their names."""
+    query, settings = _divided(text)
+    if columns and not any(column.type for column in columns):
+        query = _named(query, [column.name for column in columns])
+    return written_query(in_database(query, database, has_table)) + settings
+
+
+def shown_query(create: CreateTable) -> str:
+    """In one line."""
+    if create.view is None:
+        return ""
+    query, settings = _divided(create.as_select)
+    return hide_passwords(written_query(query, one_line=True)) + settings.replace("\n", " ")
+
+
+def _divided(text: str) -> tuple[Query, str]:
+    """The tree knows nothing of settings, which stand at the end."""
+    query, separator, settings = text.rpartition(_SETTINGS)
+    return parse_query(query if separator else text), separator + settings if separator else ""
+
+
+def _named(query: Query, names: Sequence[str]) -> Query:
+    if not isinstance(query, Select) or any(isinstance(item, Star) for item in query.expressions):
+        raise UserError("NOT_IMPLEMENTED", "Column names without types need a SELECT of as many expressions")
+    if len(names) != len(query.expressions):
+        raise UserError("BAD_ARGUMENTS", f"The view has {len(names)} columns, and its query {len(query.expressions)}")
+    bare = [item.expression if isinstance(item, Alias) else item for item in query.expressions]
+    return replace(query, expressions=tuple(map(Alias, bare, names)))

@@ -1,0 +1,107 @@
+"""Reading RowBinary, RowBinaryWithNames and RowBinaryWithNamesAndTypes (see :mod:`row_binary_write`), window by window.
+
+With types, columns of another type are cast and unknown ones skipped; without, nobody knows how long an unknown column
+is, and it is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import BinaryIO
+
+import numpy as np
+import pyarrow as pa
+
+from parts.common.errors import UserError
+from parts.table.table_description import Column
+from parts.types import DataType, parse_type
+from sql.formats.binary.native_reader import converted
+from sql.formats.binary.row_binary_offsets import Ends, read_values
+from sql.formats.column_names import ColumnNames
+from sql.formats.converters.fixed_width_values import from_bytes, width_of
+from sql.formats.format_options import BadValueError, FormatOptions
+from sql.formats.streams.byte_source import MAX_COLUMNS, ByteSource, padded
+from sql.formats.streams.row_chunks import MAX_ROW_BYTES
+
+_WINDOW_BYTES = 1 << 16
+_TABLE_BYTES = 64
+"""Held for each byte of a window: some tables of its places (see :mod:`row_binary_nodes`)."""
+Fields = Sequence[tuple[str, DataType]]
+
+
+def read_row_binary(
+    stream: BinaryIO, columns: Sequence[Column], options: FormatOptions, *, header: int
+) -> Iterator[pa.Table]:
+    """``header``: 0 none, 1 the names, 2 names and types."""
+    source = ByteSource(stream, "RowBinary", options.status)
+    if source.at_end():
+        return
+    fields = _header(source, columns, header, options) if header else [(c.name, c.type) for c in columns]
+    wanted = {column.name: column for column in columns}
+    first_row = 1
+    for arrays in _rows(source, fields):
+        table = {}
+        for (name, type_), read in zip(fields, arrays, strict=True):
+            if name not in wanted:
+                continue
+            try:
+                table[name] = converted(read(), type_, wanted[name], options, first_row)
+            except BadValueError as error:
+                raise error.located(first_row, name, type_) from None
+        yield pa.table(table)
+        first_row += len(next(iter(table.values())))
+
+
+def _header(source: ByteSource, columns: Sequence[Column], header: int, options: FormatOptions) -> Fields:
+    count = source.number()
+    if not 0 < count <= MAX_COLUMNS:
+        raise source.malformed(f"a header of {count} columns")
+    names = [source.text() for _ in range(count)]
+    types = [parse_type(source.text()) for _ in range(count)] if header > 1 else None
+    found = ColumnNames(columns, options).of_header(names, "RowBinary", skips_unknown=types is not None)
+    names = ["" if column is None else column.name for column in found]
+    return list(zip(names, types or [column.type for column in found if column is not None], strict=True))
+
+
+def _rows(source: ByteSource, fields: Fields) -> Iterator[list]:
+    """Per window, for each field a function that reads its values in all whole rows."""
+    types = [type_ for _, type_ in fields]
+    widths = [width_of(type_) for type_ in types]
+    cut = _cut_fixed if None not in widths else _cut_followed
+    size = max(_WINDOW_BYTES, sum(width or 0 for width in widths))
+    while not source.at_end():
+        source.status.check()
+        window = source.window(size)
+        with source.status.memory.holding(_TABLE_BYTES * len(window), "reading rows of RowBinary"):
+            used, arrays = cut(types, padded(window), len(window))
+            if used:
+                yield arrays
+        if used:
+            source.take(used)
+            size = _WINDOW_BYTES
+        elif len(window) < size:
+            raise UserError("CANNOT_READ_ALL_DATA", "RowBinary data are cut off inside a row")
+        elif size > MAX_ROW_BYTES:
+            raise UserError("INCORRECT_DATA", f"A row of RowBinary data is longer than {MAX_ROW_BYTES} bytes")
+        else:
+            size *= 2
+
+
+def _cut_fixed(types: Sequence[DataType], buffer: np.ndarray, size: int) -> tuple[int, list]:
+    """All columns have one width: the rows are a matrix."""
+    bounds = np.cumsum([0] + [width_of(type_) for type_ in types])
+    rows = size // int(bounds[-1])
+    used = rows * int(bounds[-1])
+    matrix = buffer[:used].reshape(rows, int(bounds[-1]))
+    parts = zip(types, bounds[:-1], bounds[1:], strict=True)
+    return used, [lambda t=type_, a=begin, b=end: from_bytes(matrix[:, a:b], t) for type_, begin, end in parts]
+
+
+def _cut_followed(types: Sequence[DataType], buffer: np.ndarray, size: int) -> tuple[int, list]:
+    ends = Ends(buffer, size)
+    rows = ends.rows(types)
+    places, readers = rows[:-1], []
+    for type_ in types:
+        readers.append(lambda t=type_, p=places: read_values(t, p, ends))
+        places = ends.of(type_)[places]
+    return int(rows[-1]), readers

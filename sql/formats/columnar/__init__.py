@@ -1,0 +1,1 @@
+"""Arrow, Parquet, and the schemas that data brings along."""

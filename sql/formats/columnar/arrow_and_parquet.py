@@ -1,0 +1,293 @@
+"""Parquet, Arrow (file) and ArrowStream, both ways. Columns are matched by name.
+
+The types on the wire are those of ClickHouse 26: Enum as its name, DateTime with its zone, LowCardinality as plain
+values, UUID and IPv6 as 16 bytes, IPv4 as a 32-bit number.
+"""
+
+from __future__ import annotations
+
+import io
+import mmap
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import pyarrow as pa
+
+from parts.common.errors import UserError
+from parts.common.query_status import QueryStatus
+from parts.table.table_description import Column
+from parts.types import DataType
+from sql.formats.columnar.arrow_validation import (
+    bounded_batches,
+    check_schema,
+    checked_batch,
+    for_columns,
+    largest_in_dictionaries,
+)
+from sql.formats.columnar.ipc_messages import CheckedStream, check_file
+from sql.formats.converters.arrow_type_mapping import from_wire, to_wire, wire_field
+from sql.formats.format_options import BadValueError, FormatOptions
+from sql.grammar.text_escapes import shorten
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
+READ_ROWS = 1 << 16
+_SPOOL_BYTES = 64 << 20
+_STREAMED_BYTES = 1 << 20
+_BATCH_BYTES = 256 << 20
+
+
+def read_parquet(stream: BinaryIO, columns: Sequence[Column], options: FormatOptions) -> Iterator[pa.Table]:
+    with _readable_anywhere(stream, options.status) as source, _refusing("Parquet"):
+        file = _parquet_file(source())
+        names = _names(file.schema_arrow, columns, options, "Parquet")
+        batches = parquet_batches(file, source, names)
+        yield from _tables(batches, names, columns, options, "Parquet")
+
+
+def read_arrow(stream: BinaryIO, columns: Sequence[Column], options: FormatOptions) -> Iterator[pa.Table]:
+    with _whole(stream, options.status) as data, _refusing("Arrow"):
+        check_file(memoryview(data).cast("B"), options.status)
+        reader = pa.ipc.open_file(pa.BufferReader(data))
+        names = _names(reader.schema, columns, options, "Arrow")
+        batches = (reader.get_batch(index) for index in range(reader.num_record_batches))
+        yield from _tables(batches, names, columns, options, "Arrow")
+
+
+def read_arrow_stream(stream: BinaryIO, columns: Sequence[Column], options: FormatOptions) -> Iterator[pa.Table]:
+    with _refusing("ArrowStream"):
+        reader = pa.ipc.open_stream(pa.PythonFile(CheckedStream(stream, options.status), mode="r"))
+        names = _names(reader.schema, columns, options, "ArrowStream")
+        yield from _tables(iter(reader), names, columns, options, "ArrowStream")
+
+
+def parquet_rows(stream: BinaryIO, options: FormatOptions) -> int:
+    """How many rows the data have, without reading them."""
+    with _readable_anywhere(stream, options.status) as source, _refusing("Parquet"):
+        return int(_parquet_file(source()).metadata.num_rows)
+
+
+def file_schema(name: str, stream: BinaryIO, options: FormatOptions) -> pa.Schema:
+    """The columns of Parquet, Arrow or ArrowStream data."""
+    with _refusing(name):
+        if name == "ArrowStream":
+            return pa.ipc.open_stream(pa.PythonFile(CheckedStream(stream, options.status), mode="r")).schema
+        if name == "Arrow":
+            with _whole(stream, options.status) as data:
+                check_file(memoryview(data).cast("B"), options.status)
+                return pa.ipc.open_file(pa.BufferReader(data)).schema
+        with _readable_anywhere(stream, options.status) as source:
+            return _parquet_file(source()).schema_arrow
+
+
+def _parquet_file(source: pa.NativeFile, dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
+    """Streamed page by page: of a file only a little is in memory."""
+    import pyarrow.parquet as pq
+
+    return pq.ParquetFile(
+        source,
+        buffer_size=_STREAMED_BYTES if isinstance(source, pa.PythonFile) else 0,
+        page_checksum_verification=True,
+        read_dictionary=list(dictionaries),
+        thrift_string_size_limit=1 << 26,
+        thrift_container_size_limit=1 << 22,
+    )
+
+
+def parquet_batches(
+    file: pq.ParquetFile, source: Callable[[], pa.NativeFile], names: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """The rows in batches that stay small also where a few bytes refer to a long string of a dictionary many times."""
+    # Not the metadata of a column chunk: pyarrow ends the process when those contradict themselves.
+    leaves = [file.schema.column(index) for index in range(len(file.schema))]
+    texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
+    for group in range(file.num_row_groups):
+        largest = max((leaf.length for leaf in leaves), default=0)
+        if texts:  # one row is read to see the dictionaries
+            first = _parquet_file(source(), texts).iter_batches(1, row_groups=[group], columns=list(names))
+            for array in (array for batch in islice(first, 1) for array in batch.columns):
+                largest = max(largest, largest_in_dictionaries(array, "Parquet"))
+        rows = max(min(READ_ROWS, _BATCH_BYTES // max(largest, 1)), 1)
+        yield from file.iter_batches(rows, row_groups=[group], columns=list(names))
+
+
+@contextmanager
+def _refusing(name: str) -> Iterator[None]:
+    """What pyarrow says of data that it cannot read, as the error of a user. Raises 117."""
+    try:
+        yield
+    except (pa.ArrowException, OSError, MemoryError, UnicodeDecodeError, KeyError) as error:
+        raise UserError("INCORRECT_DATA", f"Cannot read {name} data: {shorten(str(error), 300)}") from error
+
+
+@contextmanager
+def _readable_anywhere(stream: BinaryIO, status: QueryStatus) -> Iterator[Callable[[], pa.NativeFile]]:
+    """The bytes of the stream for readers that jump: of a file where they lie."""
+    raw = stream.raw if isinstance(stream, io.BufferedReader) else None
+    if isinstance(raw, io.FileIO) and raw.seekable() and stream.tell() == 0:
+        yield lambda: pa.PythonFile(_PositionedFile(raw.fileno()), mode="r")
+        return
+    with _whole(stream, status) as data:
+        yield lambda: pa.BufferReader(data)
+
+
+class _PositionedFile(io.RawIOBase):
+    """One of several readers of an open file. It is not mapped: who maps a file dies when somebody shortens it."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._position = 0
+        self._size = os.fstat(descriptor).st_size
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._position = offset + (0, self._position, self._size)[whence]
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+    def readinto(self, buffer: Any) -> int:
+        count = os.preadv(self._descriptor, [buffer], self._position)
+        self._position += count
+        return count
+
+
+@contextmanager
+def _whole(stream: BinaryIO, status: QueryStatus) -> Iterator[pa.Buffer]:
+    """All bytes of the stream: where they are, or mapped from a file when they are many."""
+    if isinstance(stream, io.BytesIO):
+        yield pa.py_buffer(stream.read())
+        return
+    with tempfile.SpooledTemporaryFile(max_size=_SPOOL_BYTES) as copy:
+        while data := stream.read(1 << 20):
+            status.check()
+            copy.write(data)
+        size = copy.tell()
+        copy.seek(0)
+        if size <= _SPOOL_BYTES:
+            with status.memory.holding(size, "reading a file of columns"):
+                yield pa.py_buffer(copy.read())
+            return
+        yield pa.py_buffer(mmap.mmap(copy.fileno(), 0, access=mmap.ACCESS_READ))
+
+
+def _names(schema: pa.Schema, columns: Sequence[Column], options: FormatOptions, name: str) -> list[str]:
+    known = {column.name for column in columns}
+    found = [field for field in schema.names if field in known]
+    unknown = [field for field in schema.names if field not in known]
+    if unknown and not options.skip_unknown_fields:
+        raise UserError("INCORRECT_DATA", f"Unknown column found in {name} data: {unknown[0]!r}")
+    if len(set(found)) < len(found):
+        raise UserError("INCORRECT_DATA", f"A column is twice in the {name} data: {', '.join(found)}")
+    if not found:
+        raise UserError(
+            "THERE_IS_NO_COLUMN",
+            f"None of the {name} data's columns ({', '.join(schema.names)}) is asked for ({', '.join(sorted(known))})",
+        )
+    check_schema(schema, found, name)
+    return found
+
+
+def _tables(
+    batches: Iterator[pa.RecordBatch],
+    names: Sequence[str],
+    columns: Sequence[Column],
+    options: FormatOptions,
+    name: str,
+) -> Iterator[pa.Table]:
+    asked = [column for column in columns if column.name in names]
+    first_row = 1
+    while True:
+        options.status.check()
+        try:
+            batch = next(batches, None)
+        except (pa.ArrowException, OSError, MemoryError) as error:
+            raise UserError("INCORRECT_DATA", f"Cannot read {name} data behind row {first_row - 1}: {error}") from error
+        if batch is None:
+            return
+        whole = checked_batch(batch, [column.name for column in asked], name, first_row)
+        for piece in bounded_batches(whole, name):
+            yield _table(piece, asked, options, first_row)
+            first_row += piece.num_rows
+
+
+def _table(batch: pa.RecordBatch, columns: Sequence[Column], options: FormatOptions, first_row: int) -> pa.Table:
+    def converted(column: Column) -> pa.Array:
+        array = batch.column(column.name)
+        try:
+            return from_wire(array, column.type, options)
+        except BadValueError as error:
+            raise error.located(first_row, column.name, column.type) from None
+        except UserError as error:
+            raise UserError(error.name, f"{error.message} (column {column.name})") from None
+        except pa.ArrowException as error:
+            raise UserError(
+                "CANNOT_CONVERT_TYPE",
+                f"Cannot convert Arrow type {array.type} to {column.type} (column {column.name}): "
+                f"{shorten(str(error), 300)}",
+            ) from None
+
+    arrays = for_columns(converted, columns, batch.num_rows)
+    return pa.Table.from_arrays(arrays, names=[column.name for column in columns])
+
+
+# Writing --------------------------------------------------------------------------------------------------------------
+
+
+class PieceSink(io.RawIOBase):
+    """Collects what a writer writes, to be handed on piece by piece."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._position = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        piece = bytes(data)
+        self._pieces.append(piece)
+        self._position += len(piece)
+        return len(piece)
+
+    def tell(self) -> int:
+        return self._position
+
+    def take(self) -> bytes:
+        data = b"".join(self._pieces)
+        self._pieces.clear()
+        return data
+
+
+def write_arrow_like(
+    kind: str, columns: Sequence[tuple[str, DataType]], batches: Iterator[pa.RecordBatch], options: FormatOptions
+) -> Iterator[bytes]:
+    schema = pa.schema([wire_field(name, type_) for name, type_ in columns])
+    sink = PieceSink()
+    if kind == "Parquet":
+        import pyarrow.parquet as pq
+
+        try:
+            writer = pq.ParquetWriter(sink, schema, compression="zstd", write_statistics=True)
+        except pa.ArrowNotImplementedError as error:
+            raise UserError("BAD_ARGUMENTS", f"Parquet cannot hold an empty tuple: {error}") from None
+    else:
+        writer = (pa.ipc.new_stream if kind == "ArrowStream" else pa.ipc.new_file)(sink, schema)
+    for batch in batches:
+        arrays = [to_wire(batch.column(index), type_) for index, (_, type_) in enumerate(columns)]
+        writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
+        if data := sink.take():
+            yield data
+    writer.close()
+    yield sink.take()

@@ -1,0 +1,261 @@
+"""JSON lines by pyarrow's parser; ``None`` for what it refuses or may read otherwise than ClickHouse.
+
+Every column is asked for in the form its first rows have: numbers that are quoted there are read as strings. Maps and
+unnamed tuples have been written anew (:mod:`json_shapes`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import json as arrow_json
+
+from parts.common.errors import UserError
+from parts.table.table_description import Column
+from parts.types import (
+    ArrayType,
+    BoolType,
+    DataType,
+    DateTime64Type,
+    DateTimeType,
+    DecimalType,
+    EnumType,
+    FloatType,
+    IntegerType,
+    LowCardinalityType,
+    MapType,
+    NullableType,
+    StringType,
+    TupleType,
+    strip_nullable,
+)
+from sql.formats.converters.arrow_type_mapping import from_wire, list_parts
+from sql.formats.converters.literal_parsing import parse_field
+from sql.formats.format_options import BadValueError, FormatOptions
+from sql.formats.json.line_rewriting import has_other_case
+from sql.grammar.text_escapes import is_text
+
+NULL_TEXTS = ("ᴺᵁᴸᴸ", "NULL")
+"""What stands for null where all values are strings."""
+_NUMBERED = (DateTimeType, DateTime64Type, EnumType)
+"""Types of which JSON may hold the number instead of the text."""
+_MOST_DIGITS = 38
+_UNKNOWN = "unexpected field"
+"""What pyarrow says of a key that is not asked for."""
+_SAMPLE_ROWS = 3
+
+
+def can_read_arrow(columns: Sequence[Column]) -> bool:
+    """Whether pyarrow has a form for every type. It has none for a tuple without elements."""
+    return all(_is_readable(column.type) for column in columns)
+
+
+def _is_readable(type_: DataType) -> bool:
+    match type_:
+        case NullableType(inner) | LowCardinalityType(inner) | ArrayType(inner):
+            return _is_readable(inner)
+        case MapType(_, value):
+            return _is_readable(value)
+        case TupleType(elements):
+            return bool(elements) and all(_is_readable(inner) for _, inner in elements)
+    return True
+
+
+def read_arrow(
+    chunk: bytes, columns: Sequence[Column], options: FormatOptions, *, is_header_read: bool = False
+) -> pa.Table | None:
+    """``is_header_read``: every key is a column's name, or stands for a column that nobody asks for."""
+    try:
+        samples = _samples(chunk)
+        asked = {
+            column.name: _form(column.type, [row[column.name] for row in samples if column.name in row])
+            for column in columns
+        }
+        _refuse_wide_numbers(chunk, asked.values())
+        table = _read(chunk, asked, options, is_header_read)
+        arrays = [_from_json(_array(table, column), column.type, options) for column in columns]
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError, RecursionError, BadValueError, UserError):
+        return None
+    return pa.Table.from_arrays(arrays, names=[column.name for column in columns])
+
+
+def read_arrow_strings(
+    chunk: bytes, columns: Sequence[Column], options: FormatOptions, *, is_header_read: bool = False
+) -> pa.Table | None:
+    """Objects whose values are all strings."""
+    try:
+        table = _read(chunk, {column.name: pa.string() for column in columns}, options, is_header_read)
+        arrays = []
+        for column in columns:
+            texts = _array(table, column)
+            if not is_text(texts):
+                return None
+            if column.type.is_nullable or strip_nullable(column.type) != StringType():
+                texts = pc.if_else(pc.is_in(texts, pa.array(NULL_TEXTS)), None, texts)
+            arrays.append(parse_field(texts, column.type, options))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError, BadValueError, UserError):
+        return None
+    return pa.Table.from_arrays(arrays, names=[column.name for column in columns])
+
+
+def _read(chunk: bytes, asked: dict[str, pa.DataType], options: FormatOptions, is_header_read: bool) -> pa.Table:
+    if is_header_read:
+        table = _parse(chunk, asked, "ignore")
+    else:
+        try:
+            table = _parse(chunk, asked, "error")
+        except pa.ArrowInvalid as error:
+            is_unknown = _UNKNOWN in str(error) and options.skip_unknown_fields
+            is_exact = options.column_name_matching_mode == "match_case"
+            if not is_unknown or not (is_exact or not has_other_case(chunk, list(asked))):
+                raise
+            table = _parse(chunk, asked, "ignore")
+    if table.num_rows == 0 or table.num_rows != _line_count(chunk):
+        raise ValueError("not a row a line")
+    return table
+
+
+def _parse(chunk: bytes, asked: dict[str, pa.DataType], unknown_fields: str) -> pa.Table:
+    parse = arrow_json.ParseOptions(
+        explicit_schema=pa.schema(list(asked.items())),
+        newlines_in_values=False,
+        unexpected_field_behavior=unknown_fields,
+    )
+    read = arrow_json.ReadOptions(block_size=len(chunk) + 1, use_threads=False)
+    return arrow_json.read_json(pa.BufferReader(chunk), read, parse)
+
+
+def _line_count(chunk: bytes) -> int:
+    """Rows, if every line is one. Duplicate blank lines make the count differ, and the slow path decides."""
+    return chunk.count(b"\n") + (not chunk.endswith(b"\n"))
+
+
+def _array(table: pa.Table, column: Column) -> pa.Array:
+    array = table.column(column.name).combine_chunks()
+    return pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
+
+
+# What is asked for ----------------------------------------------------------------------------------------------------
+
+
+def _samples(chunk: bytes) -> list[dict[str, Any]]:
+    rows = [json.loads(line) if line.strip() else {} for line in chunk.split(b"\n", _SAMPLE_ROWS)[:_SAMPLE_ROWS]]
+    if not all(isinstance(row, dict) for row in rows):
+        raise ValueError("not an object")
+    return rows
+
+
+def _form(type_: DataType, samples: list[Any]) -> pa.DataType:
+    """What pyarrow is asked for, so that it takes the samples."""
+    match type_:
+        case NullableType(inner) | LowCardinalityType(inner):
+            return _form(inner, samples)
+        case ArrayType(inner):
+            return pa.list_(_form(inner, _inside(samples)))
+        case MapType(_, value):
+            return pa.list_(pa.struct([("0", pa.string()), ("1", _form(value, _of_key("1", _inside(samples))))]))
+        case TupleType(elements):
+            names = [name or str(place) for place, (name, _) in enumerate(elements)]
+            forms = [_form(inner, _of_key(name, samples)) for name, (_, inner) in zip(names, elements, strict=True)]
+            return pa.struct(list(zip(names, forms, strict=True)))
+        case IntegerType() | FloatType():
+            return pa.string() if any(isinstance(value, str) for value in samples) else type_.arrow
+        case BoolType():
+            return type_.arrow
+    kinds = {type(value) for value in samples} & {int, float, str}
+    if kinds <= {str}:
+        return pa.string()
+    if isinstance(type_, DecimalType):
+        return pa.decimal128(_MOST_DIGITS, type_.scale)
+    if isinstance(type_, _NUMBERED) and kinds == {int}:
+        return pa.int64()
+    raise ValueError("a number where a text is asked for")
+
+
+def _refuse_wide_numbers(chunk: bytes, asked: Iterable[pa.DataType]) -> None:
+    """pyarrow does not see when a decimal overflows as it gets its scale: no number may have so many digits."""
+    scales = [scale for kind in asked for scale in _scales(kind)]
+    if not scales:
+        return
+    data = np.frombuffer(chunk, np.uint8)
+    is_digit = (data >= ord("0")) & (data <= ord("9"))
+    others = np.flatnonzero(np.append(~is_digit, True))
+    longest = int(np.diff(others, prepend=-1).max()) - 1
+    has_exponent = (is_digit[:-1] & ((data[1:] | 0x20) == ord("e"))).any()
+    if longest > _MOST_DIGITS - max(scales) or has_exponent:
+        raise ValueError("perhaps a decimal of too many digits")
+
+
+def _scales(kind: pa.DataType) -> Iterator[int]:
+    if pa.types.is_decimal(kind):
+        yield kind.scale
+    elif pa.types.is_nested(kind):
+        for index in range(kind.num_fields):
+            yield from _scales(kind.field(index).type)
+
+
+def _inside(samples: list[Any]) -> list[Any]:
+    return [element for value in samples if isinstance(value, list) for element in value]
+
+
+def _of_key(key: str, samples: list[Any]) -> list[Any]:
+    return [value[key] for value in samples if isinstance(value, dict) and key in value]
+
+
+# What comes back ------------------------------------------------------------------------------------------------------
+
+
+def _from_json(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
+    _refuse_nested_nulls(array, type_)
+    return from_wire(_without_shapes(array, type_), type_, options)
+
+
+def _refuse_nested_nulls(array: pa.Array, type_: DataType) -> None:
+    """Only at the top level does null mean "take the default"; inside it is left to the exact reader."""
+    match type_:
+        case ArrayType(inner):
+            children = [(array.flatten(), inner)]
+        case MapType(_, value):
+            entries = array.flatten()
+            if entries.null_count or entries.field(0).null_count:
+                raise ValueError("not a key and a value")
+            children = [(entries.field(1), value)]
+        case TupleType(elements):
+            if array.null_count:
+                raise ValueError("a missing tuple")
+            children = [(child, inner) for child, (_, inner) in zip(array.flatten(), elements, strict=True)]
+        case _:
+            return
+    # A named element that is null may also be missing.
+    may_be_missing = isinstance(type_, TupleType) and type_.is_named
+    for child, inner in children:
+        if child.null_count and (may_be_missing or not inner.is_nullable):
+            raise ValueError("null or a missing element")
+        _refuse_nested_nulls(child, inner)
+
+
+def _without_shapes(array: pa.Array, type_: DataType) -> pa.Array:
+    """Lists of key and value as maps, numbers where times and names are asked for as their texts."""
+    match type_:
+        case NullableType(inner) | LowCardinalityType(inner):
+            return _without_shapes(array, inner)
+        case ArrayType(inner):
+            offsets, mask, flat = list_parts(array)
+            return pa.ListArray.from_arrays(offsets, _without_shapes(flat, inner), mask=mask)
+        case MapType(_, value):
+            offsets, mask, flat = list_parts(array)
+            return pa.MapArray.from_arrays(offsets, flat.field(0), _without_shapes(flat.field(1), value), mask=mask)
+        case TupleType(elements):
+            pairs = zip(array.flatten(), elements, strict=True)
+            children = [_without_shapes(child, inner) for child, (_, inner) in pairs]
+            return pa.StructArray.from_arrays(children, names=[field.name for field in array.type])
+        case _ if isinstance(type_, _NUMBERED) and pa.types.is_integer(array.type):
+            if pc.any(pc.equal(array, 0)).as_py():
+                raise ValueError("-0 is another text than 0")
+            return pc.cast(array, pa.string())
+    return array

@@ -1,0 +1,161 @@
+"""Reading JSONCompactEachRow (rows as arrays) with its headers, and the formats whose values are all strings.
+
+Plain lines of arrays become objects (:mod:`json_shapes`) and are read as those; all else is decoded by Python's
+``json``, columns converted whole.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+
+from parts.common.errors import UserError
+from parts.table.table_description import Column
+from parts.types import DataType, StringType, strip_nullable
+from sql.formats.column_names import ColumnNames, check_types
+from sql.formats.converters.literal_parsing import parse_field
+from sql.formats.format_options import BadValueError, FormatOptions, cannot_parse
+from sql.formats.json.arrow_parser import NULL_TEXTS, can_read_arrow, read_arrow, read_arrow_strings
+from sql.formats.json.line_rewriting import as_objects
+from sql.formats.json.object_reader import decoded_text, object_chunks, object_rows
+from sql.formats.json.value_decoding import DECODER, PATIENT_DECODER, broken, convert_json, encoded, skip
+from sql.formats.streams.row_chunks import parse_chunks, read_line, row_chunks, without_mark
+
+
+def read_json_strings(stream: BinaryIO, columns: Sequence[Column], options: FormatOptions) -> Iterator[pa.Table]:
+    """JSONStringsEachRow: objects whose values are strings."""
+
+    def parse(chunk: bytes, first_row: int) -> pa.Table:
+        table = read_arrow_strings(chunk, columns, options)
+        return read_strings_exactly(chunk, columns, options, first_row) if table is None else table
+
+    yield from (table for table in parse_chunks(object_chunks(stream, options), parse) if table.num_rows)
+
+
+def read_strings_exactly(chunk: bytes, columns: Sequence[Column], options: FormatOptions, first_row: int) -> pa.Table:
+    """Raises ``UserError`` that names the bad row."""
+    rows = object_rows(chunk, columns, options, first_row)
+    values = [[row.get(column.name) for row in rows] for column in columns]
+    return _table(values, columns, options, first_row, is_strings=True)
+
+
+def read_json_compact(
+    stream: BinaryIO, columns: Sequence[Column], options: FormatOptions, *, header: int, strings: bool = False
+) -> Iterator[pa.Table]:
+    """``header``: 0 none, 1 a row of names, 2 of types too."""
+    rest = without_mark(stream.read(3))
+    fields: list[Column | None] = list(columns)
+    if header:
+        rest = rest or stream.read(1)
+        if not rest:
+            return
+        fields, rest = _header(stream, rest, columns, options, header)
+    asked = [column for column in fields if column is not None]
+    places = [place for place, column in enumerate(fields) if column is not None]
+
+    unknown = "?" * (1 + max(len(column.name) for column in columns))
+    keys = [f"{unknown}{place}" if column is None else column.name for place, column in enumerate(fields)]
+    shapes = [
+        (key, None if column is None or strings else column.type) for key, column in zip(keys, fields, strict=True)
+    ]
+    is_plain = strings or can_read_arrow(asked)
+    read = read_arrow_strings if strings else read_arrow
+
+    def parse(chunk: bytes, first_row: int) -> pa.Table:
+        objects = as_objects(chunk, shapes, is_compact=True) if is_plain else None
+        table = read(objects, asked, options, is_header_read=True) if objects is not None else None
+        if table is not None:
+            return table
+        rows = _array_rows(chunk, len(fields), first_row)
+        return _table([[row[place] for row in rows] for place in places], asked, options, first_row, is_strings=strings)
+
+    chunks = row_chunks(stream, _array_end, options.status, first=rest)
+    yield from (table for table in parse_chunks(chunks, parse, 1 + header) if table.num_rows)
+
+
+def _header(
+    stream: BinaryIO, rest: bytes, columns: Sequence[Column], options: FormatOptions, header: int
+) -> tuple[list[Column | None], bytes]:
+    lines = []
+    for _ in range(header):
+        line, rest = read_line(stream, rest)
+        lines.append(_texts_of(line))
+    fields = ColumnNames(columns, options).of_header(lines[0], "JSONCompactEachRow")
+    if header > 1:
+        check_types(lines[1], fields)
+    return fields, rest
+
+
+def _texts_of(line: bytes) -> list[str]:
+    try:
+        values = json.loads(line.decode().strip().rstrip(","))
+    except (ValueError, RecursionError):
+        values = None
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise UserError("INCORRECT_DATA", f"A JSONCompactEachRow header is an array of strings, not {line[:100]!r}")
+    return values
+
+
+def _array_end(data: bytearray) -> int:
+    """Rows end in ``]`` and a line end; the next begins with ``[``. Line ends inside a row are never between these."""
+    end = max(data.rfind(b"]\n["), data.rfind(b"]\r\n["))
+    return data.index(b"[", end) if end >= 0 else 0
+
+
+def _array_rows(chunk: bytes, width: int, first_row: int) -> list[list[Any]]:
+    text = decoded_text(chunk, first_row)
+    rows = _rows_of_lines(text)
+    if rows is None:
+        rows = []
+        position, end = skip(text, 0, ",;"), len(text)
+        while position < end:
+            try:
+                row, position = PATIENT_DECODER.raw_decode(text, position)
+            except (json.JSONDecodeError, RecursionError) as error:
+                raise broken(text, getattr(error, "pos", position), first_row + len(rows), str(error)) from None
+            if not isinstance(row, list):
+                raise broken(text, position, first_row + len(rows), "expected an array")
+            rows.append(row)
+            position = skip(text, position, ",;")
+    for index, row in enumerate(rows):
+        if len(row) != width:
+            wanted = "','" if len(row) < width else "']'"
+            raise UserError(
+                "CANNOT_PARSE_INPUT_ASSERTION_FAILED",
+                f"Cannot parse input: expected {wanted}: the row has {len(row)} values instead of {width}: "
+                f"(at row {first_row + index})",
+            )
+    return rows
+
+
+def _rows_of_lines(text: str) -> list[list[Any]] | None:
+    lines = [line for line in text.split("\n") if line and not line.isspace()]
+    try:
+        rows = DECODER.decode("[" + ",\n".join(lines) + "]")
+    except (json.JSONDecodeError, RecursionError):
+        return None
+    return rows if all(type(row) is list for row in rows) else None
+
+
+def _table(
+    values: list[list[Any]], columns: Sequence[Column], options: FormatOptions, first_row: int, *, is_strings: bool
+) -> pa.Table:
+    convert = _from_strings if is_strings else convert_json
+    arrays = []
+    for column, column_values in zip(columns, values, strict=True):
+        try:
+            arrays.append(convert(column_values, column.type, options))
+        except BadValueError as error:
+            raise error.located(first_row, column.name, column.type) from None
+    return pa.Table.from_arrays(arrays, names=[column.name for column in columns])
+
+
+def _from_strings(values: list[Any], type_: DataType, options: FormatOptions) -> pa.Array:
+    for index, value in enumerate(values):
+        if isinstance(value, (list, dict, bool)):
+            raise cannot_parse(index, json.dumps(value, ensure_ascii=False), type_)
+    is_text = strip_nullable(type_) == StringType() and not type_.is_nullable
+    return parse_field(encoded(values if is_text else [None if v in NULL_TEXTS else v for v in values]), type_, options)

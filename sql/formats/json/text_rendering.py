@@ -1,0 +1,140 @@
+"""Values as JSON, whole columns at a time.
+
+``indent`` is the number of tabs before the value's line in the ``JSON`` format, which spreads maps and tuples over
+lines; ``None`` writes everything on one line.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from parts.types import (
+    ArrayType,
+    BoolType,
+    DataType,
+    DecimalType,
+    FloatType,
+    IntegerType,
+    MapType,
+    NothingType,
+    TupleType,
+)
+from sql.formats.converters.arrow_type_mapping import list_parts
+from sql.formats.converters.text_rendering import joined, render_plain, row_texts, strip
+from sql.formats.format_options import FormatOptions
+from sql.grammar.text_escapes import escape, raw_bytes
+
+_CONTROLS = {chr(code): f"\\u{code:04X}" for code in range(32)}
+_ESCAPES = _CONTROLS | {"\\": "\\\\", '"': '\\"', "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t",
+                        "\u2028": "\\u2028", "\u2029": "\\u2029"}  # fmt: skip
+_MARKS = [mark.encode() for mark in ('"', "\\", "/", "\u2028", "\u2029")]
+
+
+def render_json(array: pa.Array, type_: DataType, options: FormatOptions, indent: int | None = None) -> pa.Array:
+    """JSON texts, never null."""
+    array, type_ = strip(array, type_)
+    if isinstance(type_, ArrayType):
+        texts = _array(array, type_, options, indent)
+    elif isinstance(type_, MapType):
+        texts = _map(array, type_, options, indent)
+    elif isinstance(type_, TupleType):
+        texts = _tuple(array, type_, options, indent)
+    elif isinstance(type_, (IntegerType, FloatType, DecimalType)):
+        texts = _number(array, type_, options)
+    elif isinstance(type_, (BoolType, NothingType)):
+        texts = render_plain(array, type_, options)
+    else:
+        texts = quote_json(render_plain(array, type_, options), options)
+    return pc.fill_null(texts, "null") if texts.null_count else texts
+
+
+def quote_json(texts: pa.Array, options: FormatOptions) -> pa.Array:
+    data = raw_bytes(texts)
+    escapes = _ESCAPES | {"/": "\\/"} if options.escape_forward_slashes else _ESCAPES
+    if any(mark in data for mark in _MARKS) or (np.frombuffer(data, np.uint8) < 32).any():
+        texts = escape(texts, escapes)
+    return pc.binary_join_element_wise('"', texts, '"', "")
+
+
+def json_string(text: str, options: FormatOptions) -> str:
+    return _json_string(text, options.escape_forward_slashes)
+
+
+@lru_cache(maxsize=1024)  # names and types of columns: those of the last queries
+def _json_string(text: str, escape_forward_slashes: bool) -> str:
+    options = FormatOptions(escape_forward_slashes=escape_forward_slashes)
+    return str(quote_json(pa.array([text], pa.string()), options)[0].as_py())
+
+
+def _number(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
+    texts = render_plain(array, type_, options)
+    if isinstance(type_, FloatType):
+        return _float(array, texts, type_, options)
+    quoted = (isinstance(type_, IntegerType) and type_.bits == 64 and options.quote_64bit_integers) or (
+        isinstance(type_, DecimalType) and options.quote_decimals
+    )
+    return pc.binary_join_element_wise('"', texts, '"', "") if quoted else texts
+
+
+def _float(array: pa.Array, texts: pa.Array, type_: FloatType, options: FormatOptions) -> pa.Array:
+    finite = pc.is_finite(array)
+    if type_.bits == 64 and options.quote_64bit_floats:
+        quoted = pc.binary_join_element_wise('"', texts, '"', "")
+        return quoted if options.quote_denormals else pc.if_else(finite, quoted, '"null"')
+    if pc.all(finite, min_count=0).as_py():
+        return texts
+    if options.quote_denormals:
+        return pc.if_else(finite, texts, pc.binary_join_element_wise('"', texts, '"', ""))
+    return pc.if_else(finite, texts, None)
+
+
+def _deeper(indent: int | None) -> int | None:
+    return None if indent is None else indent + 1
+
+
+def _brackets(opener: str, closer: str, indent: int | None) -> tuple[str, str, str]:
+    """Opening, separator and closing of a list spread over lines (or not)."""
+    if indent is None:
+        return opener, ",", closer
+    inner = "\n" + "\t" * (indent + 1)
+    return opener + inner, "," + inner, "\n" + "\t" * indent + closer
+
+
+def _array(array: pa.Array, type_: ArrayType, options: FormatOptions, indent: int | None) -> pa.Array:
+    offsets, mask, flat = list_parts(array)
+    if indent is None or not isinstance(type_.inner, (ArrayType, MapType, TupleType)):
+        return joined(offsets, mask, render_json(flat, type_.inner, options), "[", ",", "]")
+    opener, separator, closer = _brackets("[", "]", indent)
+    texts = joined(offsets, mask, render_json(flat, type_.inner, options, indent + 1), opener, separator, closer)
+    return pc.if_else(pc.equal(texts, opener + closer), "[]", texts)
+
+
+def _map(array: pa.Array, type_: MapType, options: FormatOptions, indent: int | None) -> pa.Array:
+    offsets, mask, flat = list_parts(array)
+    keys = quote_json(render_plain(flat.field(0), type_.key, options), options)
+    values = render_json(flat.field(1), type_.value, options, _deeper(indent))
+    pairs = pc.binary_join_element_wise(keys, values, ":" if indent is None else ": ")
+    opener, separator, closer = _brackets("{", "}", indent)
+    texts = joined(offsets, mask, pairs, opener, separator, closer)
+    empty = pc.equal(texts, opener + closer)
+    return pc.if_else(empty, "{}", texts) if indent is not None else texts
+
+
+def _tuple(array: pa.Array, type_: TupleType, options: FormatOptions, indent: int | None) -> pa.Array:
+    named = type_.is_named and options.named_tuples_as_objects
+    children = []
+    for child, (name, inner) in zip(array.flatten(), type_.elements, strict=True):
+        texts = render_json(child, inner, options, _deeper(indent))
+        if named:
+            key = json_string(name or "", options) + (":" if indent is None else ": ")
+            texts = pc.binary_join_element_wise(key, texts, "")
+        children.append(texts)
+    opener, separator, closer = _brackets("{" if named else "[", "}" if named else "]", indent)
+    if not children and indent is not None:
+        opener = "[\n"
+    texts = pc.binary_join_element_wise(opener, row_texts(children, separator, len(array)), closer, "")
+    return pc.if_else(pc.is_valid(array), texts, None) if array.null_count else texts

@@ -1,0 +1,206 @@
+"""A few rows in plain writing, as most INSERTs of one row have them; see :mod:`few_values`.
+
+Each reader takes all data of an INSERT, at most :data:`MOST_BYTES`, and gives ``None`` for what it leaves to the
+readers of any number of rows: escapes, expressions, defaults, everything that is wrong.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from parts.table.table_description import Column
+from parts.types import (
+    DataType,
+    DateTimeType,
+    DateType,
+    FloatType,
+    IntegerType,
+    LowCardinalityType,
+    StringType,
+    strip_nullable,
+)
+from sql.formats.format_options import BadValueError, FormatOptions
+from sql.formats.small_insert_values import days_array, floats, integers, seconds_array, string_array, text_reader
+from sql.grammar.text_escapes import is_text
+
+MOST_BYTES = 4096
+_MOST_COLUMNS = 64
+_BLANK = r"[ \t\r\n]*+"
+_FIELD = r"('[^'\\]*+'|-?[0-9][0-9.]*+)"
+_END = re.compile(rf";?{_BLANK}")
+_LONG_TEXT = 0x80
+
+
+def few_values(
+    data: bytes,
+    columns: Sequence[Column],
+    options: FormatOptions,
+    convert: Callable[[pa.Array, DataType, FormatOptions], pa.Array],
+) -> pa.Table | None:
+    """``(1, 'a'), (2, 'b')``: numbers and strings without escapes. ``convert`` makes values of the literals of types
+    that are not plain."""
+    text = _decoded(data)
+    if text is None or not 0 < len(columns) <= _MOST_COLUMNS:
+        return None
+    row = _row_pattern(len(columns))
+    rows: list[tuple[str, ...]] = []
+    position = 0
+    while match := row.match(text, position):
+        rows.append(match.groups())
+        position = match.end()
+    if not rows or not _END.fullmatch(text, position):
+        return None
+    arrays = []
+    for column, texts in zip(columns, zip(*rows, strict=True), strict=True):
+        array = _literals(texts, column.type, options, convert)
+        if array is None:
+            return None
+        arrays.append(array)
+    return pa.Table.from_arrays(arrays, [column.name for column in columns])
+
+
+@functools.lru_cache(maxsize=_MOST_COLUMNS)
+def _row_pattern(columns: int) -> re.Pattern[str]:
+    fields = rf"{_BLANK},{_BLANK}".join([_FIELD] * columns)
+    return re.compile(rf"{_BLANK}\({_BLANK}{fields}{_BLANK}\){_BLANK},?{_BLANK}")
+
+
+def _literals(
+    texts: Sequence[str],
+    type_: DataType,
+    options: FormatOptions,
+    convert: Callable[[pa.Array, DataType, FormatOptions], pa.Array],
+) -> pa.Array | None:
+    read = text_reader(type_, options.timezone)
+    if read is None:
+        try:
+            return convert(pa.array(texts, pa.string()), type_, options)
+        except BadValueError:
+            return None  # said with its row by who reads it again
+    quoted = [text[0] == "'" for text in texts]
+    if all(quoted):
+        return read([text[1:-1] for text in texts])
+    is_number = isinstance(strip_nullable(type_), (IntegerType, FloatType))
+    return read(texts) if is_number and not any(quoted) else None
+
+
+def few_tab_separated(data: bytes, columns: Sequence[Column], options: FormatOptions) -> pa.Table | None:
+    """Lines of as many fields as there are columns, without escapes."""
+    text = _decoded(data)
+    if not text or "\\" in text or "\r" in text:
+        return None
+    rows = [line.split("\t") for line in text.removesuffix("\n").split("\n")]
+    if any(len(row) != len(columns) for row in rows):
+        return None
+    arrays = []
+    for column, texts in zip(columns, zip(*rows, strict=True), strict=True):
+        read = text_reader(column.type, options.timezone)
+        array = None if read is None else read(texts)
+        if array is None:
+            return None
+        arrays.append(array)
+    return pa.Table.from_arrays(arrays, [column.name for column in columns])
+
+
+def few_json_rows(data: bytes, columns: Sequence[Column], options: FormatOptions) -> pa.Table | None:
+    """An object a line, each with every column and nothing else."""
+    text = _decoded(data)
+    if not text or options.column_name_matching_mode == "ignore_case":
+        return None
+    try:
+        rows = [_DECODER.decode(line) for line in text.removesuffix("\n").split("\n")]
+    except (ValueError, RecursionError):
+        return None
+    if not all(isinstance(row, tuple) and len(row) == len(columns) for row in rows):
+        return None
+    objects = [dict(row) for row in rows]
+    arrays = []
+    for column in columns:
+        if any(column.name not in row for row in objects) or (column.type.is_nullable and column.default_kind):
+            return None
+        array = _json_values([row[column.name] for row in objects], column.type, options)
+        if array is None:
+            return None
+        arrays.append(array)
+    return pa.Table.from_arrays(arrays, [column.name for column in columns])
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(name)
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=tuple, parse_constant=_no_constant)
+"""An object is a tuple of pairs: a list is an array."""
+
+
+def _json_values(values: Sequence[Any], type_: DataType, options: FormatOptions) -> pa.Array | None:
+    if isinstance(type_, LowCardinalityType):
+        return None
+    bare = strip_nullable(type_)
+    if isinstance(bare, IntegerType):
+        return integers(bare, values) if all(type(value) is int for value in values) else None
+    if isinstance(bare, FloatType):
+        is_plain = bare.bits == _DOUBLE and all(type(value) is float for value in values)
+        return floats(values) if is_plain else None
+    read = text_reader(type_, options.timezone)
+    return read(values) if read is not None and all(type(value) is str for value in values) else None
+
+
+def few_row_binary(data: bytes, columns: Sequence[Column], options: FormatOptions) -> pa.Table | None:
+    """Integers, short texts, dates and times."""
+    kinds = [_BINARY.get(type(column.type)) for column in columns]
+    if None in kinds or not columns:
+        return None
+    widths = [0 if kind == _TEXT else _width(column.type) for kind, column in zip(kinds, columns, strict=True)]
+    fields: list[list[bytes]] = [[] for _ in columns]
+    position, end = 0, len(data)
+    while position < end:
+        for width, values in zip(widths, fields, strict=True):
+            if not width:
+                width = data[position] if position < end else _LONG_TEXT
+                position += 1
+                if width >= _LONG_TEXT:
+                    return None
+            values.append(data[position : position + width])
+            position += width
+    if position != end or not fields[0]:
+        return None
+    arrays = [_binary_values(values, column.type) for column, values in zip(columns, fields, strict=True)]
+    if not all(is_text(array) for array in arrays if pa.types.is_string(array.type)):
+        return None
+    return pa.Table.from_arrays(arrays, [column.name for column in columns])
+
+
+_TEXT = "text"
+_BINARY: dict[type, str] = {IntegerType: "", StringType: _TEXT, DateType: "H", DateTimeType: "I"}
+_DOUBLE = 64
+
+
+def _width(type_: DataType) -> int:
+    if isinstance(type_, IntegerType):
+        return type_.bits // 8
+    return struct.calcsize(_BINARY[type(type_)])
+
+
+def _binary_values(values: Sequence[bytes], type_: DataType) -> pa.Array:
+    if isinstance(type_, StringType):
+        return string_array(values)
+    joined = b"".join(values)
+    if isinstance(type_, IntegerType):
+        return pa.Array.from_buffers(type_.arrow, len(values), [None, pa.py_buffer(joined)])
+    numbers = struct.unpack(f"<{len(values)}{_BINARY[type(type_)]}", joined)
+    return days_array(numbers) if isinstance(type_, DateType) else seconds_array(numbers)
+
+
+def _decoded(data: bytes) -> str | None:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None

@@ -1,0 +1,1 @@
+"""Bytes and rows as they pass, a chunk at a time."""

@@ -1,0 +1,1 @@
+"""CSV, TSV, Values and other formats of lines."""

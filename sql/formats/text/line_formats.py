@@ -1,0 +1,128 @@
+"""The formats that are barely one: lines as they are, a body as one value, Markdown tables, TSKV."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from parts.common.errors import UserError
+from parts.table.table_description import Column
+from parts.types import (
+    DataType,
+    Date32Type,
+    DateTime64Type,
+    DateTimeType,
+    DateType,
+    DecimalType,
+    FixedStringType,
+    FloatType,
+    IntegerType,
+    StringType,
+    strip_nullable,
+)
+from sql.formats.converters.arrow_type_mapping import valid_text
+from sql.formats.converters.fixed_width_values import to_bytes, width_of
+from sql.formats.converters.text_parsing import pad_fixed
+from sql.formats.format_options import BadValueError, FormatOptions
+from sql.formats.streams.byte_source import ByteSource
+from sql.formats.streams.length_prefixed_strings import slices as byte_slices
+from sql.formats.streams.row_chunks import MAX_ROW_BYTES, parse_chunks, row_chunks
+from sql.formats.text.text_writers import Batches, Columns, Statistics, join_row, slices, tsv_texts
+from sql.grammar.text_escapes import TSV_ESCAPES, escape, raw_bytes
+
+_RIGHT_ALIGNED = (IntegerType, FloatType, DecimalType, DateType, Date32Type, DateTimeType, DateTime64Type)
+
+
+def read_lines(stream: BinaryIO, columns: Sequence[Column], options: FormatOptions) -> Iterator[pa.Table]:
+    """LineAsString: each line is the value of the only column."""
+    column = _only_text(columns, "LineAsString")
+
+    def parse(chunk: bytes, first_row: int) -> pa.Table:
+        data = np.frombuffer(chunk, np.uint8)
+        ends = np.flatnonzero(data == ord("\n"))
+        if not len(ends) or ends[-1] != len(data) - 1:
+            ends = np.append(ends, len(data))
+        return _table(byte_slices(data, np.append(0, ends[:-1] + 1), ends), column, first_row)
+
+    chunks = row_chunks(stream, lambda data: data.rfind(b"\n") + 1, options.status)
+    yield from parse_chunks(chunks, parse)
+
+
+def read_raw_blob(stream: BinaryIO, columns: Sequence[Column], options: FormatOptions) -> Iterator[pa.Table]:
+    """RawBLOB: all data are the value of the only column."""
+    column = _only_text(columns, "RawBLOB")
+    source = ByteSource(stream, "RawBLOB", options.status)
+    data = bytes(source.window(MAX_ROW_BYTES + 1))
+    if len(data) > MAX_ROW_BYTES:
+        raise UserError("TOO_LARGE_STRING_SIZE", f"RawBLOB data have more than {MAX_ROW_BYTES} bytes")
+    yield _table(pa.array([data], pa.binary()), column, 1)
+
+
+def _only_text(columns: Sequence[Column], name: str) -> Column:
+    if len(columns) != 1 or not isinstance(strip_nullable(columns[0].type), (StringType, FixedStringType)):
+        raise UserError(
+            "BAD_ARGUMENTS", f"{name} is for one column of type String: INSERT INTO t (column) FORMAT {name}"
+        )
+    return columns[0]
+
+
+def _table(values: pa.Array, column: Column, first_row: int) -> pa.Table:
+    kind = strip_nullable(column.type)
+    try:
+        array = pad_fixed(values, kind) if isinstance(kind, FixedStringType) else valid_text(values)
+    except BadValueError as error:
+        raise error.located(first_row, column.name, column.type) from None
+    return pa.table({column.name: array if array.type == column.type.arrow else array.dictionary_encode()})
+
+
+def write_raw_blob(
+    columns: Columns, batches: Batches, options: FormatOptions, statistics: Statistics | None
+) -> Iterator[bytes]:
+    for batch in slices(batches):
+        cells = [_memory(batch.column(index), type_) for index, (_, type_) in enumerate(columns)]
+        yield raw_bytes(pc.binary_join_element_wise(*cells, b""))
+
+
+def _memory(array: pa.Array, type_: DataType) -> pa.Array:
+    """The bytes of each value as they are in ClickHouse's memory; nothing for null."""
+    kind = strip_nullable(type_)
+    array = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+    if isinstance(kind, StringType):
+        return pc.cast(array.fill_null(""), pa.binary())
+    width = width_of(kind)
+    if width is None:
+        raise UserError("NOT_IMPLEMENTED", f"RawBLOB cannot write {type_}")
+    cells = pc.cast(
+        pa.Array.from_buffers(
+            pa.binary(width), len(array), [None, pa.py_buffer(np.ascontiguousarray(to_bytes(array, kind)))]
+        ),
+        pa.binary(),
+    )
+    return pc.if_else(array.is_null(), b"", cells) if array.null_count else cells
+
+
+def write_markdown(
+    columns: Columns, batches: Batches, options: FormatOptions, statistics: Statistics | None
+) -> Iterator[bytes]:
+    names = escape(pa.array([name for name, _ in columns], pa.string()), TSV_ESCAPES).to_pylist()
+    marks = ["-:" if isinstance(strip_nullable(type_), _RIGHT_ALIGNED) else ":-" for _, type_ in columns]
+    yield f"| {' | '.join(names)} |\n|{'|'.join(marks)}|\n".encode()
+    for batch in slices(batches):
+        texts = [tsv_texts(batch.column(i), type_, options, False) for i, (_, type_) in enumerate(columns)]
+        yield raw_bytes(join_row("| ", texts, " | ", " |\n"))
+
+
+def write_tskv(
+    columns: Columns, batches: Batches, options: FormatOptions, statistics: Statistics | None
+) -> Iterator[bytes]:
+    """``name=value`` pairs with tabs between; a ``=`` in a name is escaped."""
+    escapes = TSV_ESCAPES | {"=": "\\="}
+    keys = [f"{name}=" for name in escape(pa.array([name for name, _ in columns], pa.string()), escapes).to_pylist()]
+    for batch in slices(batches):
+        texts = [tsv_texts(batch.column(i), type_, options, False) for i, (_, type_) in enumerate(columns)]
+        pairs = [pc.binary_join_element_wise(key, text, "") for key, text in zip(keys, texts, strict=True)]
+        yield raw_bytes(join_row("", pairs, "\t", "\n"))

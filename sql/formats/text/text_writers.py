@@ -1,0 +1,187 @@
+"""Writing the text formats: columns are rendered as texts, Arrow joins the rows, and their bytes leave as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from parts.types import (
+    BoolType,
+    DataType,
+    DecimalType,
+    EnumType,
+    FixedStringType,
+    FloatType,
+    IntegerType,
+    NothingType,
+    StringType,
+    TupleType,
+    strip_nullable,
+)
+from sql.formats.converters.text_rendering import render_plain, render_quoted
+from sql.formats.format_options import FormatOptions
+from sql.formats.text.small_results import MOST_TSV_ROWS, few_tsv, is_few
+from sql.grammar.text_escapes import TSV_ESCAPES, escape, raw_bytes
+
+Columns = Sequence[tuple[str, DataType]]
+Batches = Iterator[pa.RecordBatch]
+_SLICE_ROWS = 65536
+_SLICE_BYTES = 64 << 20
+_PLAIN_IN_CSV = (IntegerType, FloatType, DecimalType, BoolType, NothingType)
+
+
+@dataclass(slots=True)
+class Statistics:
+    """What the JSON formats tell about the run; read when the last row has been written."""
+
+    elapsed_seconds: float = 0.0
+    rows_read: int = 0
+    bytes_read: int = 0
+    rows_before_limit: int | None = None
+
+
+def slices(batches: Batches) -> Iterator[pa.RecordBatch]:
+    """The rows in pieces whose text stays far below the 2 GiB that an Arrow string array holds."""
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        per_row = max(batch.nbytes // batch.num_rows, 1)
+        step = max(1, min(_SLICE_ROWS, _SLICE_BYTES // per_row))
+        for start in range(0, batch.num_rows, step):
+            yield batch.slice(start, step)
+
+
+def join_row(opener: str, texts: Sequence[pa.Array], separator: str, closer: str) -> pa.Array:
+    """Each row's texts with marks around and between."""
+    pieces: list[object] = [opener]
+    for index, column in enumerate(texts):
+        pieces += [separator, column] if index else [column]
+    pieces.append(closer)
+    return pc.binary_join_element_wise(*pieces, "")
+
+
+def let_go(texts: list[pa.Array]) -> None:
+    """Freed one by one: tens of thousands at once would hold the interpreter."""
+    while texts:
+        texts.pop()
+
+
+# TabSeparated and CSV -------------------------------------------------------------------------------------------------
+
+
+def write_tsv(
+    columns: Columns,
+    batches: Batches,
+    options: FormatOptions,
+    statistics: Statistics | None,
+    *,
+    header: int,
+    raw: bool = False,
+) -> Iterator[bytes]:
+    def tidy(text: str) -> str:
+        return text if raw else str(escape(pa.array([text], pa.string()), TSV_ESCAPES)[0].as_py())
+
+    if header:
+        yield ("\t".join(tidy(name) for name, _ in columns) + "\n").encode()
+    if header > 1:
+        yield ("\t".join(tidy(str(type_)) for _, type_ in columns) + "\n").encode()
+    for batch in slices(batches):
+        if is_few(batch, MOST_TSV_ROWS):
+            yield _few_lines(batch, columns, options, raw)
+            continue
+        texts = [tsv_texts(batch.column(i), type_, options, raw) for i, (_, type_) in enumerate(columns)]
+        yield raw_bytes(join_row("", texts, "\t", "\n"))
+        let_go(texts)
+
+
+def _few_lines(batch: pa.RecordBatch, columns: Columns, options: FormatOptions, raw: bool) -> bytes:
+    texts = []
+    for array, (_, type_) in zip(batch.columns, columns, strict=True):
+        few = few_tsv(array, type_, raw)
+        if few is None:
+            break
+        texts.append(few)
+    else:
+        return "".join(["\t".join(row) + "\n" for row in zip(*texts, strict=True)]).encode()
+    rendered = [tsv_texts(batch.column(i), type_, options, raw) for i, (_, type_) in enumerate(columns)]
+    return raw_bytes(join_row("", rendered, "\t", "\n"))
+
+
+def tsv_texts(array: pa.Array, type_: DataType, options: FormatOptions, raw: bool) -> pa.Array:
+    texts = render_plain(array, type_, options)
+    if not raw and isinstance(strip_nullable(type_), (StringType, FixedStringType, EnumType)):
+        texts = escape(texts, TSV_ESCAPES)
+    return pc.fill_null(texts, "\\N") if texts.null_count else texts
+
+
+def write_csv(
+    columns: Columns, batches: Batches, options: FormatOptions, statistics: Statistics | None, *, header: int
+) -> Iterator[bytes]:
+    """A tuple is written as its elements, each a column of its own, as ClickHouse does."""
+    separator = options.csv_delimiter
+    original, columns = columns, flat_columns(columns)
+    lines = [[name for name, _ in columns], [str(type_) for _, type_ in columns]][:header]
+    for line in lines:
+        yield (separator.join('"' + text.replace('"', '""') + '"' for text in line) + "\n").encode()
+    for batch in slices(batches):
+        arrays = flat_arrays([batch.column(i) for i in range(batch.num_columns)], [type_ for _, type_ in original])
+        texts = [_csv_texts(array, type_, options) for array, (_, type_) in zip(arrays, columns, strict=True)]
+        yield raw_bytes(join_row("", texts, separator, "\n"))
+        let_go(texts)
+
+
+def flat_columns(columns: Columns) -> list[tuple[str, DataType]]:
+    """Tuples replaced by their elements, to any depth: ``t`` becomes ``t.1``, ``t.2`` or ``t.name``."""
+    flat: list[tuple[str, DataType]] = []
+    for name, type_ in columns:
+        if not isinstance(type_, TupleType) or not type_.elements:
+            flat.append((name, type_))
+            continue
+        inner = [(f"{name}.{label or i}", element) for i, (label, element) in enumerate(type_.elements, 1)]
+        flat += flat_columns(inner)
+    return flat
+
+
+def flat_arrays(arrays: Sequence[pa.Array], types: Sequence[DataType]) -> list[pa.Array]:
+    flat: list[pa.Array] = []
+    for array, type_ in zip(arrays, types, strict=True):
+        if isinstance(type_, TupleType) and type_.elements:
+            flat += flat_arrays(array.flatten(), [element for _, element in type_.elements])
+        else:
+            flat.append(array)
+    return flat
+
+
+def _csv_texts(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
+    kind = strip_nullable(type_)
+    if isinstance(kind, TupleType):  # only the empty one has not become columns
+        return pa.repeat("", len(array))
+    texts = render_plain(array, type_, options)
+    if not isinstance(kind, _PLAIN_IN_CSV):
+        texts = pc.binary_join_element_wise('"', pc.replace_substring(texts, '"', '""'), '"', "")
+    return pc.fill_null(texts, "\\N") if texts.null_count else texts
+
+
+# Values ---------------------------------------------------------------------------------------------------------------
+
+
+def write_values(
+    columns: Columns, batches: Batches, options: FormatOptions, statistics: Statistics | None
+) -> Iterator[bytes]:
+    first = True
+    for batch in slices(batches):
+        texts = [render_quoted(batch.column(i), type_, options) for i, (_, type_) in enumerate(columns)]
+        yield raw_bytes(join_row(",(", texts, ",", ")"), skip=int(first))
+        let_go(texts)
+        first = False
+
+
+def write_null(
+    columns: Columns, batches: Batches, options: FormatOptions, statistics: Statistics | None
+) -> Iterator[bytes]:
+    for _ in batches:
+        pass
+    yield b""

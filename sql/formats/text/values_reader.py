@@ -1,0 +1,194 @@
+"""Reading VALUES: :mod:`values_split` parts the rows, columns are converted as literals, the rest are expressions.
+
+Fields that are no literal of their column's type are SQL expressions: see :mod:`values_expressions`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from parts.common.errors import UserError
+from parts.table.table_description import Column
+from parts.types import (
+    BoolType,
+    DataType,
+    DateTime64Type,
+    DateTimeType,
+    DecimalType,
+    FloatType,
+    IntegerType,
+    LowCardinalityType,
+    strip_nullable,
+)
+from sql.formats.converters.literal_parsing import contains_null, is_composite, literal_contents, parse_literals
+from sql.formats.converters.row_splitting import RowShapeError, SplitRows, split_rows
+from sql.formats.converters.text_parsing import parse_text
+from sql.formats.format_options import BadValueError, FormatOptions
+from sql.formats.small_inserts import few_values
+from sql.formats.streams.row_chunks import next_read, without_mark
+from sql.formats.text.delimited_reader import decode
+from sql.formats.text.values_expressions import evaluate
+from sql.grammar.text_escapes import shorten
+
+CHUNK_BYTES = 2 << 20
+_NUMBER = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
+_PLAIN_NUMBERS = (IntegerType, FloatType, DecimalType)
+_BARE_NUMBERS = (IntegerType, FloatType, DecimalType, BoolType, DateTimeType, DateTime64Type)
+_END = re.compile(rb"[\s,]*+;?+\s*+\Z")
+
+
+def read_values(stream: BinaryIO, columns: Sequence[Column], options: FormatOptions) -> Iterator[pa.Table]:
+    rest = without_mark(stream.read(3))
+    first_row = 1
+    wanted = CHUNK_BYTES
+    while True:
+        options.status.check()
+        data = stream.read(max(wanted - len(rest), 1 << 16))
+        rest += data
+        if data and len(rest) < wanted:
+            continue
+        try:
+            split = split_rows(rest, len(columns))
+        except RowShapeError as error:
+            raise _shape_error(rest, error, columns, first_row) from None
+        if split.rows:
+            yield _table(split, columns, options, first_row)
+            first_row += split.rows
+            rest, wanted = rest[split.end :], CHUNK_BYTES
+        else:
+            wanted = next_read(len(rest), CHUNK_BYTES)
+        if rest.lstrip(b" \t\r\n,")[:1] not in (b"(", b";", b""):
+            raise _unexpected(rest, first_row)
+        if not data:
+            break
+    if not _END.match(rest):
+        raise _unexpected(rest, first_row)
+
+
+def read_few_values(data: bytes, columns: Sequence[Column], options: FormatOptions) -> pa.Table | None:
+    """See :mod:`few_rows`."""
+    return few_values(data, columns, options, _column)
+
+
+def _shape_error(rest: bytes, error: RowShapeError, columns: Sequence[Column], first_row: int) -> UserError:
+    row, start, count = first_row + error.index, rest[error.position :], error.fields
+    if count < 0:
+        return _unexpected(start, row)
+    column = columns[min(count, len(columns)) - 1]
+    wanted = "','" if count < len(columns) else "')'"
+    return UserError(
+        "SYNTAX_ERROR",
+        f"Expected {wanted} after the value of column {column.name} of type {column.type}: the row has {count} values "
+        f"instead of {len(columns)}: {_text(start)!r}: (at row {row})",
+    )
+
+
+def _unexpected(rest: bytes, row: int) -> UserError:
+    start = rest.lstrip(b" \t\r\n,")
+    wanted = "a complete row" if start[:1] == b"(" else "'('"
+    return UserError(
+        "CANNOT_PARSE_INPUT_ASSERTION_FAILED",
+        f"Cannot parse input: expected {wanted} before: {_text(start)!r}: (at row {row})",
+    )
+
+
+def _text(data: bytes) -> str:
+    return shorten(data[:240].decode("utf-8", "replace"))
+
+
+def _table(split: SplitRows, columns: Sequence[Column], options: FormatOptions, first_row: int) -> pa.Table:
+    arrays = []
+    for column, values in zip(columns, split.columns, strict=True):
+        texts = decode(values, column, first_row)
+        try:
+            arrays.append(_column(texts, column.type, options))
+        except BadValueError as error:
+            raise error.located(first_row, column.name, column.type) from None
+    return pa.Table.from_arrays(arrays, names=[column.name for column in columns])
+
+
+# Columns --------------------------------------------------------------------------------------------------------------
+
+
+def _column(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
+    if isinstance(type_, LowCardinalityType):
+        return pc.dictionary_encode(_column(texts, type_.inner, options))
+    if is_composite(type_):
+        try:
+            return parse_literals(texts, type_, options)
+        except BadValueError:
+            return _mixed(texts, _no_literals(texts, type_, options), type_, options)
+    quoted = _is_quoted(texts)
+    is_null = pc.match_substring_regex(texts, "(?i)^null$") if contains_null(texts) else pa.scalar(False)
+    bare = pc.invert(pc.or_(quoted, is_null))
+    if not pc.any(bare, min_count=0).as_py():
+        return parse_text(literal_contents(texts), type_, options)
+    if isinstance(strip_nullable(type_), _PLAIN_NUMBERS):
+        try:
+            return parse_text(literal_contents(texts), type_, options)
+        except BadValueError:
+            pass  # perhaps an expression
+    if isinstance(strip_nullable(type_), _BARE_NUMBERS):
+        expressions = _not_numbers(texts, bare, type_, options)
+    else:
+        expressions = bare
+    if isinstance(expressions, pa.Array) and pc.any(expressions, min_count=0).as_py():
+        return _mixed(texts, expressions, type_, options)
+    return parse_text(literal_contents(texts), type_, options)
+
+
+def _is_quoted(texts: pa.Array) -> pa.Array:
+    """Which texts are one string literal. Two quotes make one; more need a closer look ('it''s' against 'a' || 'b')."""
+    edges = pc.and_(pc.starts_with(texts, "'"), pc.ends_with(texts, "'"))
+    quotes = pc.count_substring(texts, "'")
+    simple = pc.and_(edges, pc.equal(quotes, 2))
+    others = pc.and_(edges, pc.greater(quotes, 2))
+    if not pc.any(others, min_count=0).as_py():
+        return simple
+    whole = pc.match_substring_regex(pc.if_else(others, texts, ""), r"(?s)^'(?:[^'\\]|\\.|'')*'$")
+    return pc.or_(simple, whole)
+
+
+def _not_numbers(texts: pa.Array, bare: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
+    """Which bare texts are no number that the type takes as it is written."""
+    kind = strip_nullable(type_)
+    pattern = _NUMBER
+    if isinstance(kind, IntegerType):
+        pattern = "^[+-]?[0-9]+$"
+    elif isinstance(kind, BoolType):
+        pattern = "(?i)^(?:true|false|0|1)$"
+    elif isinstance(kind, FloatType):
+        pattern = _NUMBER[:-1] + "$|(?i)^[+-]?(?:inf|nan)$"
+    return pc.and_(bare, pc.invert(pc.match_substring_regex(texts, pattern)))
+
+
+def _no_literals(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
+    """Which texts are no literal of a composite type; each distinct one is tried."""
+    encoded = pc.dictionary_encode(texts)
+    wrong: list[bool] = []
+    for index in range(len(encoded.dictionary)):
+        try:
+            parse_literals(encoded.dictionary.slice(index, 1), type_, options)
+            wrong.append(False)
+        except BadValueError:
+            wrong.append(True)
+    return pa.array(wrong, pa.bool_()).take(encoded.indices)
+
+
+def _mixed(texts: pa.Array, expressions: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
+    """Literals and expressions in one column."""
+    literals = parse_literals(pc.if_else(expressions, None, texts), type_, options)
+    rows = np.flatnonzero(np.asarray(expressions))
+    try:
+        values = evaluate(pc.filter(texts, expressions), type_, options)
+    except BadValueError as error:
+        raise error.at(int(rows[error.index])) from None
+    places = np.arange(len(texts))
+    places[rows] = len(texts) + np.arange(len(rows))
+    return pa.concat_arrays([literals, values]).take(pa.array(places))

@@ -1,0 +1,1 @@
+"""Functions that turn a value into another type."""

@@ -1,0 +1,242 @@
+"""Parts of dates and times, and starts of periods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from parts.common.errors import UserError
+from parts.types import DataType, Date32Type, DateTime64Type, DateTimeType, DateType
+from sql.functions.dates.date_arithmetic import zone_of
+from sql.functions.dates.date_truncation import clamped, is_aligned_unit, truncate
+from sql.functions.registry import Call, define, function
+from sql.typing.casts.casts import cast_to
+from sql.typing.duckdb.sql_fragments import Fragment, fragment
+from sql.typing.result_types import is_date_or_time, is_string
+from sql.typing.times import day_tables
+from sql.typing.times.time_zones import epoch_offset, local_time, start_of_iso_year
+from sql.typing.typed_expressions import UINT8, UINT16, UINT32, UINT64, Typed, cast
+
+_READS_TEXT = frozenset({"toDayOfWeek", "toWeek"})
+
+
+def time_argument(call: Call, position: int = 0) -> Typed:
+    value = call.args[position]
+    if is_string(value.type) and call.name in _READS_TEXT:
+        value = Typed(cast_to(value, DateTimeType(), call.environment.zone), DateTimeType())
+    if not is_date_or_time(value.type):
+        raise call.wrong_type(position, "Date or DateTime")
+    return value
+
+
+def clock_argument(call: Call, position: int = 0) -> Typed:
+    """A value with a time of day."""
+    value = time_argument(call, position)
+    if isinstance(value.type, (DateType, Date32Type)):
+        raise call.wrong_type(position, "DateTime or DateTime64: a date has no time of day")
+    return value
+
+
+def _check_zone(call: Call, value: Typed) -> None:
+    if len(call.args) > 1 and isinstance(call.args[-1].value, str) and isinstance(value.type, (DateType, Date32Type)):
+        raise UserError(
+            "ILLEGAL_TYPE_OF_ARGUMENT", f"{call.name}: a time zone goes with DateTime and DateTime64, not {value.type}"
+        )
+
+
+def local_clock(call: Call) -> Fragment:
+    """The wall clock of the first argument, in the zone of the last one if that is a string."""
+    value = time_argument(call)
+    if len(call.args) > 1 and isinstance(call.args[-1].value, str):
+        zone = call.constant_zone(len(call.args) - 1)
+        if isinstance(value.type, DateTimeType):
+            value = Typed(value.sql, DateTimeType(zone))
+        elif isinstance(value.type, DateTime64Type):
+            value = Typed(value.sql, DateTime64Type(value.type.precision, zone))
+    return local_time(value, call.environment.zone)
+
+
+def _moment(call: Call) -> Fragment:
+    """The day of the first argument, or its wall clock."""
+    value = time_argument(call)
+    return value.sql if isinstance(value.type, (DateType, Date32Type)) else local_clock(call)
+
+
+def _part(expression: str, type_: DataType) -> Callable[[Call], Typed]:
+    def build(call: Call) -> Typed:
+        if call.name in _CLOCK_PARTS:
+            clock_argument(call)
+        sql = cast(fragment(expression, local_clock(call)), type_)
+        if call.name in _OF_DAYS:
+            sql = day_tables.of_day(sql, _moment(call), _OF_DAYS[call.name], type_.arrow)
+        elif call.name == "toYYYYMMDDhhmmss":
+            sql = day_tables.with_clock(sql, _moment(call))
+        return Typed(sql, type_)
+
+    return build
+
+
+_OF_DAYS = {
+    "toYear": day_tables.year, "toMonth": day_tables.month, "toDayOfMonth": day_tables.day_of_month,
+    "toDayOfYear": day_tables.day_of_year, "toRelativeYearNum": day_tables.year,
+    "toQuarter": day_tables.quarter, "toYYYYMM": day_tables.months, "toYYYYMMDD": day_tables.dates,
+    "toISOYear": day_tables.iso_year, "toISOWeek": day_tables.iso_week,
+    "toRelativeMonthNum": day_tables.month_number, "toRelativeQuarterNum": day_tables.quarter_number,
+    "toStartOfMonth": day_tables.start_of_month, "toStartOfQuarter": day_tables.start_of_quarter,
+    "toStartOfYear": day_tables.start_of_year, "toMonday": day_tables.monday,
+}  # fmt: skip
+"""What DuckDB computes longer than a scan looks it up."""
+
+
+_CLOCK_PARTS = frozenset({"toHour", "toMinute", "toSecond", "toMillisecond"})
+
+
+for _names, _expression, _type in (
+    ("toYear YEAR", "year({0})", UINT16),
+    ("toQuarter QUARTER", "quarter({0})", UINT8),
+    ("toMonth MONTH", "month({0})", UINT8),
+    ("toDayOfMonth DAY DAYOFMONTH", "day({0})", UINT8),
+    ("toDayOfYear DAYOFYEAR", "dayofyear({0})", UINT16),
+    ("toHour HOUR", "hour({0})", UINT8),
+    ("toMinute MINUTE", "minute({0})", UINT8),
+    ("toSecond SECOND", "second({0})", UINT8),
+    ("toMillisecond MILLISECOND", "(millisecond({0}) % 1000)", UINT16),
+    ("toYYYYMM", "(year({0}) * 100 + month({0}))", UINT32),
+    ("toYYYYMMDD", "(year({0}) * 10000 + month({0}) * 100 + day({0}))", UINT32),
+    ("toYYYYMMDDhhmmss",
+     "((CAST(year({0}) AS BIGINT) * 10000 + month({0}) * 100 + day({0})) * 1000000 + hour({0}) * 10000 "
+     "+ minute({0}) * 100 + second({0}))", UINT64),
+    ("toISOYear", "isoyear({0})", UINT16),
+    ("toISOWeek", "week({0})", UINT8),
+    ("toRelativeYearNum", "year({0})", UINT16),
+    ("toRelativeMonthNum", "(year({0}) * 12 + month({0}))", UINT32),
+    ("toRelativeQuarterNum", "(year({0}) * 4 + quarter({0}) - 1)", UINT32),
+    ("toRelativeDayNum", "pando_clamped_day_number(CAST({0} AS DATE) - DATE '1970-01-01')", UINT32),
+):  # fmt: skip
+    define(_names, _part(_expression, _type), (1, 2))
+
+
+@function("toDaysSinceYearZero TO_DAYS", (1, 2))
+def to_days_since_year_zero(call: Call) -> Typed:
+    """ClickHouse takes the day of an instant in UTC, whatever its zone and the one that is given."""
+    call.constant_zone(1)
+    day = fragment("CAST({} AS DATE)", time_argument(call).sql)
+    return Typed(cast(fragment("({} - DATE '0000-01-01')", day), UINT32), UINT32)
+
+
+def _relative(seconds: int) -> Callable[[Call], Typed]:
+    """Whole units of the instant since the epoch, whatever the zone."""
+
+    def build(call: Call) -> Typed:
+        value = time_argument(call)
+        if isinstance(value.type, (DateType, Date32Type)):
+            zone = call.constant_zone(1) or call.environment.zone
+            value = Typed(cast_to(value, DateTime64Type(0), zone), DateTime64Type(0))
+        moved = epoch_offset(call.constant_zone(1) or zone_of(value, call))
+        shift = 86400 - moved if moved % 3600 and seconds == 3600 else 0
+        ticks = fragment("epoch_us({})", value.sql)
+        if shift:
+            ticks = fragment("({} + {})", ticks, shift * 1000000)
+        return Typed(cast(fragment("pando_clamped_seconds({} // {})", ticks, seconds * 1000000), UINT32), UINT32)
+
+    return build
+
+
+define("toRelativeHourNum", _relative(3600), (1, 2))
+define("toRelativeMinuteNum", _relative(60), (1, 2))
+define("toRelativeSecondNum", _relative(1), (1, 2))
+
+
+@function("toDayOfWeek DAYOFWEEK", (1, 3))
+def to_day_of_week(call: Call) -> Typed:
+    mode = call.constant_int(1, 0) if len(call.args) > 1 else 0
+    local = local_clock(call)
+    day = ("isodow({})", "(isodow({}) - 1)", "(isodow({}) % 7)", "(isodow({}) % 7 + 1)")[mode % 4]
+    sql = cast(fragment(day, local), UINT8)
+    return Typed(day_tables.of_day(sql, _moment(call), day_tables.DAYS_OF_WEEK[mode % 4], UINT8.arrow), UINT8)
+
+
+@function("toWeek week", (1, 3))
+def to_week(call: Call) -> Typed:
+    """The week of the year in MySQL's modes; mode 0: Sunday first, 0 to 53."""
+    mode = call.constant_int(1, 0) if len(call.args) > 1 else 0
+    local = local_clock(call)
+    if mode == 3:
+        sql = cast(fragment("week({})", local), UINT8)
+        return Typed(day_tables.of_day(sql, _moment(call), day_tables.iso_week, UINT8.arrow), UINT8)
+    if mode not in (0, 1):
+        raise UserError("NOT_IMPLEMENTED", f"Mode {mode} of {call.name} is not supported (0, 1 and 3 are)")
+    if mode == 0:
+        number = fragment("((dayofyear({local}) - 1 + 7 - dayofweek({local})) // 7)", local=local)
+    else:
+        number = fragment("((dayofyear({local}) - 1 + 7 + 3 - (isodow({local}) - 1)) // 7)", local=local)
+    weeks = day_tables.weeks_from_monday if mode else day_tables.weeks_from_sunday
+    return Typed(day_tables.of_day(cast(number, UINT8), _moment(call), weeks, UINT8.arrow), UINT8)
+
+
+# Starts of periods ----------------------------------------------------------------------------------------------------
+
+
+def _start(unit: str, count: int = 1) -> Callable[[Call], Typed]:
+    def build(call: Call) -> Typed:
+        value = clock_argument(call) if unit in ("Minute", "Hour") else time_argument(call)
+        if unit != "Day":
+            _check_zone(call, value)
+        if isinstance(value.type, (DateType, Date32Type)) and unit == "Day":
+            value = Typed(cast_to(value, DateTime64Type(0), call.environment.zone), DateTime64Type(0))
+        zone = call.constant_zone(1)
+        is_aligned = is_aligned_unit(unit, zone or zone_of(value, call))
+        result = clamped(truncate(call, value, unit, count, zone), value.type, is_aligned=is_aligned)
+        if call.name in _OF_DAYS:
+            return _of_day(call, result, _OF_DAYS[call.name])
+        if zone and isinstance(result.type, DateTimeType):
+            return Typed(result.sql, DateTimeType(zone))
+        return result
+
+    return build
+
+
+def _of_day(call: Call, result: Typed, of: day_tables.OfDays) -> Typed:
+    return Typed(day_tables.of_day(result.sql, _moment(call), of, pa.date32()), result.type)
+
+
+for _name, _unit, _count in (
+    ("toStartOfYear", "Year", 1), ("toStartOfQuarter", "Quarter", 1), ("toStartOfMonth", "Month", 1),
+    ("toMonday", "Week", 1), ("toStartOfDay", "Day", 1), ("toStartOfHour", "Hour", 1), ("toStartOfMinute", "Minute", 1),
+    ("toStartOfFiveMinutes toStartOfFiveMinute", "Minute", 5), ("toStartOfTenMinutes", "Minute", 10),
+    ("toStartOfFifteenMinutes", "Minute", 15), ("timeSlot", "Minute", 30),
+):  # fmt: skip
+    define(_name, _start(_unit, _count), (1, 2))
+
+
+@function("toStartOfSecond", (1, 2))
+def to_start_of_second(call: Call) -> Typed:
+    value = time_argument(call)
+    if not isinstance(value.type, DateTime64Type):
+        raise call.wrong_type(0, "DateTime64")
+    return Typed(fragment("date_trunc('second', {})", value.sql), value.type)
+
+
+@function("toStartOfISOYear", (1, 2))
+def to_start_of_iso_year(call: Call) -> Typed:
+    value = time_argument(call)
+    _check_zone(call, value)
+    local = value.sql if isinstance(value.type, DateType) else local_clock(call)
+    return clamped(Typed(start_of_iso_year(local), DateType()), Date32Type())
+
+
+@function("toStartOfWeek", (1, 3))
+def to_start_of_week(call: Call) -> Typed:
+    mode = call.constant_int(1, 0) if len(call.args) > 1 and not isinstance(call.args[1].value, str) else 0
+    day = fragment("CAST({} AS DATE)", local_clock(call))
+    back = fragment("(isodow({}) - 1)" if mode % 2 else "(isodow({}) % 7)", day)
+    result = clamped(Typed(fragment("({} - CAST({} AS INTEGER))", day, back), DateType()), Date32Type())
+    return _of_day(call, result, day_tables.monday if mode % 2 else day_tables.sunday)
+
+
+@function("toLastDayOfMonth LAST_DAY", (1, 2))
+def to_last_day_of_month(call: Call) -> Typed:
+    _check_zone(call, time_argument(call))
+    result = clamped(Typed(fragment("last_day({})", local_clock(call)), DateType()), Date32Type())
+    return _of_day(call, result, day_tables.last_of_month)

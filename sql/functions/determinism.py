@@ -1,0 +1,29 @@
+"""Which functions may have another value at another time or place: keys, indexes and mutations refuse them."""
+
+from __future__ import annotations
+
+from sql.functions.registry import written_name
+from sql.grammar.queries.query_parser import parse_expression
+from sql.grammar.syntax_tree import Function, walk
+
+CHANGING = frozenset(
+    """now now64 nowInBlock today yesterday rand rand32 rand64 randConstant randUniform randNormal randLogNormal
+    randBinomial randNegativeBinomial randPoisson randBernoulli randExponential randChiSquared randStudentT
+    randFisherF randCanonical canonicalRand randomString randomFixedString randomPrintableASCII randomStringUTF8
+    generateUUIDv4 generateUUIDv7 generateULID generateSnowflakeID fuzzBits hostName hostname FQDN fqdn uptime version
+    serverUUID rowNumberInBlock rowNumberInAllBlocks blockNumber blockSize runningDifference runningAccumulate neighbor
+    currentUser user queryID query_id initialQueryID connectionId timezone serverTimezone isConstant getSetting
+    getServerSetting filesystemAvailable filesystemCapacity currentDatabase database""".lower().split()
+)
+"""Functions that may have another value at another time or place."""
+
+
+def is_changing(name: str) -> bool:
+    """Whether a function may have another value at another time or place."""
+    return written_name(name).lower() in CHANGING or name.lower() in CHANGING
+
+
+def changing_part(expression: str) -> str:
+    """The name of a function in the expression that may have another value at another time or place; ``""``: none."""
+    calls = (node.name for node in walk(parse_expression(expression)) if isinstance(node, Function))
+    return next(filter(is_changing, calls), "")

@@ -1,0 +1,1 @@
+"""Functions that encode and decode bytes."""

@@ -1,0 +1,385 @@
+"""Hashes of any values, as ClickHouse's functions of the same names compute them: to the bit.
+
+Numbers are hashed as the bytes that ClickHouse stores, strings as they are, a tuple as its elements beside each other,
+an array as its size and its elements. What several arguments give is hashed together, from left to right. A scan
+computes all of a call at once; DuckDB calls a kernel for every argument.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from parts.common.errors import UserError
+from parts.types import (
+    ArrayType,
+    BoolType,
+    DataType,
+    Date32Type,
+    DateTime64Type,
+    DateTimeType,
+    DateType,
+    DecimalType,
+    EnumType,
+    FixedStringType,
+    FloatType,
+    IntegerType,
+    IPv4Type,
+    IPv6Type,
+    LowCardinalityType,
+    MapType,
+    StringType,
+    TupleType,
+    UUIDType,
+)
+from sql.functions.hashes.city_hash import city_hash_64, city_hash_of_two
+from sql.functions.hashes.integer_hashes import int_hash32_numpy, int_hash64_numpy
+from sql.functions.hashes.murmur_hash import murmur_2_32, murmur_2_64, murmur_3_32, murmur_3_64, murmur_3_128
+from sql.functions.hashes.row_words import Rows, longest_first, rows_of_matrix, rows_of_texts
+from sql.functions.hashes.sip_hash import sip_hash_64, sip_hash_128
+from sql.functions.hashes.xx_hash import xx_hash_32, xx_hash_64
+from sql.functions.registry import Call, define, find_rule
+from sql.typing.column_kernels.kernels import Kernel, blobs, column, masked, numbers, of_size
+from sql.typing.column_kernels.scannable import Scannable
+from sql.typing.duckdb.sql_fragments import Fragment, called, fragment
+from sql.typing.integer_conversions import to_integer
+from sql.typing.typed_expressions import UINT32, UINT64, Typed, cast, literal
+
+_TEXTS = (StringType, FixedStringType, IPv6Type, UUIDType)
+OfTwo = Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """``of_two`` puts hashes together; ``is_mixing``: plain numbers are mixed (intHash64), not hashed as bytes."""
+
+    function: str
+    bits: int
+    hashed: Callable[[Rows], np.ndarray]
+    of_two: OfTwo
+    is_mixing: bool = False
+
+    @property
+    def kernel(self) -> str:
+        return f"pando_{self.function.lower()}"
+
+    @property
+    def type(self) -> DataType:
+        return FixedStringType(16) if self.bits == 128 else UINT32 if self.bits == 32 else UINT64
+
+    @property
+    def engine(self) -> str:
+        return {32: "UINTEGER", 64: "UBIGINT", 128: "BLOB"}[self.bits]
+
+    def of_rows(self, rows: Sequence[Rows]) -> np.ndarray:
+        if not rows:
+            return np.empty((0, 16), np.uint8) if self.bits == 128 else np.empty(0, f"u{self.bits // 8}")
+        return np.concatenate([self.hashed(some) for some in rows])
+
+    def of_sizes(self, sizes: np.ndarray) -> np.ndarray:
+        return int_hash32_numpy(sizes) if self.bits == 32 else int_hash64_numpy(sizes)
+
+    def folded(self, start: np.ndarray, hashes: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+        """The hashes of lists' elements, one after the other, on what the lists start with."""
+        order, active = longest_first(np.diff(offsets))
+        begins, result = offsets[:-1][order], start[order]
+        for step, count in enumerate(active[:-1]):
+            result[:count] = self.of_two(result[:count], hashes[begins[:count] + step])
+        result[order] = result.copy()
+        return result
+
+
+def _bytes_of_two(hashed: Callable[[Rows], np.ndarray], a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Of both hashes' bytes."""
+    both = np.stack((a, b), axis=1).view(np.uint8) if a.ndim == 1 else np.concatenate((a, b), axis=1)
+    return np.concatenate([hashed(rows) for rows in rows_of_matrix(both)]) if len(both) else a
+
+
+def _mixed_of_two(mix: Callable[[np.ndarray], np.ndarray], a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return mix(a) ^ b
+
+
+def _of_bytes(function: str, bits: int, hashed: Callable[[Rows], np.ndarray]) -> Algorithm:
+    return Algorithm(function, bits, hashed, partial(_bytes_of_two, hashed))
+
+
+def _of_mixed(function: str, bits: int, hashed: Callable[[Rows], np.ndarray]) -> Algorithm:
+    return Algorithm(
+        function, bits, hashed, partial(_mixed_of_two, int_hash32_numpy if bits == 32 else int_hash64_numpy)
+    )
+
+
+ALGORITHMS = (
+    _of_bytes("sipHash64", 64, sip_hash_64),
+    _of_bytes("sipHash128", 128, sip_hash_128),
+    Algorithm("cityHash64", 64, city_hash_64, city_hash_of_two, is_mixing=True),
+    _of_mixed("xxHash32", 32, xx_hash_32),
+    Algorithm("xxHash64", 64, xx_hash_64, city_hash_of_two),
+    _of_mixed("murmurHash2_32", 32, murmur_2_32),
+    _of_mixed("murmurHash2_64", 64, murmur_2_64),
+    _of_mixed("murmurHash3_32", 32, murmur_3_32),
+    _of_mixed("murmurHash3_64", 64, murmur_3_64),
+    _of_bytes("murmurHash3_128", 128, murmur_3_128),
+)
+_OF_NOTHING = 0xE28DBDE7FE22E41C
+
+
+# Calls ----------------------------------------------------------------------------------------------------------------
+
+
+def _hash(algorithm: Algorithm, call: Call) -> Typed:
+    if not call.args and algorithm.bits == 64:
+        return literal(_OF_NOTHING)
+    leaves = [leaf for arg in call.args for leaf in _leaves(call, arg)]
+    if not leaves:
+        raise UserError("NOT_IMPLEMENTED", f"{call.name} of nothing is not supported")
+    sql: Fragment | None = None
+    for leaf in leaves:
+        sql = _of_value(algorithm, leaf, sql)
+    assert sql is not None
+    result = pa.binary() if algorithm.bits == 128 else algorithm.type.arrow
+    compute = partial(_scanned, algorithm, [leaf.type for leaf in leaves])
+    scanned = Scannable(sql, [leaf.sql for leaf in leaves], compute, result, worth_at=4)
+    return Typed(scanned, algorithm.type)
+
+
+def _leaves(call: Call, value: Typed) -> list[Typed]:
+    """What a tuple holds; other values themselves. Raises ``UserError`` 48 for what has no hash here."""
+    type_ = value.type.inner if isinstance(value.type, LowCardinalityType) else value.type
+    if isinstance(type_, TupleType):
+        rule = find_rule("tupleElement")
+        assert rule is not None
+        parts = [
+            rule.build(Call("tupleElement", (value, literal(number)), call.environment))
+            for number in range(1, len(type_.elements) + 1)
+        ]
+        return [leaf for part in parts for leaf in _leaves(call, part)]
+    inner = type_
+    while isinstance(inner, ArrayType):
+        inner = inner.inner
+    is_list = inner is not type_
+    wide = isinstance(inner, DecimalType) and inner.precision > 18
+    if inner.is_nullable or isinstance(inner, (MapType, TupleType)) or wide or (is_list and "128" in call.name):
+        raise UserError("NOT_IMPLEMENTED", f"{call.name} of {value.type} is not supported")
+    if not isinstance(inner, (_TEXTS, BoolType, EnumType, IPv4Type, FloatType, *_WIDTHS)):
+        raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"Illegal type {value.type} of an argument of function {call.name}")
+    return [Typed(value.sql, type_)]
+
+
+def _of_value(algorithm: Algorithm, value: Typed, before: Fragment | None) -> Fragment:
+    """With the hash of what stands before it."""
+    if isinstance(value.type, ArrayType):
+        start = called(f"pando_hash{algorithm.bits}_uint64", fragment("CAST(len({}) AS UBIGINT)", value.sql))
+        if before is not None:
+            start = called(f"{algorithm.kernel}_both", before, start)
+        element = _of_value(algorithm, Typed(fragment("x"), value.type.inner), None)
+        return called(
+            f"{algorithm.kernel}_list", start, fragment("list_transform({}, lambda x: {})", value.sql, element)
+        )
+    own = _of_one(algorithm, value)
+    if before is None:
+        return own
+    if algorithm.bits == 128:
+        return called(algorithm.kernel, fragment("({} || {})", before, own))
+    return called(f"{algorithm.kernel}_both", before, own)
+
+
+def _of_one(algorithm: Algorithm, value: Typed) -> Fragment:
+    if isinstance(value.type, _TEXTS):
+        sql = value.sql
+        if isinstance(value.type, StringType):
+            sql = called("encode", sql)
+        elif isinstance(value.type, UUIDType):
+            sql = called("pando_uuid_words", sql)
+        return called(algorithm.kernel, sql)
+    bits = bits_of(value)
+    if algorithm.is_mixing and not _is_decimal(value.type):
+        return called("pando_hash64_uint64", bits)
+    return called(f"{algorithm.kernel}_number", bits, f"CAST({width_of(value.type)} AS UTINYINT)")
+
+
+def _is_decimal(type_: DataType) -> bool:
+    return isinstance(type_, (DecimalType, DateTime64Type))
+
+
+_WIDTHS = {DateType: 2, Date32Type: 4, DateTimeType: 4, DateTime64Type: 8, DecimalType: 0, IntegerType: 0}
+
+
+def width_of(type_: DataType) -> int:
+    """Bytes of a value in ClickHouse."""
+    match type_:
+        case IntegerType(bits) | EnumType(bits) | FloatType(bits):
+            return bits // 8
+        case BoolType():
+            return 1
+        case IPv4Type():
+            return 4
+        case DecimalType(precision):
+            return 4 if precision <= 9 else 8
+    return _WIDTHS[type(type_)]
+
+
+def bits_of(value: Typed) -> Fragment:
+    """The bytes of a number as a UBIGINT."""
+    match value.type:
+        case FloatType(bits):
+            return called(f"pando_bits_of_float{bits}", value.sql)
+        case DateTime64Type(precision):
+            if precision <= 6:
+                ticks = fragment("(epoch_us({}) // {})", value.sql, 10 ** (6 - precision))
+            else:
+                ticks = fragment("(epoch_ns({}) // {})", value.sql, 10 ** (9 - precision))
+        case DecimalType(_, scale):
+            ticks = fragment("CAST(CAST({} AS DECIMAL(38, {})) * {} AS BIGINT)", value.sql, scale, 10**scale)
+        case _:
+            whole = IntegerType(8 * width_of(value.type), False)
+            number = to_integer(value, value.type, whole)
+            assert number is not None
+            return cast(number, UINT64)
+    wide = Typed(ticks, IntegerType(64, True))
+    number = to_integer(wide, wide.type, IntegerType(8 * width_of(value.type), False))
+    assert number is not None
+    return cast(number, UINT64)
+
+
+# Of columns -----------------------------------------------------------------------------------------------------------
+
+
+def _scanned(algorithm: Algorithm, types: Sequence[DataType], *given: pa.Array) -> pa.Array:
+    """All of a call, of columns in their storage types."""
+    result: np.ndarray | None = None
+    for type_, array in zip(types, given, strict=True):
+        result = _of_column(algorithm, type_, array, result)
+    assert result is not None
+    known = np.ones(len(result), bool)
+    for array in given:
+        if array.null_count:
+            known &= np.asarray(pc.is_valid(array))
+    if algorithm.bits == 128:
+        return blobs(np.ascontiguousarray(result), known)
+    return masked(result, known, algorithm.type.arrow)
+
+
+def _of_column(algorithm: Algorithm, type_: DataType, array: pa.Array, before: np.ndarray | None) -> np.ndarray:
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if isinstance(type_, ArrayType):
+        offsets = np.asarray(array.offsets).astype(np.int64)
+        start = algorithm.of_sizes(np.diff(offsets))
+        if before is not None:
+            start = algorithm.of_two(before, start)
+        values = array.values.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
+        return algorithm.folded(start, _of_column(algorithm, type_.inner, values, None), offsets - offsets[0])
+    if isinstance(type_, StringType):
+        own = algorithm.of_rows(list(rows_of_texts(array)))
+    else:
+        matrix = _stored_bytes(type_, array)
+        if algorithm.is_mixing and not isinstance(type_, _TEXTS) and not _is_decimal(type_):
+            own = int_hash64_numpy(_widened(matrix))
+        else:
+            own = algorithm.of_rows(list(rows_of_matrix(matrix)))
+    return own if before is None else algorithm.of_two(before, own)
+
+
+def _stored_bytes(type_: DataType, array: pa.Array) -> np.ndarray:
+    """The bytes of each value in ClickHouse; anything under a NULL."""
+    if isinstance(type_, BoolType):
+        array = array.cast(pa.uint8())
+    stored = array.type.bit_width // 8
+    matrix = np.frombuffer(array.buffers()[1], np.uint8)[array.offset * stored :][: len(array) * stored].reshape(
+        -1, stored
+    )
+    if isinstance(type_, UUIDType):
+        return _uuid_words(matrix)
+    if isinstance(type_, _TEXTS):
+        return matrix
+    if isinstance(type_, DateTime64Type):
+        step = 10 ** ((3 - type_.precision % 3) % 3)
+        return (matrix.view(np.int64) // step).view(np.uint8).reshape(len(array), 8)
+    return matrix[:, : width_of(type_)]
+
+
+def _uuid_words(matrix: np.ndarray) -> np.ndarray:
+    """ClickHouse keeps each half as a number."""
+    return np.ascontiguousarray(matrix.reshape(-1, 2, 8)[:, :, ::-1]).reshape(-1, 16)
+
+
+def _widened(matrix: np.ndarray) -> np.ndarray:
+    wide = np.zeros((len(matrix), 8), np.uint8)
+    wide[:, : matrix.shape[1]] = matrix
+    return wide.view(np.uint64)[:, 0]
+
+
+# Kernels --------------------------------------------------------------------------------------------------------------
+
+
+def _result(algorithm: Algorithm, values: np.ndarray, like: pa.Array) -> pa.Array:
+    if algorithm.bits == 128:
+        return blobs(np.ascontiguousarray(values), np.asarray(pc.is_valid(like)))
+    return column(values, algorithm.type.arrow, like)
+
+
+def _text_kernel(algorithm: Algorithm, texts: pa.Array) -> pa.Array:
+    return _result(algorithm, algorithm.of_rows(list(rows_of_texts(texts))), texts)
+
+
+def _number_kernel(algorithm: Algorithm, bits: pa.Array, widths: pa.Array) -> pa.Array:
+    width = widths[0].as_py() if len(widths) else 8
+    matrix = numbers(bits, np.uint64).view(np.uint8).reshape(-1, 8)[:, :width]
+    return _result(algorithm, algorithm.of_rows(list(rows_of_matrix(matrix))), bits)
+
+
+def _both_kernel(algorithm: Algorithm, a: pa.Array, b: pa.Array) -> pa.Array:
+    kind = np.uint32 if algorithm.bits == 32 else np.uint64
+    known = np.asarray(pc.is_valid(a)) & np.asarray(pc.is_valid(b))
+    return masked(algorithm.of_two(numbers(a, kind), numbers(b, kind)), known, algorithm.type.arrow)
+
+
+def _list_kernel(algorithm: Algorithm, start: pa.Array, lists: pa.Array) -> pa.Array:
+    kind = np.uint32 if algorithm.bits == 32 else np.uint64
+    offsets = np.asarray(lists.offsets).astype(np.int64)
+    known = np.asarray(pc.is_valid(start)) & np.asarray(pc.is_valid(lists))
+    folded = algorithm.folded(numbers(start, kind), numbers(lists.values, kind), offsets)
+    return masked(folded, known, algorithm.type.arrow)
+
+
+def _float_bits(array: pa.Array) -> pa.Array:
+    kind = np.uint32 if pa.types.is_float32(array.type) else np.uint64
+    return column(numbers(array, kind).astype(np.uint64), pa.uint64(), array)
+
+
+def _uuid_kernel(values: pa.Array) -> pa.Array:
+    rows, found = of_size(values, 16)
+    matrix = np.zeros((len(values), 16), np.uint8)
+    matrix[rows] = _uuid_words(found)
+    known = np.zeros(len(values), bool)
+    known[rows] = True
+    return blobs(matrix, known)
+
+
+def _kernels(algorithm: Algorithm) -> list[Kernel]:
+    name, engine = algorithm.kernel, algorithm.engine
+    made = [
+        Kernel(name, ("BLOB",), engine, partial(_text_kernel, algorithm)),
+        Kernel(f"{name}_number", ("UBIGINT", "UTINYINT"), engine, partial(_number_kernel, algorithm)),
+    ]
+    if algorithm.bits != 128:
+        made.append(Kernel(f"{name}_both", (engine, engine), engine, partial(_both_kernel, algorithm)))
+        made.append(Kernel(f"{name}_list", (engine, f"{engine}[]"), engine, partial(_list_kernel, algorithm)))
+    return made
+
+
+KERNELS = (
+    *(kernel for algorithm in ALGORITHMS for kernel in _kernels(algorithm)),
+    Kernel("pando_bits_of_float32", ("FLOAT",), "UBIGINT", _float_bits),
+    Kernel("pando_bits_of_float64", ("DOUBLE",), "UBIGINT", _float_bits),
+    Kernel("pando_uuid_words", ("BLOB",), "BLOB", _uuid_kernel),
+)
+
+for _algorithm in ALGORITHMS:
+    define(_algorithm.function, partial(_hash, _algorithm), (0, None))

@@ -1,0 +1,1 @@
+"""Functions that ask of the session, the server and the block of rows."""

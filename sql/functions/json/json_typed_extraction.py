@@ -1,0 +1,242 @@
+"""JSONExtract with a type, and the arrays and members of JSON texts.
+
+A value is taken as ClickHouse takes it: numbers also from texts, texts also from numbers; what is no value of the type
+is its default, or NULL in a Nullable. An array or a tuple none of whose elements is a value is none itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from parts.common.errors import UserError
+from parts.types import (
+    ArrayType,
+    BoolType,
+    DataType,
+    Date32Type,
+    DateTime64Type,
+    DateTimeType,
+    DateType,
+    DecimalType,
+    EnumType,
+    FixedStringType,
+    FloatType,
+    IntegerType,
+    IPv4Type,
+    IPv6Type,
+    LowCardinalityType,
+    MapType,
+    NullableType,
+    StringType,
+    TupleType,
+    UUIDType,
+    parse_type,
+)
+from sql.functions.json.json_elements import json_element
+from sql.functions.registry import Call, function
+from sql.typing.casts.casts import cast_to
+from sql.typing.default_values import default_sql
+from sql.typing.duckdb.bound_values import bound
+from sql.typing.duckdb.engine_types import engine_type
+from sql.typing.duckdb.sql_fragments import Fragment, fragment, joined
+from sql.typing.texts.text_or_null import text_or_null
+from sql.typing.typed_expressions import FLOAT64, STRING, UINT8, Typed, quoted, text, tuple_sql
+
+_OF_TEXT = (DateType, Date32Type, UUIDType, IPv4Type, IPv6Type)
+_PAIRS = ArrayType(TupleType(((None, STRING), (None, STRING))))
+
+
+@function("JSONExtract", (2, None), low_cardinality=False)
+def json_extract(call: Call) -> Typed:
+    type_ = _last_type(call)
+    return _made(call, type_, lambda json: _Values(call).whole(json, type_), tail=1)
+
+
+@function("JSONExtractKeysAndValues", (2, None))
+def json_extract_pairs(call: Call) -> Typed:
+    """Members whose values are none of the type are left out."""
+    inner = _last_type(call)
+    if inner.is_nullable:
+        raise UserError("NOT_IMPLEMENTED", f"{call.name} with values of type {inner} is not supported")
+    pair = TupleType(((None, STRING), (None, inner)))
+
+    def make(json: Fragment) -> Fragment:
+        values = _Values(call)
+        pairs = _members(json, pair, lambda value: values.whole(value, inner))
+        return pairs if inner.is_nullable else fragment('list_filter({}, lambda pair: pair."2" IS NOT NULL)', pairs)
+
+    return _made(call, ArrayType(pair), make, tail=1)
+
+
+@function("JSONExtractArrayRaw", (1, None))
+def json_extract_array_raw(call: Call) -> Typed:
+    listed = "CASE WHEN json_type({0}) = 'ARRAY' THEN CAST(json_extract({0}, '$[*]') AS VARCHAR[]) END"
+    return _made(call, ArrayType(STRING), lambda json: fragment(listed, json))
+
+
+@function("JSONExtractKeysAndValuesRaw", (1, None))
+def json_extract_pairs_raw(call: Call) -> Typed:
+    return _made(call, _PAIRS, lambda json: _members(json, _PAIRS.inner, lambda value: _raw(value)))
+
+
+@function("JSONExtractKeys", (1, None))
+def json_extract_keys(call: Call) -> Typed:
+    keys = "CASE WHEN json_type({0}) = 'OBJECT' THEN json_keys({0}) END"
+    return _made(call, ArrayType(STRING), lambda json: fragment(keys, json))
+
+
+def _last_type(call: Call) -> DataType:
+    value = call.args[-1].value
+    if not isinstance(value, str):
+        raise UserError(
+            "ILLEGAL_COLUMN", f"The last argument of function {call.name} must be a constant string, the type of values"
+        )
+    return parse_type(value)
+
+
+def _made(call: Call, type_: DataType, make: Callable[[Fragment], Fragment], *, tail: int = 0) -> Typed:
+    """Of the element that the arguments, but for the last ``tail`` ones, lead to."""
+    if call.is_nullable and isinstance(type_, (ArrayType, MapType)):
+        raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"Nested type {type_} cannot be inside Nullable type")
+    element = json_element(replace(call, args=call.args[: len(call.args) - tail]))
+    value = bound(element, "json", make)
+    if not type_.is_nullable:
+        value = fragment("coalesce({}, {})", value, default_sql(type_))
+    return Typed(value, type_)
+
+
+def _raw(value: Fragment) -> Fragment:
+    return fragment("CAST({} AS VARCHAR)", value)
+
+
+def _members(
+    json: Fragment, pair: DataType, make: Callable[[Fragment], Fragment], variable: str = "member"
+) -> Fragment:
+    """Keys and values of an object; the key's and the value's names are those of the ``pair``'s engine type."""
+    key, value = ("key", "value") if isinstance(pair, MapType) else ("1", "2")
+    return fragment(
+        "CASE WHEN json_type({json}) = 'OBJECT' THEN list_transform(list_zip(json_keys({json}), "
+        "json_extract({json}, '$.*')), lambda {variable}: struct_pack({key} := {variable}[1], {value} := {made})) END",
+        json=json, variable=variable, key=quoted(key), value=quoted(value), made=make(fragment("{}[2]", variable)),
+    )  # fmt: skip
+
+
+class _Values:
+    """From JSON to values of a type; NULL where it is none. Nested lambdas have names of their own."""
+
+    def __init__(self, call: Call) -> None:
+        self._zone = call.environment.zone
+        self._depth = 0
+
+    def whole(self, json: Fragment, type_: DataType) -> Fragment:
+        match type_:
+            case NullableType(inner) | LowCardinalityType(inner):
+                return self.whole(json, inner)
+            case ArrayType(inner):
+                return self._array(json, inner)
+            case TupleType():
+                return self._tuple(json, type_)
+            case MapType():
+                return self._map(json, type_)
+        return _Single(json, self._zone).value(type_)
+
+    def _map(self, json: Fragment, type_: MapType) -> Fragment:
+        if not isinstance(type_.key, StringType):
+            raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"Keys of JSON objects are String, not {type_.key}")
+        return _members(json, type_, lambda value: self._known(value, type_.value), self._variable())
+
+    def _variable(self) -> str:
+        self._depth += 1
+        return f"element{self._depth}"
+
+    def _known(self, json: Fragment, type_: DataType) -> Fragment:
+        """As a part of something: never nothing."""
+        value = bound(json, self._variable(), lambda json: self.whole(json, type_))
+        return value if type_.is_nullable else fragment("coalesce({}, {})", value, default_sql(type_))
+
+    def _array(self, json: Fragment, inner: DataType) -> Fragment:
+        variable = self._variable()
+        made = self.whole(fragment("{}", variable), inner)
+        listed = fragment(
+            "CASE WHEN json_type({json}) = 'ARRAY' THEN list_transform(json_extract({json}, '$[*]'), "
+            "lambda {variable}: {made}) END",
+            json=json, variable=variable, made=made,
+        )  # fmt: skip
+        if inner.is_nullable:
+            return listed
+        filled = "list_transform({0}, lambda {1}: coalesce({1}, {2}))"
+        return bound(listed, self._variable(), lambda values: fragment(
+            "CASE WHEN len(list_filter({values}, lambda {variable}: {variable} IS NOT NULL)) > 0 THEN {filled} END",
+            values=values, variable=variable, filled=fragment(filled, values, variable, default_sql(inner)),
+        ))  # fmt: skip
+
+    def _tuple(self, json: Fragment, type_: TupleType) -> Fragment:
+        """By the names of an object's members, or by place."""
+        parts = []
+        known = []
+        for place, (name, inner) in enumerate(type_.elements, 1):
+            element = fragment("pando_json_member({}, {})", json, place)
+            if name is not None:
+                path = text('$."' + name.replace('"', '\\"') + '"')
+                named = fragment("json_extract({}, {})", json, path)
+                element = fragment("CASE WHEN json_type({}) = 'OBJECT' THEN {} ELSE {} END", json, named, element)
+            value = bound(element, self._variable(), lambda json, inner=inner: self.whole(json, inner))  # type: ignore[misc]
+            known.append(fragment("({} IS NOT NULL)", element if inner.is_nullable else value))
+            parts.append(value if inner.is_nullable else fragment("coalesce({}, {})", value, default_sql(inner)))
+        return fragment("CASE WHEN {} THEN {} END", joined(" OR ", known), tuple_sql(type_, parts))
+
+
+class _Single:
+    """Of a JSON value that is neither array nor object."""
+
+    def __init__(self, json: Fragment, zone: str) -> None:
+        self._json, self._zone = json, zone
+        self._plain = fragment("json_extract_string({}, '$')", json)
+        self._text = fragment("CASE WHEN json_type({}) = 'VARCHAR' THEN {} END", json, self._plain)
+        self._is_number = fragment("json_type({}) IN ('BIGINT', 'UBIGINT', 'HUGEINT', 'DOUBLE')", json)
+
+    def value(self, type_: DataType) -> Fragment:
+        """Raises ``UserError`` 43 for a type that JSON is not read as."""
+        match type_:
+            case StringType():
+                return self._string()
+            case IntegerType(_, signed):
+                name = "pando_json_integer" if signed else "pando_json_unsigned"
+                return self._with_bool(fragment("TRY_CAST({}({}) AS {})", name, self._plain, engine_type(type_)), type_)
+            case FloatType():
+                return self._with_bool(text_or_null(Typed(self._plain, STRING), type_, self._zone), type_)
+            case BoolType():
+                return fragment("({} <> 0)", self.value(UINT8))
+            case EnumType():
+                return self._enum(type_)
+            case FixedStringType():
+                return text_or_null(Typed(self._string(), STRING), type_, self._zone)
+            case DecimalType():
+                kinds = fragment("CASE WHEN json_type({}) <> 'BOOLEAN' THEN {} END", self._json, self._plain)
+                return text_or_null(Typed(kinds, STRING), type_, self._zone)
+            case DateTimeType() | DateTime64Type():
+                seconds = Typed(fragment("TRY_CAST({} AS DOUBLE)", self._plain), FLOAT64)
+                of_number = cast_to(seconds, type_, self._zone)
+                of_text = text_or_null(Typed(self._text, STRING), type_, self._zone)
+                return fragment("CASE WHEN {} THEN {} ELSE {} END", self._is_number, of_number, of_text)
+        if isinstance(type_, _OF_TEXT):
+            return text_or_null(Typed(self._text, STRING), type_, self._zone)
+        raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"JSON is not read as {type_}")
+
+    def _string(self) -> Fragment:
+        return fragment("CASE json_type({json}) WHEN 'NULL' THEN NULL WHEN 'VARCHAR' THEN {} ELSE CAST({json} AS "
+                        "VARCHAR) END", self._plain, json=self._json)  # fmt: skip
+
+    def _with_bool(self, number: Fragment, type_: DataType) -> Fragment:
+        one = fragment("CAST({} = 'true' AS {})", self._plain, engine_type(type_))
+        return fragment("CASE WHEN json_type({}) = 'BOOLEAN' THEN {} ELSE {} END", self._json, one, number)
+
+    def _enum(self, type_: EnumType) -> Fragment:
+        names = joined(" ", (fragment("WHEN {} THEN {}", text(name), number) for name, number in type_.values))
+        numbers = joined(", ", (str(number) for _, number in type_.values))
+        return fragment(
+            "CAST(CASE WHEN {} THEN CASE WHEN TRY_CAST({plain} AS INTEGER) IN ({}) THEN TRY_CAST({plain} AS INTEGER) "
+            "END ELSE CASE {} {} END END AS {})",
+            self._is_number, numbers, self._text, names, engine_type(type_), plain=self._plain,
+        )  # fmt: skip

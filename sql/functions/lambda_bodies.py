@@ -1,0 +1,183 @@
+"""What simple functions of a lambda's elements are over all elements at once, in NumPy and Arrow.
+
+DuckDB computes these as well, element by element of a column; but where a scan computes a function of arrays, it needs
+the lambda's body too. So in a lambda a call of one of these functions is also a ``Scannable``, not worth a column by
+itself. What is not here, or has NULLs, is left to DuckDB with all that is around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from parts.types import ArrayType, DataType, FloatType, IntegerType, StringType
+from sql.typing.column_kernels.kernels import column, text_offsets
+from sql.typing.column_kernels.scannable import Compute, Scannable
+from sql.typing.duckdb.sql_fragments import ELEMENT, Fragment
+from sql.typing.result_types import supertype
+from sql.typing.texts.float_texts import float_texts
+from sql.typing.typed_expressions import Typed
+
+Make = Callable[[tuple[Typed, ...], DataType], Compute | None]
+"""From the arguments and the result's type to what is computed of the arguments that are no literals."""
+_makes: dict[str, Make] = {}
+
+
+def element(text: str) -> Fragment:
+    """A lambda's variable, or a part of it."""
+    return Fragment((text,), (), len(text), ELEMENT)
+
+
+def vectorised(name: str, args: tuple[Typed, ...], result: Typed) -> Typed:
+    """The result of a call in a lambda, as a scan can compute it too."""
+    make = _makes.get(name)
+    if make is None or result.type.is_nullable:
+        return result
+    compute = make(args, result.type)
+    if compute is None:
+        return result
+    values = [arg.sql for arg in args if not arg.is_literal]
+    type_ = pa.bool_() if result.is_condition else result.type.arrow
+    return replace(result, sql=Scannable(result.sql, values, compute, type_, is_worth_it=False))
+
+
+def numbers_of(array: pa.Array) -> np.ndarray:
+    """Whole or floating numbers without NULLs."""
+    return np.asarray(array)
+
+
+def is_number(type_: DataType) -> bool:
+    return isinstance(type_, (IntegerType, FloatType))
+
+
+def _operands(args: Sequence[Typed], kind: np.dtype) -> Callable[[Sequence[pa.Array]], list[np.ndarray]]:
+    """From what is no literal to all arguments as numbers of a kind; what has no room wraps around."""
+    constants = [np.asarray(arg.value).astype(kind) if arg.is_literal else None for arg in args]
+
+    def operands(given: Sequence[pa.Array]) -> list[np.ndarray]:
+        left = iter(given)
+        return [numbers_of(next(left)).astype(kind, copy=False) if known is None else known for known in constants]
+
+    return operands
+
+
+def _arithmetic(operator: Callable[..., np.ndarray]) -> Make:
+    def make(args: tuple[Typed, ...], result: DataType) -> Compute | None:
+        if not is_number(result) or not all(is_number(arg.type) for arg in args):
+            return None
+        kind = np.dtype(result.arrow.to_pandas_dtype())
+        operands = _operands(args, kind)
+
+        def compute(*given: pa.Array) -> pa.Array:
+            with np.errstate(all="ignore"):
+                return column(operator(*operands(given)), result.arrow, given[0])
+
+        return compute
+
+    return make
+
+
+_makes["plus"] = _arithmetic(np.add)
+_makes["minus"] = _arithmetic(np.subtract)
+_makes["multiply"] = _arithmetic(np.multiply)
+_makes["divide"] = _arithmetic(np.divide)
+_makes["negate"] = _arithmetic(np.negative)
+
+
+def _modulo(args: tuple[Typed, ...], result: DataType) -> Compute | None:
+    """Of whole numbers, by a number."""
+    value, divisor = args
+    if not isinstance(value.type, IntegerType) or not isinstance(result, IntegerType):
+        return None
+    if not isinstance(divisor.type, IntegerType) or not divisor.is_literal or not 0 < divisor.value < 1 << 31:
+        return None
+    kind = np.uint64 if not value.type.signed else np.int64
+
+    def compute(given: pa.Array) -> pa.Array:
+        rest = np.fmod(numbers_of(given).astype(kind, copy=False), kind(divisor.value))
+        return column(rest.astype(result.arrow.to_pandas_dtype()), result.arrow, given)
+
+    return compute
+
+
+_makes["modulo"] = _modulo
+
+
+def _comparison(operator: Callable[..., np.ndarray], function: str) -> Make:
+    def make(args: tuple[Typed, ...], result: DataType) -> Compute | None:
+        types = [arg.type for arg in args]
+        if all(isinstance(type_, StringType) for type_ in types):
+            return _compared_texts(args, function)
+        if not all(is_number(type_) for type_ in types):
+            return None
+        signs = {type_.signed for type_ in types if isinstance(type_, IntegerType)}
+        if len(signs) > 1 and any(type_ == IntegerType(64, False) for type_ in types):
+            return None
+        if any(isinstance(type_, FloatType) for type_ in types) and any(
+            isinstance(type_, IntegerType) and type_.bits == 64 for type_ in types
+        ):
+            return None
+        operands = _operands(args, np.dtype(supertype(types).arrow.to_pandas_dtype()))
+        return lambda *given: pa.array(operator(*operands(given)))
+
+    return make
+
+
+def _compared_texts(args: tuple[Typed, ...], function: str) -> Compute:
+    constants = [pa.scalar(arg.value, pa.string()) if arg.is_literal else None for arg in args]
+
+    def compute(*given: pa.Array) -> pa.Array:
+        left = iter(given)
+        return pc.call_function(function, [next(left) if known is None else known for known in constants])
+
+    return compute
+
+
+_makes["equals"] = _comparison(np.equal, "equal")
+_makes["notEquals"] = _comparison(np.not_equal, "not_equal")
+_makes["less"] = _comparison(np.less, "less")
+_makes["lessOrEquals"] = _comparison(np.less_equal, "less_equal")
+_makes["greater"] = _comparison(np.greater, "greater")
+_makes["greaterOrEquals"] = _comparison(np.greater_equal, "greater_equal")
+
+
+def _length(args: tuple[Typed, ...], result: DataType) -> Compute | None:
+    if not isinstance(args[0].type, (StringType, ArrayType)):
+        return None
+    return lambda given: column(np.diff(text_offsets(given)).astype(np.uint64), pa.uint64(), given)
+
+
+_makes["length"] = _length
+
+
+def text_maker(type_: DataType) -> Compute | None:
+    """What makes texts of values of a type."""
+    if type_ == FloatType(64):
+        return float_texts
+    return (lambda given: given.cast(pa.string())) if isinstance(type_, (IntegerType, StringType)) else None
+
+
+def _to_string(args: tuple[Typed, ...], result: DataType) -> Compute | None:
+    return text_maker(args[0].type) if len(args) == 1 else None
+
+
+_makes["toString"] = _to_string
+
+
+def _concat(args: tuple[Typed, ...], result: DataType) -> Compute | None:
+    if not all(isinstance(arg.type, StringType) for arg in args):
+        return None
+    constants = [pa.scalar(arg.value, pa.string()) if arg.is_literal else None for arg in args]
+
+    def compute(*given: pa.Array) -> pa.Array:
+        left = iter(given)
+        words = [next(left) if known is None else known for known in constants]
+        return pc.binary_join_element_wise(*words, pa.scalar(""))
+
+    return compute
+
+
+_makes["concat"] = _concat

@@ -1,0 +1,1 @@
+"""NumPy kernels over lists, shared by functions of arrays, maps and lambdas."""

@@ -1,0 +1,281 @@
+"""What scans compute of arrays and lambdas: the body once over all elements (``sql.functions.lambda_bodies``), then
+what the function makes of its values list by list (``sql.typing.column_kernels.list_arrays``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from parts.types import ArrayType
+from sql.functions.lambda_bodies import is_number, numbers_of
+from sql.functions.list_kernels.array_search import is_discrete, is_plain
+from sql.typing.column_kernels.list_arrays import Lists, codes, in_order, lists_of, repeated
+from sql.typing.column_kernels.scannable import Computed, Scannable
+from sql.typing.duckdb.bound_values import Bound
+from sql.typing.duckdb.sql_fragments import ELEMENT, Fragment, fragment
+from sql.typing.typed_expressions import Typed
+
+_MOST_DEPTH = 60
+Finish = Callable[[Lists, pa.Array], pa.Array]
+"""From the first array and the body's values (conditions: BOOLEAN) to the result."""
+
+
+Elements: TypeAlias = Fragment | Any
+"""An array for each row, or the elements of one for all (an Arrow array)."""
+
+
+def elements_of(array: Typed) -> Elements:
+    """Those of literals, or the array as it is."""
+    inner = array.type.inner if isinstance(array.type, ArrayType) else array.type
+    known = array.elements or ()
+    if not known or not all(element.is_literal for element in known) or not (is_discrete(inner) or is_number(inner)):
+        return array.sql
+    if pa.types.is_date(inner.arrow) or any(isinstance(element.value, bool) for element in known):
+        return array.sql
+    return pa.array([element.value for element in known], inner.arrow)
+
+
+@dataclass(frozen=True)
+class Body:
+    """The body of a lambda over elements: ``computed`` of ``inputs`` by their names, or one of these; without any it is
+    ``value``. The first inputs are the elements of ``arrays``, others have a value for each row."""
+
+    arrays: tuple[Elements, ...]
+    captured: tuple[Fragment, ...]
+    computed: Computed | str | None
+    value: pa.Scalar
+
+    def values(self, lists: Sequence[Lists], captured: Sequence[pa.Array]) -> pa.Array:
+        if self.computed is None:
+            return pa.repeat(self.value, len(lists[0].values))
+        known = {str(place): one.values for place, one in enumerate(lists)}
+        wanted = (self.computed,) if isinstance(self.computed, str) else self.computed.columns
+        for place, array in enumerate(captured, len(lists)):
+            if str(place) in wanted:
+                known[str(place)] = array.take(pa.array(lists[0].owners))
+        if isinstance(self.computed, str):
+            return known[self.computed]
+        return self.computed.of_plain([known[name] for name in wanted])
+
+
+def body_of(arrays: Sequence[Elements], parameters: Sequence[Fragment], body: Typed) -> Body | None:
+    """``None`` for a body that only DuckDB can compute."""
+    own = tuple(arrays)
+    type_ = pa.bool_() if body.is_condition else body.type.arrow
+    if body.is_literal:
+        return Body(own, (), None, pa.scalar(body.value, pa.null() if body.value is None else type_))
+    if body.sql.depth > _MOST_DEPTH:
+        return None
+    names = {parameter: str(place) for place, parameter in enumerate(parameters)}
+    captured: dict[Fragment, str] = {}
+
+    def resolved(sql: Fragment) -> Computed | str | None:
+        if sql in names:
+            return names[sql]
+        if not sql.traits & ELEMENT or not any(node in names for node in sql.nodes()):
+            return captured.setdefault(sql, str(len(names) + len(captured)))
+        if not isinstance(sql, Scannable):
+            return None
+        inputs = [resolved(value) for value in sql.values]
+        known = tuple([value for value in inputs if value is not None])
+        return Computed(known, sql.compute, sql.result) if len(known) == len(inputs) else None
+
+    computed = resolved(body.sql)
+    return None if computed is None else Body(own, tuple(captured), computed, pa.scalar(None, type_))
+
+
+def scanned(sql: Fragment, body: Body | None, name: str, finish: Finish | None, result: pa.DataType) -> Fragment:
+    """``sql``, which a scan computes as ``finish`` says."""
+    if body is None or finish is None:
+        return sql
+
+    def compute(lists: Sequence[Lists], captured: Sequence[pa.Array]) -> pa.Array:
+        return finish(lists[0], body.values(lists, captured))
+
+    return over_arrays(sql, body.arrays, body.captured, name, compute, result)
+
+
+def over_arrays(
+    sql: Fragment,
+    arrays: Sequence[Elements],
+    captured: Sequence[Fragment],
+    name: str,
+    compute: Callable[[Sequence[Lists], Sequence[pa.Array]], pa.Array],
+    result: pa.DataType,
+) -> Fragment:
+    """``sql``, which a scan computes: NULL where the arrays are of different sizes; then the statement ends with 190
+    (SIZES_OF_ARRAYS_DONT_MATCH)."""
+    stored = [array for array in arrays if isinstance(array, Fragment)]
+    constants = [None if isinstance(array, Fragment) else array for array in arrays]
+
+    def of_columns(*given: pa.Array) -> pa.Array:
+        columns, rows = iter(given), len(given[0])
+        lists = [lists_of(next(columns) if array is None else repeated(array, rows)) for array in constants]
+        others = list(columns)
+        equal = np.ones(rows, bool)
+        for other in lists[1:]:
+            equal &= other.lengths == lists[0].lengths
+        if equal.all():
+            return compute(lists, others)
+        some = pa.array(np.flatnonzero(equal))
+        taken = [lists_of(one.given.take(some)) for one in lists]
+        found = compute(taken, [array.take(some) for array in others])
+        return found.take(pa.array(np.cumsum(equal) - 1, mask=~equal))
+
+    value = Scannable(sql, (*stored, *captured), of_columns, result)
+    if len(stored) == len(arrays) and all(array == stored[0] for array in stored):
+        return value
+    failure = (
+        f"CASE WHEN {{0}} IS NULL THEN error('pando:190:Arrays passed to {name} must have equal size') ELSE {{0}} END"
+    )
+    return Bound(sql, value, lambda column: fragment(f"({failure})", column))
+
+
+# Whether the body holds -----------------------------------------------------------------------------------------------
+
+
+def kept_values(values: pa.Array) -> np.ndarray:
+    if pa.types.is_null(values.type):
+        return np.zeros(len(values), bool)
+    if not pa.types.is_boolean(values.type):
+        return numbers_of(values) != 0
+    return np.asarray(values)
+
+
+def is_test(body: Typed) -> bool:
+    if body.is_literal and body.value is None:
+        return True
+    return not body.type.is_nullable and (body.is_condition or is_number(body.type))
+
+
+def kept(lists: Lists, values: pa.Array) -> pa.Array:
+    return lists.where(kept_values(values))
+
+
+def exists(lists: Lists, values: pa.Array) -> pa.Array:
+    return lists.column(lists.counts(kept_values(values)) > 0, pa.bool_())
+
+
+def holds_for_all(lists: Lists, values: pa.Array) -> pa.Array:
+    return lists.column(lists.counts(kept_values(values)) == lists.lengths, pa.bool_())
+
+
+def counted(lists: Lists, values: pa.Array) -> pa.Array:
+    return lists.column(lists.counts(kept_values(values)), pa.uint32())
+
+
+def _nth(lists: Lists, holds: np.ndarray, *, is_last: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Of each list whether the body holds somewhere, and the first (or last) such element."""
+    numbers = np.append(np.flatnonzero(holds), 0)
+    counts = lists.counts(holds)
+    ends = np.cumsum(counts)
+    return counts > 0, numbers[np.where(counts > 0, ends - 1 if is_last else ends - counts, -1)]
+
+
+def nth_value(default: object, *, is_last: bool) -> Finish:
+    def finish(lists: Lists, values: pa.Array) -> pa.Array:
+        found, numbers = _nth(lists, kept_values(values), is_last=is_last)
+        type_ = lists.values.type
+        items = pa.concat_arrays([lists.values, pa.array([default], type_)])
+        return items.take(pa.array(np.where(found, numbers, len(items) - 1)))
+
+    return finish
+
+
+def place(lists: Lists, values: pa.Array, *, is_last: bool) -> pa.Array:
+    found, numbers = _nth(lists, kept_values(values), is_last=is_last)
+    return lists.column(np.where(found, numbers - lists.offsets[:-1] + 1, 0), pa.uint32())
+
+
+# The body's values ----------------------------------------------------------------------------------------------------
+
+
+def mapped(lists: Lists, values: pa.Array) -> pa.Array:
+    return lists.like(values.cast(pa.uint8()) if pa.types.is_boolean(values.type) else values)
+
+
+def is_mapped(body: Typed) -> bool:
+    return body.is_condition or is_plain(body.type)
+
+
+def ordered(descending: bool) -> Finish:
+    def finish(lists: Lists, values: pa.Array) -> pa.Array:
+        (own,), most = codes([values], ranked=True)
+        keys = lists.owners * most + (most - 1 - own if descending else own)
+        return lists.like(lists.values.take(pa.array(in_order(keys, most * len(lists.given)))))
+
+    return finish
+
+
+def is_ordered(body: Typed, descending: bool) -> bool:
+    """NULL is the last in any order."""
+    return is_discrete(body.type) and not body.is_condition and not (descending and body.type.is_nullable)
+
+
+def _reduced(operator: np.ufunc, numbers: np.ndarray, lists: Lists) -> np.ndarray:
+    """Of each list that has a value; 0 of others."""
+    some = lists.lengths > 0
+    result = np.zeros(len(lists.given), numbers.dtype)
+    if some.any():
+        with np.errstate(all="ignore"):
+            result[some] = operator.reduceat(numbers, lists.offsets[:-1][some])
+    return result
+
+
+def total(lists: Lists, values: pa.Array) -> pa.Array:
+    """Of whole numbers; it wraps around."""
+    kind = pa.int64() if pa.types.is_signed_integer(values.type) else pa.uint64()
+    totals = np.zeros(len(values) + 1, kind.to_pandas_dtype())
+    np.cumsum(numbers_of(values), out=totals[1:])
+    return lists.column(totals[lists.offsets[1:]] - totals[lists.offsets[:-1]], kind)
+
+
+def reduced(operator: np.ufunc, kind: type[np.generic] | None, result: pa.DataType) -> Finish:
+    """Of values as numbers of a kind, or of their own."""
+
+    def finish(lists: Lists, values: pa.Array) -> pa.Array:
+        numbers = numbers_of(values)
+        return lists.column(_reduced(operator, numbers if kind is None else numbers.astype(kind), lists), result)
+
+    return finish
+
+
+def _float_totals(lists: Lists, values: pa.Array) -> np.ndarray:
+    """One value after another, as ClickHouse adds them."""
+    with np.errstate(all="ignore"):
+        return np.bincount(lists.owners, numbers_of(values), len(lists.given))
+
+
+def float_total(lists: Lists, values: pa.Array) -> pa.Array:
+    return lists.column(_float_totals(lists, values), pa.float64())
+
+
+def average(lists: Lists, values: pa.Array) -> pa.Array:
+    return lists.column(_float_totals(lists, values) / np.maximum(lists.lengths, 1), pa.float64())
+
+
+def running_total(kind: pa.DataType) -> Finish:
+    """Of whole numbers."""
+
+    def finish(lists: Lists, values: pa.Array) -> pa.Array:
+        totals = np.zeros(len(values) + 1, kind.to_pandas_dtype())
+        np.cumsum(numbers_of(values), out=totals[1:])
+        return lists.like(pa.array(totals[1:] - np.repeat(totals[lists.offsets[:-1]], lists.lengths)))
+
+    return finish
+
+
+def steps(kind: pa.DataType) -> Finish:
+    """From each whole number to the next; 0 before the first."""
+
+    def finish(lists: Lists, values: pa.Array) -> pa.Array:
+        numbers = numbers_of(values).astype(kind.to_pandas_dtype())
+        found = np.diff(numbers, prepend=numbers[:1])
+        found[lists.offsets[:-1][lists.lengths > 0]] = 0
+        return lists.like(pa.array(found))
+
+    return finish

@@ -1,0 +1,1 @@
+"""Comparisons, conditionals and functions of NULL."""

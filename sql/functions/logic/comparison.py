@@ -1,0 +1,298 @@
+"""``= != < <= > >=``, greatest, least.
+
+Floats compare as IEEE says (NaN is equal to nothing and not ordered), where DuckDB takes NaN for the greatest number. A
+constant string beside another type is read as a value of that type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+from parts.common.errors import UserError
+from parts.types import (
+    ArrayType,
+    BoolType,
+    DataType,
+    DateTime64Type,
+    DateTimeType,
+    DecimalType,
+    EnumType,
+    FixedStringType,
+    FloatType,
+    IntegerType,
+    IPv4Type,
+    NothingType,
+    UUIDType,
+    make_nullable,
+    strip_nullable,
+)
+from sql.functions.logic.tuple_comparison import compare_tuples, is_by_element
+from sql.functions.registry import Call, define, function
+from sql.typing.casts.casts import convert
+from sql.typing.casts.constant_texts import constant_text_as
+from sql.typing.duckdb.sql_fragments import Fragment, called, fragment
+from sql.typing.integer_conversions import to_integer
+from sql.typing.order_keys import order_key, swapped_halves
+from sql.typing.result_types import decimal_width, is_integer, is_number, is_string, supertype
+from sql.typing.texts.value_texts import to_text
+from sql.typing.typed_expressions import FLOAT64, UINT8, UINT32, Typed, text
+
+_EXACT = 1 << 53
+_FLOAT_BITS = {32: 24, 64: 53}
+"""Integers of fewer bits are floats exactly."""
+_OPERATORS = {
+    "equals": "=", "notEquals": "<>", "less": "<", "lessOrEquals": "<=", "greater": ">", "greaterOrEquals": ">=",
+}  # fmt: skip
+
+
+def comparable(left: Typed, right: Typed, zone: str) -> tuple[Fragment, Fragment]:
+    """Both sides as DuckDB values of one type. Raises ``UserError`` 386 or 43 if ClickHouse does not compare them."""
+    a, b = strip_nullable(left.type), strip_nullable(right.type)
+    if a == b:
+        return left.number, right.number
+    if is_number(a) and is_number(b):
+        return _as_number(left), _as_number(right)
+    if is_string(a) and is_string(b):
+        return _as_string(left, a, b, zone), _as_string(right, b, a, zone)
+    if is_string(b) and right.is_constant:
+        return left.number, constant_text_as(right, a, zone)
+    if is_string(a) and left.is_constant:
+        return constant_text_as(left, b, zone), right.number
+    if (number := _counted(left, b)) is not None:
+        return _as_number(number), _as_number(right)
+    if (number := _counted(right, a)) is not None:
+        return _as_number(left), _as_number(number)
+    common = _common(a, b)
+    return convert(left, common, zone), convert(right, common, zone)
+
+
+def _counted(value: Typed, beside: DataType) -> Typed | None:
+    """The number that stands for a value of an Enum, a time or an IPv4: beside numbers they are compared by it."""
+    own = strip_nullable(value.type)
+    if isinstance(own, DateTime64Type) and is_number(beside):
+        seconds = FLOAT64 if isinstance(beside, FloatType) else DecimalType(38, own.precision)
+        return Typed(convert(value, seconds, "UTC"), seconds)
+    if not isinstance(beside, (IntegerType, BoolType, FloatType)):
+        return None
+    match own:
+        case EnumType(bits) as type_:
+            goal = IntegerType(bits, True)
+        case (DateTimeType() | IPv4Type()) as type_ if isinstance(type_, DateTimeType) or is_integer(beside):
+            goal = UINT32
+        case _:
+            return None
+    number = to_integer(value, type_, goal)
+    assert number is not None
+    return Typed(number, goal)
+
+
+def enums_as_numbers(call: Call) -> Call:
+    """The call with the numbers of the values of an Enum, if what is searched and what for are not of one type."""
+    types = [strip_nullable(arg.type.inner if isinstance(arg.type, ArrayType) else arg.type) for arg in call.args]
+    numbers = (IntegerType, BoolType, FloatType, EnumType)
+    if types[0] == types[1] or EnumType not in map(type, types) or not all(isinstance(own, numbers) for own in types):
+        return call
+    args = [_enum_as_number(arg) for arg in call.args]
+    return replace(call, args=tuple(args))
+
+
+def _enum_as_number(value: Typed) -> Typed:
+    inner = value.type.inner if isinstance(value.type, ArrayType) else value.type
+    bare = strip_nullable(inner)
+    if not isinstance(bare, EnumType):
+        return value
+    number: DataType = IntegerType(bare.bits, True)
+    if inner.is_nullable:
+        number = make_nullable(number)
+    return replace(value, type=ArrayType(number) if isinstance(value.type, ArrayType) else number, elements=None)
+
+
+def _as_number(value: Typed) -> Fragment:
+    return (
+        fragment("CAST({} AS UTINYINT)", value.sql)
+        if isinstance(strip_nullable(value.type), BoolType)
+        else value.number
+    )
+
+
+def _common(a: DataType, b: DataType) -> DataType:
+    try:
+        return supertype([a, b])
+    except UserError:
+        if is_string(a) or is_string(b):
+            raise
+        raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"Illegal types {a.name} and {b.name} of a comparison") from None
+
+
+def _as_string(value: Typed, type_: DataType, other: DataType, zone: str) -> Fragment:
+    """Beside a FixedString zero bytes at the end are padding."""
+    if isinstance(type_, FixedStringType):
+        return to_text(value, zone)
+    if not isinstance(other, FixedStringType):
+        return value.sql
+    return text(value.value.rstrip("\0")) if isinstance(value.value, str) else fragment("rtrim({}, chr(0))", value.sql)
+
+
+def _may_be_nan(value: Typed) -> bool:
+    if not isinstance(strip_nullable(value.type), FloatType):
+        return False
+    return not value.is_literal or value.value != value.value
+
+
+def _comparison(name: str) -> Callable[[Call], Typed]:
+    return lambda call: compare(name, call.args[0], call.args[1], call.environment.zone)
+
+
+def compare(name: str, left: Typed, right: Typed, zone: str) -> Typed:
+    """``= != < <= > >=`` under their functions' names; Nullable where a side is."""
+    if is_by_element(left, right):
+        return compare_tuples(name, left, right, partial(compare, zone=zone))
+    nullable = left.type.is_nullable or right.type.is_nullable
+    type_ = make_nullable(UINT8) if nullable else UINT8
+    if any(isinstance(strip_nullable(side.type), NothingType) for side in (left, right)):
+        return Typed(fragment("CAST(NULL AS BOOLEAN)"), type_, is_condition=True)
+    a, b = comparable(left, right, zone)
+    exact = _exactly(_OPERATORS[name], (left, a), (right, b))
+    if exact is None and name not in ("equals", "notEquals"):
+        ordered = right.type if is_string(strip_nullable(left.type)) else left.type
+        a, b = (order_key(side, ordered, nulls_least=False) for side in (a, b))
+    sql = exact or fragment("({} {} {})", a, _OPERATORS[name], b)
+    if any(isinstance(strip_nullable(side.type), FloatType) for side in (left, right)):
+        sql = _with_nan(sql, name, (left, a), (right, b))
+    return Typed(sql, type_, is_condition=True)
+
+
+def _exactly(operator: str, left: tuple[Typed, Fragment], right: tuple[Typed, Fragment]) -> Fragment | None:
+    """An integer beside a float by their values, where the integer as a float may be another number; else None.
+
+    Floats from 2^53 are whole numbers, and fit a HUGEINT as far as integers go.
+    """
+    kinds = [strip_nullable(side[0].type) for side in (left, right)]
+    for kind, other in (kinds, reversed(kinds)):
+        if isinstance(kind, IntegerType) and isinstance(other, FloatType):
+            break
+    else:
+        return None
+    if kind.bits < _FLOAT_BITS[other.bits]:
+        return None
+    is_float = kind.bits < _FLOAT_BITS[64] or any(_is_small(side) for side, _ in (left, right))
+    if is_float and other.bits == 64:
+        return None
+    values = [fragment("CAST({} AS DOUBLE)", sql) for _, sql in (left, right)]
+    plain = fragment("({} {} {})", values[0], operator, values[1])
+    if is_float:
+        return plain
+    whole = fragment("(CAST({} AS HUGEINT) {} CAST({} AS HUGEINT))", left[1], operator, right[1])
+    number = values[0] if isinstance(kinds[0], FloatType) else values[1]
+    return fragment(
+        "CASE WHEN abs({number}) BETWEEN {least}e0 AND {most}e0 THEN {whole} ELSE {plain} END",
+        number=number, least=_EXACT, most=1 << 65, whole=whole, plain=plain,
+    )  # fmt: skip
+
+
+def _is_small(side: Typed) -> bool:
+    """Whether it is a literal beside which integers and floats compare as floats."""
+    return isinstance(side.value, (int, float)) and (abs(side.value) < _EXACT or side.value != side.value)
+
+
+def _with_nan(sql: Fragment, name: str, left: tuple[Typed, Fragment], right: tuple[Typed, Fragment]) -> Fragment:
+    first, second = _may_be_nan(left[0]), _may_be_nan(right[0])
+    nan_left = fragment("isnan({})", _as_float(left))
+    nan_right = fragment("isnan({})", _as_float(right))
+    if name == "equals":
+        return fragment("({} AND NOT {})", sql, nan_left) if first and second else sql
+    if name == "notEquals":
+        return fragment("({} OR {})", sql, nan_left) if first and second else sql
+    if name in ("less", "lessOrEquals"):
+        return fragment("({} AND NOT {})", sql, nan_right) if second else sql
+    return fragment("({} AND NOT {})", sql, nan_left) if first else sql
+
+
+def _as_float(side: tuple[Typed, Fragment]) -> Fragment:
+    return side[1] if isinstance(strip_nullable(side[0].type), FloatType) else fragment("CAST({} AS DOUBLE)", side[1])
+
+
+for _name in _OPERATORS:
+    define(_name, _comparison(_name), 2)
+
+
+@function("isNotDistinctFrom", 2, nulls=False)
+def not_distinct(call: Call) -> Typed:
+    a, b = _distinct_sides(call)
+    nan = _both_nan(call, a)
+    template = "({} IS NOT DISTINCT FROM {} AND NOT {})" if nan else "({} IS NOT DISTINCT FROM {})"
+    return Typed(fragment(template, a, b, *nan), UINT8, is_condition=True)
+
+
+@function("isDistinctFrom", 2, nulls=False)
+def distinct(call: Call) -> Typed:
+    a, b = _distinct_sides(call)
+    nan = _both_nan(call, a)
+    template = "({} IS DISTINCT FROM {} OR {})" if nan else "({} IS DISTINCT FROM {})"
+    return Typed(fragment(template, a, b, *nan), UINT8, is_condition=True)
+
+
+def _both_nan(call: Call, left: Fragment) -> list[Fragment]:
+    """Where equal values are NaN, which ClickHouse takes for distinct; none if they cannot be."""
+    if not all(_may_be_nan(arg) for arg in call.args):
+        return []
+    return [fragment("coalesce(isnan(CAST({} AS DOUBLE)), false)", left)]
+
+
+def _distinct_sides(call: Call) -> tuple[Fragment, Fragment]:
+    left, right = call.args
+    if left.value is None or right.value is None:
+        return left.sql, right.sql
+    return comparable(left, right, call.environment.zone)
+
+
+@function("greatest", (1, None), nulls=False)
+def greatest(call: Call) -> Typed:
+    return _pick(call, "greatest")
+
+
+@function("least", (1, None), nulls=False)
+def least(call: Call) -> Typed:
+    return _pick(call, "least")
+
+
+def _picked_type(types: Sequence[DataType]) -> DataType:
+    """A Decimal stays what it is beside an integer, and is a float beside one; a Bool is a number."""
+    bare = [strip_nullable(type_) for type_ in types]
+    decimals = [type_ for type_ in bare if isinstance(type_, DecimalType)]
+    if decimals and any(isinstance(type_, FloatType) for type_ in bare):
+        picked: DataType = FLOAT64
+    elif decimals and all(is_number(type_) for type_ in bare):
+        width = decimal_width(max(type_.precision for type_ in decimals))
+        picked = DecimalType(width, max(type_.scale for type_ in decimals))
+    elif all(isinstance(type_, BoolType) for type_ in bare):
+        picked = UINT8
+    else:
+        return supertype(types)
+    return make_nullable(picked) if any(type_.is_nullable for type_ in types) else picked
+
+
+def _pick(call: Call, name: str) -> Typed:
+    type_ = _picked_type(call.types)
+    zone = call.environment.zone
+    values = [convert(arg, type_, zone) for arg in call.args]
+    # NULLs are passed over, in both engines.
+    if isinstance(strip_nullable(type_), UUIDType):
+        return Typed(swapped_halves(called(name, *map(swapped_halves, values))), type_)
+    if not isinstance(strip_nullable(type_), FloatType):
+        return Typed(called(name, *values), type_)
+    if len(values) == 2:
+        # ClickHouse compares once, so that the second one wins beside a NaN.
+        a, b = values
+        first = "{a} > {b} AND NOT isnan({a})" if name == "greatest" else "{a} < {b} AND NOT isnan({b})"
+        return Typed(
+            fragment(
+                "(CASE WHEN {b} IS NULL OR ({first}) THEN {a} WHEN {a} IS NULL THEN {b} ELSE {b} END)",
+                a=a, b=b, first=fragment(first, a=a, b=b),
+            ),
+            type_,
+        )  # fmt: skip
+    known = [fragment("(CASE WHEN isnan({value}) THEN NULL ELSE {value} END)", value=value) for value in values]
+    return Typed(fragment("coalesce({}, {})", called(name, *known), values[0]), type_)

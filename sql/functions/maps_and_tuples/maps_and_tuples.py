@@ -1,0 +1,244 @@
+"""Tuples and maps: building them and taking them apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from parts.common.errors import UserError
+from parts.types import (
+    ArrayType,
+    BoolType,
+    DataType,
+    Date32Type,
+    DateTimeType,
+    DateType,
+    EnumType,
+    IntegerType,
+    IPv4Type,
+    IPv6Type,
+    MapType,
+    TupleType,
+    UUIDType,
+    strip_nullable,
+)
+from sql.functions.list_kernels import map_kernels
+from sql.functions.list_kernels.array_search import searched
+from sql.functions.maps_and_tuples.subcolumns import subcolumn
+from sql.functions.registry import Call, function
+from sql.typing.casts.casts import cast_to, convert
+from sql.typing.default_values import default_sql
+from sql.typing.duckdb.engine_types import engine_type
+from sql.typing.duckdb.sql_fragments import Fragment, fragment, joined
+from sql.typing.result_types import is_integer, is_string, supertype
+from sql.typing.typed_expressions import INT64, NOTHING, UINT8, Typed, cast, element_sql, literal
+
+
+def zipped(arrays: Sequence[Typed], function_name: str) -> Fragment:
+    """Structs of the arrays' elements, in a list; 190 (SIZES_OF_ARRAYS_DONT_MATCH) where one is longer than another."""
+    structs = fragment("list_zip({})", joined(", ", [array.sql for array in arrays]))
+    if len(arrays) == 1:
+        return structs
+    first = arrays[0].sql
+    checks = joined(" AND ", [fragment("len({}) = len({})", other.sql, first) for other in arrays[1:]])
+    failure = fragment("error('pando:190:Arrays passed to {} must have equal size')", function_name)
+    return fragment("(CASE WHEN {} THEN {} ELSE {} END)", checks, structs, failure)
+
+
+def make_tuple(values: list[Typed]) -> Typed:
+    """``tuple(…)`` or ``(a, b)``. The parts are kept, so that IN and comparisons can see them."""
+    plain = [value.plain for value in values]
+    type_ = TupleType(tuple((None, value.type) for value in plain))
+    fields = [fragment('"{}" := {}', position, _typed_null(value)) for position, value in enumerate(plain, 1)]
+    sql = fragment("struct_pack({})", joined(", ", fields) or '"1" := 0')
+    return Typed(sql, type_, is_constant=all(value.is_constant for value in plain), elements=tuple(plain))
+
+
+def _typed_null(value: Typed) -> Fragment:
+    return fragment("CAST(NULL AS INTEGER)") if value.value is None else value.sql
+
+
+@function("tupleElement", (2, 3), nulls=False)
+def tuple_element(call: Call) -> Typed:
+    return _element(call, call.args[0], call.args[1].value)
+
+
+def _element(call: Call, value: Typed, key: object) -> Typed:
+    type_ = strip_nullable(value.type)
+    found = subcolumn(value, key) if isinstance(key, str) else None
+    if found is not None:
+        return found
+    if isinstance(type_, MapType) and isinstance(key, str) and key.startswith("key_"):
+        return map_element(call, value, literal(key.removeprefix("key_")))
+    if isinstance(type_, ArrayType) and isinstance(strip_nullable(type_.inner), TupleType):
+        inner = _element(call, Typed(fragment("x"), type_.inner), key)
+        return Typed(fragment("list_transform({}, lambda x: {})", value.sql, inner.sql), ArrayType(inner.type))
+    if not isinstance(type_, TupleType):
+        raise UserError(
+            "ILLEGAL_TYPE_OF_ARGUMENT", f"First argument for function tupleElement must be Tuple, not {value.type}"
+        )
+    position = _position(type_, key)
+    if value.elements is not None:
+        return value.elements[position - 1]
+    return Typed(element_sql(value.sql, position), type_.elements[position - 1][1])
+
+
+def _position(type_: TupleType, key: object) -> int:
+    if not isinstance(key, (int, str)):
+        raise UserError(
+            "ILLEGAL_TYPE_OF_ARGUMENT", "Second argument to tupleElement must be a constant integer or string"
+        )
+    if isinstance(key, int) and not isinstance(key, bool):
+        position = key if key > 0 else len(type_.elements) + 1 + key
+        if 1 <= position <= len(type_.elements):
+            return position
+    for position, (own_name, _) in enumerate(type_.elements, 1):
+        if key == (own_name or str(position)):
+            return position
+    raise UserError("NOT_FOUND_COLUMN_IN_BLOCK", f"Tuple doesn't contain element {key!r}: {type_}")
+
+
+@function("untuple", 1, nulls=False)
+def untuple(call: Call) -> Typed:
+    raise UserError("NOT_IMPLEMENTED", "The function untuple is not supported")
+
+
+# Maps -----------------------------------------------------------------------------------------------------------------
+
+
+@function("map", (0, None), nulls=False)
+def make_map(call: Call) -> Typed:
+    if len(call.args) % 2:
+        raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", "map needs an even number of arguments: key, value, …")
+    if not call.args:
+        nothing = MapType(NOTHING, NOTHING)
+        return Typed(cast("[]", nothing), nothing)
+    keys, values = call.args[0::2], call.args[1::2]
+    type_ = MapType(supertype(key.type for key in keys), supertype(value.type for value in values))
+    zone = call.environment.zone
+    entries = [
+        fragment(
+            "struct_pack(key := {}, value := {})", convert(key, type_.key, zone), convert(value, type_.value, zone)
+        )
+        for key, value in zip(keys, values, strict=True)
+    ]
+    sql = fragment("[{}]", joined(", ", entries))
+    return Typed(map_kernels.made(sql, keys, values, type_), type_)
+
+
+def map_type(call: Call, position: int = 0) -> MapType:
+    type_ = strip_nullable(call.args[position].type)
+    if not isinstance(type_, MapType):
+        raise call.wrong_type(position, "Map")
+    return type_
+
+
+def entries(value: Typed, type_: MapType) -> Typed:
+    """A map as an array of tuples."""
+    sql = fragment("list_transform({}, lambda e: struct_pack(keys := e.key, values := e.value))", value.sql)
+    return Typed(sql, ArrayType(TupleType((("keys", type_.key), ("values", type_.value)))))
+
+
+@function("mapKeys", 1)
+def map_keys(call: Call) -> Typed:
+    return map_kernels.keys_of(call.args[0], map_type(call))
+
+
+@function("mapValues", 1)
+def map_values(call: Call) -> Typed:
+    return map_kernels.values_of(call.args[0], map_type(call))
+
+
+@function("mapContains mapContainsKey", 2)
+def map_contains(call: Call) -> Typed:
+    type_, key = map_type(call).key, call.args[1]
+    own = map_kernels.keys_of(call.args[0], map_type(call))
+    keys, zone = own.sql, call.environment.zone
+    if is_integer(type_) and is_integer(key.type):
+        wanted = _key(key, type_, zone)
+    else:
+        common = supertype([strip_nullable(type_), strip_nullable(key.type)])
+        keys = convert(own, ArrayType(common), zone)
+        wanted = convert(key, common, zone)
+    found = fragment("coalesce(list_contains({}, {}), false)", keys, wanted)
+    return Typed(searched(found, "any", own, key), UINT8, is_condition=True)
+
+
+@function("mapFromArrays", 2)
+def map_from_arrays(call: Call) -> Typed:
+    keys, values = call.args
+    if not isinstance(keys.type, ArrayType) or not isinstance(values.type, ArrayType):
+        raise call.wrong_type(0 if not isinstance(keys.type, ArrayType) else 1, "Array")
+    type_ = MapType(keys.type.inner, values.type.inner)
+    sql = fragment(
+        "list_transform({}, lambda e: struct_pack(key := e[1], value := e[2]))", zipped(call.args, call.name)
+    )
+    return Typed(map_kernels.from_arrays(sql, keys, values, type_, call.name), type_)
+
+
+@function("mapFilter", 2)
+def map_filter(call: Call) -> Typed:
+    type_ = map_type(call, 1)
+    if call.args[0].apply is None:
+        raise call.wrong_type(0, "a lambda")
+    key, value = map_kernels.PARAMETERS
+    body = call.args[0].apply([Typed(key, type_.key), Typed(value, type_.value)])
+    sql = fragment("list_filter({}, lambda e: {})", call.args[1].sql, body.condition)
+    return Typed(map_kernels.filtered(sql, call.args[1], type_, map_kernels.PARAMETERS, body), type_)
+
+
+@function("mapApply", 2)
+def map_apply(call: Call) -> Typed:
+    type_ = map_type(call, 1)
+    if call.args[0].apply is None:
+        raise call.wrong_type(0, "a lambda")
+    body = call.args[0].apply(
+        [Typed(part, own) for part, own in zip(map_kernels.PARAMETERS, (type_.key, type_.value), strict=True)]
+    )
+    if not isinstance(body.type, TupleType) or len(body.type.elements) != 2 or body.elements is None:
+        raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", "The lambda of mapApply must give a tuple (key, value)")
+    key, value = body.elements
+    sql = fragment(
+        "list_transform({}, lambda e: struct_pack(key := {}, value := {}))", call.args[1].sql, key.number, value.number
+    )
+    made = MapType(key.type, value.type)
+    return Typed(map_kernels.applied(sql, call.args[1], type_, map_kernels.PARAMETERS, body.elements, made), made)
+
+
+def _key_kind(type_: DataType) -> str:
+    """Keys of one kind can be looked for in each other; "" if ClickHouse looks for none of the type."""
+    bare = strip_nullable(type_)
+    if is_string(bare):
+        return "text"
+    if isinstance(bare, (IntegerType, BoolType, EnumType, DateType, Date32Type, DateTimeType)):
+        return "number"
+    return bare.name if isinstance(bare, (UUIDType, IPv4Type, IPv6Type)) else ""
+
+
+def _key(key: Typed, type_: DataType, zone: str) -> Fragment:
+    """The key as a value of the map's keys, NULL where it is none of them."""
+    goal, own = strip_nullable(type_), strip_nullable(key.type)
+    if isinstance(goal, BoolType) and isinstance(own, IntegerType):
+        return fragment("(CASE WHEN {sql} IN (0, 1) THEN {sql} = 1 END)", sql=key.sql)
+    if isinstance(goal, IntegerType) and isinstance(own, IntegerType) and goal != own:
+        return fragment("TRY_CAST({} AS {})", key.sql, engine_type(goal))
+    if isinstance(goal, DateTimeType) and isinstance(own, (DateType, Date32Type)):  # by its number
+        key = Typed(cast_to(key, INT64, zone), INT64)
+    return convert(key, type_, zone)
+
+
+def map_element(call: Call, value: Typed, key: Typed) -> Typed:
+    """``m[key]``: the value's default where the key is missing."""
+    type_ = strip_nullable(value.type)
+    assert isinstance(type_, MapType)
+    kinds = _key_kind(type_.key), _key_kind(key.type)
+    has_name = isinstance(strip_nullable(type_.key), EnumType) and kinds[1] == "text"
+    if not has_name and (not kinds[0] or kinds[0] != kinds[1]):
+        raise UserError(
+            "ILLEGAL_TYPE_OF_ARGUMENT", f"Illegal types of arguments: {type_}, {key.type} for function arrayElement"
+        )
+    keys = map_kernels.keys_of(value, type_).sql
+    found = fragment("{}[list_position({}, {})].value", value.sql, keys, _key(key, type_.key, call.environment.zone))
+    if type_.value.is_nullable:
+        return Typed(found, type_.value)
+    found = fragment("coalesce({}, {})", found, default_sql(type_.value))
+    return Typed(map_kernels.looked_up(found, value, type_, key), type_.value)

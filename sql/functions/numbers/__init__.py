@@ -1,0 +1,1 @@
+"""Arithmetic, mathematics, and the texts of numbers."""

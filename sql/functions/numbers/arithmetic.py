@@ -1,0 +1,270 @@
+"""``+ - *`` and their kin: ClickHouse's widening result types, with wrap-around at 64 bits.
+
+Below 64 bits the result type always has room. At 64 bits DuckDB would refuse an overflow, so the fast operation is
+taken for numbers that are small enough, and for others the low 64 bits of the exact 128-bit result. (To try the fast
+one and to catch its error costs some hundred times as much: DuckDB then goes through the vector row by row.)"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import isqrt
+
+from parts.common.errors import UserError
+from parts.types import (
+    BoolType,
+    DataType,
+    DecimalType,
+    FloatType,
+    IntegerType,
+    IPv4Type,
+    TupleType,
+)
+from sql.functions.dates.date_arithmetic import add_interval, add_number, difference
+from sql.functions.registry import Build, Call, function
+from sql.typing.duckdb.macro_weights import macros
+from sql.typing.duckdb.sql_fragments import EMPTY, ONCE, Fragment, IntegerSum, Summands, fragment, joined
+from sql.typing.integer_conversions import wrap_64, wrap_integer
+from sql.typing.result_types import (
+    as_integer,
+    decimal_width,
+    difference_type,
+    is_date_or_time,
+    is_number,
+    sum_type,
+)
+from sql.typing.typed_expressions import FLOAT64, UINT32, IntervalType, Typed, cast, integer_literal_type
+
+
+def illegal(call: Call) -> UserError:
+    types = " and ".join(str(type_) for type_ in call.types)
+    return UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"Illegal types {types} of arguments of function {call.name}")
+
+
+def is_integer(type_: DataType) -> bool:
+    return isinstance(type_, (IntegerType, BoolType))
+
+
+def with_addresses(build: Build) -> Build:
+    """``build`` that takes an IPv4 beside integers for the UInt32 that it is."""
+
+    def build_of_numbers(call: Call) -> Typed:
+        kinds = {type(type_) for type_ in call.types}
+        if IPv4Type in kinds and kinds <= {IPv4Type, IntegerType, BoolType}:
+            args = [replace(arg, type=UINT32) if isinstance(arg.type, IPv4Type) else arg for arg in call.args]
+            call = replace(call, args=tuple(args))
+        return build(call)
+
+    return build_of_numbers
+
+
+_LONGEST_WRITTEN_THRICE = 500
+
+
+def _wrapped(operator: str, left: Typed, right: Typed, type_: IntegerType) -> Fragment:
+    """``left operator right`` in ``type_`` of 64 bits, wrapping around where it overflows."""
+    fast = fragment("({} {} {})", cast(left.sql, type_), operator, cast(right.sql, type_))
+    wide = [fragment("CAST({} AS HUGEINT)", value.sql) for value in (left, right)]
+    sizes = [_magnitude(value) or 2**64 for value in (left, right)]
+    if operator == "*" and not type_.signed and min(sizes) >= 2**63:
+        slow = fragment("pando_product({}, {})", wide[0], wide[1])
+    else:
+        slow = wrap_64(fragment("({} {} {})", wide[0], operator, wide[1]), type_)
+    bounds = [_bound(operator, own, other, type_) for own, other in ((left, right), (right, left))]
+    # A sum of sums would grow threefold with every operand.
+    if None in bounds or fast.size > _LONGEST_WRITTEN_THRICE or fast.traits & ONCE:
+        return slow
+    conditions = joined(" AND ", [bound for bound in bounds if bound])
+    return fragment("(CASE WHEN {} THEN {} ELSE {} END)", conditions, fast, slow) if conditions else slow
+
+
+def _magnitude(value: Typed) -> int | None:
+    """The most that the value can be, or its opposite; None for a column of 64 bits."""
+    if value.is_literal and isinstance(value.value, int):
+        return abs(value.value)
+    type_ = as_integer(value.type)
+    return None if type_.bits == 64 else max(-type_.minimum, type_.maximum)
+
+
+def _bound(operator: str, own: Typed, other: Typed, type_: IntegerType) -> Fragment | None:
+    """The condition under which the operation cannot overflow for ``own``; EMPTY for always, None for never."""
+    given, beside = _magnitude(own), _magnitude(other)
+    if given is not None:
+        return EMPTY if given <= type_.maximum else None
+    if operator == "*":
+        most = isqrt(type_.maximum) if beside is None else type_.maximum // max(beside, 1)
+    else:
+        most = type_.maximum // 2 if beside is None else type_.maximum - beside
+    if most < 0:
+        return None
+    within = "{} BETWEEN -{most} AND {most}" if as_integer(own.type).signed else "{} <= {most}::UBIGINT"
+    return fragment(within, own.sql, most=most)
+
+
+def _integers(call: Call, operator: str, type_: IntegerType) -> Typed:
+    left, right = call.args
+    summands = () if operator == "*" else _added(_summands(left), _summands(right, operator))
+    if summands and type_.bits == 64 and left.sql.size + right.sql.size > _LONGEST_WRITTEN_THRICE:
+        return _long_sum(summands, type_)
+    if max(as_integer(left.type).bits, as_integer(right.type).bits) == 64:
+        sql = _wrapped(operator, left, right, type_)
+    else:
+        sql = fragment("({} {} {})", cast(left.sql, type_), operator, cast(right.sql, type_))
+    return Typed(IntegerSum(sql, summands) if summands else sql, type_)
+
+
+def _long_sum(summands: Summands, type_: IntegerType) -> Typed:
+    """Integers wrap around, so that only the exact sum counts, and that has no order."""
+    *others, (_, whole) = summands
+    for _, other in reversed(others):
+        whole = fragment("({} + {})", other, whole)
+    return Typed(IntegerSum(wrap_64(whole, type_), summands), type_)
+
+
+def _summands(value: Typed, operator: str = "+") -> Summands:
+    if isinstance(value.sql, IntegerSum) and operator == "+":
+        return value.sql.summands
+    return ((1, fragment("-CAST({} AS HUGEINT)" if operator == "-" else "CAST({} AS HUGEINT)", value.sql)),)
+
+
+def _added(left: Summands, right: Summands) -> Summands:
+    """In halves of about one size, which DuckDB plans fastest."""
+    sums = list(left)
+    for count, sql in right:
+        while sums and sums[-1][0] <= count:
+            before, other = sums.pop()
+            count, sql = before + count, fragment("({} + {})", other, sql)
+        sums.append((count, sql))
+    return tuple(sums)
+
+
+def _floats(call: Call, operator: str) -> Typed:
+    left, right = (cast(arg.sql, FLOAT64) if arg.type != FLOAT64 else arg.sql for arg in call.args)
+    return Typed(fragment("({} {} {})", left, operator, right), FLOAT64)
+
+
+def decimal_type(left: DataType, right: DataType, scale: int) -> DecimalType:
+    """Beside an integer a decimal keeps its digits; two decimals get the wider one's machine type."""
+    if not isinstance(left, DecimalType) or not isinstance(right, DecimalType):
+        own = left if isinstance(left, DecimalType) else right
+        assert isinstance(own, DecimalType)
+        return DecimalType(own.precision, scale)
+    return DecimalType(decimal_width(max(left.precision, right.precision)), scale)
+
+
+def decimal_operand(value: Typed) -> Fragment:
+    if isinstance(value.type, DecimalType):
+        return value.sql
+    type_ = integer_literal_type(value.value) if isinstance(value.value, int) else as_integer(value.type)
+    digits = len(str(value.value)) if value.is_literal else {8: 3, 16: 5, 32: 10, 64: 20}[type_.bits]
+    return fragment("CAST({} AS DECIMAL({}, 0))", value.sql, digits)
+
+
+def _decimals(call: Call, operator: str) -> Typed:
+    left, right = call.args
+    scales = [arg.type.scale if isinstance(arg.type, DecimalType) else 0 for arg in call.args]
+    scale = sum(scales) if operator == "*" else max(scales)
+    type_ = decimal_type(left.type, right.type, scale)
+    return Typed(cast(fragment("({} {} {})", decimal_operand(left), operator, decimal_operand(right)), type_), type_)
+
+
+def kind_of(call: Call) -> str:
+    """``integer``, ``float``, ``decimal`` or ``other``: which arithmetic applies."""
+    types = call.types
+    if all(is_integer(type_) for type_ in types):
+        return "integer"
+    if not all(is_number(type_) for type_ in types):
+        return "other"
+    return "float" if any(isinstance(type_, FloatType) for type_ in types) else "decimal"
+
+
+def _arithmetic(call: Call, operator: str, type_: IntegerType | None) -> Typed:
+    kind = kind_of(call)
+    if kind == "integer":
+        assert type_ is not None
+        return _integers(call, operator, type_)
+    if kind == "float":
+        return _floats(call, operator)
+    if kind == "decimal":
+        return _decimals(call, operator)
+    raise illegal(call)
+
+
+def _sum_type(call: Call) -> IntegerType | None:
+    left, right = call.types
+    return sum_type(as_integer(left), as_integer(right)) if is_integer(left) and is_integer(right) else None
+
+
+@function("plus", 2)
+@with_addresses
+def plus(call: Call) -> Typed:
+    left, right = call.args
+    for value, other in ((left, right), (right, left)):
+        if isinstance(other.type, IntervalType) and is_date_or_time(value.type):
+            return add_interval(call, value, other, 1)
+        if is_date_or_time(value.type) and is_number(other.type):
+            return add_number(value, other, 1, call)
+    if isinstance(left.type, TupleType) and isinstance(right.type, TupleType):
+        raise UserError("NOT_IMPLEMENTED", "Arithmetic of tuples is not supported")
+    return _arithmetic(call, "+", _sum_type(call))
+
+
+@function("minus", 2)
+@with_addresses
+def minus(call: Call) -> Typed:
+    left, right = call.args
+    if is_date_or_time(left.type):
+        if isinstance(right.type, IntervalType):
+            return add_interval(call, left, right, -1)
+        if is_date_or_time(right.type):
+            return difference(call, left, right)
+        if is_number(right.type):
+            return add_number(left, right, -1, call)
+    integers = is_integer(left.type) and is_integer(right.type)
+    type_ = difference_type(as_integer(left.type), as_integer(right.type)) if integers else None
+    return _arithmetic(call, "-", type_)
+
+
+@function("multiply", 2)
+@with_addresses
+def multiply(call: Call) -> Typed:
+    return _arithmetic(call, "*", _sum_type(call))
+
+
+@function("negate", 1)
+def negate(call: Call) -> Typed:
+    value = call.args[0]
+    if isinstance(value.type, IntervalType):
+        return Typed(fragment("(-{})", value.sql), value.type)
+    if isinstance(value.type, (FloatType, DecimalType)):
+        return Typed(fragment("(-{})", value.sql), value.type)
+    if not is_integer(value.type):
+        raise call.wrong_type(0, "a number")
+    given = as_integer(value.type)
+    type_ = given if given.signed else IntegerType(min(64, given.bits * 2), True)
+    if given.bits == 64:
+        return Typed(wrap_64(fragment("(-CAST({} AS HUGEINT))", value.sql), type_), type_)
+    wide = IntegerType(64, True)
+    return Typed(wrap_integer(fragment("(-{})", cast(value.sql, wide)), wide, type_), type_)
+
+
+@function("abs", 1)
+def absolute(call: Call) -> Typed:
+    value = call.args[0]
+    if isinstance(value.type, (FloatType, DecimalType)):
+        return Typed(fragment("abs({})", value.sql), value.type)
+    if not is_integer(value.type):
+        raise call.wrong_type(0, "a number")
+    given = as_integer(value.type)
+    type_ = IntegerType(given.bits, False)
+    if not given.signed:
+        return Typed(cast(value.sql, type_), type_)
+    return Typed(
+        cast(fragment("abs(CAST({} AS {}))", value.sql, "HUGEINT" if given.bits == 64 else "BIGINT"), type_), type_
+    )
+
+
+MACROS = macros(
+    # The low 64 bits of a product of 128, which HUGEINT has no room for: one factor goes in halves.
+    """pando_product(a, b) AS pando_low_unsigned((a & 4294967295) * b
+        + (((a >> 32) * b) & 4294967295) * 4294967296)""",
+)

@@ -1,0 +1,298 @@
+"""``/``, ``intDiv``, ``%`` and common divisors: what is refused, zero or infinite where the divisor is zero."""
+
+from __future__ import annotations
+
+from parts.common.errors import UserError
+from parts.types import DataType, Date32Type, DateTime64Type, DecimalType, FloatType, IntegerType
+from sql.functions.numbers.arithmetic import decimal_operand, decimal_type, illegal, kind_of, with_addresses
+from sql.functions.registry import Call, function
+from sql.typing.casts.casts import cast_to
+from sql.typing.duckdb.bound_values import bound
+from sql.typing.duckdb.macro_weights import macros
+from sql.typing.duckdb.sql_fragments import Fragment, called, fragment
+from sql.typing.integer_conversions import wrap_64, wrap_integer
+from sql.typing.result_types import as_integer, is_date_or_time, is_number, sum_type
+from sql.typing.typed_expressions import FLOAT64, INT64, UINT64, Typed, cast
+
+
+@function("divide", 2)
+@with_addresses
+def divide(call: Call) -> Typed:
+    kind = kind_of(call)
+    if kind == "decimal":
+        return _divide_decimals(call)
+    if kind == "other":
+        raise illegal(call)
+    left, right = (cast(arg.sql, FLOAT64) if arg.type != FLOAT64 else arg.sql for arg in call.args)
+    if call.args[1].is_literal and call.args[1].value:
+        return Typed(fragment("({} / {})", left, right), FLOAT64)
+    return Typed(fragment("pando_divide({}, {})", left, right), FLOAT64)
+
+
+def _divide_decimals(call: Call) -> Typed:
+    """Exact, truncated to the scale of the dividend."""
+    left, right = call.args
+    divisor_scale = right.type.scale if isinstance(right.type, DecimalType) else 0
+    scale = left.type.scale if isinstance(left.type, DecimalType) else divisor_scale
+    if divisor_scale > scale:
+        raise UserError("ARGUMENT_OUT_OF_BOUND", "Decimal result's scale is less than argument's one")
+    type_ = decimal_type(left.type, right.type, scale)
+    dividend = fragment(
+        "CAST(CAST({} AS DECIMAL(38, {})) * {} AS HUGEINT) * {}", left.sql, scale, 10**scale, 10**divisor_scale
+    )
+    if not isinstance(left.type, DecimalType):
+        dividend = fragment("CAST({} AS HUGEINT) * {}", left.sql, 10 ** (2 * scale))
+    divisor = fragment("CAST({} * {} AS HUGEINT)", decimal_operand(right), 10**divisor_scale)
+    quotient = fragment("(({}) // {})", dividend, _nonzero(Typed(divisor, INT64)))
+    if scale == 0:
+        return Typed(cast(quotient, type_), type_)
+    unit = fragment("CAST('{}' AS DECIMAL({}, {}))", f"{10.0**-scale:.{scale}f}", scale + 1, scale)
+    return Typed(cast(fragment("(CAST({} AS DECIMAL({}, 0)) * {})", quotient, 37 - scale, unit), type_), type_)
+
+
+def _nonzero(value: Typed) -> Fragment:
+    if value.is_literal and value.value:
+        return value.sql
+    return fragment(
+        "(CASE WHEN {value} = 0 THEN error('pando:153:Division by zero') ELSE {value} END)", value=value.sql
+    )
+
+
+def _divisor(left: Typed, right: Typed) -> Fragment:
+    """Not zero, nor -1 beside the least number of a signed type: there ClickHouse refuses the division."""
+    if right.is_literal and right.value not in (0, -1):
+        return right.sql
+    a, b = as_integer(left.type), as_integer(right.type)
+    if not a.signed or not b.signed:
+        return _nonzero(right)
+    return fragment(
+        "(CASE WHEN {value} = 0 THEN error('pando:153:Division by zero') WHEN {value} = -1 AND {left} = ({near} - 1) "
+        "THEN error('pando:153:Division of minimal signed number by minus one') ELSE {value} END)",
+        value=right.sql, left=left.sql, near=a.minimum + 1,
+    )  # fmt: skip
+
+
+def _refuse_least(call: Call, bits: tuple[int, ...]) -> None:
+    """Raises 153 where ClickHouse does for the remainders of a column by the least number of the literal's type."""
+    left, right = (as_integer(type_) for type_ in call.types)
+    is_fast_there = left.signed and left.bits in bits and right.bits <= left.bits
+    literal = call.args[1]
+    if is_fast_there and right.signed and literal.value == right.minimum and not call.args[0].is_constant:
+        raise UserError("ILLEGAL_DIVISION", f"Division by the most negative number {literal.value} of {right.name}")
+
+
+@function("intDiv", 2)
+@with_addresses
+def int_div(call: Call) -> Typed:
+    return _int_div(call, zero="error")
+
+
+@function("intDivOrZero", 2)
+@with_addresses
+def int_div_or_zero(call: Call) -> Typed:
+    return _int_div(call, zero="zero")
+
+
+def _int_div(call: Call, zero: str) -> Typed:
+    left, right = call.args
+    kind = kind_of(call)
+    if kind == "other":
+        raise illegal(call)
+    if kind != "integer":
+        type_ = IntegerType(_bits(left.type), True)
+        quotient = _float_quotient(call, zero, type_) if kind == "float" else _decimal_quotient(call, zero)
+        return Typed(cast(quotient, type_), type_)
+    a, b = as_integer(left.type), as_integer(right.type)
+    type_ = IntegerType(a.bits, a.signed or b.signed)
+    divisor = _divisor(left, right) if zero == "error" else fragment("nullif({}, 0)", right.sql)
+    # Only the least Int64 by -1 has no room in 64 bits: with OrZero there is none, nor with another literal.
+    is_safe = (right.is_literal and right.value != -1) or zero == "zero"
+    wide = "HUGEINT" if max(a.bits, b.bits) == 64 and a.signed != b.signed and not is_safe else "BIGINT"
+    if not a.signed and not b.signed:
+        wide = "UBIGINT"
+    dividend, divisor = _as_signed(left.sql, a, b), _as_signed(divisor, b, a)
+    if zero == "zero" and type_.signed and (not right.is_literal or right.value == -1):
+        divisor = _no_least_by_minus_one(dividend, divisor, type_)
+    quotient = fragment("(CAST({} AS {wide}) // CAST({} AS {wide}))", dividend, divisor, wide=wide)
+    if wide == "HUGEINT":
+        sql = wrap_64(quotient, type_) if type_.bits == 64 else cast(quotient, type_)
+    else:
+        sql = wrap_integer(quotient, IntegerType(64, wide == "BIGINT"), type_)
+    return Typed(sql if zero == "error" else fragment("coalesce({}, {})", sql, cast("0", type_)), type_)
+
+
+def _no_least_by_minus_one(dividend: Fragment, divisor: Fragment, type_: IntegerType) -> Fragment:
+    """The divisor, or NULL where the quotient of the least number and -1 has no room."""
+    return fragment(
+        "(CASE WHEN {} = ({} - 1) AND {divisor} = -1 THEN NULL ELSE {divisor} END)",
+        dividend,
+        type_.minimum + 1,
+        divisor=divisor,
+    )
+
+
+def _bits(type_: DataType) -> int:
+    if isinstance(type_, FloatType):
+        return type_.bits
+    if isinstance(type_, DecimalType):
+        return 32 if type_.precision <= 9 else 64
+    return as_integer(type_).bits
+
+
+def _float_quotient(call: Call, zero: str, type_: IntegerType) -> Fragment:
+    left, right = (cast(arg.sql, FLOAT64) for arg in call.args)
+    quotient = fragment("pando_float_quotient({}, {}, {})", left, right, repr(float(type_.maximum)))
+    return quotient if zero == "error" else fragment("(CASE WHEN {} = 0 THEN 0 ELSE {} END)", right, quotient)
+
+
+def _decimal_quotient(call: Call, zero: str) -> Fragment:
+    """Of Decimals (or one and an integer) by their units; HUGEINT."""
+    scales = []
+    for value in call.args:
+        if isinstance(value.type, DecimalType) and value.type.precision > 18:
+            raise UserError("NOT_IMPLEMENTED", f"{call.name} of {value.type} is not supported")
+        scales.append(value.type.scale if isinstance(value.type, DecimalType) else 0)
+    scale = max(scales)
+    wide = "BIGINT" if all(map(_fits, call.args, (10 ** (scale - own) for own in scales))) else "HUGEINT"
+    units = [_units(value, own, wide) for value, own in zip(call.args, scales, strict=True)]
+    dividend, divisor = (
+        fragment("{} * {}", unit, 10 ** (scale - own)) for unit, own in zip(units, scales, strict=True)
+    )
+    if zero == "zero":
+        return fragment("(CASE WHEN {} = 0 THEN 0 ELSE ({}) // nullif({}, 0) END)", call.args[1].sql, dividend, divisor)
+    return fragment("(({}) // {})", dividend, _nonzero(Typed(fragment("({})", divisor), INT64)))
+
+
+def _fits(value: Typed, factor: int) -> bool:
+    """Whether the value's units, so many times, have room in a BIGINT."""
+    if isinstance(value.type, DecimalType):
+        return 10**value.type.precision * factor < 2**63
+    type_ = as_integer(value.type)
+    return max(-type_.minimum, type_.maximum) * factor < 2**63
+
+
+def _units(value: Typed, scale: int, wide: str) -> Fragment:
+    """A Decimal of up to 18 digits without its point; another number as it is."""
+    if scale == 0:
+        return fragment("CAST({} AS {})", value.sql, wide)
+    units = bound(value.sql, "decimal", lambda v: fragment("pando_units({}, {})", v, 10**scale))
+    return units if wide == "BIGINT" else fragment("CAST({} AS {})", units, wide)
+
+
+def _as_signed(sql: Fragment, own: IntegerType, other: IntegerType) -> Fragment:
+    """Beside a signed number ClickHouse takes the bits of an unsigned one as a signed number of its width."""
+    if own.signed or not other.signed:
+        return sql
+    return wrap_integer(sql, own, IntegerType(own.bits, True))
+
+
+@function("modulo mod", 2)
+@with_addresses
+def modulo(call: Call) -> Typed:
+    return _modulo(call, zero="error")
+
+
+@function("moduloOrZero", 2)
+@with_addresses
+def modulo_or_zero(call: Call) -> Typed:
+    return _modulo(call, zero="zero")
+
+
+def _modulo(call: Call, zero: str) -> Typed:
+    left, right = call.args
+    if isinstance(left.type, Date32Type | DateTime64Type):
+        raise illegal(call)
+    if is_date_or_time(left.type) and is_number(right.type):
+        days = IntegerType(16 if left.type.name == "Date" else 32, False)
+        left = Typed(cast_to(left, days, call.environment.zone), days)
+        call = Call(call.name, (left, right), call.environment)
+    kind = kind_of(call)
+    if zero == "zero" and any(isinstance(type_, DecimalType) for type_ in call.types):
+        raise illegal(call)
+    if kind == "float":
+        return Typed(fragment("pando_float_modulo({}, {})", cast(left.sql, FLOAT64), cast(right.sql, FLOAT64)), FLOAT64)
+    if kind != "integer":
+        raise illegal(call) if kind == "other" else UserError("NOT_IMPLEMENTED", "modulo of decimals is not supported")
+    a, b = as_integer(left.type), as_integer(right.type)
+    type_ = IntegerType(min(64, 2 * b.bits) if a.signed else b.bits, a.signed)
+    if zero == "error":
+        _refuse_least(call, (32, 64))
+    divisor = _rest_divisor(left, right, zero)
+    wide = (
+        "HUGEINT"
+        if a.signed != b.signed and (b if a.signed else a).bits == 64
+        else ("BIGINT" if a.signed or b.signed else "UBIGINT")
+    )
+    sql = cast(fragment("(CAST({} AS {wide}) % CAST({} AS {wide}))", left.sql, divisor, wide=wide), type_)
+    return Typed(sql if zero == "error" else fragment("coalesce({}, {})", sql, cast("0", type_)), type_)
+
+
+def _rest_divisor(left: Typed, right: Typed, zero: str) -> Fragment:
+    """Never -1 beside the least Int64: DuckDB, not ClickHouse, would overflow."""
+    a, b = as_integer(left.type), as_integer(right.type)
+    if right.is_literal and right.value == -1 and (zero == "zero" or a.bits in (32, 64)) and not left.is_constant:
+        return fragment("1")
+    if zero == "error":
+        return _divisor(left, right)
+    divisor = fragment("nullif({}, 0)", right.sql)
+    return fragment("nullif({}, -1)", divisor) if a.signed and b.signed else divisor
+
+
+@function("positiveModulo positive_modulo pmod", 2)
+@with_addresses
+def positive_modulo(call: Call) -> Typed:
+    left, right = call.args
+    kind = kind_of(call)
+    if kind == "float":
+        return Typed(
+            fragment("pando_positive_float_modulo({}, {})", cast(left.sql, FLOAT64), cast(right.sql, FLOAT64)), FLOAT64
+        )
+    if kind != "integer":
+        raise illegal(call)
+    _refuse_least(call, (64,))
+    left_bits, right_type = as_integer(left.type).bits, as_integer(right.type)
+    type_ = IntegerType(right_type.bits, False)
+    wide = "HUGEINT" if left_bits == 64 or right_type == UINT64 else "BIGINT"
+    a, b = (fragment("CAST({} AS {})", sql, wide) for sql in (left.sql, _nonzero(right)))
+    rest = bound(fragment("({} % {})", a, b), "rest", lambda r: fragment(_POSITIVE, r, b))
+    return Typed(cast(rest, type_), type_)
+
+
+_POSITIVE = "(CASE WHEN {0} >= 0 THEN {0} WHEN {1} < 0 THEN {0} - {1} ELSE {0} + {1} END)"
+
+
+@function("gcd", 2)
+@with_addresses
+def gcd(call: Call) -> Typed:
+    return _common_divisor(call, "gcd")
+
+
+@function("lcm", 2)
+@with_addresses
+def lcm(call: Call) -> Typed:
+    return _common_divisor(call, "lcm")
+
+
+def _common_divisor(call: Call, name: str) -> Typed:
+    if kind_of(call) != "integer":
+        raise illegal(call)
+    left, right = (as_integer(type_) for type_ in call.types)
+    type_ = sum_type(left, right)
+    values = [fragment("CAST({} AS HUGEINT)", _nonzero(arg)) for arg in call.args]
+    return Typed(cast(called(name, *values), type_), type_)
+
+
+MACROS = macros(
+    # Through 128 bits, as a cast would do it, it takes ten times as long.
+    "pando_units(x, unit) AS CAST(trunc(x) AS BIGINT) * unit + CAST(x % 1 * unit AS BIGINT)",
+    "pando_divide(a, b) AS a / b",
+    r"""pando_float_quotient(a, b, most) AS CASE WHEN b = 0 OR abs(trunc(a / b)) > most
+        THEN error('pando:153:Cannot perform integer division, because it will produce infinite or too large number')
+        WHEN isnan(a) OR isnan(b) OR abs(a) >= 9223372036854775808.0 OR abs(b) >= 9223372036854775808.0
+        THEN error('pando:153:Cannot perform integer division on infinite or too large floating point numbers')
+        ELSE trunc(a / b) END""",
+    # ClickHouse's rule, which differs from C's fmod where the quotient has more digits than a float.
+    "pando_float_modulo(a, b) AS a - trunc(a / b) * b",
+    r"""pando_positive_float_modulo(a, b) AS CASE WHEN pando_float_modulo(a, b) < 0
+        THEN pando_float_modulo(a, b) + abs(b) ELSE pando_float_modulo(a, b) END""",
+)

@@ -1,0 +1,259 @@
+"""Rounding, powers, logarithms, trigonometry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from parts.common.errors import UserError
+from parts.types import BoolType, DecimalType, FloatType, IntegerType
+from sql.functions.registry import Call, define, function
+from sql.typing.column_kernels.kernels import Kernel, column, numbers
+from sql.typing.column_kernels.scannable import Scannable
+from sql.typing.duckdb.bound_values import bound
+from sql.typing.duckdb.macro_weights import macros
+from sql.typing.duckdb.sql_fragments import Fragment, called, fragment
+from sql.typing.integer_conversions import wrap_64, wrap_integer
+from sql.typing.result_types import as_integer, is_number
+from sql.typing.typed_expressions import FLOAT64, INT8, UINT8, Typed, cast
+
+
+def _float_function(template: str) -> Callable[[Call], Typed]:
+    def build(call: Call) -> Typed:
+        values = []
+        for position, arg in enumerate(call.args):
+            if not is_number(arg.type):
+                raise call.wrong_type(position, "a number")
+            values.append(arg.sql if arg.type == FLOAT64 else cast(arg.sql, FLOAT64))
+        return Typed(fragment(template, *values), FLOAT64)
+
+    return build
+
+
+for _names, _template in (
+    ("sqrt", "(CASE WHEN {0} < 0 THEN CAST('nan' AS DOUBLE) ELSE sqrt(abs({0})) END)"), ("cbrt", "cbrt({0})"),
+    ("exp", "pando_exp({0})"), ("exp2", "pow(2, {0})"),
+    ("log ln", "pando_log({0}, ln({0}))"), ("log2", "pando_log({0}, log2({0}))"),
+    ("log10", "pando_log({0}, log10({0}))"),
+    ("sin", "sin({0})"), ("cos", "cos({0})"), ("tan", "tan({0})"),
+    ("asin", "asin({0})"), ("acos", "acos({0})"), ("atan", "atan({0})"), ("sinh", "sinh({0})"), ("cosh", "cosh({0})"),
+    ("tanh", "tanh({0})"), ("asinh", "asinh({0})"), ("acosh", "acosh({0})"), ("atanh", "atanh({0})"),
+    ("degrees", "degrees({0})"), ("radians", "radians({0})"), ("lgamma", "pando_lgamma({0})"), ("tgamma", "gamma({0})"),
+):  # fmt: skip
+    define(_names, _float_function(_template), 1)
+define("pow power", _float_function("pow({0}, {1})"), 2)
+define("atan2", _float_function("atan2({0}, {1})"), 2)
+define("hypot", _float_function("pando_hypot({0}, {1})"), 2)
+define("pi", lambda call: Typed(fragment("pi()"), FLOAT64, is_constant=True), 0)
+define("e", lambda call: Typed(fragment("exp(1)"), FLOAT64, is_constant=True), 0)
+
+
+@function("sign", 1)
+def sign(call: Call) -> Typed:
+    if not is_number(call.args[0].type):
+        raise call.wrong_type(0, "a number")
+    value = call.args[0]
+    if isinstance(value.type, FloatType):  # 1 for NaN
+        return Typed(
+            cast(fragment("CASE WHEN isnan({value}) THEN 1 ELSE sign({value}) END", value=value.sql), INT8), INT8
+        )
+    return Typed(
+        cast(fragment("sign({})", cast(value.sql, UINT8) if isinstance(value.type, BoolType) else value.sql), INT8),
+        INT8,
+    )
+
+
+# Rounding -------------------------------------------------------------------------------------------------------------
+
+
+def _digits(call: Call) -> int:
+    digits = call.constant_int(1, 0)
+    if not -32768 <= digits <= 32767:
+        raise UserError("ARGUMENT_OUT_OF_BOUND", f"{call.name}: the scale {digits} must be from -32768 to 32767")
+    return digits
+
+
+def _rounding(function: str, integer: str, decimal: str, digits_of: str) -> Callable[[Call], Typed]:
+    """``integer`` rounds ``{x}`` to the unit ``{unit}`` as ClickHouse does, ``decimal`` a HUGEINT ``{0}`` to ``{1}``,
+    ``digits_of`` a Decimal ``{x}`` to ``{digits}`` digits (``{step}``: the least step there); ``function`` rounds a
+    float to a whole number."""
+
+    def build(call: Call) -> Typed:
+        value, digits = call.args[0], _digits(call)
+        if isinstance(value.type, (IntegerType, BoolType)):
+            return value if digits >= 0 else _rounded_integer(integer, value, 10**-digits)
+        if isinstance(value.type, DecimalType):
+            if digits >= value.type.scale:
+                return value
+            if digits < value.type.scale - 38:
+                return Typed(cast(fragment("({} * 0)", value.sql), value.type), value.type)
+            if digits >= 0:
+                step = fragment("CAST('{}' AS DECIMAL({}, {}))", f"{10.0**-digits:.{digits}f}", digits + 1, digits)
+                rounded = bound(value.sql, "exact", lambda v: fragment(digits_of, x=v, digits=digits, step=step))
+                return Typed(cast(rounded, value.type), value.type)
+            return Typed(cast(_rounded_decimal(decimal, value, digits), value.type), value.type)
+        if not isinstance(value.type, FloatType):
+            raise call.wrong_type(0, "a number")
+        return Typed(cast(_rounded_float(function, value.sql, digits), value.type), value.type)
+
+    return build
+
+
+def _rounded_integer(template: str, value: Typed, unit: int) -> Typed:
+    """In the value's own type, wrapping around at its limits; C++ computes narrow numbers as Int32."""
+    type_ = as_integer(value.type)
+    if unit > type_.maximum:
+        return Typed(
+            fragment("({value} <> {value})" if isinstance(value.type, BoolType) else "({value} * 0)", value=value.sql),
+            value.type,
+        )
+    wide = IntegerType(64, True)
+
+    def wrap(sql: Fragment, goal: IntegerType) -> Fragment:
+        if goal.bits == 64:
+            return fragment("CAST({} AS HUGEINT)", wrap_64(sql, goal))
+        return cast(wrap_integer(sql, wide, goal), wide)
+
+    own = fragment("CAST({} AS {})", value.sql, "HUGEINT" if type_.bits == 64 else "BIGINT")
+    shifted = wrap(fragment("({} - {})", own, unit), type_) if type_.signed else own
+    half_up = wrap(
+        fragment("(CASE WHEN {own} < 0 THEN {} ELSE {own} END + {})", shifted, unit // 2, own=own),
+        type_ if type_.bits >= 32 else IntegerType(32, True),
+    )
+    less, more = (wrap(fragment(way, own, unit - 1), type_) for way in ("({} - {})", "({} + {})"))
+    down = fragment("CASE WHEN {own} < 0 THEN {} ELSE {own} END", less, own=own) if type_.signed else own
+    up = fragment("CASE WHEN {own} > 0 THEN {} ELSE {own} END", more, own=own)
+    rounded = fragment(template, x=own, unit=unit, half_up=half_up, down=down, up=up)
+    if type_.bits == 64:
+        sql = wrap_64(rounded, type_)
+    else:
+        sql = wrap_integer(rounded, wide, type_)
+    return Typed(fragment("({} <> 0)", sql) if isinstance(value.type, BoolType) else sql, value.type)
+
+
+def _rounded_decimal(template: str, value: Typed, digits: int) -> Fragment:
+    assert isinstance(value.type, DecimalType)
+    scale = value.type.scale
+    whole = fragment("CAST(CAST({} AS DECIMAL(38, {})) * {} AS HUGEINT)", value.sql, scale, 10**scale)
+    rounded = fragment(template, whole, 10 ** min(scale - digits, 38))
+    unit = fragment("CAST('{}' AS DECIMAL({}, {}))", f"{10.0**-scale:.{scale}f}", scale + 1, scale)
+    return fragment("(CAST({} AS DECIMAL({}, 0)) * {})", rounded, 37 - scale, unit)
+
+
+def _rounded_float(function: str, sql: Fragment, digits: int) -> Fragment:
+    """ClickHouse's powers of ten end at the greatest UInt64."""
+    unit = float(min(10 ** abs(digits), 2**64 - 1))
+    if digits == 0:
+        return called(function, sql)
+    scaled = fragment("{} * {}" if digits > 0 else "{} / {}", sql, repr(unit))
+    return fragment("({} / {})" if digits > 0 else "({} * {})", called(function, scaled), repr(unit))
+
+
+_TRUNC_INTEGER = "(({x}) // {unit} * {unit})"
+_FLOOR_INTEGER = "(({down}) // {unit} * {unit})"
+_CEIL_INTEGER = "(({up}) // {unit} * {unit})"
+_HALF_AWAY_INTEGER = "({half_up} // {unit} * {unit})"
+_HALF_EVEN_INTEGER = (
+    "(CASE WHEN {half_up} % {unit} = 0 "
+    "THEN (({half_up} // {unit} + CASE WHEN {x} < 0 THEN 1 ELSE 0 END) & -2) * {unit} "
+    "ELSE {half_up} // {unit} * {unit} END)"
+)
+
+_HALF_AWAY = "(CASE WHEN {0} < 0 THEN -((-{0} + {1} // 2) // {1}) ELSE ({0} + {1} // 2) // {1} END * {1})"
+_HALF_EVEN = (
+    "(CASE WHEN abs({0}) % {1} * 2 > {1} OR (abs({0}) % {1} * 2 = {1} AND abs({0}) // {1} % 2 = 1) "
+    "THEN sign({0}) * (abs({0}) // {1} + 1) ELSE sign({0}) * (abs({0}) // {1}) END * {1})"
+)
+_FLOOR = "(CASE WHEN {0} < 0 AND {0} % {1} <> 0 THEN {0} // {1} - 1 ELSE {0} // {1} END * {1})"
+_CEIL = "(CASE WHEN {0} > 0 AND {0} % {1} <> 0 THEN {0} // {1} + 1 ELSE {0} // {1} END * {1})"
+_TRUNC = "({0} // {1} * {1})"
+
+_FLOOR_DIGITS = (
+    "(CASE WHEN trunc({x}, {digits}) > {x} THEN trunc({x}, {digits}) - {step} ELSE trunc({x}, {digits}) END)"
+)
+_CEIL_DIGITS = "(CASE WHEN trunc({x}, {digits}) < {x} THEN trunc({x}, {digits}) + {step} ELSE trunc({x}, {digits}) END)"
+_HALF_EVEN_DIGITS = (
+    "(CASE WHEN abs({x} - trunc({x}, {digits})) * 2 = {step} AND trunc({x}, {digits}) % ({step} * 2) = 0 "
+    "THEN trunc({x}, {digits}) ELSE round({x}, {digits}) END)"
+)
+
+define("round", _rounding("pando_rint", _HALF_AWAY_INTEGER, _HALF_AWAY, "round({x}, {digits})"), (1, 2))
+define("roundBankers", _rounding("pando_rint", _HALF_EVEN_INTEGER, _HALF_EVEN, _HALF_EVEN_DIGITS), (1, 2))
+define("floor", _rounding("floor", _FLOOR_INTEGER, _FLOOR, _FLOOR_DIGITS), (1, 2))
+define("ceil ceiling", _rounding("ceil", _CEIL_INTEGER, _CEIL, _CEIL_DIGITS), (1, 2))
+define("trunc truncate", _rounding("trunc", _TRUNC_INTEGER, _TRUNC, "trunc({x}, {digits})"), (1, 2))
+
+
+@function("roundToExp2", 1)
+def round_to_exp2(call: Call) -> Typed:
+    value = call.args[0]
+    if not isinstance(value.type, IntegerType) or value.type.signed:
+        raise UserError("NOT_IMPLEMENTED", f"roundToExp2 of {value.type} is not supported")
+    power = fragment("pow(2, floor(log2({})))", value.sql)
+    return Typed(cast(fragment("CASE WHEN {} = 0 THEN 0 ELSE {} END", value.sql, power), value.type), value.type)
+
+
+MACROS = macros(
+    r"""pando_lgamma(x) AS CASE WHEN x < 0 AND x = trunc(x) AND NOT isinf(x) THEN CAST('nan' AS DOUBLE)
+        ELSE lgamma(x) END""",
+    r"""pando_hypot(a, b) AS CASE WHEN isinf(a) OR isinf(b) THEN CAST('inf' AS DOUBLE)
+        WHEN greatest(abs(a), abs(b)) > 1e150 OR greatest(abs(a), abs(b)) < 1e-150
+        THEN CASE WHEN a = 0 AND b = 0 THEN 0.0::DOUBLE ELSE greatest(abs(a), abs(b))
+            * sqrt(1 + pow(least(abs(a), abs(b)) / greatest(abs(a), abs(b)), 2)) END
+        ELSE sqrt(a * a + b * b) END""",
+    r"pando_rint(x) AS CASE WHEN abs(x - trunc(x)) = 0.5 THEN 2 * round(x / 2) ELSE round(x) END",
+    r"pando_log(x, r) AS CASE WHEN x > 0 THEN r WHEN x = 0 THEN CAST('-inf' AS DOUBLE) ELSE CAST('nan' AS DOUBLE) END",
+    r"pando_exp(x) AS CASE WHEN x > 709.782712893384 THEN CAST('inf' AS DOUBLE) ELSE exp(x) END",
+)
+
+
+_LEAST_POWER, _MOST_POWER, _NO_POWER = -323, 308, 400
+_POWERS = np.array([float(f"1e{power}") for power in range(_LEAST_POWER, _MOST_POWER + 1)])
+
+
+def _exp10(values: np.ndarray) -> np.ndarray:
+    """Whole powers of ten are exact."""
+    is_whole = (values == np.trunc(values)) & (values >= _LEAST_POWER) & (values <= _MOST_POWER)
+    exact = _POWERS[np.where(is_whole, values, 0).astype(np.int64) - _LEAST_POWER]
+    if is_whole.all():
+        return exact
+    # Beyond all powers NumPy takes very long to say so.
+    powers = np.power(10.0, np.where(is_whole | (np.abs(values) > _NO_POWER), 0, values))
+    powers = np.where(values > _NO_POWER, np.inf, np.where(values < -_NO_POWER, 0, powers))
+    return np.where(is_whole, exact, powers)
+
+
+def _computed(function: Callable[[np.ndarray], np.ndarray], given: pa.Array) -> pa.Array:
+    """Of numbers; what has no value gives NaN or infinity."""
+    floats = given.cast(pa.float64())
+    with np.errstate(all="ignore"):
+        return column(function(numbers(floats, np.float64)), pa.float64(), floats)
+
+
+_SCANNED: dict[str, Callable[[np.ndarray], np.ndarray]] = {"exp10": _exp10, "log1p": np.log1p}
+"""What DuckDB has not."""
+_EXACT_BITS = 32
+"""Of whole numbers that are floats, too."""
+
+
+def _scanned_function(name: str) -> Callable[[Call], Typed]:
+    build, compute = _float_function(f"pando_{name}({{0}})"), partial(_computed, _SCANNED[name])
+
+    def scanned(call: Call) -> Typed:
+        made, given = build(call), call.args[0].type
+        if not isinstance(given, FloatType) and not (isinstance(given, IntegerType) and given.bits <= _EXACT_BITS):
+            return made
+        return Typed(Scannable(made.sql, call.args[0].sql, compute, pa.float64()), FLOAT64)
+
+    return scanned
+
+
+for _name in _SCANNED:
+    define(_name, _scanned_function(_name), 1)
+
+KERNELS = tuple(
+    Kernel(f"pando_{name}", ("DOUBLE",), "DOUBLE", partial(_computed, function)) for name, function in _SCANNED.items()
+)

@@ -1,0 +1,340 @@
+"""Functions that make strings. Positions and lengths count bytes, or code points in the …UTF8 variants.
+
+DuckDB's strings are UTF-8, so a byte function that would cut a character in half works on the BLOB and fails to
+decode; ASCII, the usual case, is the same in both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from parts.types import (
+    ArrayType,
+    FixedStringType,
+    IntegerType,
+    IPv4Type,
+    IPv6Type,
+    MapType,
+    UUIDType,
+)
+from sql.functions import memory_guards
+from sql.functions.registry import Call, define, function
+from sql.functions.strings.case_kernels import initcap
+from sql.functions.strings.string_kernels import before, between, of_fixed, replaced, trimmed, with_end
+from sql.typing.column_kernels.scannable import OFTEN, Compute, Scannable, read_by_scan
+from sql.typing.duckdb.bound_values import bound
+from sql.typing.duckdb.macro_weights import macros
+from sql.typing.duckdb.sql_fragments import Fragment, Piece, called, fragment
+from sql.typing.integer_conversions import wrap_integer
+from sql.typing.result_types import as_integer, is_integer, is_string
+from sql.typing.typed_expressions import INT64, STRING, UINT8, UINT64, Typed, cast, text
+
+FEW_TIMES = 8
+"""Makes no more of a text than other functions make of it."""
+MOST_CHARACTERS = 1000
+"""Of a piece of a text that a scan makes."""
+
+
+def string(call: Call, position: int) -> Fragment:
+    """The argument as VARCHAR; it must be a String or FixedString (with the zeros at its end)."""
+    value = call.args[position]
+    if not is_string(value.type):
+        raise call.wrong_type(position, "String")
+    return fragment("decode({})", value.sql) if isinstance(value.type, FixedStringType) else value.sql
+
+
+def number(call: Call, position: int) -> Fragment:
+    """The argument as BIGINT."""
+    return fragment("CAST({} AS BIGINT)", call.args[position].sql)
+
+
+def _simple(template: str, strings: int) -> Callable[[Call], Typed]:
+    """``template`` with the first ``strings`` arguments as strings and the rest as integers."""
+
+    def build(call: Call) -> Typed:
+        texts = [string(call, i) if i < strings else number(call, i) for i in range(len(call.args))]
+        return Typed(fragment(template, *texts), STRING)
+
+    return build
+
+
+def ascii_case(value: Fragment, case: str) -> Fragment:
+    """``case`` (lower, upper) of the ASCII letters alone, as in ClickHouse's byte functions."""
+    template = "(CASE WHEN strlen({0}) = length({0}) THEN {1} ELSE {2} END)"
+    sql = bound(
+        value,
+        "letters",
+        lambda v: fragment(template, v, called(case, v), called(f"pando_ascii_{case}", fragment("encode({})", v))),
+    )
+    return Scannable(sql, value, pc.ascii_lower if case == "lower" else pc.ascii_upper, pa.string())
+
+
+def _ascii_case(case: str) -> Callable[[Call], Typed]:
+    def build(call: Call) -> Typed:
+        value = call.args[0]
+        if isinstance(value.type, FixedStringType):  # keeps its length and its zeros
+            return Typed(fragment("encode({})", called(f"pando_ascii_{case}", value.sql)), value.type)
+        return Typed(ascii_case(string(call, 0), case), STRING)
+
+    return build
+
+
+def _of_column(template: str, compute: Compute) -> Callable[[Call], Typed]:
+    """A function of one text that a scan may compute."""
+    return lambda call: Typed(
+        Scannable(fragment(template, string(call, 0)), string(call, 0), compute, pa.string()), STRING
+    )
+
+
+define("lower lcase", _ascii_case("lower"), 1)
+define("upper ucase", _ascii_case("upper"), 1)
+define("lowerUTF8", _simple("lower({0})", 1), 1)
+define("upperUTF8", _simple("upper(replace({0}, 'ß', 'SS'))", 1), 1)
+define("reverseUTF8", _simple("reverse({0})", 1), 1)
+define("initcap", _of_column("pando_initcap(encode({}))", initcap), 1)
+
+
+def _characters(template: str, bounds: Callable[[int], tuple[int, int | None]]) -> Callable[[Call], Typed]:
+    """Those between two places, which a scan knows of a literal."""
+
+    def build(call: Call) -> Typed:
+        sql, count = fragment(template, string(call, 0), number(call, 1)), call.args[1].value
+        if type(count) is int and abs(count) < MOST_CHARACTERS:
+            sql = Scannable(sql, string(call, 0), between(*bounds(count)), pa.string())
+        return Typed(sql, STRING)
+
+    return build
+
+
+def _bytes(name: str, places: str) -> Callable[[Call], Typed]:
+    """DuckDB's function counts characters, which are the bytes of ASCII; ``places`` are the first and the last byte."""
+    sql = f"(CASE WHEN strlen({{0}}) = length({{0}}) THEN {name}({{0}}, {{2}}) "
+    sql += f"ELSE decode(array_slice(encode({{0}}), {places})) END)"
+
+    def build(call: Call) -> Typed:
+        count, type_ = number(call, 1), call.args[1].type
+        is_short = isinstance(type_, IntegerType) and type_.bits < 64
+        least = count if is_short else fragment(_SHORT, count)
+        return Typed(bound(string(call, 0), "whole", lambda v: fragment(sql, v, count, least)), STRING)
+
+    return build
+
+
+_SHORT = "-greatest(least(-{}, 4294967295), -4294967295)"
+"""No text has more. The number that has no opposite fails, as in ClickHouse."""
+_LEFT_PLACES = "1, CASE WHEN {1} >= 0 THEN {1} ELSE strlen({0}) + {1} END"
+_RIGHT_PLACES = "CASE WHEN {1} >= 0 THEN greatest(strlen({0}) - {1}, 0) + 1 ELSE 1 - {1} END, strlen({0})"
+define("leftUTF8", _characters("left({0}, {1})", lambda count: (0, count)), 2)
+define("rightUTF8", _characters("right({0}, {1})", lambda count: (-count, None) if count else (0, 0)), 2)
+define("left", _bytes("left", _LEFT_PLACES), 2)
+define("right", _bytes("right", _RIGHT_PLACES), 2)
+define("base64Encode TO_BASE64", _simple("to_base64(encode({0}))", 1), 1)
+define("base64Decode FROM_BASE64", _simple("decode(from_base64({0}))", 1), 1)
+define("encodeURLComponent", _simple("url_encode({0})", 1), 1)
+define("decodeURLComponent", _simple("url_decode({0})", 1), 1)
+define("unhex", _simple("decode(unhex({0}))", 1), 1)
+define("toValidUTF8", _simple("{0}", 1), 1)
+define("normalizeUTF8NFC", _simple("nfc_normalize({0})", 1), 1)
+
+
+@function("appendTrailingCharIfAbsent", 2)
+def append_trailing(call: Call) -> Typed:
+    value, end = string(call, 0), string(call, 1)
+    sql = fragment("(CASE WHEN {0} = '' OR ends_with({0}, {1}) THEN {0} ELSE {0} || {1} END)", value, end)
+    known = call.args[1].value
+    return Typed(
+        Scannable(sql, value, with_end(known), pa.string(), worth_at=OFTEN) if isinstance(known, str) else sql, STRING
+    )
+
+
+@function("replaceAll replace", 3)
+def replace_all(call: Call) -> Typed:
+    value, old, new = (string(call, position) for position in range(3))
+    lengths = [len(arg.value.encode()) if isinstance(arg.value, str) else -1 for arg in call.args[1:]]
+    known = [arg.value for arg in call.args[1:]]
+    if lengths[0] > 0 and 0 <= lengths[1] <= lengths[0] * FEW_TIMES:
+        sql = fragment("replace({}, {}, {})", value, old, new)
+        return Typed(Scannable(sql, value, replaced(*known), pa.string(), worth_at=OFTEN), STRING)
+    if 0 <= lengths[1] <= max(lengths[0], 1):
+        return Typed(fragment("pando_replace({}, {}, {})", value, old, new), STRING)
+    room = memory_guards.room(
+        fragment("strlen({}) // greatest(strlen({}), 1)", value, old), fragment("strlen({})", new)
+    )
+    return Typed(
+        fragment("pando_replace({}, {}, CASE WHEN {} IS NULL THEN NULL ELSE {} END)", value, old, room, new), STRING
+    )
+
+
+@function("replaceOne", 3)
+def replace_one(call: Call) -> Typed:
+    value, old, new = (string(call, position) for position in range(3))
+    found = fragment("instr({}, {})", value, old)
+    cut = fragment(
+        "left({value}, {found} - 1) || {} || substr({value}, {found} + length({}))", new, old, value=value, found=found
+    )
+    return Typed(fragment("(CASE WHEN {} = '' OR {} = 0 THEN {} ELSE {} END)", old, found, value, cut), STRING)
+
+
+# Lengths --------------------------------------------------------------------------------------------------------------
+
+
+@function("length OCTET_LENGTH", 1)
+def length(call: Call) -> Typed:
+    value = call.args[0]
+    if isinstance(value.type, (ArrayType, MapType)):
+        return Typed(cast(fragment("len({})", value.sql), UINT64), UINT64)
+    if isinstance(value.type, FixedStringType):
+        return Typed(cast(fragment("octet_length({})", value.sql), UINT64), UINT64)
+    return Typed(cast(fragment("strlen({})", string(call, 0)), UINT64), UINT64)
+
+
+@function("lengthUTF8 char_length character_length", 1)
+def length_utf8(call: Call) -> Typed:
+    return Typed(cast(fragment("length({})", string(call, 0)), UINT64), UINT64)
+
+
+def _is_empty(call: Call) -> Fragment:
+    value = call.args[0]
+    if isinstance(value.type, (ArrayType, MapType)):
+        return fragment("(len({}) = 0)", value.sql)
+    if isinstance(value.type, IPv4Type):
+        return fragment("({} = 0)", value.sql)
+    if isinstance(value.type, (UUIDType, IPv6Type, FixedStringType)):
+        size = value.type.length if isinstance(value.type, FixedStringType) else 16
+        return fragment("({} = unhex(repeat('00', {})))", value.sql, size)
+    return fragment("({} = '')", string(call, 0))
+
+
+define("empty", lambda call: Typed(_is_empty(call), UINT8, is_condition=True), 1)
+define("notEmpty", lambda call: Typed(fragment("(NOT {})", _is_empty(call)), UINT8, is_condition=True), 1)
+
+
+@function("reverse", 1)
+def reverse(call: Call) -> Typed:
+    if isinstance(call.args[0].type, ArrayType):
+        return Typed(fragment("list_reverse({})", call.args[0].sql), call.args[0].type)
+    if isinstance(call.args[0].type, FixedStringType):
+        return Typed(fragment("encode(pando_byte_reverse(decode({})))", call.args[0].sql), call.args[0].type)
+    return Typed(fragment("pando_byte_reverse({})", string(call, 0)), STRING)
+
+
+# Parts ----------------------------------------------------------------------------------------------------------------
+
+
+def _substring(macro: str) -> Callable[[Call], Typed]:
+    def build(call: Call) -> Typed:
+        size: Piece = 1099511627776
+        if len(call.args) > 2:
+            size = _within_32_bits(call, 2, -4294967296)
+        if call.args[1].value == 0:
+            return Typed(fragment("(CASE WHEN {} IS NULL THEN NULL ELSE '' END)", string(call, 0)), STRING)
+        sql = called(
+            macro, string(call, 0), _within_32_bits(call, 1, -4294967296 if len(call.args) > 2 else -4294967295), size
+        )
+        known = [arg.value for arg in call.args[1:]]
+        if macro == "pando_substring" and all(type(n) is int and 0 < abs(n) < MOST_CHARACTERS for n in known):
+            bounds = _bounds(*known)
+            sql = sql if bounds is None else Scannable(sql, string(call, 0), between(*bounds), pa.string())
+        return Typed(sql, STRING)
+
+    return build
+
+
+def _within_32_bits(call: Call, position: int, least: int) -> Fragment:
+    """A place or a size as BIGINT, one beyond DuckDB's bounds as the bound. ClickHouse takes a UInt64 for an Int64:
+    here only a constant is taken so: in a column it is a place that was found."""
+    value = call.args[position]
+    if is_integer(value.type) and as_integer(value.type).bits == 64:
+        signed = wrap_integer(value.sql, as_integer(value.type), INT64) if value.is_constant else number(call, position)
+        return fragment("greatest({}, least(4294967295, {}))", least, signed)
+    return number(call, position)
+
+
+def _bounds(start: int, size: int | None = None) -> tuple[int, int | None] | None:
+    """From a place and a size, as Python slices."""
+    begin = start - 1 if start > 0 else start
+    if size is None:
+        return begin, None
+    end = begin + size
+    return (begin, None if begin < 0 <= end else end) if size > 0 else None
+
+
+define("substring substr mid byteSlice", _substring("pando_byte_substring"), (2, 3))
+define("substringUTF8", _substring("pando_substring"), (2, 3))
+
+
+@function("substringIndex SUBSTRING_INDEX", 3)
+def substring_index(call: Call) -> Typed:
+    value, delimiter, count = string(call, 0), string(call, 1), call.constant_int(2)
+    words = fragment("string_split({}, {})", value, delimiter)
+    if count == 0:
+        return Typed(fragment("''"), STRING)
+    piece = fragment("{}[1:{}]", words, count) if count > 0 else fragment("{}[{}:]", words, count)
+    sql = fragment("array_to_string({}, {})", piece, delimiter)
+    known = call.args[1].value
+    if isinstance(known, str) and known:
+        sql = Scannable(sql, value, before(known, count), pa.string(), worth_at=OFTEN)
+    return Typed(sql, STRING)
+
+
+_SPACES = {
+    name: f"(CASE WHEN {test} THEN {name}({{0}}, ' ') ELSE {{0}} END)"
+    for name, test in (
+        ("trim", "starts_with({0}, ' ') OR ends_with({0}, ' ')"),
+        ("ltrim", "starts_with({0}, ' ')"),
+        ("rtrim", "ends_with({0}, ' ')"),
+    )
+}
+"""Without spaces, as most texts are, DuckDB need not look at every character."""
+
+
+def _trim(name: str) -> Callable[[Call], Typed]:
+    def build(call: Call) -> Typed:
+        value, characters = string(call, 0), call.args[1].value if len(call.args) > 1 else " "
+        if characters == "":
+            return Typed(value, STRING)
+        if len(call.args) > 1:
+            sql = called(name, value, string(call, 1))
+        else:
+            sql = bound(value, "padded", lambda v: fragment(_SPACES[name], v))
+        if not isinstance(characters, str):
+            return Typed(sql, STRING)
+        compute = trimmed(name, characters)
+        if not isinstance(call.args[0].type, FixedStringType):
+            return Typed(Scannable(sql, value, compute, pa.string()), STRING)
+        return Typed(_trimmed_fixed(sql, call.args[0].sql, compute, name, characters), STRING)
+
+    return build
+
+
+def _trimmed_fixed(sql: Fragment, value: Fragment, compute: Compute, name: str, characters: str) -> Fragment:
+    def rest(odd: Fragment) -> Fragment:
+        return called(name, fragment("decode(unhex({}))", odd), text(characters))
+
+    return read_by_scan(sql, value, of_fixed(compute), pa.string(), rest)
+
+
+define("trimBoth trim", _trim("trim"), (1, 2))
+define("trimLeft ltrim", _trim("ltrim"), (1, 2))
+define("trimRight rtrim", _trim("rtrim"), (1, 2))
+
+
+MACROS = macros(
+    r"pando_replace(s, old, new) AS CASE WHEN old = '' THEN s ELSE replace(s, old, new) END",
+    r"""pando_substring(s, start, size) AS CASE
+        WHEN start = 0 THEN ''
+        WHEN start < 0 AND -start > length(s) AND size >= 0
+        THEN substr(s, 1, greatest(length(s) + start + least(size, 4294967295), 0))
+        WHEN size < 0 THEN substr(s, start, greatest(length(substr(s, start)) + size, 0))
+        ELSE substr(s, start, least(size, 4294967295)) END""",
+    r"""pando_byte_substring(s, start, size) AS CASE WHEN strlen(s) = length(s) THEN pando_substring(s, start, size)
+        ELSE decode(array_slice(encode(s), pando_first(start, strlen(s)), pando_last(start, size, strlen(s)))) END""",
+    r"""pando_first(start, n) AS CASE
+        WHEN start > 0 THEN start WHEN start = 0 THEN n + 1 ELSE greatest(n + start + 1, 1) END""",
+    r"""pando_last(start, size, n) AS CASE WHEN size < 0 THEN n + size
+        WHEN start > 0 THEN least(start - 1 + least(size, n), n) ELSE least(n + start + least(size, n), n) END""",
+    r"""pando_byte_reverse(s) AS CASE WHEN strlen(s) = length(s) THEN reverse(s)
+        ELSE error('pando:48:reverse of a string that is not ASCII is not supported: use reverseUTF8') END""",
+)

@@ -1,0 +1,74 @@
+"""Where texts begin in texts, by characters, as scans find them."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sql.functions.strings.string_kernels import own_bytes
+from sql.typing.column_kernels.kernels import needle_places, validity
+from sql.typing.column_kernels.scannable import Compute
+
+_SAMPLE_BYTES = 4096
+_FEW = 32
+_FIRST_START = -64
+"""Bytes below it, as signed ones, go on with a character."""
+
+
+def place_from(needle: str, start: int | None, *, folds_case: bool) -> Compute:
+    """The character, from 1, at which the needle (in small letters if ``folds_case``) begins, not before the
+    ``start``-th one, or the one that a column says; 0 if nowhere."""
+    find = partial(_place_from if needle else _nothing_from, needle)
+    if folds_case and needle:
+        return lambda texts, *starts: find(pc.utf8_lower(texts), *(starts or (start,)))
+    return find if start is None else partial(find, start=start)
+
+
+def _place_from(needle: str, texts: pa.Array, start: pa.Array | int) -> pa.Array:
+    own = needle.encode()
+    offsets, data = own_bytes(texts)
+    places = needle_places(data, own, np.bincount(data[:_SAMPLE_BYTES], minlength=256))
+    rows = np.repeat(np.arange(len(texts)), np.diff(_before(places, offsets, len(data))))
+    inside = places + len(own) <= offsets[rows + 1]
+    places, rows = places[inside], rows[inside]
+    numbers = places - offsets[rows]
+    rest = np.flatnonzero(data.view(np.int8) < _FIRST_START)
+    if len(rest):
+        numbers -= _before(rest, places, len(data)) - _before(rest, offsets, len(data))[rows]
+    numbers += 1
+    if not isinstance(start, int) or start > 1:
+        late = numbers >= (start if isinstance(start, int) else np.asarray(start.fill_null(0))[rows])
+        numbers, rows = numbers[late], rows[late]
+    found = np.zeros(len(texts), np.uint64)
+    found[rows[::-1]] = numbers[::-1]  # the first one of a row stays
+    return _column(found, texts, start)
+
+
+def _before(marks: np.ndarray, places: np.ndarray, size: int) -> np.ndarray:
+    """How many of the marks are before each place; both are in order, the marks below ``size``."""
+    if len(marks) * _FEW < size:
+        return np.searchsorted(marks, places)
+    counted = np.zeros(size + 1, np.int32)
+    counted[marks + 1] = 1
+    np.cumsum(counted, out=counted)
+    return counted[places]
+
+
+def _nothing_from(needle: str, texts: pa.Array, start: pa.Array | int) -> pa.Array:
+    """Nothing is everywhere, and at the end."""
+    first = np.maximum(start if isinstance(start, int) else np.asarray(start.fill_null(0)).astype(np.int64), 1)
+    if isinstance(start, int) and start <= 1:
+        return _column(np.ones(len(texts), np.uint64), texts, start)
+    lengths = np.asarray(pc.utf8_length(texts).fill_null(0))
+    return _column(np.where(lengths + 1 >= first, first, 0).astype(np.uint64), texts, start)
+
+
+def _column(values: np.ndarray, texts: pa.Array, start: pa.Array | int) -> pa.Array:
+    """NULL where the texts or the starts are."""
+    given = [texts] if isinstance(start, int) else [texts, start]
+    known = [np.asarray(pc.is_valid(array)) for array in given if array.null_count]
+    nulls = validity(np.logical_and.reduce(known)) if known else None
+    return pa.Array.from_buffers(pa.uint64(), len(values), [nulls, pa.py_buffer(values)])

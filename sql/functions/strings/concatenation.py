@@ -1,0 +1,154 @@
+"""Functions that make longer strings: of one text again and again, or of several side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import pyarrow as pa
+
+from parts.common.errors import UserError
+from parts.types import ArrayType, FixedStringType
+from sql.functions import memory_guards
+from sql.functions.arrays.arrays import array_concat
+from sql.functions.registry import Call, define, function
+from sql.functions.strings.basic_strings import FEW_TIMES, MOST_CHARACTERS, number, string
+from sql.functions.strings.string_kernels import padded, spaces
+from sql.typing.column_kernels.scannable import OFTEN, Scannable, read_or_odd
+from sql.typing.duckdb.macro_weights import macros
+from sql.typing.duckdb.sql_fragments import Fragment, called, fragment, joined
+from sql.typing.texts.value_texts import to_text
+from sql.typing.typed_expressions import INT8, STRING, UINT8, Typed, text
+
+_PADDED = memory_guards.Most(
+    "TOO_LARGE_STRING_SIZE", 1_000_000, False, "New padded length ({size}) is too big, maximum is: {most}"
+)  # fmt: skip
+_REPEATED = memory_guards.Most(
+    "TOO_LARGE_STRING_SIZE", 1_000_000, False, "Too many times to repeat ({size}), maximum is: {most}"
+)  # fmt: skip
+
+
+def _pad(name: str, *, by_bytes: bool) -> Callable[[Call], Typed]:
+    macro = f"pando_byte_{name}" if by_bytes else name
+
+    def build(call: Call) -> Typed:
+        fill = fragment("coalesce(nullif({}, ''), ' ')", string(call, 2)) if len(call.args) > 2 else text(" ")
+        size = fragment("pando_pad_length({})", memory_guards.room_for(call.args[1], number(call, 1), 1, _PADDED))
+        sql, value, known = called(macro, string(call, 0), size, fill), string(call, 0), call.args[1].value
+        filled = (call.args[2].value or " ") if len(call.args) > 2 else " "
+        if not isinstance(filled, str) or (by_bytes and not filled.isascii()):
+            return Typed(sql, STRING)
+        compute = padded(name, filled, by_bytes=by_bytes)
+        is_known = type(known) is int and 0 <= known < MOST_CHARACTERS
+        if is_known and by_bytes:
+            sql = read_or_odd(
+                sql, value, partial(compute, sizes=known), pa.string(), lambda odd: called(macro, odd, size, fill)
+            )
+        elif is_known:
+            sql = Scannable(sql, value, partial(compute, sizes=known), pa.string(), worth_at=2)
+        elif call.args[1].type == UINT8 and not by_bytes:
+            sql = Scannable(sql, (value, call.args[1].sql), compute, pa.string())
+        return Typed(sql, STRING)
+
+    return build
+
+
+for _names, _engine in (("leftPad lpad", "lpad"), ("rightPad rpad", "rpad")):
+    define(_names, _pad(_engine, by_bytes=True), (2, 3))
+    define(f"{_names.split()[0]}UTF8", _pad(_engine, by_bytes=False), (2, 3))
+
+
+_BLOCK = 64
+
+
+@function("repeat", 2)
+def repeat(call: Call) -> Typed:
+    times = fragment("greatest({}, 0)", number(call, 1))
+    if not isinstance(call.args[1].value, int) or call.args[1].value > FEW_TIMES:
+        times = memory_guards.room(times, fragment("strlen({})", string(call, 0)), _REPEATED)
+        if isinstance(call.args[0].value, str) and len(call.args[0].value) < _BLOCK:  # DuckDB copies each one alone
+            template = "list_transform([{}], lambda n: repeat({}, n // {}) || repeat({}, n % {}))[1]"
+            block = text(call.args[0].value * _BLOCK)
+            return Typed(fragment(template, times, block, _BLOCK, string(call, 0), _BLOCK), STRING)
+    return Typed(fragment("repeat({}, {})", string(call, 0), times), STRING)
+
+
+@function("space", 1)
+def space(call: Call) -> Typed:
+    value = call.args[0]
+    times = memory_guards.room_for(value, fragment("greatest({}, 0)", number(call, 0)), 1, _REPEATED)
+    sql = fragment("repeat(' ', {})", times)
+    if value.type in (UINT8, INT8):
+        sql = Scannable(sql, value.sql, spaces, pa.string(), worth_at=OFTEN)
+    return Typed(sql, STRING)
+
+
+_MOST_IN_A_ROW = 8
+
+
+@function("concat", (0, None))
+def concat(call: Call) -> Typed:
+    if call.args and all(isinstance(arg.type, ArrayType) for arg in call.args):
+        return array_concat(call)
+    texts = [
+        fragment("decode({})", arg.sql)
+        if isinstance(arg.type, FixedStringType)
+        else to_text(arg, call.environment.zone)
+        for arg in call.args
+    ]
+    return Typed(_joined(texts), STRING)
+
+
+def _joined(texts: list[Fragment]) -> Fragment:
+    """In halves: DuckDB takes very long to plan hundreds of operators in one another."""
+    if len(texts) <= _MOST_IN_A_ROW:
+        return fragment("({})", joined(" || ", texts)) if texts else text("")
+    middle = len(texts) // 2
+    return fragment("({} || {})", _joined(texts[:middle]), _joined(texts[middle:]))
+
+
+@function("concatWithSeparator concat_ws", (1, None))
+def concat_with_separator(call: Call) -> Typed:
+    separator = string(call, 0)
+    texts = [to_text(arg, call.environment.zone) for arg in call.args[1:]]
+    separated = [piece for word in texts for piece in (separator, word)]
+    return Typed(fragment("({})", joined(" || ", separated[1:])) if texts else text(""), STRING)
+
+
+@function("format", (1, None))
+def format_string(call: Call) -> Typed:
+    """``format('{} and {1}', a, b)``."""
+    import re
+
+    pattern, counter = call.constant_text(0), 0
+    pieces: list[Fragment] = []
+    for part in re.split(r"(\{\{|\}\}|\{\d*\})", pattern):
+        if part in ("{{", "}}"):
+            pieces.append(text(part[0]))
+        elif re.fullmatch(r"\{\d*\}", part):
+            index = int(part[1:-1]) if part != "{}" else counter
+            counter += 1
+            if index + 1 >= len(call.args):
+                raise UserError("BAD_ARGUMENTS", f"format: {{{index}}} has no argument")
+            pieces.append(to_text(call.args[index + 1], call.environment.zone))
+        elif part:
+            pieces.append(text(part))
+    return Typed(fragment("({})", joined(" || ", pieces)) if pieces else text(""), STRING)
+
+
+MACROS = macros(
+    r"""pando_pad_length(n) AS CAST(CASE WHEN n < 0
+        THEN error('pando:353:New padded length (' || n || ') is negative') ELSE n END AS INTEGER)""",
+    r"""pando_byte_padding(s, n, fill) AS
+        decode(array_slice(encode(repeat(fill, (n - strlen(s)) // strlen(fill) + 1)), 1, n - strlen(s)))""",
+    *(
+        rf"""pando_byte_{name}(s, n, fill) AS CASE
+        WHEN strlen(s) = length(s) AND strlen(fill) = length(fill) THEN {name}(s, n, fill)
+        WHEN strlen(s) >= n THEN decode(array_slice(encode(s), 1, n))
+        ELSE {whole} END"""
+        for name, whole in (
+            ("lpad", "pando_byte_padding(s, n, fill) || s"),
+            ("rpad", "s || pando_byte_padding(s, n, fill)"),
+        )
+    ),
+)

@@ -1,0 +1,318 @@
+"""What scans compute of strings, a batch at a time: places, counts, words. Bytes are counted, as in ClickHouse."""
+
+from __future__ import annotations
+
+import string
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sql.typing.column_kernels.kernels import (
+    column,
+    masked_bits,
+    needle_places,
+    numbers,
+    text_bytes,
+    text_offsets,
+    validity,
+)
+from sql.typing.column_kernels.list_arrays import lists_of
+from sql.typing.column_kernels.scannable import Compute, known_and_odd
+
+WORDS = pa.list_(pa.string())
+_SPACES = pa.array([" " * count for count in range(256)])
+_PAIRS = np.frombuffer(b"".join(b"%02X" % byte for byte in range(256)), np.uint16)
+_BITS = np.frombuffer("".join(f"{byte:08b}" for byte in range(256)).encode(), np.uint64)
+"""The digits of each byte."""
+ALPHA, NO_SPACE, NO_PUNCTUATION = np.zeros(256, bool), np.ones(256, bool), np.ones(256, bool)
+ALPHA[list(string.ascii_letters.encode())] = True
+NO_SPACE[list(b" \t\n\f\r")] = False
+NO_TOKEN = np.ones(256, bool)
+NO_TOKEN[list(string.ascii_letters.encode() + string.digits.encode()) + list(range(128, 256))] = False
+_SAMPLE_BYTES = 4096
+_FOLDED = {"k": "\u212a", "s": "\u017f"}
+"""Letters that are none of ASCII, and equal to one without regard to case: in patterns, but not in a plain search."""
+NO_PUNCTUATION[list(b" \t\n\f\r" + string.punctuation.encode())] = False
+
+
+def place_of(needle: str) -> Compute:
+    """Where the needle begins, from 1; 0 if nowhere."""
+    return partial(_place_of, needle)
+
+
+def _place_of(needle: str, texts: pa.Array) -> pa.Array:
+    return pc.cast(pc.add(pc.find_substring(texts, needle), 1), pa.uint64())
+
+
+def count_of(needle: str) -> Compute:
+    return lambda texts: pc.cast(pc.count_substring(texts, needle), pa.uint64())
+
+
+def token_test(token: str) -> Compute:
+    """Whether the token stands between characters that no token has."""
+    return partial(_has_token, token.encode())
+
+
+def _has_token(token: bytes, texts: pa.Array) -> pa.Array:
+    offsets, data, begins, rows = _places(token, texts)
+    ends = begins + len(token)
+    is_cut_off = (begins == offsets[rows]) | NO_TOKEN[data[begins - 1]]
+    after = data[np.minimum(ends, len(data) - 1)] if len(data) else data
+    is_cut_off &= (ends == offsets[rows + 1]) | NO_TOKEN[after]
+    found = np.zeros(len(texts), bool)
+    found[rows[is_cut_off & (ends <= offsets[rows + 1])]] = True
+    return masked_bits(found, texts)
+
+
+def _places(needle: bytes, texts: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Where texts begin and end, their bytes, where the needle is found in these, and in which rows it begins."""
+    offsets = text_offsets(texts)
+    data = text_bytes(texts)[offsets[0] : offsets[-1]] if len(texts) else np.empty(0, np.uint8)
+    offsets = offsets - (offsets[0] if len(offsets) else 0)
+    begins = needle_places(data, needle, np.bincount(data[:_SAMPLE_BYTES], minlength=256))
+    return offsets, data, begins, np.searchsorted(offsets, begins, "right") - 1
+
+
+def ilike_test(pattern: str) -> Compute:
+    """Whether texts are like a pattern of ASCII characters without escapes, whatever the case of letters."""
+    small = pattern.lower()
+    is_search = small[:1] == small[-1:] == "%" and not set(small[1:-1]) & set("%_")
+    folded = [] if is_search else [letter for letter in _FOLDED if letter in small]
+    return partial(_is_like, small, folded)
+
+
+def _is_like(pattern: str, folded: list[str], texts: pa.Array) -> pa.Array:
+    lowered = pc.ascii_lower(texts)
+    for letter in folded:
+        if len(_places(_FOLDED[letter].encode(), texts)[-1]):
+            lowered = pc.replace_substring(lowered, _FOLDED[letter], letter)
+    return pc.match_like(lowered, pattern)
+
+
+def trimmed(side: str, characters: str) -> Compute:
+    name = {"trim": "utf8_trim", "ltrim": "utf8_ltrim", "rtrim": "utf8_rtrim"}[side]
+    if characters.isascii():
+        name = name.replace("utf8", "ascii")
+    trim = getattr(pc, name)
+    return lambda texts: trim(texts, characters=characters)
+
+
+def of_fixed(compute: Compute) -> Compute:
+    """Computes FixedStrings as texts; what is no UTF-8 is left over, as hexadecimal digits."""
+    return partial(_of_fixed, compute)
+
+
+def _of_fixed(compute: Compute, values: pa.Array) -> pa.Array:
+    blobs = values.cast(pa.binary())
+    try:
+        known = compute(blobs.cast(pa.string()))
+    except pa.ArrowInvalid:
+        import polars as pl  # takes 0.1 s
+
+        return known_and_odd(
+            pa.nulls(len(values), pa.string()),
+            pl.from_arrow(blobs).bin.encode("hex").to_arrow().cast(pa.string()),
+            np.asarray(pc.is_valid(values)),
+        )
+    return known_and_odd(known, known, np.zeros(len(values), bool))
+
+
+def padded(side: str, fill: str, *, by_bytes: bool) -> Compute:
+    """To a size, in bytes with an ASCII ``fill`` or in characters; a text that is longer is cut.
+
+    What a cut within a character leaves is NULL.
+    """
+    return partial(_padded, side == "lpad", fill, by_bytes)
+
+
+def _padded(is_left: bool, fill: str, by_bytes: bool, texts: pa.Array, sizes: pa.Array | int) -> pa.Array:
+    is_ascii = text_bytes(texts).max(initial=0) < 128
+    lengths = pc.binary_length(texts) if by_bytes or is_ascii else pc.utf8_length(texts)
+    if isinstance(sizes, int):
+        missing, most = pc.subtract(sizes, lengths), sizes
+    else:
+        missing, most = pc.subtract(sizes.cast(pa.int32()), lengths), pc.max(sizes).as_py() or 0
+    if (pc.min(missing).as_py() or 0) < 0:
+        texts = (_first_bytes if by_bytes else _first_characters)(texts, sizes, lengths)
+    if isinstance(sizes, int) and len(fill) == 1 and (is_ascii or not by_bytes):
+        return (pc.utf8_lpad if is_left else pc.utf8_rpad)(texts, width=sizes, padding=fill)
+    pads = pa.array([(fill * (most // len(fill) + 1))[:size] for size in range(most + 1)])
+    added = pads.take(pc.max_element_wise(missing, 0, skip_nulls=False))
+    return pc.binary_join_element_wise(*((added, texts) if is_left else (texts, added)), "")
+
+
+def _first_characters(texts: pa.Array, sizes: pa.Array | int, lengths: pa.Array) -> pa.Array:
+    """As many as ``sizes`` says."""
+    if isinstance(sizes, int):
+        return pc.utf8_slice_codeunits(texts, 0, sizes)
+    kept = np.minimum(np.asarray(lengths.fill_null(0)), np.asarray(sizes.fill_null(0)))
+    offsets, data = own_bytes(texts)
+    if data.max(initial=0) < 128:
+        return with_nulls(pieces(data, offsets[:-1], offsets[:-1] + kept), texts)
+    starts = np.append(np.flatnonzero((data & 0xC0) != 0x80), len(data))
+    first = np.searchsorted(starts, offsets[:-1])
+    return with_nulls(pieces(data, offsets[:-1], starts[first + kept]), texts)
+
+
+def _first_bytes(texts: pa.Array, size: int, lengths: pa.Array) -> pa.Array:
+    offsets, data = own_bytes(texts)
+    ends = offsets[:-1] + np.minimum(np.asarray(lengths.fill_null(0)), size)
+    is_whole = np.append(data & 0xC0 != 0x80, True)[ends]
+    return pc.if_else(pa.array(is_whole), with_nulls(pieces(data, offsets[:-1], ends), texts), None)
+
+
+def own_bytes(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """Where each text begins and the last ends, and the bytes."""
+    offsets, data = text_offsets(texts), text_bytes(texts)
+    return offsets - offsets[0], data[offsets[0] : offsets[-1]]
+
+
+def with_nulls(made: pa.Array, like: pa.Array) -> pa.Array:
+    """NULL where ``like`` is."""
+    if not like.null_count:
+        return made
+    parts = [validity(np.asarray(pc.is_valid(like))), *made.buffers()[1:]]
+    return pa.Array.from_buffers(made.type, len(made), parts)
+
+
+def replaced(old: str, new: str) -> Compute:
+    if len(old.encode()) == len(new.encode()) == 1:
+        return partial(_with_other_bytes, bytes.maketrans(old.encode(), new.encode()))
+    return lambda texts: pc.replace_substring(texts, old, new)
+
+
+def _with_other_bytes(table: bytes, texts: pa.Array) -> pa.Array:
+    offsets, data = own_bytes(texts)
+    made = [None, pa.py_buffer(offsets), pa.py_buffer(data.tobytes().translate(table))]
+    return with_nulls(pa.Array.from_buffers(pa.string(), len(texts), made), texts)
+
+
+def between(begin: int, end: int | None) -> Compute:
+    """The characters between two places, which count from the end if they are below zero."""
+    return lambda texts: pc.utf8_slice_codeunits(texts, begin, end)
+
+
+def spaces(counts: pa.Array) -> pa.Array:
+    """So many blanks for each count, at most 255."""
+    return _SPACES.take(pc.max_element_wise(pc.cast(counts, pa.int16()), 0, skip_nulls=False))
+
+
+def with_end(end: str) -> Compute:
+    """The text, and the end unless it has it or is empty."""
+    return partial(_with_byte, end.encode()[0]) if end.isascii() and len(end) == 1 else partial(_with_end, end)
+
+
+def _with_byte(byte: int, texts: pa.Array) -> pa.Array:
+    offsets, data = own_bytes(texts)
+    if not len(data):
+        return texts
+    ends = offsets[1:]
+    lacks = (ends > offsets[:-1]) & (data[np.maximum(ends - 1, 0)] != byte)
+    made = offsets.copy()
+    made[1:] += np.cumsum(lacks, dtype=np.int32)
+    is_given = np.ones(made[-1], bool)
+    is_given[made[1:][lacks] - 1] = False
+    spelled = np.full(len(is_given), byte, np.uint8)
+    spelled[is_given] = data
+    parts = [None, pa.py_buffer(made), pa.py_buffer(spelled)]
+    return with_nulls(pa.Array.from_buffers(pa.string(), len(texts), parts), texts)
+
+
+def _with_end(end: str, texts: pa.Array) -> pa.Array:
+    has_it = pc.or_(pc.ends_with(texts, end), pc.equal(pc.binary_length(texts), 0))
+    return pc.binary_join_element_wise(texts, pa.array([end, ""]).take(has_it.cast(pa.int8())), "")
+
+
+def first_bytes(texts: pa.Array) -> pa.Array:
+    """The number of the first byte, 0 of nothing."""
+    offsets, data = text_offsets(texts), np.append(text_bytes(texts), np.uint8(0))
+    values = np.where(np.diff(offsets) > 0, data[offsets[:-1]], 0).astype(np.int32)
+    return column(values, pa.int32(), texts)
+
+
+def words_between(separator: str, limit: int) -> Compute:
+    """At most ``limit`` of them, all if it is 0."""
+    most = limit or None
+    return lambda texts: _cut(limit, pc.split_pattern(texts, separator, max_splits=most))
+
+
+def runs(kind: np.ndarray, limit: int) -> Compute:
+    """Runs of bytes of a kind (:data:`ALPHA`, :data:`NO_SPACE`, :data:`NO_PUNCTUATION`), at most ``limit``; 0: all."""
+    return lambda texts: _cut(limit, _runs(kind, texts))
+
+
+def before(delimiter: str, count: int) -> Compute:
+    """What stands before the ``count``-th delimiter; of a count below zero behind it, from the end."""
+    return partial(_before, delimiter, count)
+
+
+def _before(delimiter: str, count: int, texts: pa.Array) -> pa.Array:
+    rows = np.flatnonzero(np.asarray(pc.fill_null(pc.count_substring(texts, delimiter), 0)) >= abs(count))
+    if not len(rows):
+        return texts
+    words = pc.split_pattern(texts.take(pa.array(rows)), delimiter, max_splits=abs(count), reverse=count < 0)
+    kept = pc.list_slice(words, 0, count) if count > 0 else pc.list_slice(words, 1)
+    sizes = np.asarray(pc.binary_length(pc.binary_join(kept, delimiter)))
+    offsets, data = own_bytes(texts)
+    begins, ends = offsets[:-1].copy(), offsets[1:].copy()
+    if count > 0:
+        ends[rows] = begins[rows] + sizes
+    else:
+        begins[rows] = ends[rows] - sizes
+    return with_nulls(pieces(data, begins, ends), texts)
+
+
+def _cut(limit: int, words: pa.Array) -> pa.Array:
+    """Arrow's ``list_slice`` takes three times as long."""
+    lists = lists_of(words)
+    return lists.where(lists.places < limit) if limit > 0 else words
+
+
+def digits_of(number_bits: int, *, is_binary: bool) -> Compute:
+    """The bytes of integers without those before the first that is not zero, but for the last one, as digits."""
+    return partial(_digits_of, number_bits // 8, is_binary)
+
+
+def _digits_of(width: int, is_binary: bool, values: pa.Array) -> pa.Array:
+    given = numbers(values, np.dtype(f"u{width}").type)
+    if width > 4 and given.max(initial=0) < 1 << 32:
+        given, width = given.astype(np.uint32), 4
+    sizes = np.ones(len(values), np.uint8)
+    for place in range(1, width):
+        sizes += given >> np.array(8 * place, given.dtype) != 0
+    spelled = given.astype(f">u{width}").view(np.uint8).reshape(-1, width)
+    kept = spelled[np.arange(width) >= (width - sizes)[:, None]]
+    digits = (_BITS if is_binary else _PAIRS)[kept].view(np.uint8)
+    offsets = np.zeros(len(values) + 1, np.int32)
+    np.cumsum(sizes * np.int32(8 if is_binary else 2), out=offsets[1:])
+    nulls = validity(np.asarray(pc.is_valid(values))) if values.null_count else None
+    return pa.Array.from_buffers(pa.string(), len(values), [nulls, pa.py_buffer(offsets), pa.py_buffer(digits)])
+
+
+def _runs(kind: np.ndarray, texts: pa.Array) -> pa.Array:
+    offsets, data = text_offsets(texts), text_bytes(texts)
+    first, last = int(offsets[0]) if len(texts) else 0, int(offsets[-1]) if len(texts) else 0
+    is_in = np.zeros(last - first + 2, bool)
+    is_in[1:-1] = kind[data[first:last]]
+    borders = np.zeros(last - first + 1, bool)  # a text ends its last word
+    borders[offsets - first] = True
+    begins = np.flatnonzero(is_in[1:] & (~is_in[:-1] | borders))
+    ends = np.flatnonzero(is_in[:-1] & (~is_in[1:] | borders))
+    lists = np.searchsorted(begins, offsets - first).astype(np.int32)
+    words = pieces(data[first:last], begins, ends)
+    nulls = validity(np.asarray(pc.is_valid(texts))) if texts.null_count else None
+    return pa.Array.from_buffers(WORDS, len(texts), [nulls, pa.py_buffer(lists)], children=[words])
+
+
+def pieces(data: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> pa.Array:
+    """The texts between pairs of places."""
+    some = ends > begins
+    changes = np.zeros(len(data) + 1, np.int8)
+    changes[begins[some]] += 1
+    changes[ends[some]] -= 1
+    kept = data[np.cumsum(changes[:-1], dtype=np.int8).view(bool)] if len(data) else data
+    offsets = np.zeros(len(begins) + 1, np.int32)
+    np.cumsum(ends - begins, out=offsets[1:])
+    return pa.Array.from_buffers(pa.string(), len(begins), [None, pa.py_buffer(offsets), pa.py_buffer(kept)])

@@ -1,0 +1,60 @@
+"""What statements say of tables, columns and settings, as plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SettingLiteral = str | int | float | bool | None
+"""``None`` is DEFAULT."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableRef:
+    """``database`` is ``None`` when the text named none."""
+
+    database: str | None
+    table: str
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnMatcher:
+    """Columns by name, by a regular expression (``COLUMNS('…')``) or, without either, all of them (``*``)."""
+
+    names: tuple[str, ...] = ()
+    pattern: str | None = None
+    excluded: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnClause:
+    """A column of CREATE TABLE. ``type`` is ``""`` when left to the default expression; ``is_not_null`` if it says
+    NOT NULL. ``ttl`` is as ``sql.grammar.table_elements.ttl`` writes it."""
+
+    name: str
+    type: str
+    default_kind: str = ""
+    default_expression: str = ""
+    codec: str = ""
+    comment: str = ""
+    is_not_null: bool = False
+    ttl: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexClause:
+    """``INDEX name expression TYPE type(arguments) GRANULARITY granularity``; the type as it was written."""
+
+    name: str
+    expression: str
+    type: str
+    arguments: tuple[str, ...] = ()
+    granularity: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ConstraintClause:
+    """``CONSTRAINT name CHECK expression``, or ASSUME, which nobody checks."""
+
+    name: str
+    expression: str
+    is_assumed: bool = False

@@ -1,0 +1,161 @@
+"""What several statements share: table names, setting lists, the slice of a query, FORMAT and INTO OUTFILE."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sql.grammar.clause_types import (
+    SettingLiteral,
+    TableRef,
+)
+from sql.grammar.number_literals import number_literal
+from sql.grammar.tokens import ClusterClause, Token, TokenStream, not_implemented
+
+
+@dataclass(frozen=True, slots=True)
+class OutputClauses:
+    """What may follow a statement that answers with rows."""
+
+    format: str | None = None
+    outfile: str | None = None
+    settings: dict[str, SettingLiteral] = field(default_factory=dict)
+
+
+def table_ref(stream: TokenStream, what: str = "table name") -> TableRef:
+    first = stream.identifier(what)
+    if stream.accept("."):
+        return TableRef(first, stream.identifier(what))
+    return TableRef(None, first)
+
+
+def on_cluster(stream: TokenStream) -> None:
+    """``ON CLUSTER name`` where it may stand. It is no part of the statement: the parser takes it from the stream."""
+    start = stream.peek().start
+    if not stream.accept("ON", "CLUSTER"):
+        return
+    if stream.on_cluster is not None:
+        stream.fail("ON CLUSTER only once")
+    name = stream.string() if stream.peek().kind == "string" else stream.identifier("cluster name")
+    stream.on_cluster = ClusterClause(name, start, stream.position)
+
+
+def if_exists(stream: TokenStream) -> bool:
+    return stream.accept("IF", "EXISTS")
+
+
+def if_not_exists(stream: TokenStream) -> bool:
+    return stream.accept("IF", "NOT", "EXISTS")
+
+
+def identifier_list(stream: TokenStream) -> tuple[str, ...]:
+    """``name, name, …`` up to something else; a compound name ``a.b`` is one name."""
+    names: list[str] = []
+    while True:
+        name = stream.identifier("column name")
+        while stream.accept("."):
+            name += "." + stream.identifier("column name")
+        names.append(name)
+        if not stream.accept(","):
+            return tuple(names)
+
+
+def setting_list(stream: TokenStream) -> dict[str, SettingLiteral]:
+    """``name = value, …``. A later value of the same name wins."""
+    settings: dict[str, SettingLiteral] = {}
+    while True:
+        name = stream.identifier("setting name")
+        stream.expect("=")
+        settings[name] = setting_value(stream)
+        if not (stream.at(",") and stream.peek(1).is_identifier and stream.peek(2).text == "="):
+            return settings
+        stream.next()
+
+
+def setting_value(stream: TokenStream) -> SettingLiteral:
+    token = stream.peek()
+    negative = token.text in ("-", "+") and token.kind == "mark" and stream.peek(1).kind == "number"
+    if negative:
+        stream.next()
+    if token.kind == "string":
+        return stream.next().value
+    if stream.peek().kind == "number":
+        value = number_value(stream.next())
+        return -value if token.text == "-" else value
+    if token.kind == "word":
+        lower = token.text.lower()
+        if lower in ("true", "false"):
+            stream.next()
+            return lower == "true"
+        if lower == "default":
+            stream.next()
+            return None
+    if token.kind == "mark" and token.text in "[({":
+        start = token.start
+        stream.skip_group()
+        return stream.text[start : stream.position]
+    return stream.fail("a literal value")
+
+
+def parameter_text(stream: TokenStream) -> str:
+    """The value of a query parameter as a request would give it: what is no text is written out, a word as it is."""
+    token = stream.peek()
+    if token.kind == "word" and token.upper not in ("TRUE", "FALSE"):
+        return stream.next().text
+    value = setting_value(stream)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:.17g}" if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def number_value(token: Token) -> int | float:
+    value: int | float = number_literal(token.text).value
+    return value
+
+
+def query_slice(stream: TokenStream, behind: str = "") -> str:
+    """The text of a query, up to FORMAT, SETTINGS, INTO OUTFILE, ``;``, or an unopened closing bracket, or up to the
+    word ``behind`` before a string."""
+
+    def ends(inner: TokenStream) -> bool:
+        return _query_ends(inner) or (bool(behind) and inner.at(behind) and inner.peek(1).kind == "string")
+
+    return stream.slice_until(ends, "a query")
+
+
+def _query_ends(stream: TokenStream) -> bool:
+    token = stream.peek()
+    if token.kind != "word":
+        return False
+    word = token.upper
+    if word == "FORMAT":
+        return stream.peek(1).is_identifier and _is_clause_end(stream.peek(2))
+    if word == "SETTINGS":
+        return stream.peek(1).is_identifier and stream.peek(2).text == "="
+    if word == "INTO":
+        return stream.at("INTO", "OUTFILE") and stream.peek(2).kind == "string"
+    return False
+
+
+def _is_clause_end(token: Token) -> bool:
+    return token.kind == "end" or token.text in (";", ")") or token.upper in ("SETTINGS", "INTO")
+
+
+def output_clauses(stream: TokenStream) -> OutputClauses:
+    """INTO OUTFILE, FORMAT and SETTINGS in any order, each at most once."""
+    output_format: str | None = None
+    outfile: str | None = None
+    settings: dict[str, SettingLiteral] = {}
+    while True:
+        if outfile is None and stream.accept("INTO", "OUTFILE"):
+            outfile = stream.string("the file name")
+            for word in ("AND", "APPEND", "TRUNCATE", "COMPRESSION"):
+                if stream.at(word):
+                    raise not_implemented(f"INTO OUTFILE … {word}")
+        elif output_format is None and stream.at("FORMAT") and stream.peek(1).is_identifier:
+            stream.next()
+            output_format = stream.identifier("format name")
+        elif not settings and stream.at("SETTINGS") and stream.peek(1).is_identifier:
+            stream.next()
+            settings = setting_list(stream)
+        else:
+            return OutputClauses(output_format, outfile, settings)

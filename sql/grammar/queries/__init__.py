@@ -1,0 +1,1 @@
+"""Queries and expressions: from text to trees and back."""

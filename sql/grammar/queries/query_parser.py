@@ -1,0 +1,342 @@
+"""Parses queries: SELECT with all its clauses, UNION and CTEs; FROM has a module of its own.
+
+Source: ClickHouse documentation, "SELECT query".
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from parts.common.errors import UserError
+from sql.grammar.common_clauses import setting_list
+from sql.grammar.queries.expressions import ExpressionParser
+from sql.grammar.queries.from_clause import parse_from
+from sql.grammar.query_limits import QUERY_LEVELS, Guard, check_tree
+from sql.grammar.syntax_tree import (
+    Alias,
+    CommonTable,
+    Identifier,
+    LimitBy,
+    Literal,
+    NamedTable,
+    Node,
+    Query,
+    Select,
+    Star,
+    Union,
+    WindowSpec,
+    walk,
+)
+from sql.grammar.text_cache import RecentTexts
+from sql.grammar.tokens import TokenStream, not_implemented
+from sql.settings.session_settings import check_inner_settings
+
+_queries: RecentTexts[Query] = RecentTexts(most=256)
+_expressions: RecentTexts[Node] = RecentTexts(most=1024)
+_lists: RecentTexts[tuple[Node, ...]] = RecentTexts(most=256)
+
+
+def _fresh(stream: TokenStream) -> ExpressionParser:
+    return ExpressionParser(stream, parse_query_stream)
+
+
+def parse_query(text: str, guard: Guard | None = None) -> Query:
+    """The whole text as one query. Raises ``UserError`` 62 with the position, 306, 167 and 168 past the limits."""
+    guard = guard if guard is not None else Guard(text=text)
+    return _queries.get((text, guard.limits), lambda: _whole_query(text, guard))
+
+
+def _whole_query(text: str, guard: Guard) -> Query:
+    stream = TokenStream(text, guard=guard)
+    query = parse_query_stream(stream)
+    stream.accept(";")
+    if not stream.at_end():
+        stream.fail("end of query")
+    check_tree(query, guard)
+    return query
+
+
+def parse_expression(text: str) -> Node:
+    """The whole text as one expression (a key, a default, a condition)."""
+    return _expressions.get((text, None), lambda: _whole_expression(text))
+
+
+def _whole_expression(text: str) -> Node:
+    stream = TokenStream(text)
+    node = _fresh(stream).aliased()
+    if not stream.at_end():
+        stream.fail("end of expression")
+    check_tree(node, stream.guard)
+    return node
+
+
+def parse_expression_list(text: str) -> tuple[Node, ...]:
+    """``a, b``; an empty text is no expression."""
+    return _lists.get((text, None), lambda: _whole_list(text))
+
+
+def _whole_list(text: str) -> tuple[Node, ...]:
+    stream = TokenStream(text)
+    if stream.at_end():
+        return ()
+    nodes = _fresh(stream).aliased_list()
+    if not stream.at_end():
+        stream.fail("end of expression")
+    for node in nodes:
+        check_tree(node, stream.guard)
+    return nodes
+
+
+def parse_query_stream(stream: TokenStream) -> Query:
+    """A query from the stream's position on."""
+    with stream.guard.nested(QUERY_LEVELS):
+        return _union(stream)
+
+
+def _union(stream: TokenStream) -> Query:
+    queries = [_intersection(stream)]
+    operators: list[str] = []
+    while word := next((word for word in ("UNION", "EXCEPT") if stream.accept(word)), ""):
+        mode = _set_mode(stream)
+        if word == "UNION" and not mode:
+            raise UserError(
+                "BAD_ARGUMENTS", "Expected ALL or DISTINCT in SelectWithUnion query: write UNION ALL or UNION DISTINCT"
+            )
+        operators.append(f"{word} {mode}".strip())
+        queries.append(_intersection(stream))
+    return _combined(queries, operators)
+
+
+def _intersection(stream: TokenStream) -> Query:
+    """INTERSECT binds before UNION and EXCEPT."""
+    queries = [_operand(stream)]
+    operators: list[str] = []
+    while stream.accept("INTERSECT"):
+        operators.append(f"INTERSECT {_set_mode(stream)}".strip())
+        queries.append(_operand(stream))
+    return _combined(queries, operators)
+
+
+def _set_mode(stream: TokenStream) -> str:
+    return next((mode for mode in ("DISTINCT", "ALL") if stream.accept(mode)), "")
+
+
+def _combined(queries: list[Query], operators: list[str]) -> Query:
+    return queries[0] if len(queries) == 1 else Union(tuple(queries), tuple(operators))
+
+
+def _operand(stream: TokenStream) -> Query:
+    if stream.accept("("):
+        query = parse_query_stream(stream)
+        stream.expect(")")
+        return query
+    return _select(stream)
+
+
+def _select(stream: TokenStream) -> Select:
+    parser = _fresh(stream)
+    tables, aliases = _with_clause(parser)
+    early_source = None
+    if stream.accept("FROM"):
+        early_source = parse_from(parser)
+    clauses: dict[str, object] = {"common_tables": tables, "with_aliases": aliases, "source": early_source}
+    if early_source is None or stream.at("SELECT"):
+        stream.expect("SELECT")
+        _selected(parser, clauses)
+    else:
+        clauses["expressions"] = (Star(),)
+    if stream.accept("FROM"):
+        clauses["source"] = parse_from(parser)
+    _filters(parser, clauses)
+    _ordering(parser, clauses)
+    select = Select(**clauses)  # type: ignore[arg-type]
+    return replace(select, source=_ONE) if select.source is None and _reads_one(select) else select
+
+
+_ONE, _DUMMY = NamedTable("system", "one"), Identifier(("dummy",))
+
+
+def _reads_one(select: Select) -> bool:
+    """A SELECT without FROM reads ``system.one``; only one that names its column needs to."""
+    if any(isinstance(node, Star) for node in select.expressions):
+        return True
+    return any(node == _DUMMY for node in walk(select, into_queries=False))
+
+
+def _selected(parser: ExpressionParser, clauses: dict[str, object]) -> None:
+    stream = parser.stream
+    if stream.at("DISTINCT"):
+        stream.next()
+        clauses["distinct"] = True
+        if stream.accept("ON"):
+            stream.expect("(")
+            clauses["distinct_on"] = parser.aliased_list()
+            stream.expect(")")
+    elif stream.at("ALL") and stream.peek(1).text not in (",", "(", "."):
+        stream.next()
+    if stream.accept("TOP"):
+        clauses["limit"] = parser.expression()
+        clauses["with_ties"] = stream.accept("WITH", "TIES")
+    expressions = [parser.aliased()]
+    while stream.accept(",") and not _list_ends(stream):
+        expressions.append(parser.aliased())
+    clauses["expressions"] = tuple(expressions)
+
+
+def _list_ends(stream: TokenStream) -> bool:
+    """Behind the last comma, which may stand before FROM: the word may also be a column."""
+    return stream.at_end() or (stream.at("FROM") and stream.peek(1).upper not in ("FROM", ",", ""))
+
+
+def _with_clause(parser: ExpressionParser) -> tuple[tuple[CommonTable, ...], tuple[Alias, ...]]:
+    stream = parser.stream
+    tables: list[CommonTable] = []
+    aliases: list[Alias] = []
+    if not stream.accept("WITH"):
+        return (), ()
+    if stream.at("RECURSIVE"):
+        raise not_implemented("WITH RECURSIVE")
+    while True:
+        if stream.peek().is_identifier and _at_common_table(stream):
+            name = stream.next().value
+            columns = tuple(parser.names()) if stream.at("(") else ()
+            stream.expect("AS")
+            stream.accept("MATERIALIZED")
+            stream.expect("(")
+            tables.append(CommonTable(name, parse_query_stream(stream), columns))
+            stream.expect(")")
+        else:
+            item = parser.aliased()
+            if not isinstance(item, Alias):
+                stream.fail("AS")
+            aliases.append(item)
+        if not stream.accept(","):
+            return tuple(tables), tuple(aliases)
+
+
+def _at_common_table(stream: TokenStream) -> bool:
+    start = stream.position
+    stream.next()
+    if stream.at("("):
+        stream.skip_group()
+    found = stream.accept("AS", "(") or stream.accept("AS", "MATERIALIZED", "(")
+    while found and stream.accept("("):
+        pass
+    found = found and stream.peek().upper in ("SELECT", "WITH", "FROM")
+    stream.position = start
+    return found
+
+
+def _filters(parser: ExpressionParser, clauses: dict[str, object]) -> None:
+    stream = parser.stream
+    if stream.accept("PREWHERE"):
+        clauses["prewhere"] = parser.aliased()
+    if stream.accept("WHERE"):
+        clauses["where"] = parser.aliased()
+    if stream.accept("GROUP"):
+        stream.expect("BY")
+        _group_by(parser, clauses)
+    while stream.accept("WITH"):
+        _with_modifier(stream, clauses)
+    if stream.accept("HAVING"):
+        clauses["having"] = parser.aliased()
+    if stream.accept("WINDOW"):
+        windows: list[tuple[str, WindowSpec]] = []
+        while True:
+            name = stream.identifier("the name of a window")
+            stream.expect("AS")
+            windows.append((name, parser.window_spec()))
+            if not stream.accept(","):
+                break
+        clauses["windows"] = tuple(windows)
+    if stream.accept("QUALIFY"):
+        clauses["qualify"] = parser.aliased()
+
+
+def _with_modifier(stream: TokenStream, clauses: dict[str, object]) -> None:
+    if stream.accept("TOTALS"):
+        clauses["totals"] = True
+    elif stream.at("ROLLUP") or stream.at("CUBE"):
+        clauses["grouping"] = stream.next().upper
+    else:
+        stream.fail("TOTALS", "ROLLUP", "CUBE")
+
+
+def _group_by(parser: ExpressionParser, clauses: dict[str, object]) -> None:
+    stream = parser.stream
+    if stream.at("ALL") and stream.peek(1).text not in (",", "(", "."):
+        stream.next()
+        clauses["grouping"] = "ALL"
+    elif stream.at("GROUPING", "SETS"):
+        stream.next()
+        stream.next()
+        stream.expect("(")
+        clauses["grouping"] = "SETS"
+        clauses["group_by"] = parser.aliased_list()
+        stream.expect(")")
+    elif (stream.at("ROLLUP") or stream.at("CUBE")) and stream.peek(1).text == "(":
+        clauses["grouping"] = stream.next().upper
+        stream.expect("(")
+        clauses["group_by"] = parser.aliased_list()
+        stream.expect(")")
+    else:
+        clauses["group_by"] = parser.aliased_list()
+
+
+def _ordering(parser: ExpressionParser, clauses: dict[str, object]) -> None:
+    stream = parser.stream
+    if stream.accept("ORDER"):
+        stream.expect("BY")
+        if stream.at("ALL") and stream.peek(1).text not in (",", "(", "."):
+            stream.next()
+            clauses["order_by_all"] = True
+            if not stream.accept("ASC") and stream.at("DESC"):
+                raise not_implemented("ORDER BY ALL DESC")
+            if stream.at("NULLS"):
+                raise not_implemented("ORDER BY ALL NULLS")
+        else:
+            clauses["order_by"] = parser.order_items()
+        if stream.at("WITH", "FILL"):
+            raise not_implemented("ORDER BY … WITH FILL")
+    while stream.accept("LIMIT"):
+        _limit(parser, clauses)
+    if stream.accept("OFFSET"):
+        clauses["offset"] = parser.expression()
+        if not stream.accept("ROW"):
+            stream.accept("ROWS")
+    if stream.accept("FETCH"):
+        if not stream.accept("FIRST"):
+            stream.expect("NEXT")
+        clauses["limit"] = Literal(1, "1") if stream.peek().upper in ("ROW", "ROWS") else parser.expression()
+        if not stream.accept("ROW"):
+            stream.expect("ROWS")
+        if stream.accept("WITH"):
+            stream.expect("TIES")
+            clauses["with_ties"] = True
+        else:
+            stream.expect("ONLY")
+    if stream.accept("SETTINGS"):
+        check_inner_settings(setting_list(stream))
+
+
+def _limit(parser: ExpressionParser, clauses: dict[str, object]) -> None:
+    stream = parser.stream
+    limit = parser.expression()
+    offset = None
+    if stream.accept(","):
+        offset, limit = limit, parser.expression()
+    elif stream.accept("OFFSET"):
+        offset = parser.expression()
+    if stream.accept("BY"):
+        if "limit_by" in clauses:
+            stream.fail("one LIMIT BY")
+        if stream.at("ALL") and stream.peek(1).text not in (",", "(", "."):
+            raise not_implemented("LIMIT BY ALL")
+        clauses["limit_by"] = LimitBy(limit, offset, parser.aliased_list())
+        return
+    if "limit" in clauses:
+        stream.fail("one LIMIT")
+    clauses["limit"], clauses["offset"] = limit, offset
+    if stream.accept("WITH"):
+        stream.expect("TIES")
+        clauses["with_ties"] = True

@@ -1,0 +1,68 @@
+"""A long list of tuples of whole numbers and strings, ``IN ((1, 'a'), (2, 'b'), …)``: read as columns, not as a tree.
+
+All tuples have the types of the first. A list that is short or has anything else in it (NULL, a fraction, a call) is
+read as any other expression.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+import pyarrow as pa
+
+from sql.grammar.queries.literal_lists import LEAST_LITERALS
+from sql.grammar.syntax_tree import LiteralList
+from sql.grammar.tokens import TokenStream, unquote_string
+
+_AT_ONCE = 1000
+_SPACE = r"[ \t\r\n]*+"
+_TEXT = r"'(?:[^'\\]{1,1000}+|\\.|''){0,1000}+'"
+_WHOLE = r"-?\d{1,18}+"
+_VALUE = rf"{_SPACE}({_TEXT}|{_WHOLE}){_SPACE}"
+_FIRST = re.compile(rf"{_SPACE}\({_VALUE}(?:,{_VALUE}){{1,15}}+\)", re.ASCII | re.DOTALL)
+_EACH = re.compile(rf"{_TEXT}|{_WHOLE}", re.ASCII | re.DOTALL)
+
+
+def tuple_list(stream: TokenStream) -> LiteralList | None:
+    """The list up to and with its ``)``, or ``None`` with nothing read. The opening bracket has been read."""
+    first = _FIRST.match(stream.text, stream.position)
+    if first is None:
+        return None
+    kinds = tuple([literal[0] == "'" for literal in _EACH.findall(first.group())])
+    pattern, position, pieces = _row(kinds), stream.position, []
+    rows: list[tuple[str, ...]] = []
+    while (match := pattern.match(stream.text, position)) is not None:
+        rows.append(match.groups())
+        position = match.end()
+        is_last = rows[-1][-1] == ")"
+        if is_last or len(rows) == _AT_ONCE:
+            stream.guard.status.check()
+            pieces.append(_columns(rows, kinds))
+            rows = []
+        if is_last:
+            break
+    else:
+        return None
+    columns = pa.concat_arrays(pieces)
+    if len(columns) < LEAST_LITERALS:
+        return None
+    stream.position = position
+    return LiteralList(columns)
+
+
+@lru_cache(maxsize=64)
+def _row(kinds: tuple[bool, ...]) -> re.Pattern[str]:
+    """A tuple, a group for each value and one for what follows it; the kinds say which are strings."""
+    values = ",".join(f"{_SPACE}({_TEXT if is_text else _WHOLE}){_SPACE}" for is_text in kinds)
+    return re.compile(rf"{_SPACE}\({values}\){_SPACE}([,)])", re.ASCII | re.DOTALL)
+
+
+def _columns(rows: list[tuple[str, ...]], kinds: tuple[bool, ...]) -> pa.StructArray:
+    columns = [
+        pa.array(list(map(unquote_string, texts)), pa.string())
+        if is_text
+        else pa.array(list(map(int, texts)), pa.int64())
+        for is_text, texts in zip(kinds, zip(*rows, strict=True), strict=False)
+    ]
+    return pa.StructArray.from_arrays(columns, [str(number) for number in range(1, len(columns) + 1)])

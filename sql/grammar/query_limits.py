@@ -1,0 +1,157 @@
+"""How deep and how large a query may be, counted while it is read and compiled, and where its deadline is looked at.
+
+Depth and size are counted as ClickHouse counts them: a bracket costs five levels of its parser, a subquery in brackets
+twelve; a call is two levels of the tree (the call and its list of arguments), and two elements. Beyond
+``MOST_LEVELS`` nothing is understood, whatever the settings say: the compiler recurses, and so does DuckDB.
+
+Invariants
+- Whoever recurses on what a user wrote is inside :meth:`Guard.nested`, or walks a tree that :func:`check_tree` passed.
+- Between two looks at the deadline lie at most some hundred tokens or nodes.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from parts.common.errors import UserError
+from parts.common.query_status import QueryStatus
+from sql.grammar.syntax_tree import Function, children
+
+if TYPE_CHECKING:
+    from sql.grammar.syntax_tree import Node
+    from sql.settings.supported_settings import (
+        Settings,
+    )
+
+MOST_LEVELS = 1000
+BRACKET_LEVELS = 5
+QUERY_LEVELS = 7
+CALL_LEVELS = 2
+_FRAMES = 40_000
+"""Python's own limit must lie above all that the limits here let through: twenty frames for a level of the parser."""
+_BETWEEN_CHECKS = 256
+_LEAST_TEXT = 1 << 20
+"""A compiled query may have so many characters, or more if its text is long. DuckDB plans about a megabyte in a second,
+and cannot be interrupted while it does."""
+LAMBDA_ELEMENTS = 3
+"""DuckDB plans the body of a lambda twice, and so those in it four times: what stands in a lambda counts so often, and
+half as much again for the memory that the copies take."""
+
+sys.setrecursionlimit(max(sys.getrecursionlimit(), _FRAMES))
+
+
+@dataclass(frozen=True, slots=True)
+class QueryLimits:
+    """The defaults are ClickHouse's. 0 is no limit, as far as ``MOST_LEVELS`` allows."""
+
+    parser_depth: int = 1000
+    ast_depth: int = 1000
+    ast_elements: int = 50_000
+    expanded_elements: int = 500_000
+
+    @staticmethod
+    def of(settings: Settings) -> QueryLimits:
+        return QueryLimits(
+            settings.max_parser_depth or MOST_LEVELS,
+            settings.max_ast_depth or MOST_LEVELS,
+            settings.max_ast_elements or sys.maxsize,
+            settings.max_expanded_ast_elements or sys.maxsize,
+        )
+
+
+DEFAULT_LIMITS = QueryLimits()
+
+
+class Guard:
+    """Counts for one query. Not thread-safe."""
+
+    def __init__(self, limits: QueryLimits = DEFAULT_LIMITS, status: QueryStatus | None = None, text: str = "") -> None:
+        self.limits = limits
+        self.status = status if status is not None else QueryStatus()
+        self.elements = 0
+        self.expanded = 0
+        """Elements of the tree with every alias written out."""
+        self._most_text = _LEAST_TEXT + 4 * len(text)
+        self._steps = 0
+        self._parser_levels = 0
+        self._tree_levels = 0
+
+    def step(self) -> None:
+        """Between two tokens or nodes. Raises what :meth:`QueryStatus.check` raises."""
+        self._steps += 1
+        if self._steps % _BETWEEN_CHECKS == 0:
+            self.status.check()
+
+    @contextmanager
+    def nested(self, parser_levels: int, tree_levels: int = 0) -> Iterator[None]:
+        """Around what is read inside brackets or a call. Raises 306 (TOO_DEEP_RECURSION), 167 (TOO_DEEP_AST)."""
+        self.deepen(parser_levels, tree_levels)
+        try:
+            yield
+        finally:
+            self._parser_levels -= parser_levels
+            self._tree_levels -= tree_levels
+
+    def deepen(self, parser_levels: int, tree_levels: int) -> None:
+        self._parser_levels += parser_levels
+        self._tree_levels += tree_levels
+        if self._parser_levels > min(self.limits.parser_depth, MOST_LEVELS):
+            raise too_deep_recursion(min(self.limits.parser_depth, MOST_LEVELS))
+        if self._tree_levels > min(self.limits.ast_depth, MOST_LEVELS):
+            raise _too_deep_tree(min(self.limits.ast_depth, MOST_LEVELS))
+
+    def count(self, elements: int) -> None:
+        """Counts elements of the tree. Raises 168 (TOO_BIG_AST)."""
+        self.elements += elements
+        if self.elements > self.limits.ast_elements:
+            raise UserError("TOO_BIG_AST", f"AST is too big. Maximum: {self.limits.ast_elements} (max_ast_elements)")
+
+    def expand(self, elements: int, lambdas: int = 0) -> None:
+        """Counts what an alias stands for each time it is used, and what stands in ``lambdas`` as often as it is
+        planned. Raises 36 as ClickHouse does."""
+        self.expanded += elements * LAMBDA_ELEMENTS**lambdas
+        if self.expanded > self.limits.expanded_elements:
+            raise UserError(
+                "BAD_ARGUMENTS",
+                f"Query tree is too big with its aliases written out and its lambdas planned. Maximum: "
+                f"{self.limits.expanded_elements} (max_expanded_ast_elements)",
+            )
+
+    def check_size(self, characters: int, lambdas: int = 0) -> None:
+        """Checks the compiled query, or a part of it that stands in ``lambdas``. Raises 168 (TOO_BIG_AST)."""
+        if characters << lambdas > self._most_text:
+            raise UserError(
+                "TOO_BIG_AST",
+                f"The query is too big with its aliases and functions written out: more than {self._most_text} "
+                f"characters to plan; compute what it uses often in a subquery",
+            )
+
+
+def too_deep_recursion(limit: int) -> UserError:
+    return UserError(
+        "TOO_DEEP_RECURSION",
+        f"Maximum parse depth ({limit}) exceeded. Consider raising max_parser_depth (at most {MOST_LEVELS})",
+    )
+
+
+def _too_deep_tree(limit: int) -> UserError:
+    return UserError("TOO_DEEP_AST", f"AST is too deep. Maximum: {limit} (max_ast_depth, at most {MOST_LEVELS})")
+
+
+def check_tree(root: Node, guard: Guard) -> None:
+    """Raises 167 (TOO_DEEP_AST) or 168 (TOO_BIG_AST) for a tree past the limits."""
+    most_levels = min(guard.limits.ast_depth, MOST_LEVELS)
+    stack: list[tuple[Node, int]] = [(root, 1)]
+    while stack:
+        node, depth = stack.pop()
+        guard.step()
+        is_call = isinstance(node, Function)
+        guard.count(CALL_LEVELS if is_call else 1)
+        depth += CALL_LEVELS if is_call else 1
+        if depth > most_levels:
+            raise _too_deep_tree(most_levels)
+        stack.extend([(child, depth) for child in children(node)])

@@ -1,0 +1,199 @@
+"""From text to statements: ClickHouse's statement grammar by recursive descent over a lazy token stream.
+
+Queries and expressions are not understood here; they are sliced from the text as written, for ``queries`` and
+``expressions``. What ClickHouse has and Pando has not is refused by name (48); what neither has is a syntax error (62).
+
+The bodies of INSERT are never tokenised: see :func:`parse_insert_head` for a streamed body.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from parts.common.errors import UserError
+from parts.common.query_status import QueryStatus
+from sql.grammar.common_clauses import output_clauses, query_slice, setting_list
+from sql.grammar.query_limits import Guard
+from sql.grammar.statements import (
+    alter,
+    create_table,
+    drop_table,
+    insert,
+    mutate_table,
+    show,
+    system_statements,
+    transactions,
+)
+from sql.grammar.statements.statement import (
+    DescribeQuery,
+    Explain,
+    Insert,
+    OnCluster,
+    ParsedStatement,
+    SelectQuery,
+    Statement,
+)
+from sql.grammar.tokens import TokenStream, not_implemented
+
+MAX_STATEMENTS = 100_000
+_UNSUPPORTED = frozenset(
+    {
+        "GRANT",
+        "REVOKE",
+        "UNDROP",
+        "BACKUP",
+        "RESTORE",
+        "MOVE",
+        "BEGIN",
+        "EXECUTE",
+        "WATCH",
+        "PARALLEL",
+    }
+)
+_EXPLAIN_KINDS = (
+    "AST",
+    "SYNTAX",
+    "QUERY TREE",
+    "PLAN",
+    "PIPELINE",
+    "ESTIMATE",
+    "TABLE OVERRIDE",
+    "CURRENT TRANSACTION",
+)
+
+
+def parse_statements(text: str | bytes, status: QueryStatus | None = None) -> list[ParsedStatement]:
+    """All statements of the text, separated by ``;``. Raises ``UserError`` 62 (SYNTAX_ERROR), 48 (NOT_IMPLEMENTED), and
+    what :meth:`QueryStatus.check` raises.
+
+    The data of ``INSERT … FORMAT x`` runs to the end of the text; that of VALUES to the next ``;`` outside quotes.
+    """
+    if isinstance(text, bytes):
+        text = text.decode("utf-8", "surrogateescape")
+    stream = TokenStream(text, guard=Guard(status=status, text=text))
+    statements: list[ParsedStatement] = []
+    for _ in range(MAX_STATEMENTS):
+        while stream.accept(";"):
+            pass
+        if stream.peek().kind == "end":
+            return statements
+        statements.append(_statement(stream))
+        if not stream.at_end():
+            stream.fail("end of query")
+    raise UserError("SYNTAX_ERROR", f"More than {MAX_STATEMENTS} statements in one text")
+
+
+def parse_statement(text: str | bytes) -> ParsedStatement:
+    """The only statement of the text."""
+    statements = parse_statements(text)
+    if len(statements) != 1:
+        what = "Empty query" if not statements else "Multi-statements are not allowed"
+        raise UserError("SYNTAX_ERROR", f"Syntax error: {what}: expected one statement, found {len(statements)}")
+    return statements[0]
+
+
+def parse_insert_head(prefix: bytes, *, complete: bool = False) -> tuple[Insert | None, int] | None:
+    """Splits a body that begins with ``INSERT … FORMAT x`` or ``INSERT … VALUES`` into the statement and its data.
+
+    Returns the statement (with empty ``inline_data``) and the byte offset where its data begins; ``(None, 0)`` when the
+    text is anything else and has to be read whole and given to
+    :func:`parse_statements`; ``None`` when more bytes are needed
+    to tell. ``complete`` says that ``prefix`` is all there is.
+    """
+    return insert.parse_insert_head(prefix, complete=complete)
+
+
+def _statement(stream: TokenStream) -> ParsedStatement:
+    keyword = stream.peek().upper
+    if keyword == "INSERT":
+        return insert.insert(stream)
+    if keyword in ("SELECT", "WITH", "FROM", "("):
+        return _select(stream)
+    if keyword == "EXPLAIN":
+        return _explain(stream)
+    handler = _HANDLERS.get(keyword)
+    if handler is None:
+        if keyword in _UNSUPPORTED and stream.peek().kind == "word":
+            raise not_implemented(f"{keyword} {stream.peek(1).upper}".strip())
+        stream.fail(
+            "SELECT", "WITH", "INSERT", "CREATE", "DROP", "ATTACH", "DETACH", "RENAME", "TRUNCATE", "EXISTS", "SHOW",
+            "DESCRIBE", "USE", "SET", "ALTER", "OPTIMIZE", "CHECK", "SYSTEM", "EXPLAIN", "KILL",
+        )  # fmt: skip
+    start = stream.peek().start
+    stream.on_cluster = None
+    statement = handler(stream)
+    on_cluster = _distributed(stream, start)
+    clauses = output_clauses(stream)
+    return ParsedStatement(statement, clauses.format, clauses.outfile, clauses.settings, on_cluster)
+
+
+def _distributed(stream: TokenStream, start: int) -> OnCluster | None:
+    """The statement has just been read; it began at ``start``."""
+    clause = stream.on_cluster
+    if clause is None:
+        return None
+    before, behind = stream.text[start : clause.start], stream.text[clause.end : stream.position]
+    return OnCluster(clause.name, (before + behind.lstrip()).strip())
+
+
+def _select(stream: TokenStream) -> ParsedStatement:
+    query = query_slice(stream)
+    clauses = output_clauses(stream)
+    return ParsedStatement(SelectQuery(query, clauses.settings), clauses.format, clauses.outfile)
+
+
+def _explain(stream: TokenStream) -> ParsedStatement:
+    stream.expect("EXPLAIN")
+    kind = "PLAN"
+    for candidate in _EXPLAIN_KINDS:
+        if stream.accept(*candidate.split()):
+            kind = candidate
+            break
+    options = setting_list(stream) if stream.peek(1).text == "=" else {}
+    if not (stream.at("SELECT") or stream.at("WITH") or stream.at("(") or stream.at("FROM")):
+        if stream.peek().kind == "word" and stream.peek().upper in (*_HANDLERS, "INSERT"):
+            raise not_implemented(f"EXPLAIN of {stream.peek().upper}")
+        stream.fail("SELECT", "WITH", "(")
+    query = query_slice(stream)
+    clauses = output_clauses(stream)
+    if clauses.settings:
+        query += " SETTINGS " + create_table.render_settings(clauses.settings)
+    return ParsedStatement(Explain(kind, options, query), clauses.format, clauses.outfile)
+
+
+def _describe(stream: TokenStream) -> Statement:
+    stream.next()
+    stream.accept("TABLE")
+    if stream.at("SELECT") or stream.at("WITH"):
+        return DescribeQuery(query_slice(stream))
+    if stream.at("("):
+        text = query_slice(stream)
+        return DescribeQuery(text[1:-1].strip() if text.endswith(")") else text)
+    return drop_table.describe_table(stream)
+
+
+_HANDLERS: dict[str, Callable[[TokenStream], Statement]] = {
+    "CREATE": create_table.create,
+    "ATTACH": create_table.attach,
+    "DROP": drop_table.drop,
+    "DETACH": drop_table.drop,
+    "RENAME": drop_table.rename,
+    "EXCHANGE": drop_table.exchange,
+    "REPLACE": create_table.replace,
+    "TRUNCATE": drop_table.truncate,
+    "EXISTS": drop_table.exists,
+    "SHOW": show.show,
+    "DESCRIBE": _describe,
+    "DESC": _describe,
+    "USE": drop_table.use,
+    "SET": drop_table.set_settings,
+    "ALTER": alter.alter,
+    "DELETE": mutate_table.delete_from,
+    "UPDATE": mutate_table.update,
+    "OPTIMIZE": system_statements.optimize,
+    "CHECK": drop_table.check,
+    "SYSTEM": system_statements.system,
+    "KILL": drop_table.kill,
+    "COMMIT": transactions.commit,
+    "ROLLBACK": transactions.rollback,
+}

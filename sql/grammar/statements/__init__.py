@@ -1,0 +1,1 @@
+"""Statements: what each says, and how it is parsed."""

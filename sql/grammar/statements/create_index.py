@@ -1,0 +1,80 @@
+"""CREATE INDEX and DROP INDEX: what SQL calls ALTER TABLE … ADD and DROP INDEX, and SHOW INDEX."""
+
+from __future__ import annotations
+
+from parts.common.errors import UserError
+from sql.grammar.clause_types import IndexClause, TableRef
+from sql.grammar.common_clauses import if_exists, if_not_exists, on_cluster, table_ref
+from sql.grammar.statements.alter_commands import AddIndex, DropIndex
+from sql.grammar.statements.statement import AlterTable, Statement
+from sql.grammar.table_elements.indexes import index_type
+from sql.grammar.tokens import TokenStream, not_implemented, quote_string
+
+_PRIMARY = """
+    SELECT name AS table, 1 AS non_unique, 'PRIMARY' AS key_name, toUInt64(number) AS seq_in_index, pk_col,
+        toNullable('A') AS collation, 0 AS cardinality, NULL AS sub_part, NULL AS packed, NULL AS null,
+        'PRIMARY' AS index_type, '' AS comment, '' AS index_comment, 'YES' AS visible, '' AS expression
+    FROM system.tables
+    ARRAY JOIN splitByString(', ', primary_key) AS pk_col, arrayEnumerate(splitByString(', ', primary_key)) AS number
+"""
+_OTHERS = """
+    SELECT table, 1, name, toUInt64(1), '', NULL, 0, NULL, NULL, NULL, upper(type), '', '', 'YES', expr
+    FROM system.data_skipping_indices
+"""
+
+
+def create_index(stream: TokenStream) -> Statement:
+    if stream.accept("UNIQUE"):
+        raise not_implemented("CREATE UNIQUE INDEX")
+    stream.expect("INDEX")
+    exists = if_not_exists(stream)
+    name = stream.identifier("index name")
+    table = _on_table(stream)
+    expression = _expression(stream)
+    if not stream.at("TYPE"):
+        raise UserError("INCORRECT_QUERY", f"CREATE INDEX {name} without TYPE is forbidden: name one, as TYPE minmax")
+    type_, arguments, granularity = index_type(stream, name)
+    return AlterTable(table, (AddIndex(IndexClause(name, expression, type_, arguments, granularity), None, exists),))
+
+
+def drop_index(stream: TokenStream) -> Statement:
+    stream.expect("INDEX")
+    exists = if_exists(stream)
+    name = stream.identifier("index name")
+    return AlterTable(_on_table(stream), (DropIndex(name, exists),))
+
+
+def _on_table(stream: TokenStream) -> TableRef:
+    stream.expect("ON")
+    table = table_ref(stream)
+    on_cluster(stream)
+    return table
+
+
+def _expression(stream: TokenStream) -> str:
+    """``(a, f(b) DESC)``, whose order means nothing, or one expression."""
+    if not stream.accept("("):
+        return stream.slice_until(lambda inner: inner.at("TYPE"), "index expression")
+    elements = [_element(stream)]
+    while stream.accept(","):
+        elements.append(_element(stream))
+    stream.expect(")")
+    return elements[0] if len(elements) == 1 else f"({', '.join(elements)})"
+
+
+def _element(stream: TokenStream) -> str:
+    text = stream.slice_until(lambda inner: any(inner.at(end) for end in (",", "ASC", "DESC")), "index expression")
+    if not stream.accept("ASC"):
+        stream.accept("DESC")
+    return text
+
+
+def indexes_query(database: str | None, table: str, condition: str) -> str:
+    """The SELECT that SHOW INDEX is."""
+    place = quote_string(database) if database is not None else "currentDatabase()"
+    name = quote_string(table)
+    return (
+        f"SELECT * FROM ({_PRIMARY} WHERE database = {place} AND name = {name} UNION ALL "
+        f"{_OTHERS} WHERE database = {place} AND table = {name}) WHERE {condition} "
+        "ORDER BY index_type, expression, seq_in_index, key_name"
+    )

@@ -1,0 +1,212 @@
+"""Mutations: what changes rows that are there, in ALTER TABLE and in the statements DELETE FROM and UPDATE.
+
+:func:`mutation_text` writes commands as they are kept beside the parts, and :func:`parse_mutations` reads that again.
+Source: ClickHouse documentation, "ALTER TABLE … UPDATE | DELETE", "Lightweight DELETE", "Lightweight UPDATE".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from parts.common.errors import UserError
+from parts.table.row_exists_column import ROW_EXISTS
+from sql.grammar.common_clauses import if_exists, on_cluster, table_ref
+from sql.grammar.queries.query_parser import parse_expression
+from sql.grammar.statements.alter_commands import (
+    ApplyDeletedMask,
+    ClearColumnData,
+    ClearIndex,
+    DeleteRows,
+    MaterializeColumn,
+    MaterializeIndex,
+    MaterializeTtl,
+    MutationCommand,
+    PartitionRef,
+    UpdateRows,
+)
+from sql.grammar.statements.statement import MutateTable
+from sql.grammar.table_elements.columns import column_name
+from sql.grammar.tokens import TokenStream, identifier_if_needed, quote_string
+
+_ENDS = ("SETTINGS", "FORMAT", "INTO")
+
+
+def mutation_command(stream: TokenStream) -> MutationCommand | None:
+    """``None`` where no mutation stands."""
+    for words, parse in _COMMANDS.items():
+        if stream.accept(*words.split()):
+            return parse(stream)
+    return None
+
+
+def delete_from(stream: TokenStream) -> MutateTable:
+    """``DELETE FROM t [IN PARTITION p] WHERE condition``."""
+    stream.next()
+    stream.expect("FROM")
+    table = table_ref(stream)
+    on_cluster(stream)
+    partition = in_partition(stream)
+    return MutateTable(table, UpdateRows(((ROW_EXISTS, "0"),), _condition(stream), partition), is_delete=True)
+
+
+def update(stream: TokenStream) -> MutateTable:
+    """``UPDATE t SET a = expression, … [IN PARTITION p] WHERE condition``."""
+    stream.next()
+    table = table_ref(stream)
+    on_cluster(stream)
+    stream.expect("SET")
+    return MutateTable(table, _update(stream))
+
+
+def parse_mutations(text: str) -> tuple[MutationCommand, ...]:
+    """Commands as :func:`mutation_text` wrote them. Raises ``UserError`` 62."""
+    stream = TokenStream(text)
+    found = []
+    while True:
+        command = mutation_command(stream)
+        if command is None:
+            stream.fail(*_COMMANDS)
+        found.append(command)
+        if stream.at_end():
+            return tuple(found)
+        stream.expect(",")
+
+
+def mutation_text(commands: Sequence[MutationCommand], *, is_kept: bool = False) -> str:
+    """The commands as ALTER TABLE has them, with expressions as they were written; what is kept also says the time."""
+    return ", ".join(_text(command) + (_time_text(command) if is_kept else "") for command in commands)
+
+
+# Reading --------------------------------------------------------------------------------------------------------------
+
+
+def _delete(stream: TokenStream) -> MutationCommand:
+    partition = in_partition(stream)
+    return DeleteRows(_condition(stream), partition)
+
+
+def _update(stream: TokenStream) -> UpdateRows:
+    assignments: list[tuple[str, str]] = []
+    while True:
+        name = column_name(stream)
+        stream.expect("=")
+        if name in dict(assignments):
+            raise UserError(
+                "MULTIPLE_ASSIGNMENTS_TO_COLUMN", f"Multiple assignments in the single statement to column `{name}`"
+            )
+        assignments.append((name, _expression(stream, _assignment_ends)))
+        if not stream.accept(","):
+            break
+    partition = in_partition(stream)
+    return UpdateRows(tuple(assignments), _condition(stream), partition)
+
+
+def _materialize_column(stream: TokenStream) -> MutationCommand:
+    return MaterializeColumn(column_name(stream), in_partition(stream))
+
+
+def _clear_column(stream: TokenStream) -> MutationCommand:
+    exists = if_exists(stream)
+    return ClearColumnData(column_name(stream), in_partition(stream), exists)
+
+
+def _materialize_index(stream: TokenStream) -> MutationCommand:
+    if_exists(stream)
+    return MaterializeIndex(stream.identifier("index name"), in_partition(stream))
+
+
+def _clear_index(stream: TokenStream) -> MutationCommand:
+    if_exists(stream)
+    return ClearIndex(stream.identifier("index name"), in_partition(stream))
+
+
+def _materialize_ttl(stream: TokenStream) -> MutationCommand:
+    partition = in_partition(stream)
+    at = int(stream.next().text) if stream.accept("AT") and stream.peek().text.isdigit() else 0
+    return MaterializeTtl(partition, at)
+
+
+def _apply_deleted_mask(stream: TokenStream) -> MutationCommand:
+    return ApplyDeletedMask(in_partition(stream))
+
+
+_COMMANDS: dict[str, Callable[[TokenStream], MutationCommand]] = {
+    "UPDATE": _update,
+    "DELETE": _delete,
+    "MATERIALIZE COLUMN": _materialize_column,
+    "MATERIALIZE TTL": _materialize_ttl,
+    "CLEAR COLUMN": _clear_column,
+    "MATERIALIZE INDEX": _materialize_index,
+    "CLEAR INDEX": _clear_index,
+    "APPLY DELETED MASK": _apply_deleted_mask,
+}
+
+
+def in_partition(stream: TokenStream) -> PartitionRef | None:
+    """``[IN PARTITION p]``."""
+    if not stream.accept("IN", "PARTITION"):
+        return None
+    if stream.at("ID") and stream.peek(1).kind == "string":
+        stream.next()
+        return PartitionRef(id=stream.string("partition id"))
+    return PartitionRef(value=stream.slice_until(_partition_ends, "partition value"))
+
+
+def _condition(stream: TokenStream) -> str:
+    stream.expect("WHERE")
+    return _expression(stream, _command_ends)
+
+
+def _expression(stream: TokenStream, ends: Callable[[TokenStream], bool]) -> str:
+    text = stream.slice_until(ends)
+    parse_expression(text)
+    return text
+
+
+def _command_ends(stream: TokenStream) -> bool:
+    token = stream.peek()
+    return token.text == "," or (token.kind == "word" and token.upper in _ENDS)
+
+
+def _partition_ends(stream: TokenStream) -> bool:
+    return _command_ends(stream) or stream.at("WHERE")
+
+
+def _assignment_ends(stream: TokenStream) -> bool:
+    return _partition_ends(stream) or stream.at("IN", "PARTITION")
+
+
+# Writing --------------------------------------------------------------------------------------------------------------
+
+
+def _text(command: MutationCommand) -> str:
+    where = _partition_text(command.partition)
+    match command:
+        case UpdateRows(assignments, condition, _):
+            pairs = ", ".join(f"{identifier_if_needed(name)} = {value}" for name, value in assignments)
+            return f"UPDATE {pairs}{where} WHERE {condition}"
+        case DeleteRows(condition, _):
+            return f"DELETE{where} WHERE {condition}"
+        case MaterializeColumn(name, _):
+            return f"MATERIALIZE COLUMN {identifier_if_needed(name)}{where}"
+        case ClearColumnData(name, _):
+            return f"CLEAR COLUMN {identifier_if_needed(name)}{where}"
+        case MaterializeIndex(name, _):
+            return f"MATERIALIZE INDEX {identifier_if_needed(name)}{where}"
+        case ClearIndex(name, _):
+            return f"CLEAR INDEX {identifier_if_needed(name)}{where}"
+        case ApplyDeletedMask(_):
+            return f"APPLY DELETED MASK{where}"
+        case MaterializeTtl():
+            return f"MATERIALIZE TTL{where}"
+
+
+def _time_text(command: MutationCommand) -> str:
+    return f" AT {command.at}" if isinstance(command, MaterializeTtl) and command.at else ""
+
+
+def _partition_text(partition: PartitionRef | None) -> str:
+    if partition is None:
+        return ""
+    value = f"ID {quote_string(partition.id)}" if partition.id is not None else partition.value
+    return f" IN PARTITION {value}"

@@ -1,0 +1,150 @@
+"""SHOW. What has a system table becomes a SELECT from it, as in ClickHouse."""
+
+from __future__ import annotations
+
+from itertools import product
+
+from sql.grammar.common_clauses import table_ref
+from sql.grammar.statements.create_index import indexes_query
+from sql.grammar.statements.drop_table import refuse_other_objects
+from sql.grammar.statements.statement import (
+    SelectQuery,
+    ShowCreateDatabase,
+    ShowCreateTable,
+    ShowDatabases,
+    ShowProcesslist,
+    ShowTables,
+    Statement,
+)
+from sql.grammar.tokens import TokenStream, not_implemented, quote_string
+
+_INDEXES = ("INDEX", "INDEXES", "INDICES", "KEYS")
+_COLUMNS = """
+    name AS field, type, if(startsWith(type, 'Nullable('), 'YES', 'NO') AS null,
+    trim(concat(if(is_in_primary_key, 'PRI ', ''), if(is_in_sorting_key, 'SOR', ''))) AS key,
+    nullIf(default_expression, '') AS default, '' AS extra
+"""
+
+
+def show(stream: TokenStream) -> Statement:
+    stream.next()
+    if stream.accept("DATABASES") or stream.accept("SCHEMAS"):
+        like, negated = _like(stream)
+        return ShowDatabases(like, negated)
+    if stream.accept("TABLES"):
+        database = _from(stream)
+        like, negated = _like(stream)
+        return ShowTables(database, like, negated)
+    if stream.accept("FULL", "TABLES"):
+        return _full_tables(stream)
+    if stream.accept("DICTIONARIES"):
+        place = _in_database(stream)
+        return SelectQuery(f"SELECT name FROM system.dictionaries WHERE {place} AND {_condition(stream)}")
+    if stream.accept("CLUSTERS"):
+        condition = _condition(stream, "cluster")
+        return SelectQuery(f"SELECT DISTINCT cluster FROM system.clusters WHERE {condition} ORDER BY cluster")
+    for kind in ("CURRENT", "ENABLED"):
+        if stream.accept(kind, "ROLES"):
+            return SelectQuery(f"SELECT * FROM system.{kind.lower()}_roles ORDER BY role_name")
+    if stream.accept("PROCESSLIST"):
+        return ShowProcesslist()
+    if stream.accept("CREATE"):
+        return _create(stream)
+    if stream.at("SETTINGS") or stream.at("CHANGED", "SETTINGS"):
+        return _settings(stream)
+    if stream.accept("SETTING"):
+        name = stream.identifier("setting name")
+        return SelectQuery(f"SELECT value FROM system.settings WHERE name = {quote_string(name)}")
+    if stream.accept("FUNCTIONS"):
+        return SelectQuery(f"SELECT * FROM system.functions WHERE {_condition(stream)} ORDER BY name")
+    if stream.accept("ENGINES"):
+        return SelectQuery("SELECT * FROM system.table_engines ORDER BY name")
+    for extended, full, word in product(((), ("EXTENDED",)), ((), ("FULL",)), ("COLUMNS", "FIELDS")):
+        if stream.accept(*extended, *full, word):
+            return _columns(stream, is_full=bool(full))
+    if any(stream.accept(*extended, word) for word in _INDEXES for extended in ((), ("EXTENDED",))):
+        database, table = _of_table(stream)
+        condition = stream.slice_until(_output_begins, "condition") if stream.accept("WHERE") else "1"
+        return SelectQuery(indexes_query(database, table, condition))
+    if stream.peek().kind == "word":
+        raise not_implemented(f"SHOW {stream.peek().upper}")
+    return stream.fail("DATABASES", "TABLES", "COLUMNS", "CREATE", "SETTINGS", "FUNCTIONS", "ENGINES", "PROCESSLIST")
+
+
+def _create(stream: TokenStream) -> Statement:
+    if stream.accept("DATABASE"):
+        return ShowCreateDatabase(stream.identifier("database name"))
+    refuse_other_objects(stream, "SHOW CREATE")
+    is_temporary = stream.at("TEMPORARY", "TABLE") and stream.accept("TEMPORARY")
+    if (stream.at("TABLE") or stream.at("VIEW")) and stream.peek(1).is_identifier:
+        stream.next()
+    return ShowCreateTable(table_ref(stream), is_temporary)
+
+
+def _settings(stream: TokenStream) -> Statement:
+    changed = stream.accept("CHANGED")
+    stream.expect("SETTINGS")
+    conditions = [_condition(stream), *(["changed"] if changed else [])]
+    return SelectQuery(f"SELECT name, type, value FROM system.settings WHERE {' AND '.join(conditions)}")
+
+
+def _output_begins(stream: TokenStream) -> bool:
+    return any(stream.at(word) for word in ("INTO", "FORMAT", "SETTINGS"))
+
+
+def _of_table(stream: TokenStream) -> tuple[str | None, str]:
+    if not (stream.accept("FROM") or stream.accept("IN")):
+        stream.fail("FROM")
+    table = table_ref(stream)
+    return _from(stream) or table.database, table.table
+
+
+def _full_tables(stream: TokenStream) -> Statement:
+    return SelectQuery(
+        f"SELECT name, engine FROM system.tables WHERE {_in_database(stream)} AND {_condition(stream)} ORDER BY name"
+    )
+
+
+def _in_database(stream: TokenStream) -> str:
+    """``[FROM | IN database]`` as a condition."""
+    database = _from(stream)
+    return f"database = {quote_string(database) if database is not None else 'currentDatabase()'}"
+
+
+def _columns(stream: TokenStream, *, is_full: bool) -> Statement:
+    database, table = _of_table(stream)
+    place = quote_string(database) if database is not None else "currentDatabase()"
+    columns = f"{_COLUMNS}, NULL AS collation, comment, '' AS privileges" if is_full else _COLUMNS
+    return SelectQuery(
+        f"SELECT {columns} FROM system.columns WHERE database = {place} AND table = {quote_string(table)} "
+        f"AND {_condition(stream)} ORDER BY field"
+    )
+
+
+def _from(stream: TokenStream) -> str | None:
+    return stream.identifier("database name") if stream.accept("FROM") or stream.accept("IN") else None
+
+
+def _condition(stream: TokenStream, column: str = "name") -> str:
+    """``[NOT] LIKE | ILIKE 'pattern'`` as a condition on ``column``."""
+    negation = "NOT " if stream.accept("NOT") else ""
+    for word in ("LIKE", "ILIKE"):
+        if stream.accept(word):
+            return f"{column} {negation}{word} {quote_string(stream.string('pattern'))}"
+    if negation:
+        stream.fail("LIKE", "ILIKE")
+    for word in ("WHERE", "LIMIT"):
+        if stream.at(word):
+            raise not_implemented(f"SHOW … {word}")
+    return "1"
+
+
+def _like(stream: TokenStream) -> tuple[str | None, bool]:
+    for word in ("WHERE", "LIMIT", "ILIKE"):
+        if stream.at(word) or stream.at("NOT", word):
+            raise not_implemented(f"SHOW … {word}")
+    negated = stream.accept("NOT")
+    if negated or stream.at("LIKE"):
+        stream.expect("LIKE")
+        return stream.string("pattern"), negated
+    return None, False

@@ -1,0 +1,67 @@
+"""COMMIT TRANSACTION and ROLLBACK TRANSACTION: of the inserts that were made under a transaction's id.
+
+::
+
+    INSERT INTO t SETTINGS insert_transaction = 'id' …           -- as often as needed, on any replica
+    COMMIT TRANSACTION 'id' ON [TABLE] t [OVERWRITE [TABLE] | OVERWRITE PARTITIONS]
+        [ATTEMPTS 'a' [, …]] [ROWS n] [APPLICATION 'name' VERSION n]
+    ROLLBACK TRANSACTION 'id' ON [TABLE] t
+
+They are Pando's own: ClickHouse's transactions belong to a session.
+"""
+
+from __future__ import annotations
+
+from sql.grammar.common_clauses import table_ref
+from sql.grammar.statements.statement import CommitTransaction, RollbackTransaction, Statement
+from sql.grammar.tokens import TokenStream, not_implemented
+
+_MOST_DIGITS = 20
+"""Of a UInt64."""
+
+
+def commit(stream: TokenStream) -> Statement:
+    transaction = _transaction(stream)
+    table = table_ref(stream)
+    overwrite = ""
+    if stream.accept("OVERWRITE"):
+        overwrite = "partitions" if stream.accept("PARTITIONS") else "table"
+        stream.accept("TABLE")
+    attempts: tuple[str, ...] | None = None
+    if stream.accept("ATTEMPTS"):
+        names = [stream.string("name of an attempt")]
+        while stream.accept(","):
+            names.append(stream.string("name of an attempt"))
+        attempts = tuple(names)
+    rows = _number(stream, "number of rows") if stream.accept("ROWS") else None
+    application, version = "", None
+    if stream.accept("APPLICATION"):
+        application = stream.string("name of the application")
+        stream.expect("VERSION")
+        version = _number(stream, "version")
+    return CommitTransaction(transaction, table, overwrite, attempts, rows, application, version)
+
+
+def rollback(stream: TokenStream) -> Statement:
+    transaction = _transaction(stream)
+    return RollbackTransaction(transaction, table_ref(stream))
+
+
+def _transaction(stream: TokenStream) -> str:
+    verb = stream.next().upper
+    if not stream.accept("TRANSACTION") or stream.peek().kind != "string":
+        raise not_implemented(
+            f"{verb} without the id of a transaction: INSERT with SETTINGS insert_transaction = 'id', then {verb} "
+            "TRANSACTION 'id' ON table; it"
+        )
+    transaction = stream.string("id of the transaction")
+    stream.expect("ON")
+    stream.accept("TABLE")
+    return transaction
+
+
+def _number(stream: TokenStream, what: str) -> int:
+    token = stream.peek()
+    if token.kind != "number" or not token.text.isdecimal() or len(token.text) > _MOST_DIGITS:
+        stream.fail(what)
+    return int(stream.next().text)

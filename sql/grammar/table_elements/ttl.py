@@ -1,0 +1,131 @@
+"""When rows and values expire, as CREATE and ALTER TABLE write it: ``TTL expression [what then], …``.
+
+The text that is kept of a clause has its expressions as :mod:`sql.grammar.queries.query_formatter` writes them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from parts.common.errors import UserError
+from sql.grammar.queries.query_formatter import written
+from sql.grammar.tokens import TokenStream, not_implemented
+
+_ENDS = frozenset(
+    {"DELETE", "RECOMPRESS", "WHERE", "SET", "SETTINGS", "ENGINE", "AS", "EMPTY", "FORMAT", "FIRST", "AFTER", "CODEC"}
+)
+_ENDING_PAIRS = (("GROUP", "BY"), ("TO", "DISK"), ("TO", "VOLUME"), ("PARTITION", "BY"), ("ORDER", "BY"),
+                 ("PRIMARY", "KEY"), ("SAMPLE", "BY"))  # fmt: skip
+_COMMANDS = frozenset(
+    {"ADD", "DROP", "MODIFY", "ALTER", "REMOVE", "RENAME", "COMMENT", "CLEAR", "MATERIALIZE", "RESET"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TtlClause:
+    """``TTL expression`` of a table. What happens then: rows go (those of ``where``), or become one a key
+    (``group_by``, with what is ``assigned``), or are stored with another codec (``recompress``)."""
+
+    expression: str
+    where: str = ""
+    group_by: tuple[str, ...] = ()
+    assigned: tuple[tuple[str, str], ...] = ()
+    recompress: str = ""
+
+    @property
+    def expressions(self) -> tuple[str, ...]:
+        return (self.expression, *filter(None, [self.where]), *self.group_by, *(value for _, value in self.assigned))
+
+    @property
+    def text(self) -> str:
+        if self.recompress:
+            return f"{self.expression} RECOMPRESS CODEC({self.recompress})"
+        if self.group_by:
+            sets = ", ".join(f"{column} = {value}" for column, value in self.assigned)
+            return f"{self.expression} GROUP BY {', '.join(self.group_by)}" + (f" SET {sets}" if sets else "")
+        return f"{self.expression} WHERE {self.where}" if self.where else self.expression
+
+
+def ttl_text(stream: TokenStream) -> str:
+    """What follows TTL of a table, as it is kept."""
+    return ", ".join(clause.text for clause in ttl_clauses(stream))
+
+
+def column_ttl(stream: TokenStream) -> str:
+    """What follows TTL of a column."""
+    return written(stream.slice_until(_expression_ends))
+
+
+def parse_ttl(text: str) -> tuple[TtlClause, ...]:
+    """Of a text that was kept."""
+    stream = TokenStream(text)
+    clauses = ttl_clauses(stream)
+    if not stream.at_end():
+        stream.fail("end of TTL")
+    return clauses
+
+
+def ttl_clauses(stream: TokenStream) -> tuple[TtlClause, ...]:
+    clauses = [_clause(stream)]
+    while stream.at(",") and not _at_next_command(stream):
+        stream.next()
+        clauses.append(_clause(stream))
+    return tuple(clauses)
+
+
+def _at_next_command(stream: TokenStream) -> bool:
+    """After the comma comes another command of ALTER TABLE."""
+    verb, object_ = stream.peek(1), stream.peek(2)
+    return verb.upper in _COMMANDS and object_.kind == "word"
+
+
+def _clause(stream: TokenStream) -> TtlClause:
+    expression = written(stream.slice_until(_expression_ends, "TTL expression"))
+    if stream.accept("RECOMPRESS"):
+        if not stream.at("CODEC", "("):
+            stream.fail("CODEC")
+        stream.next()
+        start = stream.peek().end
+        stream.skip_group()
+        return TtlClause(expression, recompress=stream.text[start : stream.position - 1].strip())
+    if stream.at("TO", "DISK") or stream.at("TO", "VOLUME"):
+        kind = stream.peek(1).upper
+        place = stream.peek(4 if stream.at("TO", kind, "IF", "EXISTS") else 2).value
+        if place == "default":
+            raise not_implemented(f"TTL … TO {kind}")
+        raise UserError("BAD_TTL_EXPRESSION", f"No such {kind.lower()} {place!r}: the data of a table are on one disk")
+    if stream.accept("GROUP", "BY"):
+        keys = [written(stream.slice_until(_expression_ends, "key"))]
+        while stream.accept(","):
+            keys.append(written(stream.slice_until(_expression_ends, "key")))
+        return TtlClause(expression, group_by=tuple(keys), assigned=_assignments(stream))
+    stream.accept("DELETE")
+    where = written(stream.slice_until(_expression_ends)) if stream.accept("WHERE") else ""
+    return TtlClause(expression, where)
+
+
+def _assignments(stream: TokenStream) -> tuple[tuple[str, str], ...]:
+    if not stream.accept("SET"):
+        return ()
+    found = [_assignment(stream)]
+    while stream.at(",") and stream.peek(1).is_identifier and stream.peek(2).text == "=":
+        stream.next()
+        found.append(_assignment(stream))
+    return tuple(found)
+
+
+def _assignment(stream: TokenStream) -> tuple[str, str]:
+    column = stream.identifier("column name")
+    stream.expect("=")
+    return column, written(stream.slice_until(_expression_ends))
+
+
+def _expression_ends(stream: TokenStream) -> bool:
+    token = stream.peek()
+    if token.text == ",":
+        return True
+    if token.kind != "word":
+        return False
+    if token.upper == "COMMENT":
+        return stream.peek(1).kind == "string"
+    return token.upper in _ENDS or any(stream.at(*pair) for pair in _ENDING_PAIRS)

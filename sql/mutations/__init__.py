@@ -1,0 +1,1 @@
+"""UPDATE, DELETE and their like on stored parts."""

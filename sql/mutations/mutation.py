@@ -1,0 +1,207 @@
+"""A mutation as it is kept: commands with their text, what they need of the table, and what they may not do.
+
+:class:`Mutation` is the value that a table of one server writes beside its parts and a replicated one into ZooKeeper;
+``sql.mutations.part_mutation`` carries its commands out on one part. Nothing here looks at rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from parts.common.errors import UserError
+from parts.table.row_exists_column import PART_OFFSET, ROW_EXISTS
+from parts.table.table_description import TableDescription
+from sql.compile.names.column_names import canonical
+from sql.compile.passes.query_parameters import parameter_value
+from sql.functions.determinism import is_changing
+from sql.grammar.queries.query_parser import parse_expression
+from sql.grammar.statements.alter_commands import (
+    ClearColumnData,
+    DeleteRows,
+    MaterializeColumn,
+    MaterializeTtl,
+    MutationCommand,
+    UpdateRows,
+)
+from sql.grammar.statements.mutate_table import mutation_text, parse_mutations
+from sql.grammar.syntax_tree import Function, Identifier, NamedTable, Node, Parameter, Query, walk
+from sql.grammar.tokens import TokenStream
+from sql.mutations.mutation_queries import Step
+
+_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """``commands`` name partitions by id. ``database`` is that of the tables that they name without one, ``timezone``
+    that of times without one."""
+
+    commands: tuple[MutationCommand, ...]
+    database: str
+    timezone: str = "UTC"
+
+    @cached_property
+    def text(self) -> str:
+        """The commands as SQL."""
+        return mutation_text(self.commands)
+
+    def encode(self) -> str:
+        """The text to keep: of lines, the commands the last of them."""
+        return (
+            f"format version: {_VERSION}\n"
+            f"database: {_escaped(self.database)}\n"
+            f"timezone: {self.timezone}\n"
+            f"commands: {_escaped(mutation_text(self.commands, is_kept=True))}\n"
+        )
+
+    @classmethod
+    def decode(cls, text: str) -> Mutation:
+        """Raises ``ValueError`` for what :meth:`encode` did not write, ``UserError`` 62 for commands of others."""
+        version, database, timezone, commands = (line.partition(": ") for line in text.splitlines())
+        if version != ("format version", ": ", str(_VERSION)):
+            raise ValueError(f"format version {version[2]!r} of a mutation, {_VERSION} is known")
+        return cls(parse_mutations(_plain(commands[2])), _plain(database[2]), timezone[2])
+
+    def steps(self, partition_id: str) -> tuple[Step, ...]:
+        """What is done to parts of the partition, one after the other
+        (``sql.mutations.part_mutation.MutationRun.apply``)."""
+        wanted = [c for c in self.commands if c.partition is None or c.partition.id == partition_id]
+        return tuple(map(self.step, wanted))
+
+    def step(self, command: MutationCommand) -> Step:
+        return Step(command, self.database, self.timezone)
+
+    @property
+    def partition_ids(self) -> frozenset[str] | None:
+        """The only partitions that it may change; ``None``: all."""
+        ids = [command.partition.id if command.partition is not None else None for command in self.commands]
+        return None if None in ids else frozenset(id_ for id_ in ids if id_ is not None)
+
+    @property
+    def tables(self) -> frozenset[tuple[str, str]]:
+        """Database and name of the tables that subqueries may read; some may be names of WITH."""
+        return frozenset(
+            (database or self.database, name) for node in self._nodes() for database, name in _tables_of(node)
+        )
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of the columns that it changes, and of all that its expressions may mean by a column."""
+        found = {part for node in self._nodes() if isinstance(node, Identifier) for part in node.parts}
+        for command in self.commands:
+            if isinstance(command, UpdateRows):
+                found.update(name for name, _ in command.assignments)
+            elif isinstance(command, MaterializeColumn | ClearColumnData):
+                found.add(command.name)
+        return frozenset(found)
+
+    def nondeterministic(self) -> str:
+        """What makes the result depend on more than the rows of a part: ``function f``, ``a subquery``, or ``""``."""
+        for node in self._nodes():
+            if isinstance(node, Function) and is_changing(node.name):
+                return f"function {node.name}"
+            if isinstance(node, Query) or any(_tables_of(node)):
+                return "a subquery"
+        return ""
+
+    def check(self, description: TableDescription) -> None:
+        """Raises 16, 36, 420 and 524 for columns that cannot be changed so, 183 for what makes several rows of one, 184
+        for what looks at several: they are the rows of a part, which merges make others."""
+        for node in self._nodes(into_queries=False):
+            if isinstance(node, Function) and node.name.lower() == "arrayjoin":
+                raise UserError("UNEXPECTED_EXPRESSION", "arrayJoin is not allowed in mutations")
+            if isinstance(node, Function) and node.window is not None:
+                raise UserError("ILLEGAL_AGGREGATION", f"Window function {node.name} is not allowed in mutations")
+        if PART_OFFSET in description.schema:
+            raise UserError("NOT_IMPLEMENTED", f"Mutations of a table with a column `{PART_OFFSET}` are not supported")
+        for command in self.commands:
+            match command:
+                case UpdateRows(assignments, _, _):
+                    for name, _ in assignments:
+                        _check_updated(name, description)
+                case MaterializeColumn(name, _):
+                    if not description.schema.column(name).default_kind:
+                        raise UserError(
+                            "BAD_ARGUMENTS",
+                            f"Cannot materialize column `{name}` because it doesn't have default expression",
+                        )
+                    _check_not_in_key(name, description, "MATERIALIZE", "BAD_ARGUMENTS")
+                case MaterializeTtl() if not description.ttl:
+                    raise UserError("INCORRECT_QUERY", "Cannot MATERIALIZE TTL as there is no TTL set for the table")
+                case ClearColumnData(name, _):
+                    description.schema.column(name)
+                    _check_not_in_key(name, description, "CLEAR", "ALTER_OF_COLUMN_IS_FORBIDDEN")
+
+    def _nodes(self, *, into_queries: bool = True) -> Iterator[Node]:
+        for command in self.commands:
+            if isinstance(command, UpdateRows | DeleteRows):
+                for text in (command.condition, *_values(command)):
+                    yield from walk(parse_expression(text), into_queries=into_queries)
+
+
+def with_values(text: str, given: Mapping[str, str]) -> str:
+    """The expression with the values of query parameters written out. Raises 456 for one that is not given."""
+    stream = TokenStream(text)
+    pieces, end = [], 0
+    while (token := stream.peek()).kind != "end":
+        if token.text != "{" or token.kind != "mark":
+            stream.next()
+            continue
+        stream.skip_group()
+        node = parse_expression(text[token.start : stream.position])
+        if isinstance(node, Parameter):
+            pieces += [text[end : token.start], canonical(parameter_value(node, given))]
+            end = stream.position
+    return "".join([*pieces, text[end:]])
+
+
+def _values(command: UpdateRows | DeleteRows) -> list[str]:
+    return [value for _, value in command.assignments] if isinstance(command, UpdateRows) else []
+
+
+def _tables_of(node: Node) -> Iterator[tuple[str | None, str]]:
+    if isinstance(node, NamedTable):
+        yield node.database, node.table
+    if isinstance(node, Function) and node.name.lower().endswith("in") and len(node.args) == 2:
+        right = node.args[1]
+        if isinstance(right, Identifier) and len(right.parts) <= 2:
+            yield (right.parts[0] if len(right.parts) == 2 else None), right.parts[-1]
+
+
+def _check_updated(name: str, description: TableDescription) -> None:
+    if name == ROW_EXISTS:
+        return
+    column = next((c for c in description.schema.columns if c.name == name and c.is_stored), None)
+    if column is None:
+        raise UserError("NO_SUCH_COLUMN_IN_TABLE", f"There is no column `{name}` in table")
+    if column.default_kind == "MATERIALIZED":
+        raise UserError("CANNOT_UPDATE_COLUMN", f"Cannot UPDATE materialized column `{name}`")
+    _check_not_in_key(name, description, "UPDATE", "CANNOT_UPDATE_COLUMN")
+    for other in description.schema.columns:
+        depends = other.default_kind == "MATERIALIZED" and other.default and name in other.default.columns
+        if depends and other.name in _key_columns(description):
+            raise UserError(
+                "CANNOT_UPDATE_COLUMN",
+                f"Updated column `{name}` affects MATERIALIZED column `{other.name}`, which is a key column. "
+                "Cannot UPDATE it.",
+            )
+
+
+def _check_not_in_key(name: str, description: TableDescription, verb: str, code: str) -> None:
+    if name in _key_columns(description):
+        raise UserError(code, f"Cannot {verb} key column `{name}`: parts are sorted and divided by it")
+
+
+def _key_columns(description: TableDescription) -> set[str]:
+    keys = (description.sorting_key, description.partition_key, description.sampling_key)
+    return {name for key in keys for name in key.columns} | set(description.merge_mode.columns)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n")
+
+
+def _plain(text: str) -> str:
+    return "\\".join(piece.replace("\\n", "\n") for piece in text.split("\\\\"))

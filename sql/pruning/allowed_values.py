@@ -1,0 +1,47 @@
+"""The values a condition allows a column: ``path = 'x'`` or ``path IN ('x', 'y')`` among the conjuncts of WHERE.
+
+For tables that can be read by key only (``system.zookeeper``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sql.compile.compiled_query import Scan
+from sql.compile.expressions.literal_lists import members
+from sql.compile.names.scope import Surroundings
+from sql.grammar.syntax_tree import Function, Identifier, Literal, LiteralList, Node
+from sql.typing.typed_expressions import Typed
+
+
+def required_values(scan: Scan, column: str, fold: Callable[[Typed], object]) -> list[str] | None:
+    """The allowed values, ``None`` when no conjunct limits them to constants. ``fold`` computes these."""
+    for term, around in scan.conditions:
+
+        def constant(node: Node, around: Surroundings = around) -> Node:
+            if isinstance(node, Function):
+                value = around.compile(node)
+                return Literal(fold(value)) if value.is_constant else node
+            return node
+
+        values = _values(term, column, constant)
+        if values is not None:
+            return values
+    return None
+
+
+def _values(term: object, column: str, constant: Callable[[Node], Node]) -> list[str] | None:
+    if not isinstance(term, Function) or term.name not in ("equals", "in") or len(term.args) != 2:
+        return None
+    left, right = term.args
+    if term.name == "equals" and not isinstance(left, Identifier):
+        left, right = right, left
+    if not isinstance(left, Identifier) or left.parts[-1] != column:
+        return None
+    items: tuple[Node, ...] = right.args if isinstance(right, Function) and right.name == "tuple" else (right,)
+    if isinstance(right, LiteralList):
+        items = members(right)
+    items = tuple(constant(item) for item in items)
+    if not all(isinstance(item, Literal) and isinstance(item.value, str) for item in items):
+        return None
+    return [str(item.value) for item in items if isinstance(item, Literal)]

@@ -1,0 +1,405 @@
+"""Builds a :class:`~sql.pruning.conditions.Condition` from the filters of a scan.
+
+Names are resolved as the query resolves them (aliases are followed); constants are computed once. Nothing here may
+make a condition narrower than the filter: a doubt gives ``Unknown``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from parts.common.errors import PandoError
+from parts.table.table_description import Column, TableSchema
+from parts.types import (
+    DataType,
+    FloatType,
+    StringType,
+    UUIDType,
+    strip_nullable,
+)
+from sql.compile.expressions.literal_lists import MOST_WRITTEN, bounds, members
+from sql.compile.names.scope import EXPRESSIONS, NAME_COLUMNS, Scope, Source, Surroundings, collect_aliases
+from sql.functions.registry import Environment
+from sql.grammar.queries.query_parser import parse_expression
+from sql.grammar.syntax_tree import (
+    Alias,
+    Function,
+    Identifier,
+    Literal,
+    LiteralList,
+    Node,
+    StarColumn,
+    Subquery,
+    transform,
+    walk,
+)
+from sql.pruning.computed_conditions import computed
+from sql.pruning.conditions import (
+    Both,
+    Change,
+    Condition,
+    Constant,
+    Contains,
+    Hint,
+    InRange,
+    InSet,
+    Negated,
+    Unknown,
+)
+from sql.pruning.evaluator import Evaluation
+from sql.pruning.key_constants import Constants, NotUnderstood
+from sql.pruning.key_ranges import Wanted
+from sql.pruning.monotonic_functions import growing_argument
+from sql.pruning.tuple_comparisons import without_tuples
+
+FLIPPED = {"less": "greater", "greater": "less", "lessOrEquals": "greaterOrEquals", "greaterOrEquals": "lessOrEquals"}
+RANGES = frozenset({"equals", "less", "lessOrEquals", "greater", "greaterOrEquals"})
+_SHORTEST_NEEDLE = 3
+_WILDCARDS = re.compile(r"\\.|[%_\\]", re.DOTALL)
+_NEGATED = {"notEquals": "equals", "notIn": "in", "notLike": "like", "globalNotIn": "in"}
+
+
+@dataclass(frozen=True)
+class KeyExpression:
+    """One key: its tree over plain column names, and its type."""
+
+    node: Node
+    type: DataType
+
+
+def key_expressions(texts: Sequence[str], types: Sequence[DataType]) -> list[KeyExpression]:
+    return [KeyExpression(parse_expression(text), type_) for text, type_ in zip(texts, types, strict=True)]
+
+
+class ConditionBuilder:
+    """For one source and one list of keys."""
+
+    def __init__(
+        self,
+        source: Source,
+        schema: TableSchema,
+        keys: Sequence[KeyExpression],
+        environment: Environment,
+        evaluation: Evaluation,
+        *,
+        are_values: bool = False,
+    ) -> None:
+        """``are_values``: of each part the keys are known by value, not only by range."""
+        self._source = source
+        self._schema = schema
+        self._keys = keys
+        self._environment = environment
+        self._evaluation = evaluation
+        self._constants = Constants(environment, evaluation)
+        self._are_values = are_values
+
+    def build(self, filters: Sequence[tuple[Node, Surroundings]]) -> tuple[Condition, bool]:
+        """The conjunction of the filters that are understood, and whether it says of every row what they say.
+
+        Each filter comes with what is known where it stands. Where a column can be NULL a filter can be
+        neither true nor false, which a condition does not know: it still shows what cannot match, never what must.
+        """
+        terms = []
+        may_be_null = False
+        for node, around in filters:
+            try:
+                normalized = self._normalized(node, around.scope)
+                terms.append(self._conjunct(normalized))
+            except (NotUnderstood, PandoError):
+                continue
+            may_be_null |= any(self._may_be_null(name) for name in _columns(normalized))
+        known = [term for term in terms if not isinstance(term, Unknown)]
+        is_whole = len(known) == len(filters) and not may_be_null and not any(isinstance(term, Hint) for term in known)
+        return Both(tuple(known)) if known else Constant(True), is_whole
+
+    def searches(self, filters: Sequence[tuple[Node, Surroundings]]) -> list[Contains]:
+        """What the keys that are strings must contain, by the filters that are LIKE and more than a beginning."""
+        normalized = [self._normalized(node, around.scope) for node, around in filters]
+        found = []
+        for node in normalized:
+            match node:
+                case Function("like", (Identifier() as text, Literal(str() as pattern))):
+                    needles = _needles(pattern)
+                    found += [
+                        Contains(number, needles)
+                        for number, key in enumerate(self._keys)
+                        if needles and key.node == text and isinstance(strip_nullable(key.type), StringType)
+                    ]
+        return found
+
+    def _may_be_null(self, column: str) -> bool:
+        if column in NAME_COLUMNS:
+            return False
+        return column not in self._schema or self._schema.column(column).type.is_nullable
+
+    # Names ------------------------------------------------------------------------------------------------------------
+
+    def _normalized(self, node: Node, scope: Scope, seen: frozenset[str] = frozenset()) -> Node:
+        """Columns of the source as ``Identifier((name,))``; anything of another source becomes a marker."""
+
+        def change(part: Node) -> Node:
+            if isinstance(part, Alias):
+                return part.expression
+            if isinstance(part, Identifier):
+                return self._resolved(part, scope, seen)
+            if isinstance(part, (StarColumn, Subquery)):
+                return _OTHER
+            return without_tuples(part)
+
+        return transform(node, change)
+
+    def _resolved(self, node: Identifier, scope: Scope, seen: frozenset[str]) -> Node:
+        name = node.parts[0]
+        if len(node.parts) == 1 and name in scope.aliases and name not in seen:
+            return self._normalized(scope.aliases[name], scope, seen | {name})
+        found = scope.find_column(node.parts)
+        if found is None or found[0] is not self._source or found[2]:
+            return _OTHER
+        definition = found[1].definition
+        if definition is None:
+            return _OTHER
+        if definition.default_kind in EXPRESSIONS:
+            tree = parse_expression(definition.default_expression)
+            own = Scope([self._source], aliases=collect_aliases([tree]))
+            return self._normalized(tree, own, seen | {name})
+        return Identifier((found[1].name,))
+
+    # Terms ------------------------------------------------------------------------------------------------------------
+
+    def _conjunct(self, node: Node) -> Condition:
+        if isinstance(node, Function) and node.name == "indexHint":
+            known = [term for arg in node.args if not isinstance(term := self._safe(arg), Unknown)]
+            return Hint(Both(tuple(known))) if known else Unknown()
+        term = self._safe(node)
+        if self._are_values and isinstance(term, Unknown):
+            keys = [(key.node, key.type) for key in self._keys]
+            return computed(node, keys, self._schema.names, self._environment.zone, self._evaluation)
+        return term
+
+    def _term(self, node: Node) -> Condition:
+        if isinstance(node, Literal) and isinstance(node.value, (bool, int)):
+            return Constant(bool(node.value))
+        if not isinstance(node, Function):
+            return Unknown()
+        if node.name in ("and", "or"):
+            return Both(tuple(self._safe(arg) for arg in node.args), either=node.name == "or")
+        if node.name == "not" and len(node.args) == 1:
+            return Negated(self._safe(node.args[0]))
+        if node.name in _NEGATED and len(node.args) == 2:
+            return Negated(self._safe(replace(node, name=_NEGATED[node.name])))
+        return self._atom(node)
+
+    def _atom(self, node: Function) -> Condition:
+        """What is neither made of conditions nor the opposite of one."""
+        if node.name in ("like", "startsWith") and len(node.args) == 2:
+            return self._prefix(node)
+        if node.name in ("in", "globalIn") and len(node.args) == 2:
+            return self._set(node)
+        if node.name in RANGES and len(node.args) == 2:
+            return self._comparison(node)
+        return Unknown()
+
+    def _safe(self, node: Node) -> Condition:
+        try:
+            return self._term(node)
+        except (NotUnderstood, PandoError):
+            return Unknown()
+
+    def _comparison(self, node: Function) -> Condition:
+        left, right = node.args
+        name = node.name
+        if _is_constant(left):
+            left, right, name = right, left, FLIPPED.get(name, name)
+        if not _is_constant(right) or _is_constant(left):
+            return Unknown()
+        terms: list[Condition] = []
+        for number, key in enumerate(self._keys):
+            term = self._against_key(number, key, left, right, name)
+            if term is not None:
+                terms.append(term)
+        return Both(tuple(terms)) if terms else Unknown()
+
+    def _against_key(self, number: int, key: KeyExpression, left: Node, right: Node, name: str) -> Condition | None:
+        if name != "equals" and isinstance(strip_nullable(key.type), UUIDType):
+            return None  # keys are in the order of bytes, and < compares the second half first
+        if left == key.node:
+            value = self._constants.value(right, key.type)
+            return range_condition(number, name, value, exact=not isinstance(strip_nullable(key.type), FloatType))
+        column = _column(left)
+        if column is not None and column in _columns(key.node):
+            return self._through_key(number, key, column, right, name)
+        inner = growing_argument(left, key.node, self._schema, self._environment.zone)
+        if inner is not None:
+            change, type_ = self._change(left, key)
+            return range_condition(number, name, self._constants.value(right, type_), change=change, exact=False)
+        return None
+
+    def _through_key(self, number: int, key: KeyExpression, column: str, right: Node, name: str) -> Condition | None:
+        """The key is a function of the compared column: apply it to the constant."""
+        if len(_columns(key.node)) != 1:
+            return None
+        type_ = self._schema.column(column).type
+        growing = growing_argument(key.node, Identifier((column,)), self._schema, self._environment.zone) is not None
+        if not growing and name != "equals":
+            return None
+        value = self._constants.value(right, type_)
+        mapped = self._mapped(key, column, value, type_)
+        loose = {"less": "lessOrEquals", "greater": "greaterOrEquals"}.get(name, name)
+        return range_condition(number, loose, mapped, exact=False)
+
+    def _prefix(self, node: Function) -> Condition:
+        pattern = node.args[1]
+        if not isinstance(pattern, Literal) or not isinstance(pattern.value, str):
+            return Unknown()
+        text = pattern.value
+        exact = True
+        if node.name == "like":
+            end = next((position for position, char in enumerate(text) if char in "%_\\"), len(text))
+            exact = text[end:] == "%"
+            if end == len(text):
+                return self._safe(Function("equals", node.args))
+            text = text[:end]
+        upper = _successor(text)
+        for number, key in enumerate(self._keys):
+            if node.args[0] == key.node and isinstance(strip_nullable(key.type), StringType) and text:
+                high = None if upper is None else pa.scalar(upper, pa.string())
+                return InRange(number, Wanted(pa.scalar(text, pa.string()), high, True, False), exact=exact)
+        return Unknown()
+
+    def _set(self, node: Function) -> Condition:
+        left, right = node.args
+        if isinstance(right, LiteralList) and right.is_of_tuples:
+            return self._listed_tuples(left, right)
+        if isinstance(right, LiteralList):
+            if len(right.values) > MOST_WRITTEN:
+                least, greatest = bounds(right)
+                within = (Function("greaterOrEquals", (left, least)), Function("lessOrEquals", (left, greatest)))
+                return Both((*map(self._safe, within), Unknown()))
+            right = Function("tuple", members(right))
+        if not isinstance(right, Function) or right.name not in ("tuple", "array"):
+            right = Function("tuple", self._constants.members(right))
+        listed = tuple([member for member in right.args if not isinstance(member, Literal) or member.value is not None])
+        if isinstance(left, Function) and left.name == "tuple":
+            return self._tuple_set(left, listed)
+        if not listed or not all(_is_constant(member) for member in listed):
+            return Unknown()
+        terms: list[Condition] = []
+        for number, key in enumerate(self._keys):
+            term = self._set_of_key(number, key, left, listed)
+            if term is not None:
+                terms.append(term)
+        return Both(tuple(terms)) if terms else Unknown()
+
+    def _listed_tuples(self, left: Node, right: LiteralList) -> Condition:
+        """As :meth:`_tuple_set`."""
+        columns = right.values.flatten()
+        if not isinstance(left, Function) or left.name != "tuple" or len(left.args) != len(columns):
+            return Unknown()
+        parts = zip(left.args, columns, strict=True)
+        return Both((*(self._safe(Function("in", (part, LiteralList(column)))) for part, column in parts), Unknown()))
+
+    def _set_of_key(self, number: int, key: KeyExpression, left: Node, members: Sequence[Node]) -> Condition | None:
+        column = _column(left)
+        if left == key.node:
+            return InSet(number, tuple(self._constants.value(member, key.type) for member in members), exact=True)
+        if column is not None and _columns(key.node) == {column}:
+            type_ = self._schema.column(column).type
+            values = [self._mapped(key, column, self._constants.value(member, type_), type_) for member in members]
+            return InSet(number, tuple(values))
+        if growing_argument(left, key.node, self._schema, self._environment.zone) is not None:
+            change, type_ = self._change(left, key)
+            values = [self._constants.value(member, type_) for member in members]
+            return InSet(number, tuple(values), change, exact=True)
+        return None
+
+    def _tuple_set(self, left: Function, members: Sequence[Node]) -> Condition:
+        """(a, b) IN ((1, 2), …): a in {1, …} and b in {2, …}; can always be false."""
+        rows = []
+        for member in members:
+            if not isinstance(member, Function) or member.name != "tuple" or len(member.args) != len(left.args):
+                return Unknown()
+            rows.append(member.args)
+        terms = [
+            self._safe(Function("in", (part, Function("tuple", tuple(row[position] for row in rows)))))
+            for position, part in enumerate(left.args)
+        ]
+        return Both((*terms, Unknown()))
+
+    # Values -----------------------------------------------------------------------------------------------------------
+
+    def _change(self, node: Node, key: KeyExpression) -> tuple[Change, DataType]:
+        """The function from the key's values to the compared expression's, and its type."""
+        schema = TableSchema((Column("k", strip_nullable(key.type)),))
+        tree = transform(node, lambda part: Identifier(("k",)) if part == key.node else part)
+        compiled = self._evaluation.expression(tree, schema, self._environment.zone)
+
+        def change(values: pa.Array) -> pa.Array:
+            known = (
+                values.fill_null(pa.scalar(strip_nullable(key.type).default, values.type))
+                if values.null_count
+                else values
+            )
+            return compiled.evaluate(pa.table({"k": known})).combine_chunks()
+
+        return change, compiled.type
+
+    def _mapped(self, key: KeyExpression, column: str, value: pa.Scalar, type_: DataType) -> pa.Scalar:
+        schema = TableSchema((Column(column, strip_nullable(type_)),))
+        compiled = self._evaluation.expression(key.node, schema, self._environment.zone)
+        block = pa.table({column: pa.repeat(value, 1)})
+        result = compiled.evaluate(block).combine_chunks()
+        if pa.types.is_dictionary(result.type):
+            result = result.dictionary_decode()
+        return result[0]
+
+
+_OTHER = Literal("\0of another table")
+
+
+def _is_constant(node: Node) -> bool:
+    return not any(isinstance(part, (Identifier, Subquery)) or part is _OTHER for part in walk(node)) and not any(
+        isinstance(part, Function) and part.name.lower().startswith(("rand", "generate")) for part in walk(node)
+    )
+
+
+def _columns(node: Node) -> set[str]:
+    return {part.parts[0] for part in walk(node) if isinstance(part, Identifier)}
+
+
+def _column(node: Node) -> str | None:
+    return node.parts[0] if isinstance(node, Identifier) else None
+
+
+def range_condition(
+    number: int, name: str, value: pa.Scalar, *, change: Change | None = None, exact: bool = True
+) -> Condition:
+    """What ``name`` (of ``RANGES``) says of key ``number`` beside a constant."""
+    wanted = {
+        "equals": Wanted(value, value),
+        "less": Wanted(None, value, high_closed=False),
+        "lessOrEquals": Wanted(None, value),
+        "greater": Wanted(value, None, low_closed=False),
+        "greaterOrEquals": Wanted(value, None),
+    }[name]
+    return InRange(number, wanted, change, exact)
+
+
+def _successor(text: str) -> str | None:
+    """The least string above all that begin with ``text``."""
+    while text:
+        code = ord(text[-1])
+        following = 0xE000 if code == 0xD7FF else code + 1
+        if following <= 0x10FFFF:
+            return text[:-1] + chr(following)
+        text = text[:-1]
+    return None
+
+
+def _needles(pattern: str) -> tuple[bytes, ...]:
+    """The longer texts that stand in whatever is LIKE the pattern, if it is not only a beginning."""
+    _, *others = _WILDCARDS.split(pattern)
+    encoded = [text.encode() for text in others]
+    return tuple(needle for needle in encoded if len(needle) >= _SHORTEST_NEEDLE)

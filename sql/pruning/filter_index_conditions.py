@@ -1,0 +1,283 @@
+"""What a WHERE asks of filters: values, and pieces of texts, that must be among those of a run of granules.
+
+A term is understood when it can be true only of rows whose key has certain values or pieces: ``=``, IN, ``has…`` of an
+array, the value of a map, and of texts LIKE, ``startsWith``, ``endsWith``, ``hasToken``, ``multiSearchAny``. That they
+are all there never says that the term is true.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from parts.format.array_file import plain_type
+from parts.skip_indexes.bloom_filters import Filters, hashes_of
+from parts.skip_indexes.text_index import Postings
+from parts.skip_indexes.tokenizers import tokens_of_array
+from parts.table.table_description import SkipIndex, TableSchema
+from parts.types import (
+    ArrayType,
+    DataType,
+    FixedStringType,
+    IPv4Type,
+    IPv6Type,
+    MapType,
+    StringType,
+    UUIDType,
+    strip_nullable,
+)
+from sql.compile.expressions.literal_lists import members
+from sql.compile.names.scope import Source
+from sql.functions.registry import Environment
+from sql.grammar.syntax_tree import Function, Identifier, Literal, LiteralList, Node
+from sql.pruning.condition_builder import ConditionBuilder, KeyExpression, key_expressions
+from sql.pruning.conditions import Condition, Facts, Unknown
+from sql.pruning.evaluator import Evaluation
+from sql.pruning.key_constants import NotUnderstood
+from sql.pruning.key_ranges import Mask
+
+Piece = tuple[str, bool, bool]
+"""A text, and whether what has it may go on left and right of it."""
+Group = tuple[Any, ...]
+"""Hashes; of a text index tokens."""
+_MOST_GROUPS = 1024
+_IN_WORD = re.compile(r"[A-Za-z0-9]|[^\x00-\x7f]")
+_WORDS = re.compile(r"(?:[A-Za-z0-9]|[^\x00-\x7f])+")
+_CAST_TYPES = (UUIDType, IPv4Type, IPv6Type)
+_ARRAY_SEARCHES = frozenset({"has", "hasAny", "hasAll"})
+_TEXT_SEARCHES = frozenset({"like", "startsWith", "endsWith", "hasToken", "multiSearchAny"})
+_MAP_SEARCHES = {"mapContains": "mapKeys", "mapContainsKey": "mapKeys", "mapContainsValue": "mapValues"}
+
+
+@dataclass(frozen=True)
+class Present(Condition):
+    """Some group of hashes, or of tokens, is there, all of it."""
+
+    key: int
+    groups: tuple[Group, ...]
+
+    def evaluate(self, keys: Mapping[int, Facts], size: int) -> tuple[Mask, Mask]:
+        filters = keys.get(self.key)
+        if not isinstance(filters, (Filters, Postings)):
+            return np.ones(size, bool), np.ones(size, bool)
+        found = np.zeros(size, bool)
+        for group in self.groups:
+            there = np.ones(size, bool)
+            for one in group:
+                there &= filters.may_have(one)
+            found |= there
+        return found, np.ones(size, bool)
+
+    def tells(self, *, negated: bool = False) -> bool:
+        return not negated and all(self.groups)
+
+    @property
+    def used(self) -> frozenset[int]:
+        return frozenset((self.key,))
+
+
+def present(index: SkipIndex, number: int, values: Sequence[pa.Scalar]) -> Condition:
+    """Key ``number`` is one of the values."""
+    groups = [_hashes(index, pa.array([value], value.type)) for value in values]
+    return _present(number, groups)
+
+
+def _present(number: int, groups: Sequence[Group]) -> Condition:
+    """A group of nothing, such as a text too short for a piece, may be anywhere."""
+    return Present(number, tuple(groups)) if len(groups) <= _MOST_GROUPS else Unknown()
+
+
+def _hashes(index: SkipIndex, array: pa.Array) -> Group:
+    if index.kind == "text":
+        return tuple(dict.fromkeys(tokens_of_array(index.arguments, array)))
+    return tuple(dict.fromkeys(hashes_of(index, array).numbers.tolist()))
+
+
+class FilterTerms(ConditionBuilder):
+    """For one index of a kind with filters."""
+
+    def __init__(
+        self,
+        index: SkipIndex,
+        source: Source,
+        schema: TableSchema,
+        environment: Environment,
+        evaluation: Evaluation,
+    ) -> None:
+        keys = key_expressions(index.key.expressions, index.key.types)
+        super().__init__(source, schema, keys, environment, evaluation)
+        self._index = index
+        self._has_texts = index.kind != "bloom_filter"
+        self._has_words = index.kind == "tokenbf_v1" or index.arguments == ("splitByNonAlpha",)
+
+    def _atom(self, node: Function) -> Condition:
+        if node.name in _MAP_SEARCHES and len(node.args) == 2:
+            of_map = Function(_MAP_SEARCHES[node.name], (node.args[0],))
+            node = Function("has", (of_map, node.args[1]))
+        if len(node.args) == 2 and (node.name in _ARRAY_SEARCHES or (self._has_texts and node.name in _TEXT_SEARCHES)):
+            for number, key in enumerate(self._keys):
+                if node.args[0] == key.node:
+                    return self._search(number, key, node.name, node.args[1])
+            return Unknown()
+        return super()._atom(node)
+
+    # The terms of any condition
+
+    def _against_key(self, number: int, key: KeyExpression, left: Node, right: Node, name: str) -> Condition | None:
+        return self._one_of(number, key, left, (right,)) if name == "equals" else None
+
+    def _set_of_key(self, number: int, key: KeyExpression, left: Node, members: Sequence[Node]) -> Condition | None:
+        return self._one_of(number, key, left, members)
+
+    def _prefix(self, node: Function) -> Condition:
+        return Unknown()
+
+    def _one_of(self, number: int, key: KeyExpression, left: Node, values: Sequence[Node]) -> Condition | None:
+        if len(values) > _MOST_GROUPS:
+            return None
+        if left == key.node:
+            if isinstance(bare_type(key.type), ArrayType):
+                return _present(number, [self._of_array(key, value) for value in values])
+            return _present(number, [self._of_value(key.type, value) for value in values])
+        match left:
+            case Function("arrayElement", (container, place)):
+                return self._element(number, key, container, place, values)
+        return None
+
+    def _element(
+        self, number: int, key: KeyExpression, container: Node, place: Node, values: Sequence[Node]
+    ) -> Condition | None:
+        """``array[i]`` or ``map[k]``: the default where there is none."""
+        type_ = bare_type(key.type)
+        if not isinstance(type_, ArrayType):
+            return None
+        of_values = Function("mapValues", (container,))
+        if key.node in (container, of_values):
+            groups = []
+            for value in values:
+                scalar = self._value(value, type_.inner)
+                if scalar == _default(type_.inner):
+                    return Unknown()
+                groups.append(_hashes(self._index, pa.array([scalar], scalar.type)))
+            return _present(number, groups)
+        if key.node == Function("mapKeys", (container,)) and isinstance(container, Identifier):
+            of_map = bare_type(self._schema.column(container.parts[0]).type)
+            if isinstance(of_map, MapType) and all(
+                self._value(value, of_map.value) != _default(of_map.value) for value in values
+            ):
+                return _present(number, [self._of_value(type_.inner, place)])
+        return None
+
+    # Searches in arrays and in texts
+
+    def _search(self, number: int, key: KeyExpression, name: str, wanted: Node) -> Condition:
+        type_ = bare_type(key.type)
+        if name in _ARRAY_SEARCHES:
+            if not isinstance(type_, ArrayType):
+                return Unknown()
+            if name == "has":
+                return _present(number, [self._of_value(type_.inner, wanted)])
+            groups = [self._of_value(type_.inner, value) for value in listed(wanted)]
+            if name == "hasAny":
+                return _present(number, groups) if groups else Unknown()
+            return _present(number, [tuple(dict.fromkeys(one for group in groups for one in group))])
+        if not isinstance(type_, StringType) and not (
+            isinstance(type_, FixedStringType) and self._index.kind != "text"
+        ):
+            return Unknown()
+        if name == "multiSearchAny":
+            texts = [text_of(value) for value in listed(wanted)]
+            return _present(number, [self._of_pieces([(text, True, True)]) for text in texts]) if texts else Unknown()
+        return _present(number, [self._of_pieces(pieces_of(name, text_of(wanted)))])
+
+    def _of_pieces(self, pieces: Sequence[Piece]) -> Group:
+        """Of texts that stand in the key; a word at an end that is open there may be a part of a longer one."""
+        texts = []
+        for text, is_open_left, is_open_right in pieces:
+            if self._has_words:
+                words = [
+                    word.group()
+                    for word in _WORDS.finditer(text)
+                    if not (is_open_left and word.start() == 0) and not (is_open_right and word.end() == len(text))
+                ]
+                texts += words
+            else:
+                texts.append(text)
+        return _hashes(self._index, pa.array(texts, pa.string()))
+
+    # Values
+
+    def _of_array(self, key: KeyExpression, node: Node) -> Group:
+        type_ = bare_type(key.type)
+        assert isinstance(type_, ArrayType)
+        groups = [self._of_value(type_.inner, value) for value in listed(node)]
+        return tuple(dict.fromkeys(one for group in groups for one in group))
+
+    def _of_value(self, type_: DataType, node: Node) -> Group:
+        value = self._value(node, type_)
+        return _hashes(self._index, pa.array([value], value.type))
+
+    def _value(self, node: Node, type_: DataType) -> pa.Scalar:
+        bare = bare_type(type_)
+        if isinstance(bare, _CAST_TYPES) and isinstance(node, Literal) and isinstance(node.value, str):
+            cast = Function("CAST", (node, Literal(bare.name)))
+            compiled = self._evaluation.expression(cast, TableSchema(()), self._environment.zone)
+            return compiled.evaluate(pa.table({"_row": pa.nulls(1, pa.uint8())}))[0]
+        if isinstance(bare, FixedStringType) and self._index.kind != "text":
+            text = text_of(node).encode()
+            if len(text) > bare.length:
+                raise NotUnderstood
+            return pa.scalar(text.ljust(bare.length, b"\0"), bare.arrow)
+        return self._constants.value(node, bare)
+
+
+def bare_type(type_: DataType) -> DataType:
+    return strip_nullable(plain_type(type_))
+
+
+def _default(type_: DataType) -> pa.Scalar:
+    bare = bare_type(type_)
+    return pa.scalar(bare.default, bare.arrow)
+
+
+def listed(node: Node) -> Sequence[Node]:
+    if isinstance(node, LiteralList) and not node.is_of_tuples and len(node.values) <= _MOST_GROUPS:
+        return members(node)
+    if isinstance(node, Function) and node.name in ("array", "tuple"):
+        return node.args
+    raise NotUnderstood
+
+
+def text_of(node: Node) -> str:
+    if isinstance(node, Literal) and isinstance(node.value, str):
+        return node.value
+    raise NotUnderstood
+
+
+def pieces_of(name: str, text: str) -> list[Piece]:
+    """The texts that stand in whatever the search finds, and whether it goes on left and right of them."""
+    if name == "startsWith":
+        return [(text, False, True)]
+    if name == "endsWith":
+        return [(text, True, False)]
+    if name == "hasToken":
+        return [(text, False, False)]
+    runs = re.split(r"((?:[^%_\\]|\\.)+)", text, flags=re.DOTALL)
+    last = len(runs) - 1
+    found = []
+    for place in range(1, last, 2):
+        is_open_left, is_open_right = bool(runs[place - 1]), bool(runs[place + 1])
+        found.append((_unescaped(runs[place]), is_open_left, is_open_right))
+    return found
+
+
+def _unescaped(run: str) -> str:
+    """What a backslash before another character than a wildcard means, no piece says."""
+    if re.search(r"\\[^%_\\]", run):
+        raise NotUnderstood
+    return re.sub(r"\\(.)", r"\1", run)

@@ -1,0 +1,163 @@
+"""Constants of a condition as values of a key's type, exactly: what would be rounded or cut is not understood."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import math
+import re
+
+import pyarrow as pa
+
+from parts.types import (
+    ArrayType,
+    BoolType,
+    DataType,
+    Date32Type,
+    DateTime64Type,
+    DateTimeType,
+    DateType,
+    DecimalType,
+    EnumType,
+    FloatType,
+    IntegerType,
+    StringType,
+    strip_nullable,
+)
+from sql.compile.expressions.expressions import ExpressionCompiler
+from sql.compile.names.scope import Scope
+from sql.functions.registry import Environment
+from sql.grammar.syntax_tree import Function, Literal, Node
+from sql.pruning.evaluator import Evaluation
+from sql.typing.casts.casts import cast_to
+from sql.typing.duckdb.sql_fragments import RANDOM, fragment
+from sql.typing.integer_conversions import to_integer
+from sql.typing.typed_expressions import UINT32, Typed
+
+_COMPARABLE = (
+    IntegerType, FloatType, BoolType, StringType, DateType, Date32Type, DateTimeType, DateTime64Type, DecimalType,
+    EnumType,
+)  # fmt: skip
+_ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_EXACT = decimal.Context(prec=160)
+"""Holds every sum of digits that two decimals can have; the default context has 28."""
+
+
+_MOST_MEMBERS = 10_000
+"""Of an array that is computed: more cost more than they save."""
+
+
+class NotUnderstood(Exception):
+    """This term is unknown."""
+
+
+class Constants:
+    """Raises ``NotUnderstood`` and, for what is no expression, ``UserError``."""
+
+    def __init__(self, environment: Environment, evaluation: Evaluation) -> None:
+        self._zone = environment.zone
+        self._evaluation = evaluation
+        self._compiler = ExpressionCompiler(Scope(), environment)
+
+    def value(self, node: Node, type_: DataType) -> pa.Scalar:
+        """A constant as a value of ``type_``, exactly; else not understood."""
+        bare = strip_nullable(type_)
+        if not isinstance(bare, _COMPARABLE):
+            raise NotUnderstood
+        typed = self._compiler.compile(node).plain
+        given = strip_nullable(typed.type)
+        if isinstance(given, DateTimeType) and isinstance(bare, IntegerType):
+            seconds = to_integer(typed, given, UINT32)
+            assert seconds is not None
+            typed, given = Typed(seconds, UINT32), UINT32
+        if isinstance(bare, (IntegerType, BoolType)):
+            return _integer(self._computed(typed), given, bare)
+        if isinstance(given, IntegerType) and isinstance(bare, DateTimeType):
+            return _integer(self._computed(typed), given, UINT32).cast(pa.int64()).cast(bare.arrow)
+        if isinstance(given, IntegerType) and isinstance(bare, EnumType):
+            return _integer(self._computed(typed), given, IntegerType(bare.bits, True))
+        if isinstance(bare, FloatType):
+            if not isinstance(given, (IntegerType, FloatType)) or bare.bits == 32:
+                raise NotUnderstood
+            number = float(self._computed(typed))  # type: ignore[arg-type]
+            if math.isnan(number):  # no range holds it, IN finds it
+                raise NotUnderstood
+            return pa.scalar(number, bare.arrow)
+        if isinstance(bare, DecimalType):
+            return _decimal(self._computed(typed), given, bare)
+        exact = (
+            given == bare
+            or isinstance(given, StringType)
+            or (isinstance(given, DateType) and isinstance(bare, (DateTimeType, DateTime64Type, Date32Type)))
+        )
+        if isinstance(bare, DateTimeType) and isinstance(given, DateTimeType):
+            exact = True
+        if not exact:
+            raise NotUnderstood
+        if (
+            isinstance(bare, (DateType, Date32Type))
+            and isinstance(typed.value, str)
+            and _ISO_DATE.fullmatch(typed.value)
+        ):
+            try:
+                return pa.scalar(datetime.date.fromisoformat(typed.value), bare.arrow)
+            except ValueError:
+                raise NotUnderstood from None
+        converted = Typed(cast_to(typed, bare, self._zone), bare)
+        if isinstance(bare, DateTime64Type) and bare.unit == "ns":
+            return self._nanoseconds(converted, bare)
+        value = typed.value if isinstance(bare, StringType) and typed.is_literal else self._computed(converted)
+        if value is None:
+            raise NotUnderstood
+        return pa.scalar(value, bare.arrow)
+
+    def members(self, node: Node) -> tuple[Node, ...]:
+        """What IN looks for: the elements of an array that a function makes, or the constant itself."""
+        if not isinstance(node, Function):
+            return (node,)
+        typed = self._compiler.compile(node).plain
+        if not isinstance(typed.type, ArrayType):
+            return (node,)
+        values = self._computed(typed)
+        is_known = isinstance(strip_nullable(typed.type.inner), (IntegerType, StringType))
+        if not is_known or not isinstance(values, list) or len(values) > _MOST_MEMBERS:
+            raise NotUnderstood
+        return tuple(Literal(value) for value in values if value is not None)
+
+    def _nanoseconds(self, converted: Typed, type_: DateTime64Type) -> pa.Scalar:
+        """Python's datetime would cut the value to microseconds, and the condition would be another one."""
+        value = self._computed(Typed(fragment("epoch_ns({})", converted.sql), IntegerType(64, True)))
+        if value is None:
+            raise NotUnderstood
+        return pa.scalar(value, pa.int64()).cast(type_.arrow)
+
+    def _computed(self, typed: Typed) -> object:
+        if typed.is_literal:
+            return typed.value
+        if not typed.is_constant and typed.sql.traits & RANDOM:
+            raise NotUnderstood
+        return self._evaluation.constant(typed)
+
+
+def _integer(value: object, given: DataType, bare: DataType) -> pa.Scalar:
+    if not isinstance(given, (IntegerType, BoolType)) or not isinstance(value, (int, bool)):
+        raise NotUnderstood
+    number = int(value)
+    if isinstance(bare, BoolType):
+        if number not in (0, 1):
+            raise NotUnderstood
+        return pa.scalar(bool(number))
+    assert isinstance(bare, IntegerType)
+    if not bare.minimum <= number <= bare.maximum:
+        raise NotUnderstood
+    return pa.scalar(number, bare.arrow)
+
+
+def _decimal(value: object, given: DataType, bare: DecimalType) -> pa.Scalar:
+    if not isinstance(given, (IntegerType, DecimalType)):
+        raise NotUnderstood
+    number = decimal.Decimal(str(value))
+    rounded = _EXACT.quantize(number, decimal.Decimal(1).scaleb(-bare.scale))
+    if rounded != number or _EXACT.abs(rounded) >= decimal.Decimal(10) ** (bare.precision - bare.scale):
+        raise NotUnderstood
+    return pa.scalar(rounded, bare.arrow)

@@ -1,0 +1,217 @@
+"""Ranges of keys, many at once: what a condition can be on every granule or part.
+
+A :class:`Bounds` holds one range for each of n places. A condition's answer is two masks: where it *can be true* and
+where it *can be false*; NOT swaps them. Both are over-approximations, so nothing that could match is ever left out. A
+NULL or NaN in a bound makes that end infinite."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from parts.format.primary_index import plain_numbers
+
+Mask = np.ndarray
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """For each place the range from ``low`` to ``high``; an infinite end ignores its value, an open one excludes it.
+
+    Without masks of open ends all are closed.
+    """
+
+    low: pa.Array
+    high: pa.Array
+    low_infinite: Mask
+    high_infinite: Mask
+    low_open: Mask | None = None
+    high_open: Mask | None = None
+
+    def __len__(self) -> int:
+        return len(self.low)
+
+    def take(self, places: np.ndarray) -> Bounds:
+        """The closed ranges at these places."""
+        assert self.low_open is None
+        assert self.high_open is None
+        low = self.low.take(pa.array(places))
+        high = low if self.is_point else self.high.take(pa.array(places))
+        return Bounds(low, high, self.low_infinite[places], self.high_infinite[places])
+
+    @property
+    def is_point(self) -> bool:
+        """Whether every range is one value."""
+        return self.low is self.high and self.low_open is None
+
+
+def unknown_values(array: pa.Array) -> Mask:
+    """Where a value is NULL or NaN."""
+    if not array.null_count and not pa.types.is_floating(array.type):
+        return np.zeros(len(array), bool)
+    mask = pc.is_null(array, nan_is_null=pa.types.is_floating(array.type))
+    return mask.to_numpy(zero_copy_only=False)
+
+
+def closed(low: pa.Array, high: pa.Array) -> Bounds:
+    return Bounds(low, high, unknown_values(low), unknown_values(high))
+
+
+def point(values: pa.Array) -> Bounds:
+    unknown = unknown_values(values)
+    return Bounds(values, values, unknown, unknown)
+
+
+def _mask(result: pa.Array) -> Mask:
+    return pc.fill_null(result, False).to_numpy(zero_copy_only=False)
+
+
+_Operator = Callable[[Any, Any], Any]
+_ARROW: dict[_Operator, Callable[[Any, Any], pa.Array]] = {
+    operator.eq: pc.equal, operator.lt: pc.less, operator.le: pc.less_equal, operator.gt: pc.greater,
+    operator.ge: pc.greater_equal,
+}  # fmt: skip
+
+
+def _compare(compare: _Operator, values: pa.Array, other: pa.Array | pa.Scalar) -> Mask:
+    """``values compare other``, false where NULL. Most keys are integers inside: NumPy compares those much faster."""
+    numbers = plain_numbers(values)
+    if numbers is not None and values.type == other.type:
+        if isinstance(other, pa.Array):
+            others = plain_numbers(other)
+            if others is not None:
+                return compare(numbers, others)
+        elif other.is_valid:
+            number = other.value if pa.types.is_temporal(other.type) else other.as_py()
+            return compare(numbers, number)
+    return _mask(_ARROW[compare](values, other))
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The range of values a condition asks for; ``None`` is infinite."""
+
+    low: pa.Scalar | None
+    high: pa.Scalar | None
+    low_closed: bool = True
+    high_closed: bool = True
+
+    def intersects(self, bounds: Bounds) -> Mask:
+        result = np.ones(len(bounds), bool)
+        if self.low is not None:
+            reached = _beyond(operator.gt, operator.ge, bounds.high, self.low, self.low_closed, bounds.high_open)
+            result &= reached | bounds.high_infinite
+        if self.high is not None:
+            reached = _beyond(operator.lt, operator.le, bounds.low, self.high, self.high_closed, bounds.low_open)
+            result &= reached | bounds.low_infinite
+        return result
+
+    def contains(self, bounds: Bounds) -> Mask:
+        """Where every value of the range is wanted."""
+        result = np.ones(len(bounds), bool)
+        if self.low is not None:
+            inside = _inside(operator.gt, operator.ge, bounds.low, self.low, self.low_closed, bounds.low_open)
+            result &= inside & ~bounds.low_infinite
+        if self.high is not None:
+            inside = _inside(operator.lt, operator.le, bounds.high, self.high, self.high_closed, bounds.high_open)
+            result &= inside & ~bounds.high_infinite
+        return result
+
+
+def _beyond(
+    strict: _Operator, loose: _Operator, ends: pa.Array, limit: pa.Scalar, is_closed: bool, is_open: Mask | None
+) -> Mask:
+    """Where a range reaches the limit: it meets a closed limit only with a closed end."""
+    if not is_closed:
+        return _compare(strict, ends, limit)
+    reached = _compare(loose, ends, limit)
+    return reached if is_open is None else np.where(is_open, _compare(strict, ends, limit), reached)
+
+
+def _inside(
+    strict: _Operator, loose: _Operator, ends: pa.Array, limit: pa.Scalar, is_closed: bool, is_open: Mask | None
+) -> Mask:
+    """Where a range stays within the limit: an open limit may be met with an open end."""
+    if is_closed:
+        return _compare(loose, ends, limit)
+    within = _compare(strict, ends, limit)
+    return within if is_open is None else np.where(is_open, _compare(loose, ends, limit), within)
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """One key's range in a box, between the left and the right tuple of a granule."""
+
+    low_is_right: bool = False
+    high_is_right: bool = False
+    low_infinite: bool = False
+    high_infinite: bool = False
+    is_open: bool = False
+
+
+_LEFT, _RIGHT = _Side(), _Side(low_is_right=True, high_is_right=True)
+_BETWEEN = _Side(high_is_right=True, is_open=True)
+_ABOVE_LEFT = _Side(high_infinite=True, is_open=True)
+_BELOW_RIGHT = _Side(low_is_right=True, high_is_right=True, low_infinite=True, is_open=True)
+_EVERYTHING = _Side(low_infinite=True, high_infinite=True)
+
+
+def rectangles(keys: Sequence[pa.Array], chosen: np.ndarray) -> tuple[list[Bounds], np.ndarray]:
+    """The key tuples from entry i to entry i + 1, for every chosen granule i, as boxes of independent ranges.
+
+    A run of tuples in lexicographic order is not a box. Up to the first column ``k`` in which the ends differ it is a
+    point; then come the tuples strictly between in column k (anything behind), those equal to the left end in k and
+    beyond it further right, and likewise those at the right end. The answer has the ranges of all boxes by key, and
+    for every box the position in ``chosen`` of its granule.
+    """
+    granules = len(chosen)
+    both = [key.take(pa.array(np.concatenate((chosen, chosen + 1)))) for key in keys]
+    equal = [_compare(operator.eq, values.slice(0, granules), values.slice(granules)) for values in both]
+    boxes: list[tuple[np.ndarray, list[_Side]]] = []
+    prefix = np.ones(granules, bool)
+    for k in range(len(keys)):
+        places = np.flatnonzero(prefix & ~equal[k])
+        if len(places):
+            boxes.extend((places, box) for box in _boxes_from(k, len(keys)))
+        prefix &= equal[k]
+    places = np.flatnonzero(prefix)
+    if len(places):
+        boxes.append((places, [_LEFT] * len(keys)))
+    owners = np.concatenate([places for places, _ in boxes]) if boxes else np.empty(0, np.int64)
+    counts = [len(places) for places, _ in boxes]
+    sides = ([box[k] for _, box in boxes] for k in range(len(keys)))
+    return [_stacked(values, owners, counts, side) for values, side in zip(both, sides, strict=True)], owners
+
+
+def _boxes_from(k: int, count: int) -> list[list[_Side]]:
+    """The boxes of a granule whose ends differ first in key ``k`` of ``count``."""
+    boxes = [[*[_LEFT] * k, _BETWEEN, *[_EVERYTHING] * (count - k - 1)]]
+    for end, beyond in ((_LEFT, _ABOVE_LEFT), (_RIGHT, _BELOW_RIGHT)):
+        for m in range(k + 1, count):
+            boxes.append([*[_LEFT] * k, *[end] * (m - k), beyond, *[_EVERYTHING] * (count - m - 1)])
+        boxes.append([*[_LEFT] * k, *[end] * (count - k)])
+    return boxes
+
+
+def _stacked(both: pa.Array, owners: np.ndarray, counts: list[int], sides: list[_Side]) -> Bounds:
+    """One key's ranges in all boxes; ``both`` are the left values of the granules, then the right ones."""
+
+    def each(flags: list[bool]) -> Mask:
+        return np.repeat(np.array(flags, bool), counts)
+
+    granules = len(both) // 2
+    low = both.take(pa.array(owners + granules * each([side.low_is_right for side in sides])))
+    high = both.take(pa.array(owners + granules * each([side.high_is_right for side in sides])))
+    is_open = each([side.is_open for side in sides])
+    return Bounds(
+        low, high,
+        unknown_values(low) | each([side.low_infinite for side in sides]),
+        unknown_values(high) | each([side.high_infinite for side in sides]),
+        is_open, is_open,
+    )  # fmt: skip

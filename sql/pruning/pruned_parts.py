@@ -1,0 +1,297 @@
+"""Which parts and which granules of a table a query must read, and which of their rows."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from parts.format.array_file import plain_array
+from parts.format.primary_index import (
+    MarkRange,
+    plain_numbers,
+)
+from parts.read.batch_plan import (
+    RowRange,
+    rows_of,
+)
+from parts.read.part_reader import (
+    Part,
+)
+from parts.types import DataType
+from sql.pruning.conditions import Condition
+from sql.pruning.key_intervals import Interval
+from sql.pruning.key_ranges import point
+from sql.pruning.row_prefilter import RowTest
+
+MOST_ROWS_LOOKED_AT = 1 << 19
+_JOIN_GAP_ROWS = 4096
+_FEW_ROWS = 16_384
+_ROWS_AT_ONCE = 1 << 17
+
+
+@dataclass(frozen=True)
+class RowFilter:
+    """The condition on the key, where the key's expressions are columns: by key number their names and types."""
+
+    condition: Condition
+    columns: Mapping[int, tuple[str, DataType]]
+    is_whole: bool = False
+    """Whether that is all of the condition: there is no conjunct on other columns."""
+    interval: Interval | None = None
+    """What the condition is, where it is an interval of the first key: its rows are then a run."""
+    is_of_values: bool = False
+    """Whether it is false where a column is NULL or NaN: a conjunction of comparisons with values."""
+
+    @property
+    def names(self) -> list[str]:
+        return [name for name, _ in self.columns.values()]
+
+    def runs(self, part: Part, ranges: Sequence[MarkRange], interval: Interval) -> list[RowRange] | None:
+        """The rows of the granules in the interval, found by bisection. ``None``: their key has no numbers."""
+        if part.primary_index.first_numbers is None:
+            return None
+        found = []
+        for chosen in rows_of(ranges, part.rows, part.granularity):
+            arrays = part.read_few(self.names, chosen)
+            numbers = plain_numbers(arrays[0]) if arrays is not None and arrays[0].type == interval.type else None
+            if numbers is None:
+                return None
+            begin, end = interval.rows(numbers)
+            if begin < end:
+                found.append(RowRange(chosen.begin + begin, chosen.begin + end))
+        return found
+
+    def _values(self, part: Part, ranges: Sequence[MarkRange]) -> Iterator[tuple[np.ndarray, list[pa.Array]]]:
+        """Numbers of rows, and their values; what is short is put together."""
+        held: list[tuple[np.ndarray, list[pa.Array]]] = []
+        for chosen in rows_of(ranges, part.rows, part.granularity):
+            few = part.read_few(self.names, chosen) if chosen.rows <= _FEW_ROWS else None
+            if few is not None:
+                held.append((np.arange(chosen.begin, chosen.end), few))
+                if sum(len(rows) for rows, _ in held) >= _ROWS_AT_ONCE:
+                    yield _together(held)
+                    held = []
+                continue
+            if held:
+                yield _together(held)
+                held = []
+            first = chosen.begin
+            for batch in part.read_rows(self.names, [chosen], with_deleted=True):
+                yield np.arange(first, first + batch.num_rows), batch.columns
+                first += batch.num_rows
+        if held:
+            yield _together(held)
+
+    def matching(self, part: Part, ranges: Sequence[MarkRange]) -> tuple[np.ndarray, bool]:
+        """Numbers of the rows of the granules for which the condition can be true, and whether it is for all these."""
+        found: list[np.ndarray] = []
+        is_sure = True
+        for rows, arrays in self._values(part, ranges):
+            bounds = {
+                number: point(plain_array(column, type_))
+                for (number, (_, type_)), column in zip(self.columns.items(), arrays, strict=True)
+            }
+            true, false = self.condition.evaluate(bounds, len(rows))
+            if self.is_of_values:
+                for one in bounds.values():
+                    true, false = true & ~one.low_infinite, false | one.low_infinite
+            found.append(rows[true])
+            is_sure = is_sure and not (true & false).any()
+        return np.concatenate(found) if found else np.empty(0, np.int64), is_sure
+
+
+def _together(held: Sequence[tuple[np.ndarray, list[pa.Array]]]) -> tuple[np.ndarray, list[pa.Array]]:
+    if len(held) == 1:
+        return held[0]
+    columns = zip(*(arrays for _, arrays in held), strict=True)
+    return np.concatenate([rows for rows, _ in held]), [pa.chunked_array(column).combine_chunks() for column in columns]
+
+
+@dataclass(frozen=True, slots=True)
+class RowPiece:
+    """Rows that are read together, and the positions among them of those that match (``None``: all)."""
+
+    rows: RowRange
+    matching: np.ndarray | None = None
+
+    @property
+    def count(self) -> int:
+        """How many match."""
+        return self.rows.rows if self.matching is None else len(self.matching)
+
+    def first(self, count: int) -> RowPiece:
+        """The first ``count`` (at least one) that match."""
+        if count >= self.count:
+            return self
+        if self.matching is None:
+            return RowPiece(RowRange(self.rows.begin, self.rows.begin + count))
+        matching = self.matching[:count]
+        return RowPiece(RowRange(self.rows.begin, self.rows.begin + int(matching[-1]) + 1), matching)
+
+
+@dataclass(frozen=True, slots=True)
+class PrunedPart:
+    """A part and the granules to read of it (``None``: all).
+
+    In ``uncertain`` of them (``None``: in all) the condition on the key may be false for some row; in the others it
+    holds for every row. ``is_whole``: that condition is the query's whole WHERE, and the part has lost no row.
+    """
+
+    part: Part
+    ranges: Sequence[MarkRange] | None = None
+    uncertain: Sequence[MarkRange] | None = None
+    is_whole: bool = False
+    row_filter: RowFilter | None = None
+    row_test: RowTest | None = None
+
+    @property
+    def marks(self) -> int:
+        return self.part.marks if self.ranges is None else _marks(self.ranges)
+
+    @property
+    def rows(self) -> int:
+        return self._rows(self.all_ranges)
+
+    @property
+    def all_ranges(self) -> Sequence[MarkRange]:
+        return [MarkRange(0, self.part.marks)] if self.ranges is None else self.ranges
+
+    @property
+    def uncertain_ranges(self) -> Sequence[MarkRange]:
+        return self.all_ranges if self.uncertain is None else self.uncertain
+
+    @property
+    def certain_rows(self) -> int:
+        """Rows that match the query's WHERE for sure, whatever is in them."""
+        return self.rows - self.uncertain_rows if self.is_whole else 0
+
+    def needed_rows(self, names: Sequence[str]) -> list[RowRange]:
+        """The rows to read when columns ``names`` are wanted.
+
+        The key's columns of doubtful granules are looked at first, so that of the other columns only what can match is
+        decoded, unless there are so many doubtful granules that little would be gained.
+        """
+        doubtful = self.uncertain_rows
+        known = self.row_filter
+        if known is None or not doubtful or doubtful > MOST_ROWS_LOOKED_AT or set(names) <= set(known.names):
+            return rows_of(self.all_ranges, self.part.rows, self.part.granularity)
+        limits = rows_of(self.all_ranges, self.part.rows, self.part.granularity)
+        certain = rows_of(_without(self.all_ranges, self.uncertain_ranges), self.part.rows, self.part.granularity)
+        found = self._found(known)[0]
+        return _joined([*certain, *(piece.rows for piece in found)], limits)
+
+    @property
+    def uncertain_rows(self) -> int:
+        return self._rows(self.uncertain_ranges)
+
+    def matching_rows(self) -> list[RowPiece] | None:
+        """The rows that match the query's WHERE, in order. ``None``: the key's columns do not tell."""
+        known, unsure = self.row_filter, self.uncertain_ranges
+        if not self.is_whole:
+            return None
+        certain = rows_of(_without(self.all_ranges, unsure), self.part.rows, self.part.granularity)
+        pieces = [RowPiece(rows) for rows in certain]
+        if unsure:
+            if known is None or not known.is_whole:
+                return None
+            found, is_sure = self._found(known)
+            if not is_sure:
+                return None
+            pieces += found
+        return sorted(pieces, key=lambda piece: piece.rows)
+
+    def _found(self, known: RowFilter) -> tuple[list[RowPiece], bool]:
+        """The rows of doubtful granules that can match, and whether they all do."""
+        if known.interval is not None:
+            runs = known.runs(self.part, self.uncertain_ranges, known.interval)
+            if runs is not None:
+                return [RowPiece(run) for run in runs], True
+        rows, is_sure = known.matching(self.part, self.uncertain_ranges)
+        limits = rows_of(self.uncertain_ranges, self.part.rows, self.part.granularity)
+        return _pieces_of(rows, limits), is_sure
+
+    def _rows(self, ranges: Sequence[MarkRange]) -> int:
+        return sum(item.rows for item in rows_of(ranges, self.part.rows, self.part.granularity))
+
+
+def within(pruned: PrunedPart, mask: np.ndarray) -> PrunedPart | None:
+    """What is left of it in the granules of the mask; ``None``: nothing."""
+    left = _flags(pruned.all_ranges, len(mask)) & mask
+    if not left.any():
+        return None
+    uncertain = None if pruned.uncertain is None else runs_of(_flags(pruned.uncertain, len(mask)) & mask)
+    return replace(pruned, ranges=runs_of(left), uncertain=uncertain)
+
+
+def runs_of(mask: np.ndarray) -> list[MarkRange]:
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], mask, [False])).astype(np.int8)))
+    return [MarkRange(int(begin), int(end)) for begin, end in zip(edges[::2], edges[1::2], strict=True)]
+
+
+def _flags(ranges: Sequence[MarkRange], marks: int) -> np.ndarray:
+    flags = np.zeros(marks, bool)
+    for item in ranges:
+        flags[item.begin : item.end] = True
+    return flags
+
+
+def _marks(ranges: Sequence[MarkRange]) -> int:
+    return sum(item.end - item.begin for item in ranges)
+
+
+def _without(ranges: Sequence[MarkRange], taken: Sequence[MarkRange]) -> list[MarkRange]:
+    """The granules of ``ranges`` that are not in ``taken``, a subset of them; both in order."""
+    result: list[MarkRange] = []
+    left = deque(taken)
+    for item in ranges:
+        begin = item.begin
+        while left and left[0].begin < item.end:
+            other = left.popleft()
+            if begin < other.begin:
+                result.append(MarkRange(begin, other.begin))
+            begin = other.end
+        if begin < item.end:
+            result.append(MarkRange(begin, item.end))
+    return result
+
+
+def _runs_of(rows: np.ndarray) -> list[RowRange]:
+    """Sorted row numbers as runs, over small gaps."""
+    if not len(rows):
+        return []
+    cuts = np.flatnonzero(np.diff(rows) > _JOIN_GAP_ROWS)
+    begins = rows[np.concatenate(([0], cuts + 1))]
+    ends = rows[np.concatenate((cuts, [len(rows) - 1]))] + 1
+    return [RowRange(int(begin), int(end)) for begin, end in zip(begins, ends, strict=True)]
+
+
+def _pieces_of(found: np.ndarray, limits: Sequence[RowRange]) -> list[RowPiece]:
+    """The runs of sorted row numbers, none beyond one of ``limits``, which hold them all."""
+    pieces = []
+    for limit in limits:
+        begin, end = np.searchsorted(found, (limit.begin, limit.end))
+        inside = found[begin:end]
+        for run in _runs_of(inside):
+            rows = inside[slice(*np.searchsorted(inside, (run.begin, run.end)))]
+            pieces.append(RowPiece(run, None if len(rows) == run.rows else rows - run.begin))
+    return pieces
+
+
+def _joined(runs: Sequence[RowRange], limits: Sequence[RowRange]) -> list[RowRange]:
+    """The runs in order, joined over small gaps inside one of ``limits``, never beyond."""
+    left = deque(sorted(runs))
+    result: list[RowRange] = []
+    for limit in limits:
+        inside: list[RowRange] = []
+        while left and left[0].begin < limit.end:
+            item = left.popleft()
+            if inside and item.begin - inside[-1].end <= _JOIN_GAP_ROWS:
+                inside[-1] = RowRange(inside[-1].begin, item.end)
+            else:
+                inside.append(item)
+        result.extend(inside)
+    return result

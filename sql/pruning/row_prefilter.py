@@ -1,0 +1,134 @@
+"""Which rows of a batch can match, seen from a few of its columns before the others are decoded.
+
+Made of the conjuncts that compare columns outside the primary index with constants, where that is quick: numbers, dates
+and times, equality of strings, and LIKE with something rare inside. Data come in some order, and often these columns
+follow it (orders are delivered some days after they are made), so that whole batches have no match.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from parts.blocks.dictionary_strings import TEXTS
+from parts.table.table_description import TableDescription
+from parts.types import DataType
+from sql.compile.compiled_query import Scan
+from sql.functions.registry import Environment
+from sql.grammar.syntax_tree import Identifier, walk
+from sql.pruning.condition_builder import ConditionBuilder, KeyExpression
+from sql.pruning.conditions import Both, Condition, Contains, InRange, InSet
+from sql.pruning.evaluator import Evaluation
+from sql.pruning.key_ranges import point
+from sql.pruning.substring_search import can_contain
+
+
+@dataclass(frozen=True, slots=True)
+class _Term:
+    """A conjunct and the columns it reads, by number."""
+
+    condition: Condition
+    columns: tuple[tuple[int, str], ...]
+    text: pa.Scalar | None = None
+    """The string that the one column must be equal to."""
+    needles: tuple[bytes, ...] = ()
+    """What it must contain."""
+
+    def matching(self, read: Callable[[str], pa.Array], rows: int) -> np.ndarray:
+        arrays = {number: read(name) for number, name in self.columns}
+        if self.needles:
+            (array,) = arrays.values()
+            return can_contain(array, self.needles)
+        if self.text is not None:
+            (array,) = arrays.values()
+            same = pc.equal(array.dictionary, self.text).take(array.indices) if array.type == TEXTS else None
+            same = pc.equal(array, self.text) if same is None else same
+            return pc.fill_null(same, False).to_numpy(zero_copy_only=False)
+        mask = self.condition.evaluate({number: point(array) for number, array in arrays.items()}, rows)[0]
+        if isinstance(self.condition, InRange):  # NULL is in no range
+            for array in arrays.values():
+                if array.null_count:
+                    mask &= array.is_valid().to_numpy(zero_copy_only=False)
+        return mask
+
+
+@dataclass(frozen=True, slots=True)
+class RowTest:
+    """Conjuncts, the quicker ones first."""
+
+    terms: tuple[_Term, ...]
+
+    @property
+    def columns(self) -> frozenset[str]:
+        return frozenset(name for term in self.terms for _, name in term.columns)
+
+    def matching(self, read: Callable[[str], pa.Array], rows: int) -> np.ndarray:
+        """Of each of ``rows`` rows whether it can match. ``read`` gives a column in its storage type."""
+        mask = np.ones(rows, bool)
+        for term in self.terms:
+            mask &= term.matching(read, rows)
+            if not mask.any():
+                break
+        return mask
+
+
+def row_test(
+    scan: Scan, description: TableDescription, environment: Environment, evaluation: Evaluation
+) -> RowTest | None:
+    """The test that the filters of a scan give, ``None`` without any."""
+    schema = description.schema
+    mentioned = {part.parts[-1] for node, _ in scan.conditions for part in walk(node) if isinstance(part, Identifier)}
+    indexed = description.sorting_key.expressions[:1]
+    names = [name for name in scan.source.used if name in mentioned and name in schema]
+    if not set(names).difference(indexed):
+        return None
+    types = [schema.column(name).type for name in names]
+    keys = [KeyExpression(Identifier((name,)), type_) for name, type_ in zip(names, types, strict=True)]
+    builder = ConditionBuilder(scan.source, schema, keys, environment, evaluation)
+    condition, _ = builder.build(scan.conditions)
+    terms = []
+    for conjunct in [*_conjuncts(condition), *builder.searches(scan.conditions)]:
+        term = _term(conjunct, names, types)
+        if term is not None and (term.needles or any(name not in indexed for _, name in term.columns)):
+            terms.append(term)
+    return RowTest(tuple(sorted(terms, key=_cost))) if terms else None
+
+
+def _cost(term: _Term) -> int:
+    return 2 if term.needles else int(term.text is not None)
+
+
+def _conjuncts(condition: Condition) -> list[Condition]:
+    if isinstance(condition, Both) and not condition.either:
+        return [inner for term in condition.terms for inner in _conjuncts(term)]
+    return [condition]
+
+
+def _term(condition: Condition, names: Sequence[str], types: Sequence[DataType]) -> _Term | None:
+    used = tuple((number, names[number]) for number in sorted(condition.used))
+    if isinstance(condition, Contains):
+        return _Term(condition, used, needles=condition.needles)
+    if not used or _changes(condition):
+        return None
+    kinds = [types[number].arrow for number, _ in used]
+    if all(map(_is_number, kinds)):
+        return _Term(condition, used)
+    wanted = condition.wanted if isinstance(condition, InRange) else None
+    if wanted is not None and wanted.low is not None and wanted.low is wanted.high and pa.types.is_string(kinds[0]):
+        return _Term(condition, used, wanted.low)
+    return None
+
+
+def _is_number(type_: pa.DataType) -> bool:
+    return pa.types.is_integer(type_) or pa.types.is_date(type_) or pa.types.is_timestamp(type_)
+
+
+def _changes(condition: Condition) -> bool:
+    """Whether a function would be computed of every row."""
+    if isinstance(condition, (InRange, InSet)):
+        return condition.change is not None
+    return True

@@ -1,0 +1,46 @@
+"""Which texts contain one of some needles, looked for in the bytes of all rows at once.
+
+All bytes are compared with those of a needle which are rarest in the first texts, and what stands around them only
+where they are found. That pays where one of them is rare; else nothing is said of the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from sql.typing.column_kernels.kernels import needle_places
+
+_SAMPLE_BYTES = 65_536
+_ROWS_PER_CANDIDATE = 2
+
+
+def can_contain(texts: pa.Array, needles: Sequence[bytes]) -> np.ndarray:
+    """Of each row whether it contains the needle that is quickest to find, of those which it must contain all; true of
+    all where that would take long. NULL contains nothing."""
+    if pa.types.is_dictionary(texts.type):
+        found = can_contain(texts.dictionary, needles)
+        rows = found[texts.indices.fill_null(0).to_numpy()] if len(found) else np.zeros(len(texts), bool)
+        return rows & texts.is_valid().to_numpy(zero_copy_only=False) if texts.null_count else rows
+    rows = len(texts)
+    if not rows:
+        return np.zeros(0, bool)
+    _, offsets_buffer, data = texts.buffers()
+    offsets = np.frombuffer(offsets_buffer, np.int32, rows + 1, texts.offset * 4)
+    begin, end = int(offsets[0]), int(offsets[-1])
+    if begin == end:
+        return np.zeros(rows, bool)
+    text = np.frombuffer(data, np.uint8, end - begin, begin)
+    sample = text[:_SAMPLE_BYTES]
+    counts = np.bincount(sample, minlength=256)
+    least, needle = min((counts[list(needle)].min(), needle) for needle in needles)
+    if least * len(text) * _ROWS_PER_CANDIDATE > rows * len(sample):
+        return np.ones(rows, bool)
+    positions = needle_places(text, needle, counts)
+    row = np.searchsorted(offsets, (positions + begin).astype(np.int32), "right") - 1
+    is_inside = positions + (begin + len(needle)) <= offsets[row + 1]
+    mask = np.zeros(rows, bool)
+    mask[row[is_inside]] = True
+    return mask

@@ -1,0 +1,112 @@
+"""What a WHERE asks of a text index: tokens that must be there, or tokens that look like something."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from parts.skip_indexes.text_index import Postings
+from parts.skip_indexes.tokenizers import tokens_of_text
+from parts.types import ArrayType
+from sql.functions.strings.tokenizers import tokenizer_arguments
+from sql.grammar.queries.query_parser import parse_expression
+from sql.grammar.syntax_tree import Function, Literal, Node
+from sql.pruning.condition_builder import KeyExpression
+from sql.pruning.conditions import Condition, Facts, Unknown
+from sql.pruning.filter_index_conditions import FilterTerms, Piece, Present, bare_type, listed, pieces_of, text_of
+from sql.pruning.key_constants import NotUnderstood
+from sql.pruning.key_ranges import Mask
+
+_WORD = re.compile(r"[A-Za-z0-9]+")
+_SHORTEST_SEARCH = 4
+"""Of less text (``text_index_like_min_pattern_length``) too many tokens have some."""
+_TOKEN_SEARCHES = {"hasAnyTokens": any, "hasAnyToken": any, "hasAllTokens": all, "hasAllToken": all}
+_SEARCHES = {
+    "splitByNonAlpha": frozenset({"like", "startsWith", "endsWith", "hasToken"}),
+    "ngrams": frozenset({"like", "startsWith", "endsWith", "multiSearchAny"}),
+    "array": frozenset({"like", "startsWith", "endsWith"}),
+    "splitByString": frozenset[str](),
+}
+"""What ClickHouse asks an index of each tokenizer for."""
+
+
+@dataclass(frozen=True)
+class Resembling(Condition):
+    """A token has all the pieces: within, or at an end that is not open."""
+
+    key: int
+    pieces: tuple[Piece, ...]
+
+    def evaluate(self, keys: Mapping[int, Facts], size: int) -> tuple[Mask, Mask]:
+        postings = keys.get(self.key)
+        everywhere = np.ones(size, bool)
+        return (postings.may_match(self._test) if isinstance(postings, Postings) else everywhere), everywhere
+
+    def tells(self, *, negated: bool = False) -> bool:
+        return not negated
+
+    @property
+    def used(self) -> frozenset[int]:
+        return frozenset((self.key,))
+
+    def _test(self, tokens: pa.Array) -> pa.Array:
+        found = pa.scalar(True)
+        for text, is_open_left, is_open_right in self.pieces:
+            found = pc.and_(found, pc.match_substring(tokens, text))
+            if not is_open_left:
+                found = pc.and_(found, pc.starts_with(tokens, text))
+            if not is_open_right:
+                found = pc.and_(found, pc.ends_with(tokens, text))
+        return found
+
+
+class TextTerms(FilterTerms):
+    def _atom(self, node: Function) -> Condition:
+        if node.name in _TOKEN_SEARCHES and len(node.args) in (2, 3):
+            for number, key in enumerate(self._keys):
+                if node.args[0] == key.node:
+                    return self._tokens(number, node)
+            return Unknown()
+        return super()._atom(node)
+
+    def _tokens(self, number: int, node: Function) -> Condition:
+        tokenizer = tokenizer_of(node.args[2]) if len(node.args) == 3 else ("splitByNonAlpha",)
+        if tokenizer != self._index.arguments:
+            return Unknown()
+        wanted = node.args[1]
+        if isinstance(wanted, Literal) and isinstance(wanted.value, str):
+            tokens = tokens_of_text(self._index.arguments, wanted.value)
+        else:
+            tokens = [text_of(one).encode() for one in listed(wanted)]
+        if _TOKEN_SEARCHES[node.name] is any or not tokens:
+            return Present(number, tuple((token,) for token in tokens))
+        return Present(number, (tuple(tokens),))
+
+    def _search(self, number: int, key: KeyExpression, name: str, wanted: Node) -> Condition:
+        if isinstance(bare_type(key.type), ArrayType):
+            return super()._search(number, key, name, wanted)
+        tokenizer = self._index.arguments[0]
+        if name not in _SEARCHES[str(tokenizer)]:
+            return Unknown()
+        if name in ("hasToken", "multiSearchAny") or tokenizer == "ngrams":
+            return super()._search(number, key, name, wanted)
+        pieces = pieces_of(name, text_of(wanted))
+        is_one_token = tokenizer == "array" or (len(pieces) == 1 and _WORD.fullmatch(pieces[0][0]) is not None)
+        is_open = tokenizer == "array" or any(left or right for _, left, right in pieces)
+        if not (is_one_token and is_open):
+            return super()._search(number, key, name, wanted)
+        if sum(len(text) for text, _, _ in pieces) < _SHORTEST_SEARCH:
+            return Unknown()
+        return Resembling(number, tuple(pieces))
+
+
+def tokenizer_of(node: Node) -> Sequence[float | str]:
+    """Of the last argument of ``hasAllTokens``: a text."""
+    if isinstance(node, Literal) and isinstance(node.value, str):
+        return tokenizer_arguments(parse_expression(node.value))
+    raise NotUnderstood

@@ -1,0 +1,1 @@
+"""The one DuckDB database of a process: its statements, tables and arrays."""

@@ -1,0 +1,34 @@
+"""The values of constant expressions, computed by DuckDB and kept by their text."""
+
+from __future__ import annotations
+
+from sql.compile.macros_and_kernels import check_weight
+from sql.grammar.text_cache import LONGEST_TEXT, RecentTexts
+from sql.run.duckdb import database
+from sql.typing.typed_expressions import Typed
+
+
+def fold_constant(value: Typed) -> object:
+    """The Python value of a constant expression. The clock is a literal in its text: equal texts are equal values."""
+    check_weight(value.sql)
+    sql = value.number.render()
+    return _constants.get((sql, None), lambda: _folded(sql))
+
+
+def _constant_size(value: object) -> int:
+    if isinstance(value, (str, bytes)):
+        return len(value)
+    return LONGEST_TEXT + 1 if isinstance(value, (list, tuple, dict)) else 0
+
+
+_constants: RecentTexts[object] = RecentTexts(2048, _constant_size)
+
+
+def _folded(sql: str) -> object:
+    cursor = database.cursor()
+    try:
+        return cursor.execute(database.prepared(f"SELECT {sql}")).fetchall()[0][0]
+    except Exception as error:
+        raise database.translate(error) from None
+    finally:
+        cursor.close()

@@ -1,0 +1,177 @@
+"""The one DuckDB of the process: in memory, with Pando's kernels and macros, without files, network and configuration.
+
+User text never reaches it: only what the compilers write. A cursor serves one query. Of the configuration only the
+memory limit changes while it runs. What sorts, joins and aggregations cannot hold in memory goes to a spill directory,
+which is there only while it is needed.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+import shutil
+import tempfile
+import threading
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import duckdb
+
+from parts.common.errors import NAMES, CancelledError, PandoError, UnavailableError, UserError
+from sql.compile.macros_and_kernels import KERNELS, MACROS, macros_in
+from sql.functions import memory_guards
+from sql.functions.introspection import block_rows
+from sql.typing.column_kernels import kernels
+from sql.typing.typed_expressions import text_sql
+
+_LONG_TEXT = 10_000
+_OWN_ERROR = re.compile(r"pando:(\d+):(.*?)(?:\n|$)", re.DOTALL)
+_lock = threading.Lock()
+_made: set[str] = set()
+"""The macros that DuckDB has."""
+
+
+@dataclass
+class Spill:
+    """Where intermediate results go that are too big for memory, and how many bytes at most (0: half of the disk)."""
+
+    directory: Path
+    most_bytes: int = 0
+
+
+_spill = Spill(Path(tempfile.gettempdir()) / f"pando-spill-{os.getpid()}")
+
+
+def spill_to(spill: Spill) -> None:
+    """For the process, from its first query on."""
+    global _spill
+    _spill = spill
+
+
+@cache
+def _connection() -> duckdb.DuckDBPyConnection:
+    config = {
+        "enable_external_access": "false",
+        "autoload_known_extensions": "false",
+        "temp_directory": str(_spill.directory),
+    }
+    connection = duckdb.connect(":memory:", config=config)
+    connection.execute(f"SET max_temp_directory_size = '{_spill.most_bytes or _half_of_disk(_spill.directory)}B'")
+    kernels.register(connection, KERNELS)
+    _made.clear()
+    memory_guards.register(connection)
+    block_rows.register(connection)
+    connection.execute("SET allowed_configs = ['memory_limit']")
+    connection.execute("SET lock_configuration = true")
+    return connection
+
+
+def _half_of_disk(directory: Path) -> int:
+    existing = next(parent for parent in directory.absolute().parents if parent.exists())
+    return shutil.disk_usage(existing).free // 2
+
+
+def set_memory_limit(limit_bytes: int) -> bool:
+    """What all queries together may hold in DuckDB's buffers. False when they hold more and cannot let go."""
+    try:
+        with cursor() as setter:
+            setter.execute(f"SET memory_limit = '{limit_bytes}B'")
+    except duckdb.OutOfMemoryException:
+        return False
+    return True
+
+
+def release_memory(limit_bytes: int) -> None:
+    """Gives back the buffers that DuckDB keeps for later; ``limit_bytes`` is its limit afterwards."""
+    set_memory_limit(1 << 20)
+    set_memory_limit(limit_bytes)
+
+
+@atexit.register
+def _close() -> None:
+    """DuckDB's binding complains at the end of the process about connections that are still open."""
+    if _connection.cache_info().currsize:
+        _connection().close()
+        _connection.cache_clear()
+
+
+def cursor() -> duckdb.DuckDBPyConnection:
+    """A connection of its own for one query; close it."""
+    with _lock:
+        return _connection().cursor()
+
+
+def prepared(sql: str) -> str:
+    """The same statement, whose macros are there, and whose parsing holds the interpreter for a moment only.
+
+    DuckDB parses what it is given with the interpreter locked, about a megabyte a second, but what ``query`` is given
+    only when it plans, without the lock.
+    """
+    missing = macros_in(sql) - _made
+    if missing:
+        with _lock:
+            _make(missing)
+    return sql if len(sql) <= _LONG_TEXT else f"SELECT * FROM query({text_sql(sql)})"
+
+
+def _make(macros: set[str]) -> None:
+    """The macros, and before each those that it uses."""
+    for name in sorted(macros):
+        if name not in _made:
+            _make(macros_in(MACROS[name].partition(")")[2]))
+            _connection().execute(f"CREATE MACRO {MACROS[name]}")
+            _made.add(name)
+
+
+def translate(error: Exception) -> PandoError:
+    """DuckDB's error as Pando's."""
+    if isinstance(error, PandoError):
+        return error
+    message = str(error)
+    own = _OWN_ERROR.search(message)
+    if own is not None and int(own.group(1)) in NAMES:
+        return UserError(NAMES[int(own.group(1))], own.group(2).strip())
+    first = next((line for line in message.split("\n") if line.strip()), repr(error))
+    # Errors of a stream that Arrow reads come as Arrow's, with DuckDB's text.
+    if isinstance(error, duckdb.InterruptException) or "INTERRUPT Error" in first:
+        return CancelledError()
+    if isinstance(error, (duckdb.OutOfMemoryException, MemoryError)) or "Out of Memory Error" in first:
+        return _out_of_memory(first)
+    if "No space left on device" in first:
+        return UnavailableError(
+            "NOT_ENOUGH_SPACE", f"Not enough space on disk for what does not fit in memory: {first}"
+        )
+    if isinstance(error, duckdb.ConversionException) or "Conversion Error" in first:
+        text = first.rpartition("Conversion Error: ")[2]
+        if "DECIMAL" in text:
+            return UserError("DECIMAL_OVERFLOW", f"Decimal overflow: {text}")
+        return UserError("CANNOT_PARSE_TEXT", f"Cannot convert a value: {text}")
+    if isinstance(error, duckdb.OutOfRangeException) or "Out of Range Error" in first:
+        name = "DECIMAL_OVERFLOW" if "DECIMAL" in first else "VALUE_IS_OUT_OF_RANGE_OF_DATA_TYPE"
+        return UserError(name, first.rpartition("Out of Range Error: ")[2])
+    if "must not end with escape character" in message:
+        return UserError("CANNOT_PARSE_ESCAPE_SEQUENCE", "Invalid escape sequence at the end of a LIKE pattern")
+    if "expression depth limit" in message:
+        return UserError("TOO_DEEP_AST", "The query is nested too deeply")
+    if "More than one row returned" in message:
+        return UserError("INCORRECT_RESULT_OF_SCALAR_SUBQUERY", "Scalar subquery returned more than one row")
+    if isinstance(error, (duckdb.InvalidInputException,)):
+        return UserError("BAD_ARGUMENTS", first.removeprefix("Invalid Input Error: "))
+    if not isinstance(error, duckdb.Error):
+        return UserError("LOGICAL_ERROR", f"{type(error).__name__}: {first}")
+    return UserError("NOT_IMPLEMENTED", f"This query is not supported: {first}")
+
+
+def _out_of_memory(message: str) -> PandoError:
+    text = message.rpartition("Out of Memory Error: ")[2]
+    if "max_temp_directory_size" in text or "temp directory" in text:
+        return UserError(
+            "TOO_MANY_ROWS_OR_BYTES",
+            f"Limit for temporary files size exceeded (max_temporary_data_on_disk_size): {text}",
+        )
+    return UserError(
+        "MEMORY_LIMIT_EXCEEDED",
+        f"Memory limit exceeded: {text}. The limit follows max_memory_usage of the queries that run",
+    )

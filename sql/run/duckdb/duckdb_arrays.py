@@ -1,0 +1,115 @@
+"""What DuckDB gets of Arrow's columns in storage types: maps as lists of keys and values, plain values for dictionaries
+inside of anything, short decimals."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pyarrow as pa
+
+from parts.blocks.dictionary_strings import TEXTS, dictionary_of_runs
+from parts.format.decimal64 import short_array, short_type
+from parts.types import (
+    ArrayType,
+    DataType,
+    DateTime64Type,
+    DateTimeType,
+    LowCardinalityType,
+    MapType,
+    NullableType,
+    TupleType,
+)
+from sql.typing.duckdb.engine_types import engine_type, told_apart
+
+
+def comes_as(type_: DataType) -> str:
+    """DuckDB's type of a column in the storage type."""
+    match type_:
+        case NullableType(inner) | LowCardinalityType(inner):
+            return comes_as(inner)
+        case DateTimeType():
+            return "TIMESTAMP_S"
+        case DateTime64Type():
+            return {"s": "TIMESTAMP_S", "ms": "TIMESTAMP_MS", "us": "TIMESTAMP", "ns": "TIMESTAMP_NS"}[type_.unit]
+        case ArrayType(inner):
+            return f"{comes_as(inner)}[]"
+        case MapType(key, value):
+            return f'STRUCT("key" {comes_as(key)}, "value" {comes_as(value)})[]'
+        case TupleType(elements):
+            return ", ".join(comes_as(inner) for _, inner in elements)
+    return engine_type(type_)
+
+
+def needs_cast(type_: DataType) -> bool:
+    match type_:
+        case NullableType(inner) | LowCardinalityType(inner) | ArrayType(inner):
+            return needs_cast(inner)
+        case MapType(key, value):
+            return needs_cast(key) or needs_cast(value)
+        case TupleType(elements):
+            return any(needs_cast(inner) for _, inner in elements)
+    return comes_as(type_) != engine_type(type_)
+
+
+def readable(type_: pa.DataType, *, is_inner: bool = False) -> pa.DataType:
+    """Plain values inside lists, maps and structs: a batch whose lists of dictionary values are all empty ends DuckDB's
+    query, or its whole database."""
+    if pa.types.is_dictionary(type_):
+        return type_.value_type if is_inner else type_
+    if not is_inner:
+        type_ = short_type(type_)
+    inner = partial(readable, is_inner=True)
+    if pa.types.is_map(type_):
+        return _list_of(inner(type_.key_type), inner(type_.item_type))
+    if pa.types.is_list(type_):
+        return pa.list_(type_.value_field.with_type(inner(type_.value_type)))
+    if pa.types.is_struct(type_):
+        names = told_apart([field.name for field in type_])
+        return pa.struct([pa.field(name, inner(field.type)) for name, field in zip(names, type_, strict=True)])
+    return type_
+
+
+def of_type(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    if has_other_form(array.type):
+        array = engine_form(array)
+    if array.type == type_:
+        return array
+    if type_ == TEXTS and pa.types.is_string(array.type):
+        return dictionary_of_runs(array)
+    return short_array(array) if pa.types.is_decimal64(type_) else array.cast(type_)
+
+
+def _list_of(key: pa.DataType, value: pa.DataType) -> pa.DataType:
+    return pa.list_(pa.struct([("key", key), ("value", value)]))
+
+
+def has_other_form(type_: pa.DataType) -> bool:
+    """Whether DuckDB gets values of the type in another form than the storage's."""
+    if pa.types.is_map(type_) or (pa.types.is_struct(type_) and told_apart(names := type_.names) is not names):
+        return True
+    return any(has_other_form(type_.field(n).type) for n in range(type_.num_fields))
+
+
+def engine_form(array: pa.Array) -> pa.Array:
+    """The same with lists of structs for maps (for one map those in the same buffers) and names that are told apart."""
+    type_ = array.type
+    if not has_other_form(type_):
+        return array
+    if pa.types.is_struct(type_):
+        parts = [engine_form(part) for part in array.flatten()]
+        return pa.StructArray.from_arrays(parts, told_apart(type_.names), mask=array.is_null())
+    if pa.types.is_map(type_):
+        values = pa.StructArray.from_arrays([engine_form(array.keys), engine_form(array.items)], ["key", "value"])
+    else:
+        values = engine_form(array.values)
+    return pa.Array.from_buffers(
+        pa.list_(values.type), len(array), array.buffers()[:2], offset=array.offset, children=[values]
+    )
+
+
+def engine_table(block: pa.Table) -> pa.Table:
+    """The block with lists of structs for maps."""
+    if not any(has_other_form(type_) for type_ in block.schema.types):
+        return block
+    columns = [pa.chunked_array([engine_form(chunk) for chunk in column.chunks]) for column in block.columns]
+    return pa.Table.from_arrays(columns, block.column_names)

@@ -1,0 +1,275 @@
+"""What a SELECT's text becomes before anything is read, and the plans of simple texts kept for their next run.
+
+A plan is kept only when nothing but its text, the database, the settings, the time zone and the definitions of its
+tables and views went into it: no clock, no data. These are looked up anew by every query (``sql.run.table_lookups``).
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from parts.table.table_description import TableDescription
+from parts.types import ArrayType, DataType, LowCardinalityType, NullableType, StringType
+from sql.compile.compiled_query import CompiledQuery, Scan
+from sql.compile.grouping.scan_grouping import leave_out_columns
+from sql.compile.macros_and_kernels import check_weight
+from sql.compile.scan_columns import move_to_scans
+from sql.compile.shards.shard_conditions import ask_less
+from sql.compile.short_string_codes import FIRST_ROWS, leave_out_strings
+from sql.functions import memory_guards
+from sql.functions.registry import written_name
+from sql.grammar.syntax_tree import (
+    Alias,
+    CommonTable,
+    Function,
+    Identifier,
+    Join,
+    Literal,
+    NamedTable,
+    Node,
+    OrderItem,
+    Query,
+    Select,
+    Star,
+    Subquery,
+    SubqueryTable,
+    walk,
+)
+from sql.pruning.index_analysis import Analysis, analyse_scan
+from sql.relations import ArrowRelation, PartsRelation, RelationCatalog, is_parts_relation
+from sql.run.block_expressions import EVALUATION
+from sql.run.scans.read_limits import check_index_use
+from sql.run.scans.scan_streams import scan_sql
+from sql.run.simple_aggregates import Total, totals_of
+from sql.run.stored_row_results import StoredRows, stored_rows
+from sql.run.table_lookups import Lookups, Name, definition_of
+from sql.run.trivial_count import is_row_count
+from sql.settings.supported_settings import (
+    DEFAULT_SETTINGS,
+    Settings,
+)
+from sql.typing.duckdb.engine_types import output_cast
+from sql.typing.duckdb.sql_fragments import EMPTY, Fragment, fragment, joined, leaf
+
+_MOST_PLANS = 256
+_LONGEST_KEY = 12_000
+"""The settings have some 2,000 characters."""
+_NODES = (Alias, Function, Identifier, Literal, NamedTable, OrderItem, Select, Star)
+_NODES_OF_SEVERAL_TABLES = (*_NODES, CommonTable, Join, Subquery, SubqueryTable)
+_FUNCTIONS = frozenset(
+    {
+        "equals", "notEquals", "less", "lessOrEquals", "greater", "greaterOrEquals", "and", "or", "not", "xor",
+        "in", "notIn", "like", "notLike", "ilike", "startsWith", "endsWith", "tuple", "isNull", "isNotNull",
+        "plus", "minus", "multiply", "divide", "intDiv", "modulo", "negate", "abs", "round", "floor", "ceil",
+        "if", "multiIf", "coalesce", "ifNull", "nullIf", "greatest", "least", "length", "lower", "upper",
+        "empty", "notEmpty", "substring", "position", "toString", "toInt8", "toInt16", "toInt32", "toInt64",
+        "toUInt8", "toUInt16", "toUInt32", "toUInt64", "toFloat32", "toFloat64", "toDate", "toDateTime",
+        "toYear", "toMonth", "toDayOfMonth", "toDayOfWeek", "toHour", "toMinute", "toSecond", "toYYYYMM",
+        "toStartOfYear", "toStartOfMonth", "toMonday", "toStartOfDay", "toStartOfHour", "toStartOfMinute",
+        "toUnixTimestamp", "count", "sum", "min", "max", "avg", "any", "anyLast", "uniqExact", "uniq",
+        "toIntervalSecond", "toIntervalMinute", "toIntervalHour", "toIntervalDay", "toIntervalWeek",
+        "toIntervalMonth", "toIntervalQuarter", "toIntervalYear", "exists",
+        "argMin", "argMax", "quantile", "median", "countIf", "sumIf", "minIf", "maxIf", "avgIf",
+    }
+)  # fmt: skip
+_KEPT_FUNCTIONS = _FUNCTIONS | {"CAST"}
+"""CAST is in every query of a mutation. The type in its text is nothing to bind, so short plans do without it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScanPlan:
+    """``description`` and ``analysis`` (not yet used) are those of a MergeTree table."""
+
+    scan: Scan
+    description: TableDescription | None = None
+    analysis: Analysis | None = None
+
+    def over(self, relation: PartsRelation | ArrowRelation | None) -> ScanPlan:
+        """The same for the table as another query has it; it needs no conditions any more."""
+        scan = copy.copy(self.scan)
+        scan.source = replace(scan.source, relation=relation)
+        scan.conditions = []
+        return replace(self, scan=scan)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """``sql`` reads the scans by their names. Plans are shared by queries: nothing in one changes."""
+
+    sql: str
+    is_guarded: bool
+    """Whether it asks for room while it runs (``sql.functions.memory_guards``)."""
+    columns: tuple[tuple[str, DataType], ...]
+    scans: tuple[ScanPlan, ...]
+    counts_rows: bool
+    first_rows: int = 0
+    """So many rows of a scan may be enough (LIMIT without ORDER BY), or show long strings. 0: not known."""
+    stored: StoredRows | None = None
+    """What the result is made of, where nothing is to be computed."""
+    totals: tuple[Total, ...] = ()
+    """What the one row of the result is made of (``sql.run.simple_aggregates``)."""
+    tables: tuple[tuple[Name, object], ...] = ()
+    """Of a plan that is kept: all tables and views that were looked up for it, with their definitions."""
+
+    def kept(self, tables: Mapping[Name, object] | None = None) -> Plan:
+        """For other queries: without the tables themselves, not to hold one that is dropped."""
+        return replace(
+            self, scans=tuple(planned.over(None) for planned in self.scans), tables=tuple((tables or {}).items())
+        )
+
+
+def make_plan(tree: Query, scans: list[Scan], compiled: CompiledQuery, settings: Settings = DEFAULT_SETTINGS) -> Plan:
+    sql = _final_sql(compiled)
+    check_weight(sql)
+    planned = []
+    for scan in scans:
+        leave_out_strings(scan, sql)
+        leave_out_columns(scan, sql)
+        relation = scan.source.relation
+        if is_parts_relation(relation):
+            description = relation.description
+            analysis = analyse_scan(scan, description, EVALUATION, settings)
+            check_index_use(analysis, scan, description, settings)
+            planned.append(ScanPlan(scan, description, analysis))
+        else:
+            ask_less(scan)
+            planned.append(ScanPlan(scan))
+    sql = move_to_scans(sql, scans)
+    is_coded = any(scan.coded and not scan.parts for scan in scans)
+    first_rows = FIRST_ROWS if is_coded else _first_rows(tree)
+    text = sql.render({scan.source.number: scan_sql(scan) for scan in scans})
+    plan = Plan(text, memory_guards.is_guarded(sql), compiled.columns, tuple(planned), False, first_rows)
+    if any(scan.final for scan in scans):
+        return plan  # what the parts have is not what the query sees
+    return replace(
+        plan, counts_rows=is_row_count(tree, scans), stored=stored_rows(tree, scans, compiled),
+        totals=totals_of(tree, scans, compiled),
+    )  # fmt: skip
+
+
+def _first_rows(tree: Query) -> int:
+    if not isinstance(tree, Select) or tree.order_by or tree.order_by_all or tree.group_by or tree.distinct:
+        return 0
+    counts = (tree.limit, tree.offset or Literal(0))
+    if not all(isinstance(count, Literal) and type(count.value) is int for count in counts):
+        return 0
+    return sum(count.value for count in counts if isinstance(count, Literal) and type(count.value) is int)
+
+
+def _final_sql(compiled: CompiledQuery) -> Fragment:
+    """The statement with columns cast so that their Arrow form is (nearly) the storage form."""
+    casts = [output_cast(type_) for _, type_ in compiled.columns]
+    room = _room_of_rows(compiled) if memory_guards.is_guarded(compiled.sql) else EMPTY
+    if not any(casts) and not room:
+        return compiled.sql
+    columns = [
+        f"CAST(c{position} AS {cast}) AS c{position}" if cast else f"c{position}" for position, cast in enumerate(casts)
+    ]
+    return fragment("SELECT {}{} FROM ({})", ", ".join(columns), room, compiled.sql)
+
+
+def _room_of_rows(compiled: CompiledQuery) -> Fragment:
+    """One more column, a bound on the bytes of a vector of rows: a long value may stand in each of them.
+
+    A column, because a condition would be looked at below a join that repeats the value. The executor drops it.
+    """
+    sizes = [_size(leaf(f"c{position}"), type_) for position, (_, type_) in enumerate(compiled.columns)]
+    given = [fragment("coalesce({}, 0)", size) for size in sizes if size is not None]
+    return fragment(", {} AS room", memory_guards.room(joined(" + ", given))) if given else EMPTY
+
+
+def _size(value: Fragment, type_: DataType) -> Fragment | None:
+    """The bytes of a value that may be long."""
+    match type_:
+        case NullableType(inner) | LowCardinalityType(inner):
+            return _size(value, inner)
+        case StringType():
+            return fragment("strlen({})", value)
+        case ArrayType(inner):
+            size = _size(fragment("w"), inner)
+            if size is None:
+                return fragment("CAST(len({}) * 16 AS BIGINT)", value)
+            longer = fragment("coalesce(list_sum(list_transform({}, lambda w: {})), 0)", value, size)
+            return fragment("CAST(len({}) * 16 + {} AS BIGINT)", value, longer)
+    return None
+
+
+# Keeping --------------------------------------------------------------------------------------------------------------
+
+
+def depends_on_text_alone(tree: Query, plan: Plan, functions: frozenset[str] = _FUNCTIONS) -> bool:
+    if not plan.scans:
+        return False
+    # The expression of an ALIAS column may be anything.
+    columns = (column for planned in plan.scans for column in planned.scan.definitions.values())
+    return is_plain(tree, _NODES_OF_SEVERAL_TABLES, functions) and all(
+        column.default_kind != "ALIAS" for column in columns
+    )
+
+
+def is_plain(tree: Query, nodes: tuple[type[Node], ...] = _NODES, functions: frozenset[str] = _FUNCTIONS) -> bool:
+    """Whether nothing in the query can mean something else the next time but its tables."""
+    for node in walk(tree):
+        if not isinstance(node, nodes):
+            return False
+        if isinstance(node, Function) and written_name(node.name) not in functions:
+            return False
+        if isinstance(node, NamedTable) and node.sample is not None:
+            return False
+        if isinstance(node, Function) and node.name in ("in", "notIn") and isinstance(node.args[-1], Identifier):
+            return False  # perhaps a view
+    return True
+
+
+class PlanCache:
+    """Plans by text, the longest unused dropped first. Any thread may use it."""
+
+    def __init__(self, most: int = _MOST_PLANS) -> None:
+        self._most = most
+        self._lock = threading.Lock()
+        self._plans: OrderedDict[tuple[str, ...], Plan] = OrderedDict()
+
+    def find(self, key: tuple[str, ...], catalog: RelationCatalog) -> Plan | None:
+        """The plan over the tables as they are now. Raises what the catalog raises when one is gone."""
+        with self._lock:
+            plan = self._plans.get(key)
+            if plan is None:
+                return None
+            self._plans.move_to_end(key)
+        relations: dict[tuple[str, str], Any] = {}
+        for name, definition in plan.tables:
+            relation = catalog.relation(*name)
+            if definition_of(relation) != definition:
+                with self._lock:
+                    self._plans.pop(key, None)
+                return None
+            relations[name[0] or key[1], name[1]] = relation
+        scans = [
+            planned.over(relations[planned.scan.source.database or key[1], planned.scan.source.table])
+            for planned in plan.scans
+        ]
+        return replace(plan, scans=tuple(scans))
+
+    def keep(self, key: tuple[str, ...], tree: Query, plan: Plan, lookups: Lookups) -> None:
+        """Keeps the plan, if its text and the definitions of its tables alone decide it."""
+        if sum(map(len, key)) > _LONGEST_KEY or not depends_on_text_alone(tree, plan, _KEPT_FUNCTIONS):
+            return
+        tables = lookups.definitions()
+        if tables is None or len({(name[0] or key[1], name[1]) for name in tables}) < len(tables):
+            return  # one of the session beside one of the same name
+        with self._lock:
+            self._plans[key] = plan.kept(tables)
+            if len(self._plans) > self._most:
+                self._plans.popitem(last=False)
+
+
+def plan_key(
+    query: str, database: str, zone: str, settings: Settings, parameters: Mapping[str, str] | None
+) -> tuple[str, ...]:
+    given = (text for pair in sorted((parameters or {}).items()) for text in pair)
+    return (query, database, zone, repr(settings), *given)

@@ -1,0 +1,1 @@
+"""Tables as DuckDB reads them: streams of Arrow batches."""

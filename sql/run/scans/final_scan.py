@@ -1,0 +1,62 @@
+"""What a scan reads with FINAL: the rows that the table's merge mode leaves of its pruned parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+import pyarrow as pa
+
+from parts.common.query_status import QueryStatus
+from parts.merge import FinalSource, read_final
+from parts.table.table_description import TableDescription
+from sql.compile.final_reading import FinalReading
+from sql.compile.names.scope import NAME_COLUMNS
+from sql.pruning.pruned_parts import PrunedPart
+
+
+def final_blocks(
+    parts: Sequence[PrunedPart],
+    description: TableDescription,
+    reading: FinalReading,
+    names: Sequence[str],
+    status: QueryStatus,
+) -> Iterator[pa.Table]:
+    """Blocks of the columns ``names``, or of others if there are none."""
+    key = description.sorting_key
+    columns = list(names) or list(key.columns[:1]) or [description.schema.stored.names[0]]
+    for together in _groups(parts, reading):
+        sources = [_source(pruned, columns) for pruned in together]
+        if len(sources) == 1 and _is_done(together[0], description):
+            blocks = _as_they_are(sources[0], columns)
+        else:
+            blocks = read_final(sources, description, columns)
+        for block in blocks:
+            status.check()
+            yield block
+
+
+def _groups(parts: Sequence[PrunedPart], reading: FinalReading) -> Iterator[list[PrunedPart]]:
+    """Parts whose rows may replace each other, in the order in which they were inserted."""
+    if not reading.by_partition:
+        yield list(parts)
+        return
+    for _, group in groupby(parts, lambda pruned: pruned.part.name.partition_id):
+        yield list(group)
+
+
+def _is_done(pruned: PrunedPart, description: TableDescription) -> bool:
+    """Whether a merge has left of the part's rows what FINAL would."""
+    return pruned.part.name.level > 0 and description.merge_mode.is_done_when_merged
+
+
+def _source(pruned: PrunedPart, columns: Sequence[str]) -> FinalSource:
+    part = pruned.part
+    values = {"_part": str(part.name), "_partition_id": part.name.partition_id}
+    ranges = pruned.needed_rows([name for name in columns if name not in NAME_COLUMNS])
+    is_whole = sum(chosen.rows for chosen in ranges) == part.rows
+    return FinalSource(part, None if is_whole else ranges, {n: values[n] for n in NAME_COLUMNS if n in columns})
+
+
+def _as_they_are(source: FinalSource, columns: Sequence[str]) -> Iterator[pa.Table]:
+    return (block.select(list(columns)) for block in source.blocks([n for n in columns if n not in source.values]))

@@ -1,0 +1,29 @@
+"""Strings that repeat go to DuckDB as dictionaries: it groups, counts, compares and matches a value once a batch.
+
+In merged parts they come as such from their frames (``parts.blocks.dictionary_strings``). In others columns of the
+table's key, and what follows from them, come in long runs; that they do shows in their size on disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sql.pruning.pruned_parts import PrunedPart
+
+_ROWS_PER_BYTE = 8
+"""A column of which a byte on disk holds so many rows is of long runs."""
+
+
+def comes_repeated(name: str, parts: Sequence[PrunedPart]) -> bool:
+    """Whether the parts to read say so of a column of strings."""
+    rows = sum(pruned.part.rows for pruned in parts)
+    repeated = sum(pruned.part.rows for pruned in parts if pruned.part.has_repeated(name))
+    return repeated * 2 > rows or is_in_runs(name, parts)
+
+
+def is_in_runs(name: str, parts: Sequence[PrunedPart]) -> bool:
+    """Whether the parts to read say so of a column of strings."""
+    sizes = [pruned.part.column_sizes().get(name) for pruned in parts]
+    stored_bytes = sum(size[0] for size in sizes if size is not None)
+    rows = sum(pruned.part.rows for pruned in parts)
+    return bool(sizes) and None not in sizes and stored_bytes * _ROWS_PER_BYTE < rows

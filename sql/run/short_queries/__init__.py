@@ -1,0 +1,1 @@
+"""Point queries that are answered from kept plans, without compiling."""

@@ -1,0 +1,258 @@
+"""The plan of a query that may be short: how few rows are found, and what becomes of them.
+
+What is stored is sorted or added at once (``sql.run.stored_row_results``, ``sql.run.simple_aggregates``). Whatever else
+is asked of the rows DuckDB computes, of an array of them: a statement kept ready (``sql.run.duckdb.statement_pool``)
+takes half a millisecond. It knows nothing of the literals that say which rows are read, so it serves all of them.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from parts.read.batch_plan import rows_of
+from parts.types import DataType
+from sql.aggregates.combinators import is_aggregate_call
+from sql.compile.names.scope import VIRTUAL_COLUMNS
+from sql.compile.passes.pipeline import rewrite
+from sql.grammar.queries.query_parser import parse_query
+from sql.grammar.query_limits import Guard
+from sql.grammar.statement_parser import parse_statement
+from sql.grammar.statements.statement import ParsedStatement, SelectQuery
+from sql.grammar.syntax_tree import NamedTable, Select, walk
+from sql.pruning.pruned_parts import PrunedPart
+from sql.relations import PartsRelation, RelationCatalog, is_parts_relation
+from sql.run.duckdb import database
+from sql.run.duckdb.statement_pool import STATEMENTS
+from sql.run.query_engine import QueryEngine
+from sql.run.query_plans import Plan, depends_on_text_alone
+from sql.run.scans.read_limits import NO_LIMITS, ReadLimits
+from sql.run.scans.scan_streams import FewRows, ReadStatistics
+from sql.run.short_queries.bound_literals import BoundLiterals, slot_of, split_query
+from sql.run.short_queries.statement_shapes import Shape, marked_literals
+from sql.run.simple_aggregates import read_columns, total_row
+from sql.run.stored_row_results import StoredRows, count_rows, few_rows, find_rows
+from sql.settings.supported_settings import (
+    Settings,
+)
+from sql.typing.duckdb.storage_arrays import storage_batch, storage_schema
+
+MOST_COLUMNS = 64
+MOST_ROWS = 4_096
+MOST_BYTES = 256 << 10
+"""Of a result."""
+_MOST_PARTS = 64
+_MOST_MARKS_OF_PARTS = 1 << 15
+"""Unless they are bisected."""
+_MOST_PIECES = 32
+_MOST_ROWS_READ = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Of what has to be looked at until the rows are known, and of the bytes that are decoded for them."""
+
+    marks: int
+    rows: int
+    undecoded_bytes: int
+
+
+ON_LOOP = Limits(32, 1 << 18, 8 << 20)
+"""Everybody waits, and no longer than 50 ms."""
+IN_THREAD = Limits(128, 1 << 19, 48 << 20)
+"""Nobody else waits: with more, DuckDB's threads are sooner done."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShortResult:
+    """``format`` is what the statement's FORMAT clause said."""
+
+    columns: tuple[tuple[str, DataType], ...]
+    batches: Sequence[pa.RecordBatch]
+    statistics: ReadStatistics
+    format: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShortPlan:
+    """``most_rows`` are found; with ``bound`` they are those that the query's literals ask for."""
+
+    plan: Plan
+    format: str | None
+    most_rows: int
+    schema: pa.Schema
+    limits: ReadLimits = NO_LIMITS
+    bound: BoundLiterals | None = None
+
+    def run(self, literals: Sequence[str], catalog: RelationCatalog, limits: Limits = ON_LOOP) -> ShortResult | None:
+        """``None``: it is not short. Raises what the catalog and the parts raise."""
+        (planned,) = self.plan.scans
+        relation = self.relation(catalog)
+        if relation is None:
+            return None
+        assert planned.analysis is not None
+        analysis = planned.analysis.fresh() if self.bound is None else self.bound.analysis_of(literals)
+        if analysis is None:
+            return None
+        stored = self._stored(literals)
+        names = self._names
+        self.limits.check_columns(len(names))
+        read: list[list[pa.Array]] = []
+        snapshot = relation.snapshot()
+        try:
+            parts = snapshot.parts
+            if len(parts) > _MOST_PARTS:
+                return None
+            if analysis.interval is None and sum(part.marks for part in parts) > _MOST_MARKS_OF_PARTS:
+                return None
+            pruned = analysis.prune(parts)
+            if not _is_short(pruned, names, limits):
+                return None
+            self.limits.check_partitions(relation.description, pruned)
+            statistics = ReadStatistics(parts=len(pruned), marks=sum(item.marks for item in pruned))
+            is_counted = bool(self.plan.totals) and not names
+            most_rows = sys.maxsize if is_counted else self.most_rows
+            found = find_rows(pruned, None if stored is None else stored.first_rows, statistics, most_rows)
+            if found is None:
+                return None
+            undecoded = 0
+            for part, pieces in found if names else ():
+                undecoded += sum(part.undecoded_bytes(names, piece.rows) for piece in pieces[:_MOST_PIECES])
+                few = few_rows(part, names, pieces, _MOST_ROWS_READ) if undecoded <= limits.undecoded_bytes else None
+                if few is None:
+                    return None
+                read += (arrays for arrays, _ in few)
+        finally:
+            snapshot.release()
+        rows = count_rows(found)
+        statistics.read_rows += rows
+        statistics.read_bytes += sum(array.nbytes for arrays in read for array in arrays)
+        if self.limits.is_passed(statistics.read_rows, statistics.read_bytes):
+            return None
+        batches = self._batches(stored, read, rows)
+        if sum(batch.nbytes for batch in batches) > MOST_BYTES or sum(batch.num_rows for batch in batches) > MOST_ROWS:
+            return None
+        return ShortResult(self.plan.columns, batches, statistics, self.format)
+
+    def relation(self, catalog: RelationCatalog) -> PartsRelation | None:
+        """The table that it reads; ``None``: it is another one now. Raises what the catalog raises."""
+        (planned,) = self.plan.scans
+        relation = catalog.relation(planned.scan.source.database, planned.scan.source.table)
+        return relation if is_parts_relation(relation) and relation.description is planned.description else None
+
+    @property
+    def _names(self) -> Sequence[str]:
+        """What must be read."""
+        if self.plan.stored is not None:
+            return self.plan.stored.names
+        return read_columns(self.plan.totals) if self.plan.totals else tuple(self.plan.scans[0].scan.source.used)
+
+    def _stored(self, literals: Sequence[str]) -> StoredRows | None:
+        stored, bound = self.plan.stored, self.bound
+        if stored is not None and bound is not None and (bound.limit is not None or bound.offset is not None):
+            limit = stored.limit if bound.limit is None else int(literals[bound.limit])
+            offset = stored.offset if bound.offset is None else int(literals[bound.offset])
+            return replace(stored, limit=limit, offset=offset)
+        return stored
+
+    def _batches(self, stored: StoredRows | None, read: list[list[pa.Array]], rows: int) -> list[pa.RecordBatch]:
+        plan = self.plan
+        if stored is not None:
+            return [pa.RecordBatch.from_arrays(arrays, schema=self.schema) for arrays in stored.arranged(read)]
+        if plan.totals:
+            return [total_row(plan.totals, rows, read, self.schema)]
+        scan = plan.scans[0].scan
+        lease = None
+        try:
+            lease = STATEMENTS.lease(plan.sql, {f"s{scan.source.number}": FewRows(scan, read, rows)})
+            return [storage_batch(batch, plan.columns) for batch in lease.batches(_MOST_ROWS_READ) if batch.num_rows]
+        except Exception as error:
+            raise database.translate(error) from error
+        finally:
+            if lease is not None:
+                lease.close()
+
+
+def _is_short(pruned: Sequence[PrunedPart], names: Sequence[str], limits: Limits) -> bool:
+    """Whether what has to be looked at until the rows are known is little."""
+    marks = rows = undecoded = 0
+    for item in pruned:
+        if not item.is_whole:
+            return False
+        ranges = item.all_ranges if names else item.uncertain_ranges
+        marks += sum(chosen.end - chosen.begin for chosen in ranges)
+        rows += sum(chosen.rows for chosen in rows_of(ranges, item.part.rows, item.part.granularity))
+        if marks > limits.marks or rows > limits.rows:
+            return False
+        looked_at = item.row_filter.names if item.row_filter is not None else ()
+        for chosen in rows_of(item.uncertain_ranges, item.part.rows, item.part.granularity):
+            undecoded += item.part.undecoded_bytes(looked_at, chosen)
+    return undecoded <= limits.undecoded_bytes
+
+
+# Planning -------------------------------------------------------------------------------------------------------------
+
+
+def short_plan(
+    tree: Select,
+    parsed: ParsedStatement,
+    shape: Shape | None,
+    engine: QueryEngine,
+    catalog: RelationCatalog,
+    settings: Settings,
+    database: str,
+) -> ShortPlan | None:
+    """Of a plain query that is rewritten; ``None``: it is not short. Raises what compiling it raises."""
+    plan = engine.plan(tree, catalog, settings, database)
+    if len(plan.columns) > MOST_COLUMNS or len(plan.scans) != 1 or not depends_on_text_alone(tree, plan):
+        return None
+    is_direct = plan.stored is not None or bool(plan.totals)
+    most_rows = _MOST_ROWS_READ if _makes_few(tree) else MOST_ROWS
+    schema = storage_schema(plan.columns)
+    reading = ReadLimits.of(settings)
+    direct = ShortPlan(plan.kept(), parsed.format, most_rows, schema, reading) if is_direct else None
+    (planned,) = plan.scans
+    marks = [] if shape is None else marked_literals(shape.literals)
+    marked = None if shape is None else _marked(shape, marks, parsed)
+    if shape is None or marked is None or planned.description is None:
+        return direct
+    description = planned.description
+    if not isinstance(tree.source, NamedTable) or planned.scan.final is not None:
+        return direct
+    split = split_query(marked, marks, tree, shape.literals, tree.source, description, settings.timezone)
+    if split is None:
+        return direct
+    (finding,) = engine.plan(split.finding, catalog, settings, database).scans
+    if finding.analysis is None or finding.description is not description:
+        return direct
+    bound = BoundLiterals(split.terms, finding.analysis)
+    if not bound.agrees(shape.literals):
+        return direct
+    if direct is not None and split.is_all:
+        limits = (slot_of(marked.limit, marks), slot_of(marked.offset, marks)) if plan.stored else (None, None)
+        return replace(direct, bound=replace(bound, limit=limits[0], offset=limits[1]))
+    rest = replace(engine.plan(split.rest, catalog, settings, database), stored=None, totals=())
+    (planned,) = rest.scans
+    if rest.is_guarded or planned.description is not description or rest.columns != plan.columns:
+        return direct
+    if not set(VIRTUAL_COLUMNS).isdisjoint(planned.scan.source.used):
+        return direct
+    return ShortPlan(rest.kept(), parsed.format, most_rows, schema, reading, bound)
+
+
+def _makes_few(tree: Select) -> bool:
+    """Whether its result is small however many rows it reads."""
+    return tree.limit is not None or bool(tree.group_by) or any(map(is_aggregate_call, walk(tree)))
+
+
+def _marked(shape: Shape, marks: list[str], parsed: ParsedStatement) -> Select | None:
+    """The query with other literals."""
+    marked = parse_statement(shape.with_literals(marks))
+    statement = marked.statement
+    if not isinstance(statement, SelectQuery) or statement.settings or marked.format != parsed.format:
+        return None
+    tree = rewrite(parse_query(statement.query, Guard(text=statement.query)), {})
+    return tree if isinstance(tree, Select) else None

@@ -1,0 +1,240 @@
+"""Queries that are surely short, answered at once by the thread that asks: no compiling, no waiting.
+
+A text that comes again is looked at once (:meth:`ShortQueries.consider`): may it be short? A query without tables is
+computed then, if its text alone decides it. A query whose rows the key finds keeps its plan by the *shape* of the text,
+so that another key compiles nothing (``sql.run.short_queries.bound_literals``). Whether it *is* short the pruned parts
+tell, every time anew: few granules, little to decode, few rows (``sql.run.short_queries.short_plans``). What is not, or
+what fails in any way, is left to those who may take their time, and who tell what is wrong.
+
+Invariants
+- An answer is what ``QueryEngine.select`` would give for the same text, settings and tables.
+- Nothing is kept of a query but its plan; a table is looked up anew every time, and its snapshot released at once.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from parts.common.errors import PandoError
+from sql.compile.passes.pipeline import rewrite
+from sql.grammar.queries.query_parser import parse_query
+from sql.grammar.query_limits import Guard
+from sql.grammar.statement_parser import parse_statement
+from sql.grammar.statements.statement import ParsedStatement, SelectQuery
+from sql.grammar.syntax_tree import Select
+from sql.relations import RelationCatalog
+from sql.run.query_engine import QueryEngine
+from sql.run.query_plans import is_plain
+from sql.run.short_queries.short_plans import (
+    MOST_BYTES,
+    MOST_COLUMNS,
+    MOST_ROWS,
+    ON_LOOP,
+    Limits,
+    ShortPlan,
+    ShortResult,
+    short_plan,
+)
+from sql.run.short_queries.statement_shapes import LONGEST_TEXT, Shape, shape_of
+from sql.settings.supported_settings import (
+    Settings,
+)
+
+_MOST_TEXTS = 512
+_MOST_PLANS_OF_SHAPE = 64
+_MOST_LOOKS = 32
+
+
+@dataclass(slots=True)
+class _Known:
+    """A text or a shape that may be short; with neither plan nor answer it is not. ``settings`` is held, because it is
+    known by its identity."""
+
+    settings: Settings
+    shape: _KnownShape | None
+    plan: ShortPlan | None = None
+    answer: ShortResult | None = None
+
+    def is_current(self, catalog: RelationCatalog) -> bool:
+        """Whether looking again would find the same."""
+        try:
+            return self.plan is None or self.plan.relation(catalog) is not None
+        except PandoError:
+            return False
+
+
+@dataclass(slots=True)
+class _KnownShape:
+    """The plans of a shape by those of its literals that are no parameters."""
+
+    fixed: tuple[int, ...] = ()
+    plans: _Recent[_Known] = field(default_factory=lambda: _Recent(_MOST_PLANS_OF_SHAPE))
+    looks: int = -1
+    """So often one of its texts was looked at since one was short. The first time it is only noted."""
+
+
+Value = TypeVar("Value")
+_Key = tuple[object, ...]
+
+
+class _Recent(Generic[Value]):
+    """The longest unused is dropped first. Any thread may use it."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._lock = threading.Lock()
+        self._values: OrderedDict[_Key, Value] = OrderedDict()
+
+    def find(self, key: _Key) -> Value | None:
+        with self._lock:
+            value = self._values.get(key)
+            if value is not None:
+                self._values.move_to_end(key)
+            return value
+
+    def keep(self, key: _Key, value: Value) -> None:
+        with self._lock:
+            self._values[key] = value
+            if len(self._values) > self._most:
+                self._values.popitem(last=False)
+
+
+class ShortQueries:
+    """Those of one engine."""
+
+    def __init__(self, engine: QueryEngine) -> None:
+        self._engine = engine
+        self._texts: _Recent[_Known] = _Recent(_MOST_TEXTS)
+        self._shapes: _Recent[_KnownShape] = _Recent(_MOST_TEXTS)
+
+    def answer(
+        self,
+        text: str,
+        settings: Settings,
+        database: str,
+        catalog: RelationCatalog,
+        parameters: Mapping[str, str] | None = None,
+        limits: Limits = ON_LOOP,
+    ) -> ShortResult | None:
+        """The whole answer to a statement; ``None``: it is not known to be short, or it is not."""
+        known, literals = self._known(text, settings, database, parameters)
+        if known is None:
+            return None
+        try:
+            answer = known.answer if known.plan is None else known.plan.run(literals, catalog, limits)
+        except PandoError:
+            return None  # whoever runs it again tells what is wrong
+        if answer is not None and known.shape is not None:
+            known.shape.looks = 0
+        return answer
+
+    def _known(
+        self, text: str, settings: Settings, database: str, parameters: Mapping[str, str] | None
+    ) -> tuple[_Known | None, tuple[str, ...]]:
+        """What is known of the text or its shape, and the literals that the plan of a shape needs."""
+        if len(text) > LONGEST_TEXT:
+            return None, ()
+        known = self._texts.find((text, database, id(settings)))
+        literals: tuple[str, ...] = ()
+        if known is None:
+            shape = shape_of(text, parameters)
+            of_shape = None if shape is None else self._shapes.find((shape.key, database, id(settings)))
+            if shape is None or of_shape is None:
+                return None, ()
+            literals = shape.literals
+            known = of_shape.plans.find(tuple(literals[slot] for slot in of_shape.fixed))
+        return (known if known is not None and known.settings is settings else None), literals
+
+    def consider(
+        self,
+        text: str,
+        parsed: ParsedStatement,
+        settings: Settings,
+        database: str,
+        catalog: RelationCatalog,
+        parameters: Mapping[str, str] | None = None,
+    ) -> None:
+        """Told of a SELECT that ran, with nothing but these: the second of its text or shape is looked at. Takes as
+        long as compiling it, but once for a text, and not often in vain for a shape."""
+        key = (text, database, id(settings))
+        if len(text) > LONGEST_TEXT:
+            return
+        known, _ = self._known(text, settings, database, parameters)
+        if known is not None and known.is_current(catalog):
+            return
+        shape = shape_of(text, parameters)
+        shape_key = (shape.key if shape else text, database, id(settings))
+        of_shape = self._shapes.find(shape_key)
+        if of_shape is None:
+            of_shape = _KnownShape()
+            self._shapes.keep(shape_key, of_shape)
+        of_shape.looks += 1
+        if not 0 < of_shape.looks <= _MOST_LOOKS:
+            return
+        known = _Known(settings, of_shape)
+        try:
+            if shape is not None and shape.parameters:
+                parsed = parse_statement(shape.with_literals(list(shape.literals)))
+            self._look_at(known, shape, parsed, database, catalog)
+        except PandoError:
+            return
+        if known.plan is None and known.answer is None:
+            if not parameters:
+                self._texts.keep(key, known)
+            return
+        if shape is not None and not _takes(known, shape.parameters):
+            return
+        if shape is None or known.plan is None or known.plan.bound is None:
+            self._texts.keep(key, known)
+            return
+        bound = known.plan.bound.slots
+        fixed = tuple(slot for slot in range(len(shape.literals)) if slot not in bound)
+        if of_shape.fixed != fixed:
+            of_shape = known.shape = _KnownShape(fixed, looks=of_shape.looks)
+            self._shapes.keep(shape_key, of_shape)
+        of_shape.plans.keep(tuple(shape.literals[slot] for slot in fixed), known)
+
+    def _look_at(
+        self, known: _Known, shape: Shape | None, parsed: ParsedStatement, database: str, catalog: RelationCatalog
+    ) -> None:
+        assert isinstance(parsed.statement, SelectQuery)
+        query = parsed.statement.query
+        tree = rewrite(parse_query(query, Guard(text=query)), {})
+        if not isinstance(tree, Select) or not is_plain(tree):
+            return
+        if tree.source is None:
+            known.answer = self._computed(query, parsed, known.settings, database, catalog)
+        else:
+            known.plan = short_plan(tree, parsed, shape, self._engine, catalog, known.settings, database)
+
+    def _computed(
+        self, query: str, parsed: ParsedStatement, settings: Settings, database: str, catalog: RelationCatalog
+    ) -> ShortResult | None:
+        """What the text alone decides."""
+        result = self._engine.select(
+            query, catalog=catalog, settings=settings, database=database, constants={"timezone": settings.timezone}
+        )
+        batches = []
+        rows = size = 0
+        try:
+            if len(result.columns) > MOST_COLUMNS:
+                return None
+            for batch in result.batches:
+                rows += batch.num_rows
+                size += batch.nbytes
+                if rows > MOST_ROWS or size > MOST_BYTES:
+                    return None
+                batches.append(batch)
+        finally:
+            result.close()
+        return ShortResult(result.columns, tuple(batches), result.statistics, parsed.format)
+
+
+def _takes(known: _Known, parameters: Sequence[tuple[int, str]]) -> bool:
+    """Whether the values of parameters may stand where the plan has literals."""
+    bound = None if known.plan is None else known.plan.bound
+    return not parameters or (bound is not None and all(bound.takes(slot, type_) for slot, type_ in parameters))

@@ -1,0 +1,170 @@
+"""``SELECT count(), sum(a), max(b) FROM t WHERE …``: one row of totals over rows that the key finds.
+
+What is read is what ``sql.run.stored_row_results`` reads; a few thousand values are added sooner than DuckDB is asked.
+Floats are added one after the other in the order of the rows, as DuckDB does with so few.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from parts.format.primary_index import plain_numbers
+from parts.types import (
+    DataType,
+    Date32Type,
+    DateTime64Type,
+    DateTimeType,
+    DateType,
+    FloatType,
+    IntegerType,
+    StringType,
+)
+from sql.compile.compiled_query import CompiledQuery, Scan
+from sql.compile.names.scope import EXPRESSIONS, VIRTUAL_COLUMNS
+from sql.grammar.syntax_tree import (
+    Alias,
+    Function,
+    Identifier,
+    Literal,
+    NamedTable,
+    Node,
+    Query,
+    Select,
+    Star,
+    has_only,
+)
+from sql.relations import is_parts_relation
+
+MOST_ROWS = 65_536
+"""Of more, DuckDB's threads are sooner done."""
+_MOST_AVERAGED_BITS = 32
+"""Of so few rows the sum is exact as a float."""
+_COMPARED_TYPES = (IntegerType, FloatType, StringType, DateType, Date32Type, DateTimeType, DateTime64Type)
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """``name``: count, sum, avg, min, max or any, of a column (``None``: of rows); ``type`` is the result's."""
+
+    name: str
+    column: str | None
+    type: DataType
+
+
+def totals_of(query: Query, scans: Sequence[Scan], compiled: CompiledQuery) -> tuple[Total, ...]:
+    """The totals over the one MergeTree table that the query reads, if they are its whole result; else nothing."""
+    if not isinstance(query, Select) or not isinstance(query.source, NamedTable) or query.source.sample is not None:
+        return ()
+    if len(scans) != 1 or not has_only(query, "source", "prewhere", "where"):
+        return ()
+    (scan,) = scans
+    if not is_parts_relation(scan.source.relation) or not scan.source.prunable:
+        return ()
+    aliases = {node.name for node in query.expressions if isinstance(node, Alias)}
+    found = [
+        _total(node, scan, aliases, type_)
+        for node, (_, type_) in zip(query.expressions, compiled.columns, strict=False)
+    ]
+    if len(found) != len(compiled.columns) or len(found) != len(query.expressions):
+        return ()
+    totals = tuple(total for total in found if total is not None)
+    return totals if len(totals) == len(found) else ()
+
+
+def _total(node: Node, scan: Scan, aliases: set[str], type_: DataType) -> Total | None:
+    if isinstance(node, Alias):
+        node = node.expression
+    if not isinstance(node, Function) or node != Function(node.name, node.args):
+        return None
+    name = node.name.lower()
+    match node.args:
+        case () | (Star((), None, ()),) | (Literal(int()),) if name == "count":
+            return Total("count", None, type_)
+        case (Identifier((column,)),) if column not in aliases and column not in VIRTUAL_COLUMNS:
+            definition = scan.definitions.get(column)
+            if definition is None or definition.default_kind in EXPRESSIONS:
+                return None
+            return _of_column(name, column, definition.type, type_)
+    return None
+
+
+def _of_column(name: str, column: str, given: DataType, type_: DataType) -> Total | None:
+    match name:
+        case "sum":
+            wanted: DataType | None = IntegerType(64, given.signed) if isinstance(given, IntegerType) else None
+            wanted = FloatType(64) if isinstance(given, FloatType) else wanted
+        case "avg":
+            is_exact = isinstance(given, IntegerType) and given.bits <= _MOST_AVERAGED_BITS
+            wanted = FloatType(64) if is_exact or isinstance(given, FloatType) else None
+        case "min" | "max" | "any":
+            wanted = given if isinstance(given, _COMPARED_TYPES) else None
+        case _:
+            wanted = None
+    return Total(name, column, type_) if wanted == type_ else None
+
+
+def read_columns(totals: Sequence[Total]) -> tuple[str, ...]:
+    """The columns that are read for them."""
+    return tuple(dict.fromkeys(total.column for total in totals if total.column is not None))
+
+
+def total_row(
+    totals: Sequence[Total], rows: int, batches: Iterable[Sequence[pa.Array]], schema: pa.Schema
+) -> pa.RecordBatch:
+    """The row of totals over so many rows, which are batches of :func:`read_columns`."""
+    names = read_columns(totals)
+    columns = {name: pa.concat_arrays(pieces) for name, *pieces in zip(names, *batches, strict=True) if pieces}
+    arrays = []
+    for total, field in zip(totals, schema, strict=True):
+        if total.column is None:
+            arrays.append(pa.array([rows], field.type))
+        elif rows:
+            arrays.append(_OF_VALUES[total.name](columns[total.column]))
+        else:
+            arrays.append(pa.array([math.nan if total.name == "avg" else total.type.default], field.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _sum(values: pa.Array) -> pa.Array:
+    """Of integers modulo 2^64, as in ClickHouse."""
+    numbers = plain_numbers(values)
+    if numbers is None:
+        return pa.array([_float_sum(values)])
+    return pa.array([numbers.sum(dtype=np.uint64 if numbers.dtype.kind == "u" else np.int64)])
+
+
+def _float_sum(values: pa.Array) -> np.float64:
+    return np.add.accumulate(values.to_numpy(), dtype=np.float64)[-1] + 0.0  # of -0.0 alone it is 0.0
+
+
+def _avg(values: pa.Array) -> pa.Array:
+    total = _sum(values)[0].as_py() if pa.types.is_integer(values.type) else _float_sum(values)
+    return pa.array([total / len(values)], pa.float64())
+
+
+def _extreme(values: pa.Array, name: str) -> pa.Array:
+    """NaN is passed over unless there is nothing else."""
+    numbers = plain_numbers(values)
+    if pa.types.is_floating(values.type):
+        known = values.filter(pc.invert(pc.is_nan(values)))
+        values = known if len(known) else values
+        numbers = values.to_numpy()
+    if numbers is None:
+        return pa.array([pc.min_max(values)[name].as_py()], values.type)
+    place = int(numbers.argmin() if name == "min" else numbers.argmax())
+    return values.slice(place, 1)
+
+
+_OF_VALUES: dict[str, Callable[[pa.Array], pa.Array]] = {
+    "sum": _sum,
+    "avg": _avg,
+    "min": lambda values: _extreme(values, "min"),
+    "max": lambda values: _extreme(values, "max"),
+    "any": lambda values: values.slice(0, 1),
+}

@@ -1,0 +1,56 @@
+"""``SELECT count() FROM t [WHERE …]``: granules in which every row surely matches are counted, not read.
+
+Without WHERE that is all of them; else the primary index or the partition shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from sql.compile.compiled_query import Scan
+from sql.grammar.syntax_tree import Alias, Function, Literal, NamedTable, Node, Query, Select, Star, has_only
+from sql.pruning.pruned_parts import PrunedPart
+from sql.relations import is_parts_relation
+
+
+def is_row_count(query: Query, scans: Sequence[Scan]) -> bool:
+    """Whether the query's only value is the number of rows of one MergeTree table that pass its WHERE."""
+    if not isinstance(query, Select) or not isinstance(query.source, NamedTable) or query.source.sample is not None:
+        return False
+    if len(query.expressions) != 1 or len(scans) != 1 or not _counts(query.expressions[0]):
+        return False
+    if not has_only(query, "source", "prewhere", "where"):
+        return False
+    (scan,) = scans
+    return is_parts_relation(scan.source.relation) and scan.source.prunable
+
+
+def _counts(node: Node) -> bool:
+    if isinstance(node, Alias):
+        node = node.expression
+    if not isinstance(node, Function) or replace(node, name=node.name.lower(), args=()) != Function("count"):
+        return False
+    match node.args:
+        case () | (Star((), None, ()),):
+            return True
+        case (Literal(value),):
+            return value is not None
+    return False
+
+
+def without_certain(parts: Sequence[PrunedPart]) -> tuple[int, list[PrunedPart]]:
+    """The rows that match for sure, and what must be read for the others."""
+    left = []
+    for pruned in parts:
+        ranges = pruned.uncertain_ranges if pruned.is_whole else pruned.all_ranges
+        if ranges:
+            left.append(replace(pruned, ranges=ranges, uncertain=None))
+    return sum(pruned.certain_rows for pruned in parts), left
+
+
+def with_more_rows(batch: pa.RecordBatch, rows: int) -> pa.RecordBatch:
+    """The result's batch, with ``rows`` added to the count."""
+    count = pa.array([batch.column(0)[0].as_py() + rows], batch.schema.field(0).type)
+    return pa.RecordBatch.from_arrays([count], schema=batch.schema)

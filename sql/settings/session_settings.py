@@ -1,0 +1,156 @@
+"""Which settings there are: the one check of names and values, wherever they come from.
+
+A setting is *honoured* (an attribute of :class:`Settings`), *harmless* or *binding*
+(:mod:`sql.settings.clickhouse_settings`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import itertools
+from collections.abc import Iterable, Mapping
+from functools import cache, lru_cache
+from typing import Literal
+
+from parts.common.errors import UserError
+from sql.settings.clickhouse_settings import KnownSetting, Version, parse_version, settings_table
+from sql.settings.setting_values import SettingValue, parse_value, text_of
+from sql.settings.supported_settings import HONOURED, Settings
+
+Kind = Literal["honoured", "harmless", "binding"]
+
+
+def canonical_name(name: str) -> str:
+    """The name an alias stands for. Raises 115 (UNKNOWN_SETTING)."""
+    table = settings_table()
+    real = table.aliases.get(name, name)
+    if real not in HONOURED and real not in table.session:
+        known = HONOURED.keys() | table.session.keys() | table.aliases.keys()
+        raise UserError("UNKNOWN_SETTING", f"Unknown setting {name!r}{nearest_names(name, known)}")
+    return real
+
+
+def setting_kind(name: str) -> Kind:
+    """``name`` is no alias."""
+    if name in HONOURED:
+        return "honoured"
+    return "binding" if settings_table().session[name].is_binding else "harmless"
+
+
+def parse_setting(name: str, value: object) -> SettingValue:
+    """The typed value. Raises 115 (UNKNOWN_SETTING); 27, 36, 69, 72 or 467 for a value of another type; 48
+    (NOT_IMPLEMENTED) for a binding setting's value that Pando does not have."""
+    real = canonical_name(name)
+    honoured = HONOURED.get(real)
+    if honoured is not None:
+        parsed = parse_value(honoured.type, name, value)
+        if real == "compatibility" and parsed:
+            _version_of(str(parsed))
+        if honoured.only and parsed not in honoured.only:
+            raise _not_supported(name, parsed, honoured.only)
+        return parsed
+    return checked_value(settings_table().session[real], name, value)
+
+
+def checked_value(known: KnownSetting, name: str, value: object) -> SettingValue:
+    """The value of a setting that is not honoured."""
+    parsed = parse_value(known.type, name, value)
+    if known.is_binding and parsed not in (accepted := accepted_values(known)):
+        raise _not_supported(name, parsed, accepted)
+    return parsed
+
+
+def default_value(name: str) -> SettingValue:
+    """Of a setting that is not honoured."""
+    known = settings_table().session[name]
+    return parse_value(known.type, name, known.default)
+
+
+@cache
+def accepted_values(known: KnownSetting) -> tuple[SettingValue, ...]:
+    """Those of a binding setting, its default first."""
+    return tuple(parse_value(known.type, known.name, text) for text in (known.default, *known.accepted))
+
+
+def _not_supported(name: str, value: SettingValue, accepted: tuple[SettingValue, ...]) -> UserError:
+    shown = " or ".join(repr(text_of(item)) for item in accepted)
+    return UserError("NOT_IMPLEMENTED", f"Setting {name} = {text_of(value)!r} is not supported; accepted is {shown}")
+
+
+def parse_settings(changes: Mapping[str, object]) -> dict[str, SettingValue | None]:
+    """Typed values by canonical names; ``None``, for DEFAULT, stays. Raises as :func:`parse_setting`."""
+    return {
+        canonical_name(name): None if value is None else parse_setting(name, value) for name, value in changes.items()
+    }
+
+
+def given_settings(changes: Mapping[str, object]) -> dict[str, SettingValue]:
+    """The same without those that are to have their default."""
+    return {name: value for name, value in parse_settings(changes).items() if value is not None}
+
+
+_WHOLE_STATEMENTS = ("join_use_nulls", "session_timezone", "compatibility")
+
+
+def check_inner_settings(changes: Mapping[str, object]) -> None:
+    """Settings of a subquery: those that only tune it are accepted. Raises 48 (NOT_IMPLEMENTED) for those that would
+    change its answer, and as :func:`parse_setting`."""
+    for name in parse_settings(changes):
+        if name in _WHOLE_STATEMENTS:
+            raise UserError(
+                "NOT_IMPLEMENTED", f"Setting {name} in a subquery is not supported: set it for the whole statement"
+            )
+
+
+def settings_of(changes: Mapping[str, object], server_timezone: str = "UTC") -> Settings:
+    """Defaults, and over them what somebody set. Raises as :func:`parse_setting`."""
+    if all(isinstance(value, _PLAIN) for value in changes.values()):
+        return _recent_settings(server_timezone, *itertools.chain.from_iterable(changes.items()))
+    return _new_settings(changes, server_timezone)
+
+
+_PLAIN = (bool, int, float, str, type(None))
+
+
+@lru_cache(maxsize=256, typed=True)  # every statement asks several times; typed: 1 is not true
+def _recent_settings(server_timezone: str, *names_and_values: object) -> Settings:
+    pairs = zip(names_and_values[::2], names_and_values[1::2], strict=True)
+    return _new_settings({str(name): value for name, value in pairs}, server_timezone)
+
+
+def _new_settings(changes: Mapping[str, object], server_timezone: str) -> Settings:
+    parsed = given_settings(changes)
+    honoured = {name: value for name, value in parsed.items() if name in HONOURED}
+    if parsed.get("compatibility"):
+        honoured = {**_older_defaults(str(parsed["compatibility"])), **honoured}
+    return Settings(**honoured, changes=parsed, server_timezone=server_timezone)  # type: ignore[arg-type]
+
+
+@cache
+def _older_defaults(compatibility: str) -> dict[str, SettingValue]:
+    """Defaults of a version of ClickHouse, where they were others: of honoured settings, as far as Pando has the value.
+    What Pando does in one way only it does so for every version."""
+    version = _version_of(compatibility)
+    defaults: dict[str, SettingValue] = {}
+    for name in HONOURED.keys() & settings_table().history.keys():
+        older = [before for changed, before in settings_table().history[name] if changed > version]
+        if older:
+            with contextlib.suppress(UserError):
+                defaults[name] = parse_setting(name, older[-1])
+    return defaults
+
+
+def _version_of(compatibility: str) -> Version:
+    try:
+        return parse_version(compatibility)
+    except ValueError:
+        raise UserError(
+            "BAD_ARGUMENTS", f"Setting compatibility = {compatibility!r} is no version such as '23.8'"
+        ) from None
+
+
+def nearest_names(name: str, known: Iterable[str]) -> str:
+    """``". Maybe you meant …"`` for an unknown name, or ``""``."""
+    near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.7)
+    return f". Maybe you meant {' or '.join(near)}" if near else ""

@@ -1,0 +1,1 @@
+"""Values of one type as another."""

@@ -1,0 +1,244 @@
+"""Arrow's lists taken apart into one array of all values and where each list begins, and put together again.
+
+What is asked of the values of each list (how many, which first, in what order) is asked of all values at once, which
+lie list by list. Equal values of a batch have equal *codes*, small numbers; a list's number before
+the code makes a *key* of it, so that lists are told apart by sorting, or by counting, keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sql.typing.column_kernels.kernels import text_offsets, validity
+
+MOST_FLAGS = 64
+_MOST_BITS = 63
+_MOST_SPAN = 1 << 34
+_DENSE = 8
+"""Flags for each key that there might be, if these are so many times as many as there are, cost less than sorting."""
+
+
+@dataclass(frozen=True)
+class Lists:
+    """``values`` of all lists of ``given``; those of the list ``i`` are from ``offsets[i]`` on."""
+
+    given: pa.Array
+    values: pa.Array
+    offsets: np.ndarray
+
+    @cached_property
+    def lengths(self) -> np.ndarray:
+        return np.diff(self.offsets)
+
+    @cached_property
+    def owners(self) -> np.ndarray:
+        """The number of each value's list."""
+        return places_of_each(self.lengths).astype(np.int64)
+
+    @cached_property
+    def places(self) -> np.ndarray:
+        """Of each value in its list, from 0."""
+        return np.arange(len(self.values)) - np.repeat(self.offsets[:-1], self.lengths)
+
+    def counts(self, found: np.ndarray) -> np.ndarray:
+        """How many values of each list are ``found``."""
+        counted = np.zeros(len(found) + 1, np.int32)
+        np.cumsum(found, out=counted[1:])
+        return counted[self.offsets[1:]] - counted[self.offsets[:-1]]
+
+    def where(self, kept: np.ndarray) -> pa.Array:
+        """Lists of the values that are kept."""
+        if kept.all():
+            return self.like(self.values)
+        return self.like(self.values.filter(pa.array(kept)), self.counts(kept))
+
+    def between(self, begins: np.ndarray, ends: np.ndarray) -> pa.Array:
+        """Lists of the values from one place in each list to another."""
+        lengths = np.maximum(ends - begins, 0)
+        offsets = _offsets(lengths)
+        numbers = np.arange(offsets[-1]) + np.repeat(self.offsets[:-1] + begins - offsets[:-1], lengths)
+        return self.like(self.values.take(pa.array(numbers)), lengths)
+
+    def flags(self, coded: np.ndarray, most: int) -> np.ndarray:
+        """Of each list a bit for each code that its values have; all are below ``most``, at most ``MOST_FLAGS``."""
+        kind = next(kind for kind in (np.uint8, np.uint16, np.uint32, np.uint64) if most <= np.dtype(kind).itemsize * 8)
+        some = self.lengths > 0
+        result = np.zeros(len(self.given), kind)
+        if some.any():
+            bits = np.left_shift(kind(1), coded.astype(kind))
+            result[some] = np.bitwise_or.reduceat(bits, self.offsets[:-1][some])
+        return result
+
+    def like(self, values: pa.Array, lengths: np.ndarray | None = None) -> pa.Array:
+        """Lists of these values, as long as they are or of ``lengths``, NULL where ``given`` is."""
+        offsets = self.offsets if lengths is None else _offsets(lengths)
+        parts = [self._nulls, pa.py_buffer(offsets.astype(np.int32))]
+        return pa.Array.from_buffers(pa.list_(values.type), len(self.given), parts, children=[values])
+
+    def column(self, values: np.ndarray, type_: pa.DataType) -> pa.Array:
+        """A value of fixed width for each list, NULL where ``given`` is."""
+        if pa.types.is_boolean(type_):
+            data = pa.py_buffer(np.packbits(values, bitorder="little"))
+        else:
+            data = pa.py_buffer(np.ascontiguousarray(values.astype(type_.to_pandas_dtype(), copy=False)))
+        return pa.Array.from_buffers(type_, len(values), [self._nulls, data])
+
+    @property
+    def _nulls(self) -> pa.Buffer | None:
+        return validity(np.asarray(pc.is_valid(self.given))) if self.given.null_count else None
+
+
+def _offsets(lengths: np.ndarray) -> np.ndarray:
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets
+
+
+def places_of_each(lengths: np.ndarray) -> np.ndarray:
+    """Each place so many times; narrow numbers are repeated in a third of the time of others."""
+    return np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
+
+
+def lists_of(given: pa.Array) -> Lists:
+    offsets = text_offsets(given).astype(np.int64) if len(given) else np.zeros(1, np.int64)
+    first = int(offsets[0])
+    return Lists(given, given.values.slice(first, int(offsets[-1]) - first), offsets - first)
+
+
+def repeated(elements: pa.Array, rows: int) -> pa.Array:
+    """The list of these for each row."""
+    offsets = pa.array(np.arange(rows + 1, dtype=np.int32) * np.int32(len(elements)))
+    places = np.tile(np.arange(len(elements)), rows)
+    return pa.ListArray.from_arrays(offsets, elements.take(pa.array(places)))
+
+
+def in_turn(pieces: Sequence[pa.Array], rows: int) -> pa.Array:
+    """One value of each piece for the first row, then for the next; of a constant there is one for all."""
+    if len(pieces) == 1 and len(pieces[0]) == rows:
+        return pieces[0]
+    begins = np.cumsum([0, *(len(piece) for piece in pieces)])[:-1]
+    every = [np.arange(rows) if len(piece) == rows else np.zeros(rows, np.int64) for piece in pieces]
+    places = np.column_stack(every) + begins
+    return pa.concat_arrays(list(pieces)).take(pa.array(places.ravel()))
+
+
+def codes(arrays: Sequence[pa.Array], *, ranked: bool = False) -> tuple[list[np.ndarray], int]:
+    """The codes of the values of arrays of one type, if ``ranked`` in the values' order, and a number above them all.
+    NULL has the greatest."""
+    whole = pa.concat_arrays(arrays) if len(arrays) > 1 else arrays[0]
+    nulls = np.asarray(pc.is_null(whole)) if whole.null_count else None
+    coded, most = _ranges(whole) or _numbered(whole, ranked)
+    if nulls is not None:
+        coded = np.where(nulls, most, coded)
+        most += 1
+    ends = np.cumsum([len(array) for array in arrays])[:-1]
+    return np.split(coded, ends), most
+
+
+def are_spread(arrays: Sequence[pa.Array]) -> bool:
+    """Whether their values are whole numbers, all known, too far apart to be codes."""
+    if not all(pa.types.is_integer(array.type) and not array.null_count for array in arrays):
+        return False
+    bounds = [pc.min_max(array) for array in arrays if len(array)]
+    return bool(bounds) and _span(bounds) > _MOST_SPAN
+
+
+def _span(bounds: Sequence[pa.Scalar]) -> int:
+    return max(both["max"].as_py() for both in bounds) - min(both["min"].as_py() for both in bounds) + 1
+
+
+def _ranges(whole: pa.Array) -> tuple[np.ndarray, int] | None:
+    """Of whole numbers that are not too far apart: their distances from the least."""
+    if pa.types.is_date32(whole.type):
+        whole = whole.view(pa.int32())
+    if not pa.types.is_integer(whole.type):
+        return None
+    if whole.null_count == len(whole):
+        return np.zeros(len(whole), np.int64), 1
+    both = pc.min_max(whole)
+    least, span = both["min"].as_py(), _span([both])
+    if span > _MOST_SPAN:
+        return None
+    buffer, width = whole.buffers()[1], whole.type.bit_width // 8
+    numbers = np.frombuffer(buffer, whole.type.to_pandas_dtype(), len(whole), whole.offset * width)
+    if numbers.dtype == np.uint64:
+        return (numbers - np.uint64(least)).astype(np.int64), span
+    return numbers.astype(np.int64) - least, span
+
+
+def _numbered(whole: pa.Array, ranked: bool) -> tuple[np.ndarray, int]:
+    """The places of values among those that are there."""
+    coded = whole.dictionary_encode()
+    indices = np.asarray(coded.indices.fill_null(0) if coded.indices.null_count else coded.indices)
+    most = max(1, len(coded.dictionary))
+    if not ranked:
+        return indices.astype(np.int64), most
+    ranks = np.empty(most, np.int64)
+    ranks[np.asarray(pc.sort_indices(coded.dictionary))] = np.arange(len(coded.dictionary))
+    return ranks[indices], most
+
+
+def in_order(keys: np.ndarray, most: int) -> np.ndarray:
+    """The numbers of the keys in their order, equal ones as they stand."""
+    bits = len(keys).bit_length()
+    return _sorted(keys, most, bits) & ((1 << bits) - 1)
+
+
+def _sorted(keys: np.ndarray, most: int, bits: int) -> np.ndarray:
+    """The keys, all below ``most``, in order, each with its number in so many bits behind it: numbers by themselves are
+    sorted several times as fast as with what belongs to them."""
+    packed = (_narrow(keys, most, bits) << bits) | np.arange(len(keys))
+    packed.sort()
+    return packed
+
+
+def _narrow(keys: np.ndarray, most: int, bits: int) -> np.ndarray:
+    """The keys, or where these leave no room for so many more bits their numbers among all that are there."""
+    has_room = most.bit_length() + bits <= _MOST_BITS
+    return keys if has_room else np.unique(keys, return_inverse=True)[1]
+
+
+def first_of_equal(keys: np.ndarray, most: int) -> np.ndarray:
+    """Which keys are there for the first time."""
+    bits = len(keys).bit_length()
+    packed = _sorted(keys, most, bits)
+    ordered = packed >> bits
+    is_new = np.diff(ordered, prepend=-1) != 0
+    return _marked(packed[is_new] & ((1 << bits) - 1), len(keys))
+
+
+def first_among(keys: np.ndarray, others: np.ndarray, most: int) -> np.ndarray:
+    """Which keys are there for the first time and among the others, too."""
+    both = np.concatenate([others, keys])
+    bits = len(both).bit_length()
+    is_own = np.arange(len(both)) >= len(others)
+    packed = _sorted((_narrow(both, most, bits + 1) << 1) | is_own, 0, bits)
+    follows = np.flatnonzero(_follows(packed >> bits)) + 1
+    return _marked((packed[follows] & ((1 << bits) - 1)) - len(others), len(keys))
+
+
+def _follows(ordered: np.ndarray) -> np.ndarray:
+    """Which numbers but the first one are odd, with the even one below them just before."""
+    return (np.diff(ordered) == 1) & (ordered[1:] & 1 == 1)
+
+
+def _marked(numbers: np.ndarray, count: int) -> np.ndarray:
+    marked = np.zeros(count, bool)
+    marked[numbers] = True
+    return marked
+
+
+def shared(keys: np.ndarray, others: np.ndarray, most: int, *, missing: bool) -> np.ndarray:
+    """Of the others those that are among the keys, or those that are ``missing``; all are below ``most``."""
+    if most <= _DENSE * (len(keys) + len(others)):
+        return others[_marked(keys, most)[others] != missing]
+    ordered = np.concatenate([[-3], keys << 1, (others << 1) | 1])
+    ordered.sort()
+    found = np.diff(ordered) > 1 if missing else np.diff(ordered) == 1
+    return ordered[1:][found & (ordered[1:] & 1 == 1)] >> 1

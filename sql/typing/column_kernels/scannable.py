@@ -1,0 +1,176 @@
+"""Values that a scan may compute of its columns, with Arrow and NumPy and a batch at a time.
+
+DuckDB computes by vectors of 2048 values, and what it has no function for takes macros, or a kernel that is handed
+every vector: over a batch the same costs a tenth. So a value that is made of nothing but columns of a table is a
+column that the scan adds (``sql.compile.scan_columns``); of anything else DuckDB computes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sql.typing.duckdb.bound_values import Bound
+from sql.typing.duckdb.sql_fragments import SCANNABLE, Fragment, fragment
+
+_ROWS_AT_ONCE = 65_536
+"""Kernels hold several columns of as many values for a moment."""
+_ELEMENTS_AT_ONCE = 2 * _ROWS_AT_ONCE
+"""Of arrays."""
+_LEAST_ROWS, _SAMPLE_ROWS, _ROWS_PER_TEXT = 2048, 512, 3
+"""Of texts that are worth a dictionary."""
+OFTEN = 16
+"""Times that a text comes where even what is computed soon is worth it."""
+_FEW_NUMBERS = (pa.uint8(), pa.int8())
+Compute = Callable[..., pa.Array]
+Rest = Callable[[Fragment], Fragment]
+
+
+class Scannable(Fragment):
+    """``sql`` is a function of ``values`` alone; ``compute`` is the same of columns in their storage types, and gives
+    ``result``.
+
+    ``compute`` gives NULL for NULL, never fails, and has no effects. A dictionary is no concern of it. What DuckDB does
+    as well (not ``is_worth_it``) the scan computes only where it computes something else of it. Where texts come
+    ``worth_at`` times it takes longer than to find the different ones (0: never).
+    """
+
+    __slots__ = ("compute", "is_worth_it", "result", "values", "worth_at")
+
+    def __init__(
+        self,
+        sql: Fragment,
+        values: Fragment | Sequence[Fragment],
+        compute: Compute,
+        result: pa.DataType,
+        *,
+        is_worth_it: bool = True,
+        worth_at: int = 0,
+    ) -> None:
+        self.values = (values,) if isinstance(values, Fragment) else tuple(values)
+        traits = sql.traits | SCANNABLE
+        for value in self.values:
+            traits |= value.traits
+        super().__init__(sql.texts, sql.parts, sql.size, traits, sql.own_traits, sql.weight, sql.depth)
+        self.compute = compute
+        self.result = result
+        self.is_worth_it = is_worth_it
+        self.worth_at = worth_at
+
+
+def read_by_scan(sql: Fragment, texts: Fragment, compute: Compute, known: pa.DataType, rest: Rest) -> Fragment:
+    """``sql`` of texts; or where a scan can, what ``compute`` knows, and ``rest`` of the texts that it leaves over.
+
+    ``compute`` gives both (:func:`known_and_odd`); what is neither is NULL, and so is what ``sql`` makes of NULL.
+    """
+    read = Scannable(sql, texts, compute, pa.struct([("known", known), ("odd", pa.string())]), worth_at=2)
+
+    def body(column: Fragment) -> Fragment:
+        odd = fragment("struct_extract({}, 'odd')", column)
+        other = fragment("CASE WHEN {} IS NOT NULL THEN {} END", odd, rest(odd))
+        return fragment("coalesce(struct_extract({}, 'known'), {})", column, other)
+
+    return Bound(sql, read, body, keeps_null=True)
+
+
+def read_or_odd(sql: Fragment, texts: Fragment, compute: Compute, known: pa.DataType, rest: Rest) -> Fragment:
+    """As :func:`read_by_scan`; ``compute`` gives NULL for the texts that are left over."""
+    return read_by_scan(sql, texts, partial(_known_or_odd, compute), known, rest)
+
+
+def _known_or_odd(compute: Compute, texts: pa.Array) -> pa.Array:
+    known = compute(texts)
+    is_odd = pc.and_(pc.is_null(known), pc.is_valid(texts)) if known.null_count > texts.null_count else None
+    return known_and_odd(known, texts, np.zeros(len(texts), bool) if is_odd is None else np.asarray(is_odd))
+
+
+def known_and_odd(known: pa.Array, texts: pa.Array, is_odd: np.ndarray) -> pa.Array:
+    odd = pa.nulls(len(texts), pa.string())
+    if is_odd.any():
+        odd = pc.if_else(pa.array(is_odd), texts, pa.scalar(None, pa.string()))
+    return pa.StructArray.from_arrays([known, odd], ["known", "odd"])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Computed:
+    """What ``compute`` makes of columns, by their names, and of what is computed of them."""
+
+    inputs: tuple[str | Computed, ...]
+    compute: Compute
+    result: pa.DataType
+    worth_at: int = 0
+    columns: tuple[str, ...] = field(init=False)
+    """All that it takes, each once."""
+    _steps: tuple[Computed, ...] = field(init=False, repr=False)
+    """All that is computed for it and at last itself, each behind what it takes."""
+    _worth_at: int = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        columns: dict[str, None] = {}
+        steps: dict[Computed, None] = {}
+        for given in self.inputs:
+            if isinstance(given, Computed):
+                columns.update(dict.fromkeys(given.columns))
+                steps.update(dict.fromkeys(given._steps))
+            else:
+                columns[given] = None
+        object.__setattr__(self, "columns", tuple(columns))
+        object.__setattr__(self, "_steps", (*steps, self))
+        known = [step.worth_at for step in self._steps if step.worth_at]
+        object.__setattr__(self, "_worth_at", min(known, default=0))
+
+    def type_of(self, stored: Mapping[str, pa.DataType]) -> pa.DataType:
+        """Of what ``of`` makes of columns of these types."""
+        stays = len(self.columns) == 1 and pa.types.is_dictionary(stored[self.columns[0]])
+        return pa.dictionary(pa.int32(), pa.string()) if stays and pa.types.is_string(self.result) else self.result
+
+    def of(self, *given: pa.Array) -> pa.Array:
+        """Of ``columns``. Of a dictionary its values are computed, and texts stay one."""
+        if len(given) == 1 and pa.types.is_dictionary(given[0].type):
+            values = self.of(given[0].dictionary)
+            if pa.types.is_string(self.result):
+                return pa.DictionaryArray.from_arrays(given[0].indices, values, safe=False)
+            return values.take(given[0].indices)
+        if len(given) == 1 and self._worth_at:
+            different = _different(given[0], self._worth_at)
+            if different is not None:
+                return self.of(different.dictionary).take(different.indices)
+        plain = [array.dictionary_decode() if pa.types.is_dictionary(array.type) else array for array in given]
+        rows, size = len(plain[0]), _rows_at_once(plain)
+        pieces = [
+            self.of_plain([array.slice(begin, size) for array in plain]) for begin in range(0, max(1, rows), size)
+        ]
+        return pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)
+
+    def of_plain(self, given: Sequence[pa.Array]) -> pa.Array:
+        """Of ``columns`` that are no dictionaries, at once."""
+        known: dict[str | Computed, pa.Array] = dict(zip(self.columns, given, strict=True))
+        for step in self._steps:
+            known[step] = step.compute(*[known[value] for value in step.inputs])
+        return known[self]
+
+
+def _different(array: pa.Array, times: int) -> pa.DictionaryArray | None:
+    """Texts that come so many times, or numbers of eight bits, as a dictionary."""
+    if len(array) < _LEAST_ROWS:
+        return None
+    if array.type in _FEW_NUMBERS:
+        return array.dictionary_encode()
+    if not pa.types.is_string(array.type):
+        return None
+    sample = array.slice(0, _SAMPLE_ROWS)
+    if len(pc.unique(sample)) * times > len(sample):
+        return None
+    found = array.dictionary_encode()
+    return found if len(found.dictionary) * max(times, _ROWS_PER_TEXT) <= len(array) else None
+
+
+def _rows_at_once(arrays: Sequence[pa.Array]) -> int:
+    elements = max([len(array.values) if pa.types.is_list(array.type) else 0 for array in arrays])
+    share = _ELEMENTS_AT_ONCE * max(1, len(arrays[0])) // max(1, elements)
+    return min(_ROWS_AT_ONCE, max(1, share))

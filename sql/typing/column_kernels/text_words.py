@@ -1,0 +1,162 @@
+"""Texts of a column eight bytes at a time: whole columns of digits and marks in a few operations on words.
+
+A word is a ``uint64`` whose lowest byte is the first character. What a word has beyond its text is anything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sql.typing.column_kernels.kernels import text_bytes, text_offsets
+
+BYTES = 8
+_ZEROS = int.from_bytes(b"0" * BYTES, "little")
+_SEVEN_BITS = 0x7676767676767676
+"""Added to a byte, sets its highest bit if the byte is more than 9."""
+_HIGH = 0x8080808080808080
+_LOW_OF = np.array([(1 << (8 * count)) - 1 for count in range(BYTES)] + [(1 << 64) - 1], np.uint64)
+_PADDING = np.zeros(64, np.uint8)
+"""Before and behind all texts: no place that is read is further away."""
+_POWERS = np.array([10**count for count in range(20)], np.uint64)
+
+
+class Texts:
+    """The texts of an array; ``rows`` are those that are not NULL, with ``begins`` and ``sizes``."""
+
+    def __init__(self, array: pa.Array) -> None:
+        offsets = text_offsets(array)
+        first = int(offsets[0]) if len(array) else 0
+        self.count = len(array)
+        self.rows = np.flatnonzero(np.asarray(pc.is_valid(array))) if array.null_count else np.arange(len(array))
+        self._data = np.concatenate([_PADDING, text_bytes(array)[first : int(offsets[-1])], _PADDING])
+        self._words = np.ndarray(len(self._data) - BYTES + 1, "<u8", self._data, 0, (1,))
+        self.begins = offsets[:-1][self.rows].astype(np.int64) + (len(_PADDING) - first)
+        self.sizes = np.diff(offsets)[self.rows].astype(np.int64)
+
+    @classmethod
+    def that_begin(cls, array: pa.Array, is_first: np.ndarray) -> Texts:
+        """The texts whose first byte is such a one: of most columns all, or few, which alone are looked at then."""
+        rows = rows_that_begin(array, is_first)
+        if len(rows) == len(array):
+            return cls(array)
+        some = cls(array.take(pa.array(rows)))
+        some.count, some.rows = len(array), rows
+        return some
+
+    def chosen(self, which: np.ndarray) -> Texts:
+        """Those of the texts for which ``which`` is true."""
+        some = object.__new__(Texts)
+        some.count, some._data, some._words = self.count, self._data, self._words
+        some.rows, some.begins, some.sizes = self.rows[which], self.begins[which], self.sizes[which]
+        return some
+
+    def part(self, begin: np.ndarray, end: np.ndarray) -> Texts:
+        """The texts between two places; empty where they are the wrong way round."""
+        some = object.__new__(Texts)
+        some.count, some._data, some._words, some.rows = self.count, self._data, self._words, self.rows
+        some.begins, some.sizes = self.begins + begin, np.maximum(end - begin, 0)
+        return some
+
+    def places_of(self, byte: int) -> np.ndarray:
+        """Where a byte is, as ``begins`` count."""
+        return np.flatnonzero(self._data == byte)
+
+    def row_of(self, places: np.ndarray) -> np.ndarray:
+        """In which of the texts places are, -1 for none."""
+        if not len(self.begins):
+            return np.full(len(places), -1)
+        row = np.searchsorted(self.begins, places, side="right") - 1
+        return np.where((row >= 0) & (places < self.begins[row] + self.sizes[row]), row, -1)
+
+    def words(self, place: int) -> np.ndarray:
+        """From the character at ``place`` on; of a text that is shorter anything."""
+        return self._words[self.begins + place]  # half of what ``take`` costs, which copies what is not aligned
+
+    def last_words(self, behind: int = 0) -> np.ndarray:
+        """The eight characters before the last ``behind``."""
+        return self._words[self.begins + (self.sizes - (behind + BYTES))]
+
+    def bytes_at(self, place: int) -> np.ndarray:
+        return self._data[self.begins + place]
+
+
+def rows_that_begin(array: pa.Array, is_first: np.ndarray) -> np.ndarray:
+    """The rows of texts whose first byte is such a one."""
+    offsets, data = text_offsets(array), text_bytes(array)
+    if not len(data):
+        return np.empty(0, np.int64)
+    which = (offsets[1:] > offsets[:-1]) & is_first[data[np.minimum(offsets[:-1], len(data) - 1)]]
+    if array.null_count:
+        which &= np.asarray(pc.is_valid(array))
+    return np.flatnonzero(which)
+
+
+def of_some(
+    texts: pa.Array, is_first: np.ndarray, compute: Callable[[pa.Array], pa.Array], *, may_take_all: bool = False
+) -> pa.Array:
+    """What ``compute`` makes of the texts whose first byte is such a one, NULL of others; ``may_take_all``: it gives
+    NULL for others itself, so that most texts need not be chosen."""
+    rows = rows_that_begin(texts, is_first)
+    if len(rows) == len(texts) or (may_take_all and len(rows) * 2 > len(texts)):
+        return compute(texts)
+    places = np.full(len(texts), -1)
+    places[rows] = np.arange(len(rows))
+    return compute(texts.take(pa.array(rows))).take(pa.array(places, mask=places < 0))
+
+
+def low_bytes(words: np.ndarray, counts: np.ndarray | int) -> np.ndarray:
+    """The first ``counts`` characters, zero bytes behind them."""
+    return words & _LOW_OF[counts]
+
+
+def high_bytes(words: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """The last ``counts`` characters, zero bytes before them."""
+    return words & ~_LOW_OF[BYTES - counts]
+
+
+def minus_zeros(words: np.ndarray) -> np.ndarray:
+    """Digits as numbers, a byte each."""
+    return words ^ np.uint64(_ZEROS)
+
+
+def are_digits(numbers: np.ndarray) -> np.ndarray:
+    """Whether all bytes are at most 9."""
+    return ((numbers + np.uint64(_SEVEN_BITS)) | numbers) & np.uint64(_HIGH) == 0
+
+
+def value_of(numbers: np.ndarray) -> np.ndarray:
+    """The number that eight digits spell."""
+    pairs = numbers * np.uint64(10) + (numbers >> np.uint64(8))
+    mask = np.uint64(0x000000FF000000FF)
+    left = (pairs & mask) * np.uint64(0x000F424000000064)
+    right = ((pairs >> np.uint64(16)) & mask) * np.uint64(0x0000271000000001)
+    return (left + right) >> np.uint64(32)
+
+
+def pair_at(numbers: np.ndarray, place: int) -> np.ndarray:
+    """The number of the two digits at a place."""
+    tens, ones = numbers >> np.uint64(8 * place), numbers >> np.uint64(8 * place + 8)
+    return ((tens & np.uint64(15)) * np.uint64(10) + (ones & np.uint64(15))).astype(np.int64)
+
+
+def whole_numbers(texts: Texts, skipped: np.ndarray | int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of texts of digits alone (but for ``skipped`` characters): their value, whether it fits 64 bits, and whether they
+    are such texts, of at most 20 digits."""
+    sizes = texts.sizes - skipped
+    value = np.zeros(len(sizes), np.uint64)
+    is_number = (sizes > 0) & (sizes <= 20)
+    fits = np.ones(len(sizes), bool)
+    longest = int(sizes.max(initial=0))
+    for behind in range(0, min(longest, 20), BYTES):
+        numbers = minus_zeros(texts.last_words(behind))
+        numbers = high_bytes(numbers, np.clip(sizes - behind, 0, BYTES))
+        is_number &= are_digits(numbers)
+        piece = value_of(numbers)
+        if behind == 2 * BYTES:  # 1844 of these and 6744073709551615 are the largest number
+            limit = np.uint64((1 << 64) - 1)
+            fits = (piece < np.uint64(1844)) | ((piece == np.uint64(1844)) & (value <= limit % _POWERS[16]))
+        value += piece * _POWERS[behind]
+    return value, fits, is_number

@@ -1,0 +1,1 @@
+"""The SQL of DuckDB that stands for ClickHouse's values."""

@@ -1,0 +1,114 @@
+"""ClickHouse's types beside those of DuckDB.
+
+Inside DuckDB a value has the *engine* type. It differs from the storage type of ``parts.types`` where DuckDB knows
+fewer types: DateTime and DateTime64 up to 6 digits are TIMESTAMP (microseconds), UUID, IPv6 and FixedString are BLOB,
+Enum its number, LowCardinality(T) is T, Map a list of structs of key and value (a MAP would be
+looked through for equal keys whenever one is made). The names of ClickHouse's types never reach DuckDB."""
+
+from __future__ import annotations
+
+from parts.common.errors import UserError
+from parts.types import (
+    ArrayType,
+    BoolType,
+    DataType,
+    Date32Type,
+    DateTime64Type,
+    DateTimeType,
+    DateType,
+    DecimalType,
+    EnumType,
+    FixedStringType,
+    FloatType,
+    IntegerType,
+    IPv4Type,
+    IPv6Type,
+    LowCardinalityType,
+    MapType,
+    NothingType,
+    NullableType,
+    StringType,
+    TupleType,
+    UUIDType,
+)
+
+_INTEGERS = {8: "TINYINT", 16: "SMALLINT", 32: "INTEGER", 64: "BIGINT"}
+
+
+def engine_type(type_: DataType) -> str:
+    """DuckDB's name of the type that carries values of ``type_`` inside a query."""
+    match type_:
+        case NullableType(inner) | LowCardinalityType(inner):
+            return engine_type(inner)
+        case IntegerType(bits, signed):
+            return _INTEGERS[bits] if signed else "U" + _INTEGERS[bits]
+        case FloatType(bits):
+            return "FLOAT" if bits == 32 else "DOUBLE"
+        case BoolType():
+            return "BOOLEAN"
+        case DecimalType(precision, scale):
+            return f"DECIMAL({precision}, {scale})"
+        case StringType():
+            return "VARCHAR"
+        case FixedStringType() | UUIDType() | IPv6Type():
+            return "BLOB"
+        case DateType() | Date32Type():
+            return "DATE"
+        case DateTimeType():
+            return "TIMESTAMP"
+        case DateTime64Type(precision):
+            return "TIMESTAMP" if precision <= 6 else "TIMESTAMP_NS"
+        case IPv4Type():
+            return "UINTEGER"
+        case EnumType(bits):
+            return "TINYINT" if bits == 8 else "SMALLINT"
+        case NothingType():
+            return "INTEGER"
+        case _:
+            return _composite_engine_type(type_)
+
+
+def _composite_engine_type(type_: DataType) -> str:
+    match type_:
+        case ArrayType(inner):
+            return f"{engine_type(inner)}[]"
+        case MapType(key, value):
+            return f'STRUCT("key" {engine_type(key)}, "value" {engine_type(value)})[]'
+        case TupleType(elements):
+            fields = (
+                f'"{_doubled(name)}" {engine_type(inner)}'
+                for name, (_, inner) in zip(engine_names(type_), elements, strict=True)
+            )
+            return f"STRUCT({', '.join(fields)})"
+    raise UserError("NOT_IMPLEMENTED", f"Type {type_} is not supported in queries")
+
+
+def engine_names(type_: TupleType) -> list[str]:
+    """What DuckDB calls the elements."""
+    return told_apart([name or str(position) for position, (name, _) in enumerate(type_.elements, 1)])
+
+
+def told_apart(names: list[str]) -> list[str]:
+    """Names of a struct's fields that DuckDB, which takes ASCII letters of both cases for one, tells apart."""
+    if len({name.encode().lower() for name in names}) == len(names):
+        return names
+    return [f"{position}^{name}" for position, name in enumerate(names, 1)]
+
+
+def _doubled(name: str) -> str:
+    return name.replace('"', '""')
+
+
+def output_cast(type_: DataType) -> str | None:
+    """The DuckDB type a result column is cast to so that its Arrow form is the storage type, if it is not already."""
+    match type_:
+        case NullableType(inner) | LowCardinalityType(inner):
+            return output_cast(inner)
+        case DateTimeType():
+            return "TIMESTAMP_S"
+        case DateTime64Type():
+            return {"s": "TIMESTAMP_S", "ms": "TIMESTAMP_MS"}.get(type_.unit)
+        case ArrayType(inner):
+            cast = output_cast(inner)
+            return f"{cast}[]" if cast else None
+    return None

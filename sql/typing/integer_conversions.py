@@ -1,0 +1,80 @@
+"""Conversions to integers, as DuckDB expressions: what does not fit wraps around, as in ClickHouse."""
+
+from __future__ import annotations
+
+from parts.types import (
+    BoolType,
+    DataType,
+    Date32Type,
+    DateTime64Type,
+    DateTimeType,
+    DateType,
+    DecimalType,
+    EnumType,
+    FloatType,
+    IntegerType,
+    IPv4Type,
+)
+from sql.typing.duckdb.sql_fragments import Fragment, called, fragment
+from sql.typing.typed_expressions import UINT32, UINT64, Typed, cast
+
+
+def wrap_integer(sql: Fragment, source: IntegerType, goal: IntegerType) -> Fragment:
+    """Two's complement: the low bits of the value."""
+    if source.minimum >= goal.minimum and source.maximum <= goal.maximum:
+        return sql if source == goal else cast(sql, goal)
+    if goal.bits == 64:
+        return wrap_64(sql, goal)
+    mask = (1 << goal.bits) - 1
+    low = (
+        fragment("({} & {})", sql, mask)
+        if source.bits > goal.bits
+        else fragment("(CAST({} AS BIGINT) & {})", sql, mask)
+    )
+    if source.bits == 64 and not source.signed:
+        low = fragment("CAST({} AS BIGINT)", low)
+    if goal.signed:
+        half = 1 << (goal.bits - 1)
+        low = fragment("(xor(CAST({} AS BIGINT), {half}) - {half})", low, half=half)
+    return cast(low, goal)
+
+
+def wrap_64(sql: Fragment, goal: IntegerType) -> Fragment:
+    """The low 64 bits of a HUGEINT (or narrower) value as BIGINT or UBIGINT."""
+    return called("pando_low_signed" if goal.signed else "pando_low_unsigned", fragment("CAST({} AS HUGEINT)", sql))
+
+
+def to_integer(value: Typed, source: DataType, goal: IntegerType) -> Fragment | None:
+    """CAST to an integer type of what is no text; ``None`` where ClickHouse has no such conversion."""
+    wide = IntegerType(64, True)
+    match source:
+        case IntegerType():
+            if value.is_literal and isinstance(value.value, int) and goal.minimum <= value.value <= goal.maximum:
+                return cast(str(value.value), goal)
+            return wrap_integer(value.sql, source, goal)
+        case BoolType():
+            return cast(value.sql, goal)
+        case FloatType():
+            return _integer_of_float(value.sql, goal)
+        case DecimalType(_, scale):
+            return cast(fragment("trunc({})", value.sql) if scale else value.sql, goal)
+        case DateType() | Date32Type():
+            return wrap_integer(fragment("({} - DATE '1970-01-01')", value.sql), wide, goal)
+        case DateTimeType():
+            return wrap_integer(fragment("(epoch_us({}) // 1000000)", value.sql), wide, goal)
+        case DateTime64Type():
+            seconds = fragment("epoch_us(CAST({} AS TIMESTAMP)) // 1000000", value.sql)
+            return cast(fragment("pando_checked({}, {}, {})", seconds, goal.minimum, goal.maximum), goal)
+        case EnumType(bits):
+            return wrap_integer(value.sql, IntegerType(bits, True), goal)
+        case IPv4Type():
+            return cast(value.sql, goal) if goal in (UINT32, UINT64) else None
+    return None
+
+
+def _integer_of_float(sql: Fragment, goal: IntegerType) -> Fragment:
+    if goal.bits == 64:
+        return fragment("pando_float_64({})", sql) if goal.signed else fragment("pando_float_unsigned_64({})", sql)
+    if goal.bits == 32 and not goal.signed:
+        return wrap_integer(fragment("pando_float_64({})", sql), IntegerType(64, True), goal)
+    return wrap_integer(fragment("pando_float_32({})", sql), IntegerType(32, True), goal)

@@ -1,0 +1,203 @@
+"""ClickHouse's rules for result types: of arithmetic, and the least type that holds several ("supertype").
+
+Source: ClickHouse documentation, "Arithmetic functions" and the behaviour of ``if``, ``array`` and UNION.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from parts.common.errors import UserError
+from parts.types import (
+    ArrayType,
+    BoolType,
+    DataType,
+    Date32Type,
+    DateTime64Type,
+    DateTimeType,
+    DateType,
+    DecimalType,
+    EnumType,
+    FixedStringType,
+    FloatType,
+    IntegerType,
+    LowCardinalityType,
+    MapType,
+    NothingType,
+    NullableType,
+    StringType,
+    TupleType,
+    make_nullable,
+    strip_nullable,
+)
+from sql.typing.typed_expressions import FLOAT32, FLOAT64, INT64, STRING, UINT8
+
+
+def is_number(type_: DataType) -> bool:
+    return isinstance(strip_nullable(type_), (IntegerType, FloatType, DecimalType, BoolType))
+
+
+def is_integer(type_: DataType) -> bool:
+    return isinstance(strip_nullable(type_), (IntegerType, BoolType))
+
+
+def is_string(type_: DataType) -> bool:
+    return isinstance(strip_nullable(type_), (StringType, FixedStringType))
+
+
+def is_date_or_time(type_: DataType) -> bool:
+    return isinstance(strip_nullable(type_), (DateType, Date32Type, DateTimeType, DateTime64Type))
+
+
+def as_integer(type_: DataType) -> IntegerType:
+    """Bool counts as UInt8."""
+    return type_ if isinstance(type_, IntegerType) else UINT8
+
+
+def sum_type(left: IntegerType, right: IntegerType) -> IntegerType:
+    """The type of ``+`` (and ``*``): the next wider one, signed if either is."""
+    bits = min(64, 2 * max(left.bits, right.bits))
+    return IntegerType(bits, left.signed or right.signed)
+
+
+def difference_type(left: IntegerType, right: IntegerType) -> IntegerType:
+    """The type of ``-``: as ``+``, always signed."""
+    return IntegerType(min(64, 2 * max(left.bits, right.bits)), True)
+
+
+def decimal_width(precision: int) -> int:
+    """The most digits of the machine type that holds this many."""
+    return next(width for width in (9, 18, 38) if precision <= width)
+
+
+def _as_decimal(type_: DataType) -> DecimalType:
+    if isinstance(type_, DecimalType):
+        return type_
+    digits = {8: 3, 16: 5, 32: 10, 64: 19 if as_integer(type_).signed else 20}[as_integer(type_).bits]
+    return DecimalType(digits, 0)
+
+
+# Supertypes -----------------------------------------------------------------------------------------------------------
+
+
+def supertype(types: Iterable[DataType]) -> DataType:
+    """The least type that holds values of all. Raises ``UserError`` 386 where ClickHouse has none."""
+    given = list(dict.fromkeys(types))
+    if len(given) == 1:
+        return given[0]
+    nullable = any(type_.is_nullable for type_ in given)
+    low = [isinstance(type_, LowCardinalityType) for type_ in given]
+    bare = list(dict.fromkeys(strip_nullable(type_) for type_ in given))
+    some = [type_ for type_ in bare if not isinstance(type_, NothingType)]
+    if not some:
+        return given[0] if not nullable else NullableType(NothingType())
+    result = some[0] if len(some) == 1 else _common(some)
+    if nullable:
+        result = make_nullable(result)
+    return LowCardinalityType(result) if all(low) and not isinstance(result, LowCardinalityType) else result
+
+
+def no_supertype(types: Sequence[DataType]) -> UserError:
+    names = ", ".join(str(type_) for type_ in types)
+    return UserError("NO_COMMON_TYPE", f"There is no supertype for types {names}: convert them to one type first")
+
+
+def _common(types: list[DataType]) -> DataType:
+    if all(isinstance(type_, ArrayType) for type_ in types):
+        return ArrayType(supertype(type_.inner for type_ in types))  # type: ignore[attr-defined]
+    if all(isinstance(type_, MapType) for type_ in types):
+        return MapType(supertype(t.key for t in types), supertype(t.value for t in types))  # type: ignore[attr-defined]
+    if all(isinstance(type_, TupleType) for type_ in types):
+        return _common_tuple([type_ for type_ in types if isinstance(type_, TupleType)])
+    if all(isinstance(type_, (StringType, FixedStringType)) for type_ in types):
+        return STRING
+    if all(isinstance(type_, (EnumType, StringType)) for type_ in types) and STRING in types:
+        return STRING
+    if all(is_date_or_time(type_) for type_ in types):
+        return _common_time(types)
+    if all(is_number(type_) for type_ in types):
+        return _common_number(types)
+    raise no_supertype(types)
+
+
+def _common_tuple(types: list[TupleType]) -> DataType:
+    width = len(types[0].elements)
+    if any(len(type_.elements) != width for type_ in types):
+        raise no_supertype(types)
+    names = [name for name, _ in types[0].elements]
+    keep = all([name for name, _ in type_.elements] == names for type_ in types)
+    return TupleType(
+        tuple(
+            (names[position] if keep else None, supertype(type_.elements[position][1] for type_ in types))
+            for position in range(width)
+        )
+    )
+
+
+def _common_time(types: list[DataType]) -> DataType:
+    fine = [type_ for type_ in types if isinstance(type_, DateTime64Type)]
+    zones = [type_.timezone for type_ in types if isinstance(type_, (DateTimeType, DateTime64Type))]
+    if fine:
+        return DateTime64Type(*_finest(fine))
+    if zones:
+        if any(isinstance(type_, Date32Type) for type_ in types):
+            return DateTime64Type(0)
+        return DateTimeType(zones[0])
+    return Date32Type()
+
+
+def _finest(types: list[DateTime64Type]) -> tuple[int, str | None]:
+    """Precision and zone of the finest one; the first of equally fine ones."""
+    finest = max(types, key=lambda type_: type_.precision)
+    return finest.precision, finest.timezone
+
+
+def _common_number(types: list[DataType]) -> DataType:
+    floats = [type_ for type_ in types if isinstance(type_, FloatType)]
+    decimals = [type_ for type_ in types if isinstance(type_, DecimalType)]
+    integers = [as_integer(type_) for type_ in types if isinstance(type_, (IntegerType, BoolType))]
+    if decimals:
+        if floats:
+            raise no_supertype(types)
+        return _common_decimal(decimals, integers)
+    if floats:
+        if any(type_.bits == 64 for type_ in integers):
+            raise no_supertype(types)
+        wide = any(type_.bits == 64 for type_ in floats) or any(type_.bits == 32 for type_ in integers)
+        return FLOAT64 if wide else FLOAT32
+    signed = [type_.bits for type_ in integers if type_.signed]
+    unsigned = [type_.bits for type_ in integers if not type_.signed]
+    if not signed:
+        return IntegerType(max(unsigned), False)
+    bits = max(max(signed), 2 * max(unsigned) if unsigned else 0)
+    if bits > 64:
+        raise no_supertype(types)
+    return IntegerType(bits, True)
+
+
+def _common_decimal(decimals: list[DecimalType], integers: list[IntegerType]) -> DataType:
+    """The finest scale in the widest machine type; whole numbers of 32 and 64 bits fit those widths without a scale."""
+    scale = max(type_.scale for type_ in decimals)
+    width = max(decimal_width(type_.precision) for type_ in decimals)
+    if integers:
+        digits = max(_as_decimal(type_).precision for type_ in integers)
+        if scale == 0 and digits in (10, 19) and all(type_.signed or type_.bits < 32 for type_ in integers):
+            digits -= 1
+        if digits + scale > 38:
+            raise no_supertype([*decimals, *integers])
+        width = max(width, decimal_width(digits + scale))
+    return DecimalType(width, scale)
+
+
+def sum_result(type_: DataType) -> DataType:
+    """The type of ``sum``."""
+    match type_:
+        case IntegerType(_, signed):
+            return INT64 if signed else IntegerType(64, False)
+        case BoolType():
+            return IntegerType(64, False)
+        case FloatType():
+            return FLOAT64
+        case DecimalType(_, scale):
+            return DecimalType(38, scale)
+    raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"Illegal type {type_} of argument for aggregate function sum")

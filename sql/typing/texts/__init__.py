@@ -1,0 +1,1 @@
+"""Between values and their texts, in SQL."""

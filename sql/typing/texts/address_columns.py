@@ -1,0 +1,133 @@
+"""Addresses, UUIDs and their texts, as scans and the kernels of DuckDB compute them."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sql.typing.column_kernels.kernels import Kernel, blobs, numbers, of_size, text_bytes, text_offsets
+from sql.typing.column_kernels.text_words import rows_that_begin
+from sql.typing.texts.ip_address_texts import read_plain, write, write_ipv4
+from sql.typing.texts.usual_address_texts import ipv4_numbers
+
+_MAPPED = np.array([0] * 10 + [255] * 2, np.uint8)
+"""Begins an IPv6 address that stands for an IPv4 one."""
+_MAPPED_TEXT = "::ffff:"
+_BEGINS_IPV6 = np.isin(np.arange(256), list(b"0123456789abcdefABCDEF:"))
+_PAIRS = np.frombuffer(b"".join(b"%02x" % number for number in range(256)), "<u2")
+
+
+def _with_nulls(values: pa.Array, like: pa.Array) -> pa.Array:
+    return pc.if_else(pc.is_valid(like), values, pa.scalar(None, values.type)) if like.null_count else values
+
+
+def _fixed(array: pa.Array, width: int) -> np.ndarray:
+    """A column of fixed width as a matrix; anything where it is NULL."""
+    if pa.types.is_fixed_size_binary(array.type):
+        data = np.frombuffer(array.buffers()[1], np.uint8)
+        return data[array.offset * width : (array.offset + len(array)) * width].reshape(-1, width)
+    rows, given = of_size(array, width)
+    if len(rows) == len(array):
+        return given
+    whole = np.zeros((len(array), width), np.uint8)
+    whole[rows] = given
+    return whole
+
+
+# To texts -------------------------------------------------------------------------------------------------------------
+
+
+def ipv4_texts(addresses: pa.Array) -> pa.Array:
+    """Of an integer of 32 bits or fewer."""
+    values = numbers(pc.cast(addresses, pa.uint32(), safe=False), np.uint32)
+    return _with_nulls(write_ipv4(values.astype(">u4").view(np.uint8).reshape(-1, 4)), addresses)
+
+
+def ipv6_texts(addresses: pa.Array) -> pa.Array:
+    return _with_nulls(write(_fixed(addresses, 16)), addresses)
+
+
+def ipv6_of_ipv4(addresses: pa.Array) -> pa.Array:
+    """The 16 bytes that stand for an IPv4 address."""
+    values = np.empty((len(addresses), 16), np.uint8)
+    values[:, :12] = _MAPPED
+    values[:, 12:] = numbers(addresses, np.uint32).astype(">u4").view(np.uint8).reshape(-1, 4)
+    return blobs(values, np.asarray(pc.is_valid(addresses)))
+
+
+def uuid_texts(values: pa.Array) -> pa.Array:
+    digits = _PAIRS[_fixed(values, 16)].view(np.uint8)
+    spelled = np.full((len(values), 36), ord("-"), np.uint8)
+    for source, target, length in ((0, 0, 8), (8, 9, 4), (12, 14, 4), (16, 19, 4), (20, 24, 12)):
+        spelled[:, target : target + length] = digits[:, source : source + length]
+    offsets = np.arange(0, spelled.size + 1, 36, dtype=np.int32)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(spelled)]
+    return _with_nulls(pa.Array.from_buffers(pa.string(), len(values), buffers), values)
+
+
+# Of texts -------------------------------------------------------------------------------------------------------------
+
+
+def ipv6_values(texts: pa.Array) -> pa.Array:
+    """The 16 bytes; those of an IPv4 address too."""
+    rows = rows_that_begin(texts, _BEGINS_IPV6)
+    if not len(rows):
+        return pa.nulls(len(texts), pa.binary())
+    given = texts if len(rows) == len(texts) else texts.take(pa.array(rows))
+    has_colon, has_point = (_have(given, mark) for mark in ":.")
+    is_mapped = has_point & (~has_colon | np.asarray(pc.starts_with(given, _MAPPED_TEXT)))
+    values, is_known = np.zeros((len(texts), 16), np.uint8), np.zeros(len(texts), bool)
+    is_mapped &= has_colon | ~_begin_with_zero(given)
+    kinds = ((read_plain, ~has_point), (_mapped, is_mapped), (_mixed, has_colon & has_point & ~is_mapped))
+    for read, which in kinds:
+        if which.all():
+            values[rows], is_known[rows] = read(given)
+        elif which.any():
+            values[rows[which]], is_known[rows[which]] = read(given.filter(pa.array(which)))
+    return blobs(values, is_known)
+
+
+def _have(texts: pa.Array, mark: str) -> np.ndarray:
+    if not (text_bytes(texts) == ord(mark)).any():  # as in columns of addresses of one kind
+        return np.zeros(len(texts), bool)
+    return np.asarray(pc.match_substring(texts, mark))
+
+
+def _begin_with_zero(texts: pa.Array) -> np.ndarray:
+    """And go on with a digit: as an IPv6 address that is none."""
+    begins, data = text_offsets(texts)[:-1], np.append(text_bytes(texts), np.zeros(2, np.uint8))
+    behind = data[begins + 1]
+    return (data[begins] == ord("0")) & (behind >= ord("0")) & (behind <= ord("9"))
+
+
+def _mapped(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """IPv4 addresses, alone or behind what they have as IPv6 ones."""
+    short = ipv4_numbers(pc.replace_substring(texts, _MAPPED_TEXT, "", max_replacements=1))
+    values = np.empty((len(texts), 16), np.uint8)
+    values[:, :12] = _MAPPED
+    values[:, 12:] = numbers(short, np.uint32).astype(">u4").view(np.uint8).reshape(-1, 4)
+    return values, np.asarray(pc.is_valid(short))
+
+
+def _mixed(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """The last two groups as an IPv4 address: it is written as groups."""
+    short = ipv4_numbers(pc.replace_substring_regex(texts, "^.*:", ""))
+    pairs = numbers(short, np.uint32)
+    high, low = (_groups().take(pa.array(part)) for part in (pairs >> np.uint32(16), pairs & np.uint32(0xFFFF)))
+    begins = pc.binary_join_element_wise(pc.replace_substring_regex(texts, "[^:]*$", ""), high, "")
+    values, is_known = read_plain(pc.binary_join_element_wise(begins, low, ":"))
+    return values, is_known & np.asarray(pc.is_valid(short))
+
+
+@cache
+def _groups() -> pa.Array:
+    return pa.array([f"{group:x}" for group in range(1 << 16)])
+
+
+KERNELS = (
+    Kernel("pando_ipv6_text", ("BLOB",), "VARCHAR", ipv6_texts),
+    Kernel("pando_try_ipv6", ("BLOB",), "BLOB", lambda texts: ipv6_values(texts.cast(pa.string()))),
+)

@@ -1,0 +1,190 @@
+"""Instants that texts spell, in ClickHouse's two ways.
+
+*Free* (toDateTime, toDateTime64, CAST): the order of year, month and day, the marks between them, the digits of each
+number, the time of day and its zone may vary, names of months are read; 9 and 10, 13, 16 and 19 digits are seconds to
+nanoseconds since the epoch. *Basic* (the OrNull and OrZero kinds): ``YYYY-MM-DD``, perhaps with ``hh:mm:ss``, or 5
+digits and more for seconds. Left out are the free spellings that ask the clock (a day without a month, a time without
+a day).
+
+``YYYY-MM-DD`` and ``YYYY-MM-DD hh:mm:ss`` cost a comparison and a cast, and are far enough inside DateTime's range to
+be so in every zone; only other texts reach the macros, where they are bound once. All macros give the wall clock that
+is spelled, or NULL; a text of which ``pando_is_utc`` holds gives the instant.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pyarrow as pa
+
+from sql.typing.column_kernels.scannable import Scannable, read_by_scan
+from sql.typing.duckdb.bound_values import bound
+from sql.typing.duckdb.macro_weights import macros
+from sql.typing.duckdb.sql_fragments import Fragment, called, fragment
+from sql.typing.texts.time_columns import basic_instants, plain_instants
+from sql.typing.times.date_ranges import clamped_instant
+from sql.typing.times.time_zones import from_zone
+
+_TIME = (
+    r"(?:[ T]+([0-9]{1,2})(?::([0-9]{1,2})(?::([0-9]{1,2})(?:[.]([0-9]*))?)?)?)?"
+    r"(?: *([AaPp])[Mm])? *(?:Z|UTC|GMT)?(?:([+-])([0-9]{2})(?::?([0-9]{2}))?)? *"
+)
+_FREE = rf" *([0-9]{{4}})[-/.]([0-9]{{1,2}})[-/.]([0-9]{{1,2}}){_TIME}"
+_BASIC = (
+    r"([0-9]{4})[^0-9]([0-9]{2})[^0-9]([0-9]{2})"
+    r"(?:[ T]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:[.]([0-9]*))?)?()()()()"
+)
+_PARTS = "['y', 'm', 'd', 'h', 'i', 's', 'f', 'half', 'sign', 'oh', 'om']"
+_MONTH = (
+    "(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sep(?:tember)?|oct(?:ober)?"
+    "|nov(?:ember)?|dec(?:ember)?)"
+)
+_YEAR_LAST = (
+    "(?i)^ *(?:(?:mon|tue|wed|thu|fri|sat|sun)[a-z]*,? +)?(?:"
+    rf"([0-9]{{1,2}})[-/. ]+({_MONTH})(?:[-/. ,]+([0-9]{{4}})|[-/.]([0-9]{{2}}))"
+    rf"|({_MONTH}) +([0-9]{{1,2}}),? +([0-9]{{4}})"
+    rf"|([0-9]{{4}}) +({_MONTH}) +([0-9]{{1,2}})"
+    r"|([0-9]{4})[-/.]([0-9]{1,2})[-/.]([0-9]{1,2})"
+    r"|([0-9]{1,2})[-/.]([0-9]{1,2})[-/.](?:([0-9]{4})|([0-9]{2}))"
+    r")(?: *, *(.+)|([T ].*)|)$"
+)
+"""Days whose year stands behind, or whose month has a name, or that a comma follows; the time is last."""
+_YEAR_LAST_PARTS = (
+    "['d1', 'n1', 'y1', 's1', 'n2', 'd2', 'y2', 'y3', 'n3', 'd3', 'y5', 'm5', 'd5', 'd4', 'm4', 'y4', 's4', 't1', 't2']"
+)
+
+
+def instant_of_text(sql: Fragment, zone: str, *, fine: bool) -> Fragment:
+    """The UTC instant of a VARCHAR, read freely; error 41 where there is none.
+
+    ``fine``: for DateTime64, with parts of a second; else whole seconds within DateTime's range.
+    """
+    rest = fragment("coalesce({}, pando_no_instant(spelled))", _free(zone, fine))
+    return _with_fallback(sql, zone, rest, fine, may_be_none=False)
+
+
+def instant_or_null(sql: Fragment, zone: str, *, fine: bool) -> Fragment:
+    """As :func:`instant_of_text`, NULL where there is none."""
+    return _with_fallback(sql, zone, _free(zone, fine), fine, may_be_none=True)
+
+
+def basic_instant_or_null(sql: Fragment, zone: str, *, fine: bool) -> Fragment:
+    """The UTC instant of a VARCHAR in the basic spelling, or NULL."""
+    clock = fragment("pando_basic_clock(spelled, {})", str(fine).lower())
+    seconds = fragment("pando_basic_unix(spelled, {})", str(fine).lower())
+    rest = fragment("coalesce({}, {})", from_zone(clock, zone), seconds)
+    begins = "(strlen({0}) >= 5 AND {0} >= '0' AND {0} < ':' AND regexp_matches({0}, '^[0-9]{{4}}'))"
+    if fine:
+        begins = f"{begins} OR starts_with({{0}}, '-')"
+
+    def read(value: Fragment) -> Fragment:
+        other = fragment("CASE WHEN {} THEN {} END", fragment(begins, value), _other(value, rest, fine))
+        return fragment("coalesce({}, {})", _plain(value, zone, fine), other)
+
+    compute = partial(basic_instants, zone=zone, fine=fine)
+    return Scannable(bound(sql, "given", read), sql, compute, pa.timestamp("us"), worth_at=2)
+
+
+def nanoseconds_of_text(sql: Fragment, instant: Fragment) -> Fragment:
+    """A TIMESTAMP_NS of an instant (microseconds) and the digits of its text behind them."""
+    return fragment("pando_nanoseconds({}, {})", instant, sql)
+
+
+def _free(zone: str, fine: bool) -> Fragment:
+    read = fragment("pando_any_clock(spelled, {})", str(fine).lower())
+    local = from_zone(read, zone)
+    return read if local == read else fragment("CASE WHEN pando_is_utc(spelled) THEN {} ELSE {} END", read, local)
+
+
+def _with_fallback(sql: Fragment, zone: str, rest: Fragment, fine: bool, *, may_be_none: bool) -> Fragment:
+    """``rest`` reads ``spelled``."""
+
+    def read(value: Fragment) -> Fragment:
+        return fragment("coalesce({}, {})", _plain(value, zone, fine), _other(value, rest, fine))
+
+    compute = partial(plain_instants, zone=zone, fine=fine, may_be_none=may_be_none)
+    whole = bound(sql, "given", read)
+    return read_by_scan(whole, sql, compute, pa.timestamp("us"), lambda odd: _other(odd, rest, fine))
+
+
+def _plain(value: Fragment, zone: str, fine: bool) -> Fragment:
+    """The instants of the usual spellings."""
+    return from_zone(called("pando_plain_clock" if fine else "pando_plain_second", value), zone)
+
+
+def _other(value: Fragment, rest: Fragment, fine: bool) -> Fragment:
+    instant = fragment("list_transform([{}], lambda spelled: {})[1]", value, rest)
+    if fine:
+        return instant
+    whole = clamped_instant("date_trunc('second', moment)")
+    return fragment("list_transform([{}], lambda moment: {})[1]", instant, whole)
+
+
+MACROS = macros(
+    r"""pando_plain_second(t) AS CASE WHEN t >= '1970-01-02' AND t <= '2106-02-06' AND pando_is_plain(t)
+        THEN TRY_CAST(t AS TIMESTAMP) END""",
+    r"""pando_plain_clock(t) AS CASE WHEN pando_is_plain(t) OR (strlen(t) > 20 AND t LIKE '____-__-__ __:__:__.%'
+        AND regexp_full_match(t, '.{20}[0-9]{1,6}')) THEN TRY_CAST(t AS TIMESTAMP) END""",
+    r"""pando_part(t) AS coalesce(TRY_CAST(t AS BIGINT), 0)""",
+    r"""pando_hour(hour, half) AS CASE WHEN half = '' THEN hour WHEN half IN ('p', 'P')
+        THEN CASE WHEN hour < 12 THEN hour + 12 ELSE hour END ELSE CASE WHEN hour = 12 THEN 0 ELSE hour END END""",
+    # Hours, minutes and seconds beyond their last one flow over.
+    r"""pando_clock_of(day, p) AS CAST(day AS TIMESTAMP) + to_microseconds(
+        ((pando_hour(pando_part(p.h), p.half) * 60 + pando_part(p.i)) * 60 + pando_part(p.s)) * 1000000
+        + pando_part(rpad(left(p.f, 6), 6, '0'))
+        - CASE p.sign WHEN '-' THEN -1 ELSE 1 END * (pando_part(p.oh) * 60 + pando_part(p.om)) * 60000000)""",
+    rf"""pando_free_clock(t) AS list_transform([regexp_extract(t, '^{_FREE}$', {_PARTS})],
+        lambda p: pando_clock_of(TRY_CAST(p.y || '-' || p.m || '-' || p.d AS DATE), p))[1]""",
+    r"""pando_time_moved(t) AS regexp_replace(regexp_replace(
+        t, '^ *([0-9]{1,2}:[0-9]{2}(?::[0-9]{2})?) +(.*[^ ]) *$', '\2 \1'),
+        '([A-Za-z] +[0-9]{1,2}) +([0-9]{1,2}:[0-9]{2}:[0-9]{2}) +([0-9]{4})$', '\1 \3 \2')""",
+    r"""pando_whole_year(short) AS CASE WHEN short = '' THEN '' WHEN short < '70' THEN '20' ELSE '19' END || short""",
+    r"""pando_month(name) AS CASE WHEN name = '' THEN ''
+        ELSE CAST(strpos('janfebmaraprmayjunjulaugsepoctnovdec', lower(left(name, 3))) // 3 + 1 AS VARCHAR) END""",
+    # A month beyond December is the day.
+    rf"""pando_year_moved(t) AS list_transform([regexp_extract(t, '{_YEAR_LAST}', {_YEAR_LAST_PARTS})],
+        lambda p: pando_whole_year(p.s1 || p.s4) || p.y1 || p.y2 || p.y3 || p.y4 || p.y5 || '-'
+        || CASE WHEN p.m4 <> '' AND pando_part(p.m4) > 12 THEN p.d4 || '-' || p.m4
+            ELSE pando_month(p.n1 || p.n2 || p.n3) || p.m4 || p.m5 || '-' || p.d1 || p.d2 || p.d3 || p.d4 || p.d5 END
+        || ' ' || p.t1 || p.t2)[1]""",
+    r"""pando_year_first(t) AS CASE
+        WHEN regexp_matches(t, '^ *[0-9]{4}[-/.][0-9]{1,2}[-/.][0-9]{1,2}(?:[^0-9,]|$)') THEN t
+        WHEN regexp_matches(t, '^ *[0-9]{1,2}[-/.](?:1[0-2]|0?[0-9])[-/.][0-9]{4}(?:[ T]|$)')
+        THEN regexp_replace(t, '^ *([0-9]{1,2})[-/.]([0-9]{1,2})[-/.]([0-9]{4})', '\3-\2-\1')
+        WHEN regexp_matches(t, '^[0-9]{8}(?:$|[ T,-]|[0-9]{6}(?:[^0-9]|$))') THEN regexp_replace(regexp_replace(
+            regexp_replace(t, '^([0-9]{4})([0-9]{2})([0-9]{2})', '\1-\2-\3 '),
+            ' (?:[ T-]|, *)?([0-9]{2})([0-9]{2})([0-9]{2})([^0-9]|$)', ' \1:\2:\3\4'),
+            ' (?: |, *)?([0-9]{2})([0-9]{2})$', ' \1:\2')
+        WHEN regexp_matches(t, '^[0-9]{4}$') THEN t || '-01-01'
+        WHEN regexp_matches(t, '^[0-9]{4}[-/][0-9]{1,2} *$') THEN rtrim(t) || '-01'
+        ELSE pando_year_moved(pando_time_moved(regexp_replace(t, '^([A-Za-z]{3,} +[0-9]{4}) *$', '1 \1'))) END""",
+    r"""pando_unix(t) AS make_timestamp(CAST(split_part(t, '.', 1) AS BIGINT) * 1000000
+        + CASE WHEN regexp_matches(t, '^-0*[1-9]') THEN -1 ELSE 1 END
+        * pando_part(rpad(left(split_part(t, '.', 2), 6), 6, '0')))""",
+    r"""pando_any_unix(t, fine) AS CASE
+        WHEN regexp_full_match(t, '[0-9]{13}') THEN make_timestamp(CAST(t AS BIGINT) * 1000)
+        WHEN regexp_full_match(t, '[0-9]{16}') THEN make_timestamp(CAST(t AS BIGINT))
+        WHEN regexp_full_match(t, '[0-9]{19}') THEN make_timestamp(TRY_CAST(t AS BIGINT) // 1000)
+        WHEN regexp_full_match(t, '[0-9]{9,10}') OR (fine AND regexp_full_match(t, '[0-9]{9,10}[.][0-9]+'))
+        THEN pando_unix(t) END""",
+    # All have the four digits of a year, or more, or two behind a day and a month.
+    r"""pando_any_clock(t, fine) AS CASE WHEN strlen(t) >= 4 AND regexp_matches(t, '[0-9]{4}|[0-9A-Za-z][-/.][0-9]{2}')
+        THEN coalesce(pando_any_unix(t, fine), pando_free_clock(pando_year_first(t))) END""",
+    r"""pando_is_utc(t) AS regexp_matches(t,
+        '^[0-9]{9,10}([.][0-9]+)?$|^[0-9]{13}([0-9]{3}){0,2}$|(Z|UTC|GMT)$|'
+        || '([:T][0-9]+|[AaPp][Mm])([.][0-9]*)? *[+-][0-9]{2}(:?[0-9]{2})?$')""",
+    rf"""pando_basic_clock(t, fine) AS CASE WHEN fine OR NOT contains(t, '.') OR strlen(t) = 10
+        THEN list_transform([regexp_extract(t, '^{_BASIC}$', {_PARTS})], lambda p: CASE WHEN p.y <> ''
+            THEN pando_clock_of(pando_day_of(CAST(p.y AS BIGINT), CAST(p.m AS BIGINT), CAST(p.d AS BIGINT)), p)
+            END)[1] END""",
+    r"""pando_basic_unix(t, fine) AS CASE
+        WHEN fine AND regexp_full_match(t, '(-[0-9]{1,12}|[0-9]{5,12})([.][0-9]*)?') THEN pando_unix(t)
+        WHEN fine AND regexp_full_match(t, '[0-9]{13,15}') THEN make_timestamp(CAST(t AS BIGINT) * 1000)
+        WHEN NOT fine AND regexp_full_match(t, '[0-9]{5,20}')
+        THEN make_timestamp(pando_clamped_seconds(TRY_CAST(t AS UBIGINT)) * 1000000) END""",
+    r"""pando_no_instant(t) AS CASE WHEN t IS NOT NULL
+        THEN CAST(error('pando:41:Cannot parse DateTime from ''' || t || '''') AS TIMESTAMP) END""",
+    r"""pando_nanoseconds(instant, t) AS CASE WHEN NOT contains(t, '.') THEN make_timestamp_ns(epoch_us(instant) * 1000)
+        ELSE make_timestamp_ns(epoch_us(date_trunc('second', instant)) * 1000
+        + pando_part(rpad(left(regexp_extract(t, '(?::[0-9]+|^[0-9]{9,10})[.]([0-9]+)', 1), 9), 9, '0'))) END""",
+)

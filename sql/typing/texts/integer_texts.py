@@ -1,0 +1,82 @@
+"""Integers that texts spell, by ClickHouse's rules: an optional sign and digits, nothing else.
+
+A conversion keeps the low bits of what does not fit its type; the ``…OrNull`` kinds give NULL instead. No unsigned type
+takes a minus. Most texts fit: they cost one match and one cast; what fits 64 bits costs as much again; only the others
+reach the macros, where the text is bound once.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+
+from parts.types import IntegerType
+from sql.typing.column_kernels.scannable import OFTEN, Scannable, read_by_scan
+from sql.typing.duckdb.engine_types import engine_type
+from sql.typing.duckdb.macro_weights import macros
+from sql.typing.duckdb.sql_fragments import Fragment, fragment, joined
+from sql.typing.integer_conversions import wrap_integer
+from sql.typing.texts.number_columns import fitting_integers, integers
+from sql.typing.typed_expressions import INT64, UINT64, cast
+
+_SIGNED = re.compile(r"[+-]?[0-9]+")
+_UNSIGNED = re.compile(r"\+?[0-9]+")
+_MASK = 18446744073709551615
+
+
+def _pattern(goal: IntegerType) -> re.Pattern[str]:
+    return _SIGNED if goal.signed else _UNSIGNED
+
+
+def constant_integer(text: str, goal: IntegerType) -> int | None:
+    """The value that a constant text spells; ``None`` when it spells none (and the conversion fails when it runs)."""
+    if len(text) > 1000 or _pattern(goal).fullmatch(text) is None:
+        return None
+    return (int(text) - goal.minimum) % (1 << goal.bits) + goal.minimum
+
+
+def integer_or_null(sql: Fragment, goal: IntegerType) -> Fragment:
+    """NULL where a VARCHAR spells no integer of ``goal``."""
+    return Scannable(_spelled(sql, goal, goal), sql, partial(fitting_integers, goal=goal), goal.arrow, worth_at=OFTEN)
+
+
+def _spelled(sql: Fragment, goal: IntegerType, read: IntegerType) -> Fragment:
+    spelled = fragment("regexp_full_match({}, '{}')", sql, _pattern(goal).pattern)
+    return fragment("(CASE WHEN {} THEN TRY_CAST({} AS {}) END)", spelled, sql, engine_type(read))
+
+
+def integer_of_text(sql: Fragment, goal: IntegerType) -> Fragment:
+    """The integer of a VARCHAR; errors 6, 32 and 72 where there is none."""
+    tiers: list[Fragment] = [_spelled(sql, goal, goal)]
+    if goal.bits < INT64.bits:
+        low = wrap_integer(fragment("low"), INT64, goal)
+        tiers.append(fragment("list_transform([{}], lambda low: {})[1]", _spelled(sql, goal, INT64), low))
+    wrapped = wrap_integer(
+        fragment("pando_low_digits(digits, '{}', '{}')", _pattern(goal).pattern, goal.name), UINT64, goal
+    )
+    whole = fragment("coalesce({}, list_transform([{}], lambda digits: {})[1])", joined(", ", tiers), sql, wrapped)
+    compute = partial(integers, goal=goal)
+    return read_by_scan(whole, sql, compute, goal.arrow, lambda odd: _no_integer(odd, goal))
+
+
+def _no_integer(sql: Fragment, goal: IntegerType) -> Fragment:
+    return cast(fragment("pando_no_integer({}, '{}')", sql, goal.name), goal)
+
+
+MACROS = macros(
+    # 10^64 is a multiple of 2^64: more digits than 64 change nothing. Two halves of 32 digits fit 128 bits.
+    rf"""pando_low_of_halves(s) AS (((CAST(left(s, 32) AS UHUGEINT) & {_MASK}::UHUGEINT)
+        * {10**32 % (_MASK + 1)}::UHUGEINT & {_MASK}::UHUGEINT) + (CAST(right(s, 32) AS UHUGEINT) & {_MASK}::UHUGEINT))
+        & {_MASK}::UHUGEINT""",
+    rf"""pando_low_of_digits(t) AS list_transform([pando_low_of_halves(lpad(right(ltrim(t, '+-'), 64), 64, '0'))],
+        lambda v: CAST(CASE WHEN starts_with(t, '-') THEN ({_MASK + 1}::UHUGEINT - v) & {_MASK}::UHUGEINT ELSE v END
+            AS UBIGINT))[1]""",
+    r"""pando_low_digits(t, pattern, name) AS CASE WHEN t IS NULL THEN NULL
+        WHEN regexp_full_match(t, pattern) THEN pando_low_of_digits(t)
+        ELSE pando_no_integer(t, name) END""",
+    r"""pando_no_integer(t, name) AS CASE
+        WHEN t = '' THEN error('pando:32:Attempt to read after eof: Cannot parse ' || name || ' from an empty String')
+        WHEN regexp_full_match(t, '-[0-9]+')
+        THEN error('pando:72:Unsigned type must not contain ''-'' symbol: Cannot parse ' || name || ' from ' || t)
+        ELSE error('pando:6:Cannot parse string ''' || t || ''' as ' || name || ': syntax error') END""",
+)

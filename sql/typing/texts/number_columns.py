@@ -1,0 +1,172 @@
+"""Numbers that texts spell, as scans read them: polars reads integers and floats by ClickHouse's grammar.
+
+Decimals of up to 15 digits with a point among them are read by words of eight bytes, others by polars."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from parts.types import DecimalType, IntegerType
+from sql.typing.column_kernels.kernels import numbers, validity
+from sql.typing.column_kernels.scannable import known_and_odd
+from sql.typing.column_kernels.text_words import Texts, of_some, whole_numbers
+
+_MOST_DIGITS = 15
+_TENS = 10 ** np.arange(_MOST_DIGITS + 1, dtype=np.int64)
+_MINUS, _PLUS, _POINT = b"-+."
+_FINE_SCALE = 20
+_DIGITS_AT_ONCE = 19
+_SLICES = 4
+"""More digits change nothing of the low 64 bits: ten to the 64th is a multiple of two to the 64th."""
+_BEGINS_INTEGER, _BEGINS_FLOAT, _BEGINS_DECIMAL = (
+    np.isin(np.arange(256), list(marks)) for marks in (b"0123456789+-", b"0123456789+-.iInN", b"0123456789+-.eE")
+)
+
+
+def read_numbers(texts: pa.Array, type_: pa.DataType) -> pa.Array:
+    """The numbers that texts spell, NULL where they spell none that the type has."""
+    import polars as pl  # takes 0.1 s
+
+    goal = pl.from_arrow(pa.nulls(0, type_)).dtype
+    return pl.from_arrow(texts).cast(goal, strict=False).to_arrow()
+
+
+def fitting_integers(texts: pa.Array, *, goal: IntegerType) -> pa.Array:
+    """Those that fit the type."""
+    return of_some(texts, _BEGINS_INTEGER, partial(read_numbers, type_=goal.arrow), may_take_all=True)
+
+
+def floats(texts: pa.Array, *, bits: int) -> pa.Array:
+    type_ = pa.float64() if bits == 64 else pa.float32()
+    return of_some(texts, _BEGINS_FLOAT, partial(read_numbers, type_=type_), may_take_all=True)
+
+
+def integers(texts: pa.Array, *, goal: IntegerType) -> pa.Array:
+    """The low bits of all; a text that spells no integer is odd."""
+    wide = pa.int64() if goal.signed else pa.uint64()
+    known = pc.cast(read_numbers(texts, wide), goal.arrow, safe=False)
+    if known.null_count == texts.null_count:
+        return known_and_odd(known, texts, np.zeros(len(texts), bool))
+    pattern = r"^[+-]?[0-9]+$" if goal.signed else r"^\+?[0-9]+$"
+    is_left = pc.and_(pc.is_null(known), pc.is_valid(texts))
+    rows = np.flatnonzero(np.asarray(is_left))
+    left = texts.take(pa.array(rows))
+    is_long = np.asarray(pc.match_substring_regex(left, pattern))
+    if is_long.any():
+        low = _low_bits(left.filter(pa.array(is_long))).astype(goal.arrow.to_pandas_dtype())
+        places = np.zeros(len(texts), bool)
+        places[rows[is_long]] = True
+        known = pc.replace_with_mask(known, pa.array(places), pa.array(low))
+    is_odd = np.zeros(len(texts), bool)
+    is_odd[rows[~is_long]] = True
+    return known_and_odd(known, texts, is_odd)
+
+
+def _low_bits(spelled: pa.Array) -> np.ndarray:
+    """The low 64 bits of integers of any length."""
+    digits = pc.utf8_ltrim(spelled, "+-")
+    value = np.zeros(len(spelled), np.uint64)
+    for behind in range(0, _SLICES * _DIGITS_AT_ONCE, _DIGITS_AT_ONCE):
+        piece = pc.utf8_slice_codeunits(digits, -behind - _DIGITS_AT_ONCE, -behind or None)
+        value += numbers(read_numbers(piece, pa.uint64()).fill_null(0), np.uint64) * np.uint64(10**behind % 2**64)
+    return np.where(np.asarray(pc.starts_with(spelled, "-")), -value, value)
+
+
+def decimal_pattern(goal: DecimalType) -> str:
+    """What spells a decimal in ClickHouse, of no more digits before the point than the type has: further points count
+    for nothing, and so do digits that are missing."""
+    return rf"[+-]?0*[0-9]{{0,{goal.precision}}}([.][0-9.]*)?([eE][+-]?[0-9]+)?"
+
+
+def decimals(texts: pa.Array, *, goal: DecimalType) -> pa.Array:
+    """Digits that the type has not are cut off, not rounded."""
+    read = _Decimal(texts)
+    change = goal.scale - read.scale
+    is_known = read.is_read & (change <= 18 - _MOST_DIGITS)
+    units = np.where(change < 0, read.units // _TENS[np.clip(-change, 0, _MOST_DIGITS)], read.units)
+    units = units * _TENS[np.clip(change, 0, 18 - _MOST_DIGITS)]
+    units = np.where(read.is_negative, -units, units)
+    is_right = is_known & (np.abs(units) < 10**goal.precision) if goal.precision < 18 else is_known
+    known = read.column(units, is_right, goal)
+    left = read.texts.rows[~is_known]
+    if not len(left):
+        return known
+    spelled = pc.match_substring_regex(texts.take(pa.array(left)), f"^{decimal_pattern(goal)}$")
+    left = left[np.asarray(spelled)]
+    if not len(left):
+        return known
+    others = np.zeros(len(texts), bool)
+    others[left] = True
+    return pc.replace_with_mask(known, pa.array(others), _odd_decimals(texts.take(pa.array(left)), goal))
+
+
+def _odd_decimals(texts: pa.Array, goal: DecimalType) -> pa.Array:
+    """Of texts of the pattern."""
+    type_ = pa.decimal128(goal.precision, goal.scale)
+    is_strange = pc.match_substring_regex(texts, r"[.].*[.]|^[+-]?([.eE]|$)")
+    if pc.any(is_strange).as_py():
+        texts = pc.replace_with_mask(texts, is_strange, _with_one_point(texts.filter(is_strange)))
+    if goal.scale > _FINE_SCALE - 2:
+        return read_numbers(cut(texts, goal.scale), type_)
+    fine = pc.cast(
+        read_numbers(cut(texts, _FINE_SCALE), pa.decimal128(38, _FINE_SCALE)), pa.decimal128(38, goal.scale), safe=False
+    )
+    values = read_numbers(fine, type_)
+    return values if goal.precision <= 18 else pc.coalesce(values, read_numbers(cut(texts, goal.scale), type_))
+
+
+def _with_one_point(texts: pa.Array) -> pa.Array:
+    """In a spelling that polars knows."""
+    behind = pc.replace_substring(pc.replace_substring_regex(texts, r"^[^.]*[.]?", ""), ".", "")
+    before = pc.replace_substring_regex(texts, r"[.].*$", "")
+    spelled = pc.if_else(pc.match_substring(texts, "."), pc.binary_join_element_wise(before, behind, "."), texts)
+    return pc.replace_substring_regex(spelled, r"^([+-]?)([.eE]|$)", r"\10\2")
+
+
+def cut(texts: pa.Array, scale: int) -> pa.Array:
+    """Without the digits beyond the scale."""
+    if pc.max(pc.binary_length(texts)).as_py() <= scale:
+        return texts
+    return pc.replace_substring_regex(texts, rf"([.][0-9]{{{scale}}})[0-9]+$", r"\1")
+
+
+class _Decimal:
+    """What is spelled with a sign, digits, and perhaps a point: ``units`` of ten to the minus ``scale``."""
+
+    def __init__(self, array: pa.Array) -> None:
+        self.texts = texts = Texts.that_begin(array, _BEGINS_DECIMAL)
+        first = texts.bytes_at(0)
+        self.is_negative = first == _MINUS
+        has_sign = self.is_negative | (first == _PLUS)
+        place = self._place_of_point()
+        before = texts.part(has_sign.astype(np.int64), place)
+        behind = texts.part(place + 1, texts.sizes)
+        whole, _, is_whole = whole_numbers(before)
+        fraction, _, is_fraction = whole_numbers(behind)
+        self.scale = np.minimum(behind.sizes, _MOST_DIGITS)
+        digits = before.sizes + behind.sizes
+        self.is_read = (is_whole | (before.sizes == 0)) & (is_fraction | (behind.sizes == 0))
+        self.is_read &= digits <= _MOST_DIGITS
+        self.units = np.where(self.is_read, whole.astype(np.int64) * _TENS[self.scale] + fraction.astype(np.int64), 0)
+
+    def _place_of_point(self) -> np.ndarray:
+        """Of the first point of each text, its size where there is none."""
+        texts = self.texts
+        places = texts.sizes.copy()
+        points = texts.places_of(_POINT)
+        if len(points):
+            row = texts.row_of(points)
+            inside = row >= 0
+            np.minimum.at(places, row[inside], points[inside] - texts.begins[row[inside]])
+        return places
+
+    def column(self, units: np.ndarray, known: np.ndarray, goal: DecimalType) -> pa.Array:
+        wide, is_known = np.zeros((self.texts.count, 2), np.int64), np.zeros(self.texts.count, bool)
+        wide[self.texts.rows, 0], wide[self.texts.rows, 1] = units, units >> 63
+        is_known[self.texts.rows] = known
+        type_ = pa.decimal128(goal.precision, goal.scale)
+        return pa.Array.from_buffers(type_, len(wide), [validity(is_known), pa.py_buffer(wide)])

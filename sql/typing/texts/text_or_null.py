@@ -1,0 +1,110 @@
+"""What a text spells as a value of a type, NULL where it spells none: the ``…OrNull`` and ``…OrZero`` functions,
+``accurateCast…`` and CAST to a Nullable type."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pyarrow as pa
+
+from parts.types import (
+    DataType,
+    Date32Type,
+    DateTime64Type,
+    DateTimeType,
+    DateType,
+    DecimalType,
+    FixedStringType,
+    FloatType,
+    IntegerType,
+    IPv4Type,
+    IPv6Type,
+    StringType,
+    UUIDType,
+)
+from sql.typing.column_kernels.scannable import Scannable
+from sql.typing.duckdb.bound_values import bound
+from sql.typing.duckdb.engine_types import engine_type
+from sql.typing.duckdb.sql_fragments import Fragment, called, fragment
+from sql.typing.texts.address_texts import ipv6_or_null, uuid_or_null
+from sql.typing.texts.instant_texts import basic_instant_or_null, instant_or_null, nanoseconds_of_text
+from sql.typing.texts.integer_texts import integer_or_null
+from sql.typing.texts.number_columns import decimal_pattern, decimals, floats
+from sql.typing.texts.usual_address_texts import ipv4_numbers
+from sql.typing.texts.value_texts import cut_second, date_of_text, decimal_of_text, from_text
+from sql.typing.typed_expressions import STRING, Typed
+
+SPELLED = (
+    IntegerType, FloatType, DecimalType, DateType, Date32Type, DateTimeType, DateTime64Type, UUIDType, IPv4Type,
+    IPv6Type, FixedStringType,
+)  # fmt: skip
+"""The types that a text may fail to spell without an error."""
+
+
+def text_or_null(value: Typed, target: DataType, zone: str, *, basic: bool = False) -> Fragment:
+    """The value of a String or FixedString, or NULL; ``basic``: instants only in the basic spelling."""
+    sql = value.sql
+    if isinstance(value.type, FixedStringType):
+        sql = fragment("pando_fixed_text({})", sql)
+        if isinstance(target, IntegerType):
+            sql = fragment("coalesce(nullif({}, ''), '0')", sql)
+    match target:
+        case DateType() | Date32Type():
+            return date_of_text(sql, target, fails=False)
+        case DateTimeType() | DateTime64Type():
+            return _instant(sql, target, zone, basic=basic)
+        case FloatType():
+            return Scannable(_float(sql, target), sql, partial(floats, bits=target.bits), target.arrow)
+        case DecimalType():
+            known = pa.decimal128(target.precision, target.scale)
+            return Scannable(_decimal(sql, target), sql, partial(decimals, goal=target), known, worth_at=2)
+        case IntegerType():
+            return integer_or_null(sql, target)
+        case UUIDType():
+            return uuid_or_null(sql)
+        case IPv4Type():
+            return Scannable(fragment("pando_try_ipv4({})", sql), sql, ipv4_numbers, pa.uint32(), worth_at=2)
+        case IPv6Type():
+            return ipv6_or_null(sql)
+        case FixedStringType(length):
+            return fragment(
+                "pando_to_fixed(CASE WHEN octet_length(encode({sql})) <= {length} THEN {sql} END, {length})",
+                sql=sql,
+                length=length,
+            )
+        case StringType():
+            return sql
+    return from_text(Typed(sql, STRING), target, zone)
+
+
+def _float(sql: Fragment, target: FloatType) -> Fragment:
+    spelled = bound(sql, "spelled", lambda v: fragment("pando_float_spelling({})", v))
+    return fragment("TRY_CAST({} AS {})", spelled, engine_type(target))
+
+
+def _decimal(sql: Fragment, target: DecimalType) -> Fragment:
+    return bound(sql, "given", lambda given: _decimal_of(given, target))
+
+
+def _decimal_of(sql: Fragment, target: DecimalType) -> Fragment:
+    """Digits that the type has not are cut off, not rounded."""
+    spelled = called("pando_decimal_spelling", sql)
+    plain = decimal_of_text(spelled, target, "TRY_CAST")
+    goal = engine_type(target)
+    fine = fragment("TRY_CAST(trunc(TRY_CAST({} AS DECIMAL(38, 20)), {}) AS {})", spelled, target.scale, goal)
+    rounded = fragment("TRY_CAST({} AS {})", spelled, goal)
+    with_exponent = fragment("coalesce({}, {})", fine, rounded) if target.scale <= 18 else rounded
+    return fragment(
+        "(CASE WHEN {sql} = '' OR NOT regexp_full_match({sql}, '{}') THEN NULL "
+        "WHEN regexp_matches({sql}, '[eE]') THEN {} ELSE {} END)",
+        decimal_pattern(target), with_exponent, plain, sql=sql,
+    )  # fmt: skip
+
+
+def _instant(sql: Fragment, target: DateTimeType | DateTime64Type, zone: str, *, basic: bool) -> Fragment:
+    read = basic_instant_or_null if basic else instant_or_null
+    fine = isinstance(target, DateTime64Type)
+    instant = read(sql, target.timezone or zone, fine=fine)
+    if isinstance(target, DateTimeType):
+        return instant
+    return nanoseconds_of_text(sql, instant) if target.precision > 6 else cut_second(instant, target.precision)

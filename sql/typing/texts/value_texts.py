@@ -1,0 +1,365 @@
+"""Text of values and values of text, as DuckDB expressions with ClickHouse's spelling.
+
+Floats print in the shortest form without ``.0``, decimals without trailing zeros, instants in the zone of their type,
+elements of arrays, maps and tuples quoted.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+from functools import partial
+
+import pyarrow as pa
+
+from parts.common.errors import UserError
+from parts.types import (
+    ArrayType,
+    BoolType,
+    DataType,
+    Date32Type,
+    DateTime64Type,
+    DateTimeType,
+    DateType,
+    DecimalType,
+    EnumType,
+    FixedStringType,
+    FloatType,
+    IntegerType,
+    IPv4Type,
+    IPv6Type,
+    MapType,
+    StringType,
+    TupleType,
+    UUIDType,
+    strip_nullable,
+)
+from sql.typing.column_kernels.scannable import OFTEN, Scannable, read_or_odd
+from sql.typing.duckdb.bound_values import Bound, bound
+from sql.typing.duckdb.engine_types import engine_type
+from sql.typing.duckdb.macro_weights import macros
+from sql.typing.duckdb.sql_fragments import Fragment, fragment, joined
+from sql.typing.texts.address_columns import ipv4_texts, ipv6_texts, uuid_texts
+from sql.typing.texts.address_texts import ipv4_of_text, ipv6_of_text, uuid_of_text
+from sql.typing.texts.float_texts import float_texts
+from sql.typing.texts.instant_texts import instant_of_text, nanoseconds_of_text
+from sql.typing.texts.integer_texts import constant_integer, integer_of_text
+from sql.typing.texts.time_columns import days
+from sql.typing.texts.usual_address_texts import padded, widened
+from sql.typing.times.date_ranges import clamped_date
+from sql.typing.times.time_zones import local_time
+from sql.typing.typed_expressions import Typed, cast, element_sql, text
+
+_ISO_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_DAYS: dict[type[DataType], tuple[date, date]] = {
+    DateType: (date(1970, 1, 1), date(2149, 6, 6)),
+    Date32Type: (date(1900, 1, 1), date(2299, 12, 31)),
+}
+
+
+def to_text(value: Typed, zone: str) -> Fragment:
+    """``toString(value)`` as VARCHAR."""
+    type_ = strip_nullable(value.type)
+    sql = value.number
+    match type_:
+        case StringType():
+            return sql
+        case IntegerType() | BoolType() | DateType() | Date32Type():
+            return fragment("CAST({} AS VARCHAR)", sql)
+        case FloatType(bits):
+            if bits == 32:
+                return bound(sql, "real", lambda v: fragment("pando_float32_text({})", v))
+            spelled = bound(sql, "real", lambda v: fragment("pando_float_text({})", v))
+            return Scannable(spelled, sql, float_texts, pa.string())
+        case DecimalType(_, scale):
+            return _decimal_text(sql, type_) if scale else fragment("CAST({} AS VARCHAR)", sql)
+        case DateTimeType() | DateTime64Type():
+            return _instant_text(value, type_, zone)
+        case UUIDType():
+            return Scannable(fragment("CAST(CAST({} AS UUID) AS VARCHAR)", sql), sql, uuid_texts, pa.string())
+        case EnumType():
+            arms = joined(" ", [fragment("WHEN {} THEN {}", number, text(name)) for name, number in type_.values])
+            return fragment("(CASE {} {} END)", sql, arms)
+        case FixedStringType():
+            return fragment("pando_fixed_text({})", sql)
+        case IPv4Type():
+            octets = (fragment("CAST(({} >> {}) & 255 AS VARCHAR)", sql, shift) for shift in (24, 16, 8, 0))
+            return Scannable(
+                fragment("({})", joined(" || '.' || ", octets)), sql, ipv4_texts, pa.string(), worth_at=OFTEN
+            )
+        case IPv6Type():
+            return Scannable(fragment("pando_ipv6_text({})", sql), sql, ipv6_texts, pa.string())
+        case ArrayType() | TupleType() | MapType():
+            return _composite_text(sql, type_, zone)
+    raise UserError("NOT_IMPLEMENTED", f"Conversion from {value.type} to String is not supported")
+
+
+def _instant_text(value: Typed, type_: DateTimeType | DateTime64Type, zone: str) -> Fragment:
+    local = local_time(value, zone)
+    if isinstance(type_, DateTimeType) or type_.precision == 0:
+        return fragment("CAST({} AS VARCHAR)", local)
+    if type_.precision > 6:
+        return fragment("left(strftime({}, '%Y-%m-%d %H:%M:%S.%n'), {})", local, 20 + type_.precision)
+    return fragment("left(strftime({}, '%Y-%m-%d %H:%M:%S.%f'), {})", local, 20 + type_.precision)
+
+
+def _decimal_text(sql: Fragment, type_: DecimalType) -> Fragment:
+    """Most have all their digits behind the point, or none: only of others zeros are cut off as text."""
+    template = """(CASE WHEN trunc({0}, {1}) <> {0} THEN CAST({0} AS VARCHAR)
+        WHEN trunc({0}) = {0} THEN CAST(CAST({0} AS DECIMAL({2}, 0)) AS VARCHAR)
+        ELSE pando_decimal_text(CAST({0} AS VARCHAR)) END)"""
+    return bound(sql, "decimal", lambda v: fragment(template, v, type_.scale - 1, type_.precision))
+
+
+def _quoted_text(sql: Fragment, type_: DataType, zone: str) -> Fragment:
+    """The text of a value inside an array, map or tuple."""
+    bare = strip_nullable(type_)
+    inner = to_text(Typed(sql, bare), zone)
+    if isinstance(bare, StringType):
+        inner = fragment("'''' || pando_quoted({}) || ''''", inner)
+    elif not isinstance(bare, (IntegerType, FloatType, DecimalType, BoolType, ArrayType, MapType, TupleType)):
+        inner = fragment("'''' || {} || ''''", inner)
+    return fragment("coalesce({}, 'NULL')", inner) if type_.is_nullable else fragment("({})", inner)
+
+
+def _composite_text(sql: Fragment, type_: DataType, zone: str) -> Fragment:
+    if isinstance(type_, ArrayType):
+        body = _quoted_text(fragment("x"), type_.inner, zone)
+        return fragment("('[' || array_to_string(list_transform({}, lambda x: {}), ',') || ']')", sql, body)
+    if isinstance(type_, MapType):
+        key, value = (
+            _quoted_text(fragment(name), inner, zone)
+            for name, inner in (("x.key", type_.key), ("x.value", type_.value))
+        )
+        entries = fragment("list_transform({}, lambda x: {} || ':' || {})", sql, key, value)
+        return fragment("('{{' || array_to_string({}, ',') || '}}')", entries)
+    assert isinstance(type_, TupleType)
+    parts = [
+        _quoted_text(element_sql(sql, position), inner, zone) for position, (_, inner) in enumerate(type_.elements, 1)
+    ]
+    return fragment("('(' || {} || ')')", joined(" || ',' || ", parts))
+
+
+# From text ------------------------------------------------------------------------------------------------------------
+
+
+def from_text(value: Typed, target: DataType, zone: str) -> Fragment:
+    """The value that a String spells. A wrong spelling fails when it is met."""
+    day = _constant_day(value, strip_nullable(target))
+    if day is not None:
+        return fragment("DATE '{}'", str(day))
+    sql = value.sql
+    if isinstance(strip_nullable(value.type), FixedStringType):
+        sql = fragment("pando_fixed_text({})", sql)
+    goal = strip_nullable(target)
+    match goal:
+        case IntegerType():
+            return _integer(value, sql, goal)
+        case FloatType():
+            return cast(sql, goal)
+        case DecimalType():
+            return decimal_of_text(_without_exponent(value, sql), goal)
+        case BoolType():
+            return fragment("pando_bool({})", sql)
+        case DateType() | Date32Type():
+            return date_of_text(sql, goal, fails=True)
+        case DateTimeType():
+            return instant_of_text(sql, goal.timezone or zone, fine=False)
+        case DateTime64Type(precision, own):
+            instant = instant_of_text(sql, own or zone, fine=True)
+            return nanoseconds_of_text(sql, instant) if precision > 6 else cut_second(instant, precision)
+        case FixedStringType(length):
+            given = strip_nullable(value.type)
+            if isinstance(given, FixedStringType) and given.length < length:
+                longer = fragment("({} || unhex(repeat('00', {})))", value.sql, length - given.length)
+                return Scannable(longer, value.sql, partial(widened, length), pa.binary())
+            return fixed_of_text(sql, length)
+        case UUIDType():
+            return uuid_of_text(sql)
+        case EnumType():
+            return _enum_number(sql, goal)
+        case IPv4Type():
+            return ipv4_of_text(sql)
+        case IPv6Type():
+            return ipv6_of_text(sql)
+    raise _unsupported(value, target)
+
+
+def fixed_of_text(sql: Fragment, length: int) -> Fragment:
+    """The text with zeros behind it. One that is too long fails when it is met."""
+
+    def padded_text(value: Fragment) -> Fragment:
+        fixed = fragment("pando_to_fixed({}, {})", value, length)
+        known = Scannable(fixed, value, partial(padded, length), pa.binary())
+        return Bound(fixed, known, lambda column: fragment("coalesce({}, {})", column, fixed))
+
+    return bound(sql, "short", padded_text)
+
+
+def decimal_of_text(sql: Fragment, goal: DecimalType, how: str = "CAST") -> Fragment:
+    """Further digits are cut off, not rounded."""
+    kept = r"'\.\d*', ''" if goal.scale == 0 else fragment(r"'(\.\d{{{}}})\d+', '\1'", goal.scale)
+    return fragment("{}(regexp_replace({}, {}) AS {})", how, sql, kept, engine_type(goal))
+
+
+def _without_exponent(value: Typed, sql: Fragment) -> Fragment:
+    """The digits written out: of an exponent DuckDB rounds, and refuses what has more digits than the type."""
+    if isinstance(value.value, str) and "e" not in value.value.lower():
+        return sql
+    has_one = "contains({0}, 'e') OR contains({0}, 'E')"
+    text = f"(CASE WHEN {has_one} THEN pando_without_exponent({{0}}) ELSE {{0}} END)"
+    return bound(sql, "spelled", lambda spelled: fragment(text, spelled))
+
+
+def date_of_text(sql: Fragment, goal: DataType, *, fails: bool) -> Fragment:
+    """The day of a VARCHAR, of a Date within its range: that of the usual texts at once. What is no day fails, or gives
+    NULL."""
+    is_narrow = isinstance(goal, DateType)
+    rest = f"pando_day({{}}, '{goal.name}')" if fails else "pando_try_day({})"
+
+    def day(value: Fragment) -> Fragment:
+        other = fragment(rest, value)
+        if not is_narrow:
+            return fragment("coalesce(pando_plain_date32({}), {})", value, other)
+        other = fragment("list_transform([{}], lambda day: {})[1]", other, clamped_date("day"))
+        other = other if fails else fragment("CASE WHEN pando_may_be_day({}) THEN {} END", value, other)
+        return fragment("coalesce(pando_plain_date({}), {})", value, other)
+
+    whole, compute = bound(sql, "spelled", day), partial(days, is_narrow=is_narrow)
+    if not fails:
+        return Scannable(whole, sql, compute, pa.date32(), worth_at=OFTEN)
+    failure = f"CAST(pando_no_day({{}}, '{goal.name}') AS DATE)"
+    return read_or_odd(whole, sql, compute, pa.date32(), lambda odd: fragment(failure, odd))
+
+
+def _integer(value: Typed, sql: Fragment, goal: IntegerType) -> Fragment:
+    known = constant_integer(value.value, goal) if isinstance(value.value, str) else None
+    if known is not None:
+        return cast(str(known), goal)
+    is_padded = isinstance(strip_nullable(value.type), FixedStringType)
+    return integer_of_text(fragment("coalesce(nullif({}, ''), '0')", sql) if is_padded else sql, goal)
+
+
+def _constant_day(value: Typed, goal: DataType) -> date | None:
+    """The day that a literal spells in full: DuckDB would plan the macros that read any spelling for every run."""
+    first, last = _DAYS.get(type(goal), (date.max, date.min))
+    if not isinstance(value.value, str) or not _ISO_DAY.fullmatch(value.value):
+        return None
+    try:
+        day = date.fromisoformat(value.value)
+    except ValueError:
+        return None
+    return day if first <= day <= last else None
+
+
+def cut_second(instant: Fragment, precision: int) -> Fragment:
+    """The digits of a second that the type has."""
+    step = 10 ** (6 - precision)
+    return instant if step == 1 else fragment("make_timestamp(epoch_us({}) // {step} * {step})", instant, step=step)
+
+
+def _unsupported(value: Typed, target: DataType) -> UserError:
+    return UserError("NOT_IMPLEMENTED", f"Conversion from {value.type} to {target} is not supported")
+
+
+def _enum_number(sql: Fragment, goal: EnumType) -> Fragment:
+    arms = joined(" ", [fragment("WHEN {} THEN {}", text(name), number) for name, number in goal.values])
+    unknown = text(f" of type {goal.name}")
+    failure = fragment("error('pando:691:Unknown element ' || {} || {})", sql, unknown)
+    return cast(fragment("CASE {} {} WHEN NULL THEN NULL ELSE {} END", sql, arms, failure), goal)
+
+
+# The macros the texts above use; the executor creates them once. A macro repeats the text of its argument wherever it
+# names it, so that nested ones grow exponentially: `list_transform([x], lambda y: …)[1]` names a value once.
+MACROS = macros(
+    r"""pando_is_plain(t) AS (strlen(t) = 10 AND t LIKE '____-__-__')
+        OR (strlen(t) = 19 AND t LIKE '____-__-__ __:__:__')""",
+    r"""pando_try_ipv4(t) AS CASE WHEN t >= '0' AND t < ':' AND strlen(t) BETWEEN 7 AND 15
+        THEN pando_plain_ipv4(encode(t)) END""",
+    r"""pando_no_ipv6(t) AS CASE WHEN t IS NOT NULL
+        THEN CAST(error('pando:676:Cannot parse IPv6 from ''' || t || '''') AS BLOB) END""",
+    r"pando_tidy_float(t) AS CASE WHEN ends_with(t, '.0') THEN left(t, length(t) - 2) ELSE t END",
+    r"""pando_exponent(t) AS
+        regexp_replace(regexp_replace(regexp_replace(t, '\.0e', 'e'), 'e\+0*', 'e'), 'e-0+', 'e-')""",
+    # With up to three digits behind the point a number is written as a Decimal, in a third of the time.
+    r"pando_is_level(x, unit) AS round(x * unit) / unit = x",
+    r"""pando_short_text(x) AS CASE
+        WHEN pando_is_level(x, 10) THEN CAST(CAST(x AS DECIMAL(18, 1)) AS VARCHAR)
+        WHEN pando_is_level(x, 100) THEN CAST(CAST(x AS DECIMAL(18, 2)) AS VARCHAR)
+        WHEN pando_is_level(x, 1000) THEN CAST(CAST(x AS DECIMAL(18, 3)) AS VARCHAR)
+        ELSE CAST(x AS VARCHAR) END""",
+    r"""pando_float_text(x) AS CASE
+        WHEN x = trunc(x) AND x <> 0 AND abs(x) < 1e15 THEN CAST(CAST(x AS BIGINT) AS VARCHAR)
+        WHEN abs(x) >= 1e-3 AND abs(x) < 1e11 THEN pando_short_text(x)
+        ELSE pando_odd_float_text(x) END""",
+    r"""pando_float32_text(x) AS CASE
+        WHEN x = trunc(x) AND x <> 0 AND abs(x) < 16777216 THEN CAST(CAST(x AS BIGINT) AS VARCHAR)
+        WHEN abs(x) >= 1e-3 AND abs(x) < 1e3 THEN pando_short_text(x)
+        ELSE pando_odd_float_text(x) END""",
+    r"""pando_odd_float_text(x) AS CASE
+        WHEN x = 0 THEN CASE WHEN signbit(x) THEN '-0' ELSE '0' END
+        WHEN isnan(x) THEN 'nan'
+        WHEN isinf(x) THEN CASE WHEN x > 0 THEN 'inf' ELSE '-inf' END
+        WHEN abs(x) >= 1e16 AND abs(x) < 1e21 THEN pando_digits(x)
+        WHEN abs(x) < 1e-4 AND abs(x) >= 1e-6 THEN pando_small(pando_exponent(CAST(x AS VARCHAR)))
+        WHEN abs(x) >= 1e-4 AND abs(x) < 1e16 THEN pando_tidy_float(CAST(x AS VARCHAR))
+        ELSE pando_exponent(CAST(x AS VARCHAR)) END""",
+    r"""pando_digits(x) AS CASE WHEN x < 0 THEN '-' ELSE '' END || rpad(replace(split_part(
+        pando_exponent(CAST(abs(x) AS VARCHAR)), 'e', 1), '.', ''),
+        1 + CAST(split_part(pando_exponent(CAST(abs(x) AS VARCHAR)), 'e', 2) AS INTEGER), '0')""",
+    r"""pando_small(t) AS CASE WHEN starts_with(t, '-') THEN '-' ELSE '' END || '0.'
+        || repeat('0', abs(CAST(split_part(t, 'e', 2) AS INTEGER)) - 1)
+        || replace(replace(split_part(t, 'e', 1), '.', ''), '-', '')""",
+    r"""pando_quoted(t) AS CASE WHEN regexp_matches(t, '[\x00\x08\x09\x0a\x0c\x0d]')
+        THEN replace(replace(replace(replace(replace(replace(pando_quoted_plain(t), chr(0), '\0'), chr(8), '\b'),
+            chr(9), '\t'), chr(10), '\n'), chr(12), '\f'), chr(13), '\r')
+        ELSE pando_quoted_plain(t) END""",
+    r"pando_quoted_plain(t) AS replace(replace(t, '\', '\\'), '''', '\''')",
+    r"pando_decimal_text(t) AS CASE WHEN contains(t, '.') THEN rtrim(rtrim(t, '0'), '.') ELSE t END",
+    # DuckDB reads some more spellings, but slowly.
+    r"""pando_try_uuid(t) AS CASE WHEN strlen(t) >= 32
+        THEN coalesce(pando_plain_uuid(encode(t)), CAST(TRY_CAST(t AS UUID) AS BLOB)) END""",
+    r"""pando_fixed_text(b) AS CASE WHEN ends_with(decode(b), chr(0)) THEN rtrim(decode(b), chr(0))
+        ELSE decode(b) END""",
+    r"""pando_to_fixed(t, n) AS CASE WHEN strlen(t) > n
+        THEN error('pando:131:String too long for type FixedString(' || n || ')')
+        ELSE encode(t || repeat(chr(0), n - strlen(t))) END""",
+    # A day or month beyond its last one: days flow into the next month, a wrong month gives the first date.
+    r"""pando_day_of(y, m, d) AS CASE WHEN m >= 1 AND m <= 12 AND d >= 1 AND d <= 31
+        THEN make_date(y, m, 1::BIGINT) + CAST(d - 1 AS INTEGER) ELSE DATE '1900-01-01' END""",
+    r"""pando_split_day(t) AS CASE
+        WHEN regexp_full_match(t, '[0-9]{8}') THEN pando_day_of(TRY_CAST(left(t, 4) AS BIGINT),
+            TRY_CAST(substr(t, 5, 2) AS BIGINT), TRY_CAST(substr(t, 7, 2) AS BIGINT))
+        WHEN regexp_full_match(t, '[0-9]{4}[\x01-/:-\x7f](?:[0-9]{1,2}[\x01-/:-\x7f][0-9]{1,2}'
+            || '|[0-9]{2}[\x01-/:-\x7f][0-9]{2}[ T]([0-9]{2}:){2}[0-9]{2}([.][0-9]+)?)')
+        THEN pando_day_of(
+            TRY_CAST(left(t, 4) AS BIGINT), TRY_CAST(regexp_extract(t, '^.{5}([0-9]+)', 1) AS BIGINT),
+            TRY_CAST(regexp_extract(t, '^.{5}[0-9]+.([0-9]+)', 1) AS BIGINT)) END""",
+    r"""pando_plain_date(t) AS CASE WHEN t >= '1970-01-01' AND t < '2149-06-07' AND pando_is_plain(t)
+        THEN TRY_CAST(left(t, 10) AS DATE) END""",
+    "pando_plain_date32(t) AS CASE WHEN pando_is_plain(t) THEN TRY_CAST(left(t, 10) AS DATE) END",
+    "pando_may_be_day(t) AS strlen(t) >= 8 AND t >= '0' AND t < ':'",
+    r"""pando_try_day(t) AS CASE WHEN NOT pando_may_be_day(t) THEN NULL WHEN strlen(t) = 10 AND t[5] = '-'
+        THEN coalesce(TRY_CAST(t AS DATE), pando_split_day(t)) ELSE pando_split_day(t) END""",
+    r"""pando_day(t, name) AS CASE WHEN t IS NULL THEN NULL
+        ELSE coalesce(pando_try_day(t), pando_no_day(t, name)) END""",
+    r"pando_no_day(t, name) AS error('pando:38:Cannot parse ' || name || ' from ''' || t || '''')",
+    r"""pando_float_spelling(t) AS CASE
+        WHEN regexp_full_match(t, '[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?|(?i)[+-]?(inf|infinity|nan)')
+        THEN t END""",
+    r"""pando_decimal_spelling(t) AS regexp_replace(CASE WHEN contains(t, '.') THEN split_part(t, '.', 1) || '.'
+        || replace(substr(t, strpos(t, '.') + 1), '.', '') ELSE t END, '^([+-]?)([.eE]|$)', '\10\2')""",
+    r"""pando_shifted(digits, point) AS CASE WHEN point <= 0 THEN '0.' || repeat('0', -point) || digits
+        WHEN point >= strlen(digits) THEN digits || repeat('0', point - strlen(digits))
+        ELSE left(digits, point) || '.' || substr(digits, point + 1) END""",
+    r"""pando_without_exponent(t) AS list_transform([regexp_extract(t,
+        '^([+-]?)([0-9]*)[.]?([0-9]*)[eE]([+-]?[0-9]{1,9})$', ['sign', 'whole', 'rest', 'power'])],
+        lambda p: CASE WHEN p.power = '' OR p.whole || p.rest = '' THEN t ELSE p.sign || pando_shifted(
+            p.whole || p.rest, strlen(p.whole) + greatest(-400, least(400, CAST(p.power AS INTEGER)))) END)[1]""",
+    r"""pando_no_ipv4(t) AS CASE WHEN t IS NOT NULL
+        THEN CAST(error('pando:675:Cannot parse IPv4 from ''' || t || '''') AS UINTEGER) END""",
+    r"""pando_try_bool(t) AS CASE WHEN lower(t) IN ('1', 'true', 't', 'yes', 'y', 'on', 'enable', 'enabled') THEN true
+        WHEN lower(t) IN ('0', 'false', 'f', 'no', 'n', 'off', 'disable', 'disabled') THEN false END""",
+    r"""pando_bool(t) AS list_transform([t], lambda whole: coalesce(pando_try_bool(whole), CASE WHEN whole IS NOT NULL
+        THEN CAST(error('pando:467:Cannot parse boolean value here: ' || whole) AS BOOLEAN) END))[1]""",
+)

@@ -1,0 +1,1 @@
+"""Time zones, days, and ranges of dates."""

@@ -1,0 +1,197 @@
+"""What follows from the day of a date or a wall clock, as scans look it up: a table of each function over the days from
+1900 to 2299, made when a value first needs it. Other days are computed.
+
+Days are counted from 1970-01-01; all functions of this module take and give arrays of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache, partial
+
+import numpy as np
+import pyarrow as pa
+
+from sql.typing.column_kernels.kernels import column, numbers
+from sql.typing.column_kernels.scannable import Scannable
+from sql.typing.duckdb.sql_fragments import Fragment
+
+OfDays = Callable[[np.ndarray], np.ndarray]
+_FIRST, _LAST = -25567, 120529
+_LAST_DATE = 65535
+_THURSDAY = 3
+"""Of the week, from Monday on: the day when the epoch began."""
+_DAY_SECONDS = 86400
+_INT64 = np.dtype(np.int64)
+_TICKS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+
+
+def of_day(sql: Fragment, moment: Fragment, of: OfDays, result: pa.DataType) -> Fragment:
+    """``sql`` of a date or a wall clock."""
+    return Scannable(sql, moment, partial(_looked_up, of, result), result)
+
+
+def with_clock(sql: Fragment, moment: Fragment) -> Fragment:
+    """``sql`` as YYYYMMDDhhmmss, UInt64."""
+    return Scannable(sql, moment, _spelled, pa.uint64())
+
+
+def _looked_up(of: OfDays, result: pa.DataType, times: pa.Array) -> pa.Array:
+    kind = np.dtype(np.int32 if pa.types.is_date32(result) else result.to_pandas_dtype())
+    return column(_of(of, kind, _days_and_rest(times)[0]), result, times)
+
+
+def _spelled(times: pa.Array) -> pa.Array:
+    days, rest, second = _days_and_rest(times)
+    seconds = (rest // second).astype(np.uint32)
+    clock = seconds // 3600 * 10000 + seconds // 60 % 60 * 100 + seconds % 60
+    return column(_of(dates, _INT64, days).astype(np.uint64) * np.uint64(1_000_000) + clock, pa.uint64(), times)
+
+
+def _days_and_rest(times: pa.Array) -> tuple[np.ndarray, np.ndarray, int]:
+    """Days, ticks since their beginnings, and the ticks of a second."""
+    if pa.types.is_date32(times.type):
+        days = numbers(times, np.int32)
+        return days, np.zeros(len(days), np.int64), 1
+    second = _TICKS[times.type.unit]
+    ticks = numbers(times, np.int64)
+    days = ticks // (_DAY_SECONDS * second)
+    return days, ticks - days * (_DAY_SECONDS * second), second
+
+
+def _of(of: OfDays, kind: np.dtype, days: np.ndarray) -> np.ndarray:
+    if len(days) and (days.min() < _FIRST or days.max() > _LAST):
+        return of(days).astype(kind)
+    return _table(of, kind)[days - _FIRST]
+
+
+@cache
+def _table(of: OfDays, kind: np.dtype) -> np.ndarray:
+    return of(np.arange(_FIRST, _LAST + 1)).astype(kind)
+
+
+def _months(days: np.ndarray) -> np.ndarray:
+    """Since January 1970."""
+    return days.astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
+
+
+def _first_days(months: np.ndarray) -> np.ndarray:
+    return months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
+
+
+def _in_date(days: np.ndarray) -> np.ndarray:
+    return np.clip(days, 0, _LAST_DATE)
+
+
+# Parts ----------------------------------------------------------------------------------------------------------------
+
+
+def year(days: np.ndarray) -> np.ndarray:
+    return 1970 + _months(days) // 12
+
+
+def month(days: np.ndarray) -> np.ndarray:
+    return _months(days) % 12 + 1
+
+
+def day_of_month(days: np.ndarray) -> np.ndarray:
+    return days - _first_days(_months(days)) + 1
+
+
+def day_of_year(days: np.ndarray) -> np.ndarray:
+    return days - _first_days(_months(days) // 12 * 12) + 1
+
+
+def quarter(days: np.ndarray) -> np.ndarray:
+    return _months(days) % 12 // 3 + 1
+
+
+def months(days: np.ndarray) -> np.ndarray:
+    """YYYYMM."""
+    number = _months(days)
+    return (1970 + number // 12) * 100 + number % 12 + 1
+
+
+def dates(days: np.ndarray) -> np.ndarray:
+    """YYYYMMDD."""
+    return months(days) * 100 + day_of_month(days)
+
+
+def month_number(days: np.ndarray) -> np.ndarray:
+    """Since the year 0, from 1."""
+    return _months(days) + 1970 * 12 + 1
+
+
+def quarter_number(days: np.ndarray) -> np.ndarray:
+    """Since the year 0."""
+    return _months(days) // 3 + 1970 * 4
+
+
+def _thursdays(days: np.ndarray) -> np.ndarray:
+    """Of the same weeks: they say to which year a week belongs."""
+    return days - (days + _THURSDAY) % 7 + _THURSDAY
+
+
+def iso_year(days: np.ndarray) -> np.ndarray:
+    return 1970 + _months(_thursdays(days)) // 12
+
+
+def iso_week(days: np.ndarray) -> np.ndarray:
+    thursdays = _thursdays(days)
+    return (thursdays - _first_days(_months(thursdays) // 12 * 12)) // 7 + 1
+
+
+def weeks_from_monday(days: np.ndarray) -> np.ndarray:
+    """Those of a year that have four days of it."""
+    return (day_of_year(days) - 1 + 7 + 3 - (days + _THURSDAY) % 7) // 7
+
+
+def weeks_from_sunday(days: np.ndarray) -> np.ndarray:
+    """Those of a year that begin in it, 0 before the first."""
+    return (day_of_year(days) - 1 + 7 - (days + _THURSDAY + 1) % 7) // 7
+
+
+DAYS_OF_WEEK: tuple[OfDays, ...] = (
+    lambda days: (days + _THURSDAY) % 7 + 1,
+    lambda days: (days + _THURSDAY) % 7,
+    lambda days: (days + _THURSDAY + 1) % 7,
+    lambda days: (days + _THURSDAY + 1) % 7 + 1,
+)
+"""By ClickHouse's mode: from Monday or Sunday, which is 1 or 0."""
+
+
+# Starts of periods, as dates ------------------------------------------------------------------------------------------
+
+
+def start_of_month(days: np.ndarray) -> np.ndarray:
+    return _in_date(_first_days(_months(days)))
+
+
+def start_of_quarter(days: np.ndarray) -> np.ndarray:
+    return _in_date(_first_days(_months(days) // 3 * 3))
+
+
+def start_of_year(days: np.ndarray) -> np.ndarray:
+    return _in_date(_first_days(_months(days) // 12 * 12))
+
+
+def last_of_month(days: np.ndarray) -> np.ndarray:
+    return _in_date(_first_days(_months(days) + 1) - 1)
+
+
+def monday(days: np.ndarray) -> np.ndarray:
+    return _in_date(_thursdays(days) - _THURSDAY)
+
+
+def sunday(days: np.ndarray) -> np.ndarray:
+    return _in_date(days - (days + _THURSDAY + 1) % 7)
+
+
+# Moved by months ------------------------------------------------------------------------------------------------------
+
+
+def months_later(days: np.ndarray, count: np.ndarray | int) -> np.ndarray:
+    """The same day so many months later, or the last one of a month that has fewer."""
+    months = _of(_months, _INT64, days)
+    first = _of(_first_days, _INT64, months + count)
+    following = _of(_first_days, _INT64, months + count + 1)
+    return first + np.minimum(_of(day_of_month, _INT64, days) - 1, following - first - 1)

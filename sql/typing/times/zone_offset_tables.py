@@ -1,0 +1,157 @@
+"""The offsets of time zones as tables, and the kernels that move times by them: DuckDB's own conversions take forty
+times as long.
+
+A table cuts time into equal pieces, so short that the clock changes at most once in each: for each piece it has the
+offset at its beginning, the moment of the change and the offset behind it. Tables end in 2437: the rules that hold
+then repeat with the calendar, every 400 years. A zone gets a number when a statement first names it; its table is made
+when a value first needs it (some hundredths of a second).
+"""
+
+from __future__ import annotations
+
+import datetime
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sql.typing.column_kernels.kernels import Kernel, column, numbers
+
+_FIRST, _LAST = -3786825600, 14736470400
+"""Seconds: the beginnings of 1850 and of 2437."""
+_CYCLE = 146097 * 86400 * 1_000_000
+_STEP = 7 * 86400
+_LONGEST_PIECE = 41
+"""Two to this power of microseconds: 25 days."""
+_NEVER = 2**63 - 1
+_INFINITE = 2**63 - 2
+
+_names: list[str] = []
+_lock = threading.Lock()
+
+
+def zone_number(zone: str) -> int:
+    """What stands for the zone in statements of this process."""
+    with _lock:
+        if zone not in _names:
+            _names.append(zone)
+        return _names.index(zone)
+
+
+@dataclass(frozen=True)
+class ZoneTable:
+    """In microseconds; piece 0 begins at ``first << shift``."""
+
+    shift: int
+    first: int
+    before: np.ndarray
+    change: np.ndarray
+    behind: np.ndarray
+
+    def offsets(self, times: np.ndarray) -> np.ndarray:
+        """The offsets at times on the clock that the table was made for."""
+        latest = times.max(initial=0)
+        if latest >= _LAST * 1_000_000:
+            late = times >= _LAST * 1_000_000
+            times = np.where(late, times - ((times - _LAST * 1_000_000) // _CYCLE + 1) * _CYCLE, times)
+        piece = np.clip((times >> self.shift) - self.first, 0, len(self.before) - 1)
+        return np.where(times >= self.change[piece], self.behind[piece], self.before[piece])
+
+    def instants(self, clocks: np.ndarray) -> np.ndarray:
+        """The instants of local times, for a table of the zone's clock."""
+        return clocks - self.offsets(clocks)
+
+
+def _changes(zone: str) -> tuple[list[int], list[int]]:
+    """Seconds at which an offset begins, and the offsets; the first has always been."""
+    rules = ZoneInfo(zone)
+    epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+    def offset(second: int) -> int:
+        moment = (epoch + datetime.timedelta(seconds=second)).astimezone(rules)
+        return int((moment.utcoffset() or datetime.timedelta()).total_seconds())
+
+    starts, offsets = [-_NEVER], [offset(_FIRST)]
+    for start in range(_FIRST, _LAST, _STEP):
+        low, end = start, start + _STEP
+        while offset(end) != offsets[-1]:
+            high = end
+            while high - low > 1:
+                middle = (low + high) // 2
+                low, high = (middle, high) if offset(middle) == offsets[-1] else (low, middle)
+            starts.append(high)
+            offsets.append(offset(high))
+            low = high
+    return starts, offsets
+
+
+@cache
+def zone_table(zone: str, is_local: bool, of_days: bool = False) -> ZoneTable:
+    """For UTC times, or for those of the zone's clock: a time that a change of the clock repeats is the earlier one,
+    one that it skips is read with the offset behind the change, as ClickHouse does. ``of_days``: or with the offset
+    before it, for midnights: a day without midnight begins with the change."""
+    starts, offsets = _changes(zone)
+    shifts = np.array(offsets, np.int64) * 1_000_000
+    times = np.array(starts[1:], np.int64) * 1_000_000
+    if is_local:
+        times = times + (np.maximum(shifts[:-1], shifts[1:]) if of_days else shifts[:-1])
+    shift = _LONGEST_PIECE
+    while len(np.unique(times >> shift)) < len(times):
+        shift -= 1
+    first = (_FIRST * 1_000_000) >> shift
+    begins = np.arange(first, ((_LAST * 1_000_000) >> shift) + 1, dtype=np.int64) << shift
+    before = shifts[np.searchsorted(times, begins, side="right")]
+    change, behind = np.full(len(begins), _NEVER, np.int64), before.copy()
+    pieces = (times >> shift) - first
+    change[pieces] = times
+    behind[pieces] = shifts[1:]
+    return ZoneTable(shift, first, before, change, behind)
+
+
+@cache
+def has_whole_hours(zone: str) -> bool:
+    """Whether the zone has been whole hours from UTC since 1970."""
+    starts, offsets = _changes(zone)
+    ends = [*starts[1:], _NEVER]
+    return all(offset % 3600 == 0 for end, offset in zip(ends, offsets, strict=True) if end > 0)
+
+
+def clock_of(zone: str, times: pa.Array) -> pa.Array:
+    """What the clocks of a zone show (TIMESTAMP) at instants of any unit."""
+    return _of_ticks(zone_table(zone, False), pc.cast(times, pa.timestamp("us"), safe=False), False)
+
+
+def instant_of(zone: str, clocks: pa.Array, of_days: bool = False) -> pa.Array:
+    """The instants (TIMESTAMP) at which the clocks of a zone show that; ``of_days``: at which the days begin."""
+    return _of_ticks(zone_table(zone, True, of_days), pc.cast(clocks, pa.timestamp("us"), safe=False), True)
+
+
+def _kernel(name: str, table: Callable[[str], ZoneTable], *, is_local: bool) -> Kernel:
+    def move(zones: pa.Array, times: pa.Array) -> pa.Array:
+        return _of_ticks(table(_names[numbers(zones, np.int32)[0]]), times, is_local) if len(times) else times
+
+    return Kernel(name, ("INTEGER", "TIMESTAMP"), "TIMESTAMP", move)
+
+
+def _of_ticks(table: ZoneTable, times: pa.Array, is_local: bool) -> pa.Array:
+    if not len(times):
+        return times
+    ticks = numbers(times, np.int64)
+    offsets = table.offsets(ticks)
+    moved = ticks - offsets if is_local else ticks + offsets
+    if ticks.max() >= _INFINITE or ticks.min() <= -_INFINITE:
+        moved = np.where((ticks >= _INFINITE) | (ticks <= -_INFINITE), ticks, moved)
+    return column(moved, times.type, times)
+
+
+KERNELS = (
+    _kernel("pando_to_zone", lambda zone: zone_table(zone, False), is_local=False),
+    _kernel("pando_from_zone", lambda zone: zone_table(zone, True), is_local=True),
+    _kernel("pando_from_zone_day", lambda zone: zone_table(zone, True, True), is_local=True),
+    _kernel("pando_from_zone_as_utc", lambda zone: zone_table(zone, False), is_local=True),
+)

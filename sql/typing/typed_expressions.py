@@ -1,0 +1,203 @@
+"""A compiled expression: DuckDB SQL (``sql.typing.duckdb.sql_fragments``) with the ClickHouse type of its values.
+
+Invariants:
+
+- ``sql`` can stand anywhere in an expression (it is a call, a cast, a name or in brackets), and has the engine type of
+  ``type`` (``mapping.engine_type``), except that a *condition* (a UInt8 of comparisons) may be a DuckDB BOOLEAN:
+  ``is_condition`` tells, and ``number`` gives the integer. It is rendered with its statement, not before.
+- ``value`` is the Python value of a literal, or ``NOT_LITERAL``; ``is_constant`` is true without any column below.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from parts.types import (
+    ArrayType,
+    BoolType,
+    DataType,
+    FloatType,
+    IntegerType,
+    LowCardinalityType,
+    MapType,
+    NothingType,
+    NullableType,
+    StringType,
+    TupleType,
+)
+from sql.typing.duckdb.engine_types import engine_names, engine_type
+from sql.typing.duckdb.sql_fragments import Fragment, Piece, fragment, joined, leaf
+
+NOT_LITERAL: Any = object()
+_CAPITAL = re.compile("[A-Z^]")
+UINT8 = IntegerType(8, False)
+UINT16 = IntegerType(16, False)
+UINT32 = IntegerType(32, False)
+UINT64 = IntegerType(64, False)
+INT8 = IntegerType(8, True)
+INT32 = IntegerType(32, True)
+INT64 = IntegerType(64, True)
+FLOAT32 = FloatType(32)
+FLOAT64 = FloatType(64)
+STRING = StringType()
+BOOL = BoolType()
+NOTHING = NothingType()
+NULL_TYPE = NullableType(NOTHING)
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalType(DataType):
+    """The type of ``INTERVAL 1 DAY``: an Int64 with a unit. It exists only inside queries."""
+
+    unit: str
+
+    @property
+    def name(self) -> str:
+        return f"Interval{self.unit}"
+
+    @property
+    def arrow(self) -> Any:
+        return INT64.arrow
+
+
+def is_only_inside(type_: DataType) -> bool:
+    """Whether values of the type are intervals or lambdas, or have some inside: they cannot be stored or written."""
+    match type_:
+        case IntervalType() | LambdaType():
+            return True
+        case NullableType(inner) | LowCardinalityType(inner) | ArrayType(inner):
+            return is_only_inside(inner)
+        case MapType(NothingType()):
+            return True
+        case MapType(key, value):
+            return is_only_inside(key) or is_only_inside(value)
+        case TupleType(elements):
+            return any(is_only_inside(inner) for _, inner in elements)
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class LambdaType(DataType):
+    """The type of ``x -> …``: only higher-order functions take it."""
+
+    @property
+    def name(self) -> str:
+        return "Function"
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    sql: Fragment
+    type: DataType
+    value: Any = NOT_LITERAL
+    is_constant: bool = False
+    is_condition: bool = False
+    elements: tuple[Typed, ...] | None = None
+    """The parts of a ``tuple(…)`` or ``array(…)`` written in place."""
+    apply: Callable[[list[Typed]], Typed] | None = None
+    """Of a lambda: from its arguments to its body."""
+
+    @property
+    def is_literal(self) -> bool:
+        return self.value is not NOT_LITERAL
+
+    @property
+    def number(self) -> Fragment:
+        """The SQL as a value of the engine type, never a BOOLEAN for a UInt8."""
+        return fragment("CAST({} AS UTINYINT)", self.sql) if self.is_condition else self.sql
+
+    @property
+    def plain(self) -> Typed:
+        """Itself with ``number`` as its SQL."""
+        return replace(self, sql=self.number, is_condition=False) if self.is_condition else self
+
+    @property
+    def condition(self) -> Fragment:
+        """The SQL as a BOOLEAN: true where the value is not zero."""
+        if self.is_condition or isinstance(_bare(self.type), BoolType):
+            return self.sql
+        if isinstance(_bare(self.type), NothingType):
+            return fragment("CAST(NULL AS BOOLEAN)")
+        return fragment("({} <> 0)", self.sql)
+
+
+def _bare(type_: DataType) -> DataType:
+    from parts.types import strip_nullable
+
+    return strip_nullable(type_)
+
+
+def text(value: str) -> Fragment:
+    """A DuckDB string literal."""
+    return leaf(text_sql(value))
+
+
+def text_sql(value: str) -> str:
+    """A DuckDB string literal, where a whole statement is written at once."""
+    if "\0" in value:
+        return "(" + " || chr(0) || ".join(map(text_sql, value.split("\0"))) + ")"
+    return "'" + value.replace("'", "''") + "'"
+
+
+def quoted(name: str) -> str:
+    """A DuckDB identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+@lru_cache(4096)
+def column_label(number: int, name: str) -> str:
+    """DuckDB's name of a column of source ``number``.
+
+    DuckDB takes ASCII letters of both cases for one, ClickHouse does not: a mark before each capital keeps names apart.
+    """
+    return f"{number}." + _CAPITAL.sub(r"^\g<0>", name)
+
+
+def tuple_sql(type_: TupleType, parts: Iterable[Fragment]) -> Fragment:
+    """A tuple of the type, of the SQL of its elements."""
+    named = [fragment("{} := {}", quoted(name), part) for name, part in zip(engine_names(type_), parts, strict=True)]
+    return fragment("struct_pack({})", joined(", ", named))
+
+
+def element_sql(value: Piece, position: int) -> Fragment:
+    """The element of a tuple at ``position``, from 1."""
+    return fragment("struct_extract_at({}, {})", value, position)
+
+
+def cast(sql: Piece, type_: DataType) -> Fragment:
+    return fragment("CAST({} AS {})", sql, engine_type(type_))
+
+
+def literal(value: object, written: str = "") -> Typed:
+    """A constant with the type ClickHouse gives it: the narrowest integer, Float64, String, Bool or NULL."""
+    if value is None:
+        return Typed(fragment("NULL"), NULL_TYPE, None, True)
+    if isinstance(value, bool):
+        return Typed(fragment("true" if value else "false"), BOOL, value, True)
+    if isinstance(value, int):
+        type_ = integer_literal_type(value)
+        return Typed(cast(str(value), type_), type_, value, True)
+    if isinstance(value, float):
+        return Typed(float_text(value), FLOAT64, value, True)
+    assert isinstance(value, str)
+    return Typed(text(value), STRING, value, True)
+
+
+def float_text(value: float) -> Fragment:
+    digits = repr(value)
+    if value != value or value in (float("inf"), float("-inf"), 0):
+        return fragment("CAST('{}' AS DOUBLE)", digits)
+    # With an exponent DuckDB reads a DOUBLE at once, without it a decimal that is rounded a second time.
+    return fragment("CAST({} AS DOUBLE)", digits if "e" in digits else digits + "e0")
+
+
+def integer_literal_type(value: int) -> IntegerType:
+    for bits in (8, 16, 32, 64):
+        type_ = IntegerType(bits, value < 0)
+        if type_.minimum <= value <= type_.maximum:
+            return type_
+    raise ValueError(value)
