@@ -20,7 +20,7 @@ import httpx
 
 from coordination.keeper.kazoo_keeper import KazooKeeper
 from coordination.log.log_entry import EntryType, LogEntry
-from coordination.nodes.paths import TablePaths, sequence_number
+from coordination.nodes.paths import TablePaths, parse_sequence_number
 from engine.cluster.cluster import Cluster
 
 ALLOWED_WINDOWS = 1.5
@@ -45,12 +45,12 @@ class Observer:
         self._next_index = self._inserts = self._merges = 0
 
     def sample(self, at: float) -> Sample:
-        names = [name for name in self.keeper.children(_TABLE.log) if sequence_number(name) >= self._next_index]
+        names = [name for name in self.keeper.children(_TABLE.log) if parse_sequence_number(name) >= self._next_index]
         for answer in self.keeper.get_many([f"{_TABLE.log}/{name}" for name in names]):
             kind = LogEntry.parse(answer[0]).type if answer is not None else None
             self._inserts += kind is EntryType.GET_PART
             self._merges += kind is EntryType.MERGE_PARTS
-        self._next_index = sequence_number(names[-1]) + 1 if names else self._next_index
+        self._next_index = parse_sequence_number(names[-1]) + 1 if names else self._next_index
         return Sample(at, len(self.keeper.children(_TABLE.blocks)), self._inserts, self._merges)
 
 

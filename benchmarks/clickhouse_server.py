@@ -6,7 +6,7 @@ import subprocess
 from contextlib import ExitStack
 from pathlib import Path
 
-from coordination.keeper.embedded_zookeeper import free_port
+from coordination.keeper.embedded_zookeeper import find_free_port
 
 _CONFIG = """<?xml version="1.0"?>
 <yandex>
@@ -35,7 +35,7 @@ def start_clickhouse(path: Path, stack: ExitStack, more: str = "") -> tuple[int,
     """HTTP port and pid of a server in the new folder ``path``, ``more`` in its configuration. ``stack`` ends it."""
     for part in ("data", "tmp"):
         (path / part).mkdir(parents=True)
-    http, tcp, interserver = free_port(), free_port(), free_port()
+    http, tcp, interserver = find_free_port(), find_free_port(), find_free_port()
     config = _CONFIG.format(path=path, http=http, tcp=tcp, interserver=interserver, more=more)
     (path / "config.xml").write_text(config)
     (path / "users.xml").write_text(_USERS)

@@ -32,7 +32,7 @@ from rich.table import Table
 from benchmarks.embedded import ClickHouse, Pando
 from parts.common.errors import PandoError
 from sql.formats.registry import write_blocks
-from sql.run.duckdb.statement_pool import STATEMENTS
+from sql.run.duckdb.statement_pool import STATEMENT_POOL
 from tests.functions import rows
 from tests.functions.aggregates import aggregate_calls
 from tests.functions.calls import templated_calls
@@ -132,7 +132,7 @@ class Both:
         theirs: list[float] = []
         for text in texts:
             if are_new:
-                STATEMENTS.clear()
+                STATEMENT_POOL.clear()
             ours.append(_cpu_seconds(partial(self._pando.run, text)))
             theirs.append(_cpu_seconds(partial(self._clickhouse.run, text)))
             if ours[-1] + theirs[-1] > _SLOW_SECONDS:

@@ -19,9 +19,9 @@ from pathlib import Path
 
 import httpx
 
-from coordination.keeper.embedded_zookeeper import four_letter_word
+from coordination.keeper.embedded_zookeeper import send_four_letter_word
 from engine.cluster.cluster import ZOOKEEPER, Cluster
-from engine.cluster.os_processes import family
+from engine.cluster.os_processes import list_process_tree
 
 Cost = dict[str, float]
 SIZES = (100, 300, 1000)
@@ -67,12 +67,12 @@ class _Server:
 
     def requests(self) -> int:
         """Packets that ZooKeeper has received; its four letter words are no packets."""
-        lines = (four_letter_word(self._zookeeper_port, "mntr") or "").splitlines()
+        lines = (send_four_letter_word(self._zookeeper_port, "mntr") or "").splitlines()
         return int(float(next(line for line in lines if line.startswith("zk_packets_received")).split()[1]))
 
     def cpu_seconds(self) -> float:
         """User and system time of the server's processes that live now."""
-        return sum(map(_cpu_seconds, family(self._pid)))
+        return sum(map(_cpu_seconds, list_process_tree(self._pid)))
 
     def idle(self) -> Cost:
         time.sleep(_REST_SECONDS)
@@ -82,7 +82,7 @@ class _Server:
         return {
             "CPU ms/s": 1000 * (self.cpu_seconds() - cpu) / seconds,
             "requests/s": (self.requests() - requests) / seconds,
-            "threads": float(sum(len(os.listdir(f"/proc/{pid}/task")) for pid in family(self._pid))),
+            "threads": float(sum(len(os.listdir(f"/proc/{pid}/task")) for pid in list_process_tree(self._pid))),
         }
 
     def asked(self, sql: str, count: int = 5) -> Cost:

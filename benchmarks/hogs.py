@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.hog_statements import DEAF, HOGS, LONGEST_SECONDS, RUN_TIME, Hog
-from engine.cluster.os_processes import family
+from engine.cluster.os_processes import list_process_tree
 
 _PING_EVERY_SECONDS = 0.01
 _OTHERS_EVERY_SECONDS = 0.05
@@ -66,15 +66,15 @@ class Server:
         self.url = f"http://127.0.0.1:{ready.split('http_port=')[1].split()[0]}"
 
     def note_idle(self) -> None:
-        self._idle_bytes = {pid: _memory_bytes(pid, "VmRSS") for pid in family(self._process.pid)}
+        self._idle_bytes = {pid: _memory_bytes(pid, "VmRSS") for pid in list_process_tree(self._process.pid)}
 
     def peak_bytes(self) -> int:
         """Over what the processes hold when idle, since :meth:`forget_peak`."""
-        peaks = {pid: _memory_bytes(pid, "VmHWM") for pid in family(self._process.pid)}
+        peaks = {pid: _memory_bytes(pid, "VmHWM") for pid in list_process_tree(self._process.pid)}
         return sum(max(0, peak - self._idle_bytes.get(pid, 0)) for pid, peak in peaks.items())
 
     def forget_peak(self) -> None:
-        for pid in family(self._process.pid):
+        for pid in list_process_tree(self._process.pid):
             with contextlib.suppress(OSError):
                 Path(f"/proc/{pid}/clear_refs").write_text("5")
 

@@ -27,8 +27,8 @@ from rich.table import Table
 from benchmarks import load_client
 from benchmarks.clickhouse_server import end_process, start_clickhouse
 from benchmarks.measure import Figure
-from coordination.keeper.embedded_zookeeper import free_port
-from engine.cluster.os_processes import family
+from coordination.keeper.embedded_zookeeper import find_free_port
+from engine.cluster.os_processes import list_process_tree
 
 PEER = "ClickHouse 18.16"
 CONNECTIONS = (1, 8, 32)
@@ -199,7 +199,7 @@ def _report(outcomes: list[tuple[Load, int, Outcome, Outcome]]) -> None:
 def start_pando(path: Path, stack: ExitStack) -> tuple[int, int]:
     """Port and pid."""
     path.mkdir()
-    port = free_port()
+    port = find_free_port()
     config = {
         "path": str(path / "data"), "http_port": port, "interserver_http_port": None, "workers": "auto",
         "logger": {"level": "warning"},
@@ -216,7 +216,7 @@ def start_pando(path: Path, stack: ExitStack) -> tuple[int, int]:
 def _processor_seconds(root: int) -> float:
     """User and system time of a process and all that stem from it, ended children included."""
     ticks = 0
-    for pid in family(root):
+    for pid in list_process_tree(root):
         with suppress(OSError):  # ended meanwhile
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
             ticks += sum(map(int, fields[11:15]))

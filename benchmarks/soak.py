@@ -17,7 +17,7 @@ from pathlib import Path
 import httpx
 
 from benchmarks.http_load import LOADS, Server, start_pando
-from engine.cluster.os_processes import family
+from engine.cluster.os_processes import list_process_tree
 
 _CONNECTIONS = 8
 _ROUND_SECONDS = 4
@@ -42,7 +42,7 @@ def main() -> int:
                 done += result["requests"]
                 failed += result["errors"]
             server.run("TRUNCATE TABLE load_target")
-            held = sum(map(_own_bytes, family(pid)))
+            held = sum(map(_own_bytes, list_process_tree(pid)))
             print(f"{done:>9,} requests, {failed} failed, {held >> 20:,} MiB", flush=True)
         print(server.run("SELECT number, pid, restarts, memory_usage FROM system.workers"))
     return 1 if failed else 0

@@ -15,7 +15,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 
-from engine.server.background_pool import Task
+from engine.server.background_pool import BackgroundTask
 from engine.tables.services import TableServices
 from engine.tables.table import Table
 from parts.common.errors import CorruptionError, PandoError
@@ -50,7 +50,7 @@ class Scrub:
         self._interval_seconds = interval_seconds
         self._due: deque[tuple[Table, Part]] = deque()
         self._reading: Iterator[int] = iter(())
-        self.task = Task("background check of parts", self.step)
+        self.task = BackgroundTask("background check of parts", self.step)
 
     def start(self) -> None:
         self._services.housekeeping.add(self.task, _FIRST_SECONDS)

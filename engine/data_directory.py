@@ -9,7 +9,7 @@ from pathlib import Path
 from engine.server.durable_texts import write_durably
 
 
-def server_uuid(path: Path, new_uuid: Callable[[], uuid.UUID]) -> str:
+def load_server_uuid(path: Path, new_uuid: Callable[[], uuid.UUID]) -> str:
     file = path / "uuid"
     try:
         return str(uuid.UUID(file.read_text().strip()))

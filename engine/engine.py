@@ -14,12 +14,12 @@ from pathlib import Path
 
 from engine.background_check import Scrub
 from engine.catalog.catalog import Catalog
-from engine.data_directory import server_uuid
+from engine.data_directory import load_server_uuid
 from engine.distributed_ddl.ddl_worker import DdlWorker
-from engine.environment import World
-from engine.queries.context import NoQueries, QueryTotals, Row
+from engine.environment import ServerEnvironment
+from engine.queries.context import EmptyQueryTotals, QueryTotals, Row
 from engine.queries.process_list import Process
-from engine.server.background_pool import Task
+from engine.server.background_pool import BackgroundTask
 from engine.server.config import Config
 from engine.statement_runner import StatementRunner
 from engine.system_tables import SYSTEM_DATABASES
@@ -33,11 +33,11 @@ from engine.tables.small.small_table import SmallTable
 from engine.tables.small.view import ViewTable
 from engine.tables.table import Table
 from engine.tables.table_definition import TableDefinition
-from parts.common.process_memory import use_returning_allocator, without_collections
+from parts.common.process_memory import configure_allocators, without_collections
 from parts.format.hashed_file import make_directories
 from sql.definitions.engines.proxy_engines import PROXY_ENGINES
 from sql.definitions.engines.small_engines import LOG_ENGINES, VIEW_ENGINES
-from sql.definitions.table_description import merge_tree_settings
+from sql.definitions.table_description import build_merge_tree_settings
 from sql.run.duckdb import database
 from sql.run.query_engine import QueryEngine
 from sql.settings.merge_tree_settings import MergeTreeSettings
@@ -56,8 +56,8 @@ _KINDS = {
 class Engine(StatementRunner):
     """Everything one server process holds. Start it once, use it from any thread, stop it once."""
 
-    def __init__(self, config: Config, world: World | None = None) -> None:
-        self.world = world or World()
+    def __init__(self, config: Config, world: ServerEnvironment | None = None) -> None:
+        self.world = world or ServerEnvironment()
         super().__init__(config, self.world.make_services(config))
         self.path = config.path.absolute()
         self.system_schemas = {
@@ -65,12 +65,12 @@ class Engine(StatementRunner):
             for database, tables in SYSTEM_DATABASES.items()
         }
         self.query_engine = QueryEngine()
-        settings = merge_tree_settings(config.merge_tree, MergeTreeSettings())
+        settings = build_merge_tree_settings(config.merge_tree, MergeTreeSettings())
         self.catalog = Catalog(self.path, config.temporary_path, self._make_table, settings, config.rollups)
         self.processes_elsewhere: Callable[[], Iterable[Process]] = tuple
         """The statements that run in other processes of this server."""
         self.worker_rows: Callable[[], list[Row]] = list
-        self.query_totals: Callable[[], QueryTotals] = NoQueries
+        self.query_totals: Callable[[], QueryTotals] = EmptyQueryTotals
         """Of ``system.workers``."""
         self._ddl_worker: DdlWorker | None = None
         self._on_stop = ExitStack()
@@ -81,14 +81,16 @@ class Engine(StatementRunner):
 
         On failure everything is stopped again. Raises 76 when another process has the directory.
         """
-        use_returning_allocator()
+        configure_allocators()
         try:
             make_directories(self.path)
             self._on_stop.callback(self.world.lock(self.path))
-            self.uuid = server_uuid(self.path, self.services.new_uuid)
+            self.uuid = load_server_uuid(self.path, self.services.new_uuid)
             if not self.config.worker_count:  # else workers have begun to spill
-                remove_spills(self.config)
-            database.spill_to(database.Spill(spill_directory(self.config), self.config.max_temporary_data_on_disk_size))
+                remove_spill_directories(self.config)
+            database.configure_spill(
+                database.SpillSettings(make_spill_directory(self.config), self.config.max_temporary_data_on_disk_size)
+            )
             if self.world.has_watchdog:
                 self._watchdog.start()
                 self._on_stop.callback(self._watchdog.stop)
@@ -116,7 +118,7 @@ class Engine(StatementRunner):
 
     def _start_distributed_ddl(self) -> None:
         self._ddl_worker = worker = DdlWorker(self)
-        task = Task("distributed DDL", worker.run_once)
+        task = BackgroundTask("distributed DDL", worker.run_once)
         worker.wake = task.wake
         self.services.workers.add(task)
         self._on_stop.callback(self.services.workers.remove, task)
@@ -171,14 +173,14 @@ class Engine(StatementRunner):
         ]
 
 
-def spill_directory(config: Config, owner: str = "") -> Path:
+def make_spill_directory(config: Config, owner: str = "") -> Path:
     """Where queries put what does not fit into memory; ``owner`` is one of several processes."""
     directory = config.temporary_path / f"spill{owner and '-'}{owner}"
     make_directories(directory)
     return directory
 
 
-def remove_spills(config: Config, owner: str = "*") -> None:
+def remove_spill_directories(config: Config, owner: str = "*") -> None:
     """What processes left that were killed: of one, or of all."""
     for directory in config.temporary_path.glob(f"spill-{owner}"):
         shutil.rmtree(directory, ignore_errors=True)
@@ -186,6 +188,6 @@ def remove_spills(config: Config, owner: str = "*") -> None:
         shutil.rmtree(config.temporary_path / "spill", ignore_errors=True)
 
 
-def local_engine_path() -> tempfile.TemporaryDirectory[str]:
+def make_temporary_directory() -> tempfile.TemporaryDirectory[str]:
     """A directory for an engine that keeps nothing."""
     return tempfile.TemporaryDirectory(prefix="pando-local-")

@@ -3,8 +3,8 @@ exchange of parts, and the lock on its directory. fsync and the threads that wor
 seams of their own, in :mod:`parts.format.hashed_file` and :mod:`parts.common.thread_pool`. ``make lint`` refuses the
 system's own in any module that is not named for it in ``pyproject.toml``.
 
-The real world is ``World()``. The simulator (``engine.simulator``) makes one in which several servers live in one
-thread, with a clock moved by hand and everything random drawn from one seed.
+The real world is ``ServerEnvironment()``. The simulator (``engine.simulator``) makes one in which several servers live
+in one thread, with a clock moved by hand and everything random drawn from one seed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from parts.common.errors import UserError
 _HOUSEKEEPING_THREADS = 4
 
 
-def real_services(config: Config) -> TableServices:
+def make_system_services(config: Config) -> TableServices:
     """The system's clock, and threads."""
     return TableServices(
         clock=time.time,
@@ -40,7 +40,7 @@ def real_services(config: Config) -> TableServices:
         failpoint=failpoint,
         housekeeping=BackgroundPool("housekeeping", _HOUSEKEEPING_THREADS),
         workers=BackgroundPool("worker", config.background_pool_size + config.background_fetches_pool_size),
-        writers=thread_pool.threads(os.cpu_count() or 2, "writer"),
+        writers=thread_pool.make_executor(os.cpu_count() or 2, "writer"),
         merging=Slots(config.background_pool_size),
         fetches=Slots(config.background_fetches_pool_size),
         max_fetches_bandwidth=config.max_replicated_fetches_network_bandwidth_for_server,
@@ -65,10 +65,10 @@ def lock_directory(path: Path) -> Callable[[], None]:
 
 
 @dataclass(frozen=True)
-class World:
+class ServerEnvironment:
     """``has_watchdog``: a thread looks after time and memory of the running statements."""
 
-    make_services: Callable[[Config], TableServices] = real_services
+    make_services: Callable[[Config], TableServices] = make_system_services
     connect: Callable[[Config, Path, Callable[[str], None]], Replication] = Replication.from_config
     """ZooKeeper, this server's address, and the exchange of parts, which passes the failpoints given last."""
     lock: Callable[[Path], Callable[[], None]] = lock_directory

@@ -18,13 +18,13 @@ from typing import BinaryIO
 import pyarrow as pa
 
 from engine.catalog.catalog import Catalog
-from engine.catalog.database_names import TEMPORARY
+from engine.catalog.database_names import TEMPORARY_DATABASE
 from engine.interpreter import execute_statement
 from engine.interpreter.session_relations import CatalogRelations
-from engine.interpreter.temporary_tables import forget_dropped, resolved
+from engine.interpreter.temporary_tables import forget_dropped_tables, resolve_names
 from engine.interserver.replication import Replication
-from engine.queries.context import Context, QueryTotals, Row, SystemTable
-from engine.queries.other_processes import Elsewhere
+from engine.queries.context import Context, QueryTotals, Row, SystemTableRows
+from engine.queries.other_processes import OtherProcesses
 from engine.queries.process_list import Process, ProcessList
 from engine.queries.session import QueryResult, QueryStatistics, Session
 from engine.queries.settings_constraints import check_settings_change
@@ -34,21 +34,25 @@ from engine.server.config import Config
 from engine.system_tables import zookeeper
 from engine.tables.capabilities.replica_status import ReplicaStatus
 from engine.tables.services import TableServices
-from parts.common.errors import CorruptionError, PandoError, UserError, resource_error
+from parts.common.errors import CorruptionError, PandoError, UserError, convert_resource_error
 from parts.common.query_status import MemoryTracker, QueryStatus
 from parts.table.table_description import TableSchema
-from sql.grammar.dialect_translation import check_dialect, foreign_defaults, in_own_dialect
+from sql.grammar.dialect_translation import (
+    check_statement_dialect,
+    default_settings_of_dialect,
+    translate_to_clickhouse,
+)
 from sql.grammar.password_hiding import hide_passwords
 from sql.grammar.statement_parser import parse_statements
 from sql.grammar.statements.statement import Insert, ParsedStatement, SelectQuery
 from sql.run.query_engine import QueryEngine
-from sql.run.short_queries.short_plans import IN_THREAD, ON_LOOP, Limits
-from sql.run.short_queries.short_query_cache import ShortQueries
-from sql.run.short_queries.statement_shapes import LONGEST_TEXT
+from sql.run.short_queries.short_plans import EVENT_LOOP_LIMITS, THREAD_LIMITS, ShortQueryLimits
+from sql.run.short_queries.short_query_cache import ShortQueryCache
+from sql.run.short_queries.statement_shapes import MAX_SHAPED_CHARACTERS
 from sql.settings.session_settings import (
-    settings_of,
+    make_settings,
 )
-from sql.settings.setting_values import OWN_DIALECT
+from sql.settings.setting_values import CLICKHOUSE_DIALECT
 from sql.settings.supported_settings import (
     Settings,
 )
@@ -76,7 +80,7 @@ class StatementRunner(ABC):
     query_totals: Callable[[], QueryTotals]
     system_schemas: Mapping[str, Mapping[str, TableSchema]]
 
-    def __init__(self, config: Config, services: TableServices, elsewhere: Elsewhere | None = None) -> None:
+    def __init__(self, config: Config, services: TableServices, elsewhere: OtherProcesses | None = None) -> None:
         self.config = config
         self.services = services
         self.remote = RemoteServers(config, services.monotonic, services.clock)
@@ -101,13 +105,13 @@ class StatementRunner(ABC):
     def replicas_status(self) -> list[ReplicaStatus]:
         """The status of every replicated table."""
 
-    def system_rows(self, table: SystemTable, context: Context, columns: Sequence[str]) -> list[Row]:
+    def system_rows(self, table: SystemTableRows, context: Context, columns: Sequence[str]) -> list[Row]:
         """The rows of a system table, as the statement of ``context`` sees them: of each the named columns."""
         return list(table.rows(context, columns))
 
     def zookeeper_rows(self, paths: Sequence[str]) -> list[Row]:
         """The rows of ``system.zookeeper``. Raises 225 without ZooKeeper, 999 for a node that is not there."""
-        return zookeeper.rows(lambda name: self.replication.at(name).require_keeper(), paths)
+        return zookeeper.list_children(lambda name: self.replication.at(name).require_keeper(), paths)
 
     def _carry_out(self, parsed: ParsedStatement, text: str, context: Context) -> QueryResult:
         return execute_statement(parsed, context)
@@ -116,12 +120,12 @@ class StatementRunner(ABC):
         """Its temporary tables go."""
         for name in session.temporary_tables.values():
             try:
-                self.catalog.drop_table(TEMPORARY, name)
+                self.catalog.drop_table(TEMPORARY_DATABASE, name)
             except PandoError as error:
                 logger.warning("temporary table %s of a session that ended stays: %s", name, error)
         session.temporary_tables.clear()
 
-    def queries_elsewhere(self) -> int:
+    def count_other_queries(self) -> int:
         """Statements that other processes of this server run."""
         return self._processes.elsewhere.queries()
 
@@ -147,8 +151,8 @@ class StatementRunner(ABC):
         self, text: str, session: Session, on_start: Callable[[Process], None] = lambda _: None
     ) -> ParsedStatement:
         """The one statement of the text. While a long text is read it is a process, which ``on_start`` gets."""
-        if session.settings.get("dialect", OWN_DIALECT) != OWN_DIALECT:
-            text = in_own_dialect(text, settings_of(session.settings))
+        if session.settings.get("dialect", CLICKHOUSE_DIALECT) != CLICKHOUSE_DIALECT:
+            text = translate_to_clickhouse(text, make_settings(session.settings))
         parsed = parse_statements(text) if len(text) <= _LONG_TEXT else self._parse_long(text, session, on_start)
         if len(parsed) != 1:
             problem = "Multi-statements are not allowed" if parsed else "Empty query"
@@ -156,7 +160,7 @@ class StatementRunner(ABC):
         return parsed[0]
 
     def _parse_long(self, text: str, session: Session, on_start: Callable[[Process], None]) -> list[ParsedStatement]:
-        status = self._processes.new_status(session.user, settings_of(session.settings, self.config.timezone))
+        status = self._processes.new_status(session.user, make_settings(session.settings, self.config.timezone))
         process, end = self._begin(self._query_id(session), text, session, QueryStatistics(), status)
         session.began = self.services.monotonic()
         try:
@@ -192,10 +196,10 @@ class StatementRunner(ABC):
         """As :meth:`execute`, for a statement that the caller has parsed. ``on_start`` gets what can stop it."""
         own = _statement_settings(parsed)
         check_settings_change(session.settings, own, self.config.default_settings)
-        dialect = str(session.settings.get("dialect", OWN_DIALECT))
-        check_dialect(parsed.statement, dialect, own)
-        defaults = {**self.config.default_settings, **foreign_defaults(dialect)}
-        settings = settings_of({**defaults, **session.settings, **own}, self.config.timezone)
+        dialect = str(session.settings.get("dialect", CLICKHOUSE_DIALECT))
+        check_statement_dialect(parsed.statement, dialect, own)
+        defaults = {**self.config.default_settings, **default_settings_of_dialect(dialect)}
+        settings = make_settings({**defaults, **session.settings, **own}, self.config.timezone)
         status = self._processes.new_status(session.user, settings, session.began)
         session.began = 0.0
         given = {**session.parameters, **(parameters or {})}
@@ -208,20 +212,20 @@ class StatementRunner(ABC):
             result = None
             if may_be_short:
                 passed = context.parameters
-                result = self._short_result(text, session, passed, context.statistics, context.query_id, IN_THREAD)
+                result = self._short_result(text, session, passed, context.statistics, context.query_id, THREAD_LIMITS)
             if result is None:
-                result = self._carry_out(resolved(parsed, session), text, context)
+                result = self._carry_out(resolve_names(parsed, session), text, context)
                 if parsed.on_cluster is None:
-                    forget_dropped(parsed, session)
+                    forget_dropped_tables(parsed, session)
                 if may_be_short:
-                    self._consider(parsed, text, context)
+                    self._remember_short_query(parsed, text, context)
         except PandoError as error:
             end()
             self.report_corruption(error)
             raise process.translate(error) from error
         except (OSError, MemoryError) as error:
             end()
-            raise resource_error(error) from error
+            raise convert_resource_error(error) from error
         except BaseException:
             end()
             raise
@@ -262,7 +266,7 @@ class StatementRunner(ABC):
 
     # -- short queries --------------------------------------------------------------------------------------------
 
-    def answer_short(
+    def answer_short_query(
         self, text: str, session: Session, parameters: Mapping[str, str] | None = None
     ) -> QueryResult | None:
         """The whole result of a SELECT, at once; ``None``: it is not known to be short, run it. From any thread, the
@@ -278,7 +282,7 @@ class StatementRunner(ABC):
         parameters: Mapping[str, str],
         statistics: QueryStatistics,
         query_id: str = "",
-        limits: Limits = ON_LOOP,
+        limits: ShortQueryLimits = EVENT_LOOP_LIMITS,
     ) -> QueryResult | None:
         """``None``: the query is not known to be short. Counts in ``statistics``."""
         settings = self._settings_of(session)
@@ -300,37 +304,37 @@ class StatementRunner(ABC):
         """Whether the catalog and the parts are known here as every acknowledged statement left them."""
         return True
 
-    def _consider(self, parsed: ParsedStatement, text: str, context: Context) -> None:
+    def _remember_short_query(self, parsed: ParsedStatement, text: str, context: Context) -> None:
         """Whether the statement, when it comes again, may be short."""
         settings = self._settings_of(context.session)
         if self._may_be_short(settings, context.session):
             database = context.session.database
             relations = CatalogRelations(self.catalog, database)
             given = context.parameters
-            self._short_queries.consider(text.strip(), parsed, settings, database, relations, given)
+            self._short_queries.learn(text.strip(), parsed, settings, database, relations, given)
 
     def _settings_of(self, session: Session) -> Settings:
-        return settings_of({**self.config.default_settings, **session.settings}, self.config.timezone)
+        return make_settings({**self.config.default_settings, **session.settings}, self.config.timezone)
 
     def _may_be_short(self, settings: Settings, session: Session) -> bool:
         """Whether the statement asks for nothing that a short query does not do."""
         return not (
             session.external_tables
             or session.temporary_tables
-            or settings.dialect != OWN_DIALECT
+            or settings.dialect != CLICKHOUSE_DIALECT
             or settings.max_result_rows
             or settings.max_result_bytes
             or settings.select_sequential_consistency
             or 0 < settings.max_execution_time < _SHORT_SECONDS
             or 0 < settings.max_memory_usage < _SHORT_BYTES
             or 0 < settings.max_memory_usage_for_user < _SHORT_BYTES
-            or settings.max_query_size < LONGEST_TEXT
+            or settings.max_query_size < MAX_SHAPED_CHARACTERS
             or self._processes.memory.is_exceeded
         )
 
     @cached_property
-    def _short_queries(self) -> ShortQueries:
-        return ShortQueries(self.query_engine)
+    def _short_queries(self) -> ShortQueryCache:
+        return ShortQueryCache(self.query_engine)
 
 
 def _statement_settings(parsed: ParsedStatement) -> dict[str, object]:
@@ -357,6 +361,6 @@ def _translated(
         report_corruption(error)
         raise process.translate(error) from error
     except (OSError, MemoryError) as error:
-        raise resource_error(error) from error
+        raise convert_resource_error(error) from error
     finally:
         on_close()

@@ -15,7 +15,7 @@ from coordination.nodes.paths import ReplicaPaths
 from parts.format.hashed_file import sync_directory
 
 
-def raise_flag(keeper: Keeper, replica: ReplicaPaths) -> None:
+def set_flag(keeper: Keeper, replica: ReplicaPaths) -> None:
     """Makes the znode; one that is there already is fine."""
     try:
         keeper.create(replica.force_restore_data)
@@ -23,11 +23,11 @@ def raise_flag(keeper: Keeper, replica: ReplicaPaths) -> None:
         return
 
 
-def is_raised(keeper: Keeper, replica: ReplicaPaths) -> bool:
+def is_flag_set(keeper: Keeper, replica: ReplicaPaths) -> bool:
     return keeper.exists(replica.force_restore_data) is not None
 
 
-def lower_flag(keeper: Keeper, replica: ReplicaPaths) -> None:
+def clear_flag(keeper: Keeper, replica: ReplicaPaths) -> None:
     """Removes the znode after the restore was carried out."""
     try:
         keeper.delete(replica.force_restore_data)
@@ -35,7 +35,7 @@ def lower_flag(keeper: Keeper, replica: ReplicaPaths) -> None:
         return
 
 
-def take_file(file: Path) -> bool:
+def consume_flag_file(file: Path) -> bool:
     """True when the file was there; it is gone afterwards, and its directory is made for the next one. Called once, at
     the start of a server."""
     file.parent.mkdir(parents=True, exist_ok=True)

@@ -21,8 +21,8 @@ from coordination.inserts.partition_nodes import next_numbers
 from coordination.keeper.interface import Keeper
 from coordination.nodes.paths import ReplicaPaths
 from parts.common.part_name import PartName
-from recovery.startup_plan import PartOnDisk, Survey, plan_startup
-from recovery.zookeeper_parts import contents_elsewhere, read_survey
+from recovery.startup_plan import PartOnDisk, ZooKeeperParts, plan_startup
+from recovery.zookeeper_parts import contents_elsewhere, read_zookeeper_parts
 
 Ask = Callable[[Collection[PartName]], Mapping[PartName, Collection[str]]]
 """Part names → content hashes of those that are active on other replicas."""
@@ -39,7 +39,7 @@ def find_forgotten(
     (names,) = keeper.children_many([replica.parts])
     if names is None or on_disk.keys() <= {PartName.parse(name) for name in names}:
         return []  # a replica that is not there at all is another matter
-    survey = read_survey(keeper, replica)
+    survey = read_zookeeper_parts(keeper, replica)
     suspects = unexplained(on_disk, survey)
     if found := contradicted(on_disk, contents_elsewhere(keeper, replica, suspects & survey.elsewhere)):
         return found
@@ -52,7 +52,7 @@ def beyond(on_disk: Collection[PartName], next_numbers: Mapping[str, int]) -> li
     return sorted(part for part in on_disk if max(part.max_block, part.data_version) >= next_numbers[part.partition_id])
 
 
-def unexplained(on_disk: Mapping[PartName, PartOnDisk], survey: Survey) -> set[PartName]:
+def unexplained(on_disk: Mapping[PartName, PartOnDisk], survey: ZooKeeperParts) -> set[PartName]:
     """What is on the disk though it is not listed, and neither a listed part nor the queue says why."""
     unexpected = plan_startup(on_disk, survey, max_ratio_of_wrong_parts=1.0, force=True).unexpected
     return set(unexpected) - survey.queued_products

@@ -16,11 +16,11 @@ from parts.read.part_reader import open_part
 from parts.store.drop_markers import DropMarkers, is_drop_mark
 from recovery import force_restore_flag, outdated_zookeeper
 from recovery.startup_plan import PartOnDisk, StartupPlan, plan_startup
-from recovery.zookeeper_parts import read_survey, with_contents_elsewhere
+from recovery.zookeeper_parts import read_zookeeper_parts, with_contents_elsewhere
 
 
 @dataclass
-class Inspection:
+class ReplicaInspection:
     """``plan`` is what a forced restore would do; ``refusal`` why a start without force refuses, or ``""``;
     ``forgotten``: parts that prove that ZooKeeper is from the past, as far as it tells by itself."""
 
@@ -34,21 +34,23 @@ class Inspection:
     forgotten: list[PartName] = field(default_factory=list)
 
 
-def inspect_replica(keeper: Keeper, replica: ReplicaPaths, data_path: Path, max_ratio: float, table: str) -> Inspection:
+def inspect_replica(
+    keeper: Keeper, replica: ReplicaPaths, data_path: Path, max_ratio: float, table: str
+) -> ReplicaInspection:
     """Reads the metadata of every part on disk and the replica's list in ZooKeeper. ``table``: its name, for advice."""
     if keeper.exists(replica.host) is None:
-        return Inspection(replica.root, exists=False)
+        return ReplicaInspection(replica.root, exists=False)
     on_disk, broken = _parts_on_disk(data_path)
-    survey = with_contents_elsewhere(keeper, replica, read_survey(keeper, replica), on_disk)
+    survey = with_contents_elsewhere(keeper, replica, read_zookeeper_parts(keeper, replica), on_disk)
     forgotten = outdated_zookeeper.find_forgotten(keeper, replica, on_disk, lambda parts: {})
     refusal = plan_startup(on_disk, survey, max_ratio_of_wrong_parts=max_ratio).refusal
     if forgotten:
         refusal = outdated_zookeeper.refusal(table, replica, forgotten, on_disk)
-    return Inspection(
+    return ReplicaInspection(
         replica=replica.root,
         exists=True,
         is_active=keeper.exists(replica.is_active) is not None,
-        is_flagged=force_restore_flag.is_raised(keeper, replica),
+        is_flagged=force_restore_flag.is_flag_set(keeper, replica),
         broken=broken,
         plan=plan_startup(on_disk, survey, max_ratio_of_wrong_parts=max_ratio, force=True),
         refusal=refusal,

@@ -19,8 +19,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from coordination.inserts.block_numbers import allocate_block, committing_blocks, release
-from coordination.inserts.partition_nodes import make_partition, next_numbers, raise_next_first
+from coordination.inserts.block_numbers import allocate_block_number, read_committing_numbers, release_block_number
+from coordination.inserts.partition_nodes import create_partition_node, next_numbers, raise_next_first
 from coordination.keeper.interface import (
     Check,
     Create,
@@ -32,12 +32,12 @@ from coordination.keeper.interface import (
     SetData,
     check_not_exists,
 )
-from coordination.keeper.request_limits import op_bytes, packets
+from coordination.keeper.request_limits import operation_bytes, split_into_multis
 from coordination.log.log_entry import EntryType, LogEntry
-from coordination.nodes.dropped_nodes import sweep
+from coordination.nodes.dropped_nodes import remove_dropped_nodes
 from coordination.nodes.part_record import PartRecord
 from coordination.nodes.paths import ReplicaPaths, TablePaths
-from coordination.nodes.replica_activation import registered_replicas
+from coordination.nodes.replica_activation import list_registered_replicas
 from parts.common.errors import ConflictError, UnavailableError
 from parts.common.part_name import PartName
 from recovery.restore_plan import Others, RestorePlan, plan_restore
@@ -56,7 +56,7 @@ def host_versions(keeper: Keeper, table: TablePaths) -> dict[str, int]:
     """The versions of ``host`` of all replicas, for :func:`retire_table`. Read them before the table is judged."""
     if keeper.exists(table.replicas) is None:
         return {}
-    names = registered_replicas(keeper, table)
+    names = list_registered_replicas(keeper, table)
     stats = keeper.exists_many([table.replica(name).host for name in names])
     return {name: stat.version for name, stat in zip(names, stats, strict=True) if stat is not None}
 
@@ -93,13 +93,13 @@ def clear_retired(keeper: Keeper, table: TablePaths) -> None:
             host = keeper.exists(replica.host)
             if host is not None:
                 keeper.multi([mine, Delete(replica.host, host.version)])
-            sweep(keeper, replica.root, replica.host, replica.dropped)
+            remove_dropped_nodes(keeper, replica.root, replica.host, replica.dropped)
         keeper.multi([mine, Delete(table.replicas)])
     except NoNode:
         pass
     except MultiFailed as error:
         raise ConflictError("KEEPER_EXCEPTION", f"Others change {table.root}: {error.message}") from error
-    sweep(keeper, table.root, table.replicas, table.dropped)
+    remove_dropped_nodes(keeper, table.root, table.replicas, table.dropped)
 
 
 # -- parts ------------------------------------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ def list_parts(keeper: Keeper, replica: ReplicaPaths, active: Mapping[PartName, 
 def is_first(keeper: Keeper, replica: ReplicaPaths) -> bool:
     """Whether the table becomes what this replica has. The marks are read first: a replica that has lost its mark by
     then is seen to be not lost. Raises 254 while another replica is the first."""
-    names = registered_replicas(keeper, replica.table)
+    names = list_registered_replicas(keeper, replica.table)
     replicas = [replica.table.replica(name) for name in names]
     marks = keeper.exists_many([other.restoring for other in replicas])
     lost = keeper.get_many([other.is_lost for other in replicas])
@@ -146,18 +146,18 @@ def _number_behind(keeper: Keeper, replica: ReplicaPaths, active: Mapping[PartNa
         return
     raise_next_first(keeper, replica.table, max(last.values()) + 1)
     for partition_id in last:
-        make_partition(keeper, replica.table, partition_id)
+        create_partition_node(keeper, replica.table, partition_id)
     given = next_numbers(keeper, replica.table, last)
     for partition_id, number in last.items():
         if given[partition_id] <= number:
-            lock = allocate_block(keeper, replica.table, partition_id, owner=replica.name, minimum=number + 1)
-            release(keeper, lock)  # type: ignore[arg-type]
+            lock = allocate_block_number(keeper, replica.table, partition_id, owner=replica.name, minimum=number + 1)
+            release_block_number(keeper, lock)  # type: ignore[arg-type]
 
 
 def _list(keeper: Keeper, replica: ReplicaPaths, parts: Mapping[PartName, PartRecord]) -> None:
     listed = set(keeper.children(replica.parts))
     wanted = [_listing(replica, name, record) for name, record in parts.items() if str(name) not in listed]
-    for packet in packets(wanted, op_bytes):
+    for packet in split_into_multis(wanted, operation_bytes):
         keeper.multi(packet)
 
 
@@ -170,7 +170,7 @@ def _join(keeper: Keeper, replica: ReplicaPaths, active: Mapping[PartName, PartR
     if mark == ALL_PARTS:
         _number_behind(keeper, replica, active)
     # Numbers, then log, queues, lists: what moves on in between is seen in one of two places, or in both.
-    committing = committing_blocks(keeper, replica.table, sorted({part.partition_id for part in active}))
+    committing = read_committing_numbers(keeper, replica.table, sorted({part.partition_id for part in active}))
     log = keeper.get(replica.table.log)[1]
     others = _read_others(keeper, replica, committing)
     own = set(keeper.children(replica.parts))
@@ -183,7 +183,7 @@ def _join(keeper: Keeper, replica: ReplicaPaths, active: Mapping[PartName, PartR
 
 def _read_others(keeper: Keeper, replica: ReplicaPaths, committing: Mapping[str, list[int]]) -> Others:
     table = replica.table
-    others = [table.replica(name) for name in registered_replicas(keeper, table) if name != replica.name]
+    others = [table.replica(name) for name in list_registered_replicas(keeper, table) if name != replica.name]
     log = [f"{table.log}/{name}" for name in keeper.children(table.log)]
     entries = _entries(keeper, log)
     queues = keeper.children_many([other.queue for other in others])

@@ -46,7 +46,7 @@ class PartOnDisk:
 
 
 @dataclass(frozen=True)
-class Survey:
+class ZooKeeperParts:
     """What ZooKeeper holds: this replica's list of parts and queue, the parts on the lists of others."""
 
     listed: Mapping[PartName, PartRecord]
@@ -100,7 +100,7 @@ class StartupPlan:
 
 def plan_startup(
     on_disk: Mapping[PartName, PartOnDisk],
-    survey: Survey,
+    survey: ZooKeeperParts,
     *,
     max_ratio_of_wrong_parts: float,
     force: bool = False,
@@ -121,7 +121,7 @@ def plan_startup(
     return plan
 
 
-def _judge_listed(plan: StartupPlan, on_disk: Mapping[PartName, PartOnDisk], survey: Survey) -> int:
+def _judge_listed(plan: StartupPlan, on_disk: Mapping[PartName, PartOnDisk], survey: ZooKeeperParts) -> int:
     """Returns the suspicious rows among missing and differing parts."""
     matching = set()
     for name, record in survey.listed.items():
@@ -144,7 +144,7 @@ def _judge_listed(plan: StartupPlan, on_disk: Mapping[PartName, PartOnDisk], sur
     return suspicious
 
 
-def _judge_unlisted(plan: StartupPlan, on_disk: Mapping[PartName, PartOnDisk], survey: Survey) -> int:
+def _judge_unlisted(plan: StartupPlan, on_disk: Mapping[PartName, PartOnDisk], survey: ZooKeeperParts) -> int:
     """Returns the suspicious rows among unexpected parts."""
     suspicious, interrupted = 0, 0
     for name, disk in sorted(on_disk.items()):

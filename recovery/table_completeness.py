@@ -10,17 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from coordination.inserts.quorum import unconfirmed_parts
+from coordination.inserts.quorum import read_unconfirmed_parts
 from coordination.keeper.interface import Keeper
 from coordination.log.log_entry import EntryType, LogEntry
 from coordination.log.part_set import PartSet
 from coordination.merges_mutations.mutation_nodes import KnownMutations
-from coordination.nodes.paths import ReplicaPaths, sequence_number
-from coordination.nodes.replica_positions import read_positions
-from coordination.replicas.clone import is_lost
+from coordination.nodes.paths import ReplicaPaths, parse_sequence_number
+from coordination.nodes.replica_positions import read_replica_positions
+from coordination.replicas.clone import needs_clone
 from parts.common.part_name import PartName
 from recovery.startup_plan import PartOnDisk, plan_startup
-from recovery.zookeeper_parts import read_part_records, read_survey
+from recovery.zookeeper_parts import read_part_records, read_zookeeper_parts
 
 _OR_DROP = " (if it is gone for good: SYSTEM DROP REPLICA '{}')"
 
@@ -39,13 +39,13 @@ def why_not_whole(keeper: Keeper, replica: ReplicaPaths, on_disk: Mapping[PartNa
     is_own = known is not None and identity and known[0].decode().split(" ")[0] == identity
     if mark is not None and is_own and pointer is not None and not pointer[0]:
         return ""  # its parts are being listed: nothing was moved or fetched yet
-    if is_lost(keeper, replica):
+    if needs_clone(keeper, replica):
         return "the replica has not cloned the others' parts yet"
     return _why_not_here(keeper, replica, on_disk) or _why_others_need_it(keeper, replica)
 
 
 def _why_not_here(keeper: Keeper, replica: ReplicaPaths, on_disk: Mapping[PartName, PartOnDisk]) -> str:
-    plan = plan_startup(on_disk, read_survey(keeper, replica), max_ratio_of_wrong_parts=1.0, force=True)
+    plan = plan_startup(on_disk, read_zookeeper_parts(keeper, replica), max_ratio_of_wrong_parts=1.0, force=True)
     if plan.fetch:
         return f"part {plan.fetch[0]} is not here, or has other rows than ZooKeeper says"
     if plan.unexpected:
@@ -58,14 +58,14 @@ def _why_not_here(keeper: Keeper, replica: ReplicaPaths, on_disk: Mapping[PartNa
     for mutation in KnownMutations(replica.table).load(keeper).mutations:
         if left := mutation.parts_to_do(plan.keep):
             return f"mutation {mutation.mutation_id} is to be carried out on part {left[0]}"
-    if unsettled := sorted(unconfirmed_parts(keeper, replica.table).intersection(plan.keep)):
+    if unsettled := sorted(read_unconfirmed_parts(keeper, replica.table).intersection(plan.keep)):
         return f"the quorum of part {unsettled[0]} is not settled"
     return ""
 
 
 def _why_others_need_it(keeper: Keeper, replica: ReplicaPaths) -> str:
     """A part that another replica must still fetch, and that only this one has."""
-    others = [position for position in read_positions(keeper, replica.table) if position.name != replica.name]
+    others = [position for position in read_replica_positions(keeper, replica.table) if position.name != replica.name]
     if not others:
         return ""
     if all(position.is_lost or position.pointer is None for position in others):
@@ -89,7 +89,7 @@ def _to_do(keeper: Keeper, replica: ReplicaPaths) -> Iterator[LogEntry]:
     it pulls meanwhile would be in neither."""
     pointer = int(keeper.get(replica.log_pointer)[0] or 0)
     log = replica.table.log
-    names = [name for name in keeper.children(log) if sequence_number(name) >= pointer]
+    names = [name for name in keeper.children(log) if parse_sequence_number(name) >= pointer]
     paths = [f"{log}/{name}" for name in names]
     paths += [replica.queue_entry(name) for name in keeper.children(replica.queue)]
     for answer in keeper.get_many(paths):

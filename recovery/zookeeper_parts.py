@@ -10,13 +10,13 @@ from coordination.log.log_entry import EntryType, LogEntry
 from coordination.nodes.part_record import PartRecord
 from coordination.nodes.paths import ReplicaPaths
 from parts.common.part_name import PartName
-from recovery.startup_plan import PartOnDisk, Survey, plan_startup
+from recovery.startup_plan import PartOnDisk, ZooKeeperParts, plan_startup
 
 
-def read_survey(keeper: Keeper, replica: ReplicaPaths) -> Survey:
+def read_zookeeper_parts(keeper: Keeper, replica: ReplicaPaths) -> ZooKeeperParts:
     """Everything the comparison of disk and ZooKeeper needs."""
     queued = _read_queue(keeper, replica)
-    return Survey(
+    return ZooKeeperParts(
         listed=read_part_records(keeper, replica),
         elsewhere=_parts_elsewhere(keeper, replica),
         queued_products=frozenset(part for entry in queued for part in entry.made),
@@ -31,8 +31,8 @@ def read_survey(keeper: Keeper, replica: ReplicaPaths) -> Survey:
 
 
 def with_contents_elsewhere(
-    keeper: Keeper, replica: ReplicaPaths, survey: Survey, on_disk: Mapping[PartName, PartOnDisk]
-) -> Survey:
+    keeper: Keeper, replica: ReplicaPaths, survey: ZooKeeperParts, on_disk: Mapping[PartName, PartOnDisk]
+) -> ZooKeeperParts:
     """The survey, with what other replicas list of parts on the disk that nothing else explains: few, if any."""
     unexpected = plan_startup(on_disk, survey, max_ratio_of_wrong_parts=1.0, force=True).unexpected
     asked = survey.elsewhere.intersection(unexpected)

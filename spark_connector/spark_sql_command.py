@@ -49,4 +49,4 @@ def command(
     given = _pairs(options, "--option")
     given |= {name: value for name, value in (("user", user), ("password_file", password_file)) if value}
     scripts = [*texts, *(file.read_text() for file in files)]
-    sql_shell.main(url, database, scripts, given, master, _pairs(configuration, "--conf"))
+    sql_shell.run_shell(url, database, scripts, given, master, _pairs(configuration, "--conf"))

@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from engine.simulator.simulated_disk import Disk, recording, write_tree
+from engine.simulator.simulated_disk import SimulatedDisk, record_syncs, write_directory
 
 
 @contextmanager
 def power_cut(root: Path, target: Path) -> Iterator[Path]:
     """Records while the block runs; ``target`` is the disk's image when it has ended."""
-    disk = Disk(root)
+    disk = SimulatedDisk(root)
     try:
-        with recording({root: disk}):
+        with record_syncs({root: disk}):
             yield target
-        write_tree(target, disk.after_power_cut())
+        write_directory(target, disk.get_durable_tree())
     finally:
         disk.close()

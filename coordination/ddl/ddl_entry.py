@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from parts.common.errors import PandoError, UserError, error_from_code
+from parts.common.errors import PandoError, UserError, make_error_from_code
 
 VERSION = 1
 _LONGEST_ERROR = 4096
@@ -124,7 +124,7 @@ class DdlOutcome:
 
     def raised(self, host: str) -> PandoError:
         """The error of that server, as the initiator raises it."""
-        return error_from_code(self.code, f"There was an error on [{host}]: {self.error}")
+        return make_error_from_code(self.code, f"There was an error on [{host}]: {self.error}")
 
 
 def _json(value: object) -> bytes:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from coordination.drops.drop_partition import RangeDrop, find_logged
-from coordination.inserts.block_ids import judge_block_ids
-from coordination.inserts.quorum import forget_confirmed_ops
+from coordination.drops.drop_partition import DropPlan, find_logged_entry
+from coordination.inserts.block_ids import select_block_ids
+from coordination.inserts.quorum import forget_dropped_parts_ops
 from coordination.keeper.interface import (
     BadVersion,
     Create,
@@ -23,15 +23,15 @@ from coordination.keeper.interface import (
     NoNode,
     SetData,
 )
-from coordination.keeper.request_limits import MAX_BYTES
+from coordination.keeper.request_limits import MAX_MULTI_BYTES
 from coordination.log.log_entry import EntryType, LogEntry
 from coordination.nodes.paths import TablePaths
-from coordination.nodes.replica_activation import PARTS, require_feature
-from coordination.reads.dropped_blocks import drop_ops
+from coordination.nodes.replica_activation import FEATURE_DROP_PART, require_feature
+from coordination.reads.dropped_blocks import record_drop_ops
 from parts.common.part_name import PartName
 
 
-def log_part_drop(
+def log_drop_part(
     keeper: Keeper,
     table: TablePaths,
     replica_name: str,
@@ -42,16 +42,16 @@ def log_part_drop(
     clock: Callable[[], float],
 ) -> bool:
     """``False``: others were first; build a new predicate. Raises 48 beside replicas of an older version."""
-    require_feature(keeper, table, PARTS, "Dropping one part")
-    ids = judge_block_ids(keeper, table, part.partition_id, part.covers)
+    require_feature(keeper, table, FEATURE_DROP_PART, "Dropping one part")
+    ids = select_block_ids(keeper, table, part.partition_id, part.covers)
     must = [
         ids.guard_op,
         SetData(table.log, b"", log_version),
-        *drop_ops(keeper, table, {part.partition_id: part.max_block}),
-        *forget_confirmed_ops(keeper, table, part),
+        *record_drop_ops(keeper, table, {part.partition_id: part.max_block}),
+        *forget_dropped_parts_ops(keeper, table, part),
     ]
-    drop = RangeDrop((part,), tuple(must), tuple([op] for op in ids.deletes))
-    ops, has_leftovers = drop.ops(MAX_BYTES)
+    drop = DropPlan((part,), tuple(must), tuple([op] for op in ids.deletes))
+    ops, has_leftovers = drop.ops(MAX_MULTI_BYTES)
     entry = LogEntry(EntryType.DROP_PART, part, clock(), replica_name, detach=detach)
     logged = Create(table.log_prefix, replace(entry, has_leftovers=has_leftovers).to_bytes(), sequential=True)
     try:
@@ -61,5 +61,5 @@ def log_part_drop(
             raise error.cause from error
         return False
     except KeeperConnectionLoss:
-        return find_logged(keeper, table, entry) is not None
+        return find_logged_entry(keeper, table, entry) is not None
     return True

@@ -10,8 +10,8 @@ The drop takes a block number n and logs DROP_RANGE of 0 … n-1. In the same mu
 - remembers the largest number that it takes away (``dropped_blocks``).
 
 Of quorums and block ids as many as a request to ZooKeeper holds. If more are left the entry says so, and every replica
-clears them when it executes the drop, before the rows disappear there (:func:`clear_leftovers`): never before the drop
-is logged, or rows that stay would be stored twice; and whoever is interrupted, another goes on.
+clears them when it executes the drop, before the rows disappear there (:func:`clear_drop_leftovers`): never before the
+drop is logged, or rows that stay would be stored twice; and whoever is interrupted, another goes on.
 
 n's own lock keeps merges from reaching over n until the drop is in the log. TRUNCATE logs the drops of some partitions
 at once, so that they share what is read of the whole table.
@@ -22,12 +22,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from coordination.inserts.block_ids import free_block_ids, judge_ids_of_many
-from coordination.inserts.block_numbers import BlockLock, allocate_blocks, committing_blocks
-from coordination.inserts.insert_commit import release_quietly
-from coordination.inserts.partition_nodes import PartitionNode, find_partition, node_of_lock, partition_nodes
-from coordination.inserts.quorum import QuorumStatus, forget_confirmed_ops, is_of_transaction, pending_parts
-from coordination.inserts.quorum_failure import marking_ops
+from coordination.inserts.block_ids import delete_block_ids, judge_ids_of_many
+from coordination.inserts.block_numbers import BlockLock, allocate_blocks, read_committing_numbers
+from coordination.inserts.insert_commit import release_block_number_if_possible
+from coordination.inserts.partition_nodes import (
+    PartitionNode,
+    find_partition_node,
+    partition_node_of_lock,
+    read_partition_nodes,
+)
+from coordination.inserts.quorum import (
+    QuorumStatus,
+    forget_dropped_parts_ops,
+    is_transaction_quorum,
+    read_pending_quorums,
+)
+from coordination.inserts.quorum_failure import mark_part_failed_ops
 from coordination.keeper.interface import (
     BadVersion,
     Create,
@@ -42,10 +52,10 @@ from coordination.keeper.interface import (
     SetData,
     Stat,
 )
-from coordination.keeper.request_limits import MAX_BYTES, op_bytes, runs
-from coordination.log.log_entry import EntryType, LogEntry, drop_range
-from coordination.nodes.paths import TablePaths, sequence_number
-from coordination.reads.dropped_blocks import drop_ops
+from coordination.keeper.request_limits import MAX_MULTI_BYTES, operation_bytes, split_into_chunks
+from coordination.log.log_entry import EntryType, LogEntry, drop_range_name
+from coordination.nodes.paths import TablePaths, parse_sequence_number
+from coordination.reads.dropped_blocks import record_drop_ops
 from parts.common.errors import ConflictError, UnavailableError, UnknownOutcomeError
 from parts.common.part_name import PartName
 
@@ -76,7 +86,7 @@ def drop_partition(
 
     Blocks may have lower numbers than the partition's node gives: a restored or converted table brings its parts along.
     """
-    found = find_partition(keeper, table, partition_id)
+    found = find_partition_node(keeper, table, partition_id)
     if found is None:
         return None
     try:
@@ -107,7 +117,7 @@ def drop_all_partitions(
             )
             indices.extend([index] if index is not None else [])
 
-    for run in runs(list(partition_nodes(keeper, table).values()), _TOGETHER):
+    for run in split_into_chunks(list(read_partition_nodes(keeper, table).values()), _TOGETHER):
         try:
             try:
                 indices += _drop_together(keeper, table, replica_name, run, detach, clock, last_blocks)
@@ -141,7 +151,7 @@ def _drop_together(
         return indices
     finally:  # a multi that may still be on its way fails then
         for lock in taken:
-            release_quietly(keeper, lock)
+            release_block_number_if_possible(keeper, lock)
 
 
 def _log_drops(
@@ -154,12 +164,12 @@ def _log_drops(
     last_blocks: LastBlocks,
 ) -> list[int]:
     """The log indices, one for each lock."""
-    ranges = [drop_range(lock.partition_id, lock.number) for lock in locks]
+    ranges = [drop_range_name(lock.partition_id, lock.number) for lock in locks]
     entries = [LogEntry(EntryType.DROP_RANGE, gone, clock(), replica_name, detach=detach) for gone in ranges]
     for _ in range(_ATTEMPTS if len(locks) == 1 else _ATTEMPTS_TOGETHER):
         try:
             results = keeper.multi(_drop_ops(keeper, table, locks, entries, last_blocks))
-            return [sequence_number(str(path)) for path in results[: len(locks)]]
+            return [parse_sequence_number(str(path)) for path in results[: len(locks)]]
         except MultiFailed as error:
             if any(error.op.path == lock.path for lock in locks):
                 raise UnavailableError(
@@ -168,14 +178,14 @@ def _log_drops(
             if not isinstance(error.cause, NoNode | NodeExists | BadVersion):
                 raise error.cause from error
         except KeeperConnectionLoss:
-            first = find_logged(keeper, table, entries[0])
+            first = find_logged_entry(keeper, table, entries[0])
             if first is not None:  # then all are, one behind the other
                 return list(range(first, first + len(entries)))
     raise ConflictError("KEEPER_EXCEPTION", f"Could not log the drop of {ranges[0]}: inserts keep getting ahead; retry")
 
 
 @dataclass(frozen=True, slots=True)
-class RangeDrop:
+class DropPlan:
     """What the multi that drops some ranges does beside logging them: all of ``must``, and of the groups of ``rest`` as
     many as fit."""
 
@@ -185,37 +195,37 @@ class RangeDrop:
 
     def ops(self, limit_bytes: int) -> tuple[list[Op], bool]:
         """The operations, in ``limit_bytes`` unless ``must`` takes more; whether something is left over."""
-        fitting, is_all = _fit(self.rest, limit_bytes - sum(map(op_bytes, self.must)))
+        fitting, is_all = _fit(self.rest, limit_bytes - sum(map(operation_bytes, self.must)))
         return [*self.must, *fitting], not is_all
 
 
-def plan_drop(keeper: Keeper, table: TablePaths, locks: Sequence[BlockLock], last_blocks: LastBlocks) -> RangeDrop:
+def plan_drop(keeper: Keeper, table: TablePaths, locks: Sequence[BlockLock], last_blocks: LastBlocks) -> DropPlan:
     """Plans the drop of every block below each of the locks. The locks go in the same multi."""
-    ranges = tuple(drop_range(lock.partition_id, lock.number) for lock in locks)
+    ranges = tuple(drop_range_name(lock.partition_id, lock.number) for lock in locks)
     # Locks are read before ids: an insert that commits in between has deleted its lock, so the multi fails.
-    numbers = committing_blocks(keeper, table, [lock.partition_id for lock in locks])
+    numbers = read_committing_numbers(keeper, table, [lock.partition_id for lock in locks])
     ids = judge_ids_of_many(keeper, table, {gone.partition_id: gone.covers for gone in ranges})
     lasts = zip(ranges, last_blocks(ranges), strict=True)
     must: list[Op] = [Delete(lock.path) for lock in locks]
     must.append(SetData(table.log, b""))
     for lock in locks:
-        node = node_of_lock(table, lock.path)
+        node = partition_node_of_lock(table, lock.path)
         must.append(ids[lock.partition_id].guard_op)
         must += [Delete(node.lock(n)) for n in numbers[lock.partition_id] if n < lock.number]
-    must += drop_ops(keeper, table, {gone.partition_id: last for gone, last in lasts if last is not None})
-    must += forget_confirmed_ops(keeper, table, *ranges)
+    must += record_drop_ops(keeper, table, {gone.partition_id: last for gone, last in lasts if last is not None})
+    must += forget_dropped_parts_ops(keeper, table, *ranges)
     quorums = [
-        [op for op in marking_ops(keeper, table, status, path, stat.version) if op.path != table.log]
+        [op for op in mark_part_failed_ops(keeper, table, status, path, stat.version) if op.path != table.log]
         for status, stat, path in _pending(keeper, table, ranges)
     ]
     singles: list[list[Op]] = [[op] for judged in ids.values() for op in judged.deletes]
-    return RangeDrop(ranges, tuple(must), (*quorums, *singles))
+    return DropPlan(ranges, tuple(must), (*quorums, *singles))
 
 
 def _drop_ops(
     keeper: Keeper, table: TablePaths, locks: Sequence[BlockLock], entries: Sequence[LogEntry], last_blocks: LastBlocks
 ) -> list[Op]:
-    room = MAX_BYTES - sum(op_bytes(op) for op in _logged(table, entries, has_leftovers=True))
+    room = MAX_MULTI_BYTES - sum(operation_bytes(op) for op in _logged(table, entries, has_leftovers=True))
     ops, has_leftovers = plan_drop(keeper, table, locks, last_blocks).ops(room)
     return [*_logged(table, entries, has_leftovers=has_leftovers), *ops]
 
@@ -229,7 +239,7 @@ def _fit(groups: Sequence[list[Op]], limit_bytes: int) -> tuple[list[Op], bool]:
     """The first groups that fit together, and whether these are all."""
     fitting: list[Op] = []
     for group in groups:
-        limit_bytes -= sum(map(op_bytes, group))
+        limit_bytes -= sum(map(operation_bytes, group))
         if limit_bytes < 0:
             return fitting, False
         fitting += group
@@ -237,30 +247,30 @@ def _fit(groups: Sequence[list[Op]], limit_bytes: int) -> tuple[list[Op], bool]:
 
 
 def _pending(keeper: Keeper, table: TablePaths, ranges: Sequence[PartName]) -> list[tuple[QuorumStatus, Stat, str]]:
-    """Of single parts: a transaction's are told by ``forget_confirmed_ops``."""
+    """Of single parts: a transaction's are told by ``forget_dropped_parts_ops``."""
     return [
         (status, stat, path)
-        for status, stat, path in pending_parts(keeper, table)
-        if not is_of_transaction(table, status, path)
+        for status, stat, path in read_pending_quorums(keeper, table)
+        if not is_transaction_quorum(table, status, path)
         and any(gone.covers(PartName.parse(status.part)) for gone in ranges)
     ]
 
 
-def clear_leftovers(keeper: Keeper, table: TablePaths, gone: PartName) -> None:
+def clear_drop_leftovers(keeper: Keeper, table: TablePaths, gone: PartName) -> None:
     """For who executes a drop whose entry ``has_leftovers``: quorums and block ids that did not fit into its multi.
 
     Repeatable, and several may do it at a time.
     """
     for status, stat, path in _pending(keeper, table, [gone]):
         try:
-            keeper.multi(marking_ops(keeper, table, status, path, stat.version))
+            keeper.multi(mark_part_failed_ops(keeper, table, status, path, stat.version))
         except MultiFailed as error:  # somebody else has just resolved it
             if not isinstance(error.cause, NoNode | NodeExists | BadVersion):
                 raise error.cause from error
-    free_block_ids(keeper, table, gone.partition_id, gone.covers)
+    delete_block_ids(keeper, table, gone.partition_id, gone.covers)
 
 
-def find_logged(keeper: Keeper, table: TablePaths, entry: LogEntry) -> int | None:
+def find_logged_entry(keeper: Keeper, table: TablePaths, entry: LogEntry) -> int | None:
     """After a lost answer: the index of our entry if it was logged. Raises 341 (UNFINISHED) if that cannot be asked."""
     ours = {replace(entry, has_leftovers=has_leftovers).to_bytes() for has_leftovers in (False, True)}
     try:
@@ -272,5 +282,5 @@ def find_logged(keeper: Keeper, table: TablePaths, entry: LogEntry) -> int | Non
         raise UnknownOutcomeError("UNFINISHED", text) from error
     for name, answer in zip(names, answers, strict=True):
         if answer is not None and answer[0] in ours:
-            return sequence_number(name)
+            return parse_sequence_number(name)
     return None

@@ -20,11 +20,22 @@ from __future__ import annotations
 
 from collections.abc import MutableMapping, Sequence
 
-from coordination.inserts.block_ids import free_block_ids, judge_block_ids
-from coordination.inserts.block_numbers import BlockLock, allocate_block, committing_blocks, release
-from coordination.inserts.insert_commit import release_quietly
-from coordination.inserts.partition_nodes import PartitionNode, find_partition, first_op, next_first, node_of_lock
-from coordination.inserts.quorum import forget_confirmed_ops, pending_parts
+from coordination.inserts.block_ids import delete_block_ids, select_block_ids
+from coordination.inserts.block_numbers import (
+    BlockLock,
+    allocate_block_number,
+    read_committing_numbers,
+    release_block_number,
+)
+from coordination.inserts.insert_commit import release_block_number_if_possible
+from coordination.inserts.partition_nodes import (
+    PartitionNode,
+    find_partition_node,
+    partition_node_of_lock,
+    read_next_first_number,
+    set_next_first_number_op,
+)
+from coordination.inserts.quorum import forget_dropped_parts_ops, read_pending_quorums
 from coordination.keeper.interface import (
     BadVersion,
     Create,
@@ -38,11 +49,11 @@ from coordination.keeper.interface import (
     NotEmpty,
     Op,
 )
-from coordination.log.log_entry import LogEntry, drop_range
-from coordination.nodes.paths import ReplicaPaths, TablePaths, sequence_number
-from coordination.nodes.replica_activation import FORGET, require_feature
-from coordination.nodes.replica_positions import ReplicaPosition, read_positions
-from coordination.reads.dropped_blocks import forget_ops
+from coordination.log.log_entry import LogEntry, drop_range_name
+from coordination.nodes.paths import ReplicaPaths, TablePaths, parse_sequence_number
+from coordination.nodes.replica_activation import FEATURE_FORGET_PARTITION, require_feature
+from coordination.nodes.replica_positions import ReplicaPosition, read_replica_positions
+from coordination.reads.dropped_blocks import forget_drop_ops
 from parts.common.errors import UnknownOutcomeError, UserError
 from parts.common.part_name import PartName
 
@@ -56,33 +67,33 @@ def forget_partition(
     known: MutableMapping[str, PartitionNode],
 ) -> str | None:
     """``None`` when it is done, else what has to end before: look again. ``is_streamed``: whether streams may read the
-    table; ``known``: as ``allocate_block``'s.
+    table; ``known``: as ``allocate_block_number``'s.
 
     Raises 716 (CANNOT_FORGET_PARTITION) for an unknown partition, 48 beside replicas of an older version, 341 when it
     is not known whether it was done. After a ``KeeperError`` a number may be left that nobody uses.
     """
     table = replica.table
-    require_feature(keeper, table, FORGET, "FORGET PARTITION")
-    if find_partition(keeper, table, partition_id) is None:
+    require_feature(keeper, table, FEATURE_FORGET_PARTITION, "FORGET PARTITION")
+    if find_partition_node(keeper, table, partition_id) is None:
         raise UserError("CANNOT_FORGET_PARTITION", f"Partition {partition_id} is unknown")
-    first, stat = next_first(keeper, table)
-    lock = allocate_block(keeper, table, partition_id, owner=replica.name, known=known)
+    first, stat = read_next_first_number(keeper, table)
+    lock = allocate_block_number(keeper, table, partition_id, owner=replica.name, known=known)
     assert isinstance(lock, BlockLock)
-    node = node_of_lock(table, lock.path)
+    node = partition_node_of_lock(table, lock.path)
     try:
         if reason := _left(keeper, table, lock):
             return reason
-        free_block_ids(keeper, table, partition_id, lambda part: part.max_block < lock.number)
-        ids = judge_block_ids(keeper, table, partition_id, lambda _: True)
+        delete_block_ids(keeper, table, partition_id, lambda part: part.max_block < lock.number)
+        ids = select_block_ids(keeper, table, partition_id, lambda _: True)
         if ids.deletes:
             return "blocks are being inserted"
         ops: list[Op] = [
             *_next_number_ops(node, lock.number + 1),
             Delete(lock.path),
             Delete(node.path, ids.version),
-            first_op(table, max(first, lock.number + 1), stat.version),
-            *forget_confirmed_ops(keeper, table, drop_range(partition_id, lock.number)),
-            *(() if is_streamed else forget_ops(keeper, table, partition_id)),
+            set_next_first_number_op(table, max(first, lock.number + 1), stat.version),
+            *forget_dropped_parts_ops(keeper, table, drop_range_name(partition_id, lock.number)),
+            *(() if is_streamed else forget_drop_ops(keeper, table, partition_id)),
         ]
         keeper.multi(ops)
         return None
@@ -93,7 +104,7 @@ def forget_partition(
     except KeeperConnectionLoss as error:
         return _settle(keeper, node, lock, error)
     finally:
-        release_quietly(keeper, lock)
+        release_block_number_if_possible(keeper, lock)
 
 
 def _next_number_ops(node: PartitionNode, number: int) -> list[Op]:
@@ -105,7 +116,7 @@ def _settle(keeper: Keeper, node: PartitionNode, lock: BlockLock, lost: KeeperCo
     """After a lost answer. A multi that may still be on its way fails without the lock."""
     try:
         keeper.sync(node.table.root)
-        release(keeper, lock)
+        release_block_number(keeper, lock)
         return "the connection to ZooKeeper broke" if keeper.exists(node.path) is not None else None
     except (KeeperError, KeeperConnectionLoss):
         raise UnknownOutcomeError(
@@ -117,9 +128,9 @@ def _left(keeper: Keeper, table: TablePaths, lock: BlockLock) -> str:
     """Who has, or may get, something of the partition below the lock; "" for nobody. A lost replica is no matter: it
     will clone another, and what it has lies below all that comes."""
     partition_id = lock.partition_id
-    if any(number < lock.number for number in committing_blocks(keeper, table, [partition_id])[partition_id]):
+    if any(number < lock.number for number in read_committing_numbers(keeper, table, [partition_id])[partition_id]):
         return "blocks are being inserted"
-    replicas = [replica for replica in read_positions(keeper, table) if replica.holds_log]
+    replicas = [replica for replica in read_replica_positions(keeper, table) if replica.holds_log]
     if unpulled := _not_pulled(keeper, table, partition_id, replicas):
         return f"replica {unpulled} has not read all of its log"
     queues = [table.replica(replica.name).queue for replica in replicas]
@@ -132,7 +143,8 @@ def _left(keeper: Keeper, table: TablePaths, lock: BlockLock) -> str:
         if any(PartName.parse(name).partition_id == partition_id for name in names or ()):
             return f"replica {replica.name} has parts"
     is_open = (
-        partition_id in {part.partition_id for part in status.parts} for status, _, _ in pending_parts(keeper, table)
+        partition_id in {part.partition_id for part in status.parts}
+        for status, _, _ in read_pending_quorums(keeper, table)
     )
     return "a quorum is open" if any(is_open) else ""
 
@@ -140,8 +152,10 @@ def _left(keeper: Keeper, table: TablePaths, lock: BlockLock) -> str:
 def _not_pulled(keeper: Keeper, table: TablePaths, partition_id: str, replicas: Sequence[ReplicaPosition]) -> str:
     """A replica that has something of the partition before it in the log; "" for none."""
     first = min((replica.pointer for replica in replicas if replica.pointer is not None), default=0)
-    paths = [f"{table.log}/{name}" for name in keeper.children(table.log) if sequence_number(name) >= first]
-    indices = [sequence_number(path) for path, entry in _entries(keeper, paths) if partition_id in entry.partition_ids]
+    paths = [f"{table.log}/{name}" for name in keeper.children(table.log) if parse_sequence_number(name) >= first]
+    indices = [
+        parse_sequence_number(path) for path, entry in _entries(keeper, paths) if partition_id in entry.partition_ids
+    ]
     last = max(indices, default=-1)
     return next((replica.name for replica in replicas if (replica.pointer or 0) <= last), "")
 

@@ -8,7 +8,7 @@ are in one of them whatever breaks off. What it drops here must be what was stag
 3. That of ``mutations``.
 4. Parts whose quorum is open; the log is pulled; the mutations.
 5. A snapshot of the active parts. These and the queue's virtual parts must have the same blocks below n
-   (:func:`why_not_whole`); merges of them may be queued, and nothing else.
+   (:func:`why_parts_are_incomplete`); merges of them may be queued, and nothing else.
 
 A block below n that is not among the parts had its lock at step 2, which the multi deletes, or was in the log at step
 4. A drop that is logged later moves the guard, a mutation that comes the version of ``mutations``: the multi expects
@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection, Sequence
 from coordination.drops.drop_partition import LastBlocks, plan_drop
 from coordination.inserts.block_numbers import BlockLock
 from coordination.keeper.interface import Check, Create, Keeper, Op
-from coordination.keeper.request_limits import MAX_BYTES
+from coordination.keeper.request_limits import MAX_MULTI_BYTES
 from coordination.log.log_entry import EntryType, LogEntry
 from coordination.log.part_set import PartSet
 from coordination.merges_mutations.mutation_set import MutationSet
@@ -31,11 +31,11 @@ from coordination.nodes.paths import TablePaths
 from coordination.nodes.replica_activation import Activation
 from parts.common.part_name import PartName
 
-_MAX_BYTES = MAX_BYTES // 2
-"""Of the multi: the other table's entry may take ``MAX_BYTES`` of it."""
+_MAX_BYTES = MAX_MULTI_BYTES // 2
+"""Of the multi: the other table's entry may take ``MAX_MULTI_BYTES`` of it."""
 
 
-def plan_departure(
+def plan_source_drop(
     keeper: Keeper,
     table: TablePaths,
     lock: BlockLock,
@@ -55,7 +55,7 @@ def plan_departure(
     return (logged, *ops, Check(table.mutations, mutations), *activation.checks)
 
 
-def why_not_whole(
+def why_parts_are_incomplete(
     active: Sequence[PartName],
     virtual: Collection[PartName],
     entries: Sequence[LogEntry],
@@ -89,6 +89,6 @@ def why_not_whole(
             return f"part {part} is about to go"
         if part in unconfirmed:
             return f"the quorum of part {part} is not satisfied"
-        if ahead := [mutation for mutation in mutations.mutations if mutation.is_ahead_of(part)]:
+        if ahead := [mutation for mutation in mutations.mutations if mutation.must_change(part)]:
             return f"mutation {ahead[0].mutation_id} of part {part} is not done"
     return None

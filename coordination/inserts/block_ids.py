@@ -3,9 +3,10 @@ who may delete them.
 
 An id may be deleted only as the very node that was judged: one that was deleted and made anew since belongs to rows
 that stay, and without it their repeat would be stored twice. So every deletion moves the version of the partition's
-*guard*, and expects it as it was before the ids were judged. The guard is the partition's node (``partition_nodes``):
-it is there before the first id, goes with the last, and neither inserts nor merges move it. Ids are deleted by drops,
-failed quorums, parts that are lost, the clean-up of the deduplication window, and when the partition is forgotten.
+*guard*, and expects it as it was before the ids were judged. The guard is the partition's node
+(``read_partition_nodes``): it is there before the first id, goes with the last, and neither inserts nor merges move it.
+Ids are deleted by drops, failed quorums, parts that are lost, the clean-up of the deduplication window, and when the
+partition is forgotten.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 
 from coordination.inserts.block_views import BlockNode
-from coordination.inserts.partition_nodes import find_partitions, partition_nodes
+from coordination.inserts.partition_nodes import find_partitions, read_partition_nodes
 from coordination.keeper.interface import (
     BadVersion,
     Delete,
@@ -26,7 +27,7 @@ from coordination.keeper.interface import (
     SetData,
     Stat,
 )
-from coordination.keeper.request_limits import op_bytes, packets
+from coordination.keeper.request_limits import operation_bytes, split_into_multis
 from coordination.nodes.paths import TablePaths
 from parts.common.errors import ConflictError
 from parts.common.part_name import PartName
@@ -35,7 +36,7 @@ _ATTEMPTS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class JudgedIds:
+class GuardedBlockIds:
     """Block ids of one partition, and the version of its guard before they were looked at."""
 
     guard: str
@@ -48,17 +49,17 @@ class JudgedIds:
         return SetData(self.guard, b"", self.version)
 
 
-def judge_block_ids(
+def select_block_ids(
     keeper: Keeper, table: TablePaths, partition_id: str, is_gone: Callable[[PartName], bool]
-) -> JudgedIds:
+) -> GuardedBlockIds:
     """The ids of the partition's parts for which ``is_gone``. Raises ``NoNode`` if there is no such partition."""
     return judge_ids_of_many(keeper, table, {partition_id: is_gone})[partition_id]
 
 
 def judge_ids_of_many(
     keeper: Keeper, table: TablePaths, is_gone: Mapping[str, Callable[[PartName], bool]]
-) -> dict[str, JudgedIds]:
-    """As :func:`judge_block_ids`, of several partitions with one list of the ids. An id begins with its partition, so
+) -> dict[str, GuardedBlockIds]:
+    """As :func:`select_block_ids`, of several partitions with one list of the ids. An id begins with its partition, so
     only those of these partitions are read."""
     found = find_partitions(keeper, table, list(is_gone))
     if missing := [partition_id for partition_id in is_gone if partition_id not in found]:
@@ -69,7 +70,7 @@ def judge_ids_of_many(
         if part is not None and part.partition_id in is_gone and is_gone[part.partition_id](part):
             deletes[part.partition_id].append(Delete(path))
     return {
-        partition_id: JudgedIds(found[partition_id][0].path, found[partition_id][1].version, tuple(ids))
+        partition_id: GuardedBlockIds(found[partition_id][0].path, found[partition_id][1].version, tuple(ids))
         for partition_id, ids in deletes.items()
     }
 
@@ -81,7 +82,7 @@ def _may_be_of(block_id: str, partition_ids: Container[str]) -> bool:
     return not underscore or partition_id in partition_ids
 
 
-def free_block_ids(
+def delete_block_ids(
     keeper: Keeper,
     table: TablePaths,
     partition_id: str,
@@ -95,12 +96,12 @@ def free_block_ids(
     """
     for _ in range(_ATTEMPTS):
         try:
-            ids = judge_block_ids(keeper, table, partition_id, is_gone)
+            ids = select_block_ids(keeper, table, partition_id, is_gone)
         except NoNode:
             return
         version = ids.version
         try:
-            for packet in packets(ids.deletes, op_bytes):
+            for packet in split_into_multis(ids.deletes, operation_bytes):
                 results = keeper.multi([SetData(ids.guard, b"", version), *packet, *conditions])
                 assert isinstance(results[0], Stat)
                 version = results[0].version
@@ -113,16 +114,16 @@ def free_block_ids(
     raise ConflictError("KEEPER_EXCEPTION", f"Others keep deleting block ids of partition {partition_id}; retry")
 
 
-def delete_surplus_ids(keeper: Keeper, table: TablePaths, surplus: Sequence[tuple[str, Stat]]) -> int:
+def delete_unchanged_ids(keeper: Keeper, table: TablePaths, surplus: Sequence[tuple[str, Stat]]) -> int:
     """Deletes ids (names with their stats when they were judged) that are still the same nodes; returns how many.
 
     Stops early when somebody else deletes ids too: the next round looks again.
     """
     created = {table.block(name): stat.created_zxid for name, stat in surplus}
     deleted = 0
-    for packet in packets([Delete(path) for path in created], op_bytes):
+    for packet in split_into_multis([Delete(path) for path in created], operation_bytes):
         paths = [op.path for op in packet]
-        nodes = partition_nodes(keeper, table)
+        nodes = read_partition_nodes(keeper, table)
         guards = sorted({nodes[id_].path for id_ in _partition_ids(keeper, paths) if id_ in nodes})
         versions = keeper.exists_many(guards)
         # Whatever is the same node after the guards were read stays it until the guards move.

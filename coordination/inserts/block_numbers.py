@@ -5,8 +5,8 @@ lock's removal and the block's log entry are one multi, so while a lock exists i
 (merges do not reach over it), and once it is gone it never will be (whoever deletes the lock fences the insert).
 Gaps are normal: sessions end, inserts fail.
 
-The first number of a partition is 0, or that of its node (``partition_nodes``). A counter must never run over surviving
-parts (a table that was dropped and made again, data attached from elsewhere): ``minimum`` moves it past them.
+The first number of a partition is 0, or that of its node (``read_partition_nodes``). A counter must never run over
+surviving parts (a table that was dropped and made again, data attached from elsewhere): ``minimum`` moves it past them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,12 @@ from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass
 
 from coordination.inserts.block_views import NOTHING_MISSING, BlockNode, MissingViews
-from coordination.inserts.partition_nodes import PartitionNode, make_partition, node_of_lock, partition_nodes
+from coordination.inserts.partition_nodes import (
+    PartitionNode,
+    create_partition_node,
+    partition_node_of_lock,
+    read_partition_nodes,
+)
 from coordination.keeper.interface import (
     Create,
     Delete,
@@ -26,7 +31,7 @@ from coordination.keeper.interface import (
     Op,
     check_not_exists,
 )
-from coordination.keeper.request_limits import op_bytes, packets
+from coordination.keeper.request_limits import operation_bytes, split_into_multis
 from coordination.nodes.paths import TablePaths
 from parts.common.errors import ConflictError, UnavailableError
 
@@ -55,7 +60,7 @@ class DuplicateBlock:
     missing: MissingViews = NOTHING_MISSING
 
 
-def allocate_block(
+def allocate_block_number(
     keeper: Keeper,
     table: TablePaths,
     partition_id: str,
@@ -87,7 +92,7 @@ def allocate_block(
                 if duplicate is not None:
                     return duplicate
             elif error.op is lock_op and isinstance(error.cause, NoNode):
-                node = make_partition(keeper, table, partition_id)
+                node = create_partition_node(keeper, table, partition_id)
                 if node.first and known is not None:
                     known[partition_id] = node
             elif isinstance(error.cause, NoNode):
@@ -113,9 +118,9 @@ def allocate_blocks(
     Raises ``MultiFailed`` with ``NoNode`` when one was forgotten: what was taken is in ``locks`` then."""
     session = keeper.session_id
     creates: list[Op] = [Create(node.lock_prefix, owner.encode(), ephemeral=True, sequential=True) for node in nodes]
-    for packet in packets(creates, op_bytes):
+    for packet in split_into_multis(creates, operation_bytes):
         for path in map(str, keeper.multi(packet)):
-            node = node_of_lock(table, path)
+            node = partition_node_of_lock(table, path)
             locks.append(BlockLock(path, node.partition_id, node.number(path), session))
 
 
@@ -144,7 +149,7 @@ def _skip_ops(node: PartitionNode, count: int) -> list[Op]:
     return [op for _ in range(count) for op in (Create(skip), Delete(skip))]
 
 
-def release(keeper: Keeper, lock: BlockLock) -> bool:
+def release_block_number(keeper: Keeper, lock: BlockLock) -> bool:
     """Gives an unused number up. ``True``: the lock was there, so its block was not and never will be committed."""
     try:
         keeper.delete(lock.path)
@@ -153,13 +158,13 @@ def release(keeper: Keeper, lock: BlockLock) -> bool:
         return False
 
 
-def release_orphans(keeper: Keeper, table: TablePaths, owner: str) -> int:
+def release_orphaned_numbers(keeper: Keeper, table: TablePaths, owner: str) -> int:
     """Gives up every number that ``owner`` took and did not use; returns how many.
 
     To be called while no INSERT and no DROP of the owner is under way. Whatever its former sessions have sent and
     ZooKeeper has not carried out yet fails from now on, and merges need not wait for those sessions to end.
     """
-    listed = _locks(keeper, list(partition_nodes(keeper, table).values()))
+    listed = _locks(keeper, list(read_partition_nodes(keeper, table).values()))
     paths = [f"{node.path}/{name}" for node, names in listed.items() for name in names]
     orphans = [
         path
@@ -184,12 +189,12 @@ def _locks(keeper: Keeper, nodes: list[PartitionNode]) -> dict[PartitionNode, li
     }
 
 
-def partitions(keeper: Keeper, table: TablePaths) -> list[str]:
+def list_partition_ids(keeper: Keeper, table: TablePaths) -> list[str]:
     """Every partition that ever had an insert and is not forgotten."""
-    return list(partition_nodes(keeper, table))
+    return list(read_partition_nodes(keeper, table))
 
 
-def committing_blocks(keeper: Keeper, table: TablePaths, partition_ids: list[str]) -> dict[str, list[int]]:
+def read_committing_numbers(keeper: Keeper, table: TablePaths, partition_ids: list[str]) -> dict[str, list[int]]:
     """Block numbers taken and not yet committed or given up, sorted, for each partition asked.
 
     Of a partition that is forgotten meanwhile there are none that who asks may know of: it was empty, and the numbers
@@ -197,7 +202,7 @@ def committing_blocks(keeper: Keeper, table: TablePaths, partition_ids: list[str
     """
     listed = _locks(keeper, [PartitionNode(table, partition_id) for partition_id in partition_ids])
     if len(listed) < len(partition_ids):
-        known, found = partition_nodes(keeper, table), {node.partition_id for node in listed}
+        known, found = read_partition_nodes(keeper, table), {node.partition_id for node in listed}
         listed |= _locks(keeper, [known[id_] for id_ in partition_ids if id_ in known and id_ not in found])
     locks = {node.partition_id: sorted(map(node.number, names)) for node, names in listed.items()}
     return {partition_id: locks.get(partition_id, []) for partition_id in partition_ids}

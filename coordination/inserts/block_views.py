@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from itertools import chain, groupby
 
 from coordination.keeper.interface import BadVersion, Keeper, MultiFailed, NoNode, SetData
-from coordination.keeper.request_limits import MAX_BYTES, MAX_OPERATIONS, op_bytes, packets
+from coordination.keeper.request_limits import MAX_MULTI_BYTES, MAX_MULTI_OPERATIONS, operation_bytes, split_into_multis
 from coordination.nodes.paths import TablePaths
 from parts.common.errors import ConflictError, CorruptionError
 
@@ -87,7 +87,7 @@ def views_have(keeper: Keeper, table: TablePaths, tokens: Mapping[str, str], vie
     of them missing, or none.
     """
     blocks = [list(pieces) for _, pieces in groupby(tokens.items(), key=lambda item: item[1])]
-    for packet in packets(blocks, lambda pieces: len(pieces) * MAX_BYTES // MAX_OPERATIONS):
+    for packet in split_into_multis(blocks, lambda pieces: len(pieces) * MAX_MULTI_BYTES // MAX_MULTI_OPERATIONS):
         _settle(keeper, table, dict(chain(*packet)), views)
 
 
@@ -102,7 +102,7 @@ def _settle(keeper: Keeper, table: TablePaths, tokens: Mapping[str, str], views:
                 if left != node:
                     sets.append(SetData(path, left.to_bytes(), answer[1].version))
         try:
-            for packet in packets(sets, op_bytes):
+            for packet in split_into_multis(sets, operation_bytes):
                 keeper.multi(packet)
             return
         except MultiFailed as error:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from coordination.inserts.block_ids import delete_surplus_ids
+from coordination.inserts.block_ids import delete_unchanged_ids
 from coordination.keeper.interface import Keeper, Stat
 from coordination.nodes.paths import TablePaths
 
 
-def plan_block_removal(blocks: Sequence[tuple[str, Stat]], *, window: int, window_seconds: float) -> list[str]:
+def select_expired_block_ids(blocks: Sequence[tuple[str, Stat]], *, window: int, window_seconds: float) -> list[str]:
     """Block ids that fall out of the window, the oldest first."""
     newest_first = sorted(blocks, key=lambda block: block[1].created_zxid, reverse=True)
     if not newest_first:
@@ -44,6 +44,6 @@ class DeduplicationWindow:
         for name, stat in zip(new, keeper.exists_many([table.block(name) for name in new]), strict=True):
             if stat is not None:
                 self._stats[name] = stat
-        planned = plan_block_removal(list(self._stats.items()), window=window, window_seconds=window_seconds)
+        planned = select_expired_block_ids(list(self._stats.items()), window=window, window_seconds=window_seconds)
         surplus = [(name, self._stats.pop(name)) for name in planned]
-        return delete_surplus_ids(keeper, table, surplus)
+        return delete_unchanged_ids(keeper, table, surplus)

@@ -24,10 +24,10 @@ from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass
 from enum import Enum
 
-from coordination.inserts.block_numbers import BlockLock, DuplicateBlock, allocate_block, release
+from coordination.inserts.block_numbers import BlockLock, DuplicateBlock, allocate_block_number, release_block_number
 from coordination.inserts.block_views import NOTHING_MISSING, BlockNode, MissingViews
 from coordination.inserts.partition_nodes import PartitionNode
-from coordination.inserts.quorum import QuorumPlan, QuorumStatus, too_many_pending
+from coordination.inserts.quorum import QuorumPlan, QuorumStatus, pending_quorum_error
 from coordination.keeper.interface import (
     Check,
     Create,
@@ -108,17 +108,19 @@ def begin_insert(
 ) -> BlockLock | DuplicateBlock:
     """Takes a block number, or tells that the block is a duplicate. Raises 286 if another part's quorum is pending.
 
-    ``minimum``: above every block number this replica has in the partition; ``known``: as ``allocate_block``'s. After a
-    ``KeeperError`` or ``KeeperConnectionLoss`` a number may be left that nobody uses.
+    ``minimum``: above every block number this replica has in the partition; ``known``: as ``allocate_block_number``'s.
+    After a ``KeeperError`` or ``KeeperConnectionLoss`` a number may be left that nobody uses.
     """
-    taken = allocate_block(keeper, table, partition_id, block_id, owner=owner, minimum=minimum, known=known)
+    taken = allocate_block_number(keeper, table, partition_id, block_id, owner=owner, minimum=minimum, known=known)
     if isinstance(taken, BlockLock) and quorum is not None and quorum.pending_part:
-        release(keeper, taken)  # not quietly: who is not told of a number left behind does not take it back
-        raise too_many_pending(quorum.pending_part)
+        release_block_number(
+            keeper, taken
+        )  # not quietly: who is not told of a number left behind does not take it back
+        raise pending_quorum_error(quorum.pending_part)
     return taken
 
 
-def commit_ops(request: InsertRequest) -> list[Op]:
+def insert_commit_ops(request: InsertRequest) -> list[Op]:
     """The commit multi, in the order in which failures are told apart."""
     table, part = request.replica.table, str(request.part)
     ops: list[Op] = [
@@ -150,14 +152,14 @@ def commit_insert(
     Exceptions: 286 (another quorum part is pending), 242 (this replica's session ended), 999.
     """
     try:
-        keeper.multi(commit_ops(request))
+        keeper.multi(insert_commit_ops(request))
         return InsertResult(InsertStatus.COMMITTED)
     except MultiFailed as error:
         return _explain_failure(keeper, request, error)
     except KeeperConnectionLoss:
-        return resolve_insert(keeper, request, resolve_seconds=resolve_seconds, clock=clock, sleep=sleep)
+        return settle_insert(keeper, request, resolve_seconds=resolve_seconds, clock=clock, sleep=sleep)
     except KeeperError:
-        release_quietly(keeper, request.lock)
+        release_block_number_if_possible(keeper, request.lock)
         raise
 
 
@@ -165,7 +167,7 @@ def _explain_failure(keeper: Keeper, request: InsertRequest, error: MultiFailed)
     table, path, cause = request.replica.table, error.op.path, error.cause
     if path == request.lock.path:
         return InsertResult(InsertStatus.RETRY, reason=f"block number {request.lock.number} was taken back by a DROP")
-    release_quietly(keeper, request.lock)
+    release_block_number_if_possible(keeper, request.lock)
     if request.block_id and path == table.block(request.block_id) and isinstance(cause, NodeExists):
         answer = keeper.get_many([path])[0]
         if answer is None:
@@ -173,7 +175,7 @@ def _explain_failure(keeper: Keeper, request: InsertRequest, error: MultiFailed)
         node = BlockNode.parse(answer[0])
         return InsertResult(InsertStatus.DUPLICATE, duplicate_of=node.part, missing=node.missing)
     if path == table.quorum_status and isinstance(cause, NodeExists):
-        raise too_many_pending("") from error
+        raise pending_quorum_error("") from error
     if isinstance(error.op, Check):
         raise UnavailableError(
             "TABLE_IS_READ_ONLY", f"Replica {request.replica.name} lost its ZooKeeper session during the INSERT; retry"
@@ -185,7 +187,7 @@ def _explain_failure(keeper: Keeper, request: InsertRequest, error: MultiFailed)
     raise cause from error
 
 
-def resolve_insert(
+def settle_insert(
     keeper: Keeper,
     request: InsertRequest,
     *,
@@ -209,16 +211,16 @@ def resolve_insert(
 
 def _settle(keeper: Keeper, request: InsertRequest) -> InsertResult:
     keeper.sync(request.replica.table.root)
-    if not is_committed(keeper, request) and release(keeper, request.lock):
+    if not is_insert_committed(keeper, request) and release_block_number(keeper, request.lock):
         return InsertResult(InsertStatus.RETRY, reason="the connection was lost before the commit")
     # The lock is gone, so the answer cannot change any more.
     keeper.sync(request.replica.table.root)
-    if is_committed(keeper, request) or _is_logged(keeper, request):
+    if is_insert_committed(keeper, request) or _is_logged(keeper, request):
         return InsertResult(InsertStatus.COMMITTED)
     return InsertResult(InsertStatus.RETRY, reason="the block number was lost with the session, or to a DROP")
 
 
-def is_committed(keeper: Keeper, request: InsertRequest) -> bool:
+def is_insert_committed(keeper: Keeper, request: InsertRequest) -> bool:
     """True when ZooKeeper's list of this replica's parts, or the block id, proves the commit.
 
     A listed part that covers it proves nothing: merges reach over numbers that were never used.
@@ -243,9 +245,9 @@ def _is_logged(keeper: Keeper, request: InsertRequest) -> bool:
     return False
 
 
-def release_quietly(keeper: Keeper, lock: BlockLock) -> None:
+def release_block_number_if_possible(keeper: Keeper, lock: BlockLock) -> None:
     """Gives an unused number up; if ZooKeeper is away, the session's end will."""
     try:
-        release(keeper, lock)
+        release_block_number(keeper, lock)
     except (KeeperError, KeeperConnectionLoss):
         return

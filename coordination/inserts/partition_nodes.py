@@ -27,7 +27,7 @@ from coordination.keeper.interface import (
     SetData,
     Stat,
 )
-from coordination.nodes.paths import TablePaths, sequence_number
+from coordination.nodes.paths import TablePaths, parse_sequence_number
 from parts.common.errors import ConflictError, UnavailableError
 
 _ATTEMPTS = 200
@@ -55,16 +55,16 @@ class PartitionNode:
 
     def number(self, lock: str) -> int:
         """The block number of a lock, from its name or path."""
-        return self.first + sequence_number(lock)
+        return self.first + parse_sequence_number(lock)
 
 
-def partition_nodes(keeper: Keeper, table: TablePaths) -> dict[str, PartitionNode]:
+def read_partition_nodes(keeper: Keeper, table: TablePaths) -> dict[str, PartitionNode]:
     """By partition id: every partition that ever had an insert and is not forgotten."""
     found = (_parse(table, name) for name in keeper.children(table.block_numbers))
     return {node.partition_id: node for node in found}
 
 
-def find_partition(keeper: Keeper, table: TablePaths, partition_id: str) -> tuple[PartitionNode, Stat] | None:
+def find_partition_node(keeper: Keeper, table: TablePaths, partition_id: str) -> tuple[PartitionNode, Stat] | None:
     return find_partitions(keeper, table, [partition_id]).get(partition_id)
 
 
@@ -74,7 +74,7 @@ def find_partitions(
     """Those that are there, by their ids. All are listed only if some are not called as their partitions."""
     found = _look(keeper, [PartitionNode(table, partition_id) for partition_id in partition_ids])
     if len(found) < len(partition_ids):
-        nodes = partition_nodes(keeper, table)
+        nodes = read_partition_nodes(keeper, table)
         found |= _look(keeper, [nodes[id_] for id_ in partition_ids if id_ in nodes and id_ not in found])
     return found
 
@@ -84,13 +84,13 @@ def _look(keeper: Keeper, nodes: Sequence[PartitionNode]) -> dict[str, tuple[Par
     return {node.partition_id: (node, stat) for node, stat in zip(nodes, stats, strict=True) if stat is not None}
 
 
-def make_partition(keeper: Keeper, table: TablePaths, partition_id: str) -> PartitionNode:
+def create_partition_node(keeper: Keeper, table: TablePaths, partition_id: str) -> PartitionNode:
     """Its node, if need be a new one. The version of ``block_numbers`` tells whoever lists the partitions that his
     list is old."""
     for _ in range(_ATTEMPTS):
         try:
-            first, stat = next_first(keeper, table)
-            if first and (found := partition_nodes(keeper, table).get(partition_id)) is not None:
+            first, stat = read_next_first_number(keeper, table)
+            if first and (found := read_partition_nodes(keeper, table).get(partition_id)) is not None:
                 return found
             node = PartitionNode(table, partition_id, first)
             keeper.multi([Create(node.path), SetData(table.block_numbers, _content(first), stat.version)])
@@ -107,7 +107,7 @@ def make_partition(keeper: Keeper, table: TablePaths, partition_id: str) -> Part
     raise ConflictError("KEEPER_EXCEPTION", f"Others keep making partitions of {table.root}; try again")
 
 
-def next_first(keeper: Keeper, table: TablePaths) -> tuple[int, Stat]:
+def read_next_first_number(keeper: Keeper, table: TablePaths) -> tuple[int, Stat]:
     """The first number of the next partition to come."""
     data, stat = keeper.get(table.block_numbers)
     return int(data or 0), stat
@@ -119,7 +119,7 @@ def next_numbers(keeper: Keeper, table: TablePaths, partition_ids: Iterable[str]
     ZooKeeper names a sequential node by the creates that its parent has seen. A node's ``cversion`` counts creates and
     deletes, so together with the children that are left it tells how many creates there were.
     """
-    nodes = partition_nodes(keeper, table)
+    nodes = read_partition_nodes(keeper, table)
     wanted = sorted(set(partition_ids))
     known = [nodes[partition_id] for partition_id in wanted if partition_id in nodes]
     stats = keeper.exists_many([node.path for node in known])
@@ -128,14 +128,16 @@ def next_numbers(keeper: Keeper, table: TablePaths, partition_ids: Iterable[str]
         for node, stat in zip(known, stats, strict=True)
         if stat is not None
     }
-    first, _ = next_first(keeper, table)  # after the nodes: a partition that was forgotten meanwhile has moved it
+    first, _ = read_next_first_number(
+        keeper, table
+    )  # after the nodes: a partition that was forgotten meanwhile has moved it
     return {partition_id: counted.get(partition_id, first) for partition_id in wanted}
 
 
 def raise_next_first(keeper: Keeper, table: TablePaths, first: int) -> None:
     """The next partition to come counts from ``first`` or above."""
     for _ in range(_ATTEMPTS):
-        now, stat = next_first(keeper, table)
+        now, stat = read_next_first_number(keeper, table)
         if now >= first:
             return
         try:
@@ -146,12 +148,12 @@ def raise_next_first(keeper: Keeper, table: TablePaths, first: int) -> None:
     raise ConflictError("KEEPER_EXCEPTION", f"Others keep making partitions of {table.root}; try again")
 
 
-def first_op(table: TablePaths, first: int, version: int) -> SetData:
+def set_next_first_number_op(table: TablePaths, first: int, version: int) -> SetData:
     """Moves it, and tells whoever lists the partitions that one went."""
     return SetData(table.block_numbers, _content(first), version)
 
 
-def node_of_lock(table: TablePaths, lock: str) -> PartitionNode:
+def partition_node_of_lock(table: TablePaths, lock: str) -> PartitionNode:
     return _parse(table, lock.split("/")[-2])
 
 

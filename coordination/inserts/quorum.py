@@ -33,7 +33,7 @@ from coordination.nodes.paths import ReplicaPaths, TablePaths
 from parts.common.errors import ConflictError, CorruptionError, UnavailableError, UserError
 from parts.common.part_name import PartName
 
-AUTO = "auto"
+AUTO_QUORUM = "auto"
 _ATTEMPTS = 20
 _MOST_LAST_PARTS = 1000
 """In ``quorum/last_part``, which every INSERT with a quorum rewrites."""
@@ -120,7 +120,7 @@ class QuorumPlan:
 
 def required_replicas(setting: int | str, total_replicas: int) -> int:
     """``insert_quorum`` as a number: 'auto' is the majority of all replicas; below 2 means no quorum."""
-    if isinstance(setting, str) and setting.strip().lower() == AUTO:
+    if isinstance(setting, str) and setting.strip().lower() == AUTO_QUORUM:
         return total_replicas // 2 + 1
     try:
         required = int(setting)
@@ -150,18 +150,18 @@ def plan_quorum(keeper: Keeper, table: TablePaths, setting: int | str, *, is_par
             f"Number of alive replicas ({live}) is less than requested quorum ({required}/{len(names)})"
             + (f"; the table has only {len(names)}, ask for less" if required > len(names) else ""),
         )
-    pending = None if is_parallel else read_status(keeper, table.quorum_status)
+    pending = None if is_parallel else read_quorum_status(keeper, table.quorum_status)
     return QuorumPlan(required, is_parallel, pending[0].part if pending else "", lowered.version if lowered else 0)
 
 
-def too_many_pending(part: str) -> UnavailableError:
+def pending_quorum_error(part: str) -> UnavailableError:
     return UnavailableError(
         "UNSATISFIED_QUORUM_FOR_PREVIOUS_WRITE",
         f"Quorum for previous write has not been satisfied yet. Pending part: {part or 'unknown'}",
     )
 
 
-def read_status(keeper: Keeper, path: str) -> tuple[QuorumStatus, Stat] | None:
+def read_quorum_status(keeper: Keeper, path: str) -> tuple[QuorumStatus, Stat] | None:
     try:
         data, stat = keeper.get(path)
     except NoNode:
@@ -172,14 +172,14 @@ def read_status(keeper: Keeper, path: str) -> tuple[QuorumStatus, Stat] | None:
 # --- in the commit of a fetched part -----------------------------------------------------------------------------
 
 
-def holder_ops(keeper: Keeper, table: TablePaths, part: PartName, replica: str, *, is_parallel: bool) -> list[Op]:
+def add_holder_ops(keeper: Keeper, table: TablePaths, part: PartName, replica: str, *, is_parallel: bool) -> list[Op]:
     """Operations that add ``replica`` as a holder, for the multi that commits its fetched part.
 
     Empty when the part's quorum was met or failed before. A multi that fails with BadVersion or NoNode on one of these
     met another fetcher: ask again and retry.
     """
     path = table.quorum_parallel_part(str(part)) if is_parallel else table.quorum_status
-    found = read_status(keeper, path)
+    found = read_quorum_status(keeper, path)
     if found is None or found[0].part != str(part) or replica in found[0].replicas:
         return []
     return progress_ops(keeper, table, path, found[0].with_replica(replica), found[1].version)
@@ -203,7 +203,7 @@ def _last_part_ops(table: TablePaths, status: QuorumStatus, part: PartName, last
     return [SetData(table.quorum_last_part, format_last_parts(latest), last_version)]
 
 
-def pending_parts(keeper: Keeper, table: TablePaths) -> list[tuple[QuorumStatus, Stat, str]]:
+def read_pending_quorums(keeper: Keeper, table: TablePaths) -> list[tuple[QuorumStatus, Stat, str]]:
     """Every part that waits for its quorum, with its node's stat and path."""
     names = keeper.children(table.quorum_parallel)
     paths = [table.quorum_status, *(table.quorum_parallel_part(name) for name in names)]
@@ -214,7 +214,7 @@ def pending_parts(keeper: Keeper, table: TablePaths) -> list[tuple[QuorumStatus,
     ]
 
 
-def missing_since(keeper: Keeper, table: TablePaths) -> float:
+def restored_entry_time(keeper: Keeper, table: TablePaths) -> float:
     """The time of an entry that brings back what this replica should have had before: that of the table's creation, in
     seconds since the epoch. Rows of any age are missing until it is carried out, and nobody who asks how far the
     replica is behind (``ReplicationQueue.absolute_delay``) may take it for a current one."""
@@ -222,7 +222,7 @@ def missing_since(keeper: Keeper, table: TablePaths) -> float:
     return stat.created_ms / 1000 if stat is not None else 0.0
 
 
-def fetch_entries(keeper: Keeper, table: TablePaths, parts: dict[PartName, str], source: str) -> list[LogEntry]:
+def make_fetch_entries(keeper: Keeper, table: TablePaths, parts: dict[PartName, str], source: str) -> list[LogEntry]:
     """Entries that fetch ``parts`` (name → content hash, "" if unknown) outside the log's course (clone, repair).
 
     A part whose quorum is pending keeps it, so that the fetch confirms it or notices its failure; one that failed its
@@ -230,11 +230,11 @@ def fetch_entries(keeper: Keeper, table: TablePaths, parts: dict[PartName, str],
     """
     pending = {
         status.part: (status.required, path != table.quorum_status)
-        for status, _, path in pending_parts(keeper, table)
-        if not is_of_transaction(table, status, path)  # these are confirmed when all of them are here
+        for status, _, path in read_pending_quorums(keeper, table)
+        if not is_transaction_quorum(table, status, path)  # these are confirmed when all of them are here
     }
-    failed = set(failed_parts(keeper, table))
-    since = missing_since(keeper, table)
+    failed = set(read_failed_parts(keeper, table))
+    since = restored_entry_time(keeper, table)
     entries = []
     for part, content_hash in parts.items():
         if str(part) in failed:
@@ -255,7 +255,7 @@ def fetch_entries(keeper: Keeper, table: TablePaths, parts: dict[PartName, str],
     return entries
 
 
-def forget_confirmed_ops(keeper: Keeper, table: TablePaths, *gone: PartName) -> list[Op]:
+def forget_dropped_parts_ops(keeper: Keeper, table: TablePaths, *gone: PartName) -> list[Op]:
     """For the multi that drops ``gone``: neither sequential reads must wait for a confirmed part that they cover, nor
     the other parts of a transaction."""
     data, stat = keeper.get(table.quorum_last_part)
@@ -264,13 +264,13 @@ def forget_confirmed_ops(keeper: Keeper, table: TablePaths, *gone: PartName) -> 
     ops: list[Op] = []
     if left != last:
         ops.append(SetData(table.quorum_last_part, format_last_parts(left), stat.version))
-    for status, stat, path in pending_parts(keeper, table):
-        if is_of_transaction(table, status, path):
+    for status, stat, path in read_pending_quorums(keeper, table):
+        if is_transaction_quorum(table, status, path):
             ops += _without(status, stat, path, gone)
     return ops
 
 
-def is_of_transaction(table: TablePaths, status: QuorumStatus, path: str) -> bool:
+def is_transaction_quorum(table: TablePaths, status: QuorumStatus, path: str) -> bool:
     return path not in (table.quorum_status, table.quorum_parallel_part(status.part))
 
 
@@ -286,16 +286,16 @@ def _is_covered(part: PartName, by: Iterable[PartName]) -> bool:
     return any(other.covers(part) for other in by)
 
 
-def failed_parts(keeper: Keeper, table: TablePaths, watch: Watch | None = None) -> list[str]:
+def read_failed_parts(keeper: Keeper, table: TablePaths, watch: Watch | None = None) -> list[str]:
     return keeper.children(table.quorum_failed_parts, watch)
 
 
-def unconfirmed_parts(keeper: Keeper, table: TablePaths) -> frozenset[PartName]:
+def read_unconfirmed_parts(keeper: Keeper, table: TablePaths) -> frozenset[PartName]:
     """Parts that wait for a quorum, failed theirs, or were lost (``lost_parts``): not to be merged, nor shown to
     sequential reads."""
-    pending = [part for status, _, _ in pending_parts(keeper, table) for part in status.parts]
+    pending = [part for status, _, _ in read_pending_quorums(keeper, table) for part in status.parts]
     # Failures are read second: a part moves from pending to failed in one multi, never back.
-    return frozenset((*pending, *map(PartName.parse, failed_parts(keeper, table))))
+    return frozenset((*pending, *map(PartName.parse, read_failed_parts(keeper, table))))
 
 
 def confirm_own_parts(keeper: Keeper, replica: ReplicaPaths, own_parts: Iterable[str]) -> int:
@@ -303,7 +303,7 @@ def confirm_own_parts(keeper: Keeper, replica: ReplicaPaths, own_parts: Iterable
     After a restart, and when a transaction was carried out. Returns how many."""
     own = set(own_parts)
     added = 0
-    for status, _, path in pending_parts(keeper, replica.table):
+    for status, _, path in read_pending_quorums(keeper, replica.table):
         if own.issuperset(map(str, status.parts)) and replica.name not in status.replicas:
             added += _confirm(keeper, replica, path)
     return added
@@ -311,7 +311,7 @@ def confirm_own_parts(keeper: Keeper, replica: ReplicaPaths, own_parts: Iterable
 
 def _confirm(keeper: Keeper, replica: ReplicaPaths, path: str) -> bool:
     for _ in range(_ATTEMPTS):
-        found = read_status(keeper, path)
+        found = read_quorum_status(keeper, path)
         if found is None or replica.name in found[0].replicas:
             return False
         ops = progress_ops(keeper, replica.table, path, found[0].with_replica(replica.name), found[1].version)

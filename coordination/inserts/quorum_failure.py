@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from coordination.inserts.block_ids import judge_block_ids
-from coordination.inserts.quorum import QuorumStatus, failed_parts, read_status
+from coordination.inserts.block_ids import select_block_ids
+from coordination.inserts.quorum import QuorumStatus, read_failed_parts, read_quorum_status
 from coordination.keeper.interface import (
     Check,
     Create,
@@ -38,7 +38,7 @@ def fail_unreachable_part(keeper: Keeper, replica: ReplicaPaths, entry: LogEntry
     table, part = replica.table, str(entry.new_part)
     path = table.quorum_parallel_part(part) if entry.quorum_parallel else table.quorum_status
     keeper.sync(table.root)
-    found = read_status(keeper, path)
+    found = read_quorum_status(keeper, path)
     if found is None or found[0].part != part:
         return keeper.exists(table.quorum_failed_part(part)) is not None
     if replica.name in found[0].replicas:
@@ -46,7 +46,7 @@ def fail_unreachable_part(keeper: Keeper, replica: ReplicaPaths, entry: LogEntry
     nobody_has_it = _nobody_living_has(keeper, table, part)
     if nobody_has_it is None:
         return False
-    keeper.multi([*nobody_has_it, *failure_ops(keeper, table, found[0], path, found[1].version)])
+    keeper.multi([*nobody_has_it, *fail_part_ops(keeper, table, found[0], path, found[1].version)])
     return True
 
 
@@ -70,15 +70,15 @@ def _nobody_living_has(keeper: Keeper, table: TablePaths, part: str) -> list[Op]
     return ops
 
 
-def failure_ops(keeper: Keeper, table: TablePaths, status: QuorumStatus, path: str, version: int) -> list[Op]:
+def fail_part_ops(keeper: Keeper, table: TablePaths, status: QuorumStatus, path: str, version: int) -> list[Op]:
     """Removes the status, marks the part as failed, frees the ids that name it (and no other part's: the window may
     have let one go, and another INSERT made it anew)."""
     part = PartName.parse(status.part)
-    ids = judge_block_ids(keeper, table, part.partition_id, lambda inserted: inserted == part)
-    return [*marking_ops(keeper, table, status, path, version), ids.guard_op, *ids.deletes]
+    ids = select_block_ids(keeper, table, part.partition_id, lambda inserted: inserted == part)
+    return [*mark_part_failed_ops(keeper, table, status, path, version), ids.guard_op, *ids.deletes]
 
 
-def marking_ops(keeper: Keeper, table: TablePaths, status: QuorumStatus, path: str, version: int) -> list[Op]:
+def mark_part_failed_ops(keeper: Keeper, table: TablePaths, status: QuorumStatus, path: str, version: int) -> list[Op]:
     """Removes the status, marks the part as failed.
 
     Moves the log's version too: a merge that was chosen while the part looked healthy must not be assigned any more.
@@ -91,13 +91,13 @@ def marking_ops(keeper: Keeper, table: TablePaths, status: QuorumStatus, path: s
     return ops
 
 
-def take_back_failed_parts(keeper: Keeper, replica: ReplicaPaths, watch: Watch | None = None) -> list[str]:
+def list_own_failed_parts(keeper: Keeper, replica: ReplicaPaths, watch: Watch | None = None) -> list[str]:
     """The replica's own parts that failed their quorum, which it must detach as ``noquorum_``.
 
     Call it before ``activate`` (so that nobody fetches them from here), again after (a peer may have given one up in
-    between), and when a marker comes, of which ``watch`` tells. After detaching, call :func:`forget_failed_parts`.
+    between), and when a marker comes, of which ``watch`` tells. After detaching, call :func:`unlist_failed_parts`.
     """
-    names = failed_parts(keeper, replica.table, watch)
+    names = read_failed_parts(keeper, replica.table, watch)
     held = keeper.exists_many([replica.part(name) for name in names])
     owners = keeper.get_many([replica.table.quorum_failed_part(name) for name in names])
     return [
@@ -107,7 +107,7 @@ def take_back_failed_parts(keeper: Keeper, replica: ReplicaPaths, watch: Watch |
     ]
 
 
-def forget_failed_parts(keeper: Keeper, replica: ReplicaPaths, names: Iterable[str]) -> None:
+def unlist_failed_parts(keeper: Keeper, replica: ReplicaPaths, names: Iterable[str]) -> None:
     """Removes the parts from the replica's list. Their failure markers stay for the others; cleanup removes them."""
     for name in names:
         _delete_if_there(keeper, replica.part(name))

@@ -19,10 +19,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from coordination.inserts.quorum import QuorumStatus, pending_parts, progress_ops
+from coordination.inserts.quorum import QuorumStatus, progress_ops, read_pending_quorums
 from coordination.keeper.interface import Check, Keeper, KeeperConnectionLoss, MultiFailed, Op, SetData, Stat
 from coordination.nodes.paths import TablePaths
-from coordination.nodes.replica_activation import registered_replicas
+from coordination.nodes.replica_activation import list_registered_replicas
 
 _ATTEMPTS = 20
 
@@ -46,8 +46,8 @@ def _settle_once(keeper: Keeper, table: TablePaths) -> bool:
     replicas = keeper.exists(table.replicas)
     if replicas is None:
         return True
-    pending = pending_parts(keeper, table)
-    registered = registered_replicas(keeper, table) if pending else []
+    pending = read_pending_quorums(keeper, table)
+    registered = list_registered_replicas(keeper, table) if pending else []
     try:
         for status, stat, path in pending if registered else []:
             if (less := settled(status, registered)) != status:

@@ -2,7 +2,7 @@
 
 A missing status node does not mean success (see :mod:`coordination.inserts.quorum`), so the waiter asks four things, of
 one synced view: node gone, no failure marker, its own activation unchanged, and no requirement lowered since its INSERT
-began (:func:`judge`). A time-out deletes nothing: the part may still reach its quorum.
+began (:func:`decide_quorum_outcome`). A time-out deletes nothing: the part may still reach its quorum.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from enum import Enum
 
-from coordination.inserts.quorum import QuorumPlan, QuorumStatus, read_status
+from coordination.inserts.quorum import QuorumPlan, QuorumStatus, read_quorum_status
 from coordination.keeper.interface import Keeper, KeeperError, Stat
 from coordination.nodes.paths import TablePaths
 from coordination.nodes.replica_activation import Activation
@@ -19,7 +19,7 @@ from parts.common.errors import CancelledError, UnknownOutcomeError
 from parts.common.part_name import PartName
 
 
-class Verdict(Enum):
+class QuorumOutcome(Enum):
     WAIT = "wait"
     MET = "met"
     FAILED = "failed"
@@ -27,15 +27,17 @@ class Verdict(Enum):
     LOWERED = "lowered"
 
 
-def judge(*, node_exists: bool, marked_failed: bool, is_still_active: bool, is_lowered: bool) -> Verdict:
+def decide_quorum_outcome(
+    *, node_exists: bool, marked_failed: bool, is_still_active: bool, is_lowered: bool
+) -> QuorumOutcome:
     """The waiter's decision on one synced view. Success needs all four facts."""
     if not is_still_active:
-        return Verdict.LOST_SESSION
+        return QuorumOutcome.LOST_SESSION
     if marked_failed:
-        return Verdict.FAILED
+        return QuorumOutcome.FAILED
     if is_lowered:
-        return Verdict.LOWERED
-    return Verdict.WAIT if node_exists else Verdict.MET
+        return QuorumOutcome.LOWERED
+    return QuorumOutcome.WAIT if node_exists else QuorumOutcome.MET
 
 
 def wait_for_quorum(
@@ -63,13 +65,13 @@ def wait_for_quorum(
             verdict = _look(keeper, table, str(part), path, activation, plan, changed)
         except KeeperError as error:
             raise _unknown(part, f"ZooKeeper went away while waiting for quorum: {error.message}") from error
-        if verdict is Verdict.MET:
+        if verdict is QuorumOutcome.MET:
             return
-        if verdict is Verdict.FAILED:
+        if verdict is QuorumOutcome.FAILED:
             raise _unknown(part, "the part was given up: no living replica had it")
-        if verdict is Verdict.LOST_SESSION:
+        if verdict is QuorumOutcome.LOST_SESSION:
             raise _unknown(part, "this replica lost its ZooKeeper session while waiting for quorum")
-        if verdict is Verdict.LOWERED:
+        if verdict is QuorumOutcome.LOWERED:
             raise _unknown(
                 part,
                 "a replica was dropped meanwhile, and quorums ask for no more replicas than are left. The rows are "
@@ -91,15 +93,15 @@ def _look(
     activation: Activation,
     plan: QuorumPlan | None,
     changed: threading.Event,
-) -> Verdict:
+) -> QuorumOutcome:
     keeper.sync(table.root)
     stat = keeper.exists(path, lambda _: changed.set())
-    found = read_status(keeper, path) if stat is not None else None
+    found = read_quorum_status(keeper, path) if stat is not None else None
     marker, active, host, lowered = keeper.exists_many(
         [table.quorum_failed_part(part), activation.replica.is_active, activation.replica.host, table.quorum]
     )
     status = found[0] if found is not None and found[0].part == part else None
-    return judge(
+    return decide_quorum_outcome(
         node_exists=status is not None,
         marked_failed=marker is not None,
         is_still_active=activation.holds(active, host),

@@ -24,7 +24,7 @@ class Chroot:
         return path[len(self.prefix) :] or "/" if self.prefix else path
 
 
-def path_and_parents(path: str) -> Iterator[str]:
+def list_path_and_parents(path: str) -> Iterator[str]:
     """``/a``, ``/a/b``, ``/a/b/c``: in the order in which they are made."""
     current = ""
     for name in filter(None, path.split("/")):

@@ -1,7 +1,7 @@
 """A real ZooKeeper beside the server: the jars inside the pyspark wheel, run by Java.
 
 :class:`EmbeddedZooKeeper` is a child process that ends with its owner (``start``/``stop`` or ``with``).
-:func:`command_line` gives the command for a ZooKeeper that outlives its starter (``start_detached`` runs it so).
+:func:`server_command` gives the command for a ZooKeeper that outlives its starter (``start_detached`` runs it so).
 Data and log lie in ``directory``: ``zoo.cfg``, ``data/``, ``zookeeper.log``, ``zookeeper.pid``.
 
 Every transaction is synced to disk before it is acknowledged (ZooKeeper's ``forceSync`` stays on).
@@ -89,7 +89,7 @@ def write_config(directory: Path, port: int, *, tick_time_ms: int = 500) -> Path
     return config
 
 
-def command_line(directory: Path | str, port: int) -> list[str]:
+def server_command(directory: Path | str, port: int) -> list[str]:
     """Writes the configuration into ``directory`` and returns the command that serves it on ``port``."""
     base = Path(directory).absolute()
     config = write_config(base, port)
@@ -108,7 +108,7 @@ def command_line(directory: Path | str, port: int) -> list[str]:
     ]
 
 
-def four_letter_word(port: int, word: str, *, host: str = _HOST, timeout_seconds: float = 2.0) -> str | None:
+def send_four_letter_word(port: int, word: str, *, host: str = _HOST, timeout_seconds: float = 2.0) -> str | None:
     """ZooKeeper's answer to ``ruok``, ``srvr`` or ``mntr``; ``None`` if nothing answers."""
     try:
         with socket.create_connection((host, port), timeout=timeout_seconds) as connection:
@@ -124,12 +124,12 @@ def four_letter_word(port: int, word: str, *, host: str = _HOST, timeout_seconds
 
 def is_serving(port: int, *, host: str = _HOST) -> bool:
     """``ruok`` is answered before sessions are served; ``srvr`` names the mode only when they are."""
-    return four_letter_word(port, "ruok", host=host) == "imok" and "Mode:" in (
-        four_letter_word(port, "srvr", host=host) or ""
+    return send_four_letter_word(port, "ruok", host=host) == "imok" and "Mode:" in (
+        send_four_letter_word(port, "srvr", host=host) or ""
     )
 
 
-def free_port() -> int:
+def find_free_port() -> int:
     """A port that was free a moment ago."""
     with socket.socket() as probe:
         probe.bind((_HOST, 0))
@@ -146,13 +146,13 @@ def _require_free(port: int) -> None:
 
 
 def start_detached(directory: Path | str, port: int) -> int:
-    """Starts a ZooKeeper that outlives this process; returns its pid at once (see ``wait_serving``)."""
+    """Starts a ZooKeeper that outlives this process; returns its pid at once (see ``wait_until_serving``)."""
     return _spawn(Path(directory).absolute(), port, detached=True).pid
 
 
 def _spawn(directory: Path, port: int, *, detached: bool) -> subprocess.Popen[bytes]:
     _require_free(port)
-    command = command_line(directory, port)
+    command = server_command(directory, port)
     with (directory / "zookeeper.log").open("ab") as log:
         process = subprocess.Popen(
             command,
@@ -166,7 +166,7 @@ def _spawn(directory: Path, port: int, *, detached: bool) -> subprocess.Popen[by
     return process
 
 
-def wait_serving(
+def wait_until_serving(
     port: int, directory: Path | str, *, timeout_seconds: float = 60.0, is_alive: Callable[[], bool] | None = None
 ) -> None:
     """Waits until ZooKeeper answers on ``port``. ``is_alive`` is a callable that tells an early death."""
@@ -208,11 +208,11 @@ class EmbeddedZooKeeper:
             return self
         self.directory.mkdir(parents=True, exist_ok=True)
         if not self.port:
-            self.port = free_port()
+            self.port = find_free_port()
         self._process = _spawn(self.directory, self.port, detached=False)
         process = self._process
         try:
-            wait_serving(
+            wait_until_serving(
                 self.port, self.directory, timeout_seconds=timeout_seconds, is_alive=lambda: process.poll() is None
             )
         except BaseException:

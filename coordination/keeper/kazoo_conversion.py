@@ -30,7 +30,7 @@ from coordination.keeper.interface import (
 
 
 @dataclass(frozen=True, slots=True)
-class Watcher:
+class WatchCallback:
     """The client keeps its watchers in sets: as equal ones are one, asking again and again does not pile them up."""
 
     watch: Watch
@@ -41,7 +41,7 @@ class Watcher:
         self.watch(self.stripped(event.path) if event.path else self.path)
 
 
-def stat_of(stat: ZnodeStat) -> Stat:
+def convert_stat(stat: ZnodeStat) -> Stat:
     return Stat(
         version=stat.version,
         children_version=stat.cversion,
@@ -55,7 +55,7 @@ def stat_of(stat: ZnodeStat) -> Stat:
     )
 
 
-def definite_error(error: Exception, path: str) -> KeeperError:
+def convert_error(error: Exception, path: str) -> KeeperError:
     """What ZooKeeper refused: it certainly did not happen."""
     match error:
         case NoNodeError():

@@ -35,7 +35,7 @@ from kazoo.protocol.serialization import GetChildren, GetData
 from kazoo.protocol.states import WatchedEvent
 from kazoo.security import OPEN_ACL_UNSAFE
 
-from coordination.keeper.chroot import Chroot, path_and_parents
+from coordination.keeper.chroot import Chroot, list_path_and_parents
 from coordination.keeper.interface import (
     ANY_VERSION,
     Answer,
@@ -58,10 +58,10 @@ from coordination.keeper.interface import (
     Stat,
     Watch,
 )
-from coordination.keeper.kazoo_conversion import Watcher, definite_error, stat_of
+from coordination.keeper.kazoo_conversion import WatchCallback, convert_error, convert_stat
 from coordination.keeper.kazoo_multi_read import LEAST_TOGETHER, MOST_TOGETHER, MultiRead, MultiReadSupport
 from coordination.keeper.kazoo_session import KazooSession
-from coordination.keeper.request_limits import require_sendable, runs
+from coordination.keeper.request_limits import require_request_fits, split_into_chunks
 
 PIPELINE_DEPTH = 100
 _OPERATIONS: dict[type[Read], type[GetData | GetChildren]] = {Get: GetData, Children: GetChildren}
@@ -123,7 +123,7 @@ class KazooKeeper:
         except (ConnectionLoss, KazooTimeoutError, OperationTimeoutError, ConnectionClosedError) as error:
             raise KeeperConnectionLoss(path) from error
         except ZookeeperError as error:
-            raise definite_error(error, path) from error
+            raise convert_error(error, path) from error
         if self.session_id not in (session, 0):
             # The request slipped from the old session's queue into the new session.
             raise KeeperConnectionLoss(path)
@@ -144,7 +144,7 @@ class KazooKeeper:
                     raise KeeperUnavailable(f"connection to {addresses} lost while reading", path) from error
                 time.sleep(0.01)
             except ZookeeperError as error:
-                raise definite_error(error, path) from error
+                raise convert_error(error, path) from error
 
     def _answer(self, pending: Any) -> Any:
         try:
@@ -161,7 +161,7 @@ class KazooKeeper:
     def _pipelined(self, requests: Sequence[tuple[str, Callable[[str], Any]]]) -> list[Any]:
         """``requests``: paths, and how each is asked for."""
         answers: list[Any] = []
-        for run in runs(requests, PIPELINE_DEPTH):
+        for run in split_into_chunks(requests, PIPELINE_DEPTH):
             answers.extend(
                 self._read(run[0][0], lambda run=run: [send(self._chroot.full(path)) for path, send in run])  # type: ignore[misc]
             )
@@ -171,7 +171,7 @@ class KazooKeeper:
         """Some hundred by one request, where the server can do that."""
         senders = {Get: self._client.get_async, Children: self._client.get_children_async}
         answers: list[Any] = []
-        for run in runs(reads, MOST_TOGETHER):
+        for run in split_into_chunks(reads, MOST_TOGETHER):
             together = self._together(run) if len(run) >= least_together else None
             answers += (
                 self._pipelined([(read.path, senders[type(read)]) for read in run]) if together is None else together
@@ -198,19 +198,19 @@ class KazooKeeper:
         return answers if is_whole else None
 
     def _watcher(self, path: str, watch: Watch | None) -> Callable[[WatchedEvent], None] | None:
-        return None if watch is None else Watcher(watch, path, self._chroot.stripped)
+        return None if watch is None else WatchCallback(watch, path, self._chroot.stripped)
 
     # --- reads -------------------------------------------------------------------------------------------------
 
     def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
         watcher = self._watcher(path, watch)
         data, stat = self._read_one(path, lambda: self._client.get_async(self._chroot.full(path), watcher))
-        return data, stat_of(stat)
+        return data, convert_stat(stat)
 
     def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
         watcher = self._watcher(path, watch)
         stat = self._read_one(path, lambda: self._client.exists_async(self._chroot.full(path), watcher))
-        return stat_of(stat) if stat is not None else None
+        return convert_stat(stat) if stat is not None else None
 
     def children(self, path: str, watch: Watch | None = None) -> list[str]:
         watcher = self._watcher(path, watch)
@@ -223,7 +223,7 @@ class KazooKeeper:
         if len(paths) >= LEAST_TOGETHER:  # there is no such operation in a multiRead
             return [None if answer is None else answer[1] for answer in self.get_many(paths)]
         answers = self._pipelined([(path, self._client.exists_async) for path in paths])
-        return [stat_of(answer) if answer is not None else None for answer in answers]
+        return [convert_stat(answer) if answer is not None else None for answer in answers]
 
     def children_many(self, paths: Sequence[str]) -> list[list[str] | None]:
         return list(map(_names, self._read_many(list(map(Children, paths)), LEAST_TOGETHER)))
@@ -235,7 +235,7 @@ class KazooKeeper:
     # --- writes ------------------------------------------------------------------------------------------------
 
     def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False) -> str:
-        require_sendable([Create(path, data)], len(self._chroot))
+        require_request_fits([Create(path, data)], len(self._chroot))
 
         def send() -> Any:
             result = self._client.handler.async_result()
@@ -247,7 +247,7 @@ class KazooKeeper:
 
     def create_parents(self, path: str) -> None:
         """Safe to repeat, so a lost answer is simply asked again (bounded)."""
-        for node in path_and_parents(path):
+        for node in list_path_and_parents(path):
             self._create_if_missing(node)
 
     def _create_if_missing(self, path: str) -> None:
@@ -263,8 +263,8 @@ class KazooKeeper:
                     raise
 
     def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
-        require_sendable([SetData(path, data)], len(self._chroot))
-        return stat_of(self._write(path, lambda: self._client.set_async(self._chroot.full(path), data, version)))
+        require_request_fits([SetData(path, data)], len(self._chroot))
+        return convert_stat(self._write(path, lambda: self._client.set_async(self._chroot.full(path), data, version)))
 
     def delete(self, path: str, version: int = ANY_VERSION) -> None:
         self._write(path, lambda: self._client.delete_async(self._chroot.full(path), version))
@@ -295,7 +295,7 @@ class KazooKeeper:
         return levels
 
     def _delete_quietly(self, paths: Sequence[str]) -> None:
-        for run in runs(paths, PIPELINE_DEPTH):
+        for run in split_into_chunks(paths, PIPELINE_DEPTH):
             self._session.require_connection(self._read_retry_seconds, run[0])
             for pending in [self._client.delete_async(self._chroot.full(path)) for path in run]:
                 try:
@@ -303,12 +303,12 @@ class KazooKeeper:
                 except (NoNodeError, NotEmptyError, ConnectionLoss, KazooTimeoutError):
                     continue  # the next round looks again
                 except ZookeeperError as error:
-                    raise definite_error(error, run[0]) from error
+                    raise convert_error(error, run[0]) from error
 
     def multi(self, ops: Sequence[Op]) -> list[str | Stat | None]:
         if not ops:
             return []
-        require_sendable(ops, len(self._chroot))
+        require_request_fits(ops, len(self._chroot))
 
         def send() -> Any:
             transaction = self._client.transaction()
@@ -319,7 +319,7 @@ class KazooKeeper:
         results = self._write(ops[0].path, send)
         for index, result in enumerate(results):
             if isinstance(result, Exception) and not isinstance(result, RolledBackError | RuntimeInconsistency):
-                raise MultiFailed(index, ops[index], definite_error(result, ops[index].path))
+                raise MultiFailed(index, ops[index], convert_error(result, ops[index].path))
         if len(results) != len(ops) or any(isinstance(result, Exception) for result in results):
             raise KeeperConnectionLoss(ops[0].path)
         return [self._result(op, result) for op, result in zip(ops, results, strict=True)]
@@ -341,7 +341,7 @@ class KazooKeeper:
             case Create():
                 return self._chroot.stripped(result)
             case SetData():
-                return stat_of(result)
+                return convert_stat(result)
             case _:
                 return None
 
@@ -350,7 +350,7 @@ class KazooKeeper:
 
 
 def _content(answer: Any) -> tuple[bytes, Stat] | None:
-    return None if isinstance(answer, NoNodeError) else (answer[0], stat_of(answer[1]))
+    return None if isinstance(answer, NoNodeError) else (answer[0], convert_stat(answer[1]))
 
 
 def _names(answer: Any) -> list[str] | None:

@@ -26,7 +26,7 @@ from kazoo.protocol.serialization import Create as CreateRequest
 from kazoo.retry import KazooRetry
 from kazoo.security import OPEN_ACL_UNSAFE
 
-from coordination.keeper.chroot import Chroot, path_and_parents
+from coordination.keeper.chroot import Chroot, list_path_and_parents
 from coordination.keeper.interface import KeeperSessionExpired, KeeperUnavailable, SessionState
 from coordination.keeper.kazoo_handler import PollingHandler
 
@@ -166,7 +166,7 @@ class KazooSession:
                 return
             try:
                 self.client.sync_async("/").get(timeout=self.answer_timeout)
-                for node in path_and_parents(self._chroot.prefix):
+                for node in list_path_and_parents(self._chroot.prefix):
                     self._make_chroot_node(node)
             except (ZookeeperError, KazooTimeoutError) as error:
                 raise KeeperUnavailable(f"the new session is not usable yet ({type(error).__name__})", path) from error

@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import Enum
 
-from coordination.keeper.chroot import Chroot, path_and_parents
+from coordination.keeper.chroot import Chroot, list_path_and_parents
 from coordination.keeper.interface import (
     ANY_VERSION,
     Answer,
@@ -46,8 +46,8 @@ from coordination.keeper.interface import (
     Stat,
     Watch,
 )
-from coordination.keeper.memory_tree import Node, Snapshot, Transaction, Tree, answer_of, stat_of
-from coordination.keeper.request_limits import require_sendable
+from coordination.keeper.memory_tree import Node, Snapshot, Tree, TreeTransaction, answer_of, node_stat
+from coordination.keeper.request_limits import require_request_fits
 
 
 class Fault(Enum):
@@ -80,7 +80,7 @@ class MemoryEnsemble:
         keeper = MemoryKeeper(self, chroot)
         self._keepers.append(keeper)
         keeper.reconnect()
-        for node in path_and_parents(chroot) if chroot else ():
+        for node in list_path_and_parents(chroot) if chroot else ():
             if node not in self.tree:
                 self.run(keeper.session_id, [Create(node)])
         return keeper
@@ -94,7 +94,7 @@ class MemoryEnsemble:
         """All or nothing; fires the watches of every session afterwards."""
         with self.lock:
             self.zxid += 1
-            transaction = Transaction(self.tree, self.zxid, int(self.clock() * 1000), session)
+            transaction = TreeTransaction(self.tree, self.zxid, int(self.clock() * 1000), session)
             results = []
             for index, op in enumerate(ops):
                 try:
@@ -241,7 +241,7 @@ class MemoryKeeper:
         for watch, path in fired:
             watch(path)
 
-    def take_watches(self, transaction: Transaction) -> list[tuple[Watch, str]]:
+    def take_watches(self, transaction: TreeTransaction) -> list[tuple[Watch, str]]:
         """Called by the ensemble under its lock: the watches that a transaction fires, removed."""
         fired: list[tuple[Watch, str]] = []
         for path in (*transaction.created_events, *transaction.data_events):
@@ -307,13 +307,13 @@ class MemoryKeeper:
             if node is None:
                 raise NoNode("no node", path)
             self._watch(self._data_watches, path, watch)
-            return node.data, stat_of(node)
+            return node.data, node_stat(node)
 
     def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
         with self._ensemble.lock:
             node = self._peek(path)
             self._watch(self._data_watches, path, watch)
-            return stat_of(node) if node is not None else None
+            return node_stat(node) if node is not None else None
 
     def children(self, path: str, watch: Watch | None = None) -> list[str]:
         with self._ensemble.lock:
@@ -344,7 +344,7 @@ class MemoryKeeper:
 
     def _write(self, kind: str, ops: Sequence[Op]) -> list[str | Stat | None]:
         path = ops[0].path
-        require_sendable(ops, len(self._chroot))
+        require_request_fits(ops, len(self._chroot))
         fault = self._enter(kind, path)
         full = [replace(op, path=self._chroot.full(op.path)) for op in ops]
         seen = dict(self._tree) if fault is Fault.LOSE_ANSWER else None
@@ -369,7 +369,7 @@ class MemoryKeeper:
         return created
 
     def create_parents(self, path: str) -> None:
-        for node in path_and_parents(path):
+        for node in list_path_and_parents(path):
             if self.exists(node) is None:
                 with contextlib.suppress(NodeExists):
                     self.create(node)

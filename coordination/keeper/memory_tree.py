@@ -57,7 +57,7 @@ def split_path(path: str) -> tuple[str, str]:
     return parent or "/", name
 
 
-class Transaction:
+class TreeTransaction:
     """Operations applied to an overlay of the tree; nothing is visible until ``commit``."""
 
     def __init__(self, tree: Tree, zxid: int, now_ms: int, session: int) -> None:
@@ -143,7 +143,7 @@ class Transaction:
         )
         self._changed[op.path] = changed
         self.data_events.append(op.path)
-        return stat_of(changed)
+        return node_stat(changed)
 
     def commit(self) -> None:
         for path, node in self._changed.items():
@@ -153,7 +153,7 @@ class Transaction:
                 self._tree[path] = node
 
 
-def stat_of(node: Node) -> Stat:
+def node_stat(node: Node) -> Stat:
     return Stat(
         version=node.version,
         children_version=node.children_version,
@@ -170,4 +170,4 @@ def stat_of(node: Node) -> Stat:
 def answer_of(read: Read, node: Node | None) -> Answer:
     if node is None:
         return None
-    return (node.data, stat_of(node)) if isinstance(read, Get) else sorted(node.children)
+    return (node.data, node_stat(node)) if isinstance(read, Get) else sorted(node.children)

@@ -97,7 +97,7 @@ class LogEntry:
     then the version of the definition that has the TTL."""
     detach: bool = False
     has_leftovers: bool = False
-    """A drop: who executes it first clears block ids and quorums of the range (``drop_range``)."""
+    """A drop: who executes it first clears block ids and quorums of the range (``drop_range_name``)."""
     is_restored: bool = False
     """GET_PART of a part that was confirmed elsewhere before: the replica lost it, or is cloned."""
     drop_ranges: tuple[PartName, ...] = ()
@@ -206,6 +206,6 @@ def _part(text: object) -> PartName:
     return part
 
 
-def drop_range(partition_id: str, below: int) -> PartName:
+def drop_range_name(partition_id: str, below: int) -> PartName:
     """The range of blocks 0 … ``below`` - 1 of a partition, over every level."""
     return PartName(partition_id, 0, max(below - 1, 0), MAX_LEVEL)

@@ -10,7 +10,7 @@ from heapq import heappop, heappush
 from coordination.log.log_entry import EntryType, LogEntry
 
 _SLACK = 16
-INSERTS = (EntryType.GET_PART, EntryType.ATTACH_PART, EntryType.REPLACE_RANGE)
+INSERT_ENTRY_TYPES = (EntryType.GET_PART, EntryType.ATTACH_PART, EntryType.REPLACE_RANGE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class QueueIndex:
             self._drops.setdefault(dropped.partition_id, {})[item.name] = None
         if item.entry.type is EntryType.REPLACE_RANGE:
             self._replacements[item.name] = None
-        if item.entry.type in INSERTS:
+        if item.entry.type in INSERT_ENTRY_TYPES:
             if len(self._insert_times) > 2 * len(self._items) + _SLACK:  # most have gone, behind one that stays
                 self._insert_times = sorted(pair for pair in self._insert_times if pair[1] in self._items)
             heappush(self._insert_times, (item.entry.create_time, item.name))
@@ -140,7 +140,7 @@ class QueueIndex:
 
     def counts(self) -> QueueCounts:
         items = list(self)
-        inserts = [i for i in items if i.entry.type in INSERTS]
+        inserts = [i for i in items if i.entry.type in INSERT_ENTRY_TYPES]
         merges = [i for i in items if i.entry.type is EntryType.MERGE_PARTS]
         mutations = [i for i in items if i.entry.type is EntryType.MUTATE_PART]
         insert, merge, mutation = _oldest(inserts), _oldest(merges), _oldest(mutations)

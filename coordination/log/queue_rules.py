@@ -15,12 +15,12 @@ from parts.common.part_name import PartName
 FETCH_SLOT, MERGE_SLOT, NEVER = "a fetch slot", "a merge slot", "never"
 
 
-def size_key(size: int) -> tuple[str, int]:
+def merge_size_key(size: int) -> tuple[str, int]:
     """What a merge too large for the free slots is parked on."""
     return ("size", size)
 
 
-def definition_key(version: int) -> tuple[str, int]:
+def metadata_version_key(version: int) -> tuple[str, int]:
     """What a mutation is parked on that needs a later definition of the table."""
     return ("definition", version)
 
@@ -57,7 +57,7 @@ def kind_of_gone(entry: LogEntry) -> ActionKind:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class PoolLimits:
     """What the pools can take now."""
 
     free_merge_slots: int
@@ -90,7 +90,7 @@ class LocalParts(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class EntryWait:
     """Why an entry may not run now, and on what it is parked: released together with it."""
 
     reason: str
@@ -99,7 +99,7 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class QueueRules:
     """``inserting``: this replica's own INSERTs between their commit and their activation. ``now``: monotonic."""
 
     replica_name: str
@@ -107,15 +107,17 @@ class Rules:
     inserting: Collection[PartName]
     now: float
 
-    def judge(self, item: QueueItem, local: LocalParts, limits: Limits) -> Action | Wait:
+    def decide(self, item: QueueItem, local: LocalParts, limits: PoolLimits) -> Action | EntryWait:
         entry = item.entry
         if entry.type is EntryType.REPLACE_RANGE:
             return self._judge_replacement(item, local, limits)
         if entry.new_part is None:
-            return Wait(f"Not executing log entry {item.name} of type {entry.type.value}: it is not supported", NEVER)
+            return EntryWait(
+                f"Not executing log entry {item.name} of type {entry.type.value}: it is not supported", NEVER
+            )
         if entry.gone:
-            return self.judge_drop(item) or Action(ActionKind.DROP_RANGE, item.name, entry)
-        if (drop := self.drop_over(item)) is not None:
+            return self.why_drop_waits(item) or Action(ActionKind.DROP_RANGE, item.name, entry)
+        if (drop := self.later_drop_over(item)) is not None:
             return self._wait(item, "a drop range over it is queued", drop.name)
         if local.covering_active(entry.new_part) is not None:
             return Action(ActionKind.SKIP, item.name, entry, "the part, or one that covers it, is here")
@@ -132,10 +134,10 @@ class Rules:
         return self._judge_fetch(item, limits, "")
 
     @staticmethod
-    def _wait(item: QueueItem, reason: str, key: Hashable, until: float = math.inf) -> Wait:
+    def _wait(item: QueueItem, reason: str, key: Hashable, until: float = math.inf) -> EntryWait:
         entry = item.entry
         what = f"part {entry.new_part}" if entry.new_part is not None else f"{len(entry.made)} parts"
-        return Wait(f"Not executing log entry {item.name} for {what} because {reason}.", key, until)
+        return EntryWait(f"Not executing log entry {item.name} for {what} because {reason}.", key, until)
 
     def beside(self, names: Collection[str], parts: Collection[PartName]) -> list[QueueItem]:
         """Entries that must be one step with those of ``names``, by which ``parts`` come.
@@ -163,7 +165,7 @@ class Rules:
         drops = [drop for item in group for drop in self._drops_before(item, item.entry.gone)]
         return list({other.name: other for other in (*replacements, *drops) if other.name not in names}.values())
 
-    def judge_drop(self, item: QueueItem, beside: Collection[str] = ()) -> Wait | None:
+    def why_drop_waits(self, item: QueueItem, beside: Collection[str] = ()) -> EntryWait | None:
         """``None``: what the entry takes away may go now, in one step with those ``beside`` it. A replacement before it
         brings its parts first: it is one step, of which no part may be left out for a drop of another part."""
         entry = item.entry
@@ -182,8 +184,8 @@ class Rules:
             return self._wait(item, f"log entry {older.name} has not been executed", older.name)
         return None
 
-    def _judge_replacement(self, item: QueueItem, local: LocalParts, limits: Limits) -> Action | Wait:
-        if (wait := self.judge_drop(item)) is not None:
+    def _judge_replacement(self, item: QueueItem, local: LocalParts, limits: PoolLimits) -> Action | EntryWait:
+        if (wait := self.why_drop_waits(item)) is not None:
             return wait
         needs_fetch = any(
             staged.replica != self.replica_name and local.covering_active(staged.part) is None
@@ -208,7 +210,7 @@ class Rules:
                 if is_exact and older.name < item.name and _meeting(older.entry.gone, parts) is not None:
                     yield older
 
-    def drop_over(self, item: QueueItem) -> QueueItem | None:
+    def later_drop_over(self, item: QueueItem) -> QueueItem | None:
         """A queued drop of any block the entry makes or reads.
 
         No order is asked for. A later drop takes the entry along. Behind a drop of all blocks up to a number nothing is
@@ -222,7 +224,7 @@ class Rules:
                 return drop
         return None
 
-    def _made_elsewhere(self, item: QueueItem) -> Wait | None:
+    def _made_elsewhere(self, item: QueueItem) -> EntryWait | None:
         """The entry must wait for another that runs: same blocks, or a source that is being made."""
         part = item.entry.new_part
         assert part is not None
@@ -241,12 +243,12 @@ class Rules:
             return self._wait(item, reason, other.name)
         return None
 
-    def _judge_merge(self, item: QueueItem, local: LocalParts, limits: Limits) -> Action | Wait:
+    def _judge_merge(self, item: QueueItem, local: LocalParts, limits: PoolLimits) -> Action | EntryWait:
         """Of a mutation too."""
         entry = item.entry
         if limits.metadata_version < entry.alter_version:
             reason = f"it is of version {entry.alter_version} of the table's definition, which is not here yet"
-            return self._wait(item, reason, definition_key(entry.alter_version))
+            return self._wait(item, reason, metadata_version_key(entry.alter_version))
         missing = [part for part in entry.source_parts if local.covering_active(part) != part]
         if missing:
             return self._judge_fetch(item, limits, f"source part {missing[0]} is not here")
@@ -262,11 +264,11 @@ class Rules:
             return self._wait(item, "no merge slot is free", MERGE_SLOT, old_at)
         if size > limits.max_merge_bytes:
             reason = f"source parts size ({size} bytes) is greater than the current maximum ({limits.max_merge_bytes})"
-            return self._wait(item, reason, size_key(size), old_at)
+            return self._wait(item, reason, merge_size_key(size), old_at)
         is_merge = entry.type is EntryType.MERGE_PARTS
         return Action(ActionKind.MERGE if is_merge else ActionKind.MUTATE, item.name, entry)
 
-    def _judge_fetch(self, item: QueueItem, limits: Limits, reason: str) -> Action | Wait:
+    def _judge_fetch(self, item: QueueItem, limits: PoolLimits, reason: str) -> Action | EntryWait:
         if limits.free_fetch_slots <= 0:
             return self._wait(item, "no fetch slot is free", FETCH_SLOT)
         return Action(ActionKind.FETCH, item.name, item.entry, reason)

@@ -19,7 +19,7 @@ Rank = tuple[bool, str]
 """(is no drop, name of the entry)."""
 
 
-class Schedule:
+class QueueSchedule:
     """Not thread-safe."""
 
     def __init__(self) -> None:

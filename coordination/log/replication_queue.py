@@ -7,9 +7,8 @@ Invariants:
 - A DROP_RANGE runs before every entry it covers: those that wait are cancelled (:meth:`covered_entries`), those that
   run are told to stop (:meth:`is_cancelled`) and waited for. It also waits for this replica's own INSERTs between their
   commit and their activation (:meth:`inserting`).
-- An entry that may not run (:mod:`coordination.log.queue_rules`) is parked on what it waits for, and looked at again
-  when
-  that has ended (:mod:`coordination.log.queue_schedule`): looking for work costs what is new or freed, not what waits.
+- An entry that may not run (:mod:`coordination.log.queue_rules`) is parked on what it waits for, and examined again
+  when that has ended (:mod:`coordination.log.queue_schedule`): a search costs what is new or freed, not what waits.
 
 :meth:`ReplicationQueue.next_action` marks an entry as executing; the caller then calls exactly one of ``finish`` (after
 the entry has left ZooKeeper), ``fail`` or ``postpone``. All methods may be called from any thread.
@@ -24,20 +23,20 @@ from dataclasses import replace
 
 from coordination.log.log_entry import EntryType, LogEntry
 from coordination.log.part_set import PartSet
-from coordination.log.queue_index import INSERTS, QueueCounts, QueueIndex, QueueItem
+from coordination.log.queue_index import INSERT_ENTRY_TYPES, QueueCounts, QueueIndex, QueueItem
 from coordination.log.queue_rules import (
     FETCH_SLOT,
     MERGE_SLOT,
     Action,
     ActionKind,
-    Limits,
+    EntryWait,
     LocalParts,
-    Rules,
-    Wait,
+    PoolLimits,
+    QueueRules,
     is_small_insert,
     kind_of_gone,
 )
-from coordination.log.queue_schedule import Rank, Schedule
+from coordination.log.queue_schedule import QueueSchedule, Rank
 from parts.common.part_name import PartName
 
 _MAX_BACKOFF_SECONDS = 30.0
@@ -72,7 +71,7 @@ class ReplicationQueue:
         self._recheck_seconds = recheck_seconds
         self._lock = threading.RLock()
         self._index = QueueIndex()
-        self._schedule = Schedule()
+        self._schedule = QueueSchedule()
         self._virtual = PartSet()
         self._inserting: set[PartName] = set()
         self._max_processed_insert_time = 0.0
@@ -82,7 +81,7 @@ class ReplicationQueue:
     def load(self, active: Iterable[PartName], entries: Sequence[tuple[str, LogEntry]]) -> None:
         """Starts anew from what ZooKeeper holds: the replica's parts and its queue, in order of their names."""
         with self._lock:
-            self._index, self._schedule = QueueIndex(), Schedule()
+            self._index, self._schedule = QueueIndex(), QueueSchedule()
             self._virtual = PartSet(active)
             for name, entry in entries:
                 self.add(name, entry)
@@ -142,7 +141,7 @@ class ReplicationQueue:
         with self._lock:
             return self._virtual.parts(partition_id)
 
-    def has_virtual_cover(self, part: PartName) -> PartName | None:
+    def virtual_cover(self, part: PartName) -> PartName | None:
         """A part may be fetched in place of another only if it is one of the virtual parts."""
         with self._lock:
             return self._virtual.covering(part)
@@ -194,7 +193,7 @@ class ReplicationQueue:
             for dropped in item.entry.gone:
                 # An INSERT that was committed before the drop may have become active after the drop was queued.
                 self._virtual.remove_covered(dropped)
-            if item.entry.type in INSERTS:
+            if item.entry.type in INSERT_ENTRY_TYPES:
                 self._max_processed_insert_time = max(self._max_processed_insert_time, item.entry.create_time)
             return item.entry
 
@@ -235,14 +234,14 @@ class ReplicationQueue:
             if item is not None:
                 self._end(replace(item, must_fetch=True), 0.0)
 
-    def try_now(self, mutations: Collection[str]) -> None:
+    def retry_entries_of_mutations(self, mutations: Collection[str]) -> None:
         """Entries that failed while these mutations were there may do without them now."""
         with self._lock:
             for item in list(self._index):
                 if not item.is_executing and not set(mutations).isdisjoint(item.entry.mutations):
                     self._schedule.ready(_rank(item))
 
-    def merge_after_all(self, name: str) -> None:
+    def cancel_fetch_instead(self, name: str) -> None:
         """The other result of the merge is gone."""
         with self._lock:
             item = self._index.get(name)
@@ -251,7 +250,7 @@ class ReplicationQueue:
 
     # --- choice ------------------------------------------------------------------------------------------------
 
-    def next_action(self, local: LocalParts, limits: Limits) -> Action | None:
+    def next_action(self, local: LocalParts, limits: PoolLimits) -> Action | None:
         """The first entry that may run now, marked as executing; ``None`` if there is none."""
         with self._lock:
             now = self._monotonic()
@@ -268,16 +267,16 @@ class ReplicationQueue:
                     return action
 
     def seconds_until_due(self) -> float:
-        """How long :meth:`next_action`, which found nothing, finds nothing unless :attr:`on_ready` is called or an
-        entry added. 0 for what waits for a slot or room on the disk, of which nobody tells; infinity without timers."""
+        """Returns the seconds until an entry may run without a call of :attr:`on_ready`; 0 if one waits for a slot."""
         with self._lock:
             if any(key in (FETCH_SLOT, MERGE_SLOT) or isinstance(key, tuple) for key in self._schedule.parked_on()):
                 return 0.0
             return max(0.0, self._schedule.next_due() - self._monotonic())
 
-    def take_along_inserts(self, first: Action, local: LocalParts, limits: Limits, at_most: int) -> list[Action]:
-        """More small INSERTs of the replica whose INSERT ``first`` fetches, if they may run now, marked as executing:
-        the caller ends each of them too. What was tried before is left to run alone."""
+    def start_small_inserts_with(
+        self, first: Action, local: LocalParts, limits: PoolLimits, at_most: int
+    ) -> list[Action]:
+        """Starts more small INSERTs of the replica that ``first`` fetches from; the caller ends each of them."""
         with self._lock:
             taken: list[Action] = []
             leader = self._index.get(first.name)
@@ -298,7 +297,7 @@ class ReplicationQueue:
                     taken.append(action)
             return taken
 
-    def _release_for(self, limits: Limits) -> None:
+    def _release_for(self, limits: PoolLimits) -> None:
         """No more merges than may start: the others need not be looked at."""
         if limits.free_fetch_slots > 0:
             self._schedule.release(FETCH_SLOT)
@@ -307,20 +306,20 @@ class ReplicationQueue:
         for key in filter(limits.allow, self._schedule.parked_on()):
             self._schedule.release(key)
 
-    def _start(self, item: QueueItem, local: LocalParts, limits: Limits) -> Action | None:
+    def _start(self, item: QueueItem, local: LocalParts, limits: PoolLimits) -> Action | None:
         """``None``: it may not run, and is parked."""
         self.examined += 1
         now = self._monotonic()
-        verdict = self._rules(now).judge(item, local, limits)
-        if isinstance(verdict, Wait):
+        verdict = self._rules(now).decide(item, local, limits)
+        if isinstance(verdict, EntryWait):
             self._index.put(self._postponed(item, verdict.reason))
             self._schedule.park(_rank(item), verdict.key, min(verdict.until, now + self._recheck_seconds))
             return None
         self._index.put(replace(item, is_executing=True, num_tries=item.num_tries + 1, last_attempt_time=self._clock()))
         return verdict
 
-    def _rules(self, now: float = 0.0) -> Rules:
-        return Rules(self.replica_name, self._index, self._inserting, now)
+    def _rules(self, now: float = 0.0) -> QueueRules:
+        return QueueRules(self.replica_name, self._index, self._inserting, now)
 
     # --- drops -------------------------------------------------------------------------------------------------
 
@@ -343,7 +342,7 @@ class ReplicationQueue:
         takers = [drop for drop in later if any(gone.covers(part) for gone in drop.entry.gone)]
         return min(takers, key=lambda drop: drop.name).entry if takers else None
 
-    def take_along(self, names: Collection[str], parts: Collection[PartName]) -> list[Action] | None:
+    def start_replacements_with(self, names: Collection[str], parts: Collection[PartName]) -> list[Action] | None:
         """The entries that must be one step with the running ones of ``names``, by which ``parts`` come: they are
         marked as executing, and the caller ends each of them too. ``None``: one of them may not run now."""
         with self._lock:
@@ -352,7 +351,7 @@ class ReplicationQueue:
                 taken += more
                 group.update(item.name for item in more)
             rules = self._rules()
-            if any(item.is_executing or rules.judge_drop(item, group) is not None for item in taken):
+            if any(item.is_executing or rules.why_drop_waits(item, group) is not None for item in taken):
                 return None
             for item in taken:
                 self._schedule.forget(_rank(item))
@@ -377,7 +376,7 @@ class ReplicationQueue:
                 return True
             if item.entry.new_part is None or item.entry.gone:
                 return False
-            return self._rules().drop_over(item) is not None
+            return self._rules().later_drop_over(item) is not None
 
     # --- what operators see --------------------------------------------------------------------------------------
 

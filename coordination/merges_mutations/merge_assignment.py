@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from coordination.keeper.interface import BadVersion, Create, Keeper, KeeperError, MultiFailed, SetData, Stat
-from coordination.keeper.request_limits import op_bytes, packets, require_fitting
+from coordination.keeper.request_limits import operation_bytes, require_log_entry_fits, split_into_multis
 from coordination.log.log_entry import EntryType, LogEntry
-from coordination.merges_mutations.mutation_set import MutationEntry, mutated_name
+from coordination.merges_mutations.mutation_set import MutationEntry, mutated_part_name
 from coordination.nodes.paths import TablePaths
 from parts.common.errors import UnknownOutcomeError
-from parts.common.part_name import PartName, merged_name
+from parts.common.part_name import PartName, make_merged_name
 
 
-def merge_entry(
+def make_merge_entry(
     sources: Sequence[PartName],
     replica_name: str,
     now: float,
@@ -35,7 +35,7 @@ def merge_entry(
     """The entry that merges ``sources`` (in block order)."""
     return LogEntry(
         type=EntryType.MERGE_PARTS,
-        new_part=merged_name(list(sources)),
+        new_part=make_merged_name(list(sources)),
         create_time=now,
         source_replica=replica_name,
         source_parts=tuple(sources),
@@ -50,7 +50,7 @@ def merge_entry(
     )
 
 
-def mutation_entry(
+def make_mutate_part_entry(
     source: PartName,
     mutations: Sequence[MutationEntry],
     replica_name: str,
@@ -63,7 +63,7 @@ def mutation_entry(
     """The entry that applies ``mutations`` (in the order of their numbers) to ``source``."""
     return LogEntry(
         type=EntryType.MUTATE_PART,
-        new_part=mutated_name(source, mutations),
+        new_part=mutated_part_name(source, mutations),
         create_time=now,
         source_replica=replica_name,
         source_parts=(source,),
@@ -74,7 +74,7 @@ def mutation_entry(
     )
 
 
-def assign_merges(keeper: Keeper, table: TablePaths, log_version: int, entries: Sequence[LogEntry]) -> bool:
+def log_merges_and_mutations(keeper: Keeper, table: TablePaths, log_version: int, entries: Sequence[LogEntry]) -> bool:
     """Logs the merges and mutations. They must be disjoint, and chosen by one predicate of that ``log_version``.
 
     ``False``: somebody else assigned meanwhile; pull, build a new predicate, choose again. ``UnknownOutcomeError``: the
@@ -84,9 +84,9 @@ def assign_merges(keeper: Keeper, table: TablePaths, log_version: int, entries: 
     logged = 0
     ops = [Create(table.log_prefix, entry.to_bytes(), sequential=True) for entry in entries]
     for op, entry in zip(ops, entries, strict=True):
-        require_fitting(op, f"a merge of {len(entry.source_parts)} parts into {entry.new_part}")
+        require_log_entry_fits(op, f"a merge of {len(entry.source_parts)} parts into {entry.new_part}")
     try:
-        for packet in packets(ops, op_bytes):
+        for packet in split_into_multis(ops, operation_bytes):
             stat = keeper.multi([*packet, SetData(table.log, b"", log_version)])[-1]
             assert isinstance(stat, Stat)
             log_version = stat.version

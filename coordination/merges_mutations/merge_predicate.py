@@ -1,6 +1,6 @@
 """Which neighbouring parts may be merged without ever making intersecting parts, on any replica.
 
-The order of the reads is the proof (:func:`build_predicate`):
+The order of the reads is the proof (:func:`read_merge_predicate`):
 
 1. the log's version  2. a snapshot of the virtual parts  3. parts whose quorum is pending or failed
 4. block numbers being committed  5. the log is pulled, giving the current virtual parts  6. the mutations.
@@ -26,8 +26,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from coordination.inserts.block_numbers import committing_blocks
-from coordination.inserts.quorum import unconfirmed_parts
+from coordination.inserts.block_numbers import read_committing_numbers
+from coordination.inserts.quorum import read_unconfirmed_parts
 from coordination.keeper.interface import Keeper
 from coordination.log.part_set import PartSet
 from coordination.log.replication_queue import ReplicationQueue
@@ -54,7 +54,7 @@ class MergePredicate:
         """Merged parts that nobody has any more, and that some replica may still wait for."""
         return [part for part in self.unconfirmed if part.min_block < part.max_block]
 
-    def why_not_single(self, part: PartName) -> str | None:
+    def why_not_mergeable(self, part: PartName) -> str | None:
         """``None`` if the part may take part in a merge (or be merged alone)."""
         if part not in self.snapshot:
             return f"part {part} was not yet known when selection began"
@@ -70,8 +70,8 @@ class MergePredicate:
             return f"part {part} has already been assigned a merge into {cover}"
         return None
 
-    def why_not_pair(self, left: PartName, right: PartName) -> str | None:
-        """``None`` if the two neighbours may be merged together; each must pass :meth:`why_not_single` too."""
+    def why_not_together(self, left: PartName, right: PartName) -> str | None:
+        """``None`` if the two neighbours may be merged together; each must pass :meth:`why_not_mergeable` too."""
         if left.partition_id != right.partition_id or left.max_block >= right.min_block:
             return f"parts {left} and {right} are not neighbours"
         versions = self.mutations.version(left), self.mutations.version(right)
@@ -90,7 +90,7 @@ class MergePredicate:
 
     def can_merge(self, left: PartName, right: PartName) -> str | None:
         """``None`` if allowed, otherwise the reason."""
-        return self.why_not_single(left) or self.why_not_single(right) or self.why_not_pair(left, right)
+        return self.why_not_mergeable(left) or self.why_not_mergeable(right) or self.why_not_together(left, right)
 
     def mergeable_runs(
         self, partition_id: str, is_here: Callable[[PartName], bool] = lambda part: True
@@ -102,10 +102,10 @@ class MergePredicate:
         runs: list[list[PartName]] = []
         previous: PartName | None = None
         for part in self.snapshot.parts(partition_id):
-            if not is_here(part) or self.why_not_single(part) is not None:
+            if not is_here(part) or self.why_not_mergeable(part) is not None:
                 previous = None
                 continue
-            if previous is not None and self.why_not_pair(previous, part) is None:
+            if previous is not None and self.why_not_together(previous, part) is None:
                 runs[-1].append(part)
             else:
                 runs.append([part])
@@ -120,8 +120,8 @@ class MergePredicate:
         parts = self.current.parts(partition_id)
         if not parts or (len(parts) == 1 and not rewrites(parts[0])):
             return []
-        reasons = [self.why_not_single(part) for part in parts]
-        reasons += [self.why_not_pair(left, right) for left, right in itertools.pairwise(parts)]
+        reasons = [self.why_not_mergeable(part) for part in parts]
+        reasons += [self.why_not_together(left, right) for left, right in itertools.pairwise(parts)]
         for reason in filter(None, reasons):
             raise ConflictError("CANNOT_ASSIGN_OPTIMIZE", f"Cannot select parts for optimization: {reason}")
         return parts
@@ -142,7 +142,7 @@ def guess_predicate(queue: ReplicationQueue, mutations: MutationSet) -> MergePre
     return MergePredicate(_NO_VERSION, parts, frozenset(), nothing, parts, mutations)
 
 
-def build_predicate(
+def read_merge_predicate(
     keeper: Keeper,
     table: TablePaths,
     queue: ReplicationQueue,
@@ -155,8 +155,8 @@ def build_predicate(
     ``partition_ids`` alone, each of which costs a request."""
     stat = keeper.exists(table.log)
     snapshot = queue.virtual_parts()
-    unconfirmed = unconfirmed_parts(keeper, table)
-    committing = committing_blocks(keeper, table, sorted(partition_ids)) if partition_ids else {}
+    unconfirmed = read_unconfirmed_parts(keeper, table)
+    committing = read_committing_numbers(keeper, table, sorted(partition_ids)) if partition_ids else {}
     pull()
     return MergePredicate(
         log_version=stat.version if stat is not None else 0,

@@ -16,13 +16,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from coordination.inserts.block_numbers import (
     BlockLock,
-    allocate_block,
+    allocate_block_number,
     allocate_blocks,
-    committing_blocks,
-    release,
+    read_committing_numbers,
+    release_block_number,
 )
-from coordination.inserts.insert_commit import release_quietly
-from coordination.inserts.partition_nodes import PartitionNode, partition_nodes
+from coordination.inserts.insert_commit import release_block_number_if_possible
+from coordination.inserts.partition_nodes import PartitionNode, read_partition_nodes
 from coordination.keeper.interface import (
     BadVersion,
     Check,
@@ -37,19 +37,19 @@ from coordination.keeper.interface import (
     SetData,
     Watch,
 )
-from coordination.keeper.request_limits import require_fitting
-from coordination.merges_mutations.mutation_set import MutationEntry, MutationSet, removable
-from coordination.nodes.paths import ReplicaPaths, TablePaths, sequence_number
-from coordination.nodes.replica_activation import MUTATE, require_feature
+from coordination.keeper.request_limits import require_log_entry_fits
+from coordination.merges_mutations.mutation_set import MutationEntry, MutationSet, select_removable_mutations
+from coordination.nodes.paths import ReplicaPaths, TablePaths, parse_sequence_number
+from coordination.nodes.replica_activation import FEATURE_MUTATE_PART, require_feature
 from parts.common.errors import ConflictError, UnknownOutcomeError
 from parts.common.part_name import PartName
 
 _ATTEMPTS = 20
 
 
-def mutation_id(name: str) -> str:
+def parse_mutation_id(name: str) -> str:
     """The id of a mutation, from its node's name or path."""
-    return f"{sequence_number(name):010d}"
+    return f"{parse_sequence_number(name):010d}"
 
 
 class KnownMutations:
@@ -75,7 +75,7 @@ class KnownMutations:
     def load(self, keeper: Keeper, watch: Watch | None = None) -> MutationSet:
         """What is there now; ``watch`` fires when one comes or goes."""
         with self._lock:
-            ids = sorted(map(mutation_id, keeper.children(self._table.mutations, watch)))
+            ids = sorted(map(parse_mutation_id, keeper.children(self._table.mutations, watch)))
             known = {mutation.mutation_id: mutation for mutation in self._current.mutations}
             unknown = [id_ for id_ in ids if id_ not in known]
             if unknown or len(ids) < len(known):
@@ -94,7 +94,7 @@ class KnownMutations:
         """
         with self._lock:
             asked = sorted(p for p, number in numbers.items() if self._settled.get(p, -1) < number)
-            for partition_id, taken in committing_blocks(keeper, self._table, asked).items() if asked else ():
+            for partition_id, taken in read_committing_numbers(keeper, self._table, asked).items() if asked else ():
                 self._settled[partition_id] = min(*taken, numbers[partition_id]) if taken else numbers[partition_id]
             return {p: [self._settled[p]] for p in asked if self._settled[p] < numbers[p]}
 
@@ -117,12 +117,12 @@ def create_mutation(
     version, 290 for too long a text, 999; 341 when it is not known whether it was made. After a ``KeeperError`` a
     number may be left that nobody uses.
     """
-    require_feature(keeper, replica.table, MUTATE, "A mutation")
+    require_feature(keeper, replica.table, FEATURE_MUTATE_PART, "A mutation")
     locks: list[BlockLock] = []
     try:
         version = keeper.get(replica.table.mutations)[1].version
         partitions_version = keeper.get(replica.table.block_numbers)[1].version  # before the partitions themselves
-        nodes = partition_nodes(keeper, replica.table)
+        nodes = read_partition_nodes(keeper, replica.table)
         wanted = [node for p, node in nodes.items() if partition_ids is None or p in partition_ids]
         try:
             _take_numbers(keeper, replica, wanted, first_number, locks)
@@ -138,7 +138,7 @@ def create_mutation(
         return _create(keeper, replica.table, mutation, locks, version, partitions_version, columns_version)
     except BaseException:  # a multi that may still be on its way fails then
         for lock in locks:
-            release_quietly(keeper, lock)
+            release_block_number_if_possible(keeper, lock)
         raise
 
 
@@ -154,10 +154,10 @@ def _take_numbers(
     for lock in list(locks):
         minimum = first_number(lock.partition_id)
         if lock.number < minimum:  # a counter that was begun anew beside parts that are older
-            again = allocate_block(keeper, table, lock.partition_id, owner=replica.name, minimum=minimum)
+            again = allocate_block_number(keeper, table, lock.partition_id, owner=replica.name, minimum=minimum)
             assert isinstance(again, BlockLock)
             locks.append(again)
-            release(keeper, lock)
+            release_block_number(keeper, lock)
             locks.remove(lock)
 
 
@@ -172,7 +172,7 @@ def _create(
 ) -> MutationEntry | None:
     content = mutation.to_bytes()
     create = Create(table.mutation_prefix, content, sequential=True)
-    require_fitting(create, f"a mutation of {len(locks)} partitions")
+    require_log_entry_fits(create, f"a mutation of {len(locks)} partitions")
     try:
         path = keeper.multi(
             [
@@ -190,25 +190,25 @@ def _create(
         return None
     except KeeperConnectionLoss:
         for lock in locks:  # the multi that may still be on its way fails then
-            release_quietly(keeper, lock)
+            release_block_number_if_possible(keeper, lock)
         found = _find(keeper, table, content)
         if found is None:
             _release(keeper, locks)
         return found
-    return MutationEntry.parse(mutation_id(str(path)), content)
+    return MutationEntry.parse(parse_mutation_id(str(path)), content)
 
 
 def _release(keeper: Keeper, locks: Sequence[BlockLock]) -> None:
     """Not quietly: who is not told of a number left behind does not take it back."""
     for lock in locks:
-        release(keeper, lock)
+        release_block_number(keeper, lock)
 
 
 def _find(keeper: Keeper, table: TablePaths, content: bytes) -> MutationEntry | None:
     """After a lost answer. Nobody else's has these numbers."""
     try:
         keeper.sync(table.mutations)
-        ids = [mutation_id(name) for name in keeper.children(table.mutations)]
+        ids = [parse_mutation_id(name) for name in keeper.children(table.mutations)]
         answers = keeper.get_many([table.mutation(id_) for id_ in ids])
     except (KeeperError, KeeperConnectionLoss) as error:
         raise UnknownOutcomeError(
@@ -235,17 +235,17 @@ def kill_mutation(keeper: Keeper, table: TablePaths, id_: str) -> bool:
     raise ConflictError("KEEPER_EXCEPTION", f"The connection broke {_ATTEMPTS} times while killing mutation {id_}")
 
 
-def still_there(table: TablePaths, ids: Sequence[str]) -> list[Op]:
+def not_killed_checks(table: TablePaths, ids: Sequence[str]) -> list[Op]:
     """For the multi that commits what these mutations made of a part: none of them was killed before."""
     return [Check(table.mutation(id_)) for id_ in ids]
 
 
-def read_pointer(keeper: Keeper, replica: ReplicaPaths) -> str:
+def read_mutation_pointer(keeper: Keeper, replica: ReplicaPaths) -> str:
     """The id of the last mutation of which this and all before are done; "" for none."""
     return keeper.get(replica.mutation_pointer)[0].decode()
 
 
-def advance_pointer(
+def advance_mutation_pointer(
     keeper: Keeper,
     replica: ReplicaPaths,
     known: KnownMutations,
@@ -262,7 +262,7 @@ def advance_pointer(
     return pointer
 
 
-def pointers(keeper: Keeper, table: TablePaths) -> dict[str, str]:
+def read_mutation_pointers(keeper: Keeper, table: TablePaths) -> dict[str, str]:
     """The mutation pointer of every active replica, by its name."""
     names = keeper.children(table.replicas)
     replicas = [table.replica(name) for name in names]
@@ -275,10 +275,10 @@ def pointers(keeper: Keeper, table: TablePaths) -> dict[str, str]:
     }
 
 
-def clean_mutations(keeper: Keeper, table: TablePaths, keep: int) -> int:
+def delete_finished_mutations(keeper: Keeper, table: TablePaths, keep: int) -> int:
     """Removes those that all replicas are done with, but for the last ``keep``; returns how many. A lost replica counts
     when it is active: it may be carrying out what it has copied from another."""
-    ids = sorted(map(mutation_id, keeper.children(table.mutations)))
+    ids = sorted(map(parse_mutation_id, keeper.children(table.mutations)))
     if len(ids) <= keep:
         return 0
     names = keeper.children(table.replicas)
@@ -291,7 +291,7 @@ def clean_mutations(keeper: Keeper, table: TablePaths, keep: int) -> int:
         for is_lost, stat, answer in zip(lost, active, answers, strict=True)
         if answer is not None and (stat is not None or is_lost is None or is_lost[0] != b"1")
     ]
-    gone = removable(ids, counted, keep)
+    gone = select_removable_mutations(ids, counted, keep)
     for id_ in gone:
         try:
             keeper.delete(table.mutation(id_))

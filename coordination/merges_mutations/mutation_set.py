@@ -67,12 +67,12 @@ class MutationEntry:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise CorruptionError(f"Cannot read mutation {data[:200]!r}: {error}", name="CORRUPTED_DATA") from error
 
-    def is_ahead_of(self, part: PartName) -> bool:
+    def must_change(self, part: PartName) -> bool:
         """Whether rows of the part are to be changed by it, and have not been."""
         return part.data_version < self.numbers.get(part.partition_id, 0)
 
     def parts_to_do(self, parts: Iterable[PartName]) -> list[PartName]:
-        return [part for part in parts if self.is_ahead_of(part)]
+        return [part for part in parts if self.must_change(part)]
 
     def is_ahead_of_any(self, oldest: Mapping[str, int]) -> bool:
         """``oldest``: partition → the least version of data that a part there has (:func:`oldest_versions`)."""
@@ -116,7 +116,7 @@ class MutationSet:
         index = bisect_right(numbers, part.data_version)
         return numbers[index - 1] if index else 0
 
-    def next_of(self, part: PartName, metadata_version: int, at_most: int) -> list[MutationEntry]:
+    def next_mutations(self, part: PartName, metadata_version: int, at_most: int) -> list[MutationEntry]:
         """What is to be applied to the part now, in one go and in this order. A mutation that was checked against a
         later definition than ``metadata_version`` waits until it is known here, and those behind it wait too."""
         numbers, owners = self._by_partition.get(part.partition_id, ([], []))
@@ -181,14 +181,14 @@ def oldest_versions(parts: Iterable[PartName]) -> dict[str, int]:
     return oldest
 
 
-def mutated_name(source: PartName, mutations: Sequence[MutationEntry]) -> PartName:
+def mutated_part_name(source: PartName, mutations: Sequence[MutationEntry]) -> PartName:
     """``mutations`` in the order of their numbers, at least one."""
     number = mutations[-1].numbers[source.partition_id]
     assert number > source.data_version
     return PartName(source.partition_id, source.min_block, source.max_block, source.level, number)
 
 
-def removable(ids: Sequence[str], pointers: Iterable[str], keep: int) -> list[str]:
+def select_removable_mutations(ids: Sequence[str], pointers: Iterable[str], keep: int) -> list[str]:
     """Those that every replica whose pointer is given is done with, but for the last ``keep``."""
     everywhere = min(pointers, default="")
     finished = [id_ for id_ in ids if id_ <= everywhere]

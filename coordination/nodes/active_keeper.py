@@ -31,7 +31,7 @@ from coordination.nodes.replica_activation import Activation
 from parts.common.errors import UnavailableError
 
 
-class ActivationOver(KeeperError):
+class ActivationEnded(KeeperError):
     """The write had no effect, and no later one of this activation will have any."""
 
     def __init__(self, activation: Activation) -> None:
@@ -44,7 +44,7 @@ class ActivationOver(KeeperError):
         self.path = activation.replica.is_active
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (ActivationOver, (self.activation,))
+        return (ActivationEnded, (self.activation,))
 
 
 class ActiveKeeper:
@@ -103,7 +103,7 @@ class ActiveKeeper:
             return []
         if self._keeper.session_id not in (0, self._activation.session_id):
             self._on_over()
-            raise ActivationOver(self._activation)
+            raise ActivationEnded(self._activation)
         missing = [check for check in self._activation.checks if check not in ops]
         try:
             return self._keeper.multi([*ops, *missing])[: len(ops)]
@@ -111,7 +111,7 @@ class ActiveKeeper:
             if error.op not in self._activation.checks:
                 raise
             self._on_over()
-            raise ActivationOver(self._activation) from error
+            raise ActivationEnded(self._activation) from error
 
     def _single(self, op: Op) -> str | Stat | None:
         try:

@@ -23,19 +23,19 @@ from coordination.keeper.interface import (
     NotEmpty,
     check_not_exists,
 )
-from coordination.keeper.request_limits import MAX_OPERATIONS
+from coordination.keeper.request_limits import MAX_MULTI_OPERATIONS
 from parts.common.errors import ConflictError
 
 _ATTEMPTS = 20
 
 
-class Swept(Enum):
+class RemovalOutcome(Enum):
     GONE = "nothing is left of it"
     ALIVE = "somebody has made it anew"
     BUSY = "another session sweeps it"
 
 
-def sweep(keeper: Keeper, root: str, guard: str, lock: str) -> Swept:
+def remove_dropped_nodes(keeper: Keeper, root: str, guard: str, lock: str) -> RemovalOutcome:
     """Deletes ``root`` and all below it unless ``guard`` exists. Repeatable; ``lock`` lies directly under ``root``."""
     for _ in range(_ATTEMPTS):
         try:
@@ -45,7 +45,7 @@ def sweep(keeper: Keeper, root: str, guard: str, lock: str) -> Swept:
             for level in reversed(_levels(keeper, root, lock)):
                 _delete(keeper, level, lock)
             keeper.multi([Delete(lock), Delete(root)])
-            return Swept.GONE
+            return RemovalOutcome.GONE
         except KeeperConnectionLoss:
             continue
         except MultiFailed as error:  # others still add or remove something: look again
@@ -54,21 +54,21 @@ def sweep(keeper: Keeper, root: str, guard: str, lock: str) -> Swept:
     raise ConflictError("KEEPER_EXCEPTION", f"Could not sweep {root}: the connection breaks, or others use it; retry")
 
 
-def _claim(keeper: Keeper, guard: str, lock: str) -> Swept | None:
+def _claim(keeper: Keeper, guard: str, lock: str) -> RemovalOutcome | None:
     """``None``: this session sweeps."""
     try:
         keeper.multi([*check_not_exists(guard), Create(lock, ephemeral=True)])
     except MultiFailed as error:
         if isinstance(error.cause, NoNode):
-            return Swept.GONE
+            return RemovalOutcome.GONE
         if not isinstance(error.cause, NodeExists):
             raise
         if error.op.path == guard:
-            return Swept.ALIVE
+            return RemovalOutcome.ALIVE
         holder = keeper.exists(lock)
         if holder is None:
             raise  # it has just gone
-        return None if holder.ephemeral_owner == keeper.session_id else Swept.BUSY
+        return None if holder.ephemeral_owner == keeper.session_id else RemovalOutcome.BUSY
     return None
 
 
@@ -94,5 +94,5 @@ def _delete(keeper: Keeper, paths: list[str], lock: str) -> None:
 
 
 def _packets(paths: list[str]) -> Iterator[list[str]]:
-    for start in range(0, len(paths), MAX_OPERATIONS):
-        yield paths[start : start + MAX_OPERATIONS]
+    for start in range(0, len(paths), MAX_MULTI_OPERATIONS):
+        yield paths[start : start + MAX_MULTI_OPERATIONS]

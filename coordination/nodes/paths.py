@@ -24,7 +24,7 @@ from parts.common.safe_names import check_znode_path, is_znode_name
 _SEQUENTIAL = re.compile(r"(log|queue|block|mutation)-(\d{10})\Z")
 
 
-def sequence_number(name: str) -> int:
+def parse_sequence_number(name: str) -> int:
     """The N of ``log-N``, ``queue-N``, ``block-N`` or ``mutation-N`` (a name or a whole path)."""
     match = _SEQUENTIAL.search(name)
     if match is None:
@@ -32,7 +32,7 @@ def sequence_number(name: str) -> int:
     return int(match.group(2))
 
 
-def log_name(index: int) -> str:
+def log_entry_name(index: int) -> str:
     return f"log-{index:010d}"
 
 
@@ -63,7 +63,7 @@ class TablePaths:
         return f"{self.root}/log/log-"
 
     def log_entry(self, index: int) -> str:
-        return f"{self.root}/log/{log_name(index)}"
+        return f"{self.root}/log/{log_entry_name(index)}"
 
     @property
     def blocks(self) -> str:

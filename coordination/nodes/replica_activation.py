@@ -33,36 +33,47 @@ from coordination.keeper.interface import (
 from coordination.nodes.paths import ReplicaPaths, TablePaths
 from parts.common.errors import CorruptionError, UnavailableError, UserError
 
-EXCHANGE = "exchange"
+FEATURE_REPLACE_RANGE = "exchange"
 """The feature: entries of type REPLACE_RANGE are carried out."""
-PARTS = "parts"
+FEATURE_DROP_PART = "parts"
 """The feature: DROP_PART keeps its place before later merges, ATTACH_PART takes from ``detached/``."""
-ALTER = "alter"
+FEATURE_COLUMN_HISTORY = "alter"
 """The feature: the columns in ZooKeeper may have a history, which parts are read by."""
-EXCHANGE_QUORUM = "exchange quorum"
+FEATURE_TRANSACTION_QUORUM = "exchange quorum"
 """The feature: the parts of a transaction may wait for a quorum together."""
-INDEXES = "indexes"
+FEATURE_SKIP_INDEXES = "indexes"
 """The feature: beside the columns in ZooKeeper there may be skip indexes."""
-MUTATE = "mutate"
+FEATURE_MUTATE_PART = "mutate"
 """The feature: entries of type MUTATE_PART are carried out, and drops take mutated parts too."""
-TTL = "ttl"
+FEATURE_TTL = "ttl"
 """The feature: beside the columns in ZooKeeper there may be TTL, and merges say at which time they apply it."""
-CONSTRAINTS = "constraints"
+FEATURE_CONSTRAINTS = "constraints"
 """The feature: and constraints, which INSERTs are checked with."""
-KEYS = "keys"
+FEATURE_CHANGED_KEYS = "keys"
 """The feature: and another sorting and sampling key."""
-TEXT_INDEXES = "text indexes"
+FEATURE_TEXT_INDEXES = "text indexes"
 """The feature: among the skip indexes some may be of type text."""
-FORGET = "forget"
+FEATURE_FORGET_PARTITION = "forget"
 """The feature: a partition's node may have another name than the partition (``partition_nodes``)."""
-CLEANUP = "cleanup"
+FEATURE_OPTIMIZE_CLEANUP = "cleanup"
 """The feature: a merge may take deleted rows away (OPTIMIZE … CLEANUP)."""
 VIEWS = "views"
 """The feature: a block's id may say which materialized views miss the block (``block_views``)."""
 FEATURES = (
-    EXCHANGE, PARTS, ALTER, EXCHANGE_QUORUM, INDEXES, MUTATE, TTL, CONSTRAINTS, KEYS, TEXT_INDEXES, FORGET, CLEANUP,
+    FEATURE_REPLACE_RANGE,
+    FEATURE_DROP_PART,
+    FEATURE_COLUMN_HISTORY,
+    FEATURE_TRANSACTION_QUORUM,
+    FEATURE_SKIP_INDEXES,
+    FEATURE_MUTATE_PART,
+    FEATURE_TTL,
+    FEATURE_CONSTRAINTS,
+    FEATURE_CHANGED_KEYS,
+    FEATURE_TEXT_INDEXES,
+    FEATURE_FORGET_PARTITION,
+    FEATURE_OPTIMIZE_CLEANUP,
     VIEWS,
-)  # fmt: skip
+)
 """What this version understands of what an older one does not. Nothing is logged that a replica cannot carry out."""
 
 
@@ -265,21 +276,21 @@ def is_still_active(keeper: Keeper, activation: Activation) -> bool:
     return activation.holds(*keeper.exists_many([activation.replica.is_active, activation.replica.host]))
 
 
-def registered_replicas(keeper: Keeper, table: TablePaths) -> list[str]:
+def list_registered_replicas(keeper: Keeper, table: TablePaths) -> list[str]:
     """The replicas but for those whose drop was cut short: these have no ``host``, and perhaps no list of parts."""
     names = keeper.children(table.replicas)
     hosts = keeper.exists_many([table.replica(name).host for name in names])
     return [name for name, host in zip(names, hosts, strict=True) if host is not None]
 
 
-def active_replicas(keeper: Keeper, table: TablePaths) -> dict[str, bool]:
+def read_replica_activity(keeper: Keeper, table: TablePaths) -> dict[str, bool]:
     """Every replica of the table, and whether it is active now."""
     names = keeper.children(table.replicas)
     stats = keeper.exists_many([table.replica(name).is_active for name in names])
     return {name: stat is not None for name, stat in zip(names, stats, strict=True)}
 
 
-def addresses(keeper: Keeper, table: TablePaths, names: list[str]) -> dict[str, ReplicaAddress]:
+def read_addresses(keeper: Keeper, table: TablePaths, names: list[str]) -> dict[str, ReplicaAddress]:
     """Addresses of those replicas that have one; an unreadable one is left out."""
     found: dict[str, ReplicaAddress] = {}
     for name, answer in zip(names, keeper.get_many([table.replica(n).host for n in names]), strict=True):
@@ -291,7 +302,7 @@ def addresses(keeper: Keeper, table: TablePaths, names: list[str]) -> dict[str, 
     return found
 
 
-def holders_of_part(keeper: Keeper, table: TablePaths, part: str, *, excluding: str = "") -> list[str]:
+def find_part_holders(keeper: Keeper, table: TablePaths, part: str, *, excluding: str = "") -> list[str]:
     """Active replicas whose list has exactly this part."""
     names = [name for name in keeper.children(table.replicas) if name != excluding]
     stats = keeper.exists_many(

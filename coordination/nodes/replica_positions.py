@@ -23,7 +23,7 @@ class ReplicaPosition:
         return self.pointer is not None and (self.is_active or not self.is_lost)
 
 
-def read_positions(keeper: Keeper, table: TablePaths) -> list[ReplicaPosition]:
+def read_replica_positions(keeper: Keeper, table: TablePaths) -> list[ReplicaPosition]:
     """Host versions are read first: a replica that comes alive later fails the check on its version."""
     names = keeper.children(table.replicas)
     hosts = keeper.exists_many([table.replica(name).host for name in names])

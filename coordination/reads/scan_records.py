@@ -17,9 +17,9 @@ from coordination.keeper.interface import BadVersion, Keeper, KeeperConnectionLo
 from coordination.nodes.paths import TablePaths
 from coordination.nodes.table_lists import make_lists
 
-UNUSED_SECONDS = 86_400.0
-UNUSED_SECONDS_OF_MANY = 3_600.0
-MANY = 1_000
+UNUSED_RECORD_SECONDS = 86_400.0
+UNUSED_RECORD_SECONDS_WHEN_MANY = 3_600.0
+MANY_RECORDS = 1_000
 _ATTEMPTS = 5
 
 
@@ -57,12 +57,12 @@ class KeeperScanRecords:
         self._keeper.set(path, content, stat.version)
 
 
-def clean_scan_records(keeper: Keeper, table: TablePaths) -> int:
+def delete_unused_scan_records(keeper: Keeper, table: TablePaths) -> int:
     """How many were removed. Ages are measured against the record that was used last, on ZooKeeper's clock."""
     paths = [table.scan(name) for name in keeper.children_many([table.scans])[0] or ()]
     found = [(path, stat) for path, stat in zip(paths, keeper.exists_many(paths), strict=True) if stat is not None]
     newest_ms = max((stat.modified_ms for _, stat in found), default=0)
-    kept_ms = 1000 * (UNUSED_SECONDS if len(found) <= MANY else UNUSED_SECONDS_OF_MANY)
+    kept_ms = 1000 * (UNUSED_RECORD_SECONDS if len(found) <= MANY_RECORDS else UNUSED_RECORD_SECONDS_WHEN_MANY)
     removed = 0
     for path, stat in found:
         if newest_ms - stat.modified_ms > kept_ms:

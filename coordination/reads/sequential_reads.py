@@ -30,12 +30,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
-from coordination.inserts.quorum import parse_last_parts, unconfirmed_parts
+from coordination.inserts.quorum import parse_last_parts, read_unconfirmed_parts
 from coordination.keeper.interface import Keeper
 from coordination.log.log_entry import LogEntry
 from coordination.log.part_set import PartSet
-from coordination.nodes.active_keeper import ActivationOver
-from coordination.nodes.paths import sequence_number
+from coordination.nodes.active_keeper import ActivationEnded
+from coordination.nodes.paths import parse_sequence_number
 from coordination.nodes.replica_activation import Activation
 from parts.common.errors import UnavailableError
 from parts.common.part_name import PartName
@@ -74,7 +74,7 @@ def read_confirmed(keeper: Keeper, activation: Activation, take: Callable[[], S]
             continue
         snapshot = take()
         try:
-            hidden = unconfirmed_parts(keeper, activation.replica.table)
+            hidden = read_unconfirmed_parts(keeper, activation.replica.table)
         except BaseException:
             snapshot.release()
             raise
@@ -106,13 +106,13 @@ def _look_for_wanted(keeper: Keeper, activation: Activation) -> list[PartName] |
     pointer, last = keeper.get_many([replica.log_pointer, table.quorum_last_part])
     log, queue = keeper.children_many([table.log, replica.queue])
     if pointer is None or last is None or log is None or queue is None:
-        raise ActivationOver(activation)
+        raise ActivationEnded(activation)
     index = int(pointer[0] or b"0")
     queued = [replica.queue_entry(name) for name in queue]
-    logged = [f"{table.log}/{name}" for name in log if sequence_number(name) >= index]
+    logged = [f"{table.log}/{name}" for name in log if parse_sequence_number(name) >= index]
     *answers, active, host = keeper.get_many([*queued, *logged, replica.is_active, replica.host])
     if not activation.holds(active and active[1], host and host[1]):
-        raise ActivationOver(activation)
+        raise ActivationEnded(activation)
     if None in answers[len(queued) :]:
         return None
     confirmed = [PartName.parse(part) for part in parse_last_parts(last[0]).values()]

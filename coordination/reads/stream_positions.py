@@ -1,7 +1,7 @@
 """How far a table can be read in the order of its blocks: the highest number of each partition up to which all is
 decided and here, so that who has read up to it misses nothing that comes later.
 
-The order of the reads is the proof (:func:`read_decided`), as that of ``merge_predicate`` is:
+The order of the reads is the proof (:func:`read_stream_positions`), as that of ``merge_predicate`` is:
 
 1. the log is pulled  2. a snapshot of the virtual parts, whose largest number is the bound
 3. block numbers being committed  4. parts whose quorum is pending or failed  5. the log is pulled again.
@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from coordination.inserts.block_numbers import committing_blocks
-from coordination.inserts.quorum import unconfirmed_parts
+from coordination.inserts.block_numbers import read_committing_numbers
+from coordination.inserts.quorum import read_unconfirmed_parts
 from coordination.keeper.interface import Keeper
 from coordination.log.part_set import PartSet
 from coordination.log.replication_queue import ReplicationQueue
@@ -24,7 +24,7 @@ from coordination.nodes.paths import TablePaths
 from parts.common.part_name import PartName
 
 
-def decided_blocks(
+def compute_stream_positions(
     known: PartSet,
     committing: Mapping[str, Sequence[int]],
     unconfirmed: Collection[PartName],
@@ -44,7 +44,7 @@ def decided_blocks(
     return positions
 
 
-def read_decided(
+def read_stream_positions(
     keeper: Keeper,
     table: TablePaths,
     queue: ReplicationQueue,
@@ -55,7 +55,7 @@ def read_decided(
     keeper.sync(table.root)
     pull()
     known = queue.virtual_parts()
-    committing = committing_blocks(keeper, table, known.partition_ids())
-    unconfirmed = unconfirmed_parts(keeper, table)
+    committing = read_committing_numbers(keeper, table, known.partition_ids())
+    unconfirmed = read_unconfirmed_parts(keeper, table)
     pull()
-    return decided_blocks(known, committing, unconfirmed, queue.virtual_parts(), is_here)
+    return compute_stream_positions(known, committing, unconfirmed, queue.virtual_parts(), is_here)

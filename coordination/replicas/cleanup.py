@@ -2,8 +2,8 @@
 
 Quorums that wait for dropped replicas are settled too (:mod:`coordination.inserts.quorum_settlement`).
 
-Decisions are pure (``plan_*``); :func:`clean_once` reads, decides and acts. Any active replica may run it, several at a
-time too: every action is safe to lose or to repeat.
+Decisions are pure (``plan_*``); :func:`run_cleanup` reads, decides and acts. Any active replica may run it, several at
+a time too: every action is safe to lose or to repeat.
 
 Invariants:
 - No log entry is trimmed before the pointers of all replicas that are not lost have passed it, nor before those of lost
@@ -31,10 +31,10 @@ from coordination.keeper.interface import (
 )
 from coordination.log.log_entry import LogEntry
 from coordination.log.part_set import PartSet
-from coordination.nodes.paths import ReplicaPaths, TablePaths, log_name, sequence_number
-from coordination.nodes.replica_positions import ReplicaPosition, read_positions
+from coordination.nodes.paths import ReplicaPaths, TablePaths, log_entry_name, parse_sequence_number
+from coordination.nodes.replica_positions import ReplicaPosition, read_replica_positions
 from coordination.reads.dropped_blocks import clean_lost_blocks
-from coordination.reads.scan_records import clean_scan_records
+from coordination.reads.scan_records import delete_unused_scan_records
 from coordination.transactions.application_versions import clean_applications
 from parts.common.part_name import PartName
 
@@ -56,7 +56,7 @@ class CleanupSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class LogHolder:
+class LogBlockingReplica:
     """A dead replica that is not given up, because it alone has ``part``, which others wait for. While it is neither
     back nor dropped, no log entry that it has not seen is trimmed."""
 
@@ -78,7 +78,7 @@ class CleanupReport:
     log_entries: int = 0
     blocks: int = 0
     lost_replicas: tuple[str, ...] = field(default=())
-    log_holders: tuple[LogHolder, ...] = field(default=())
+    log_holders: tuple[LogBlockingReplica, ...] = field(default=())
 
     @property
     def is_work_left(self) -> bool:
@@ -86,7 +86,7 @@ class CleanupReport:
         return bool(self.log_entries or self.blocks or self.lost_replicas or self.log_holders)
 
 
-def plan_lost_replicas(
+def select_lost_replicas(
     newest_index: int,
     replicas: Sequence[ReplicaPosition],
     sole_holders: Collection[str],
@@ -107,7 +107,9 @@ def plan_lost_replicas(
     return candidates
 
 
-def plan_log_trim(indices: Iterable[int], replicas: Sequence[ReplicaPosition], *, min_logs: int) -> list[int]:
+def select_log_entries_to_trim(
+    indices: Iterable[int], replicas: Sequence[ReplicaPosition], *, min_logs: int
+) -> list[int]:
     """Log indices that nobody needs any more."""
     ordered = sorted(indices)
     pointers = [r.pointer for r in replicas if r.holds_log and r.pointer is not None]
@@ -117,7 +119,7 @@ def plan_log_trim(indices: Iterable[int], replicas: Sequence[ReplicaPosition], *
     return [index for index in ordered if index < bound]
 
 
-def sole_holders(held: dict[str, PartSet], awaited: Iterable[PartName]) -> dict[str, PartName]:
+def find_sole_holders(held: dict[str, PartSet], awaited: Iterable[PartName]) -> dict[str, PartName]:
     """Replicas that alone list (or cover) a part that is still awaited in somebody's queue or in the log; one such part
     of each."""
     found: dict[str, PartName] = {}
@@ -128,21 +130,21 @@ def sole_holders(held: dict[str, PartSet], awaited: Iterable[PartName]) -> dict[
     return found
 
 
-def clean_once(
+def run_cleanup(
     keeper: Keeper, table: TablePaths, settings: CleanupSettings, window: DeduplicationWindow | None = None
 ) -> CleanupReport:
     """One round: lost replicas, the log, the deduplication window. ``window`` is what the last round knew of it."""
-    indices = [sequence_number(name) for name in keeper.children(table.log)]
-    replicas = read_positions(keeper, table)
+    indices = [parse_sequence_number(name) for name in keeper.children(table.log)]
+    replicas = read_replica_positions(keeper, table)
     max_logs = settings.max_replicated_logs_to_keep
     lost, holders = _mark_lost(keeper, table, indices, replicas, max_logs) if indices else ([], [])
     if lost:
-        replicas = read_positions(keeper, table)
-    surplus = plan_log_trim(indices, replicas, min_logs=settings.min_replicated_logs_to_keep)
-    trimmed = _delete_all(keeper, [f"{table.log}/{log_name(index)}" for index in surplus])
+        replicas = read_replica_positions(keeper, table)
+    surplus = select_log_entries_to_trim(indices, replicas, min_logs=settings.min_replicated_logs_to_keep)
+    trimmed = _delete_all(keeper, [f"{table.log}/{log_entry_name(index)}" for index in surplus])
     settle_quorums(keeper, table)
     _clean_failed_parts(keeper, table, replicas)
-    clean_scan_records(keeper, table)
+    delete_unused_scan_records(keeper, table)
     clean_applications(keeper, table, most=settings.applications_to_keep)
     clean_lost_blocks(keeper, table, most=settings.lost_parts_to_keep)
     blocks = (window or DeduplicationWindow()).clean(
@@ -165,7 +167,7 @@ def _clean_failed_parts(keeper: Keeper, table: TablePaths, replicas: Sequence[Re
     if not names:
         return
     pulled = min((position.pointer or 0 for position in replicas if position.holds_log), default=0)
-    paths = [f"{table.log}/{name}" for name in keeper.children(table.log) if sequence_number(name) >= pulled]
+    paths = [f"{table.log}/{name}" for name in keeper.children(table.log) if parse_sequence_number(name) >= pulled]
     for position in replicas:
         replica = table.replica(position.name)
         paths += [replica.queue_entry(entry) for entry in keeper.children(replica.queue)]
@@ -184,19 +186,21 @@ def _clean_failed_parts(keeper: Keeper, table: TablePaths, replicas: Sequence[Re
 
 def _mark_lost(
     keeper: Keeper, table: TablePaths, indices: Sequence[int], replicas: Sequence[ReplicaPosition], max_logs: int
-) -> tuple[list[str], list[LogHolder]]:
+) -> tuple[list[str], list[LogBlockingReplica]]:
     """Those that were marked, and those that would be if the table could do without them."""
     newest = max(indices)
-    candidates = plan_lost_replicas(newest, replicas, (), max_logs=max_logs)
+    candidates = select_lost_replicas(newest, replicas, (), max_logs=max_logs)
     if not candidates:
         return [], []
     held = {r.name: _listed_parts(keeper, table.replica(r.name)) for r in replicas if not r.is_lost}
-    protected = sole_holders(held, _awaited_parts(keeper, table, indices, replicas))
+    protected = find_sole_holders(held, _awaited_parts(keeper, table, indices, replicas))
     holders = [
-        LogHolder(r.name, protected[r.name], newest + 1 - (r.pointer or 0)) for r in candidates if r.name in protected
+        LogBlockingReplica(r.name, protected[r.name], newest + 1 - (r.pointer or 0))
+        for r in candidates
+        if r.name in protected
     ]
     marked: list[str] = []
-    for position in plan_lost_replicas(newest, replicas, protected, max_logs=max_logs):
+    for position in select_lost_replicas(newest, replicas, protected, max_logs=max_logs):
         replica = table.replica(position.name)
         # Checking that a survivor stays unlost keeps two cleaners from marking each other's survivor.
         survivor = _survivor(replicas, {*marked, position.name})

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from coordination.inserts.quorum import fetch_entries
+from coordination.inserts.quorum import make_fetch_entries
 from coordination.keeper.interface import (
     BadVersion,
     Check,
@@ -33,14 +33,14 @@ from coordination.keeper.interface import (
     NoNode,
     SetData,
 )
-from coordination.keeper.request_limits import op_bytes, packets
+from coordination.keeper.request_limits import operation_bytes, split_into_multis
 from coordination.log.log_entry import LogEntry
 from coordination.log.part_set import PartSet
 from coordination.nodes.part_record import PartRecord
-from coordination.nodes.paths import ReplicaPaths, sequence_number
-from coordination.nodes.replica_positions import ReplicaPosition, read_positions
+from coordination.nodes.paths import ReplicaPaths, parse_sequence_number
+from coordination.nodes.replica_positions import ReplicaPosition, read_replica_positions
 from coordination.replicas.cleanup import stays_unlost
-from coordination.replicas.log_pull import remove_parts
+from coordination.replicas.log_pull import unlist_parts
 from parts.common.errors import ConflictError, CorruptionError, UnavailableError
 from parts.common.part_name import PartName
 
@@ -56,13 +56,13 @@ class CloneResult:
     copied_entries: int
 
 
-def is_lost(keeper: Keeper, replica: ReplicaPaths) -> bool:
+def needs_clone(keeper: Keeper, replica: ReplicaPaths) -> bool:
     """True when the replica must be cloned before it serves: marked as lost, or never cloned yet."""
     lost, pointer = keeper.get_many([replica.is_lost, replica.log_pointer])
     return lost is None or lost[0] == b"1" or pointer is None or not pointer[0]
 
 
-def choose_source(positions: Sequence[ReplicaPosition], own_name: str) -> ReplicaPosition | None:
+def choose_clone_source(positions: Sequence[ReplicaPosition], own_name: str) -> ReplicaPosition | None:
     """The least-behind replica that is not lost; an active one if there is any."""
     candidates = [p for p in positions if p.name != own_name and not p.is_lost and p.pointer is not None]
     return max(candidates, key=lambda p: (p.is_active, p.pointer or 0, p.name), default=None)
@@ -71,7 +71,7 @@ def choose_source(positions: Sequence[ReplicaPosition], own_name: str) -> Replic
 def request_clone(keeper: Keeper, replica: ReplicaPaths) -> bool:
     """Marks the own replica as lost, for its next session to clone it. ``False``: no replica is left to clone it from,
     or the chosen one was marked as lost meanwhile."""
-    source = choose_source(read_positions(keeper, replica.table), replica.name)
+    source = choose_clone_source(read_replica_positions(keeper, replica.table), replica.name)
     if source is None:
         return False
     try:
@@ -88,7 +88,7 @@ def clone_replica(keeper: Keeper, replica: ReplicaPaths, local_parts: Mapping[Pa
 
     Afterwards detach ``parts_to_detach``, call :func:`finish_clone`, load the queue. Raises 254 without a source.
     """
-    source = choose_source(read_positions(keeper, replica.table), replica.name)
+    source = choose_clone_source(read_replica_positions(keeper, replica.table), replica.name)
     if source is None:
         raise UnavailableError("NO_ACTIVE_REPLICAS", f"No replica to clone {replica.root} from: all others are lost")
     origin = replica.table.replica(source.name)
@@ -108,7 +108,7 @@ def clone_replica(keeper: Keeper, replica: ReplicaPaths, local_parts: Mapping[Pa
     )
     kept = {part for part in local_parts if part not in detach}
     wanted = {part: listed[part] for part in PartSet(listed) if part not in kept}
-    fetches = fetch_entries(keeper, replica.table, wanted, source.name)
+    fetches = make_fetch_entries(keeper, replica.table, wanted, source.name)
     _append(keeper, replica, [*fetches, *queue])
     _trim_own_list(keeper, replica, kept)
     return CloneResult(source.name, detach, len(fetches), len(queue))
@@ -129,7 +129,7 @@ def _clear_queue(keeper: Keeper, replica: ReplicaPaths) -> None:
 
 
 def _take_pointer(keeper: Keeper, replica: ReplicaPaths, origin: ReplicaPaths) -> int:
-    """Returns the version of the source's ``is_lost``."""
+    """Returns the version of the source's ``needs_clone``."""
     for _ in range(_ATTEMPTS):
         lost, lost_stat = keeper.get(origin.is_lost)
         pointer, pointer_stat = keeper.get(origin.log_pointer)
@@ -163,7 +163,7 @@ def _require_not_lost(keeper: Keeper, origin: ReplicaPaths, lost_version: int) -
 def _read_queue(keeper: Keeper, origin: ReplicaPaths) -> list[LogEntry]:
     """In its order, read from its end: a drop that the source carries out meanwhile takes along what stands before it,
     which must not be copied without it."""
-    names = sorted(keeper.children(origin.queue), key=sequence_number, reverse=True)
+    names = sorted(keeper.children(origin.queue), key=parse_sequence_number, reverse=True)
     answers = keeper.get_many([origin.queue_entry(name) for name in names])
     return [LogEntry.parse(answer[0]) for answer in reversed(answers) if answer is not None]
 
@@ -172,7 +172,7 @@ def _read_log(keeper: Keeper, replica: ReplicaPaths) -> list[LogEntry]:
     """What the source has not pulled: a part that the log is about to bring need not be fetched if it is here."""
     pointer = int(keeper.get(replica.log_pointer)[0])
     log = replica.table.log
-    names = [name for name in keeper.children(log) if sequence_number(name) >= pointer]
+    names = [name for name in keeper.children(log) if parse_sequence_number(name) >= pointer]
     answers = keeper.get_many([f"{log}/{name}" for name in names])
     return [LogEntry.parse(answer[0]) for answer in answers if answer is not None]
 
@@ -215,11 +215,11 @@ def _is_known(part: PartName, digest: str, hashes: Mapping[PartName, str], virtu
 
 def _append(keeper: Keeper, replica: ReplicaPaths, entries: Sequence[LogEntry]) -> None:
     ops = [Create(replica.queue_prefix, entry.to_bytes(), sequential=True) for entry in entries]
-    for packet in packets(ops, op_bytes):
+    for packet in split_into_multis(ops, operation_bytes):
         keeper.multi(packet)
 
 
 def _trim_own_list(keeper: Keeper, replica: ReplicaPaths, kept: set[PartName]) -> None:
     """ZooKeeper's list of this replica's parts becomes a subset of what is on disk and stays."""
     gone = [name for name in keeper.children(replica.parts) if PartName.try_parse(name) not in kept]
-    remove_parts(keeper, replica, gone)
+    unlist_parts(keeper, replica, gone)

@@ -17,7 +17,7 @@ import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from coordination.inserts.quorum import confirm_own_parts, fetch_entries
+from coordination.inserts.quorum import confirm_own_parts, make_fetch_entries
 from coordination.keeper.interface import (
     BadVersion,
     Create,
@@ -30,11 +30,11 @@ from coordination.keeper.interface import (
     SetData,
     Watch,
 )
-from coordination.keeper.request_limits import packets
+from coordination.keeper.request_limits import split_into_multis
 from coordination.log.log_entry import EntryType, LogEntry
-from coordination.log.queue_index import INSERTS
+from coordination.log.queue_index import INSERT_ENTRY_TYPES
 from coordination.log.replication_queue import ReplicationQueue
-from coordination.nodes.paths import ReplicaPaths, TablePaths, log_name, sequence_number
+from coordination.nodes.paths import ReplicaPaths, TablePaths, log_entry_name, parse_sequence_number
 from parts.common.errors import ConflictError, UnavailableError
 from parts.common.part_name import PartName
 
@@ -62,7 +62,7 @@ class LogTrimmedError(ConflictError):
     def __init__(self, replica: ReplicaPaths, index: int) -> None:
         super().__init__(
             "KEEPER_EXCEPTION",
-            f"Log entry {log_name(index)} that replica {replica.name} needs is gone; it must be cloned",
+            f"Log entry {log_entry_name(index)} that replica {replica.name} needs is gone; it must be cloned",
         )
 
 
@@ -90,11 +90,11 @@ def read_log_pointer(keeper: Keeper, replica: ReplicaPaths) -> tuple[int, int]:
     return int(data), stat.version
 
 
-def log_position(keeper: Keeper, replica: ReplicaPaths) -> tuple[int, int]:
+def read_log_position(keeper: Keeper, replica: ReplicaPaths) -> tuple[int, int]:
     """(log_pointer, log_max_index) as in system.replicas; the maximum is the index of the newest entry, 0 for none."""
     pointer, _ = read_log_pointer(keeper, replica)
     names = keeper.children(replica.table.log)
-    return pointer, sequence_number(names[-1]) if names else 0
+    return pointer, parse_sequence_number(names[-1]) if names else 0
 
 
 def pull_log(
@@ -120,7 +120,7 @@ def pull_log(
     while not is_end:
         entries = _read_log(keeper, replica, index, size)
         is_end = _is_end(keeper, replica.table.log_entry(index + len(entries)), watch, len(entries) < max(1, size))
-        for packet in packets(entries, lambda entry: len(entry.to_bytes())):
+        for packet in split_into_multis(entries, lambda entry: len(entry.to_bytes())):
             version = _pull_batch(keeper, replica, queue, index, packet, version)
             index += len(packet)
         if not is_end:
@@ -135,7 +135,7 @@ def _find_position(keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQueu
     """The pointer and its version; the index behind the log's newest entry, 0 for none."""
     pointer, version = read_log_pointer(keeper, replica)
     _take_up_unknown(keeper, replica, queue)
-    indices = [sequence_number(name) for name in keeper.children(replica.table.log)]
+    indices = [parse_sequence_number(name) for name in keeper.children(replica.table.log)]
     if indices and min(indices) > pointer:
         raise LogTrimmedError(replica, pointer)
     return (pointer, version), max(indices, default=-1) + 1
@@ -202,13 +202,13 @@ def _is_here(queue: ReplicationQueue, entry: LogEntry) -> bool:
         entry.type is EntryType.GET_PART
         and entry.source_replica == queue.replica_name
         and entry.new_part is not None
-        and queue.has_virtual_cover(entry.new_part) is not None
+        and queue.virtual_cover(entry.new_part) is not None
     )
 
 
 def _oldest_insert(queue: ReplicationQueue, fresh: list[LogEntry]) -> float | None:
     """The new value of min_unprocessed_insert_time, ``None`` if it does not change."""
-    times = [entry.create_time for entry in fresh if entry.type in INSERTS]
+    times = [entry.create_time for entry in fresh if entry.type in INSERT_ENTRY_TYPES]
     if not times:
         return None
     known = queue.insert_times()[0]
@@ -216,7 +216,7 @@ def _oldest_insert(queue: ReplicationQueue, fresh: list[LogEntry]) -> float | No
     return oldest if not known or oldest < known else None
 
 
-def drop_entry(keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQueue, name: str) -> None:
+def remove_entry(keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQueue, name: str) -> None:
     """Removes an entry that is done or has nothing to do, first from ZooKeeper, then from memory.
 
     A quorum part that is here already (its fetch was committed under another entry) is confirmed on the way.
@@ -227,11 +227,11 @@ def drop_entry(keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQueue, n
         part = str(entry.new_part)
         if keeper.exists(replica.part(part)) is not None:
             confirm_own_parts(keeper, replica, [part])
-    drop_entries(keeper, replica, queue, [name])
+    remove_entries(keeper, replica, queue, [name])
 
 
-def drop_entries(keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQueue, names: list[str]) -> None:
-    """As :func:`drop_entry`, in one multi when nothing is in the way. A lost answer is simply asked again."""
+def remove_entries(keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQueue, names: list[str]) -> None:
+    """As :func:`remove_entry`, in one multi when nothing is in the way. A lost answer is simply asked again."""
     for start in range(0, len(names), _BATCH):
         batch = names[start : start + _BATCH]
         try:
@@ -243,13 +243,13 @@ def drop_entries(keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQueue,
             queue.finish(name)
 
 
-def discard_entry(keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQueue, name: str) -> None:
+def abandon_entry(keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQueue, name: str) -> None:
     """The entry's part will never come here: ``fail_unreachable_part`` said so, or its commit said DROPPED."""
     item = queue.get(name)
     if item is not None and item.entry.new_part is not None:
         # First from memory: while a failed part is nobody's virtual part, no merge can take it in.
         queue.remove_virtual(item.entry.new_part)
-    drop_entries(keeper, replica, queue, [name])
+    remove_entries(keeper, replica, queue, [name])
 
 
 def _delete_if_there(keeper: Keeper, path: str) -> None:
@@ -276,14 +276,14 @@ def save_insert_times(keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQ
     )
 
 
-def own_parts(keeper: Keeper, replica: ReplicaPaths, partition_id: str | None = None) -> list[PartName]:
+def read_listed_parts(keeper: Keeper, replica: ReplicaPaths, partition_id: str | None = None) -> list[PartName]:
     """What ZooKeeper lists as this replica's parts (of one partition), covered ones included until they are cleaned
     up."""
     prefix = f"{partition_id}_" if partition_id is not None else ""
     return [PartName.parse(name) for name in keeper.children(replica.parts) if name.startswith(prefix)]
 
 
-def remove_parts(keeper: Keeper, replica: ReplicaPaths, parts: Iterable[PartName | str]) -> None:
+def unlist_parts(keeper: Keeper, replica: ReplicaPaths, parts: Iterable[PartName | str]) -> None:
     """Takes outdated, detached or dropped parts off the replica's list. Before they leave the disk."""
     paths = [replica.part(str(part)) for part in parts]
     for start in range(0, len(paths), _BATCH):
@@ -295,7 +295,9 @@ def remove_parts(keeper: Keeper, replica: ReplicaPaths, parts: Iterable[PartName
                 _delete_if_there(keeper, path)
 
 
-def requeue_fetch(keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQueue, parts: Iterable[PartName]) -> int:
+def queue_missing_fetches(
+    keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQueue, parts: Iterable[PartName]
+) -> int:
     """For parts that ZooKeeper lists and the disk lacks (or has broken): off the list and a fetch into the queue.
 
     One multi a part, so that a crash leaves either the listing or the fetch. A part that a queued drop covers (its
@@ -307,11 +309,11 @@ def requeue_fetch(keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQueue
     queued = [entry for _, entry in _read_entries(keeper, replica, keeper.children(replica.queue))]
     drops = [gone for entry in queued for gone in entry.gone]
     dropped = [part for part in missing if any(gone.covers(part) for gone in drops)]
-    remove_parts(keeper, replica, dropped)
+    unlist_parts(keeper, replica, dropped)
     for part in dropped:
         queue.remove_virtual(part)
     wanted = {part: "" for part in missing if part not in dropped}
-    entries = fetch_entries(keeper, replica.table, wanted, "")
+    entries = make_fetch_entries(keeper, replica.table, wanted, "")
     for entry in entries:
         assert entry.new_part is not None
         listed = replica.part(str(entry.new_part))

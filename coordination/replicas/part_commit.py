@@ -3,8 +3,8 @@
 One multi: create ``parts/<part>``, delete the queue entry, add this replica to the part's quorum, and agree on content.
 Agreement: if another replica lists the part, its hash must be ours, else the outcome is DIFFERENT (ours is discarded
 and theirs fetched); if none does, the multi asserts that none does, so two replicas cannot commit different contents.
-Who has read another replica's listing before (to fetch the part) hands it over as an :class:`Agreement`: the multi
-checks that it still holds, and nothing need be read again unless it fails.
+Who has read another replica's listing before (to fetch the part) hands it over as an :class:`ContentAgreement`: the
+multi checks that it still holds, and nothing need be read again unless it fails.
 
 The nodes of covered source parts stay until cleanup removes outdated parts (``queue_io.remove_parts``, then the disk):
 a fetcher that looks for a source still finds who has it.
@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from coordination.inserts.quorum import holder_ops
+from coordination.inserts.quorum import add_holder_ops
 from coordination.keeper.interface import (
     Check,
     Create,
@@ -44,7 +44,7 @@ from parts.common.part_name import PartName
 _ATTEMPTS = 20
 
 
-class ProducedStatus(Enum):
+class PartCommitStatus(Enum):
     COMMITTED = "committed"
     DIFFERENT = "another replica has other content under this name: discard ours, fetch theirs"
     DROPPED = "not wanted any more (a DROP covered it, or its quorum failed): discard ours and the entry"
@@ -53,14 +53,14 @@ class ProducedStatus(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Agreement:
+class ContentAgreement:
     """Another replica lists the part with this content; ``check`` fails once its listing has changed."""
 
     check: Check
     content_hash: str
 
     @classmethod
-    def read(cls, path: str, answer: tuple[bytes, Stat]) -> Agreement:
+    def read(cls, path: str, answer: tuple[bytes, Stat]) -> ContentAgreement:
         """From what ``get`` returned for the listing's ``path``. Raises ``CorruptionError``."""
         return cls(Check(path, answer[1].version), PartRecord.parse(answer[0]).content_hash)
 
@@ -74,12 +74,12 @@ def commit_produced_part(
     part: PartName,
     record: PartRecord,
     *,
-    agreement: Agreement | None = None,
+    agreement: ContentAgreement | None = None,
     conditions: Sequence[Op] = (),
     resolve_seconds: float = 10.0,
     clock: Callable[[], float],
     sleep: Callable[[float], None],
-) -> ProducedStatus:
+) -> PartCommitStatus:
     """Commits ``part`` for the queue entry ``name``.
 
     ``part`` is ``entry.new_part``, or a part of the virtual parts that covers it and was fetched instead; when one of
@@ -87,13 +87,13 @@ def commit_produced_part(
     Repeating it is safe. Exceptions mean that it was not committed (now); the entry is still there.
     """
     if queue.is_cancelled(name):
-        return ProducedStatus.DROPPED
+        return PartCommitStatus.DROPPED
     deadline = clock() + resolve_seconds
     is_in_doubt = False
     for attempt in range(_ATTEMPTS):
         try:
             if attempt == 0 and _commit_agreed(keeper, replica, name, entry, part, record, agreement):
-                return ProducedStatus.COMMITTED
+                return PartCommitStatus.COMMITTED
             status = _try_commit(keeper, replica, name, entry, part, record, conditions, is_in_doubt=is_in_doubt)
         except KeeperConnectionLoss:
             status, is_in_doubt = None, True
@@ -103,17 +103,17 @@ def commit_produced_part(
             if not is_in_doubt:
                 raise
             status = None
-        if status is ProducedStatus.DROPPED and entry.new_part is not None and _has_failed(keeper, replica, entry):
+        if status is PartCommitStatus.DROPPED and entry.new_part is not None and _has_failed(keeper, replica, entry):
             # While a failed part is nobody's virtual part, no merge can take it in, and none waits for it.
             queue.remove_virtual(entry.new_part)
         if status is not None:
             return status
         if is_in_doubt:
             if clock() >= deadline:
-                return ProducedStatus.UNKNOWN
+                return PartCommitStatus.UNKNOWN
             sleep(0.05)
     if is_in_doubt:
-        return ProducedStatus.UNKNOWN
+        return PartCommitStatus.UNKNOWN
     raise ConflictError("KEEPER_EXCEPTION", f"Could not commit part {part}: others keep changing its nodes; retry")
 
 
@@ -124,7 +124,7 @@ def _commit_agreed(
     entry: LogEntry,
     part: PartName,
     record: PartRecord,
-    agreement: Agreement | None,
+    agreement: ContentAgreement | None,
 ) -> bool:
     """The usual case, in one round trip; ``False`` when it is not the usual case."""
     if agreement is None or agreement.content_hash != record.content_hash or entry.quorum >= 2:
@@ -137,7 +137,7 @@ def _commit_agreed(
 
 
 def commit_agreed_parts(
-    keeper: Keeper, replica: ReplicaPaths, parts: Sequence[tuple[str, PartName, PartRecord, Agreement]]
+    keeper: Keeper, replica: ReplicaPaths, parts: Sequence[tuple[str, PartName, PartRecord, ContentAgreement]]
 ) -> None:
     """Commits parts that were agreed on, each with the name of its queue entry, in one multi: all or none.
 
@@ -161,35 +161,35 @@ def _try_commit(
     conditions: Sequence[Op],
     *,
     is_in_doubt: bool,
-) -> ProducedStatus | None:
+) -> PartCommitStatus | None:
     """``None``: somebody moved meanwhile, look again."""
     if is_in_doubt:
         keeper.sync(replica.root)
     mine = replica.part(str(part))
     queued, listed = keeper.exists_many([replica.queue_entry(name), mine])
     if queued is None:
-        return ProducedStatus.COMMITTED if listed is not None else ProducedStatus.DROPPED
-    agreement = agreement_ops(keeper, replica, part, record)
+        return PartCommitStatus.COMMITTED if listed is not None else PartCommitStatus.DROPPED
+    agreement = content_agreement_ops(keeper, replica, part, record)
     if agreement is None:
-        return ProducedStatus.DIFFERENT
+        return PartCommitStatus.DIFFERENT
     ops: list[Op] = [Delete(replica.queue_entry(name)), *agreement, *conditions]
     if listed is None:
         ops.append(Create(mine, record.to_bytes()))
     if entry.quorum >= 2 and entry.new_part is not None:
         # A peer may have given the part up while its owner, whom we fetched from, was coming back.
         if _has_failed(keeper, replica, entry):
-            return ProducedStatus.DROPPED
+            return PartCommitStatus.DROPPED
         ops += check_not_exists(replica.table.quorum_failed_part(str(entry.new_part)))
-        ops += holder_ops(keeper, replica.table, entry.new_part, replica.name, is_parallel=entry.quorum_parallel)
+        ops += add_holder_ops(keeper, replica.table, entry.new_part, replica.name, is_parallel=entry.quorum_parallel)
     try:
         keeper.multi(ops)
     except MultiFailed as error:
         if error.op in conditions:
-            return ProducedStatus.STALE
+            return PartCommitStatus.STALE
         if isinstance(error.cause, NodeExists | NoNode) or "/quorum/" in error.op.path:
             return None
         raise
-    return ProducedStatus.COMMITTED
+    return PartCommitStatus.COMMITTED
 
 
 def _has_failed(keeper: Keeper, replica: ReplicaPaths, entry: LogEntry) -> bool:
@@ -197,7 +197,9 @@ def _has_failed(keeper: Keeper, replica: ReplicaPaths, entry: LogEntry) -> bool:
     return entry.quorum >= 2 and keeper.exists(marker) is not None
 
 
-def agreement_ops(keeper: Keeper, replica: ReplicaPaths, part: PartName, record: PartRecord) -> Sequence[Op] | None:
+def content_agreement_ops(
+    keeper: Keeper, replica: ReplicaPaths, part: PartName, record: PartRecord
+) -> Sequence[Op] | None:
     """Operations that hold the agreement on content, ``None`` when another replica's content differs.
 
     A replica without ``host`` is a drop that was cut short: it commits nothing, and may have no list of parts any more.

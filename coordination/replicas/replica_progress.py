@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from coordination.keeper.interface import Keeper
-from coordination.nodes.paths import ReplicaPaths, sequence_number
+from coordination.nodes.paths import ReplicaPaths, parse_sequence_number
 
 
-class Followers:
+class OtherReplicasProgress:
     """The active replicas beside this one, and what each has still to carry out of the log as it was at the start."""
 
     def __init__(self, keeper: Keeper, replica: ReplicaPaths) -> None:
         keeper.sync(replica.table.root)
         table = replica.table
-        self._end = max(map(sequence_number, keeper.children(table.log)), default=-1) + 1
+        self._end = max(map(parse_sequence_number, keeper.children(table.log)), default=-1) + 1
         names = [name for name in keeper.children(table.replicas) if name != replica.name]
         self._pulling = [table.replica(name) for name in names]
         self._queued: dict[ReplicaPaths, frozenset[str]] = {}

@@ -38,12 +38,12 @@ from coordination.keeper.interface import (
     SetData,
     Stat,
 )
-from coordination.nodes.dropped_nodes import Swept, sweep
+from coordination.nodes.dropped_nodes import RemovalOutcome, remove_dropped_nodes
 from coordination.nodes.paths import ReplicaPaths, TablePaths
 from coordination.nodes.table_lists import late_lists
 from parts.common.errors import ConflictError, UnavailableError, UserError
 
-Wait = Callable[[threading.Event, float], object]
+WaitForEvent = Callable[[threading.Event, float], object]
 """As ``threading.Event.wait``."""
 
 _ATTEMPTS = 20
@@ -87,7 +87,7 @@ def create_table_or_replica(
     replica_name: str,
     definition: SharedDefinition,
     *,
-    wait: Wait,
+    wait: WaitForEvent,
     identity: str = "",
     restoring: str | None = None,
 ) -> CreateOutcome:
@@ -139,7 +139,7 @@ def _read_definition(keeper: Keeper, table: TablePaths) -> SharedDefinition | No
     return SharedDefinition(metadata[0].decode(), columns[0].decode())
 
 
-def _sweep_dropped_table(keeper: Keeper, table: TablePaths, wait: Wait) -> None:
+def _sweep_dropped_table(keeper: Keeper, table: TablePaths, wait: WaitForEvent) -> None:
     """Finishes a drop that was cut short: such a root has no ``replicas``."""
     root, replicas = keeper.exists_many([table.root, table.replicas])
     if root is not None and replicas is None:
@@ -149,7 +149,9 @@ def _sweep_dropped_table(keeper: Keeper, table: TablePaths, wait: Wait) -> None:
             if not known & set(found):
                 _remove_empty_lists(keeper, table, found)
                 return
-        _wait_for_sweeper(keeper, sweep(keeper, table.root, table.replicas, table.dropped), table.dropped, wait)
+        _wait_for_sweeper(
+            keeper, remove_dropped_nodes(keeper, table.root, table.replicas, table.dropped), table.dropped, wait
+        )
 
 
 def _remove_empty_lists(keeper: Keeper, table: TablePaths, found: list[str]) -> None:
@@ -171,9 +173,9 @@ def _remove_empty_lists(keeper: Keeper, table: TablePaths, found: list[str]) -> 
         ) from error
 
 
-def _wait_for_sweeper(keeper: Keeper, outcome: Swept, lock: str, wait: Wait) -> None:
+def _wait_for_sweeper(keeper: Keeper, outcome: RemovalOutcome, lock: str, wait: WaitForEvent) -> None:
     """Another server still removes what it dropped; if it dies, its lock goes with its session."""
-    if outcome is Swept.BUSY:
+    if outcome is RemovalOutcome.BUSY:
         changed = threading.Event()
         if keeper.exists(lock, lambda _: changed.set()) is not None:
             wait(changed, _SWEEP_SECONDS)
@@ -220,7 +222,7 @@ def _replica_ops(replica: ReplicaPaths, definition: SharedDefinition, identity: 
     return [Create(path, data) for path, data in nodes]
 
 
-def _register(keeper: Keeper, new: _NewReplica, wait: Wait) -> CreateOutcome | None:
+def _register(keeper: Keeper, new: _NewReplica, wait: WaitForEvent) -> CreateOutcome | None:
     """``None``: the replica's nodes were left half-dropped and are swept now; try again."""
     replica = new.paths
     root, host, restoring = keeper.exists_many([replica.root, replica.host, replica.restoring])
@@ -228,7 +230,9 @@ def _register(keeper: Keeper, new: _NewReplica, wait: Wait) -> CreateOutcome | N
         keeper.multi([SetData(replica.table.replicas, b""), *new.ops(is_first=False)])
         return CreateOutcome.NEW_REPLICA
     if host is None:
-        _wait_for_sweeper(keeper, sweep(keeper, replica.root, replica.host, replica.dropped), replica.dropped, wait)
+        _wait_for_sweeper(
+            keeper, remove_dropped_nodes(keeper, replica.root, replica.host, replica.dropped), replica.dropped, wait
+        )
         return None
     if (restoring is None) == (new.restoring is None) and _is_own(keeper, new, host):
         return CreateOutcome.ADOPTED
@@ -325,7 +329,7 @@ def drop_replica(keeper: Keeper, table: TablePaths, replica_name: str, *, own_se
             pass
         except (BadVersion, KeeperConnectionLoss):
             continue
-        sweep(keeper, replica.root, replica.host, replica.dropped)
+        remove_dropped_nodes(keeper, replica.root, replica.host, replica.dropped)
         try:
             keeper.delete(table.replicas)
         except NotEmpty:
@@ -336,7 +340,7 @@ def drop_replica(keeper: Keeper, table: TablePaths, replica_name: str, *, own_se
             pass
         except KeeperConnectionLoss:
             continue
-        sweep(keeper, table.root, table.replicas, table.dropped)
+        remove_dropped_nodes(keeper, table.root, table.replicas, table.dropped)
         return True
     raise UnavailableError("KEEPER_EXCEPTION", f"The connection broke {_ATTEMPTS} times while dropping {replica.root}")
 

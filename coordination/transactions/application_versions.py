@@ -15,10 +15,10 @@ import json
 from dataclasses import dataclass
 
 from coordination.keeper.interface import Create, Delete, Keeper, KeeperConnectionLoss, MultiFailed, SetData
-from coordination.keeper.request_limits import op_bytes, packets
+from coordination.keeper.request_limits import operation_bytes, split_into_multis
 from coordination.nodes.paths import TablePaths
 from coordination.nodes.table_lists import make_lists
-from coordination.transactions.transaction_nodes import FORMAT_VERSION, name_of, parse_document
+from coordination.transactions.transaction_nodes import FORMAT_VERSION, parse_versioned_json, transaction_node_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,20 +54,20 @@ def read_applications(keeper: Keeper, table: TablePaths) -> dict[str, tuple[int,
     names = keeper.children_many([table.applications])[0] or []
     answers = keeper.get_many([table.application(name) for name in names])
     documents = {
-        name: parse_document(answer[0], "application")
+        name: parse_versioned_json(answer[0], "application")
         for name, answer in zip(names, answers, strict=True)
         if answer is not None
     }
     return {name: (document["committed"], document["rows"]) for name, document in documents.items()}
 
 
-def read_application(keeper: Keeper, table: TablePaths, application: str) -> ApplicationVersion:
-    path = table.application(name_of(application))
+def read_application_version(keeper: Keeper, table: TablePaths, application: str) -> ApplicationVersion:
+    path = table.application(transaction_node_name(application))
     answer = keeper.get_many([path])[0]
     if answer is None:
         make_lists(keeper, table, table.applications)
         return ApplicationVersion(path, application)
-    document = parse_document(answer[0], "application")
+    document = parse_versioned_json(answer[0], "application")
     return ApplicationVersion(path, application, document["committed"], document["rows"], answer[1].version)
 
 
@@ -83,7 +83,7 @@ def clean_applications(keeper: Keeper, table: TablePaths, *, most: int) -> int:
     stats = zip(paths, keeper.exists_many(paths), strict=True)
     oldest = sorted((stat.modified_zxid, path, stat.version) for path, stat in stats if stat is not None)
     surplus = [Delete(path, version) for _, path, version in oldest[: len(names) - most + most // 10]]
-    for packet in packets(surplus, op_bytes):
+    for packet in split_into_multis(surplus, operation_bytes):
         with contextlib.suppress(MultiFailed, KeeperConnectionLoss):
             keeper.multi(packet)
     return len(surplus)

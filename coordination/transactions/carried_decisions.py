@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from coordination.keeper.interface import Check, Create, Keeper, Op, SetData
-from coordination.keeper.request_limits import op_bytes, packets
+from coordination.keeper.request_limits import operation_bytes, split_into_multis
 from coordination.nodes.paths import TablePaths
 from coordination.transactions.application_versions import ApplicationVersion
-from coordination.transactions.transaction_nodes import Transaction, content
+from coordination.transactions.transaction_nodes import Transaction, transaction_content
 
 
 def write_decisions(
@@ -19,7 +19,7 @@ def write_decisions(
 ) -> None:
     """Repeatable. ``applications``: the version committed last and its rows, by the names of their nodes."""
     wanted = {
-        table.transaction(each.name): content(each.id, each.state, reason=each.reason, rows=each.rows)
+        table.transaction(each.name): transaction_content(each.id, each.state, reason=each.reason, rows=each.rows)
         for each in decided
     }
     for name, (version, rows) in applications.items():
@@ -31,5 +31,5 @@ def write_decisions(
         Create(path, data) if stat is None else SetData(path, data)
         for (path, data), stat in zip(contents, stats, strict=True)
     ]
-    for packet in packets(ops, op_bytes):
+    for packet in split_into_multis(ops, operation_bytes):
         keeper.multi([Check(table.replicas), *packet])

@@ -20,9 +20,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from coordination.drops.drop_partition import LastBlocks, RangeDrop, plan_drop
-from coordination.inserts.block_numbers import BlockLock, allocate_block, partitions
-from coordination.inserts.insert_commit import release_quietly
+from coordination.drops.drop_partition import DropPlan, LastBlocks, plan_drop
+from coordination.inserts.block_numbers import BlockLock, allocate_block_number, list_partition_ids
+from coordination.inserts.insert_commit import release_block_number_if_possible
 from coordination.inserts.quorum import QuorumStatus
 from coordination.keeper.interface import (
     Check,
@@ -35,23 +35,23 @@ from coordination.keeper.interface import (
     Op,
     SetData,
 )
-from coordination.keeper.request_limits import MAX_REQUEST_BYTES, op_bytes, require_fitting
+from coordination.keeper.request_limits import MAX_REQUEST_BYTES, operation_bytes, require_log_entry_fits
 from coordination.log.log_entry import EntryType, LogEntry, StagedPart
 from coordination.nodes.paths import ReplicaPaths
-from coordination.nodes.replica_activation import EXCHANGE, EXCHANGE_QUORUM, require_feature
-from coordination.transactions.application_versions import ApplicationVersion, read_application
+from coordination.nodes.replica_activation import FEATURE_REPLACE_RANGE, FEATURE_TRANSACTION_QUORUM, require_feature
+from coordination.transactions.application_versions import ApplicationVersion, read_application_version
 from coordination.transactions.transaction_nodes import (
     StagedRecord,
-    State,
     Transaction,
-    abort,
-    already_decided,
-    content,
-    key_prefix,
-    name_of,
+    TransactionState,
+    abort_transaction,
+    already_decided_error,
     open_transaction,
-    read,
-    read_staged,
+    read_staged_parts,
+    read_transaction,
+    staged_key_prefix,
+    transaction_content,
+    transaction_node_name,
 )
 from parts.common.errors import ConflictError, UnavailableError, UnknownOutcomeError, UserError
 from parts.common.part_name import PartName
@@ -89,7 +89,7 @@ class CommitRequest:
     """What another table does in the same multi (``coordination.drops.move_partition``)."""
 
 
-class Verdict(Enum):
+class CommitVerdict(Enum):
     COMMITTED = "committed"
     REPEATED = "committed before"
     SKIPPED = "skipped: the application had committed this version"
@@ -99,20 +99,20 @@ class Verdict(Enum):
 class CommitOutcome:
     """``rows`` of this or the earlier commit; of a skipped one 0 when the application had committed a later version."""
 
-    verdict: Verdict
+    verdict: CommitVerdict
     rows: int = 0
     parts: tuple[PartName, ...] = field(default=())
 
 
-class Overtaken(ConflictError):
+class OtherTableChanged(ConflictError):
     """What goes along is not possible any more; nothing was committed."""
 
 
-def choose(request: CommitRequest, staged: Mapping[str, StagedRecord]) -> dict[str, StagedRecord]:
+def select_staged_parts(request: CommitRequest, staged: Mapping[str, StagedRecord]) -> dict[str, StagedRecord]:
     """What counts of what was staged. Raises ``UserError`` 649 when it is not what was asked for."""
     chosen = dict(staged)
     if request.attempts is not None:
-        prefixes = {key_prefix(attempt) for attempt in request.attempts}
+        prefixes = {staged_key_prefix(attempt) for attempt in request.attempts}
         chosen = {key: record for key, record in staged.items() if f"{key.partition('-')[0]}-" in prefixes}
     rows = sum(record.rows for record in chosen.values())
     if request.rows is not None and rows != request.rows:
@@ -143,9 +143,9 @@ def commit_transaction(
     is not active, 290 for more parts than one request to ZooKeeper names, 659 for an unknown outcome; it can be
     repeated after each of them.
     """
-    require_feature(keeper, replica.table, EXCHANGE, "A transaction")
+    require_feature(keeper, replica.table, FEATURE_REPLACE_RANGE, "A transaction")
     if quorum >= 2:
-        require_feature(keeper, replica.table, EXCHANGE_QUORUM, "COMMIT TRANSACTION with insert_quorum")
+        require_feature(keeper, replica.table, FEATURE_TRANSACTION_QUORUM, "COMMIT TRANSACTION with insert_quorum")
     is_in_doubt = False
     for _ in range(_ATTEMPTS):
         try:
@@ -192,34 +192,36 @@ class _Attempt:
     def run(self) -> CommitOutcome | None:
         """``None``: others got ahead; look again."""
         request, table = self._request, self._table
-        found = read(self._keeper, table, name_of(request.transaction_id))
-        if found is not None and found.state is State.COMMITTED:
+        found = read_transaction(self._keeper, table, transaction_node_name(request.transaction_id))
+        if found is not None and found.state is TransactionState.COMMITTED:
             if found.reason:  # what became of it since
-                raise already_decided(found)
-            return CommitOutcome(Verdict.REPEATED, found.rows)
+                raise already_decided_error(found)
+            return CommitOutcome(CommitVerdict.REPEATED, found.rows)
         application = None
         if request.application:
-            application = read_application(self._keeper, table, request.application)
+            application = read_application_version(self._keeper, table, request.application)
             if not application.takes(request.version):
-                return CommitOutcome(Verdict.SKIPPED, application.rows_of(request.version))
+                return CommitOutcome(CommitVerdict.SKIPPED, application.rows_of(request.version))
         try:
-            if found is None or found.state is not State.OPEN:
+            if found is None or found.state is not TransactionState.OPEN:
                 found = open_transaction(self._keeper, table, request.transaction_id)
             return self._commit(found, application)
         finally:  # a multi that may still be on its way fails then
             for lock in self._locks:
-                release_quietly(self._keeper, lock)
+                release_block_number_if_possible(self._keeper, lock)
 
     def _commit(self, transaction: Transaction, application: ApplicationVersion | None) -> CommitOutcome | None:
         request, table = self._request, self._table
-        staged = choose(request, read_staged(self._keeper, table, transaction.name, transaction.keys))
+        staged = select_staged_parts(
+            request, read_staged_parts(self._keeper, table, transaction.name, transaction.keys)
+        )
         partition_ids = sorted({record.partition_id for record in staged.values()})
         drops = self._take_drops(partition_ids)
         parts = self._name(staged)
         partitions_version = self._partitions_version() if request.overwrite is Overwrite.TABLE else None
         drop = plan_drop(self._keeper, table, drops, self._last_blocks) if drops else None
         rows = sum(record.rows for record in staged.values())
-        decided = content(request.transaction_id, State.COMMITTED, rows=rows)
+        decided = transaction_content(request.transaction_id, TransactionState.COMMITTED, rows=rows)
         ops: list[Op] = [
             SetData(table.transaction(transaction.name), decided, transaction.version),
             Delete(table.open_transaction(transaction.name), transaction.inserts),
@@ -236,7 +238,7 @@ class _Attempt:
             ops.append(application.claim(request.version, rows))
         if partitions_version is not None:
             ops.append(Check(table.block_numbers, partitions_version))
-        limit_bytes = MAX_REQUEST_BYTES - _SLACK_BYTES - sum(map(op_bytes, ops))
+        limit_bytes = MAX_REQUEST_BYTES - _SLACK_BYTES - sum(map(operation_bytes, ops))
         logged, drop_ops = self._logged(transaction, parts, drop, limit_bytes)
         try:
             self._keeper.multi([logged, *ops, *drop_ops])
@@ -244,17 +246,19 @@ class _Attempt:
             self._judge(error, transaction, {part.replica for part in parts})
             return None
         self._locks.clear()
-        return CommitOutcome(Verdict.COMMITTED, rows, tuple(part.part for part in parts))
+        return CommitOutcome(CommitVerdict.COMMITTED, rows, tuple(part.part for part in parts))
 
     def _judge(self, error: MultiFailed, transaction: Transaction, holders: Collection[str]) -> None:
         """Raises when looking again is of no use."""
         if error.op in self._request.along:
-            raise Overtaken("KEEPER_EXCEPTION", f"The other table has changed meanwhile: {error.message}") from error
+            raise OtherTableChanged(
+                "KEEPER_EXCEPTION", f"The other table has changed meanwhile: {error.message}"
+            ) from error
         for name in holders:
             if error.op != Check(self._table.replica(name).is_active):
                 continue
             if self._keeper.exists(self._table.replica(name).root) is None:
-                abort(
+                abort_transaction(
                     self._keeper, self._table, transaction.name, f"replica {name}, which held rows of it, was dropped"
                 )
                 return
@@ -269,13 +273,13 @@ class _Attempt:
         overwrite = self._request.overwrite
         if overwrite is Overwrite.NOTHING:
             return []
-        known = set(partitions(self._keeper, self._table))
+        known = set(list_partition_ids(self._keeper, self._table))
         wanted = known if overwrite is Overwrite.TABLE else known.intersection(partition_ids)
         taken = [self._take(partition_id) for partition_id in sorted(wanted)]
         return [lock for lock in taken if lock.number]
 
     def _take(self, partition_id: str, count: int = 1) -> BlockLock:
-        lock = allocate_block(
+        lock = allocate_block_number(
             self._keeper,
             self._table,
             partition_id,
@@ -308,10 +312,10 @@ class _Attempt:
         so that the multi fails and all is looked at again."""
         version = self._keeper.get(self._table.block_numbers)[1].version
         held = {lock.partition_id for lock in self._locks}
-        return version if held.issuperset(partitions(self._keeper, self._table)) else _NO_VERSION
+        return version if held.issuperset(list_partition_ids(self._keeper, self._table)) else _NO_VERSION
 
     def _logged(
-        self, transaction: Transaction, parts: Sequence[StagedPart], drop: RangeDrop | None, limit_bytes: int
+        self, transaction: Transaction, parts: Sequence[StagedPart], drop: DropPlan | None, limit_bytes: int
     ) -> tuple[Create, list[Op]]:
         entry = LogEntry(
             EntryType.REPLACE_RANGE,
@@ -328,9 +332,9 @@ class _Attempt:
             has_leftovers=drop is not None,
         )
         logged = Create(self._table.log_prefix, entry.to_bytes(), sequential=True)
-        require_fitting(logged, f"transaction {self._request.transaction_id!r} with {len(parts)} parts")
+        require_log_entry_fits(logged, f"transaction {self._request.transaction_id!r} with {len(parts)} parts")
         if drop is None:
             return logged, []
-        ops, has_leftovers = drop.ops(limit_bytes - op_bytes(logged))
+        ops, has_leftovers = drop.ops(limit_bytes - operation_bytes(logged))
         entry = replace(entry, has_leftovers=has_leftovers)
         return Create(self._table.log_prefix, entry.to_bytes(), sequential=True), ops

@@ -7,10 +7,10 @@
     open_transactions/<name>      while it is open; empty
 
 A staged part is whole and durable at its place on its replica (``parts.store.staged_parts``) before its node exists,
-and nobody sees it. Its key says whose rows they are (:func:`key_prefix`): a repeated INSERT has the keys it had before.
-The commit (:mod:`coordination.transactions.transaction_commit`) turns the state of an open transaction in the same
-multi that logs the parts; every change of the state moves the version of its node, and whoever commits or aborts checks
-it. So a transaction is decided once, whatever is repeated and wherever.
+and nobody sees it. Its key says whose rows they are (:func:`staged_key_prefix`): a repeated INSERT has the keys it had
+before. The commit (:mod:`coordination.transactions.transaction_commit`) turns the state of an open transaction in the
+same multi that logs the parts; every change of the state moves the version of its node, and whoever commits or aborts
+checks it. So a transaction is decided once, whatever is repeated and wherever.
 
 Whoever stages writes ``open_transactions/<name>`` in the same multi, whatever its version: INSERTs do not hinder one
 another, and fail when it is gone. Whoever commits removes it in the version that it had before the keys were listed,
@@ -47,22 +47,22 @@ from coordination.keeper.interface import (
     NotEmpty,
     SetData,
 )
-from coordination.keeper.request_limits import op_bytes, packets
+from coordination.keeper.request_limits import operation_bytes, split_into_multis
 from coordination.log.log_entry import LogEntry
-from coordination.nodes.paths import ReplicaPaths, TablePaths, sequence_number
+from coordination.nodes.paths import ReplicaPaths, TablePaths, parse_sequence_number
 from coordination.nodes.table_lists import make_lists
 from parts.common.errors import ConflictError, CorruptionError, UnknownOutcomeError, UserError
 
-IDLE_SECONDS = 86_400.0
+OPEN_TRANSACTION_IDLE_SECONDS = 86_400.0
 """An open transaction into which nothing was staged for so long is aborted."""
-REMEMBERED_SECONDS = 7 * 86_400.0
-MOST_REMEMBERED = 10_000
+DECIDED_TRANSACTION_SECONDS = 7 * 86_400.0
+MAX_REMEMBERED_TRANSACTIONS = 10_000
 """Of the decided ones: a stream commits one every few seconds."""
 FORMAT_VERSION = 1
 _ATTEMPTS = 20
 
 
-class State(Enum):
+class TransactionState(Enum):
     OPEN = "open"
     COMMITTED = "committed"
     ABORTED = "aborted"
@@ -93,7 +93,7 @@ class StagedRecord:
 
     @classmethod
     def parse(cls, data: bytes) -> StagedRecord:
-        document = parse_document(data, "staged part")
+        document = parse_versioned_json(data, "staged part")
         try:
             return cls(*(document[name] for name in ("replica", "place", "partition", "hash", "rows", "bytes")))
         except KeyError as error:
@@ -106,7 +106,7 @@ class Transaction:
 
     name: str
     id: str
-    state: State
+    state: TransactionState
     version: int
     reason: str = ""
     rows: int = 0
@@ -119,39 +119,39 @@ class Transaction:
     """The last INSERT into it, or its decision."""
 
 
-def key_prefix(attempt: str) -> str:
+def staged_key_prefix(attempt: str) -> str:
     """The beginning of the keys of all parts that are staged under this name of an attempt."""
     return f"{xxhash.xxh3_64_hexdigest(attempt.encode())}-"
 
 
-def key_of(attempt: str, insert: str, number: int) -> str:
+def staged_key(attempt: str, insert: str, number: int) -> str:
     """The key of the ``number``-th part of an INSERT."""
-    return f"{key_prefix(attempt)}{xxhash.xxh3_64_hexdigest(insert.encode())}-{number}"
+    return f"{staged_key_prefix(attempt)}{xxhash.xxh3_64_hexdigest(insert.encode())}-{number}"
 
 
-def name_of(transaction_id: str) -> str:
+def transaction_node_name(transaction_id: str) -> str:
     """The name of a transaction's, or an application's, node and directory."""
     return xxhash.xxh3_128_hexdigest(transaction_id.encode())
 
 
-def content(transaction_id: str, state: State, *, reason: str = "", rows: int = 0) -> bytes:
+def transaction_content(transaction_id: str, state: TransactionState, *, reason: str = "", rows: int = 0) -> bytes:
     """The content of a transaction's node, as JSON."""
     document = {"version": FORMAT_VERSION, "id": transaction_id, "state": state.value, "reason": reason, "rows": rows}
     return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def read(keeper: Keeper, table: TablePaths, name: str) -> Transaction | None:
+def read_transaction(keeper: Keeper, table: TablePaths, name: str) -> Transaction | None:
     """Also what another client of ZooKeeper has just written."""
     keeper.sync(table.transaction(name))
-    return next(iter(read_many(keeper, table, [name])), None)
+    return next(iter(read_named_transactions(keeper, table, [name])), None)
 
 
-def read_all(keeper: Keeper, table: TablePaths) -> list[Transaction]:
+def read_transactions(keeper: Keeper, table: TablePaths) -> list[Transaction]:
     """What is open, and what is remembered."""
-    return read_many(keeper, table, keeper.children_many([table.transactions])[0] or [])
+    return read_named_transactions(keeper, table, keeper.children_many([table.transactions])[0] or [])
 
 
-def read_many(keeper: Keeper, table: TablePaths, names: Sequence[str]) -> list[Transaction]:
+def read_named_transactions(keeper: Keeper, table: TablePaths, names: Sequence[str]) -> list[Transaction]:
     """Those that there are."""
     paths = [table.transaction(name) for name in names]
     nodes = keeper.get_many(paths)
@@ -160,12 +160,12 @@ def read_many(keeper: Keeper, table: TablePaths, names: Sequence[str]) -> list[T
     found = []
     for name, node, insert, own_keys in zip(names, nodes, inserts, keys, strict=True):
         if node is not None:
-            document, stat = parse_document(node[0], "transaction"), node[1]
+            document, stat = parse_versioned_json(node[0], "transaction"), node[1]
             found.append(
                 Transaction(
                     name,
                     document["id"],
-                    State(document["state"]),
+                    TransactionState(document["state"]),
                     stat.version,
                     document["reason"],
                     document["rows"],
@@ -178,24 +178,24 @@ def read_many(keeper: Keeper, table: TablePaths, names: Sequence[str]) -> list[T
     return found
 
 
-def read_staged(keeper: Keeper, table: TablePaths, name: str, keys: Sequence[str]) -> dict[str, StagedRecord]:
+def read_staged_parts(keeper: Keeper, table: TablePaths, name: str, keys: Sequence[str]) -> dict[str, StagedRecord]:
     answers = keeper.get_many([table.staged_part(name, key) for key in keys])
     return {key: StagedRecord.parse(answer[0]) for key, answer in zip(keys, answers, strict=True) if answer is not None}
 
 
 def open_transaction(keeper: Keeper, table: TablePaths, transaction_id: str) -> Transaction:
-    """Makes it if need be. Raises :func:`already_decided`."""
-    name = name_of(transaction_id)
+    """Makes it if need be. Raises :func:`already_decided_error`."""
+    name = transaction_node_name(transaction_id)
     for _ in range(_ATTEMPTS):
-        found = read(keeper, table, name)
+        found = read_transaction(keeper, table, name)
         if found is not None:
-            if found.state is not State.OPEN:
-                raise already_decided(found)
+            if found.state is not TransactionState.OPEN:
+                raise already_decided_error(found)
             return found
         try:
             keeper.multi(
                 [
-                    Create(table.transaction(name), content(transaction_id, State.OPEN)),
+                    Create(table.transaction(name), transaction_content(transaction_id, TransactionState.OPEN)),
                     Create(table.open_transaction(name)),
                 ]
             )
@@ -207,7 +207,7 @@ def open_transaction(keeper: Keeper, table: TablePaths, transaction_id: str) -> 
     raise ConflictError("KEEPER_EXCEPTION", f"Could not open the transaction in {_ATTEMPTS} attempts; try again")
 
 
-def already_decided(transaction: Transaction) -> UserError:
+def already_decided_error(transaction: Transaction) -> UserError:
     """589 (INVALID_TRANSACTION)."""
     reason = f": {transaction.reason}" if transaction.reason else ""
     return UserError(
@@ -217,18 +217,20 @@ def already_decided(transaction: Transaction) -> UserError:
     )
 
 
-def stage(keeper: Keeper, table: TablePaths, transaction: Transaction, records: Mapping[str, StagedRecord]) -> bool:
+def register_staged_parts(
+    keeper: Keeper, table: TablePaths, transaction: Transaction, records: Mapping[str, StagedRecord]
+) -> bool:
     """Tells ZooKeeper of the parts of one INSERT, which are durable at their places. ``False``: the same rows had been
     told of before, perhaps by another replica, and what lies at these places is not needed.
 
-    Raises 389 when other rows lie under one of the keys, :func:`already_decided`; anything else leaves it unknown
+    Raises 389 when other rows lie under one of the keys, :func:`already_decided_error`; anything else leaves it unknown
     whether they were told of.
     """
     paths = {key: table.staged_part(transaction.name, key) for key in records}
     noted = SetData(table.open_transaction(transaction.name), b"")
     is_in_doubt = False
     for _ in range(_ATTEMPTS):
-        known = read_staged(keeper, table, transaction.name, list(records))
+        known = read_staged_parts(keeper, table, transaction.name, list(records))
         if known:
             _require_same(transaction, records, known)
             return next(iter(known.values())).place == next(iter(records.values())).place
@@ -240,7 +242,7 @@ def stage(keeper: Keeper, table: TablePaths, transaction: Transaction, records: 
             keeper.sync(table.root)
         except MultiFailed as error:
             if error.op == noted:
-                decided = already_decided(read(keeper, table, transaction.name) or transaction)
+                decided = already_decided_error(read_transaction(keeper, table, transaction.name) or transaction)
                 if is_in_doubt:  # the commit may have taken them, and forgotten their keys
                     raise UnknownOutcomeError("UNKNOWN_STATUS_OF_INSERT", decided.message) from error
                 raise decided from error
@@ -263,23 +265,27 @@ def _require_same(
             )
 
 
-def abort(keeper: Keeper, table: TablePaths, name: str, reason: str, *, transaction_id: str = "") -> Transaction | None:
+def abort_transaction(
+    keeper: Keeper, table: TablePaths, name: str, reason: str, *, transaction_id: str = ""
+) -> Transaction | None:
     """Decides an open transaction against its rows; what it is now. Repeatable. One that never was is ``None``, or with
     ``transaction_id`` aborted all the same: an INSERT that is still on its way comes too late."""
     path = table.transaction(name)
     for _ in range(_ATTEMPTS):
-        found = read(keeper, table, name)
+        found = read_transaction(keeper, table, name)
         if found is None and transaction_id:
             try:
-                keeper.create(path, content(transaction_id, State.ABORTED, reason=reason))
+                keeper.create(path, transaction_content(transaction_id, TransactionState.ABORTED, reason=reason))
             except NoNode:
                 make_lists(keeper, table, table.transactions)
             except (NodeExists, KeeperConnectionLoss):
                 continue
-        elif found is None or found.state is not State.OPEN:
+        elif found is None or found.state is not TransactionState.OPEN:
             return found
         else:
-            aborted = SetData(path, content(found.id, State.ABORTED, reason=reason), found.version)
+            aborted = SetData(
+                path, transaction_content(found.id, TransactionState.ABORTED, reason=reason), found.version
+            )
             with contextlib.suppress(MultiFailed, KeeperConnectionLoss):
                 keeper.multi([aborted, Delete(table.open_transaction(name))])
     raise ConflictError("KEEPER_EXCEPTION", f"Could not abort the transaction in {_ATTEMPTS} attempts; try again")
@@ -297,9 +303,11 @@ def clean_transactions(keeper: Keeper, table: TablePaths) -> int:
     now = keeper.set(table.transactions, b"").modified_ms / 1000
     stats = keeper.exists_many([table.transaction(name) for name in names])
     still_open = set(keeper.children_many([table.open_transactions])[0] or ())
-    for found in read_many(keeper, table, [name for name in names if name in still_open]):
-        if found.state is State.OPEN and now - found.changed_ms / 1000 > IDLE_SECONDS:
-            abort(keeper, table, found.name, f"nothing was inserted for {IDLE_SECONDS:.0f} s")
+    for found in read_named_transactions(keeper, table, [name for name in names if name in still_open]):
+        if found.state is TransactionState.OPEN and now - found.changed_ms / 1000 > OPEN_TRANSACTION_IDLE_SECONDS:
+            abort_transaction(
+                keeper, table, found.name, f"nothing was inserted for {OPEN_TRANSACTION_IDLE_SECONDS:.0f} s"
+            )
             changed += 1
     # Of those that are only remembered, which may be many, nothing is read but this.
     decided = [(s, name) for s, name in zip(stats, names, strict=True) if s is not None and name not in still_open]
@@ -308,7 +316,7 @@ def clean_transactions(keeper: Keeper, table: TablePaths) -> int:
         if stat.children_count:
             _forget_keys(keeper, table, name, keeper.children_many([table.transaction(name)])[0] or [])
             changed += 1
-        elif rank >= MOST_REMEMBERED or now - stat.modified_ms / 1000 > REMEMBERED_SECONDS:
+        elif rank >= MAX_REMEMBERED_TRANSACTIONS or now - stat.modified_ms / 1000 > DECIDED_TRANSACTION_SECONDS:
             with contextlib.suppress(NoNode, NotEmpty):
                 keeper.delete(table.transaction(name))
                 changed += 1
@@ -317,30 +325,32 @@ def clean_transactions(keeper: Keeper, table: TablePaths) -> int:
 
 def _forget_keys(keeper: Keeper, table: TablePaths, name: str, keys: Sequence[str]) -> None:
     """Of a decided transaction: the log entry says all that is needed of them."""
-    for packet in packets([Delete(table.staged_part(name, key)) for key in keys], op_bytes):
+    for packet in split_into_multis([Delete(table.staged_part(name, key)) for key in keys], operation_bytes):
         with contextlib.suppress(MultiFailed, KeeperConnectionLoss):
             keeper.multi(packet)
 
 
-def count_done(keeper: Keeper, table: TablePaths, name: str) -> int:
+def count_finished_replicas(keeper: Keeper, table: TablePaths, name: str) -> int:
     """On how many replicas the committed transaction's rows are active."""
-    return sum(not is_awaited(keeper, table.replica(replica), name) for replica in keeper.children(table.replicas))
+    return sum(
+        not is_unfinished_on(keeper, table.replica(replica), name) for replica in keeper.children(table.replicas)
+    )
 
 
-def is_awaited(keeper: Keeper, replica: ReplicaPaths, name: str) -> bool:
+def is_unfinished_on(keeper: Keeper, replica: ReplicaPaths, name: str) -> bool:
     """Whether the replica has still to pull the entry, or to carry it out."""
     lost, pointer = keeper.get_many([replica.is_lost, replica.log_pointer])
     if lost is None or lost[0] == b"1" or pointer is None or not pointer[0]:
         return True
     log = replica.table.log
-    paths = [f"{log}/{entry}" for entry in keeper.children(log) if sequence_number(entry) >= int(pointer[0])]
+    paths = [f"{log}/{entry}" for entry in keeper.children(log) if parse_sequence_number(entry) >= int(pointer[0])]
     paths += [replica.queue_entry(entry) for entry in keeper.children_many([replica.queue])[0] or ()]
     return any(
         answer is not None and LogEntry.parse(answer[0]).transaction == name for answer in keeper.get_many(paths)
     )
 
 
-def parse_document(data: bytes, what: str) -> dict[str, Any]:
+def parse_versioned_json(data: bytes, what: str) -> dict[str, Any]:
     try:
         document = json.loads(data)
         if document["version"] != FORMAT_VERSION:

@@ -20,17 +20,17 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 
-from engine.catalog.database_names import SYSTEM_NAMES, TEMPORARY
+from engine.catalog.database_names import SYSTEM_DATABASES, TEMPORARY_DATABASE
 from engine.catalog.definition_files import DetachedTable, require_no_data
 from engine.catalog.loaded_tables import LoadedTables
 from engine.tables.small.view import DatabaseTables
 from engine.tables.table import Table
 from engine.tables.table_definition import TableDefinition
-from engine.tables.unfinished_errors import afterwards
+from engine.tables.unfinished_errors import report_as_unfinished
 from parts.common.errors import PandoError, UnavailableError, UnknownOutcomeError, UserError
 from parts.common.safe_names import check_file_name
 from parts.format.hashed_file import make_directories
-from sql.definitions.engines.engine_clauses import pin_location
+from sql.definitions.engines.engine_clauses import expand_table_macros
 from sql.grammar.clause_types import (
     TableRef,
 )
@@ -72,7 +72,7 @@ class Catalog(LoadedTables):
 
     def create_database(self, name: str, *, if_not_exists: bool = False) -> None:
         with self._statement():
-            if name in self._databases or name in SYSTEM_NAMES:
+            if name in self._databases or name in SYSTEM_DATABASES:
                 if if_not_exists:
                     return
                 raise UserError("DATABASE_ALREADY_EXISTS", f"Database {name} already exists")
@@ -110,7 +110,7 @@ class Catalog(LoadedTables):
                 if self.follower is not None:
                     self.follower.database_gone(name)
             if not detach:
-                with afterwards(f"Database {name} is dropped"):
+                with report_as_unfinished(f"Database {name} is dropped"):
                     self._places.remove_definitions(name)
 
     # -- tables -------------------------------------------------------------------------------------------------
@@ -253,7 +253,7 @@ class Catalog(LoadedTables):
         table.check_can_drop()
         inner = self._databases[table.definition.database].get(table.definition.inner_name)
         tables = [table] if inner is None else [table, inner]
-        is_kept = table.definition.database != TEMPORARY
+        is_kept = table.definition.database != TEMPORARY_DATABASE
         definitions = [each.definition for each in tables]
         unfinished = self._journal.change(self._kept.texts(*definitions, is_scratch=True) if is_kept else {})
         for each in tables:
@@ -308,7 +308,7 @@ class Catalog(LoadedTables):
             wanted = create.table.table
             if wanted not in tables:
                 self._require_free(database, wanted)
-            create = pin_location(create, database=database, table=wanted)
+            create = expand_table_macros(create, database=database, table=wanted)
             data_path = self._places.data(database, wanted, self._apart_from_others(create, (database, wanted)))
             create = replace(create, table=TableRef(database, name), is_scratch=True)
             try:
@@ -328,7 +328,7 @@ class Catalog(LoadedTables):
                 return
             old.check_can_drop()
             self._rename_in_place([(new, (database, name)), (old, (database, scratch))])
-            with afterwards(f"Table {database}.{name} is replaced"):
+            with report_as_unfinished(f"Table {database}.{name} is replaced"):
                 self.drop_table(database, scratch)
 
     def discard_table(self, database: str, name: str) -> None:

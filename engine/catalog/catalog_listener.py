@@ -10,7 +10,7 @@ from engine.tables.table import Table
 from engine.tables.table_definition import TableDefinition
 
 
-class CatalogFollower(Protocol):
+class CatalogListener(Protocol):
     """Somebody who tells other processes what there is. Must be quick."""
 
     def database_made(self, name: str) -> None: ...

@@ -8,8 +8,8 @@ from itertools import islice
 
 from parts.common.errors import UserError
 
-SYSTEM_NAMES = ("system", "information_schema", "INFORMATION_SCHEMA")
-TEMPORARY = "_temporary_and_external_tables"
+SYSTEM_DATABASES = ("system", "information_schema", "INFORMATION_SCHEMA")
+TEMPORARY_DATABASE = "_temporary_and_external_tables"
 """Where the temporary tables of all sessions are."""
 _MOST_COMPARED = 1000
 

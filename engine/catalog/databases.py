@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from engine.catalog.database_names import TEMPORARY, unknown_database, unknown_table
-from engine.tables.small.view import DatabaseTables, NotLoaded, views_of
+from engine.catalog.database_names import TEMPORARY_DATABASE, unknown_database, unknown_table
+from engine.tables.small.view import DatabaseTables, NotLoaded, find_dependent_views
 from engine.tables.table import Table
 
 
@@ -15,7 +15,7 @@ class Databases:
 
     def databases(self) -> list[str]:
         """But for the one of temporary tables."""
-        return sorted(self._databases.keys() - {TEMPORARY})
+        return sorted(self._databases.keys() - {TEMPORARY_DATABASE})
 
     def tables(self, database: str | None = None) -> list[Table]:
         names = [database] if database is not None else self.databases()
@@ -43,11 +43,11 @@ class Databases:
 
     def views_of(self, table: Table) -> list[Table]:
         """The materialized views that read its blocks."""
-        return views_of(list(self._databases.values()), table)
+        return find_dependent_views(list(self._databases.values()), table)
 
     def require_views(self, table: Table) -> list[Table]:
-        """As :meth:`views_of`, for who writes. Raises ``UnavailableError`` 695 (ASYNC_LOAD_FAILED) when one of them
-        could not be loaded: it would lack the rows."""
+        """As :meth:`find_dependent_views`, for who writes. Raises ``UnavailableError`` 695 (ASYNC_LOAD_FAILED) when one
+        of them could not be loaded: it would lack the rows."""
         place = (table.definition.database, table.definition.name)
         for tables in list(self._databases.values()):
             for failed in list(tables.not_loaded.values()):

@@ -36,14 +36,14 @@ from itertools import count
 from pathlib import Path
 from urllib.parse import unquote
 
-from engine.catalog.database_names import TEMPORARY
+from engine.catalog.database_names import TEMPORARY_DATABASE
 from engine.server.durable_texts import TextJournal
 from parts.common.errors import PandoError, UserError
-from parts.common.safe_names import file_stem, former_file_stem
+from parts.common.safe_names import encode_file_name, encode_file_name_keeping_dots
 from parts.format.hashed_file import make_directories
 from parts.table.schema_history import SchemaHistory
 from sql.definitions.definition_text import render_create
-from sql.definitions.engines.small_engines import is_passing
+from sql.definitions.engines.small_engines import is_transient
 from sql.grammar.statement_parser import parse_statements
 from sql.grammar.statements.statement import CreateTable
 
@@ -64,7 +64,7 @@ class DetachedTable:
     is_permanently: bool
 
 
-class TablePlaces:
+class DefinitionDirectory:
     """Where databases and tables are."""
 
     def __init__(self, path: Path, temporary_path: Path) -> None:
@@ -124,7 +124,7 @@ class TablePlaces:
         return _file(self.metadata, name)
 
     def definitions(self, database: str) -> Path:
-        return self._temporary if database == TEMPORARY else _directory(self.metadata, database)
+        return self._temporary if database == TEMPORARY_DATABASE else _directory(self.metadata, database)
 
     def definition(self, database: str, name: str) -> Path:
         return _file(self.definitions(database), name)
@@ -149,7 +149,7 @@ class TablePlaces:
             )
 
     def data(self, database: str, name: str, create: CreateTable) -> Path:
-        root = self._memory if database == TEMPORARY or is_passing(create) else self._data
+        root = self._memory if database == TEMPORARY_DATABASE or is_transient(create) else self._data
         if create.directory:
             return root / create.directory
         return _directory(_directory(root, database), name)
@@ -162,7 +162,7 @@ class TablePlaces:
             return usual
         return replace(create, directory="/".join(data_path.parts[-2:]))
 
-    def apart_from(self, is_taken: Callable[[Path], bool], create: CreateTable) -> CreateTable:
+    def with_free_data_path(self, is_taken: Callable[[Path], bool], create: CreateTable) -> CreateTable:
         """The definition of a new table, whose data lie where none of another does. No name of a table has a plus."""
         database, name = create.table.database, create.table.table
         assert database is not None
@@ -173,20 +173,20 @@ class TablePlaces:
 
 
 def _file(parent: Path, name: str) -> Path:
-    former = parent / f"{former_file_stem(name)}.sql"
-    return former if "." in name and former.is_file() else parent / f"{file_stem(name)}.sql"
+    former = parent / f"{encode_file_name_keeping_dots(name)}.sql"
+    return former if "." in name and former.is_file() else parent / f"{encode_file_name(name)}.sql"
 
 
 def _directory(parent: Path, name: str) -> Path:
-    former = parent / former_file_stem(name)
-    return former if "." in name and name.strip(".") and former.is_dir() else parent / file_stem(name)
+    former = parent / encode_file_name_keeping_dots(name)
+    return former if "." in name and name.strip(".") and former.is_dir() else parent / encode_file_name(name)
 
 
 def _files(directory: Path, pattern: str) -> list[Path]:
     return sorted(file for file in directory.glob(pattern) if file.is_file())
 
 
-def holds_data(path: Path) -> bool:
+def has_data(path: Path) -> bool:
     """False for what a CREATE leaves that failed or was cut short."""
     if not path.exists():
         return False
@@ -196,7 +196,7 @@ def holds_data(path: Path) -> bool:
 
 def require_no_data(path: Path, full_name: str) -> None:
     """Raises ``UserError`` 57 (TABLE_ALREADY_EXISTS) for a directory with files that no table knows."""
-    if holds_data(path):
+    if has_data(path):
         raise UserError(
             "TABLE_ALREADY_EXISTS",
             f"Directory for table data {path.name} of {full_name} already holds files; "
@@ -204,7 +204,7 @@ def require_no_data(path: Path, full_name: str) -> None:
         )
 
 
-def definition_text(create: CreateTable) -> str:
+def format_definition(create: CreateTable) -> str:
     """What is kept of a table, for :func:`parse_definition`."""
     lines = [render_create(replace(create, attach=True, is_temporary=False))]
     if create.history.version:
@@ -234,7 +234,7 @@ def parse_definition(text: str) -> CreateTable:
 def _kept_for_good(text: str) -> str:
     """The definition of a table that nobody is to drop."""
     create = parse_definition(text)
-    return definition_text(replace(create, is_scratch=False)) if create.is_scratch else text
+    return format_definition(replace(create, is_scratch=False)) if create.is_scratch else text
 
 
 def _last_comment(text: str, begin: str) -> tuple[str, str]:

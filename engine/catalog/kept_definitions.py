@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from engine.catalog.definition_files import TablePlaces, definition_text, parse_definition
+from engine.catalog.definition_files import DefinitionDirectory, format_definition, parse_definition
 from engine.server.durable_texts import Texts
 from engine.tables.table_definition import TableDefinition
 from parts.common.errors import PandoError, UserError
 from parts.merge.modes.graphite import Rollups
-from sql.definitions.table_description import build_description, with_column_types
+from sql.definitions.table_description import build_description, write_out_column_types
 from sql.grammar.clause_types import (
     TableRef,
 )
@@ -25,7 +25,7 @@ from sql.settings.merge_tree_settings import MergeTreeSettings
 class KeptDefinitions:
     """``places``: where they and the data lie. From any thread."""
 
-    def __init__(self, places: TablePlaces, settings: MergeTreeSettings, rollups: Rollups) -> None:
+    def __init__(self, places: DefinitionDirectory, settings: MergeTreeSettings, rollups: Rollups) -> None:
         self._places = places
         self._settings, self._rollups = settings, rollups
         self._owners: dict[Path, str] = {}
@@ -37,7 +37,7 @@ class KeptDefinitions:
         name = create.table.table
         create = replace(create, table=TableRef(database, name), if_not_exists=False, attach=False)
         description = build_description(create, default_settings=self._settings, rollups=self._rollups)
-        create = with_column_types(create, description.schema)
+        create = write_out_column_types(create, description.schema)
         return TableDefinition(database, name, create, description, self._places.data(database, name, create))
 
     def read(self, database: str, name: str) -> TableDefinition:
@@ -56,7 +56,7 @@ class KeptDefinitions:
     def texts(self, *definitions: TableDefinition, is_scratch: bool | None = None) -> Texts:
         """What is kept of them, by file; ``is_scratch``: to be set in all of them."""
         return {
-            self._places.definition(each.database, each.name): definition_text(
+            self._places.definition(each.database, each.name): format_definition(
                 each.create if is_scratch is None else replace(each.create, is_scratch=is_scratch)
             )
             for each in definitions
@@ -97,7 +97,7 @@ class KeptDefinitions:
                 return True
             return path.exists() and any(self._may_be_at(path, other) for other in self._on_disk_only(is_loaded))
 
-        return self._places.apart_from(is_taken, replace(create, table=TableRef(*name)))
+        return self._places.with_free_data_path(is_taken, replace(create, table=TableRef(*name)))
 
     def _on_disk_only(self, is_loaded: Callable[[tuple[str, str]], bool]) -> list[tuple[str, str]]:
         databases = self._places.databases()

@@ -14,17 +14,17 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from engine.catalog.catalog_listener import CatalogFollower
-from engine.catalog.database_names import TEMPORARY
+from engine.catalog.catalog_listener import CatalogListener
+from engine.catalog.database_names import TEMPORARY_DATABASE
 from engine.catalog.databases import Databases
-from engine.catalog.definition_files import TablePlaces
+from engine.catalog.definition_files import DefinitionDirectory
 from engine.catalog.kept_definitions import KeptDefinitions
 from engine.server.durable_texts import remove_durably
 from engine.tables.replica_conversion import Conversion
 from engine.tables.small.view import DatabaseTables, NotLoaded
 from engine.tables.table import Table
 from engine.tables.table_definition import TableDefinition
-from parts.common.errors import PandoError, UnavailableError, resource_error
+from parts.common.errors import PandoError, UnavailableError, convert_resource_error
 from parts.merge.modes.graphite import Rollups
 from sql.grammar.statements.statement import CreateTable
 from sql.settings.merge_tree_settings import MergeTreeSettings
@@ -42,7 +42,7 @@ class LoadedTables(Databases, ABC):
         self, path: Path, temporary_path: Path, factory: TableFactory, settings: MergeTreeSettings, rollups: Rollups
     ) -> None:
         super().__init__()
-        self._places = TablePlaces(path, temporary_path)
+        self._places = DefinitionDirectory(path, temporary_path)
         self._journal = self._places.journal
         self._kept = KeptDefinitions(self._places, settings, rollups)
         self._factory = factory
@@ -50,21 +50,21 @@ class LoadedTables(Databases, ABC):
         self._ddl = threading.RLock()
         self._dropped: list[TableDefinition] = []
         """Tables of which a DROP could not remove everything."""
-        self.follower: CatalogFollower | None = None
+        self.follower: CatalogListener | None = None
         """Set before :meth:`load`."""
         self.conversion: Conversion | None = None
         """Set before :meth:`load`, where tables are loaded."""
 
     @abstractmethod
     def redefine(self, table: Table, change: Callable[[TableDefinition], CreateTable | None]) -> bool:
-        """See :meth:`engine.tables.table.TableHome.redefine`."""
+        """See :meth:`engine.tables.table.TableCatalog.redefine`."""
 
     # -- start and stop -----------------------------------------------------------------------------------------
 
     def load(self) -> None:
         """Starts every table on disk that can be loaded."""
         self._places.begin()
-        self._enter_database(TEMPORARY)
+        self._enter_database(TEMPORARY_DATABASE)
         with self._ddl:  # tables that have started take over no other definition meanwhile
             for database in self._places.databases():
                 self._load_database(database)
@@ -116,7 +116,7 @@ class LoadedTables(Databases, ABC):
                     self._drop_unloaded(database, name)
 
     def _note_not_loaded(self, database: str, name: str, definition: TableDefinition | None, error: Exception) -> None:
-        told = resource_error(error) if isinstance(error, OSError) else error
+        told = convert_resource_error(error) if isinstance(error, OSError) else error
         reason = told.message if isinstance(told, PandoError) else f"{type(told).__name__}: {told}"
         file = str(self._places.definition(database, name))
         if file not in reason:

@@ -25,7 +25,7 @@ _SESSION_SECONDS = 3600
 
 
 @dataclass(frozen=True)
-class Query:
+class ClientQuery:
     """One statement as a client sends it. ``format`` is the default for a query without FORMAT."""
 
     text: str
@@ -40,7 +40,7 @@ class Query:
 
 
 @dataclass
-class Progress:
+class QueryProgress:
     read_rows: int = 0
     read_bytes: int = 0
     written_rows: int = 0
@@ -49,25 +49,25 @@ class Progress:
     deduplicated_blocks: int = 0
 
 
-class Answer(Protocol):
+class ClientAnswer(Protocol):
     """``chunks`` are formatted bytes; ``final`` counts are right once they are read."""
 
     chunks: Iterator[bytes]
     format: str
 
-    def final(self) -> Progress: ...
+    def final(self) -> QueryProgress: ...
 
 
 class Backend(Protocol):
     @property
     def database(self) -> str: ...
 
-    def run(self, query: Query) -> contextlib.AbstractContextManager[Answer]:
+    def run(self, query: ClientQuery) -> contextlib.AbstractContextManager[ClientAnswer]:
         """Raises ``PandoError``."""
 
     def cancel(self, query_id: str) -> None: ...
 
-    def progress(self, query_id: str) -> Progress | None:
+    def progress(self, query_id: str) -> QueryProgress | None:
         """How far a running query is; from another thread."""
 
     def names(self, sql: str) -> list[str]:
@@ -81,9 +81,9 @@ class Backend(Protocol):
 class _HttpAnswer:
     chunks: Iterator[bytes]
     format: str
-    _progress: Progress
+    _progress: QueryProgress
 
-    def final(self) -> Progress:
+    def final(self) -> QueryProgress:
         return self._progress
 
 
@@ -103,7 +103,7 @@ class HttpBackend:
         return self._database
 
     @contextlib.contextmanager
-    def run(self, query: Query) -> Iterator[Answer]:
+    def run(self, query: ClientQuery) -> Iterator[ClientAnswer]:
         if not self._session and _TEMPORARY.match(query.text):
             self._session = {"session_id": str(uuid.uuid4()), "session_timeout": _SESSION_SECONDS}
         settings = {**self._settings, **query.settings, **self._session, "default_format": query.format}
@@ -113,7 +113,7 @@ class HttpBackend:
             query.text, settings=settings, parameters=self._parameters, data=query.data, query_id=query.query_id
         ) as stream:
             summary = stream.summary
-            counts = Progress(
+            counts = QueryProgress(
                 summary.read_rows, summary.read_bytes, summary.written_rows, 0, summary.result_rows,
                 summary.deduplicated_blocks,
             )  # fmt: skip
@@ -123,7 +123,7 @@ class HttpBackend:
         with contextlib.suppress(PandoError):
             self._client.kill(query_id)
 
-    def progress(self, query_id: str) -> Progress | None:
+    def progress(self, query_id: str) -> QueryProgress | None:
         sql = f"SELECT * FROM system.processes WHERE query_id = '{query_id}' FORMAT JSONEachRow"
         try:
             text = self._client.execute(sql).text
@@ -132,7 +132,7 @@ class HttpBackend:
             counts = {name: int(row[name]) for name in names}
         except (PandoError, ValueError, KeyError):
             return None
-        return Progress(**counts, total_rows=int(row.get("total_rows_approx", 0)))
+        return QueryProgress(**counts, total_rows=int(row.get("total_rows_approx", 0)))
 
     def names(self, sql: str) -> list[str]:
         try:
@@ -157,29 +157,29 @@ class _LocalAnswer:
     format: str
     _statistics: object
 
-    def final(self) -> Progress:
+    def final(self) -> QueryProgress:
         names = ("read_rows", "read_bytes", "written_rows", "result_rows", "deduplicated_blocks")
-        return Progress(**{name: getattr(self._statistics, name, 0) for name in names})
+        return QueryProgress(**{name: getattr(self._statistics, name, 0) for name in names})
 
 
 class LocalBackend:
     def __init__(self, engine: Engine, settings: Mapping[str, object], parameters: Mapping[str, object]) -> None:
         from engine.queries.session import Session
         from sql.settings.session_settings import (
-            given_settings,
+            parse_given_settings,
         )
 
         self._engine = engine
         self._parameters = {name: str(value) for name, value in parameters.items()}
-        self.session: Session = Session(settings=given_settings(settings))
+        self.session: Session = Session(settings=parse_given_settings(settings))
 
     @property
     def database(self) -> str:
         return self.session.database
 
     @contextlib.contextmanager
-    def run(self, query: Query) -> Iterator[Answer]:
-        from engine.queries.result_output import encode, output_settings
+    def run(self, query: ClientQuery) -> Iterator[ClientAnswer]:
+        from engine.queries.result_output import encode_result, resolve_output_settings
 
         self.session.query_id = query.query_id
         if query.insert is not None:
@@ -191,9 +191,9 @@ class LocalBackend:
             if not result.columns:
                 yield _LocalAnswer(iter(()), "", result.statistics)
                 return
-            settings = output_settings(self._engine.config, self.session, parsed, query.settings)
+            settings = resolve_output_settings(self._engine.config, self.session, parsed, query.settings)
             name = result.format or query.format
-            chunks = encode(result, name, settings, self._engine.services.monotonic)
+            chunks = encode_result(result, name, settings, self._engine.services.monotonic)
             yield _LocalAnswer(iter(chunks), name, result.statistics)
         finally:
             result.close()
@@ -201,16 +201,16 @@ class LocalBackend:
     def cancel(self, query_id: str) -> None:
         self._engine.kill_query(query_id)
 
-    def progress(self, query_id: str) -> Progress | None:
+    def progress(self, query_id: str) -> QueryProgress | None:
         for process in self._engine.processes():
             if process.query_id == query_id:
                 counts = process.statistics
-                return Progress(counts.read_rows, counts.read_bytes, counts.written_rows)
+                return QueryProgress(counts.read_rows, counts.read_bytes, counts.written_rows)
         return None
 
     def names(self, sql: str) -> list[str]:
         try:
-            with self.run(Query(sql, "TabSeparated")) as answer:
+            with self.run(ClientQuery(sql, "TabSeparated")) as answer:
                 return b"".join(answer.chunks).decode().splitlines()
         except PandoError:
             return []

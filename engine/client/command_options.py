@@ -12,14 +12,14 @@ from typing import Any, TypeVar
 
 import click
 
-from engine.client.script_runner import Options
+from engine.client.script_runner import RunnerOptions
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-CONTEXT = {"ignore_unknown_options": True, "allow_extra_args": True}
+COMMAND_CONTEXT = {"ignore_unknown_options": True, "allow_extra_args": True}
 
 
-def query_options(function: Function) -> Function:
+def add_query_options(function: Function) -> Function:
     """Decorates a command with the options of its statements."""
     options = [
         click.option(
@@ -43,7 +43,7 @@ def query_options(function: Function) -> Function:
     return function
 
 
-def split_extra(extra: Sequence[str]) -> tuple[dict[str, object], dict[str, object]]:
+def split_extra_options(extra: Sequence[str]) -> tuple[dict[str, object], dict[str, object]]:
     """(settings, query parameters). Raises 115 for a setting that does not exist, and for its bad value."""
     from sql.settings.session_settings import (
         canonical_name,
@@ -70,7 +70,7 @@ def split_extra(extra: Sequence[str]) -> tuple[dict[str, object], dict[str, obje
     return settings, parameters
 
 
-def runner_options(
+def make_runner_options(
     output_format: str,
     vertical: bool,
     progress: bool | None,
@@ -78,8 +78,8 @@ def runner_options(
     ignore_error: bool,
     *,
     interactive: bool,
-) -> Options:
-    return Options(
+) -> RunnerOptions:
+    return RunnerOptions(
         format=output_format,
         is_interactive=interactive,
         shows_progress=sys.stderr.isatty() if progress is None else progress and sys.stderr.isatty(),
@@ -89,7 +89,7 @@ def runner_options(
     )
 
 
-def script_of(queries: Sequence[str], queries_file: Path | None) -> str | None:
+def read_script_option(queries: Sequence[str], queries_file: Path | None) -> str | None:
     """The text given on the command line; ``None`` when it is to come from elsewhere."""
     if queries_file is not None:
         try:

@@ -6,19 +6,19 @@ _STEPS = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"), (1e3, "thousan
 _UNITS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "KB"))
 
 
-def count_text(count: float) -> str:
+def format_count(count: float) -> str:
     for step, name in _STEPS:
         if count >= step:
             return f"{count / step:.2f} {name}"
     return f"{count:.0f}"
 
 
-def bytes_text(size: float) -> str:
+def format_bytes(size: float) -> str:
     for step, name in _UNITS:
         if size >= step:
             return f"{size / step:.2f} {name}"
     return f"{size:.0f} B"
 
 
-def rows_text(count: int) -> str:
+def format_rows(count: int) -> str:
     return f"{count} row" if count == 1 else f"{count} rows"

@@ -7,10 +7,10 @@ import sys
 import time
 from typing import TextIO
 
-from engine.client.backends import Progress
-from engine.client.number_text import bytes_text, count_text
+from engine.client.backends import QueryProgress
+from engine.client.number_text import format_bytes, format_count
 
-FIRST_SECONDS = 0.5
+FIRST_SHOWN_AFTER_SECONDS = 0.5
 """Shorter queries show nothing."""
 INTERVAL_SECONDS = 0.2
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -31,12 +31,16 @@ class ProgressLine:
     @property
     def is_due(self) -> bool:
         now = time.monotonic()
-        return self._is_shown and now - self._started > FIRST_SECONDS and now - self._drawn_at > INTERVAL_SECONDS
+        return (
+            self._is_shown
+            and now - self._started > FIRST_SHOWN_AFTER_SECONDS
+            and now - self._drawn_at > INTERVAL_SECONDS
+        )
 
-    def draw(self, progress: Progress | None) -> None:
+    def draw(self, progress: QueryProgress | None) -> None:
         self._drawn_at = time.monotonic()
         self._ticks += 1
-        text = progress_text(progress or Progress(), time.monotonic() - self._started, self._ticks)
+        text = format_progress(progress or QueryProgress(), time.monotonic() - self._started, self._ticks)
         width = shutil.get_terminal_size().columns - 1
         self._stream.write(f"\r\x1b[2K{text[:width]}")
         self._stream.flush()
@@ -49,7 +53,7 @@ class ProgressLine:
             self._is_drawn = False
 
 
-def progress_text(progress: Progress, seconds: float, ticks: int) -> str:
+def format_progress(progress: QueryProgress, seconds: float, ticks: int) -> str:
     rows = progress.read_rows or progress.written_rows
     verb = "read" if progress.read_rows or not progress.written_rows else "written"
     parts = [f"{_SPINNER[ticks % len(_SPINNER)]} {seconds:.1f} s"]
@@ -58,6 +62,6 @@ def progress_text(progress: Progress, seconds: float, ticks: int) -> str:
         filled = int(share * _BAR_WIDTH)
         parts.append(f"{'█' * filled}{'░' * (_BAR_WIDTH - filled)} {share:4.0%}")
     if rows:
-        size = f", {bytes_text(progress.read_bytes)}" if progress.read_bytes else ""
-        parts.append(f"{count_text(rows)} rows {verb}{size} ({count_text(rows / max(seconds, 1e-3))} rows/s)")
+        size = f", {format_bytes(progress.read_bytes)}" if progress.read_bytes else ""
+        parts.append(f"{format_count(rows)} rows {verb}{size} ({format_count(rows / max(seconds, 1e-3))} rows/s)")
     return "  ".join(parts)

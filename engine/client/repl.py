@@ -26,8 +26,8 @@ from prompt_toolkit.lexers import PygmentsLexer
 from pygments.lexers.sql import SqlLexer  # type: ignore[import-untyped]
 
 from engine.client.completion import SqlCompleter
-from engine.client.script import is_complete, split_script
-from engine.client.script_runner import Runner, show_error
+from engine.client.script import is_complete_statement, split_script
+from engine.client.script_runner import ScriptRunner, show_error
 from parts.common.errors import CancelledError, PandoError
 
 _LEAVE = ("exit", "quit", "\\q", "exit;", "quit;", ":q")
@@ -42,7 +42,7 @@ _HELP = """\
 
 
 class Repl:
-    def __init__(self, runner: Runner, greeting: str) -> None:
+    def __init__(self, runner: ScriptRunner, greeting: str) -> None:
         self._runner = runner
         self._greeting = greeting
         self._completer = SqlCompleter(runner.backend)
@@ -129,7 +129,7 @@ def _key_bindings() -> KeyBindings:
     @Condition
     def is_whole() -> bool:
         text = get_app().current_buffer.text
-        return not text.strip() or text.strip().lower() in (*_LEAVE, "help", "?") or is_complete(text)
+        return not text.strip() or text.strip().lower() in (*_LEAVE, "help", "?") or is_complete_statement(text)
 
     @bindings.add("enter", filter=is_whole & ~completion_is_selected & ~is_searching)
     def _(event: KeyPressEvent) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from parts.common.errors import UserError
-from sql.grammar.statements.drop_table import set_settings, use
+from sql.grammar.statements.drop_table import parse_set, parse_use
 from sql.grammar.statements.insert import parse_insert_head
 from sql.grammar.statements.statement import Insert, SetSettings, Statement, Use
 from sql.grammar.tokens import Token, TokenStream
@@ -62,7 +62,7 @@ def split_script(text: str) -> Iterator[ScriptStatement]:
         yield statement
 
 
-def is_complete(text: str) -> bool:
+def is_complete_statement(text: str) -> bool:
     """Whether an interactive input is a whole statement: it ends with ``;`` or ``\\G`` outside quotes and comments."""
     stripped = text.rstrip()
     if not stripped.endswith((";", "\\G")):
@@ -114,7 +114,7 @@ def _query(text: str, is_vertical: bool) -> ScriptStatement:
     change: Statement | None = None
     if word in ("USE", "SET"):
         with contextlib.suppress(UserError):
-            change = use(stream) if word == "USE" else set_settings(stream)
+            change = parse_use(stream) if word == "USE" else parse_set(stream)
     assert change is None or isinstance(change, Use | SetSettings)
     return ScriptStatement(text, outfile=outfile, is_vertical=is_vertical, change=change)
 

@@ -21,11 +21,11 @@ from typing import BinaryIO
 
 import click
 
-from engine.client.backends import Backend, HttpBackend, Progress, Query
-from engine.client.number_text import bytes_text, count_text, rows_text
+from engine.client.backends import Backend, ClientQuery, HttpBackend, QueryProgress
+from engine.client.number_text import format_bytes, format_count, format_rows
 from engine.client.progress_line import ProgressLine
 from engine.client.script import ScriptStatement, split_script
-from parts.common.errors import CancelledError, PandoError, UserError, error_from_code
+from parts.common.errors import CancelledError, PandoError, UserError, make_error_from_code
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ _OUTFILE_FORMATS = {
 
 
 @dataclass(frozen=True)
-class Options:
+class RunnerOptions:
     format: str = ""
     """Of queries without FORMAT; empty: tables on a terminal, TSV into a pipe."""
     is_interactive: bool = False
@@ -49,8 +49,8 @@ class Options:
     is_vertical: bool = False
 
 
-class Runner:
-    def __init__(self, backend: Backend, options: Options, output: BinaryIO | None = None) -> None:
+class ScriptRunner:
+    def __init__(self, backend: Backend, options: RunnerOptions, output: BinaryIO | None = None) -> None:
         self.backend = backend
         self.options = options
         self._output = output or sys.stdout.buffer
@@ -120,7 +120,7 @@ class Runner:
         elif self.options.prints_time:
             click.echo(f"{elapsed:.3f}", err=True)
 
-    def _query(self, statement: ScriptStatement, format: str, stdin: BinaryIO | None) -> Query:
+    def _query(self, statement: ScriptStatement, format: str, stdin: BinaryIO | None) -> ClientQuery:
         data: BinaryIO | None = io.BytesIO(statement.data) if statement.is_insert and statement.data else stdin
         if statement.wants_data and data is None:
             data = io.BytesIO()
@@ -128,7 +128,7 @@ class Runner:
         if format.startswith(("Pretty", "Vertical")) and self._is_terminal and not os.environ.get("NO_COLOR"):
             settings["output_format_pretty_color"] = 1
         is_whole = self.options.is_interactive and not statement.is_insert and statement.outfile is None
-        return Query(statement.text, format, statement.insert, data, settings, is_whole)
+        return ClientQuery(statement.text, format, statement.insert, data, settings, is_whole)
 
     @contextlib.contextmanager
     def _target(self, statement: ScriptStatement) -> Iterator[tuple[BinaryIO, str]]:
@@ -154,7 +154,7 @@ class Runner:
             path.unlink(missing_ok=True)
             raise
 
-    def _run(self, query: Query, output: BinaryIO) -> tuple[Progress, str]:
+    def _run(self, query: ClientQuery, output: BinaryIO) -> tuple[QueryProgress, str]:
         """Runs the query on a thread; counts and format of its answer."""
         chunks: queue.Queue[bytes | _End] = queue.Queue(_QUEUE_CHUNKS)
         thread = threading.Thread(target=_produce, args=(self.backend, query, chunks), daemon=True)
@@ -196,11 +196,11 @@ class Runner:
         if isinstance(self.backend, HttpBackend) and statement.change is not None:
             self.backend.remember(statement.change)
 
-    def _show_footer(self, statement: ScriptStatement, counts: Progress, elapsed: float, has_rows: bool) -> None:
+    def _show_footer(self, statement: ScriptStatement, counts: QueryProgress, elapsed: float, has_rows: bool) -> None:
         if has_rows:
-            text = f"{rows_text(counts.result_rows)} in set."
+            text = f"{format_rows(counts.result_rows)} in set."
         elif statement.is_insert:
-            text = f"Ok. {rows_text(counts.written_rows)} inserted."
+            text = f"Ok. {format_rows(counts.written_rows)} inserted."
             if counts.deduplicated_blocks:
                 blocks = counts.deduplicated_blocks
                 text += f" {blocks} duplicate block{'s' if blocks > 1 else ''} dropped."
@@ -208,8 +208,8 @@ class Runner:
             text = "Ok."
         text += f" Elapsed: {elapsed:.3f} sec."
         if counts.read_rows > 10_000 and elapsed > 0:
-            text += f" Processed {count_text(counts.read_rows)} rows, {bytes_text(counts.read_bytes)}"
-            text += f" ({count_text(counts.read_rows / elapsed)} rows/s)."
+            text += f" Processed {format_count(counts.read_rows)} rows, {format_bytes(counts.read_bytes)}"
+            text += f" ({format_count(counts.read_rows / elapsed)} rows/s)."
         if statement.outfile is not None:
             text += f" Written to {statement.outfile}."
         click.echo(f"\n{text}\n")
@@ -218,23 +218,23 @@ class Runner:
 class _End:
     """The last item of a query's queue."""
 
-    def __init__(self, counts: Progress, format: str, error: BaseException | None = None) -> None:
+    def __init__(self, counts: QueryProgress, format: str, error: BaseException | None = None) -> None:
         self.counts = counts
         self.format = format
         self.error = error
 
 
-def _produce(backend: Backend, query: Query, chunks: queue.Queue[bytes | _End]) -> None:
+def _produce(backend: Backend, query: ClientQuery, chunks: queue.Queue[bytes | _End]) -> None:
     try:
         with backend.run(query) as answer:
             for chunk in answer.chunks:
                 chunks.put(chunk)
             end = _End(answer.final(), answer.format)
     except PandoError as error:
-        end = _End(Progress(), "", error)
+        end = _End(QueryProgress(), "", error)
     except BaseException as error:
         logger.exception("a query failed unexpectedly")
-        end = _End(Progress(), "", error_from_code(1001, f"{type(error).__name__}: {error}"))
+        end = _End(QueryProgress(), "", make_error_from_code(1001, f"{type(error).__name__}: {error}"))
     chunks.put(end)
 
 

@@ -21,7 +21,7 @@ _ELSEWHERE = (232, 289)
 _ANSWER_SECONDS = 86_400.0
 
 
-class Servers:
+class ServerGroup:
     """``urls`` of replicas. Thread-safe."""
 
     def __init__(self, urls: Sequence[str], *, user: str = "", password: str = "", stall_seconds: float = 60.0) -> None:
@@ -39,7 +39,7 @@ class Servers:
     def close(self) -> None:
         self._connections.close()
 
-    def __enter__(self) -> Servers:
+    def __enter__(self) -> ServerGroup:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -97,7 +97,7 @@ class Servers:
         """The columns of a table, or of a table function."""
         return self.first(lambda url: self.rows(url, f"DESCRIBE TABLE {what}"))
 
-    def for_table(self, table: str) -> Servers:
+    def for_table(self, table: str) -> ServerGroup:
         """Of a table that is not replicated, the first alone has the rows."""
         sql = f"SHOW CREATE TABLE {table} FORMAT TabSeparatedRaw"
         engine = self.first(lambda url: self.query(url, sql)).decode().rpartition("\nENGINE = ")[2]
@@ -108,14 +108,14 @@ class Servers:
         return self
 
 
-def identifier(name: str) -> str:
+def quote_identifier(name: str) -> str:
     return "`" + name.replace("\\", "\\\\").replace("`", "\\`") + "`"
 
 
-def literal(text: str) -> str:
+def quote_string(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-def quoted_table(name: str) -> str:
+def quote_table(name: str) -> str:
     """``db.table`` or ``table``."""
-    return ".".join(identifier(part) for part in name.split(".", 1))
+    return ".".join(quote_identifier(part) for part in name.split(".", 1))

@@ -13,10 +13,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from engine.client.shared_work import Servers, literal, quoted_table
+from engine.client.shared_work import ServerGroup, quote_string, quote_table
 from parts.common.errors import PandoError, UnknownOutcomeError, UserError
 
-MANIFEST = "_manifest.json"
+MANIFEST_FILE = "_manifest.json"
 _COMPUTED = ("ALIAS", "MATERIALIZED", "EPHEMERAL")
 _THERE_ALREADY = 641
 _LEASE_SECONDS = 300
@@ -24,7 +24,7 @@ _MOST_DELAY_SECONDS = 300
 
 
 @dataclass(frozen=True)
-class Export:
+class TableExport:
     """What to export, and where to. ``directory`` is below the servers' ``user_files_path``."""
 
     table: str
@@ -36,9 +36,9 @@ class Export:
     parallel: int = 2
 
 
-def export_table(servers: Servers, export: Export) -> dict[str, Any]:
+def export_table(servers: ServerGroup, export: TableExport) -> dict[str, Any]:
     """The manifest. Raises 641 when there is something under the directory's name."""
-    described = servers.for_table(quoted_table(export.table)).describe(quoted_table(export.table))
+    described = servers.for_table(quote_table(export.table)).describe(quote_table(export.table))
     types = {row["name"]: row["type"] for row in described if row["default_type"] not in _COMPUTED}
     names = list(export.columns) or list(types)
     unknown = next((name for name in names if name not in types), None)
@@ -82,9 +82,9 @@ def export_table(servers: Servers, export: Export) -> dict[str, Any]:
     return manifest
 
 
-def read_manifest(servers: Servers, directory: str) -> dict[str, Any] | None:
+def read_manifest(servers: ServerGroup, directory: str) -> dict[str, Any] | None:
     """``None`` without one. Raises 117 for what is none of ours."""
-    path = literal(f"{directory.rstrip('/')}/{MANIFEST}")
+    path = quote_string(f"{directory.rstrip('/')}/{MANIFEST_FILE}")
     sql = f"SELECT text FROM file({path}, RawBLOB, 'text String') FORMAT RawBLOB"
     try:
         manifest = json.loads(servers.first(lambda url: servers.query(url, sql)))
@@ -99,7 +99,7 @@ def read_manifest(servers: Servers, directory: str) -> dict[str, Any] | None:
         raise
 
 
-def _manifest(export: Export, identity: str, types: dict[str, str], files: list[dict[str, Any]]) -> dict[str, Any]:
+def _manifest(export: TableExport, identity: str, types: dict[str, str], files: list[dict[str, Any]]) -> dict[str, Any]:
     """Files without rows are left out, unless there is no other: Spark needs one to know the columns."""
     parts = {name: digest for file in files for name, digest in file.pop("parts")}
     kept = [file for file in files if file["rows"]] or files[:1]
@@ -116,7 +116,7 @@ def _manifest(export: Export, identity: str, types: dict[str, str], files: list[
     }
 
 
-def _publish(servers: Servers, place: dict[str, str], manifest: dict[str, Any]) -> None:
+def _publish(servers: ServerGroup, place: dict[str, str], manifest: dict[str, Any]) -> None:
     """An answer that was lost: the directory tells whether it was done."""
     is_known = True
 

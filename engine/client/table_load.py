@@ -15,7 +15,7 @@ from typing import Any
 
 import xxhash
 
-from engine.client.shared_work import Servers, identifier, literal, quoted_table
+from engine.client.shared_work import ServerGroup, quote_identifier, quote_string, quote_table
 from engine.client.table_export import read_manifest
 from parts.common.errors import CorruptionError, PandoError, UnavailableError, UnknownOutcomeError, UserError
 
@@ -26,7 +26,7 @@ _FACTS = ("rows", "bytes", "hash")
 
 
 @dataclass(frozen=True)
-class Load:
+class TableLoad:
     """What to load, and where to. ``identity``: another than that of the files, to load them again."""
 
     directory: str
@@ -39,7 +39,7 @@ class Load:
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadResult:
     files: int
     rows: int
     is_new: bool
@@ -57,9 +57,9 @@ class _Folder:
         return sum(int(file["rows"]) for file in self.files)
 
 
-def load_folder(servers: Servers, load: Load) -> Loaded:
+def load_folder(servers: ServerGroup, load: TableLoad) -> LoadResult:
     """Raises 107 for a folder without Parquet, 40 for a file that is not the manifest's, and what an INSERT raises."""
-    table = quoted_table(load.table)
+    table = quote_table(load.table)
     folder = _folder(servers, load)
     types = {row["name"]: row["type"] for row in servers.for_table(table).describe(table)}
     missing = next((name for name in folder.columns if name not in types), None)
@@ -73,13 +73,13 @@ def load_folder(servers: Servers, load: Load) -> Loaded:
             attempts = servers.share(folder.files, staging.add, load.parallel)
             commit = staging.commit_clauses(folder.rows, attempts, f"load {identity}")
             committed = servers.first(partial(staging.commit, clauses=commit))
-            return Loaded(len(folder.files), folder.rows, committed == "committed")
+            return LoadResult(len(folder.files), folder.rows, committed == "committed")
         except PandoError as error:
             if error.code != _DECIDED:
                 staging.give_up(error)
                 raise
             if _COMMITTED in error.message:
-                return Loaded(len(folder.files), folder.rows, False)
+                return LoadResult(len(folder.files), folder.rows, False)
     raise UserError("BAD_ARGUMENTS", f"{_MOST_ATTEMPTS} loads of this folder were rolled back: give another identity")
 
 
@@ -87,14 +87,14 @@ def load_folder(servers: Servers, load: Load) -> Loaded:
 class _Staging:
     """One transaction. ``types`` are those of the columns that the files have."""
 
-    servers: Servers
-    load: Load
+    servers: ServerGroup
+    load: TableLoad
     transaction: str
     types: Mapping[str, str]
 
     @property
     def _table(self) -> str:
-        return quoted_table(self.load.table)
+        return quote_table(self.load.table)
 
     def begin(self, url: str) -> None:
         """Raises 649 when the transaction is decided, before any work."""
@@ -104,13 +104,13 @@ class _Staging:
     def add(self, url: str, file: Mapping[str, Any]) -> str:
         """Stages the rows of one file; again, at this server, is as once. The attempt: if this server is gone, another
         makes one of its own, and that alone is committed."""
-        path = literal(f"{self.load.directory.rstrip('/')}/{file['name']}")
+        path = quote_string(f"{self.load.directory.rstrip('/')}/{file['name']}")
         facts = (self.servers.rows(url, _facts(path)) or [{}])[0]
         if any(facts.get(name) != file[name] for name in _FACTS):
             shown = " and ".join(f"{name} {facts.get(name)}, not {file[name]}" for name in _FACTS)
             raise CorruptionError(f"File {path} is not what was written: it has {shown}")
-        columns = ", ".join(map(identifier, self.types))
-        structure = literal(", ".join(f"{identifier(name)} {type_}" for name, type_ in self.types.items()))
+        columns = ", ".join(map(quote_identifier, self.types))
+        structure = quote_string(", ".join(f"{quote_identifier(name)} {type_}" for name, type_ in self.types.items()))
         sql = f"INSERT INTO {self._table} ({columns}) SELECT {columns} FROM file({path}, Parquet, {structure})"
         attempt = f"{file['name']} {url}"
         own = {
@@ -124,12 +124,12 @@ class _Staging:
     def commit_clauses(self, rows: int, attempts: Sequence[str], application: str) -> str:
         """The name of the application is known for ever, that of the transaction for some days."""
         overwrite = f"OVERWRITE {self.load.overwrite} " if self.load.overwrite else ""
-        names = ", ".join(map(literal, attempts)) or "''"
-        return f"{overwrite}ATTEMPTS {names} ROWS {rows} APPLICATION {literal(application)} VERSION 0"
+        names = ", ".join(map(quote_string, attempts)) or "''"
+        return f"{overwrite}ATTEMPTS {names} ROWS {rows} APPLICATION {quote_string(application)} VERSION 0"
 
     def commit(self, url: str, clauses: str) -> str:
         """What became of it."""
-        sql = f"COMMIT TRANSACTION {literal(self.transaction)} ON {self._table} {clauses}"
+        sql = f"COMMIT TRANSACTION {quote_string(self.transaction)} ON {self._table} {clauses}"
         return str(self.servers.rows(url, sql, self.load.settings)[0]["status"])
 
     def give_up(self, error: PandoError) -> None:
@@ -140,17 +140,17 @@ class _Staging:
         with suppress(PandoError):
             self.servers.first(
                 lambda url: self.servers.query(
-                    url, f"ROLLBACK TRANSACTION {literal(self.transaction)} ON {self._table}"
+                    url, f"ROLLBACK TRANSACTION {quote_string(self.transaction)} ON {self._table}"
                 )
             )
 
 
-def _folder(servers: Servers, load: Load) -> _Folder:
+def _folder(servers: ServerGroup, load: TableLoad) -> _Folder:
     manifest = read_manifest(servers, load.directory)
     if manifest is not None:
         columns = tuple(column["name"] for column in manifest["columns"])
         return _Folder(manifest["export"], columns, [file for file in manifest["files"] if file["rows"]])
-    pattern = literal(f"{load.directory.rstrip('/')}/*.parquet")
+    pattern = quote_string(f"{load.directory.rstrip('/')}/*.parquet")
     columns = tuple(row["name"] for row in servers.describe(f"file({pattern})"))
     files = servers.first(lambda url: servers.rows(url, _facts(pattern)))
     digest = xxhash.xxh3_128()

@@ -13,14 +13,22 @@ from pathlib import Path
 import yaml
 
 from coordination.keeper import embedded_zookeeper
-from engine.cluster.cluster_state import ClusterState, Member, free_ports, is_free, load_state, locked, save_state
+from engine.cluster.cluster_state import (
+    ClusterState,
+    Member,
+    find_free_ports,
+    is_port_free,
+    load_state,
+    lock_cluster,
+    save_state,
+)
 from engine.cluster.os_processes import (
-    NOBODY,
-    below,
+    NO_PROCESS,
     end_processes,
-    identify,
+    identify_process,
+    list_descendants,
+    read_log_tail,
     spawn_detached,
-    tail,
     wait_until,
 )
 from engine.server.config import ConfigError
@@ -67,7 +75,7 @@ class Cluster:
 
         On failure everything this call started is ended. Raises :class:`ConfigError`.
         """
-        with locked(self.directory):
+        with lock_cluster(self.directory):
             state = self._planned(replicas, first_http_port, overrides)
             started: list[Member] = []
             try:
@@ -84,7 +92,7 @@ class Cluster:
             except BaseException:
                 end_processes([member.process for member in started], 5)
                 for member in started:
-                    member.process = NOBODY
+                    member.process = NO_PROCESS
                 save_state(self.directory, state)
                 raise
         return self.status()
@@ -115,7 +123,7 @@ class Cluster:
     def restart(self, name: str, *, wait: bool = True, environment: Mapping[str, str] | None = None) -> MemberStatus:
         """Ends it if it runs, and starts it with the same ports. The caller's environment passes on."""
         self.terminate(name)
-        with locked(self.directory):
+        with lock_cluster(self.directory):
             state = self._existing()
             member = state.member(name)
             if name == ZOOKEEPER:
@@ -130,7 +138,7 @@ class Cluster:
     def stop(self, grace_seconds: float = _GRACE_SECONDS) -> None:
         """Replicas first, then the ZooKeeper. What is gone already is fine."""
         self._existing()  # a mistyped directory is not made
-        with locked(self.directory):
+        with lock_cluster(self.directory):
             state = self._existing()
             end_processes([replica.process for replica in state.replicas], grace_seconds)
             end_processes([state.zookeeper.process], grace_seconds)
@@ -149,7 +157,7 @@ class Cluster:
     def _planned(self, replicas: int, first_http_port: int, overrides: Mapping[str, object] | None) -> ClusterState:
         state = load_state(self.directory)
         if state is None:
-            state = ClusterState(Member(ZOOKEEPER, free_ports(1)[0]))
+            state = ClusterState(Member(ZOOKEEPER, find_free_ports(1)[0]))
         if len(state.replicas) > replicas:
             raise ConfigError(
                 f"The cluster in {self.directory} has {len(state.replicas)} replicas, more than {replicas}; "
@@ -160,10 +168,10 @@ class Cluster:
         while len(state.replicas) < replicas:
             taken = [state.zookeeper.port]
             taken += [port for replica in state.replicas for port in (replica.port, replica.interserver_port)]
-            http_port, interserver_port = free_ports(2, taken)
+            http_port, interserver_port = find_free_ports(2, taken)
             if first_http_port:
                 http_port = first_http_port + len(state.replicas)
-                if not is_free(http_port):
+                if not is_port_free(http_port):
                     raise ConfigError(f"Port {http_port} (--http-port) is in use")
             state.replicas.append(Member(f"r{len(state.replicas) + 1}", http_port, interserver_port))
         return state
@@ -200,9 +208,9 @@ class Cluster:
     def _start_zookeeper(self, state: ClusterState) -> None:
         directory = self.directory / ZOOKEEPER
         directory.mkdir(parents=True, exist_ok=True)
-        process = identify(embedded_zookeeper.start_detached(directory, state.zookeeper.port))
+        process = identify_process(embedded_zookeeper.start_detached(directory, state.zookeeper.port))
         state.zookeeper.process = process
-        embedded_zookeeper.wait_serving(state.zookeeper.port, directory, is_alive=process.is_alive)
+        embedded_zookeeper.wait_until_serving(state.zookeeper.port, directory, is_alive=process.is_alive)
 
     def _spawn_replica(
         self, state: ClusterState, replica: Member, environment: Mapping[str, str] | None = None
@@ -224,7 +232,7 @@ class Cluster:
             return
         problem = f"is not ready after {_START_SECONDS:g} s" if replica.process.is_alive() else "ended at its start"
         directory = self.replica_directory(replica.name)
-        log = tail(directory / "output.log", 5) or tail(directory / "server.log")
+        log = read_log_tail(directory / "output.log", 5) or read_log_tail(directory / "server.log")
         raise ConfigError(f"Replica {replica.name} {problem}; the end of its log in {directory}:\n{log}")
 
 
@@ -232,7 +240,7 @@ def _replica_status(replica: Member) -> MemberStatus:
     alive = replica.process.is_alive()
     ready = alive and _is_ready(replica.port, needs_session=False)
     pid, port = replica.process.pid, replica.port
-    workers = len(below(pid, "pando worker")) if alive else 0
+    workers = len(list_descendants(pid, "pando worker")) if alive else 0
     return MemberStatus(replica.name, pid, alive, ready, port, replica.interserver_port, port, workers)
 
 

@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from random import SystemRandom
 
-from engine.cluster.os_processes import NOBODY, ProcessId
+from engine.cluster.os_processes import NO_PROCESS, ProcessId
 from engine.server.config import ConfigError
 
 _CHANCE = SystemRandom()
@@ -41,7 +41,7 @@ class Member:
     name: str
     port: int
     interserver_port: int = 0
-    process: ProcessId = NOBODY
+    process: ProcessId = NO_PROCESS
 
 
 @dataclass
@@ -94,7 +94,7 @@ def save_state(directory: Path, state: ClusterState) -> None:
 
 
 @contextmanager
-def locked(directory: Path) -> Iterator[None]:
+def lock_cluster(directory: Path) -> Iterator[None]:
     """One command at a time changes a cluster. Raises :class:`ConfigError` when the directory cannot be used."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -106,14 +106,14 @@ def locked(directory: Path) -> Iterator[None]:
         yield
 
 
-def free_ports(count: int, taken: Sequence[int] = ()) -> list[int]:
+def find_free_ports(count: int, taken: Sequence[int] = ()) -> list[int]:
     """Ports that were free a moment ago, none of them in ``taken``."""
     ports: list[int] = []
     for _ in range(10_000):
         if len(ports) == count:
             return ports
         port = _CHANCE.randint(_FIRST_PORT, _LAST_PORT)
-        if port not in taken and port not in ports and is_free(port) and _claim(port):
+        if port not in taken and port not in ports and is_port_free(port) and _claim(port):
             ports.append(port)
     raise ConfigError(f"There are no {count} free ports between {_FIRST_PORT} and {_LAST_PORT}")
 
@@ -132,7 +132,7 @@ def _claim(port: int) -> bool:
     return True
 
 
-def is_free(port: int) -> bool:
+def is_port_free(port: int) -> bool:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

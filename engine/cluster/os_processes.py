@@ -24,7 +24,7 @@ class ProcessId:
 
     def is_alive(self) -> bool:
         """A process that was gone before it was looked at has no start time, and never lived."""
-        return self.pid > 0 and self.start != "" and start_time(self.pid) == self.start
+        return self.pid > 0 and self.start != "" and get_start_time(self.pid) == self.start
 
     def signal(self, number: signal.Signals) -> None:
         """A process that is gone is fine."""
@@ -38,10 +38,10 @@ class ProcessId:
         return wait_until(lambda: not self.is_alive(), timeout_seconds)
 
 
-NOBODY = ProcessId(0, "")
+NO_PROCESS = ProcessId(0, "")
 
 
-def start_time(pid: int) -> str:
+def get_start_time(pid: int) -> str:
     """``""`` for a process that does not run (a zombie does not)."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
@@ -66,14 +66,14 @@ def _start_time_by_ps(pid: int) -> str:
     return "" if state.startswith("Z") else start.strip()
 
 
-def command_of(pid: int) -> str:
+def get_command_line(pid: int) -> str:
     """The command line of a process; ``""`` when there is none."""
     answer = subprocess.run(["ps", "-o", "args=", "-ww", "-p", str(pid)], capture_output=True, text=True, check=False)
     return answer.stdout.strip()
 
 
-def identify(pid: int) -> ProcessId:
-    return ProcessId(pid, start_time(pid))
+def identify_process(pid: int) -> ProcessId:
+    return ProcessId(pid, get_start_time(pid))
 
 
 def spawn_detached(command: Sequence[str], directory: Path, output: Path, environment: dict[str, str]) -> ProcessId:
@@ -89,7 +89,7 @@ def spawn_detached(command: Sequence[str], directory: Path, output: Path, enviro
             start_new_session=True,
         )
     process.returncode = 0  # it outlives us: nobody waits for it, and Popen must not warn of that
-    return identify(process.pid)
+    return identify_process(process.pid)
 
 
 def wait_until(condition: Callable[[], bool], timeout_seconds: float, poll_seconds: float = _POLL_SECONDS) -> bool:
@@ -111,7 +111,7 @@ def end_processes(processes: Sequence[ProcessId], grace_seconds: float) -> None:
         process.wait_end(10)
 
 
-def tail(file: Path, lines: int = 15) -> str:
+def read_log_tail(file: Path, lines: int = 15) -> str:
     """The last lines of a log."""
     try:
         with open(file, "rb") as stream:
@@ -122,7 +122,7 @@ def tail(file: Path, lines: int = 15) -> str:
     return "\n".join(text.splitlines()[-lines:])
 
 
-def family(root: int) -> dict[int, str]:
+def list_process_tree(root: int) -> dict[int, str]:
     """A process and all that stem from it, with their names as ``ps -o comm`` shows them."""
     parents: dict[int, int] = {}
     names: dict[int, str] = {}
@@ -137,6 +137,6 @@ def family(root: int) -> dict[int, str]:
     return {pid: names.get(pid, "") for pid in sorted(found)}
 
 
-def below(root: int, name: str) -> list[int]:
+def list_descendants(root: int, name: str) -> list[int]:
     """The processes that stem from ``root`` and whose names begin so."""
-    return [pid for pid, own in family(root).items() if own.startswith(name)]
+    return [pid for pid, own in list_process_tree(root).items() if own.startswith(name)]

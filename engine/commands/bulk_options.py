@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+COMMAND_CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
-def server_options(function: Callable[..., Any]) -> Callable[..., Any]:
+def add_server_options(function: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         click.option("--password", envvar="PANDO_PASSWORD", default="", help="Also from PANDO_PASSWORD."),
         click.option("--user", "-u", default="", help="A user of the servers."),
@@ -20,7 +20,7 @@ def server_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def urls_of(text: str) -> list[str]:
+def parse_server_urls(text: str) -> list[str]:
     urls = [url.strip().rstrip("/") for url in text.split(",") if url.strip()]
     wrong = next((url for url in urls if not url.startswith(("http://", "https://"))), None)
     if wrong is not None or not urls:

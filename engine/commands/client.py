@@ -7,20 +7,26 @@ from pathlib import Path
 
 import click
 
-from engine.client.command_options import CONTEXT, query_options, runner_options, script_of, split_extra
-from engine.commands.process_startup import leave_out_terminal_of_httpx
+from engine.client.command_options import (
+    COMMAND_CONTEXT,
+    add_query_options,
+    make_runner_options,
+    read_script_option,
+    split_extra_options,
+)
+from engine.commands.process_startup import block_httpx_command_import
 
 _ANSWER_SECONDS = 86_400.0
 """A statement may take long before its first byte: an INSERT … SELECT, or the wait for a quorum. Ctrl-C ends it."""
 
 
-@click.command("client", context_settings=CONTEXT)
+@click.command("client", context_settings=COMMAND_CONTEXT)
 @click.option("--host", default="127.0.0.1", show_default=True)
 @click.option("--port", default=8123, show_default=True, type=click.IntRange(1, 65535), help="HTTP port.")
 @click.option("--user", "-u", default="default", show_default=True)
 @click.option("--password", envvar="PANDO_PASSWORD", default="", help="Also from PANDO_PASSWORD.")
 @click.option("--database", "-d", default="", help="Database for names without one.")
-@query_options
+@add_query_options
 def command(
     host: str,
     port: int,
@@ -45,19 +51,19 @@ def command(
 
     Without --query the statements come from standard input, or from you if it is a terminal.
     """
-    leave_out_terminal_of_httpx()
+    block_httpx_command_import()
     from engine.client.backends import HttpBackend
-    from engine.client.script_runner import Runner
+    from engine.client.script_runner import ScriptRunner
     from engine.http_client.http_client import HttpClient
 
-    settings, parameters = split_extra(extra)
-    script = script_of(queries, queries_file)
+    settings, parameters = split_extra_options(extra)
+    script = read_script_option(queries, queries_file)
     interactive = script is None and sys.stdin.isatty()
-    options = runner_options(output_format, vertical, progress, prints_time, ignore_error, interactive=interactive)
+    options = make_runner_options(output_format, vertical, progress, prints_time, ignore_error, interactive=interactive)
     with HttpClient(
         host, port, user=user, password=password, database=database, timeout_seconds=_ANSWER_SECONDS
     ) as client:
-        runner = Runner(HttpBackend(client, settings, parameters), options)
+        runner = ScriptRunner(HttpBackend(client, settings, parameters), options)
         if interactive:
             from engine.client.repl import Repl
 

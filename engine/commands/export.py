@@ -6,14 +6,14 @@ import time
 
 import click
 
-from engine.commands.bulk_options import CONTEXT, server_options, urls_of
-from engine.commands.process_startup import leave_out_terminal_of_httpx
+from engine.commands.bulk_options import COMMAND_CONTEXT, add_server_options, parse_server_urls
+from engine.commands.process_startup import block_httpx_command_import
 
 
-@click.command("export", context_settings=CONTEXT)
+@click.command("export", context_settings=COMMAND_CONTEXT)
 @click.argument("table")
 @click.argument("directory")
-@server_options
+@add_server_options
 @click.option("--columns", default="", help="Some of the columns, between commas.")
 @click.option("--filter", "condition", default="", help="A ClickHouse condition: only rows for which it is true.")
 @click.option("--nanoseconds", type=click.Choice(["long", "timestamp"]), default="long", show_default=True,
@@ -37,11 +37,11 @@ def command(
     \b
     pando export --url http://a:8123,http://b:8123 default.hits exports/hits
     """
-    leave_out_terminal_of_httpx()
-    from engine.client.shared_work import Servers
-    from engine.client.table_export import Export, export_table
+    block_httpx_command_import()
+    from engine.client.shared_work import ServerGroup
+    from engine.client.table_export import TableExport, export_table
 
-    export = Export(
+    export = TableExport(
         table,
         directory,
         tuple(name.strip() for name in columns.split(",") if name.strip()),
@@ -51,7 +51,7 @@ def command(
         parallel,
     )
     started = time.monotonic()
-    with Servers(urls_of(url), user=user, password=password) as servers:
+    with ServerGroup(parse_server_urls(url), user=user, password=password) as servers:
         manifest = export_table(servers, export)
     seconds = time.monotonic() - started
     click.echo(

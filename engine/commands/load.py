@@ -6,14 +6,14 @@ import time
 
 import click
 
-from engine.commands.bulk_options import CONTEXT, server_options, urls_of
-from engine.commands.process_startup import leave_out_terminal_of_httpx
+from engine.commands.bulk_options import COMMAND_CONTEXT, add_server_options, parse_server_urls
+from engine.commands.process_startup import block_httpx_command_import
 
 
-@click.command("load", context_settings=CONTEXT)
+@click.command("load", context_settings=COMMAND_CONTEXT)
 @click.argument("directory")
 @click.argument("table")
-@server_options
+@add_server_options
 @click.option("--overwrite", type=click.Choice(["table", "partitions"]), help="The rows that go in the same step.")
 @click.option("--identity", default="", help="Another than that of the files, to load the same again.")
 @click.option("--parallel", default=1, show_default=True, type=click.IntRange(1), help="Files at a time, a server.")
@@ -36,14 +36,14 @@ def command(
     \b
     pando load --url http://a:8123,http://b:8123 exports/hits default.hits
     """
-    leave_out_terminal_of_httpx()
-    from engine.client.shared_work import Servers
-    from engine.client.table_load import Load, load_folder
+    block_httpx_command_import()
+    from engine.client.shared_work import ServerGroup
+    from engine.client.table_load import TableLoad, load_folder
 
     given = {name: value for name, _, value in (item.partition("=") for item in settings)}
-    load = Load(directory, table, (overwrite or "").upper(), identity, parallel, given)
+    load = TableLoad(directory, table, (overwrite or "").upper(), identity, parallel, given)
     started = time.monotonic()
-    with Servers(urls_of(url), user=user, password=password) as servers:
+    with ServerGroup(parse_server_urls(url), user=user, password=password) as servers:
         loaded = load_folder(servers, load)
     if loaded.is_new:
         click.echo(f"{loaded.rows:,} rows of {loaded.files} files in {time.monotonic() - started:.2f} s")

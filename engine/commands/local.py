@@ -8,13 +8,19 @@ from pathlib import Path
 
 import click
 
-from engine.client.command_options import CONTEXT, query_options, runner_options, script_of, split_extra
-from engine.commands.process_startup import leave, leave_out_pandas, loading, start_engine
+from engine.client.command_options import (
+    COMMAND_CONTEXT,
+    add_query_options,
+    make_runner_options,
+    read_script_option,
+    split_extra_options,
+)
+from engine.commands.process_startup import block_pandas_import, exit_now, pause_garbage_collection, start_engine
 
 
-@click.command("local", context_settings=CONTEXT)
+@click.command("local", context_settings=COMMAND_CONTEXT)
 @click.option("--path", type=click.Path(file_okay=False, path_type=Path), help="Data directory; temporary without it.")
-@query_options
+@add_query_options
 def command(
     path: Path | None,
     queries: tuple[str, ...],
@@ -35,13 +41,13 @@ def command(
 
     Without --query the statements come from standard input, or from you if it is a terminal.
     """
-    settings, parameters = split_extra(extra)
-    script = script_of(queries, queries_file)
+    settings, parameters = split_extra_options(extra)
+    script = read_script_option(queries, queries_file)
     interactive = script is None and sys.stdin.isatty()
-    options = runner_options(output_format, vertical, progress, prints_time, ignore_error, interactive=interactive)
+    options = make_runner_options(output_format, vertical, progress, prints_time, ignore_error, interactive=interactive)
     with ExitStack() as running:
         code = _run(path, settings, parameters, script, options, interactive, running)
-    leave(code)
+    exit_now(code)
 
 
 def _run(
@@ -53,21 +59,21 @@ def _run(
     interactive: bool,
     running: ExitStack,
 ) -> int:
-    leave_out_pandas()
-    with loading():
+    block_pandas_import()
+    with pause_garbage_collection():
         import logging
 
         from engine.client.backends import LocalBackend
-        from engine.client.script_runner import Options, Runner
-        from engine.engine import Engine, local_engine_path
+        from engine.client.script_runner import RunnerOptions, ScriptRunner
+        from engine.engine import Engine, make_temporary_directory
         from engine.server.config import Config
 
-    assert isinstance(options, Options)
+    assert isinstance(options, RunnerOptions)
     logging.getLogger().setLevel(logging.CRITICAL)
-    directory = path or Path(running.enter_context(local_engine_path()))
+    directory = path or Path(running.enter_context(make_temporary_directory()))
     engine = Engine(Config.local(directory))
     start_engine(engine, running)
-    runner = Runner(LocalBackend(engine, settings, parameters), options)
+    runner = ScriptRunner(LocalBackend(engine, settings, parameters), options)
     if interactive:
         from engine.client.repl import Repl
 

@@ -30,7 +30,7 @@ class _LeftOut(MetaPathFinder):
 
 
 @contextlib.contextmanager
-def loading() -> Iterator[None]:
+def pause_garbage_collection() -> Iterator[None]:
     """What is loaded stays until the end: collections would look at it again and again, for a tenth of the time of a
     start. The last one must: DuckDB's binding complains about what is left."""
     gc.disable()
@@ -42,12 +42,12 @@ def loading() -> Iterator[None]:
         atexit.register(gc.unfreeze)
 
 
-def leave_out_pandas() -> None:
+def block_pandas_import() -> None:
     """pyarrow imports pandas, if installed, to see whether a list is a DataFrame: 0.4 s and 40 MB for nothing."""
     _leave_out("pandas")
 
 
-def leave_out_terminal_of_httpx() -> None:
+def block_httpx_command_import() -> None:
     """httpx imports its own command with rich and pygments, if installed: a third of the time of its import."""
     _leave_out("httpx._main")
 
@@ -57,7 +57,7 @@ def _leave_out(name: str) -> None:
         sys.meta_path.insert(0, _LeftOut(name))
 
 
-def leave(code: int) -> NoReturn:
+def exit_now(code: int) -> NoReturn:
     """Ends the process, of which nothing is open any more: to take apart all that is loaded takes it longer than most
     statements."""
     sys.stdout.flush()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from engine.server.config import Config
     from engine.tables.table import Table
     from engine.tables.table_definition import TableDefinition
-    from recovery.replica_inspection import Inspection
+    from recovery.replica_inspection import ReplicaInspection
 
 _CONNECT_SECONDS = 10.0
 _config = click.option(
@@ -84,17 +84,17 @@ def force_restore_data(config_file: Path, table: str | None, is_all: bool, dry_r
                     "  flag force_restore_data is not set: name the table to have these parts moved to detached/"
                 )
             elif inspection.exists and not dry_run:
-                force_restore_flag.raise_flag(keeper, replica.paths)
+                force_restore_flag.set_flag(keeper, replica.paths)
                 click.echo("  flag force_restore_data is set; the server restores the table at once or at its start")
 
 
-def _inspect(keeper: Keeper, replica: _Replica) -> Inspection:
+def _inspect(keeper: Keeper, replica: _Replica) -> ReplicaInspection:
     from recovery.replica_inspection import inspect_replica
 
     return inspect_replica(keeper, replica.paths, replica.data_path, replica.max_ratio, replica.table)
 
 
-def _print(replica: _Replica, inspection: Inspection) -> None:
+def _print(replica: _Replica, inspection: ReplicaInspection) -> None:
     plan = inspection.plan
     if not inspection.exists:
         click.echo(f"{replica.table}: replica {inspection.replica} is not in ZooKeeper")
@@ -160,11 +160,11 @@ def _connect(config: Config, name: str) -> Keeper:
 
 def _replicated_tables(config: Config) -> Iterator[_Replica]:
     from coordination.nodes.paths import TablePaths
-    from sql.definitions.engines.engine_clauses import replica_location
+    from sql.definitions.engines.engine_clauses import find_replica_location
 
     for definition in _definitions(config):
         if definition.is_replicated:
-            location = replica_location(
+            location = find_replica_location(
                 definition.create,
                 macros=config.macros,
                 database=definition.database,
@@ -184,13 +184,13 @@ def _replicated_tables(config: Config) -> Iterator[_Replica]:
 def _definitions(config: Config) -> Iterator[TableDefinition]:
     """The tables on a server's disk, without starting them. Raises 62 and others for a definition that is damaged."""
     from engine.catalog.catalog import Catalog
-    from sql.definitions.table_description import merge_tree_settings
+    from sql.definitions.table_description import build_merge_tree_settings
     from sql.settings.merge_tree_settings import MergeTreeSettings
 
     def no_tables(_: TableDefinition) -> Table:
         raise AssertionError("definitions are read, tables are not made")
 
-    settings = merge_tree_settings(config.merge_tree, MergeTreeSettings())
+    settings = build_merge_tree_settings(config.merge_tree, MergeTreeSettings())
     catalog = Catalog(config.path, config.temporary_path, no_tables, settings, config.rollups)
     for database, name in catalog.names_on_disk():
         yield catalog.read_definition(database, name)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from engine.commands.process_startup import leave_out_pandas, start_engine
+from engine.commands.process_startup import block_pandas_import, start_engine
 from engine.commands.stop_signals import StopSignals
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def command(file: Path) -> None:
     from engine.server.config import Config, ConfigError
     from engine.server.logging_setup import configure_logging
 
-    leave_out_pandas()
+    block_pandas_import()
     config = Config.load(file)
     try:
         configure_logging(config.logger)
@@ -99,10 +99,10 @@ def _start(config: Config, running: ExitStack) -> int:
 
 def _start_with_workers(config: Config, running: ExitStack) -> int:
     from engine.engine import Engine
-    from engine.front.http.http_server import bind
+    from engine.front.http.http_server import bind_socket
     from engine.workers.replica_process import ReplicaProcess
 
-    listening = bind(config.listen_host, config.http_port or 0, "http_port")
+    listening = bind_socket(config.listen_host, config.http_port or 0, "http_port")
     running.callback(listening.close)
     port: int = listening.getsockname()[1]
     config = config.model_copy(update={"http_port": port})
@@ -114,15 +114,15 @@ def _start_with_workers(config: Config, running: ExitStack) -> int:
 
 def _start_engine(engine: Engine, running: ExitStack) -> None:
     """With what a server does for the files that servers share."""
-    from engine.scan.parquet_export import remove_abandoned
-    from engine.server.background_pool import Task
+    from engine.scan.parquet_export import remove_abandoned_exports
+    from engine.server.background_pool import BackgroundTask
 
     def remove() -> float:
-        list(remove_abandoned(engine.config.user_files, engine.services.clock()))
+        list(remove_abandoned_exports(engine.config.user_files, engine.services.clock()))
         return _EXPORTS_SECONDS
 
     start_engine(engine, running, in_background=True)
-    engine.services.housekeeping.add(Task("remove abandoned exports", remove))
+    engine.services.housekeeping.add(BackgroundTask("remove abandoned exports", remove))
 
 
 def _start_zookeeper(config: Config, running: ExitStack) -> Config:
@@ -146,11 +146,11 @@ def _start_zookeeper(config: Config, running: ExitStack) -> Config:
 
 def _end_leftover(directory: Path) -> None:
     """A server that was killed leaves its ZooKeeper behind, holding the port and the data."""
-    from engine.cluster.os_processes import command_of, end_processes, identify
+    from engine.cluster.os_processes import end_processes, get_command_line, identify_process
 
     try:
         pid = int((directory / "zookeeper.pid").read_text())
     except (OSError, ValueError):
         return
-    if str(directory / "zoo.cfg") in command_of(pid):
-        end_processes([identify(pid)], grace_seconds=10)
+    if str(directory / "zoo.cfg") in get_command_line(pid):
+        end_processes([identify_process(pid)], grace_seconds=10)

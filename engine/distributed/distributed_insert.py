@@ -18,16 +18,16 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from engine.distributed.shard_settings import insert_settings, shard_context
+from engine.distributed.shard_settings import collect_insert_settings, make_shard_context
 from engine.queries.context import Context
-from engine.remote.parallel_streams import all_done
-from engine.remote.server_clusters import Address, Shard, configured_cluster
+from engine.remote.parallel_streams import run_all
+from engine.remote.server_clusters import Address, Shard, get_configured_cluster
 from engine.tables.insert_sink import InsertOutcome
 from engine.tables.table import Table
 from engine.tables.table_definition import TableDefinition
 from parts.common.errors import PandoError, UserError
-from parts.format.content_hash import block_hash
-from sql.definitions.engines.proxy_engines import DistributedArguments, ShardingKey, shard_of_slot
+from parts.format.content_hash import hash_block
+from sql.definitions.engines.proxy_engines import DistributedArguments, ShardingKey, assign_slots_to_shards
 from sql.formats.registry import write_blocks
 from sql.grammar.tokens import quote_identifier
 
@@ -38,7 +38,7 @@ WriteHere = Callable[[Table, Iterable[pa.Table], Context], None]
 """Writes blocks to a table of this server."""
 
 
-class ShardsInsert:
+class DistributedInsert:
     """One INSERT, with what an ``InsertSink`` has. Raises 55 where the table does not say which row goes where."""
 
     def __init__(self, definition: TableDefinition, context: Context, write_here: WriteHere) -> None:
@@ -54,8 +54,8 @@ class ShardsInsert:
         self._schema = definition.description.schema
         given = ("", "DEFAULT", *(["MATERIALIZED"] if context.settings.insert_allow_materialized_columns else []))
         self._columns = tuple(column for column in self._schema.columns if column.default_kind in given)
-        self._cluster = configured_cluster(context.server.config, self._arguments.cluster)
-        self._owners = shard_of_slot([shard.weight for shard in self._cluster.shards])
+        self._cluster = get_configured_cluster(context.server.config, self._arguments.cluster)
+        self._owners = assign_slots_to_shards([shard.weight for shard in self._cluster.shards])
         self._key = self._sharding_key()
         self._blocks = 0
         self._outcome = InsertOutcome()
@@ -63,10 +63,10 @@ class ShardsInsert:
     def write(self, block: pa.Table) -> None:
         """``block`` is complete: it has all stored columns."""
         self._blocks += 1
-        content, given = block_hash(block), self._context.settings.insert_deduplication_token
+        content, given = hash_block(block), self._context.settings.insert_deduplication_token
         token = f"{given}_{self._blocks}" if given else content
         pieces = self._divided(block, int(content, 16))
-        all_done(
+        run_all(
             [
                 partial(self._send, target, rows, f"{token}_{shard.number}")
                 for shard, rows in pieces
@@ -117,7 +117,7 @@ class ShardsInsert:
             raise
 
     def _send_to(self, address: Address, rows: pa.Table, token: str) -> None:
-        context, settings = shard_context(self._context, address), self._context.settings
+        context, settings = make_shard_context(self._context, address), self._context.settings
         database, table = self._arguments.database, self._arguments.table
         remote = context.server.remote
         if settings.prefer_localhost_replica and remote.is_local(address):
@@ -133,7 +133,7 @@ class ShardsInsert:
         with remote.post(
             address,
             text,
-            insert_settings(context, token),
+            collect_insert_settings(context, token),
             data,
             user=context.session.user,
             connect_seconds=seconds,

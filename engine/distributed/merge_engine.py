@@ -17,7 +17,7 @@ from sql.definitions.engines.proxy_engines import MergeArguments
 from sql.typing.result_types import supertype
 
 
-def merge_table(definition: TableDefinition, context: Context) -> MergedTables:
+def open_merge_table(definition: TableDefinition, context: Context) -> MergedTables:
     """A Merge table never reads itself."""
     arguments = MergeArguments.of(definition.create)
     found = _tables(arguments.database, arguments.is_pattern, arguments.tables, context)
@@ -27,20 +27,20 @@ def merge_table(definition: TableDefinition, context: Context) -> MergedTables:
     )
 
 
-def merge_function(function: MergeFunction, context: Context) -> MergedTables:
+def open_merge_function(function: MergeFunction, context: Context) -> MergedTables:
     """Raises 636 where no table matches."""
     database = context.session.database if function.database is None else function.database
     found = tuple(_tables(database, function.is_pattern, function.tables, context))
-    return MergedTables(schema_of_all([table.schema for table in found], function.tables), found)
+    return MergedTables(unite_schemas([table.schema for table in found], function.tables), found)
 
 
-def inferred_schema(arguments: MergeArguments, context: Context) -> TableSchema:
+def infer_schema(arguments: MergeArguments, context: Context) -> TableSchema:
     """Of a Merge table that is made without columns."""
     found = _tables(arguments.database, arguments.is_pattern, arguments.tables, context)
-    return schema_of_all([table.schema for table in found], arguments.tables)
+    return unite_schemas([table.schema for table in found], arguments.tables)
 
 
-def schema_of_all(schemas: Sequence[TableSchema], pattern: str) -> TableSchema:
+def unite_schemas(schemas: Sequence[TableSchema], pattern: str) -> TableSchema:
     """Every column that one of them stores, of the least type that holds all its values. Raises 636, 386."""
     if not schemas:
         raise UserError(

@@ -16,9 +16,9 @@ from engine.remote.server_clusters import ServerCluster, Shard
 from parts.common.errors import PandoError, UserError
 from parts.table.table_description import TableSchema
 from parts.types import DataType, IntegerType, strip_nullable
-from sql.compile.expressions.literal_lists import members
-from sql.definitions.engines.proxy_engines import ShardingKey, shard_of_slot
-from sql.grammar.queries.query_formatter import expression_text
+from sql.compile.expressions.literal_lists import list_members
+from sql.definitions.engines.proxy_engines import ShardingKey, assign_slots_to_shards
+from sql.grammar.queries.query_formatter import format_expression
 from sql.grammar.syntax_tree import Function, Identifier, Literal, LiteralList, Node, transform, walk
 from sql.run.block_expressions import compile_expressions
 from sql.settings.supported_settings import (
@@ -29,7 +29,7 @@ Chosen = list[tuple[Shard, Sequence[Node]]]
 """The shards that are asked, each with conditions of its own."""
 
 
-def needed_shards(
+def select_shards(
     cluster: ServerCluster,
     key: ShardingKey | None,
     where: Sequence[Node],
@@ -50,7 +50,7 @@ def needed_shards(
         elif not may_skip:
             problem = "Sharding key is not deterministic"
         else:
-            problem = f"Sharding key {expression_text(key.node)} is not used"
+            problem = f"Sharding key {format_expression(key.node)} is not used"
         raise UserError("UNABLE_TO_SKIP_UNUSED_SHARDS", problem)
     return everything
 
@@ -59,7 +59,7 @@ def _shards_of(
     cluster: ServerCluster, key: ShardingKey, where: Sequence[Node], schema: TableSchema, settings: Settings
 ) -> Chosen | None:
     most = settings.optimize_skip_unused_shards_limit
-    owners = shard_of_slot([shard.weight for shard in cluster.shards])
+    owners = assign_slots_to_shards([shard.weight for shard in cluster.shards])
     wanted = key.compiled.columns if not key.is_random else [name for name in key.compiled.columns if name in schema]
     known: dict[str, list[Node]] = {}
     for term in where:
@@ -101,7 +101,7 @@ def _positions(
     for position, column in enumerate(columns):
         if any(_is_outside(values[position], column.type) for values in combinations):
             raise UserError("VALUE_IS_OUT_OF_RANGE_OF_DATA_TYPE", f"Column {column.name} has no such value")
-        texts = [f"CAST({expression_text(values[position])}, '{column.type}')" for values in combinations]
+        texts = [f"CAST({format_expression(values[position])}, '{column.type}')" for values in combinations]
         cells = [item.evaluate(one) for item in compile_expressions(texts, TableSchema(()))]
         arrays.append(pa.concat_arrays([_array(cell) for cell in cells]).cast(column.type.arrow))
     block = pa.Table.from_arrays(arrays, names=list(names)) if names else one
@@ -126,7 +126,7 @@ def _with_values(node: Node, zone: str) -> Node:
         if not isinstance(part, Function) or part.name in _CONDITIONS or not all(map(_is_constant, walk(part))):
             return part
         try:
-            (compiled,) = compile_expressions([expression_text(part)], TableSchema(()), zone)
+            (compiled,) = compile_expressions([format_expression(part)], TableSchema(()), zone)
             value = _array(compiled.evaluate(pa.table({"_row": pa.nulls(1, pa.uint8())})))[0].as_py()
         except PandoError:  # the shards will say it
             return part
@@ -175,7 +175,7 @@ def _values(node: Node) -> Mapping[str, list[Node]]:
 
 def _set(node: Node) -> list[Node] | None:
     if isinstance(node, LiteralList) and not node.is_of_tuples:
-        return list(dict.fromkeys(members(node)))
+        return list(dict.fromkeys(list_members(node)))
     if isinstance(node, Literal):
         return [node]
     if (

@@ -9,7 +9,7 @@ from engine.queries.context import Context
 from engine.queries.session import QueryStatistics
 from engine.remote.server_clusters import Address
 from parts.common.errors import UserError
-from sql.settings.supported_settings import HONOURED, Settings
+from sql.settings.supported_settings import SUPPORTED_SETTINGS, Settings
 
 _DEPTH = "_distributed_depth"
 _OWN = ("output_format_", "http_", "max_result_", "insert_", "min_insert_", "add_http_", "send_progress_")
@@ -27,7 +27,7 @@ _INSERT = (
 )  # fmt: skip
 
 
-def shard_context(context: Context, address: Address) -> Context:
+def make_shard_context(context: Context, address: Address) -> Context:
     """One server deeper. Raises 581."""
     depth = _depth(context) + 1
     most = context.settings.max_distributed_depth
@@ -65,19 +65,19 @@ def _deeper(settings: Settings) -> Settings:
     return replace(settings, changes={**settings.changes, **changes}, **changes) if changes else settings
 
 
-def passed_settings(context: Context) -> dict[str, str]:
+def collect_forwarded_settings(context: Context) -> dict[str, str]:
     """Parameters of the request that asks a shard."""
     changed = {
         name: _text(value)
         for name, value in context.settings.changes.items()
-        if name in HONOURED and name not in _OWN_NAMES and not name.startswith(_OWN)
+        if name in SUPPORTED_SETTINGS and name not in _OWN_NAMES and not name.startswith(_OWN)
     }
     if context.settings.max_memory_usage == context.server.config.default_max_memory_usage:
         changed.pop("max_memory_usage", None)  # nobody asked for it: it is this server's
     return {**changed, f"param_{_DEPTH}": context.parameters[_DEPTH]}
 
 
-def insert_settings(context: Context, token: str) -> dict[str, str]:
+def collect_insert_settings(context: Context, token: str) -> dict[str, str]:
     """Of the request that brings rows to a shard."""
     changes = context.settings.changes
     passed = {name: _text(changes[name]) for name in _INSERT if name in changes}

@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from engine.catalog.database_names import TEMPORARY
-from engine.distributed.shard_pruning import needed_shards
-from engine.distributed.shard_settings import passed_settings, shard_context
+from engine.catalog.database_names import TEMPORARY_DATABASE
+from engine.distributed.shard_pruning import select_shards
+from engine.distributed.shard_settings import collect_forwarded_settings, make_shard_context
 from engine.queries.context import Context
 from engine.queries.session import QueryResult
-from engine.remote.parallel_streams import in_parallel
-from engine.remote.remote_servers import answer_file, no_answer_of_ours
+from engine.remote.parallel_streams import read_in_parallel
+from engine.remote.remote_servers import no_answer_of_ours, open_response_file
 from engine.remote.replica_delays import Freshness
 from engine.remote.server_clusters import Address, ServerCluster, Shard
 from parts.common.errors import CancelledError, UnavailableError, UserError
@@ -29,7 +29,7 @@ from sql.compile.shards.sharded_relation import SHARD_NUMBER, ShardedRelation
 from sql.definitions.column_defaults import cast_block
 from sql.definitions.engines.proxy_engines import ShardingKey
 from sql.formats.registry import read_blocks
-from sql.grammar.queries.query_formatter import query_text
+from sql.grammar.queries.query_formatter import format_query
 from sql.grammar.syntax_tree import (
     Alias,
     Function,
@@ -98,7 +98,7 @@ class ShardedTable:
 
     def knows(self, table: NamedTable) -> bool:
         session = self.context.session
-        if table.database == TEMPORARY:
+        if table.database == TEMPORARY_DATABASE:
             return False
         return table.database is not None or not (
             table.table in session.temporary_tables or table.table in session.external_tables
@@ -117,15 +117,15 @@ class ShardedTable:
         """The answers of all shards that are needed, block by block."""
         where = self.where[0] if len(self.where) == 1 else Function("and", self.where) if self.where else None
         asked = replace(select, source=self.remote_table, where=where)
-        shards = needed_shards(self.cluster, self.sharding_key, self.where, self.schema, self.context.settings)
+        shards = select_shards(self.cluster, self.sharding_key, self.where, self.schema, self.context.settings)
         running: dict[str, Address] = {}
         is_left = threading.Event()
         streams = [
-            self._answer(shard, query_text(_of_shard(asked, shard, values)), columns, running, is_left)
+            self._answer(shard, format_query(_of_shard(asked, shard, values)), columns, running, is_left)
             for shard, values in shards
         ]
         try:
-            yield from in_parallel(streams, self.context.status.check)
+            yield from read_in_parallel(streams, self.context.status.check)
         finally:
             is_left.set()
             for query_id, address in list(running.items()):
@@ -188,13 +188,13 @@ class ShardedTable:
         running: dict[str, Address],
         check: Callable[[], None],
     ) -> Iterator[pa.Table]:
-        context = shard_context(self.context, address)
+        context = make_shard_context(self.context, address)
         if self.context.settings.prefer_localhost_replica and self.context.server.remote.is_local(address):
             result = self.here.run(text, context)
             stack.callback(result.close)
             types = [type_ for _, type_ in result.columns]
             return (cast_block(batch, types, columns, settings=context.settings) for batch in result.batches)
-        passed = {**passed_settings(context), "query_id": query_id}
+        passed = {**collect_forwarded_settings(context), "query_id": query_id}
         running[query_id] = address
         seconds = context.settings.connect_timeout_with_failover_ms / 1000
         post = context.server.remote.post(
@@ -205,7 +205,7 @@ class ShardedTable:
             connect_seconds=seconds,
             read_seconds=context.settings.receive_timeout or None,
         )
-        file = answer_file(stack.enter_context(post), check)
+        file = open_response_file(stack.enter_context(post), check)
         blocks = read_blocks(
             "ArrowStream",
             file,

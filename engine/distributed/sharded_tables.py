@@ -7,49 +7,49 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 
-from engine.distributed.shard_settings import passed_settings, shard_context
+from engine.distributed.shard_settings import collect_forwarded_settings, make_shard_context
 from engine.distributed.sharded_relation import LocalQueries, ShardedTable
 from engine.queries.context import Context
-from engine.remote.parallel_streams import in_parallel
+from engine.remote.parallel_streams import read_in_parallel
 from engine.remote.remote_servers import no_answer_of_ours
-from engine.remote.server_clusters import Address, ServerCluster, cluster_of_addresses, configured_cluster
+from engine.remote.server_clusters import Address, ServerCluster, get_configured_cluster, parse_addresses
 from engine.tables.table_definition import TableDefinition
 from parts.common.errors import UnavailableError, UserError
 from parts.common.query_status import QueryStatus
 from parts.table.table_description import Column, TableSchema
 from parts.types import parse_type
-from sql.compile.shards.remote_table_functions import ShardFunction
+from sql.compile.shards.remote_table_functions import RemoteFunction
 from sql.definitions.engines.proxy_engines import DistributedArguments, ShardingKey
-from sql.grammar.queries.query_formatter import query_text
+from sql.grammar.queries.query_formatter import format_query
 from sql.grammar.queries.table_references import replace_tables
 from sql.grammar.syntax_tree import NamedTable, Node, Select, Star, SubqueryTable, TableFunction
 
 _MOST_DESCRIPTION_BYTES = 16 << 20
 
 
-def distributed_table(definition: TableDefinition, context: Context, here: LocalQueries) -> ShardedTable:
+def open_distributed_table(definition: TableDefinition, context: Context, here: LocalQueries) -> ShardedTable:
     """Raises 701 for a cluster that the configuration has no more."""
     arguments = DistributedArguments.of(definition.create)
     schema = definition.description.schema
     return ShardedTable(
         context,
         here,
-        configured_cluster(context.server.config, arguments.cluster),
+        get_configured_cluster(context.server.config, arguments.cluster),
         NamedTable(arguments.database or None, arguments.table),
         schema,
         ShardingKey.of(arguments.sharding_key, schema) if arguments.sharding_key else None,
     )
 
 
-def function_table(function: ShardFunction, context: Context, here: LocalQueries) -> ShardedTable:
+def open_function_table(function: RemoteFunction, context: Context, here: LocalQueries) -> ShardedTable:
     """Raises 164 for ``remote`` in a session that may only read tables, 519 where no server tells the columns."""
     config = context.server.config
     if function.name == "remote":
         if context.settings.readonly == 1:
             raise UserError("READONLY", "Cannot use the table function remote in readonly mode")
-        cluster = cluster_of_addresses(function.servers, config, function.user, function.password)
+        cluster = parse_addresses(function.servers, config, function.user, function.password)
     else:
-        cluster = configured_cluster(config, function.servers)
+        cluster = get_configured_cluster(config, function.servers)
     if function.name == "clusterAllReplicas":
         cluster = cluster.one_by_one
     table = function.table
@@ -58,7 +58,7 @@ def function_table(function: ShardFunction, context: Context, here: LocalQueries
         table = replace(table, database=database or None)
     elif isinstance(table, SubqueryTable):
         table = replace(table, query=replace_tables(table.query, partial(_of_database, context.session.database)))
-    schema = remote_schema(cluster, table, context, here)
+    schema = fetch_schema(cluster, table, context, here)
     key = ShardingKey.of(function.sharding_key, schema) if function.sharding_key is not None else None
     return ShardedTable(context, here, cluster, table, schema, key)
 
@@ -70,7 +70,7 @@ def _of_database(database: str, table: NamedTable | TableFunction) -> Node:
     return replace(table, database=database, alias=table.alias or table.table)
 
 
-def remote_schema(cluster: ServerCluster, table: Node, context: Context, here: LocalQueries) -> TableSchema:
+def fetch_schema(cluster: ServerCluster, table: Node, context: Context, here: LocalQueries) -> TableSchema:
     """The columns as the first shard that answers has them."""
     problems = []
     for shard in cluster.shards:
@@ -86,20 +86,20 @@ def remote_schema(cluster: ServerCluster, table: Node, context: Context, here: L
 
 
 def _described(address: Address, table: Node, context: Context, here: LocalQueries) -> TableSchema:
-    deeper = shard_context(context, address)
+    deeper = make_shard_context(context, address)
     remote, settings = context.server.remote, context.settings
-    text = query_text(Select((Star(),), source=table))
+    text = format_query(Select((Star(),), source=table))
     if settings.prefer_localhost_replica and remote.is_local(address):
         if isinstance(table, NamedTable):
             return _own_schema(table, deeper)
         return TableSchema(tuple(Column(name, type_) for name, type_ in here.described(text, deeper)))
     if isinstance(table, NamedTable):
-        text = query_text(Select((Star(),), source=table)).removeprefix("SELECT * FROM ")
+        text = format_query(Select((Star(),), source=table)).removeprefix("SELECT * FROM ")
         text = f"DESCRIBE TABLE {text}"
     else:
         text = f"DESCRIBE ({text})"
     # In a thread of its own: whoever waits for another server hears of nothing.
-    return next(in_parallel([_told_schema(address, text, deeper)], context.status.check))
+    return next(read_in_parallel([_told_schema(address, text, deeper)], context.status.check))
 
 
 def _told_schema(address: Address, text: str, context: Context) -> Iterator[TableSchema]:
@@ -107,7 +107,7 @@ def _told_schema(address: Address, text: str, context: Context) -> Iterator[Tabl
     with context.server.remote.post(
         address,
         f"{text} FORMAT JSONCompact",
-        passed_settings(context),
+        collect_forwarded_settings(context),
         user=context.session.user,
         connect_seconds=settings.connect_timeout_with_failover_ms / 1000,
         read_seconds=settings.receive_timeout or None,
@@ -126,7 +126,7 @@ def _read_bounded(address: Address, answer: Iterable[bytes], status: QueryStatus
     for piece in answer:
         status.check()
         size += len(piece)
-        status.memory.check_room(size, f"the answer of {address}")
+        status.memory.check_available(size, f"the answer of {address}")
         if size > _MOST_DESCRIPTION_BYTES:
             raise no_answer_of_ours(address, f"a description of columns of more than {_MOST_DESCRIPTION_BYTES} bytes")
         pieces.append(piece)

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from engine.distributed.merge_engine import inferred_schema
+from engine.distributed.merge_engine import infer_schema
 from engine.distributed.sharded_relation import LocalQueries
-from engine.distributed.sharded_tables import remote_schema
+from engine.distributed.sharded_tables import fetch_schema
 from engine.queries.context import Context
-from engine.remote.server_clusters import configured_cluster
+from engine.remote.server_clusters import get_configured_cluster
 from parts.common.errors import UserError
 from sql.definitions.engines.proxy_engines import (
     DistributedArguments,
     MergeArguments,
     check_proxy_engine,
     is_proxy,
-    pinned,
+    resolve_engine_arguments,
 )
 from sql.grammar.clause_types import ColumnClause
 from sql.grammar.statements.statement import CreateTable
 from sql.grammar.syntax_tree import NamedTable
 
 
-def with_proxied(create: CreateTable, given: CreateTable, context: Context, here: LocalQueries) -> CreateTable:
+def complete_definition(create: CreateTable, given: CreateTable, context: Context, here: LocalQueries) -> CreateTable:
     """``given`` is the statement: a table that it names (AS) may have indexes, which stay there. Raises 36 for indexes
     of its own, 701 for a cluster that is not configured; a table that was made before may wait for its cluster."""
     if not is_proxy(create) or create.attach:
@@ -31,15 +31,15 @@ def with_proxied(create: CreateTable, given: CreateTable, context: Context, here
     assert create.engine is not None
     if given.indexes:
         raise UserError("BAD_ARGUMENTS", f"Engine {create.engine.name} doesn't support skipping indices")
-    create = pinned(create, context.session.database)
+    create = resolve_engine_arguments(create, context.session.database)
     assert create.engine is not None
     if create.engine.name == "Merge":
-        schema = None if create.columns else inferred_schema(MergeArguments.of(create), context)
+        schema = None if create.columns else infer_schema(MergeArguments.of(create), context)
     else:
         arguments = DistributedArguments.of(create)
-        cluster = configured_cluster(context.server.config, arguments.cluster)
+        cluster = get_configured_cluster(context.server.config, arguments.cluster)
         table = NamedTable(arguments.database or None, arguments.table)
-        schema = None if create.columns else remote_schema(cluster, table, context, here)
+        schema = None if create.columns else fetch_schema(cluster, table, context, here)
     if schema is None:
         return create
     return replace(create, columns=tuple(ColumnClause(column.name, str(column.type)) for column in schema.columns))

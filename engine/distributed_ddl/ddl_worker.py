@@ -36,7 +36,7 @@ from engine.distributed_ddl.statement_kinds import (
 )
 from engine.interserver.replication import Replication
 from engine.queries.session import QueryResult, Session
-from engine.remote.server_clusters import Address, configured_cluster, is_local
+from engine.remote.server_clusters import Address, get_configured_cluster, is_this_server
 from engine.server.config import Config
 from engine.tables.services import TableServices
 from parts.common.errors import ConflictError, PandoError, UserError
@@ -44,9 +44,9 @@ from sql.grammar.password_hiding import hide_passwords
 from sql.grammar.statement_parser import parse_statement
 from sql.grammar.statements.statement import ParsedStatement, Statement
 from sql.settings.session_settings import (
-    given_settings,
+    parse_given_settings,
 )
-from sql.settings.setting_values import OWN_DIALECT
+from sql.settings.setting_values import CLICKHOUSE_DIALECT
 
 logger = logging.getLogger(__name__)
 
@@ -172,7 +172,7 @@ class DdlWorker:
         except PandoError as error:
             logger.warning("entry %s of the queue of distributed DDL is passed over: %s", name, error)
             return None
-        hosts = [host for host in entry.hosts if is_local(Address(host.host, host.port), self._server.config)]
+        hosts = [host for host in entry.hosts if is_this_server(Address(host.host, host.port), self._server.config)]
         return _Task(name, identity, entry, hosts) if hosts else None
 
     def _on_change(self, _: str) -> None:
@@ -276,7 +276,7 @@ class DdlWorker:
         profile = server.config.profile(server.config.distributed_ddl.profile)
         session = Session(
             database=self._database(task),
-            settings={**profile, **given_settings(dict(entry.settings)), "dialect": OWN_DIALECT},
+            settings={**profile, **parse_given_settings(dict(entry.settings)), "dialect": CLICKHOUSE_DIALECT},
             user=entry.user,
         )
         server.services.failpoint("distributed_ddl.before_execution")
@@ -305,10 +305,10 @@ class DdlWorker:
         addresses = {
             str(address): address
             for name in config.remote_servers
-            for shard in configured_cluster(config, name).shards
+            for shard in get_configured_cluster(config, name).shards
             for address in shard.replicas
         }
-        session, own = keeper.session_id, [name for name, found in addresses.items() if is_local(found, config)]
+        session, own = keeper.session_id, [name for name, found in addresses.items() if is_this_server(found, config)]
         answers = [self._queue.announce(keeper, name, self._server.uuid) for name in own]
         if all(answers):
             self._announced_in = session

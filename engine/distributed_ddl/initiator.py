@@ -15,7 +15,7 @@ from engine.distributed_ddl.output_modes import Answer, OutputMode
 from engine.distributed_ddl.statement_kinds import refuse_on_cluster
 from engine.queries.context import Context
 from engine.queries.session import QueryResult
-from engine.remote.server_clusters import ServerCluster, configured_cluster
+from engine.remote.server_clusters import ServerCluster, get_configured_cluster
 from engine.server.config import Config
 from parts.common.errors import UserError
 from sql.definitions.engines.engine_clauses import expand_macros
@@ -24,7 +24,7 @@ from sql.settings.setting_values import (
     SettingValue,
 )
 from sql.settings.supported_settings import (
-    HONOURED,
+    SUPPORTED_SETTINGS,
 )
 
 _POLL_SECONDS = 0.5
@@ -49,7 +49,7 @@ def execute_on_cluster(parsed: ParsedStatement, context: Context) -> QueryResult
         raise UserError("QUERY_IS_PROHIBITED", "Distributed DDL queries are prohibited: allow_distributed_ddl is 0")
     if server.replication.keeper is None:
         raise UserError("NO_ZOOKEEPER", "ON CLUSTER needs ZooKeeper: set 'zookeeper' in the server's configuration")
-    cluster = configured_cluster(server.config, expand_macros(parsed.on_cluster.cluster, server.replication.macros))
+    cluster = get_configured_cluster(server.config, expand_macros(parsed.on_cluster.cluster, server.replication.macros))
     shards = _hosts(cluster)
     refuse_on_cluster(parsed.statement, [len(shard) for shard in shards])
     entry = DdlEntry(
@@ -78,7 +78,7 @@ def _passed_settings(context: Context) -> dict[str, SettingValue]:
     changed = {
         name: value
         for name, value in context.settings.changes.items()
-        if name in HONOURED and not name.startswith(_OWN)
+        if name in SUPPORTED_SETTINGS and not name.startswith(_OWN)
     }
     if context.settings.max_memory_usage == context.server.config.default_max_memory_usage:
         changed.pop("max_memory_usage", None)  # nobody asked for it: it is this server's

@@ -12,8 +12,8 @@ from enum import Enum
 from typing import Protocol
 
 from parts.common.errors import PandoError, UnavailableError, UserError
-from sql.definitions.alter.definition_changes import LOCAL_CHANGES
-from sql.definitions.engines.engine_clauses import has_place
+from sql.definitions.alter.definition_changes import LOCAL_CHANGE_TYPES
+from sql.definitions.engines.engine_clauses import has_replica_location
 from sql.grammar.clause_types import (
     TableRef,
 )
@@ -36,10 +36,10 @@ from sql.grammar.statements.statement import (
     Statement,
 )
 
-_OF_ONE_SERVER = (*LOCAL_CHANGES, Freeze, Unfreeze, DropDetached)
+_OF_ONE_SERVER = (*LOCAL_CHANGE_TYPES, Freeze, Unfreeze, DropDetached)
 """Commands of ALTER about what each replica has for itself."""
 _SAME_WHEN_REPEATED = (
-    *LOCAL_CHANGES, AddColumn, AddConstraint, AddIndex, CommentColumn, ModifyColumn, ModifyTtl, MaterializeColumn,
+    *LOCAL_CHANGE_TYPES, AddColumn, AddConstraint, AddIndex, CommentColumn, ModifyColumn, ModifyTtl, MaterializeColumn,
     MaterializeIndex, MaterializeTtl,
 )  # fmt: skip
 _OWN_MACROS = ("{database}", "{table}", "{uuid}")
@@ -103,7 +103,11 @@ def _refuse_create(create: statements.CreateTable, shards: Sequence[int]) -> Non
             "CREATE TABLE … AS SELECT ON CLUSTER: every replica would insert the same rows; write EMPTY AS SELECT, and "
             "INSERT SELECT after it",
         )
-    if create.engine is None or not create.engine.name.startswith("Replicated") or not has_place(create.engine):
+    if (
+        create.engine is None
+        or not create.engine.name.startswith("Replicated")
+        or not has_replica_location(create.engine)
+    ):
         return  # without arguments the place has the macros of the configuration
     path, name = create.engine.arguments[:2]
     if sum(shards) > 1 and "{" not in name:

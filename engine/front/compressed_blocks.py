@@ -34,16 +34,16 @@ _LZ4_EXPANSION, _LZ4_SMALL = 255, 64
 _READ_BYTES = 1 << 20
 
 
-def checksum(data: bytes) -> bytes:
+def compute_checksum(data: bytes) -> bytes:
     number = CityHash128(data)
     return struct.pack("<QQ", number >> 64, number & (2**64 - 1))
 
 
-def frame(data: bytes) -> bytes:
+def compress_block(data: bytes) -> bytes:
     """The data as one LZ4 frame."""
     compressed = pa.Codec("lz4_raw").compress(data, asbytes=True)
     rest = _HEAD.pack(LZ4, _HEAD.size + len(compressed), len(data)) + compressed
-    return checksum(rest) + rest
+    return compute_checksum(rest) + rest
 
 
 class BlockCompressor:
@@ -57,12 +57,14 @@ class BlockCompressor:
     def compress(self, data: bytes) -> bytes:
         self._held += data
         whole = len(self._held) - len(self._held) % BLOCK_BYTES
-        frames = [frame(bytes(self._held[start : start + BLOCK_BYTES])) for start in range(0, whole, BLOCK_BYTES)]
+        frames = [
+            compress_block(bytes(self._held[start : start + BLOCK_BYTES])) for start in range(0, whole, BLOCK_BYTES)
+        ]
         del self._held[:whole]
         return b"".join(frames)
 
     def finish(self) -> bytes:
-        data = frame(bytes(self._held)) if self._held else b""
+        data = compress_block(bytes(self._held)) if self._held else b""
         self._held.clear()
         return data
 
@@ -101,11 +103,11 @@ class BlockReader(io.RawIOBase):
                 f"A compressed block of {size} bytes with {data_bytes} bytes of data: at most {MAX_FRAME_BYTES}",
             )
         rest = head + self._take(size - _HEAD.size)
-        if checksum(rest) != given:
+        if compute_checksum(rest) != given:
             raise UserError(
                 "CHECKSUM_DOESNT_MATCH",
-                f"Checksum of a compressed block doesn't match: given {given.hex()}, computed {checksum(rest).hex()}, "
-                f"{size} bytes",
+                f"Checksum of a compressed block doesn't match: given {given.hex()}, "
+                f"computed {compute_checksum(rest).hex()}, {size} bytes",
             )
         return _decompress(method, rest[_HEAD.size :], data_bytes)
 
@@ -140,5 +142,5 @@ def _decompress(method: int, data: bytes, size: int) -> bytes:
     return plain
 
 
-def block_reader(stream: BinaryIO) -> BinaryIO:
+def open_reader(stream: BinaryIO) -> BinaryIO:
     return io.BufferedReader(BlockReader(stream), _READ_BYTES)

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
-from engine.front.query_counts import QueryCounts, Row, index_of, index_of_bucket, index_of_error
+from engine.front.query_counts import QueryCounts, Row, get_bucket_column, get_column, get_error_column
 from parts.common.errors import PandoError
 
 if TYPE_CHECKING:
     from engine.statement_runner import StatementRunner
 
-_QUERIES, _INSERTS, _RUNNING, _SECONDS = map(index_of, ("queries", "inserts", "running", "seconds"))
-_READ_ROWS, _WRITTEN_ROWS = index_of("read_rows"), index_of("written_rows")
-_DUPLICATES = index_of("deduplicated_blocks")
+_QUERIES, _INSERTS, _RUNNING, _SECONDS = map(get_column, ("queries", "inserts", "running", "seconds"))
+_READ_ROWS, _WRITTEN_ROWS = get_column("read_rows"), get_column("written_rows")
+_DUPLICATES = get_column("deduplicated_blocks")
 
 
 class Metrics:
@@ -39,16 +39,16 @@ class Metrics:
         """A query, while it is entered."""
         return _Running(self._row, self._monotonic)
 
-    def answered(self, seconds: float, read_rows: int) -> None:
+    def count_answer(self, seconds: float, read_rows: int) -> None:
         """A query that was over at once."""
         row = self._row
         row[_QUERIES] += 1
         row[_SECONDS] += seconds
-        row[index_of_bucket(seconds)] += 1
+        row[get_bucket_column(seconds)] += 1
         row[_READ_ROWS] += read_rows
 
     def failed(self, error: PandoError) -> None:
-        self._row[index_of_error(error.name)] += 1
+        self._row[get_error_column(error.name)] += 1
 
     def finished(self, counts: dict[str, int]) -> None:
         row = self._row
@@ -76,7 +76,7 @@ class _Running:
         seconds = self._monotonic() - self._started
         self._row[_RUNNING] -= 1
         self._row[_SECONDS] += seconds
-        self._row[index_of_bucket(seconds)] += 1
+        self._row[get_bucket_column(seconds)] += 1
 
 
 class _Queries:

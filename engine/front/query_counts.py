@@ -60,16 +60,16 @@ class Totals:
         return list(zip(bounds, accumulate(self._values[_FIRST_BUCKET:_FIRST_ERROR]), strict=True))
 
 
-def index_of(name: str) -> int:
+def get_column(name: str) -> int:
     """Where a row holds the count."""
     return _NAMES.index(name)
 
 
-def index_of_bucket(seconds: float) -> int:
+def get_bucket_column(seconds: float) -> int:
     return _FIRST_BUCKET + next(
         (index for index, bound in enumerate(BUCKETS_SECONDS) if seconds <= bound), len(BUCKETS_SECONDS)
     )
 
 
-def index_of_error(name: str) -> int:
+def get_error_column(name: str) -> int:
     return _ERRORS.get(name, _ERRORS["STD_EXCEPTION"])

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from engine.queries.session import Session
-from engine.server.background_pool import Task
+from engine.server.background_pool import BackgroundTask
 from parts.common.errors import UserError
 
 SWEEP_SECONDS = 1.0
@@ -94,8 +94,8 @@ class SessionStore:
             self._on_end(session)
 
     @property
-    def task(self) -> Task:
-        return Task("end sessions", self._sweep_step)
+    def task(self) -> BackgroundTask:
+        return BackgroundTask("end sessions", self._sweep_step)
 
     def _sweep_step(self) -> float:
         self.sweep()

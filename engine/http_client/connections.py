@@ -10,7 +10,13 @@ from typing import Any
 
 import httpx
 
-from engine.http_client.errors import answer_error, cannot_connect, lost, silent, split_trailer
+from engine.http_client.errors import (
+    make_connection_error,
+    make_lost_connection_error,
+    make_response_error,
+    silent,
+    split_error_trailer,
+)
 from parts.common.errors import PandoError
 
 _HELD_BYTES = 64 << 10
@@ -63,7 +69,7 @@ class Connections:
         *,
         read_seconds: float | None = None,
         authorization: str = "",
-    ) -> Iterator[Answer]:
+    ) -> Iterator[StreamedResponse]:
         """The answer as it arrives. Leaving early closes the connection, which cancels a query. A server that sends
         nothing for ``read_seconds`` is lost. ``authorization`` is a header."""
         source = url if self._names_servers else ""
@@ -79,17 +85,17 @@ class Connections:
                 timeout=timeout,
                 headers={"Authorization": authorization} if authorization else {},
             ) as response:
-                answer = Answer(response, url, source)
+                answer = StreamedResponse(response, url, source)
                 if response.status_code != 200:
                     text = answer.beginning(_MOST_ERROR_BYTES).decode(errors="replace")
-                    raise answer_error(text, response.status_code, url, source)
+                    raise make_response_error(text, response.status_code, url, source)
                 yield answer
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-            raise cannot_connect(source or url.removeprefix("http://"), error) from None
+            raise make_connection_error(source or url.removeprefix("http://"), error) from None
         except httpx.ReadTimeout:
             raise silent(url, timeout.read) from None
         except httpx.TransportError as error:
-            raise lost(url, error) from None
+            raise make_lost_connection_error(url, error) from None
 
     def get(self, url: str) -> httpx.Response:
         """A page, whatever its status."""
@@ -114,7 +120,7 @@ class Connections:
             return None
 
 
-class Answer:
+class StreamedResponse:
     """An answer as it arrives: its bytes, once, without the trailer of an error, which is raised."""
 
     def __init__(self, response: httpx.Response, url: str, source: str) -> None:
@@ -136,7 +142,7 @@ class Answer:
                     yield held[:-_HELD_BYTES]
                     held = held[-_HELD_BYTES:]
         except httpx.TransportError as error:
-            data, problem = split_trailer(held, tag, self._source) if tag else (held, None)
+            data, problem = split_error_trailer(held, tag, self._source) if tag else (held, None)
             yield data
             raise problem or self._failure(error) from None
         yield held
@@ -157,13 +163,13 @@ class Answer:
     def _failure(self, error: httpx.TransportError) -> PandoError:
         if isinstance(error, httpx.ReadTimeout):
             return silent(self.url, self._response.request.extensions.get("timeout", {}).get("read"))
-        return lost(self.url, error)
+        return make_lost_connection_error(self.url, error)
 
 
-class AnswerFile(io.RawIOBase):
+class ResponseFile(io.RawIOBase):
     """An answer for readers of files."""
 
-    def __init__(self, answer: Answer, check: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, answer: StreamedResponse, check: Callable[[], None] = lambda: None) -> None:
         """``check`` raises when nobody wants the rest."""
         self._chunks = iter(answer)
         self._check = check
@@ -198,4 +204,4 @@ class AnswerFile(io.RawIOBase):
                 pass
         except PandoError as error:
             return error
-        return lost(self._url, problem)
+        return make_lost_connection_error(self._url, problem)

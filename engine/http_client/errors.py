@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 
-from parts.common.errors import PandoError, UnavailableError, UnknownOutcomeError, error_from_code
+from parts.common.errors import PandoError, UnavailableError, UnknownOutcomeError, make_error_from_code
 
 _TEXT = re.compile(
     r"Code: (\d+)\. DB::Exception: (.*?)(?: \(\w+\))?(?: \(version [^()]*(?:\([^()]*\))?\))?\s*\Z", re.DOTALL
@@ -32,11 +32,11 @@ def parse_error(text: str, source: str = "") -> PandoError | None:
     if match is None:
         return None
     code = int(match[1])
-    error = error_from_code(code, f"{match[2]} (from {source})" if source else match[2])
+    error = make_error_from_code(code, f"{match[2]} (from {source})" if source else match[2])
     return RefusedError(error.name, error.message) if code in _REFUSALS else error
 
 
-def answer_error(text: str, status: int, url: str, source: str = "") -> PandoError:
+def make_response_error(text: str, status: int, url: str, source: str = "") -> PandoError:
     """The error of an answer with this status; 210 (NETWORK_ERROR) for one that no server of ours wrote."""
     error = parse_error(text, source)
     if error is None:
@@ -45,7 +45,7 @@ def answer_error(text: str, status: int, url: str, source: str = "") -> PandoErr
     return RefusedError(error.name, error.message) if status == 503 else error
 
 
-def split_trailer(tail: bytes, tag: str, source: str = "") -> tuple[bytes, PandoError | None]:
+def split_error_trailer(tail: bytes, tag: str, source: str = "") -> tuple[bytes, PandoError | None]:
     """What came before the error's trailer, and the error. ``tail`` is the end of an answer that was cut off."""
     data, found, trailer = tail.rpartition(f"\r\n__exception__\r\n{tag}\r\n".encode())
     if not found:
@@ -54,7 +54,7 @@ def split_trailer(tail: bytes, tag: str, source: str = "") -> tuple[bytes, Pando
     return data, parse_error(text, source) or PandoError("NETWORK_ERROR", text)
 
 
-def cannot_connect(server: str, problem: Exception) -> RefusedError:
+def make_connection_error(server: str, problem: Exception) -> RefusedError:
     hint = " (is a server running there?)" if "refused" in str(problem) else " (check host and port)"
     return RefusedError("NETWORK_ERROR", f"Cannot connect to {server}: {problem}{hint}")
 
@@ -64,7 +64,7 @@ def silent(url: str, seconds: float | None) -> UnknownOutcomeError:
     return UnknownOutcomeError("SOCKET_TIMEOUT", f"{url} sent nothing{told}: the answer is not complete")
 
 
-def lost(url: str, problem: Exception) -> UnknownOutcomeError:
+def make_lost_connection_error(url: str, problem: Exception) -> UnknownOutcomeError:
     return UnknownOutcomeError(
         "NETWORK_ERROR",
         f"The connection was lost before the answer of {url} was complete ({type(problem).__name__}): {problem}",

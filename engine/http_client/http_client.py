@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from engine.http_client.connections import Answer, Connections
+from engine.http_client.connections import Connections, StreamedResponse
 
 if TYPE_CHECKING:
     import httpx
@@ -26,7 +26,7 @@ _READ_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
-class Summary:
+class QuerySummary:
     """``X-ClickHouse-Summary``: exact when the answer was whole before it was sent, else as of its first byte."""
 
     read_rows: int = 0
@@ -38,7 +38,7 @@ class Summary:
     deduplicated_blocks: int = 0
 
     @classmethod
-    def parse(cls, text: str) -> Summary:
+    def parse(cls, text: str) -> QuerySummary:
         values = json.loads(text or "{}")
         return cls(**{name: int(values[name]) for name in cls.__dataclass_fields__ if name in values})
 
@@ -48,7 +48,7 @@ class Response:
     data: bytes
     format: str
     query_id: str
-    summary: Summary = field(default_factory=Summary)
+    summary: QuerySummary = field(default_factory=QuerySummary)
 
     @property
     def text(self) -> str:
@@ -58,11 +58,11 @@ class Response:
 class Stream:
     """An answer as it arrives. ``summary`` is what the headers told."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: StreamedResponse) -> None:
         self._answer = answer
         self.format = answer.headers.get("x-clickhouse-format", "")
         self.query_id = answer.headers.get("x-clickhouse-query-id", "")
-        self.summary = Summary.parse(answer.headers.get("x-clickhouse-summary", ""))
+        self.summary = QuerySummary.parse(answer.headers.get("x-clickhouse-summary", ""))
 
     def __iter__(self) -> Iterator[bytes]:
         """Raises the server's error if the answer ends with one."""
@@ -135,7 +135,7 @@ class HttpClient:
         columns: Iterable[str] = (),
         settings: Mapping[str, object] | None = None,
         query_id: str = "",
-    ) -> Summary:
+    ) -> QuerySummary:
         """``INSERT INTO table FORMAT format``. ``table`` and ``columns`` are SQL text (quoted where they must be)."""
         names = ", ".join(columns)
         sql = f"INSERT INTO {table}{f' ({names})' if names else ''} FORMAT {format}"

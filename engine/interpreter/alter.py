@@ -7,20 +7,20 @@ from functools import partial
 from itertools import groupby
 from typing import Any
 
-from engine.interpreter.materialized_view_insert import refuse_columns_of_views, stored_table
-from engine.interpreter.mutation_statements import mutate
-from engine.interpreter.partition_commands import carry_out
-from engine.interpreter.shared_steps import refuse_system, wait_for_replicas
-from engine.interpreter.views import modify_query
+from engine.interpreter.materialized_view_insert import refuse_drop_of_view_columns, resolve_stored_table
+from engine.interpreter.mutation_statements import add_mutation
+from engine.interpreter.partition_commands import run_partition_commands
+from engine.interpreter.shared_steps import refuse_system_database, wait_for_replicas
+from engine.interpreter.views import modify_view_query
 from engine.queries.context import Context
 from engine.queries.session import QueryResult
 from engine.tables.statement_options import AlterOptions
 from engine.tables.table import Table
 from engine.tables.table_definition import TableDefinition
-from engine.tables.unfinished_errors import afterwards
-from sql.definitions.alter.definition_changes import LOCAL_CHANGES, altered
+from engine.tables.unfinished_errors import report_as_unfinished
+from sql.definitions.alter.definition_changes import LOCAL_CHANGE_TYPES, apply_changes
 from sql.definitions.key_checks import check_new_keys
-from sql.definitions.ttl_compiler import check_ttl_depends
+from sql.definitions.ttl_compiler import check_ttl_reads_columns
 from sql.grammar.statements.alter_commands import (
     AlterCommand,
     DefinitionChange,
@@ -42,13 +42,13 @@ def alter_table(statement: AlterTable, context: Context) -> QueryResult:
     definition is found before anything is done.
     """
     database = context.database(statement.table.database)
-    refuse_system(database)
+    refuse_system_database(database)
     table = context.server.catalog.table(database, statement.table.table)
     if any(isinstance(command, ModifyQuery) for command in statement.commands):
-        return modify_query(table, statement.commands, context)
+        return modify_view_query(table, statement.commands, context)
     if not any(isinstance(command, DefinitionChange) for command in statement.commands):
-        table = stored_table(table, context)
-    refuse_columns_of_views(table, statement.commands, context)
+        table = resolve_stored_table(table, context)
+    refuse_drop_of_view_columns(table, statement.commands, context)
     runs = [(kind, list(run)) for kind, run in groupby(statement.commands, partial(_kind, table=table))]
     for ability in ("partitioning", "mutations"):
         if any(kind == ability for kind, _ in runs):
@@ -58,16 +58,16 @@ def alter_table(statement: AlterTable, context: Context) -> QueryResult:
     sorts_anew = any(isinstance(change, ModifyOrderBy) for change in changes)
     if changes and (len(runs) > 1 or sets_ttl or sorts_anew):
         definition = table.definition
-        new = context.server.catalog.define(database, altered(definition.create, definition.description, changes))
+        new = context.server.catalog.define(database, apply_changes(definition.create, definition.description, changes))
         if sorts_anew:
             check_new_keys(new, definition)
         if sets_ttl and not context.settings.allow_suspicious_ttl_expressions:
-            check_ttl_depends(new.description.ttl)
+            check_ttl_reads_columns(new.description.ttl)
     result = QueryResult()
     for kind, commands in runs:
         result = _RUNS[kind](table, commands, context)
     if context.settings.materialize_ttl_after_modify and sets_ttl:
-        with afterwards("The table is altered"):
+        with report_as_unfinished("The table is altered"):
             return _on_rows(table, [MaterializeTtl()], context)
     return result
 
@@ -85,17 +85,17 @@ def _kind(command: AlterCommand, table: Table) -> str:
         return "partitioning"
     if isinstance(command, MutationCommand):
         return "mutations"
-    return "shared" if table.replication is not None and not isinstance(command, LOCAL_CHANGES) else "local"
+    return "shared" if table.replication is not None and not isinstance(command, LOCAL_CHANGE_TYPES) else "local"
 
 
 def _on_partitions(table: Table, commands: Sequence[Any], context: Context) -> QueryResult:
-    result = carry_out(table, commands, context)
+    result = run_partition_commands(table, commands, context)
     wait_for_replicas(table, context)
     return result
 
 
 def _on_rows(table: Table, commands: Sequence[Any], context: Context) -> QueryResult:
-    return mutate(table, commands, context, sync=context.settings.mutations_sync)
+    return add_mutation(table, commands, context, sync=context.settings.mutations_sync)
 
 
 def _here(table: Table, commands: Sequence[Any], context: Context) -> QueryResult:
@@ -113,7 +113,7 @@ def _on_all_replicas(table: Table, commands: Sequence[Any], context: Context) ->
 
 
 def _changed(old: TableDefinition, changes: Sequence[DefinitionChange]) -> CreateTable:
-    return altered(old.create, old.description, changes)
+    return apply_changes(old.create, old.description, changes)
 
 
 _RUNS: dict[str, Callable[[Table, Sequence[Any], Context], QueryResult]] = {

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from engine.interpreter.partition_values import partition_id
-from engine.interpreter.result_rows import STRING, UINT8, rows_batch
+from engine.interpreter.partition_values import evaluate_partition_id
+from engine.interpreter.result_rows import STRING, UINT8, make_batch
 from engine.queries.context import Context
 from engine.queries.session import QueryResult
 from engine.tables.table import Table
@@ -53,7 +53,7 @@ def _chosen(snapshot: PartsSnapshot, statement: CheckTable, table: Table, contex
         return found
     partition = statement.partition_id
     if statement.partition is not None:
-        partition = partition_id(table, statement.partition, context)
+        partition = evaluate_partition_id(table, statement.partition, context)
     return [part for part in snapshot.parts if partition in (None, part.name.partition_id)]
 
 
@@ -64,7 +64,7 @@ def _verdicts(
         for part in parts:
             status.check()
             message = _problem(part, table, status)
-            yield rows_batch(_COLUMNS, [(str(part.name), int(not message), message)])
+            yield make_batch(_COLUMNS, [(str(part.name), int(not message), message)])
     finally:
         snapshot.release()
 
@@ -82,4 +82,4 @@ def _problem(part: Part, table: Table, status: QueryStatus) -> str:
 
 def _all_passed(verdicts: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     passed = [batch.column("is_passed")[0].as_py() for batch in verdicts]
-    yield rows_batch(_SINGLE, [(int(all(passed)),)])
+    yield make_batch(_SINGLE, [(int(all(passed)),)])

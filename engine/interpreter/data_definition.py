@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from engine.catalog.database_names import unknown_database
-from engine.distributed.table_creation import with_proxied
+from engine.distributed.table_creation import complete_definition
 from engine.interpreter.insert_statement import insert_select
-from engine.interpreter.materialized_view_insert import stored_table
-from engine.interpreter.select import HERE, described
-from engine.interpreter.shared_steps import refuse_system, wait_for_replicas
-from engine.interpreter.temporary_tables import create_temporary
+from engine.interpreter.materialized_view_insert import resolve_stored_table
+from engine.interpreter.select import LOCAL_QUERIES, describe_columns
+from engine.interpreter.shared_steps import refuse_system_database, wait_for_replicas
+from engine.interpreter.temporary_tables import create_temporary_table
 from engine.interpreter.views import create_view
 from engine.queries.context import Context
 from engine.queries.session import QueryResult
@@ -18,11 +18,11 @@ from engine.queries.settings_constraints import check_settings_change
 from engine.server.config import Config
 from engine.tables.table import Table
 from parts.common.errors import UserError
-from sql.definitions.column_defaults import insertable_columns
-from sql.definitions.create_table_completion import completed, like
+from sql.definitions.column_defaults import list_insert_columns
+from sql.definitions.create_table_completion import complete_create_table, complete_from_table
 from sql.definitions.key_checks import check_new_keys
-from sql.definitions.nested_columns import flattened_columns
-from sql.definitions.ttl_compiler import check_ttl_depends
+from sql.definitions.nested_columns import flatten_columns
+from sql.definitions.ttl_compiler import check_ttl_reads_columns
 from sql.grammar.clause_types import ColumnClause
 from sql.grammar.statements.statement import (
     AttachTable,
@@ -50,7 +50,7 @@ def create_database(statement: CreateDatabase, context: Context) -> QueryResult:
 
 
 def drop_database(statement: DropDatabase, context: Context) -> QueryResult:
-    refuse_system(statement.name)
+    refuse_system_database(statement.name)
     context.server.catalog.drop_database(statement.name, if_exists=statement.if_exists, detach=statement.detach)
     return QueryResult()
 
@@ -58,18 +58,20 @@ def drop_database(statement: DropDatabase, context: Context) -> QueryResult:
 def create_table(statement: CreateTable, context: Context) -> QueryResult:
     database = context.database(statement.table.database)
     if not statement.is_temporary:
-        refuse_system(database)
+        refuse_system_database(database)
     if statement.view is not None:
         return create_view(statement, context)
-    create = with_proxied(_with_columns(statement, context), statement, context, HERE)
-    create = replace(create, columns=flattened_columns(create.columns))
+    create = complete_definition(_with_columns(statement, context), statement, context, LOCAL_QUERIES)
+    create = replace(create, columns=flatten_columns(create.columns))
     if not create.attach:
-        create = completed(create, context.settings, context.server.catalog.default_settings.index_granularity)
+        create = complete_create_table(
+            create, context.settings, context.server.catalog.default_settings.index_granularity
+        )
     create = replace(create, as_table=None, as_select="", is_empty=False, must_exist=False)
     if not create.attach:
         _check_new(create, database, context)
     if statement.is_temporary:
-        table = create_temporary(create, context)
+        table = create_temporary_table(create, context)
         if table is not None:
             _fill(table, statement, context)
         return QueryResult()
@@ -90,12 +92,12 @@ def _check_new(create: CreateTable, database: str, context: Context) -> None:
         check_new_keys(context.server.catalog.define(database, create), may_repeat=may_repeat)
     has_ttl = create.ttl or any(column.ttl for column in create.columns)
     if has_ttl and not context.settings.allow_suspicious_ttl_expressions:
-        check_ttl_depends(context.server.catalog.define(database, create).description.ttl)
+        check_ttl_reads_columns(context.server.catalog.define(database, create).description.ttl)
 
 
 def _fill(table: Table, statement: CreateTable, context: Context) -> None:
     if statement.as_select and not statement.is_empty:
-        insert_select(table, insertable_columns(table.description.schema), statement.as_select, context)
+        insert_select(table, list_insert_columns(table.description.schema), statement.as_select, context)
 
 
 def _replace_table(database: str, create: CreateTable, statement: CreateTable, context: Context) -> None:
@@ -126,9 +128,9 @@ def _with_columns(statement: CreateTable, context: Context) -> CreateTable:
         source = context.server.catalog.table(database, ref.table).definition.create
         if source.view is not None and statement.engine is None:
             raise UserError("INCORRECT_QUERY", f"Cannot CREATE a table AS {database}.{ref.table}, it is a View")
-        return like(source, statement, context.settings)
+        return complete_from_table(source, statement, context.settings)
     if statement.as_select and not statement.columns:
-        selected = described(statement.as_select, context)
+        selected = describe_columns(statement.as_select, context)
         return replace(statement, columns=tuple(ColumnClause(name, str(type_)) for name, type_ in selected))
     return statement
 
@@ -137,7 +139,7 @@ def drop_table(statement: DropTable, context: Context) -> QueryResult:
     catalog = context.server.catalog
     for ref in (statement.table, *statement.others):
         database = context.database(ref.database)
-        refuse_system(database)
+        refuse_system_database(database)
         table = catalog.find(database, ref.table) if statement.is_view and not statement.detach else None
         if table is not None and table.definition.create.view is None:
             raise UserError("INCORRECT_QUERY", f"Table {database}.{ref.table} is not a View")
@@ -185,7 +187,7 @@ def truncate_table(statement: TruncateTable, context: Context) -> QueryResult:
     table = context.server.catalog.table(database, statement.table.table)
     if (view := table.definition.create.view) is not None and view.target is not None:
         return QueryResult()  # its rows are another table's
-    table = stored_table(table, context)
+    table = resolve_stored_table(table, context)
     table.truncate(context.status)
     wait_for_replicas(table, context)
     return QueryResult()
@@ -199,14 +201,14 @@ def use(statement: Use, context: Context) -> QueryResult:
 
 
 def set_settings(statement: SetSettings, context: Context) -> QueryResult:
-    changes = setting_changes(statement, context.server.config)
+    changes = resolve_setting_changes(statement, context.server.config)
     check_settings_change(context.session.settings, changes, context.server.config.default_settings)
     context.session.apply(changes)
     context.session.parameters.update(statement.parameters)
     return QueryResult()
 
 
-def setting_changes(statement: SetSettings, config: Config) -> dict[str, SettingValue | None]:
+def resolve_setting_changes(statement: SetSettings, config: Config) -> dict[str, SettingValue | None]:
     """What SET changes, by canonical names: ``profile`` stands for the settings of a profile."""
     changes: dict[str, SettingValue | None] = {}
     for name, value in statement.settings.items():

@@ -19,7 +19,7 @@ from parts.common.errors import UserError
 from parts.table.table_description import Column, TableSchema
 from parts.types import IntegerType, LowCardinalityType, StringType, parse_structure
 from sql.definitions.column_defaults import complete_block
-from sql.formats.columnar.arrow_and_parquet import parquet_rows
+from sql.formats.columnar.arrow_and_parquet import count_parquet_rows
 from sql.formats.columnar.schema_inference import SELF_DESCRIBING, infer_columns
 from sql.formats.format_options import FormatOptions
 from sql.formats.registry import find_format, read_blocks, write_blocks
@@ -66,7 +66,7 @@ class FilesRelation:
         settings, status = self.context.settings, self.context.status
         with file.open() as stream:
             if not columns and self.format == "Parquet":
-                rows = parquet_rows(stream, FormatOptions.of(settings, status))
+                rows = count_parquet_rows(stream, FormatOptions.of(settings, status))
                 yield from ((min(_FIRST_ROWS, rows - start), pa.table({})) for start in range(0, rows, _FIRST_ROWS))
                 return
             schema = self.schema
@@ -80,7 +80,7 @@ class FilesRelation:
                 first_row += block.num_rows
 
 
-def find_files(path: str, format: str, structure: str, context: Context) -> FilesRelation:
+def resolve_files(path: str, format: str, structure: str, context: Context) -> FilesRelation:
     """Raises 107, 291, 636, and 164 in a session that may only read tables."""
     if context.settings.readonly == 1:
         raise UserError("READONLY", "Cannot use the table function file in readonly mode")
@@ -116,7 +116,7 @@ def write_file(
     pieces = write_blocks(
         _format_of(arguments.path, arguments.format), pairs, counted(), settings=settings, status=context.status
     )
-    with context.server.config.user_files.writing(
+    with context.server.config.user_files.create_file(
         arguments.path, context.server.services.new_uuid().hex, replaces=settings.engine_file_truncate_on_insert
     ) as file:
         for piece in pieces:

@@ -9,19 +9,19 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
-from engine.distributed.distributed_insert import ShardsInsert
+from engine.distributed.distributed_insert import DistributedInsert
 from engine.interpreter.file_function import file_columns, write_file
-from engine.interpreter.materialized_view_insert import Sink, begin_insert, stored_table
+from engine.interpreter.materialized_view_insert import BlockSink, begin_insert, resolve_stored_table
 from engine.interpreter.select import run_query
-from engine.interpreter.shared_steps import refuse_system
-from engine.interpreter.transaction_statements import check_id
+from engine.interpreter.shared_steps import refuse_system_database
+from engine.interpreter.transaction_statements import check_transaction_id
 from engine.queries.context import Context
 from engine.queries.session import QueryResult
 from engine.tables.statement_options import InsertOptions
 from engine.tables.table import Table
 from parts.common.errors import UserError
 from parts.table.table_description import Column, TableSchema
-from sql.definitions.column_defaults import cast_block, complete_block, insertable_columns
+from sql.definitions.column_defaults import cast_block, complete_block, list_insert_columns
 from sql.formats.registry import read_blocks
 from sql.grammar.statements.statement import FileArguments, Insert
 
@@ -30,15 +30,15 @@ def insert(statement: Insert, context: Context) -> QueryResult:
     if statement.file is not None:
         return _insert_into_file(statement, statement.file, context)
     database = context.database(statement.table.database)
-    refuse_system(database)
+    refuse_system_database(database)
     table = context.server.catalog.table(database, statement.table.table)
-    view, table = table, stored_table(table, context)
+    view, table = table, resolve_stored_table(table, context)
     if table.definition.create.view is not None:
         raise UserError("NOT_IMPLEMENTED", f"Method write is not supported by storage {table.definition.engine_name}")
     names = statement.columns
     if view is not table and not names:
         names = tuple(column.name for column in view.description.schema.columns)
-    columns = insertable_columns(table.description.schema, names, statement.except_columns, context.settings)
+    columns = list_insert_columns(table.description.schema, names, statement.except_columns, context.settings)
     if statement.select:
         insert_select(table, columns, statement.select, context)
         return QueryResult()
@@ -129,12 +129,12 @@ def _write(table: Table, blocks: Iterable[pa.Table], context: Context, *, is_who
     context.statistics.deduplicated_blocks += outcome.deduplicated_blocks
 
 
-def _begin(table: Table, context: Context, is_whole: bool) -> Sink | ShardsInsert:
+def _begin(table: Table, context: Context, is_whole: bool) -> BlockSink | DistributedInsert:
     if table.definition.is_proxy and context.server.catalog.views_of(table):
         name = table.definition.full_name
         raise UserError("NOT_IMPLEMENTED", f"INSERT into {name}, which materialized views read, is not supported")
     if table.definition.engine_name == "Distributed":
-        return ShardsInsert(table.definition, context, _write)
+        return DistributedInsert(table.definition, context, _write)
     if table.definition.is_proxy:
         name = table.definition.engine_name
         raise UserError("NOT_IMPLEMENTED", f"Method write is not supported by storage {name}")
@@ -150,7 +150,7 @@ def _options(context: Context, is_whole: bool) -> InsertOptions:
         quorum_timeout_seconds=settings.insert_quorum_timeout / 1000,
         deduplicate=settings.insert_deduplicate,
         deduplication_token=settings.insert_deduplication_token,
-        transaction=check_id(settings.insert_transaction, "setting insert_transaction")
+        transaction=check_transaction_id(settings.insert_transaction, "setting insert_transaction")
         if settings.insert_transaction
         else "",
         transaction_attempt=settings.insert_transaction_attempt,

@@ -34,16 +34,16 @@ from typing import Protocol
 import pyarrow as pa
 
 from coordination.inserts.block_views import NOTHING_MISSING, MissingViews
-from engine.interpreter.select import columns_needed, run_over
+from engine.interpreter.select import list_needed_columns, run_query_over_block
 from engine.queries.context import Context
-from engine.tables.insert_sink import InsertOutcome, Piece, digest
+from engine.tables.insert_sink import InsertOutcome, Piece, hash_token
 from engine.tables.statement_options import InsertOptions
 from engine.tables.table import Table
 from parts.common.errors import PandoError, UnknownOutcomeError, UserError
-from parts.format.content_hash import block_hash
+from parts.format.content_hash import hash_block
 from parts.table.merge_mode import ORDINARY
 from parts.table.table_description import TableDescription
-from sql.definitions.column_defaults import cast_block, complete_block, insertable_columns
+from sql.definitions.column_defaults import cast_block, complete_block, list_insert_columns
 from sql.grammar.statements.alter_commands import AlterCommand, DropColumn
 from sql.relations import BlockRelation
 
@@ -54,7 +54,7 @@ _MOST_LEVELS = 32
 _PUSHING = ": while pushing to view "
 
 
-class Sink(Protocol):
+class BlockSink(Protocol):
     """What an ``InsertSink`` does."""
 
     @property
@@ -67,7 +67,7 @@ class Sink(Protocol):
     def abort(self) -> None: ...
 
 
-def begin_insert(table: Table, options: InsertOptions, context: Context, level: int = 0) -> Sink:
+def begin_insert(table: Table, options: InsertOptions, context: Context, level: int = 0) -> BlockSink:
     """Begins an INSERT into the table and its views. Raises 48 where rows would wait for a
     transaction, 306 in a circle."""
     views = context.server.catalog.require_views(table)
@@ -88,7 +88,7 @@ def begin_insert(table: Table, options: InsertOptions, context: Context, level: 
     return _ViewedInsert(table, views, replace(options, is_whole=False), context, level)
 
 
-def stored_table(table: Table, context: Context) -> Table:
+def resolve_stored_table(table: Table, context: Context) -> Table:
     """The table itself, or where a materialized view has its rows. Raises 60 when that is gone."""
     for _ in range(_MOST_LEVELS):
         view = table.definition.create.view
@@ -98,11 +98,11 @@ def stored_table(table: Table, context: Context) -> Table:
     return table
 
 
-def refuse_columns_of_views(table: Table, commands: Sequence[AlterCommand], context: Context) -> None:
+def refuse_drop_of_view_columns(table: Table, commands: Sequence[AlterCommand], context: Context) -> None:
     """Raises 524 for DROP COLUMN of one that materialized views read. CLEAR is allowed, as in ClickHouse."""
     dropped = {command.name for command in commands if isinstance(command, DropColumn) and not command.clear}
     for view in context.server.catalog.views_of(table) if dropped else ():
-        if read := columns_needed(view.definition.create.as_select, table, dropped, context):
+        if read := list_needed_columns(view.definition.create.as_select, table, dropped, context):
             raise UserError(
                 "ALTER_OF_COLUMN_IS_FORBIDDEN",
                 f"Trying to ALTER DROP column {min(read)} which is referenced by materialized view "
@@ -177,13 +177,13 @@ class _ViewedInsert:
     def _token(self, block: pa.Table, *, has_ids: bool) -> str:
         """Of a block with which nothing is written down."""
         if given := self._options.deduplication_token:
-            return digest(given, self._blocks)
-        return block_hash(block) if has_ids else self._table.services.new_uuid().hex
+            return hash_token(given, self._blocks)
+        return hash_block(block) if has_ids else self._table.services.new_uuid().hex
 
     def _made_up(self, block: pa.Table) -> str:
         """Where a merge mode may leave nothing of a block there would be no id to keep its token."""
         keeps_all = self.description.merge_mode == ORDINARY or not self._options.reduces
-        return self._table.services.new_uuid().hex if keeps_all else block_hash(block)
+        return self._table.services.new_uuid().hex if keeps_all else hash_block(block)
 
     def commit(self) -> InsertOutcome:
         try:
@@ -247,7 +247,7 @@ class _Branch:
     """A view and the INSERT into its target."""
 
     view: Table
-    sink: Sink
+    sink: BlockSink
     context: Context
 
     @property
@@ -257,13 +257,13 @@ class _Branch:
     def write(self, source: Table, relation: BlockRelation, token: str) -> None:
         token = f"{token} {self.name}"
         for number, block in enumerate(self._made_of(source, relation)):
-            self.sink.write(block, digest(token, number))
+            self.sink.write(block, hash_token(token, number))
 
     def _made_of(self, source: Table, relation: BlockRelation) -> Iterator[pa.Table]:
         """What the view's query makes of the block, as blocks of the target."""
         settings, schema = self.context.settings, self.sink.description.schema
-        result = run_over(self.view.definition.create.as_select, source, relation, self.context)
-        wanted = {column.name: column for column in insertable_columns(schema)}
+        result = run_query_over_block(self.view.definition.create.as_select, source, relation, self.context)
+        wanted = {column.name: column for column in list_insert_columns(schema)}
         given = [(index, name, type_) for index, (name, type_) in enumerate(result.columns) if name in wanted]
         columns, types = [wanted[name] for _, name, _ in given], [type_ for _, _, type_ in given]
         made = result.read_all().select([index for index, _, _ in given])
@@ -275,7 +275,7 @@ class _Branch:
 def _branch(view: Table, options: InsertOptions, context: Context, level: int) -> _Branch:
     is_told_apart = options.deduplicate and context.settings.deduplicate_blocks_in_dependent_materialized_views
     own = replace(options, deduplicate=is_told_apart, deduplication_token="")
-    return _Branch(view, begin_insert(stored_table(view, context), own, context, level + 1), context)
+    return _Branch(view, begin_insert(resolve_stored_table(view, context), own, context, level + 1), context)
 
 
 @contextmanager

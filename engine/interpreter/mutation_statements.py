@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from engine.interpreter.partition_values import partition_id
-from engine.interpreter.result_rows import STRING, rows_result
-from engine.interpreter.select import relations_of, run_query
+from engine.interpreter.partition_values import evaluate_partition_id
+from engine.interpreter.result_rows import STRING, make_result
+from engine.interpreter.select import make_relations, run_query
 from engine.interpreter.session_relations import TableRelation
-from engine.interpreter.shared_steps import refuse_system
+from engine.interpreter.shared_steps import refuse_system_database
 from engine.queries.context import Context
 from engine.queries.session import QueryResult
 from engine.tables.capabilities.table_mutations import MutationOptions
@@ -28,11 +28,11 @@ from sql.grammar.statements.alter_commands import (
     UpdateRows,
 )
 from sql.grammar.statements.statement import KillMutation, MutateTable
-from sql.mutations.mutation import Mutation, with_values
+from sql.mutations.mutation import Mutation, substitute_parameters
 from sql.mutations.mutation_queries import check_step
 
 
-def mutate(table: Table, commands: Sequence[MutationCommand], context: Context, *, sync: int) -> QueryResult:
+def add_mutation(table: Table, commands: Sequence[MutationCommand], context: Context, *, sync: int) -> QueryResult:
     """Raises what is wrong with the commands; then nothing has changed."""
     table.require("mutations")
     description = table.description
@@ -53,7 +53,7 @@ def mutate(table: Table, commands: Sequence[MutationCommand], context: Context, 
             mutation.step(command),
             relation,
             table.definition.name,
-            relations_of(context),
+            make_relations(context),
             context.status,
         )
     settings = context.settings
@@ -66,7 +66,7 @@ def mutate(table: Table, commands: Sequence[MutationCommand], context: Context, 
 def mutate_table(statement: MutateTable, context: Context) -> QueryResult:
     """Raises 60, 164, 344, and what the command raises."""
     database = context.database(statement.table.database)
-    refuse_system(database)
+    refuse_system_database(database)
     table = context.server.catalog.table(database, statement.table.table)
     settings = context.settings
     if not table.description.has_parts:
@@ -76,7 +76,7 @@ def mutate_table(statement: MutateTable, context: Context) -> QueryResult:
     if not statement.is_delete and not settings.enable_lightweight_update:
         raise UserError("SUPPORT_IS_DISABLED", "Lightweight updates are disabled: set enable_lightweight_update = 1")
     sync = settings.lightweight_deletes_sync if statement.is_delete else max(1, settings.mutations_sync)
-    return mutate(table, [statement.command], context, sync=sync)
+    return add_mutation(table, [statement.command], context, sync=sync)
 
 
 def kill_mutation(statement: KillMutation, context: Context) -> QueryResult:
@@ -91,21 +91,21 @@ def kill_mutation(statement: KillMutation, context: Context) -> QueryResult:
     for database, name, id_ in dict.fromkeys(row[:3] for row in found if not statement.is_test):
         context.server.catalog.table(database, name).mutations.kill(id_)
     columns = ("kill_status", "database", "table", "mutation_id", "command")
-    return rows_result([(name, STRING) for name in columns], [(status, *row) for row in found])
+    return make_result([(name, STRING) for name in columns], [(status, *row) for row in found])
 
 
 def _resolved(table: Table, command: MutationCommand, context: Context) -> MutationCommand:
     """With the partition's id, and with the values of query parameters."""
     partition = command.partition
     if partition is not None and partition.value is not None:
-        partition = PartitionRef(id=partition_id(table, partition.value, context))
+        partition = PartitionRef(id=evaluate_partition_id(table, partition.value, context))
     command = replace(command, partition=partition)
     if isinstance(command, MaterializeTtl):
         return replace(command, at=int(context.server.services.clock()))
     given = context.parameters
     if isinstance(command, UpdateRows):
-        pairs = tuple((name, with_values(text, given)) for name, text in command.assignments)
-        return replace(command, assignments=pairs, condition=with_values(command.condition, given))
+        pairs = tuple((name, substitute_parameters(text, given)) for name, text in command.assignments)
+        return replace(command, assignments=pairs, condition=substitute_parameters(command.condition, given))
     if isinstance(command, DeleteRows):
-        return replace(command, condition=with_values(command.condition, given))
+        return replace(command, condition=substitute_parameters(command.condition, given))
     return command

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.interpreter.materialized_view_insert import stored_table
-from engine.interpreter.partition_values import partition_id
+from engine.interpreter.materialized_view_insert import resolve_stored_table
+from engine.interpreter.partition_values import evaluate_partition_id
 from engine.interpreter.shared_steps import wait_for_replicas
 from engine.queries.context import Context
 from engine.queries.session import QueryResult
@@ -18,21 +18,21 @@ from sql.grammar.clause_types import ColumnMatcher
 from sql.grammar.statements.statement import OptimizeTable
 
 
-def optimize(statement: OptimizeTable, context: Context) -> QueryResult:
+def optimize_table(statement: OptimizeTable, context: Context) -> QueryResult:
     """Raises 388, 236, and what its columns or partition raise."""
     table = context.server.catalog.table(context.database(statement.table.database), statement.table.table)
-    table = stored_table(table, context)
+    table = resolve_stored_table(table, context)
     if statement.cleanup:
         _require_cleanup(table, statement.final)
     partition = statement.partition_id
     if statement.partition is not None:
-        partition = partition_id(table, statement.partition, context)
+        partition = evaluate_partition_id(table, statement.partition, context)
     table.optimize(
         OptimizeOptions(
             partition_id=partition,
             final=statement.final,
             deduplicate=statement.deduplicate,
-            deduplicate_by=deduplicate_by(statement.deduplicate_by, table.description),
+            deduplicate_by=resolve_deduplicate_by(statement.deduplicate_by, table.description),
             cleanup=statement.cleanup and statement.final,
             throw_if_noop=context.settings.optimize_throw_if_noop,
             skip_merged=context.settings.optimize_skip_merged_partitions,
@@ -59,7 +59,7 @@ def _require_cleanup(table: Table, is_final: bool) -> None:
         )
 
 
-def deduplicate_by(matchers: tuple[ColumnMatcher, ...], description: TableDescription) -> tuple[str, ...]:
+def resolve_deduplicate_by(matchers: tuple[ColumnMatcher, ...], description: TableDescription) -> tuple[str, ...]:
     """The columns. Raises 16 for one that is not stored, 51 and 52 for none or one twice, 8 if one of a key is missing:
     rows that differ in it lie apart in the merge and are other rows to the user."""
     names = [name for matcher in matchers for name in _matching(matcher, description.schema)]

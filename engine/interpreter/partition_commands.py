@@ -11,19 +11,19 @@ from functools import partial
 
 from coordination.keeper.interface import Op
 from coordination.transactions.transaction_commit import Overwrite
-from engine.interpreter.partition_values import partition_id
-from engine.interpreter.shared_steps import refuse_system, wait_for_replicas
+from engine.interpreter.partition_values import evaluate_partition_id
+from engine.interpreter.shared_steps import refuse_system_database, wait_for_replicas
 from engine.queries.context import Context
 from engine.queries.session import QueryResult
-from engine.tables.capabilities.attach_parts import attachable
+from engine.tables.capabilities.attach_parts import select_attachable
 from engine.tables.table import Table
 from parts.common.errors import UserError
 from parts.common.part_name import PartName
-from parts.common.safe_names import check_file_name, file_stem, is_partition_id, is_plain_file_name
+from parts.common.safe_names import check_file_name, encode_file_name, is_partition_id, is_plain_file_name
 from parts.read.part_reader import Part
 from parts.store.attaching_parts import is_attaching
-from parts.store.detached_parts import DETACHED, split_detached
-from parts.store.frozen_parts import SHADOW, freeze, unfreeze
+from parts.store.detached_parts import DETACHED, parse_detached_name
+from parts.store.frozen_parts import SHADOW, freeze_parts, unfreeze_parts
 from sql.grammar.clause_types import TableRef
 from sql.grammar.statements.alter_commands import (
     AttachPartition,
@@ -39,7 +39,7 @@ from sql.grammar.statements.alter_commands import (
 )
 
 
-def carry_out(table: Table, commands: Sequence[PartitionCommand], context: Context) -> QueryResult:
+def run_partition_commands(table: Table, commands: Sequence[PartitionCommand], context: Context) -> QueryResult:
     """Raises 248 for what names no partition, 233 for what names no part, and what the commands raise."""
     actions = [_action(table, command, context) for command in commands]
     for action in actions:
@@ -89,7 +89,7 @@ def _drop_detached(table: Table, command: DropDetached, context: Context) -> Cal
 
     def drop() -> None:
         for directory in store.detached():
-            name = split_detached(directory)[1]
+            name = parse_detached_name(directory)[1]
             if name is None or is_attaching(directory):
                 continue
             if partition in (None, name.partition_id):
@@ -115,7 +115,7 @@ def _attach(table: Table, ref: PartitionRef, context: Context) -> Callable[[], N
     partition = _partition_id(table, ref, context)
 
     def attach_all() -> None:
-        wanted, covered = attachable(table.store.detached(), partition)
+        wanted, covered = select_attachable(table.store.detached(), partition)
         attach(wanted, context.status)
         for name in covered:  # their rows have come
             table.store.move_to_detached(table.store.path / DETACHED / name, "inactive")
@@ -130,7 +130,7 @@ def _attach_from(table: Table, command: AttachPartition, ref: TableRef, context:
     _require_alike(source, table)
     partition = _partition_id(table, command.partition, context)
     overwrite = Overwrite.PARTITIONS if command.replace else Overwrite.NOTHING
-    attach_from = table.partitions.attaching.attach_from
+    attach_from = table.partitions.attaching.attach_from_table
 
     def attach() -> None:
         with ExitStack() as stack:
@@ -155,7 +155,7 @@ def _move(table: Table, command: MovePartition, context: Context) -> Callable[[]
     if command.partition.is_all:
         raise UserError("SUPPORT_IS_DISABLED", "MOVE PARTITION ALL is not supported: name one partition")
     database = context.database(command.target.database)
-    refuse_system(database)
+    refuse_system_database(database)
     target = context.server.catalog.table(database, command.target.table)
     if table.replication is not None and target.replication is None:
         raise UserError(
@@ -178,7 +178,7 @@ def _move(table: Table, command: MovePartition, context: Context) -> Callable[[]
     def attach(parts: Sequence[Part], along: Sequence[Op]) -> None:
         if parts:
             attaching, schema = target.partitions.attaching, table.description.schema
-            attaching.attach_from(parts, schema, Overwrite.NOTHING, context.status, along)
+            attaching.attach_from_table(parts, schema, Overwrite.NOTHING, context.status, along)
 
     def move() -> None:
         table.partitions.move(partition, attach, context.status)
@@ -200,7 +200,7 @@ def _freeze(table: Table, command: Freeze | Unfreeze, context: Context) -> Calla
         raise UserError("SUPPORT_IS_DISABLED", "FREEZE of all partitions is written without PARTITION ALL")
     if command.name is not None:
         check_file_name("backup", command.name)
-    name = file_stem(command.name) if command.name is not None else None
+    name = encode_file_name(command.name) if command.name is not None else None
     partition = _partition_id(table, command.partition, context) if command.partition is not None else None
     server_path = context.server.path
     shadow, directory = server_path / SHADOW, str(table.definition.data_path.relative_to(server_path))
@@ -210,14 +210,14 @@ def _freeze(table: Table, command: Freeze | Unfreeze, context: Context) -> Calla
 
     if isinstance(command, Unfreeze):
         assert name is not None
-        return partial(unfreeze, shadow, name, directory, is_meant)
+        return partial(unfreeze_parts, shadow, name, directory, is_meant)
 
     def freeze_all() -> None:
         with ExitStack() as stack:
             snapshot = table.snapshot()
             stack.callback(snapshot.release)
             parts = [part for part in snapshot.parts if is_meant(part.name)]
-            freeze(shadow, name, directory, parts, context.status.check)
+            freeze_parts(shadow, name, directory, parts, context.status.check)
 
     return freeze_all
 
@@ -245,7 +245,7 @@ def _partition_id(table: Table, ref: PartitionRef, context: Context) -> str | No
         return None
     if ref.id is None:
         assert ref.value is not None
-        return partition_id(table, ref.value, context)
+        return evaluate_partition_id(table, ref.value, context)
     if not is_partition_id(ref.id):
         raise UserError("INVALID_PARTITION_VALUE", f"Invalid partition id: {ref.id!r}")
     return ref.id

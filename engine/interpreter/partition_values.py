@@ -15,7 +15,7 @@ from sql.grammar.syntax_tree import Function, Literal, LiteralList, Parameter, w
 from sql.grammar.tokens import quote_string
 
 
-def partition_id(table: Table, text: str, context: Context) -> str:
+def evaluate_partition_id(table: Table, text: str, context: Context) -> str:
     """The id of the partition whose value the SQL text names: ``202001``, ``'2020-01-01'``, ``(1, 'a')``.
 
     Raises 62 for anything but a literal or a tuple of literals, 248 (INVALID_PARTITION_VALUE) for another number of
@@ -31,7 +31,7 @@ def partition_id(table: Table, text: str, context: Context) -> str:
             f"Partition {text} has {len(values)} values, the partition key {len(key.types)}: {key.expressions}",
         )
     scalars = [_converted(value, type_, text, context) for value, type_ in zip(values, key.types, strict=True)]
-    return partition_ids.partition_id(scalars, key.types)
+    return partition_ids.compute_partition_id(scalars, key.types)
 
 
 def _converted(value: pa.Array, type_: DataType, text: str, context: Context) -> pa.Scalar:

@@ -17,7 +17,7 @@ from sql.settings.supported_settings import (
 )
 
 
-def limited(result: QueryResult, settings: Settings) -> QueryResult:
+def limit_result(result: QueryResult, settings: Settings) -> QueryResult:
     """Reading the batches raises 396 (TOO_MANY_ROWS_OR_BYTES) beyond a limit, unless the mode is ``break``."""
     if not (settings.max_result_rows or settings.max_result_bytes):
         return result

@@ -13,11 +13,11 @@ STRING = StringType()
 UINT8 = IntegerType(8, signed=False)
 
 
-def rows_result(columns: list[tuple[str, DataType]], rows: list[tuple[object, ...]]) -> QueryResult:
-    return QueryResult(columns=tuple(columns), batches=iter([rows_batch(columns, rows)] if rows else []))
+def make_result(columns: list[tuple[str, DataType]], rows: list[tuple[object, ...]]) -> QueryResult:
+    return QueryResult(columns=tuple(columns), batches=iter([make_batch(columns, rows)] if rows else []))
 
 
-def rows_batch(columns: Sequence[tuple[str, DataType]], rows: Sequence[tuple[object, ...]]) -> pa.RecordBatch:
+def make_batch(columns: Sequence[tuple[str, DataType]], rows: Sequence[tuple[object, ...]]) -> pa.RecordBatch:
     arrays = [pa.array([row[index] for row in rows], type_.arrow) for index, (_, type_) in enumerate(columns)]
     schema = pa.schema([pa.field(name, type_.arrow, type_.is_nullable) for name, type_ in columns])
     return pa.record_batch(arrays, schema=schema)

@@ -10,8 +10,8 @@ from typing import TypedDict
 import pyarrow as pa
 
 from engine.distributed.sharded_relation import LocalQueries
-from engine.interpreter.result_limits import limited
-from engine.interpreter.result_rows import STRING, rows_result
+from engine.interpreter.result_limits import limit_result
+from engine.interpreter.result_rows import STRING, make_result
 from engine.interpreter.session_relations import BlockRelations, SessionRelations
 from engine.queries.context import Context
 from engine.queries.session import QueryResult
@@ -31,7 +31,7 @@ _VERSION = version("pando")
 
 
 def select(statement: SelectQuery, context: Context) -> QueryResult:
-    return limited(run_query(statement.query, context), context.settings)
+    return limit_result(run_query(statement.query, context), context.settings)
 
 
 def explain(statement: Explain, context: Context) -> QueryResult:
@@ -51,7 +51,7 @@ def kill_query(statement: KillQuery, context: Context) -> QueryResult:
             )
         process.stop()
     columns = [("kill_status", STRING), ("query_id", STRING)]
-    return rows_result(list(columns), [("finished", statement.query_id)] if found else [])
+    return make_result(list(columns), [("finished", statement.query_id)] if found else [])
 
 
 def run_query(query: str, context: Context) -> QueryResult:
@@ -59,23 +59,25 @@ def run_query(query: str, context: Context) -> QueryResult:
     return _as_query_result(context.server.query_engine.select(query, **_arguments(context)), context)
 
 
-def run_over(query: str, table: Table, block: BlockRelation, context: Context) -> SelectResult:
+def run_query_over_block(query: str, table: Table, block: BlockRelation, context: Context) -> SelectResult:
     """Runs a query that sees nothing of the table but the block."""
     arguments = _arguments(context)
-    arguments["catalog"] = BlockRelations(context, HERE, table, block)
+    arguments["catalog"] = BlockRelations(context, LOCAL_QUERIES, table, block)
     return context.server.query_engine.select(query, **arguments)
 
 
-def columns_needed(query: str, table: Table, columns: Set[str], context: Context) -> set[str]:
+def list_needed_columns(query: str, table: Table, columns: Set[str], context: Context) -> set[str]:
     """Those of the columns of the table that a query reads, or cannot be without."""
     arguments, schema = _arguments(context), table.description.schema
     engine = context.server.query_engine
     whole = BlockRelation(schema, schema.arrow.empty_table())
-    arguments["catalog"] = BlockRelations(context, HERE, table, whole)
+    arguments["catalog"] = BlockRelations(context, LOCAL_QUERIES, table, whole)
     needed = {name for name in engine.columns_read(query, whole, **arguments) if name in columns}
     for name in columns - needed:
         rest = TableSchema(tuple(column for column in schema.columns if column.name != name))
-        arguments["catalog"] = BlockRelations(context, HERE, table, BlockRelation(rest, rest.arrow.empty_table()))
+        arguments["catalog"] = BlockRelations(
+            context, LOCAL_QUERIES, table, BlockRelation(rest, rest.arrow.empty_table())
+        )
         try:
             engine.describe(query, **arguments)
         except UserError:
@@ -83,13 +85,13 @@ def columns_needed(query: str, table: Table, columns: Set[str], context: Context
     return needed
 
 
-def described(query: str, context: Context) -> tuple[tuple[str, DataType], ...]:
+def describe_columns(query: str, context: Context) -> tuple[tuple[str, DataType], ...]:
     """Names and types of a query's columns, without running it."""
     return context.server.query_engine.describe(query, **_arguments(context))
 
 
-def relations_of(context: Context) -> SessionRelations:
-    return SessionRelations(context, HERE)
+def make_relations(context: Context) -> SessionRelations:
+    return SessionRelations(context, LOCAL_QUERIES)
 
 
 class _Arguments(TypedDict):
@@ -103,7 +105,7 @@ class _Arguments(TypedDict):
 
 def _arguments(context: Context) -> _Arguments:
     return {
-        "catalog": relations_of(context),
+        "catalog": make_relations(context),
         "settings": context.settings,
         "status": context.status,
         "database": context.session.database,
@@ -149,5 +151,5 @@ def _as_query_result(selected: SelectResult, context: Context) -> QueryResult:
     )
 
 
-HERE = LocalQueries(run_query, described)
+LOCAL_QUERIES = LocalQueries(run_query, describe_columns)
 """What reads shards of this server."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.catalog.catalog import Catalog
-from engine.catalog.database_names import TEMPORARY, unknown_table
-from engine.distributed.merge_engine import merge_function, merge_table
+from engine.catalog.database_names import TEMPORARY_DATABASE, unknown_table
+from engine.distributed.merge_engine import open_merge_function, open_merge_table
 from engine.distributed.sharded_relation import LocalQueries
-from engine.distributed.sharded_tables import distributed_table, function_table
-from engine.interpreter.file_function import find_files
+from engine.distributed.sharded_tables import open_distributed_table, open_function_table
+from engine.interpreter.file_function import resolve_files
 from engine.queries.context import Context
 from engine.system_tables import SYSTEM_DATABASES
 from engine.system_tables.system_table import SystemRelation
@@ -20,7 +20,7 @@ from parts.store.part_states import Snapshot
 from parts.table.table_description import TableDescription
 from parts.types import DataType
 from sql.compile.shards.merge_tables import MergedTables
-from sql.compile.shards.remote_table_functions import MergeFunction, ShardFunction
+from sql.compile.shards.remote_table_functions import MergeFunction, RemoteFunction
 from sql.grammar.tokens import quote_identifier
 from sql.relations import (
     ArrowRelation,
@@ -89,7 +89,7 @@ class SessionRelations:
         if database is None and table in self.context.session.external_tables:
             return self.context.session.external_tables[table]
         if database is None and table in self.context.session.temporary_tables:
-            database, table = TEMPORARY, self.context.session.temporary_tables[table]
+            database, table = TEMPORARY_DATABASE, self.context.session.temporary_tables[table]
         database = self.context.database(database)
         tables = SYSTEM_DATABASES.get(database)
         if tables is not None:
@@ -100,19 +100,19 @@ class SessionRelations:
             return SystemRelation(tables[table], self.context)
         found = self.context.server.catalog.table(database, table)
         if found.definition.engine_name == "Merge":
-            return merge_table(found.definition, self.context)
+            return open_merge_table(found.definition, self.context)
         if found.definition.is_proxy:
-            return distributed_table(found.definition, self.context, self.here)
+            return open_distributed_table(found.definition, self.context, self.here)
         sequential = self.context.settings.select_sequential_consistency
         return _relation_of(found, self.context.server.catalog, sequential)
 
     def files(self, path: str, format: str = "", structure: str = "") -> StreamedRelation:
-        return find_files(path, format, structure, self.context)
+        return resolve_files(path, format, structure, self.context)
 
-    def other_tables(self, function: ShardFunction | MergeFunction) -> StreamedRelation | MergedTables:
+    def other_tables(self, function: RemoteFunction | MergeFunction) -> StreamedRelation | MergedTables:
         if isinstance(function, MergeFunction):
-            return merge_function(function, self.context)
-        return function_table(function, self.context, self.here)
+            return open_merge_function(function, self.context)
+        return open_function_table(function, self.context, self.here)
 
 
 @dataclass(frozen=True)
@@ -144,5 +144,5 @@ class CatalogRelations:
     def files(self, path: str, format: str = "", structure: str = "") -> StreamedRelation:
         raise UserError("NOT_IMPLEMENTED", f"The file {path!r} is not read here")
 
-    def other_tables(self, function: ShardFunction | MergeFunction) -> StreamedRelation:
+    def other_tables(self, function: RemoteFunction | MergeFunction) -> StreamedRelation:
         raise UserError("NOT_IMPLEMENTED", f"{type(function).__name__} is not read here")

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from engine.catalog.database_names import SYSTEM_NAMES
+from engine.catalog.database_names import SYSTEM_DATABASES
 from engine.queries.context import Context
 from engine.tables.table import Table
-from engine.tables.unfinished_errors import afterwards
+from engine.tables.unfinished_errors import report_as_unfinished
 from parts.common.errors import UserError
 
 
-def refuse_system(database: str) -> None:
+def refuse_system_database(database: str) -> None:
     """Raises 164 (READONLY) for a database that the server makes up."""
-    if database in SYSTEM_NAMES:
+    if database in SYSTEM_DATABASES:
         raise UserError("READONLY", f"The database {database} is read-only")
 
 
@@ -19,5 +19,5 @@ def wait_for_replicas(table: Table, context: Context) -> None:
     """At the end of a statement: with ``alter_sync = 2`` until the active replicas have done what is in the log.
     Raises 341 (UNFINISHED) when it takes longer than ``receive_timeout``."""
     if context.settings.alter_sync > 1 and table.replication is not None:
-        with afterwards("It is done here"):
+        with report_as_unfinished("It is done here"):
             table.replication.wait_for_others(context.settings.receive_timeout, context.status)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from engine.catalog.database_names import TEMPORARY
-from engine.interpreter.result_rows import STRING, UINT8, rows_result
-from engine.interpreter.select import described, run_query
-from engine.interpreter.temporary_tables import shown_name
+from engine.catalog.database_names import TEMPORARY_DATABASE
+from engine.interpreter.result_rows import STRING, UINT8, make_result
+from engine.interpreter.select import describe_columns, run_query
+from engine.interpreter.temporary_tables import get_session_name
 from engine.queries.context import Context
 from engine.queries.session import QueryResult
 from parts.table.table_description import TableSchema
-from sql.definitions.definition_text import shown_create, shown_expression
+from sql.definitions.definition_text import render_shown_create, render_shown_expression
 from sql.grammar.statements.statement import (
     DescribeQuery,
     DescribeTable,
@@ -28,24 +28,24 @@ from sql.grammar.statements.statement import (
 
 def show_databases(statement: ShowDatabases, context: Context) -> QueryResult:
     names = _like(context.server.database_names(), statement.like, statement.not_like)
-    return rows_result([("name", STRING)], [(name,) for name in names])
+    return make_result([("name", STRING)], [(name,) for name in names])
 
 
 def show_tables(statement: ShowTables, context: Context) -> QueryResult:
     names = _table_names(context.database(statement.database), context)
-    return rows_result([("name", STRING)], [(name,) for name in _like(names, statement.like, statement.not_like)])
+    return make_result([("name", STRING)], [(name,) for name in _like(names, statement.like, statement.not_like)])
 
 
 def show_create_table(statement: ShowCreateTable, context: Context) -> QueryResult:
     table = context.server.catalog.table(context.database(statement.table.database), statement.table.table)
     create = table.definition.create
-    shown = replace(create, table=shown_name(create.table, context.session))
-    return rows_result([("statement", STRING)], [(shown_create(shown),)])
+    shown = replace(create, table=get_session_name(create.table, context.session))
+    return make_result([("statement", STRING)], [(render_shown_create(shown),)])
 
 
 def show_create_database(statement: ShowCreateDatabase, context: Context) -> QueryResult:
     context.server.catalog.tables(statement.name)
-    return rows_result([("statement", STRING)], [(f"CREATE DATABASE {statement.name}\nENGINE = Ordinary",)])
+    return make_result([("statement", STRING)], [(f"CREATE DATABASE {statement.name}\nENGINE = Ordinary",)])
 
 
 def show_processlist(_: ShowProcesslist, context: Context) -> QueryResult:
@@ -56,31 +56,39 @@ def describe_table(statement: DescribeTable, context: Context) -> QueryResult:
     schema = _schema(context.database(statement.table.database), statement.table.table, context)
     return _described(
         [
-            (c.name, c.type_text, c.default_kind, shown_expression(c.default_expression), c.comment, c.codec, c.ttl)
+            (
+                c.name,
+                c.type_text,
+                c.default_kind,
+                render_shown_expression(c.default_expression),
+                c.comment,
+                c.codec,
+                c.ttl,
+            )
             for c in schema.columns
         ]
     )
 
 
 def describe_query(statement: DescribeQuery, context: Context) -> QueryResult:
-    columns = described(statement.query, context)
+    columns = describe_columns(statement.query, context)
     return _described([(name, str(type_), "", "", "", "", "") for name, type_ in columns])
 
 
 def exists_table(statement: ExistsTable, context: Context) -> QueryResult:
     database = context.database(statement.table.database)
-    if database == TEMPORARY:
+    if database == TEMPORARY_DATABASE:
         found = context.server.catalog.find(database, statement.table.table) is not None
-        return rows_result([("result", UINT8)], [(int(found),)])
+        return make_result([("result", UINT8)], [(int(found),)])
     found = database in context.server.database_names() and statement.table.table in _table_names(database, context)
     if found and statement.is_view:
         table = context.server.catalog.find(database, statement.table.table)
         found = table is not None and table.definition.create.view is not None
-    return rows_result([("result", UINT8)], [(int(found),)])
+    return make_result([("result", UINT8)], [(int(found),)])
 
 
 def exists_database(statement: ExistsDatabase, context: Context) -> QueryResult:
-    return rows_result([("result", UINT8)], [(int(statement.name in context.server.database_names()),)])
+    return make_result([("result", UINT8)], [(int(statement.name in context.server.database_names()),)])
 
 
 def _table_names(database: str, context: Context) -> list[str]:
@@ -100,7 +108,7 @@ def _schema(database: str, table: str, context: Context) -> TableSchema:
 
 def _described(rows: list[tuple[object, ...]]) -> QueryResult:
     names = ("name", "type", "default_type", "default_expression", "comment", "codec_expression", "ttl_expression")
-    return rows_result([(name, STRING) for name in names], rows)
+    return make_result([(name, STRING) for name in names], rows)
 
 
 def _like(names: list[str], pattern: str | None, negated: bool) -> list[str]:

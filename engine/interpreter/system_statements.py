@@ -11,11 +11,11 @@ from engine.queries.context import Context
 from engine.queries.session import QueryResult
 from engine.tables.capabilities.replica import Replica
 from engine.tables.statement_options import SyncMode
-from engine.tables.stopped_actions import Stoppable
+from engine.tables.stopped_actions import StoppableAction
 from engine.tables.table import Table
 from parts.common.errors import UserError
-from parts.common.safe_names import check_file_name, file_stem
-from parts.store.frozen_parts import SHADOW, unfreeze_all
+from parts.common.safe_names import check_file_name, encode_file_name
+from parts.store.frozen_parts import SHADOW, unfreeze_backup
 from sql.definitions.engines.engine_clauses import split_zookeeper
 from sql.grammar.clause_types import (
     TableRef,
@@ -28,13 +28,13 @@ from sql.grammar.statements.statement import (
 _LOGS = frozenset({"part_log", "query_log", "system.part_log", "system.query_log"})
 
 
-def system_command(statement: SystemCommand, context: Context) -> QueryResult:
+def run_system_command(statement: SystemCommand, context: Context) -> QueryResult:
     command, settings = statement.command, context.settings
     verb, _, action = command.partition(" ")
     if verb in ("STOP", "START"):
         tables = [_table(statement.table, context)] if statement.table else context.server.catalog.tables()
         for table in tables:
-            table.allow(Stoppable(action), verb == "START")
+            table.allow(StoppableAction(action), verb == "START")
     elif command == "SYNC REPLICA":
         if statement.table is None or not (statement.may_be_missing and _is_missing(statement.table, context)):
             mode = SyncMode[statement.argument or "DEFAULT"]
@@ -56,7 +56,7 @@ def system_command(statement: SystemCommand, context: Context) -> QueryResult:
             raise UserError("BAD_ARGUMENTS", f"Table {definition.full_name} is not distributed")
     elif command == "UNFREEZE":  # also of tables that are no more
         check_file_name("backup", statement.argument)
-        unfreeze_all(context.server.path / SHADOW, file_stem(statement.argument))
+        unfreeze_backup(context.server.path / SHADOW, encode_file_name(statement.argument))
     elif command == "FLUSH LOGS":
         _flush_logs([name for name in statement.argument.split(",") if name])
     else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from engine.catalog.database_names import TEMPORARY
+from engine.catalog.database_names import TEMPORARY_DATABASE
 from engine.queries.context import Context
 from engine.queries.session import Session
 from engine.tables.table import Table
@@ -27,7 +27,7 @@ from sql.grammar.statements.statement import (
 )
 
 
-def create_temporary(create: CreateTable, context: Context) -> Table | None:
+def create_temporary_table(create: CreateTable, context: Context) -> Table | None:
     """``None`` when it existed and IF NOT EXISTS was said. Raises 57, 80, 442."""
     name, known = create.table.table, context.session.temporary_tables
     if create.table.database is not None:
@@ -42,14 +42,14 @@ def create_temporary(create: CreateTable, context: Context) -> Table | None:
         raise UserError("INCORRECT_QUERY", "Temporary tables cannot be created with Replicated table engines")
     hidden = f"_tmp_{context.server.services.new_uuid()}"
     catalog = context.server.catalog
-    table = catalog.create_table(TEMPORARY, replace(create, table=TableRef(None, hidden), replaces=False))
+    table = catalog.create_table(TEMPORARY_DATABASE, replace(create, table=TableRef(None, hidden), replaces=False))
     if name in known:
-        catalog.drop_table(TEMPORARY, known[name])
+        catalog.drop_table(TEMPORARY_DATABASE, known[name])
     known[name] = hidden
     return table
 
 
-def resolved(parsed: ParsedStatement, session: Session) -> ParsedStatement:
+def resolve_names(parsed: ParsedStatement, session: Session) -> ParsedStatement:
     """The statement, with temporary tables in their place."""
     statement, known = parsed.statement, session.temporary_tables
     table = getattr(statement, "table", None)
@@ -63,7 +63,7 @@ def resolved(parsed: ParsedStatement, session: Session) -> ParsedStatement:
 
     def place(ref: TableRef) -> TableRef:
         is_meant = ref.database is None and (is_asked_for or ref.table in known)
-        return TableRef(TEMPORARY, known.get(ref.table, ref.table)) if is_meant else ref
+        return TableRef(TEMPORARY_DATABASE, known.get(ref.table, ref.table)) if is_meant else ref
 
     changes: dict[str, object] = {"table": place(table)}
     if isinstance(statement, DropTable):
@@ -71,7 +71,7 @@ def resolved(parsed: ParsedStatement, session: Session) -> ParsedStatement:
     return replace(parsed, statement=replace(statement, **changes))  # type: ignore[arg-type]
 
 
-def forget_dropped(parsed: ParsedStatement, session: Session) -> None:
+def forget_dropped_tables(parsed: ParsedStatement, session: Session) -> None:
     """After it was carried out, elsewhere perhaps."""
     statement = parsed.statement
     if isinstance(statement, DropTable) and session.temporary_tables:
@@ -80,7 +80,7 @@ def forget_dropped(parsed: ParsedStatement, session: Session) -> None:
                 session.temporary_tables.pop(ref.table, None)
 
 
-def shown_name(table: TableRef, session: Session) -> TableRef:
+def get_session_name(table: TableRef, session: Session) -> TableRef:
     """What the session calls it."""
     names = {hidden: name for name, hidden in session.temporary_tables.items()}
-    return TableRef(None, names[table.table]) if table.database == TEMPORARY else table
+    return TableRef(None, names[table.table]) if table.database == TEMPORARY_DATABASE else table

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from coordination.transactions.transaction_commit import CommitRequest, Overwrite
-from engine.interpreter.result_rows import STRING, rows_result
-from engine.interpreter.shared_steps import refuse_system
+from engine.interpreter.result_rows import STRING, make_result
+from engine.interpreter.shared_steps import refuse_system_database
 from engine.queries.context import Context
 from engine.queries.session import QueryResult
 from engine.tables.statement_options import CommitOptions
@@ -27,27 +27,27 @@ _LONGEST_ID = 1000
 def commit_transaction(statement: CommitTransaction, context: Context) -> QueryResult:
     """One row: what became of it (``status``), and the ``rows`` and ``parts`` that this COMMIT made visible."""
     request = CommitRequest(
-        check_id(statement.transaction, "id of the transaction"),
+        check_transaction_id(statement.transaction, "id of the transaction"),
         _OVERWRITE[statement.overwrite],
         statement.attempts,
         statement.rows,
-        check_id(statement.application, "name of the application") if statement.application else "",
+        check_transaction_id(statement.application, "name of the application") if statement.application else "",
         statement.version,
     )
     settings = context.settings
     options = CommitOptions(settings.insert_quorum, settings.insert_quorum_timeout / 1000, context.status)
     outcome = _table(statement.table, context).transactions.commit(request, options)
     columns = [("status", STRING), ("rows", _UINT64), ("parts", _UINT64)]
-    return rows_result(list(columns), [(outcome.verdict.value, outcome.rows, len(outcome.parts))])
+    return make_result(list(columns), [(outcome.verdict.value, outcome.rows, len(outcome.parts))])
 
 
 def rollback_transaction(statement: RollbackTransaction, context: Context) -> QueryResult:
-    transaction = check_id(statement.transaction, "id of the transaction")
+    transaction = check_transaction_id(statement.transaction, "id of the transaction")
     _table(statement.table, context).transactions.rollback(transaction)
     return QueryResult()
 
 
-def check_id(text: str, what: str) -> str:
+def check_transaction_id(text: str, what: str) -> str:
     """Raises 36 for what is empty or very long."""
     if not text or len(text) > _LONGEST_ID:
         raise UserError("BAD_ARGUMENTS", f"The {what} must have 1 to {_LONGEST_ID} characters, got {len(text)}")
@@ -56,5 +56,5 @@ def check_id(text: str, what: str) -> str:
 
 def _table(ref: TableRef, context: Context) -> Table:
     database = context.database(ref.database)
-    refuse_system(database)
+    refuse_system_database(database)
     return context.server.catalog.table(database, ref.table)

@@ -7,25 +7,25 @@ from dataclasses import replace
 from functools import partial
 
 from engine.interpreter.insert_statement import insert_select
-from engine.interpreter.materialized_view_insert import stored_table
-from engine.interpreter.select import described
-from engine.interpreter.shared_steps import refuse_system
+from engine.interpreter.materialized_view_insert import resolve_stored_table
+from engine.interpreter.select import describe_columns
+from engine.interpreter.shared_steps import refuse_system_database
 from engine.queries.context import Context
 from engine.queries.session import QueryResult
 from engine.tables.table import Table
 from parts.common.errors import UnknownOutcomeError, UserError
 from parts.types import DataType
-from sql.definitions.column_defaults import insertable_columns
-from sql.definitions.create_table_completion import completed
+from sql.definitions.column_defaults import list_insert_columns
+from sql.definitions.create_table_completion import complete_create_table
 from sql.definitions.definition_text import render_table
-from sql.definitions.nested_columns import flattened_columns
-from sql.definitions.view_queries import kept_query
+from sql.definitions.nested_columns import flatten_columns
+from sql.definitions.view_queries import build_stored_query
 from sql.grammar.clause_types import (
     ColumnClause,
     TableRef,
 )
 from sql.grammar.queries.query_parser import parse_query
-from sql.grammar.queries.table_references import first_table, tables_of
+from sql.grammar.queries.table_references import find_first_table, list_tables
 from sql.grammar.statements.alter_commands import AlterCommand, ModifyQuery
 from sql.grammar.statements.statement import (
     CreateTable,
@@ -44,7 +44,7 @@ Enter = Callable[[CreateTable], object]
 def create_view(statement: CreateTable, context: Context) -> QueryResult:
     """Raises what its query raises, 269 for one that reads the view itself."""
     database, name = context.database(statement.table.database), statement.table.table
-    refuse_system(database)
+    refuse_system_database(database)
     catalog = context.server.catalog
     if catalog.find(database, name) is not None and not statement.replaces:
         if statement.if_not_exists:
@@ -84,10 +84,12 @@ def _with_query(statement: CreateTable, name: tuple[str, str], context: Context)
     not known."""
     catalog, session = context.server.catalog, context.session
     query = parse_query(statement.as_select)
-    if any(table.database is None and table.table in session.temporary_tables for table in tables_of(query)):
+    if any(table.database is None and table.table in session.temporary_tables for table in list_tables(query)):
         raise UserError("NOT_IMPLEMENTED", "A view of temporary tables is not supported")
     known = partial(catalog.find, session.database)
-    text = kept_query(statement.as_select, session.database, lambda table: known(table) is not None, statement.columns)
+    text = build_stored_query(
+        statement.as_select, session.database, lambda table: known(table) is not None, statement.columns
+    )
     _refuse_circle(text, name, context)
     columns = statement.columns
     selected: Selected = ()
@@ -97,7 +99,7 @@ def _with_query(statement: CreateTable, name: tuple[str, str], context: Context)
             raise UserError("NOT_IMPLEMENTED", "A materialized view with parameters is not supported")
         columns = ()
     elif not statement.attach:
-        selected = described(text, context)
+        selected = describe_columns(text, context)
         if not any(column.type for column in columns):
             columns = tuple(ColumnClause(name, str(type_)) for name, type_ in selected)
     return replace(statement, columns=columns, as_select=text), selected
@@ -105,7 +107,7 @@ def _with_query(statement: CreateTable, name: tuple[str, str], context: Context)
 
 def _refuse_circle(query: str, name: tuple[str, str], context: Context, level: int = 0) -> None:
     """The view itself among what its query reads."""
-    for table in tables_of(parse_query(query)):
+    for table in list_tables(parse_query(query)):
         place = (context.database(table.database), table.table)
         if place == name or level > _MOST_LEVELS:
             raise UserError(
@@ -125,7 +127,7 @@ def _create_materialized(
     create: CreateTable, view: ViewClause, selected: Selected, context: Context, enter: Enter
 ) -> None:
     query = parse_query(create.as_select)
-    if first_table(query) is None and any(isinstance(node, TableFunction) for node in walk(query)):
+    if find_first_table(query) is None and any(isinstance(node, TableFunction) for node in walk(query)):
         raise UserError(
             "QUERY_IS_NOT_SUPPORTED_IN_MATERIALIZED_VIEW", "A materialized view cannot be created from table functions"
         )
@@ -135,7 +137,7 @@ def _create_materialized(
     place = (context.database(view.target.database), view.target.table)
     view = replace(view, target=TableRef(*place))
     _check_target(context.server.catalog.table(*place), selected, context)
-    if first_table(query) == NamedTable(*place):
+    if find_first_table(query) == NamedTable(*place):
         raise UserError("INFINITE_LOOP", f"Materialized view {render_table(create.table)} reads its own target")
     enter(replace(create, view=view))
 
@@ -147,12 +149,12 @@ def _create_with_inner(
     catalog, database = context.server.catalog, str(create.table.database)
     view = replace(view, uuid=view.uuid or str(context.server.services.new_uuid()), is_populated=False)
     table = TableRef(database, f".inner_id.{view.uuid}")
-    columns = flattened_columns(create.columns)
+    columns = flatten_columns(create.columns)
     inner = replace(create, table=table, columns=columns, view=None, as_select="", is_empty=False, comment="")
     inner = (
         inner
         if create.attach
-        else completed(inner, context.settings, context.server.catalog.default_settings.index_granularity)
+        else complete_create_table(inner, context.settings, context.server.catalog.default_settings.index_granularity)
     )
     kept = replace(create, view=view, engine=inner.engine, order_by=inner.order_by, is_empty=False)
     if create.attach and catalog.find(database, table.table) is not None:
@@ -172,7 +174,7 @@ def _create_with_inner(
         _populate(target, create.as_select, selected, context)
 
 
-def modify_query(table: Table, commands: Sequence[AlterCommand], context: Context) -> QueryResult:
+def modify_view_query(table: Table, commands: Sequence[AlterCommand], context: Context) -> QueryResult:
     """ALTER TABLE … MODIFY QUERY of a materialized view. Its columns stay, and the blocks that it has seen too."""
     definition = table.definition
     if definition.create.view is None or not definition.create.view.is_materialized:
@@ -184,7 +186,7 @@ def modify_query(table: Table, commands: Sequence[AlterCommand], context: Contex
         raise UserError("NOT_IMPLEMENTED", "MODIFY QUERY beside other commands is not supported")
     statement = replace(definition.create, as_select=command.query)
     changed, selected = _with_query(statement, (definition.database, definition.name), context)
-    _check_target(stored_table(table, context), selected, context)
+    _check_target(resolve_stored_table(table, context), selected, context)
     context.server.catalog.alter_table(
         definition.database, definition.name, lambda old: replace(old.create, as_select=changed.as_select)
     )
@@ -203,7 +205,7 @@ def _check_target(target: Table, selected: Selected, context: Context) -> None:
 
 
 def _populate(target: Table, query: str, selected: Selected, context: Context) -> None:
-    wanted = {column.name: column for column in insertable_columns(target.description.schema)}
+    wanted = {column.name: column for column in list_insert_columns(target.description.schema)}
     columns = [wanted[name] for name, _ in selected if name in wanted]
     names = ", ".join(quote_identifier(column.name) for column in columns)
     insert_select(target, columns, f"SELECT {names} FROM ({query})", context)

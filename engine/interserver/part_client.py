@@ -15,13 +15,19 @@ from urllib.parse import urlencode, urlsplit
 
 import xxhash
 
-from coordination.keeper.request_limits import runs
+from coordination.keeper.request_limits import split_into_chunks
 from engine.interserver.protocol import CHUNK_BYTES, EXCEPTION_CODE_HEADER, Manifest, basic_authorization
 from engine.interserver.transfer import Transfer
-from parts.common.errors import CorruptionError, PandoError, UnavailableError, error_from_code, resource_error
+from parts.common.errors import (
+    CorruptionError,
+    PandoError,
+    UnavailableError,
+    convert_resource_error,
+    make_error_from_code,
+)
 from parts.common.part_name import PartName
 from parts.common.thread_pool import submit
-from parts.format.hashed_file import sync, sync_directory
+from parts.format.hashed_file import sync_descriptor, sync_directory
 from parts.read.part_reader import open_part
 
 _CONNECT_SECONDS = 3.0
@@ -93,7 +99,7 @@ class InterserverClient:
 
         received = self._exchange(base_url, _target("/part", endpoint, directories), read)
         for part, hashes in received.items():
-            check_received(directories[part], part, hashes)
+            check_part_checksums(directories[part], part, hashes)
         self._failpoint("fetch.after_temporary_part")
         return list(received)
 
@@ -101,7 +107,7 @@ class InterserverClient:
         """Content hashes of those of the parts that are active on the replica. Raises ``UnavailableError`` 210
         (NETWORK_ERROR) when the other side does not answer, and the other side's error (232: no such replica)."""
         found: dict[PartName, str] = {}
-        for some in runs(parts, _NAMES_IN_A_REQUEST):
+        for some in split_into_chunks(parts, _NAMES_IN_A_REQUEST):
             target = _target("/hashes", endpoint, some)
             hashes = self._exchange(base_url, target, lambda answer: dict(json.loads(answer.read(_MAX_MANIFEST_BYTES))))
             found |= {part: str(hashes[str(part)]) for part in some if str(part) in hashes}
@@ -120,7 +126,7 @@ class InterserverClient:
                 connection.close()
                 raise
         except (OSError, EOFError, ValueError, HTTPException) as error:
-            ours = resource_error(error) if isinstance(error, OSError) else error
+            ours = convert_resource_error(error) if isinstance(error, OSError) else error
             if isinstance(ours, PandoError):  # of this disk, not of the network
                 raise ours from error
             raise UnavailableError("NETWORK_ERROR", f"{base_url}{target[:1000]} failed: {error!r}") from error
@@ -177,7 +183,7 @@ class _Connection(HTTPConnection):
 
 def _error(answer: HTTPResponse) -> Exception:
     message = answer.read(_MAX_ERROR_BYTES).decode(errors="replace")
-    return error_from_code(int(answer.headers.get(EXCEPTION_CODE_HEADER, "1001")), message)
+    return make_error_from_code(int(answer.headers.get(EXCEPTION_CODE_HEADER, "1001")), message)
 
 
 def _receive(
@@ -245,10 +251,10 @@ def _receive_file(
 
 def _sync(file: FileIO) -> None:
     with file:
-        sync(file.fileno())
+        sync_descriptor(file.fileno())
 
 
-def check_received(directory: Path, part: PartName, received: dict[str, tuple[int, str]]) -> None:
+def check_part_checksums(directory: Path, part: PartName, received: dict[str, tuple[int, str]]) -> None:
     """``received``: size and XXH3-128 of every file. Raises ``CorruptionError``.
 
     Opening checks the metadata against itself; every other file must be what the checksums say.

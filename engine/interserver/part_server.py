@@ -24,7 +24,7 @@ from urllib.parse import parse_qs
 from engine.interserver.protocol import EXCEPTION_CODE_HEADER, Manifest, basic_authorization
 from parts.common.errors import CorruptionError, PandoError, UserError
 from parts.common.part_name import PartName
-from parts.format.hashed_file import read_error, read_file
+from parts.format.hashed_file import read_error, read_small_file
 from parts.store.part_states import (
     Snapshot,
 )
@@ -221,7 +221,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _send_file(self, endpoint: str, part: str, file: Path, size: int) -> int:
         if size <= _BUFFER_BYTES:
             self.server.before_sending(endpoint, size)
-            return self.wfile.write(read_file(file, part))
+            return self.wfile.write(read_small_file(file, part))
         self.wfile.flush()
         sent = 0
         with _reading(part, file.name), open(file, "rb") as stream:

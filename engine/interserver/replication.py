@@ -49,7 +49,7 @@ class PartTransport(Protocol):
     def close(self) -> None: ...
 
 
-class PartLender(Protocol):
+class PartProvider(Protocol):
     """A replicated table, as the part exchange sees it."""
 
     def lend_part(self, name: PartName) -> tuple[Snapshot, Path]:
@@ -58,7 +58,7 @@ class PartLender(Protocol):
     def part_hashes(self, names: Sequence[PartName]) -> dict[PartName, str]:
         """Content hashes of those that are active here."""
 
-    def lend_staged(self, transaction: str, place: str, name: PartName) -> tuple[Snapshot, Path]:
+    def open_staged_part(self, transaction: str, place: str, name: PartName) -> tuple[Snapshot, Path]:
         """What a transaction left here, or the part ``name`` that it has become. Raises ``UserError`` 232."""
 
     def before_sending(self, size: int) -> None:
@@ -98,7 +98,7 @@ class Replication:
         self.zookeeper_name = DEFAULT_ZOOKEEPER
         self.connect_auxiliary: Callable[[str], Keeper | None] = lambda name: None
         """By name; ``None`` for one that the configuration does not name. Connects."""
-        self._lenders: dict[str, tuple[PartLender, str]] = {}
+        self._lenders: dict[str, tuple[PartProvider, str]] = {}
         """By endpoint, with the name of the ZooKeeper that knows them."""
         self._stops: list[Callable[[], None]] = [transport.close]
         self._views: dict[str, Replication] = {DEFAULT_ZOOKEEPER: self}
@@ -152,7 +152,7 @@ class Replication:
         replication.connect_auxiliary = lambda name: _connect(config.auxiliary_zookeepers.get(name))
         replication.default_path = config.default_replica_path
         replication.default_name = config.default_replica_name
-        replication.force_restore_all = force_restore_flag.take_file(path / "flags" / "force_restore_data")
+        replication.force_restore_all = force_restore_flag.consume_flag_file(path / "flags" / "force_restore_data")
         if config.interserver_http_port is not None:
             server = InterserverServer(
                 config.listen_host,
@@ -197,7 +197,7 @@ class Replication:
             )
         return self._keeper
 
-    def register(self, endpoint: str, lender: PartLender) -> None:
+    def register(self, endpoint: str, lender: PartProvider) -> None:
         """``endpoint`` is the replica's znode path. See :meth:`require_free`."""
         self.require_free(endpoint)
         self._lenders[endpoint] = lender, self.zookeeper_name
@@ -223,10 +223,10 @@ class Replication:
         owner, _, staged = endpoint.rpartition(_STAGED)
         if endpoint not in self._lenders and owner in self._lenders:
             transaction, _, place = staged.partition("/")
-            return self._lender(owner).lend_staged(transaction, place, name)
+            return self._lender(owner).open_staged_part(transaction, place, name)
         return self._lender(endpoint).lend_part(name)
 
-    def _lender(self, *endpoints: str) -> PartLender:
+    def _lender(self, *endpoints: str) -> PartProvider:
         """Of the first that there is."""
         for endpoint in endpoints:
             if endpoint in self._lenders:
@@ -264,6 +264,6 @@ def _connect(zookeeper: ZooKeeperConfig | None) -> Keeper | None:
     return keeper
 
 
-def staged_endpoint(endpoint: str, staged: str) -> str:
+def make_staged_endpoint(endpoint: str, staged: str) -> str:
     """The endpoint of the part that the replica of ``endpoint`` holds at ``<transaction>/<place>``."""
     return f"{endpoint}{_STAGED}{staged}"

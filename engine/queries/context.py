@@ -28,7 +28,7 @@ from sql.settings.supported_settings import (
 Row = tuple[object, ...]
 
 
-class SystemTable(Protocol):
+class SystemTableRows(Protocol):
     """What a server must know of one of its ``system`` tables."""
 
     @property
@@ -48,7 +48,7 @@ class QueryTotals(Protocol):
     def errors(self) -> Mapping[str, float]: ...
 
 
-class NoQueries:
+class EmptyQueryTotals:
     """The query totals of an engine that nothing asks over a network: all zero."""
 
     errors: Mapping[str, float] = {}
@@ -78,7 +78,7 @@ class Server(Protocol):
     def replicas_status(self) -> list[ReplicaStatus]:
         """The status of every replicated table."""
 
-    def system_rows(self, table: SystemTable, context: Context, columns: Sequence[str]) -> list[Row]:
+    def system_rows(self, table: SystemTableRows, context: Context, columns: Sequence[str]) -> list[Row]:
         """The rows of a system table, as the statement of ``context`` sees them: of each the named columns."""
 
     @property

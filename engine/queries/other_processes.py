@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from parts.common.query_status import QueryStatus
 
 
-class Elsewhere:
+class OtherProcesses:
     """What other processes of the server do, for a process that is the whole server: nothing. Quick, thread-safe."""
 
     def queries(self) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.queries.other_processes import Elsewhere
+from engine.queries.other_processes import OtherProcesses
 from engine.queries.session import QueryStatistics
 from parts.common.errors import CancelledError, PandoError, UserError
 from parts.common.query_status import MemoryTracker, QueryStatus
@@ -44,7 +44,7 @@ class Process:
         self.status.stop(reason)
 
     def facts(self) -> dict[str, Any]:
-        """What :class:`ProcessElsewhere` shows of it in another process."""
+        """What :class:`OtherProcess` shows of it in another process."""
         return {
             "process": (self.query_id, self.query, self.user, self.started, self.is_cancelled, self.database),
             "memory": (self.status.memory.total_bytes, self.status.memory.peak_bytes),
@@ -61,7 +61,7 @@ class Process:
         return reason if isinstance(error, CancelledError) and reason is not None else error
 
 
-class ProcessElsewhere(Process):
+class OtherProcess(Process):
     """A statement of another process of this server; ``kill`` ends it there."""
 
     def __init__(self, facts: Mapping[str, Any], kill: Callable[[str], object]) -> None:
@@ -86,12 +86,12 @@ class ProcessList:
         monotonic: Callable[[], float],
         memory: MemoryTracker | None = None,
         on_add: Callable[[], None] = lambda: None,
-        elsewhere: Elsewhere | None = None,
+        elsewhere: OtherProcesses | None = None,
     ) -> None:
         self._monotonic = monotonic
         self.memory = memory if memory is not None else MemoryTracker("total")
         self._on_add = on_add
-        self.elsewhere = elsewhere or Elsewhere()
+        self.elsewhere = elsewhere or OtherProcesses()
         # A statement that nobody has closed ends in whatever thread collects it, perhaps while that is in here.
         self._lock = threading.RLock()
         self._processes: dict[str, Process] = {}
@@ -110,7 +110,7 @@ class ProcessList:
         memory = MemoryTracker("for query", settings.max_memory_usage, parent=tracker)
         return QueryStatus(memory, settings.max_execution_time, self._monotonic, began)
 
-    def of_users(self) -> list[tuple[str, MemoryTracker, list[Process]]]:
+    def group_by_user(self) -> list[tuple[str, MemoryTracker, list[Process]]]:
         """Every user with the tracker and the processes it counts."""
         with self._lock:
             users, processes = dict(self._users), list(self._processes.values())
@@ -144,7 +144,7 @@ class ProcessList:
             self.elsewhere.release(query_id)
         return True
 
-    def while_idle(self, action: Callable[[], None]) -> None:
+    def run_if_idle(self, action: Callable[[], None]) -> None:
         """Carries it out unless a statement runs; one that begins meanwhile waits for its end."""
         with self._lock:
             if not self._processes:

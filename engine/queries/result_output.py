@@ -12,11 +12,11 @@ from sql.formats.registry import (
     write_blocks,
 )
 from sql.formats.text.text_writers import (
-    Statistics,
+    RunStatistics,
 )
 from sql.grammar.statements.statement import Insert, ParsedStatement, SelectQuery
 from sql.settings.session_settings import (
-    settings_of,
+    make_settings,
 )
 from sql.settings.supported_settings import (
     DEFAULT_SETTINGS,
@@ -26,14 +26,16 @@ from sql.settings.supported_settings import (
 _MOST_ROWS = 1 << 62
 
 
-def output_settings(config: Config, session: Session, parsed: ParsedStatement, extra: Mapping[str, object]) -> Settings:
+def resolve_output_settings(
+    config: Config, session: Session, parsed: ParsedStatement, extra: Mapping[str, object]
+) -> Settings:
     """Those of session and statement, and over them ``extra``."""
     # CREATE keeps its SETTINGS with the table.
     own = parsed.statement.settings if isinstance(parsed.statement, Insert | SelectQuery) else {}
-    return settings_of({**session.settings, **own, **extra}, config.timezone)
+    return make_settings({**session.settings, **own, **extra}, config.timezone)
 
 
-def encode(
+def encode_result(
     result: QueryResult,
     format: str,
     settings: Settings,
@@ -45,7 +47,7 @@ def encode(
 
     Blocks are as the query makes them; only a ``max_block_size`` that somebody set cuts them further.
     """
-    counts = Statistics()
+    counts = RunStatistics()
     limit = min(settings.max_block_size, _MOST_ROWS)
     is_limited = limit != DEFAULT_SETTINGS.max_block_size
     started = monotonic()

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from parts.common.query_status import MemoryTracker
 from parts.types import DataType
-from sql.formats.text.text_writers import Statistics
+from sql.formats.text.text_writers import RunStatistics
 from sql.relations import ArrowRelation
 from sql.settings.setting_values import (
     SettingValue,
@@ -49,7 +49,7 @@ class Session:
 
 
 @dataclass
-class QueryStatistics(Statistics):
+class QueryStatistics(RunStatistics):
     """Counted while a statement runs (``X-ClickHouse-Summary``). Bytes are uncompressed."""
 
     written_rows: int = 0

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 
 from parts.common.errors import UserError
 from sql.settings.session_settings import (
+    make_settings,
     parse_settings,
-    settings_of,
 )
 from sql.settings.setting_values import (
     SettingValue,
@@ -30,7 +30,7 @@ def check_settings_change(
     mode = current.get("readonly", 0)
     if not mode or not changes:
         return
-    before = settings_of({**defaults, **current})
+    before = make_settings({**defaults, **current})
     for name, given in parse_settings(changes).items():
         value = defaults.get(name, getattr(DEFAULT_SETTINGS, name, None)) if given is None else given
         is_change = value != getattr(before, name, before.changes.get(name))

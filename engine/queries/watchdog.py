@@ -24,13 +24,13 @@ import time
 from collections.abc import Callable, Sequence
 
 from engine.queries.process_list import Process, ProcessList
-from parts.common.process_memory import available_memory, held_memory, release_memory
+from parts.common.process_memory import get_available_bytes, get_held_bytes, release_memory
 from parts.common.query_status import MemoryTracker
 from sql.run.duckdb import database
 
 logger = logging.getLogger(__name__)
 
-LOOK_SECONDS = 0.02
+CHECK_INTERVAL_SECONDS = 0.02
 _DUCKDB_SHARE = 0.75
 _IDLE_BYTES = 1 << 30
 """DuckDB's limit until the watchdog has looked at a query for the first time."""
@@ -50,7 +50,7 @@ class Watchdog:
     def __init__(
         self,
         processes: ProcessList,
-        held: Callable[[], int] = held_memory,
+        held: Callable[[], int] = get_held_bytes,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._processes = processes
@@ -96,7 +96,7 @@ class Watchdog:
                 else:
                     self._release()
                 while is_busy and not self._is_ending:
-                    pause.wait(LOOK_SECONDS)
+                    pause.wait(CHECK_INTERVAL_SECONDS)
                     is_busy = self.run_once()
             except Exception:
                 logger.exception("the watchdog's look at the running statements failed")
@@ -125,11 +125,11 @@ class Watchdog:
         if growth < 0:  # the process shrank since it was idle
             self._set_idle(self._idle_bytes + growth)
             growth = 0
-        share_out(growth, running)
+        attribute_measured_bytes(growth, running)
         for process in running:
             process.status.witness.holds(process.status.memory.total_bytes)
         elsewhere, by_user = self._processes.elsewhere, {}
-        for name, tracker, processes in self._processes.of_users():
+        for name, tracker, processes in self._processes.group_by_user():
             here = sum(process.status.memory.measured_bytes for process in processes)
             by_user[name] = here + tracker.used_bytes
             tracker.measure(here + elsewhere.user_bytes(name))
@@ -144,7 +144,7 @@ class Watchdog:
             _stop_if_exceeded(process.status.memory, [process])
         if not self._processes.elsewhere.has_largest():
             return  # what other processes do about it comes first
-        for _, tracker, processes in self._processes.of_users():
+        for _, tracker, processes in self._processes.group_by_user():
             _stop_if_exceeded(tracker, processes)
         memory = self._processes.memory
         largest = max((process.status.memory.total_bytes for process in running), default=0)
@@ -158,7 +158,7 @@ class Watchdog:
         """Raised at once; lowered only for queries that have run for some looks, because that takes time too."""
         if not running and self._duckdb_limit_bytes:
             return
-        most = self._processes.memory.limit_bytes or available_memory()
+        most = self._processes.memory.limit_bytes or get_available_bytes()
         limits = [process.status.memory.limit_bytes or most for process in running]
         wanted = int(min(sum(limits) or _IDLE_BYTES, most) * _DUCKDB_SHARE)
         self._looks_above = self._looks_above + 1 if wanted < self._duckdb_limit_bytes else 0
@@ -180,7 +180,7 @@ class Watchdog:
 
     def _release(self) -> None:
         self._releases_due -= 1
-        self._processes.while_idle(lambda: database.release_memory(self._duckdb_limit_bytes))
+        self._processes.run_if_idle(lambda: database.release_memory(self._duckdb_limit_bytes))
         release_memory()
         if not any(self._processes):
             self._set_idle(self._held())
@@ -190,7 +190,7 @@ class Watchdog:
         self._processes.elsewhere.set_idle_bytes(size_bytes)
 
 
-def share_out(growth: int, running: Sequence[Process]) -> None:
+def attribute_measured_bytes(growth: int, running: Sequence[Process]) -> None:
     """Sets the measured bytes of the statements so that their sum is ``growth``."""
     if not running:
         return

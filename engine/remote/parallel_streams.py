@@ -13,7 +13,7 @@ _AHEAD = 2
 _POLL_SECONDS = 0.05
 
 
-def in_parallel(streams: Sequence[Iterator[Item]], check: Callable[[], None]) -> Iterator[Item]:
+def read_in_parallel(streams: Sequence[Iterator[Item]], check: Callable[[], None]) -> Iterator[Item]:
     """The items as they come; the first error ends all. ``check`` raises when nobody wants them any more: whoever waits
     for another server hears of nothing, so one stream has a thread too."""
     items: queue.Queue[tuple[Item | None, BaseException | None]] = queue.Queue(_AHEAD * len(streams))
@@ -62,7 +62,7 @@ def in_parallel(streams: Sequence[Iterator[Item]], check: Callable[[], None]) ->
         is_over.set()
 
 
-def all_done(tasks: Sequence[Callable[[], None]]) -> None:
+def run_all(tasks: Sequence[Callable[[], None]]) -> None:
     """Runs all at the same time, and returns when all have ended. Raises the first one's error."""
     if len(tasks) == 1:
         tasks[0]()

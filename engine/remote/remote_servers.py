@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 from engine.http_client.errors import RefusedError
 from engine.remote.replica_delays import Delays, Freshness, delays_of, parse_delays
-from engine.remote.server_clusters import Address, Shard, is_local
+from engine.remote.server_clusters import Address, Shard, is_this_server
 from engine.server.cluster_secret import authorization
 from engine.server.config import Config
 from parts.common.errors import PandoError, UnavailableError, UnknownOutcomeError
 from sql.grammar.tokens import quote_string
 
 if TYPE_CHECKING:
-    from engine.http_client.connections import Answer, Connections
+    from engine.http_client.connections import Connections, StreamedResponse
 
 Value = TypeVar("Value")
 
@@ -39,7 +39,7 @@ _TRY_ANOTHER = frozenset({"UNKNOWN_TABLE", "UNKNOWN_DATABASE", "NETWORK_ERROR", 
 
 
 @dataclass(slots=True)
-class Failures:
+class ReplicaFailures:
     """How often one replica failed, and until when it is tried last."""
 
     count: int = 0
@@ -54,13 +54,13 @@ class RemoteServers:
         self._monotonic = monotonic
         self._lock = threading.Lock()
         self._connections: dict[tuple[str, str, bool, float], Connections] = {}
-        self._failures: dict[tuple[str, int], Failures] = {}
+        self._failures: dict[tuple[str, int], ReplicaFailures] = {}
         self._delays: dict[tuple[str, int], tuple[float, Delays]] = {}
         """When each server told its delays, and what they were."""
         self._turns = itertools.count()
 
     def is_local(self, address: Address) -> bool:
-        return is_local(address, self._config)
+        return is_this_server(address, self._config)
 
     def failures(self, address: Address) -> tuple[int, int]:
         """Their number, and the seconds until they are forgotten."""
@@ -79,7 +79,7 @@ class RemoteServers:
         user: str,
         connect_seconds: float = 1.0,
         read_seconds: float | None = None,
-    ) -> Iterator[Answer]:
+    ) -> Iterator[StreamedResponse]:
         """One statement of ``user``, whose answer is read as it comes; ``rows`` follow it. Raises 209 when the server
         sends nothing for ``read_seconds``."""
         head = text.encode() if rows is None else f"{text}\n".encode()
@@ -222,7 +222,7 @@ class RemoteServers:
 
     def _note_failure(self, address: Address) -> None:
         with self._lock:
-            found = self._failures.setdefault((address.host, address.port), Failures())
+            found = self._failures.setdefault((address.host, address.port), ReplicaFailures())
             found.count += 1
             found.until = self._monotonic() + _REMEMBERED_SECONDS
 
@@ -242,11 +242,11 @@ class RemoteServers:
             return self._connections[key]
 
 
-def answer_file(answer: Answer, check: Callable[[], None]) -> BinaryIO:
+def open_response_file(answer: StreamedResponse, check: Callable[[], None]) -> BinaryIO:
     """The answer for readers of files; ``check`` raises when nobody wants the rest."""
-    from engine.http_client.connections import AnswerFile
+    from engine.http_client.connections import ResponseFile
 
-    return io.BufferedReader(AnswerFile(answer, check))
+    return io.BufferedReader(ResponseFile(answer, check))
 
 
 def no_answer_of_ours(address: Address, problem: object) -> RefusedError:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from engine.server.config import Config
 from engine.server.remote_servers_config import HOST, RemoteReplicaConfig
 from parts.common.errors import UserError
-from sql.settings.session_settings import nearest_names
+from sql.settings.session_settings import suggest_names
 
 _MOST_ADDRESSES = 1000
 _RANGE = re.compile(r"(\d+)\.\.(\d+)")
@@ -72,11 +72,11 @@ class ServerCluster:
         return ServerCluster(self.name, tuple(Shard(number, (found,)) for number, found in enumerate(addresses, 1)))
 
 
-def configured_cluster(config: Config, name: str) -> ServerCluster:
+def get_configured_cluster(config: Config, name: str) -> ServerCluster:
     """Raises 701 (CLUSTER_DOESNT_EXIST)."""
     shards = config.remote_servers.get(name)
     if shards is None:
-        near = nearest_names(name, config.remote_servers)
+        near = suggest_names(name, config.remote_servers)
         raise UserError("CLUSTER_DOESNT_EXIST", f"Requested cluster '{name}' not found{near}")
     secret = config.cluster_secrets.get(name, "")
     return ServerCluster(
@@ -101,7 +101,7 @@ def _configured_address(replica: RemoteReplicaConfig, cluster: str, secret: str)
     )  # fmt: skip
 
 
-def cluster_of_addresses(text: str, config: Config, user: str = "default", password: str = "") -> ServerCluster:
+def parse_addresses(text: str, config: Config, user: str = "default", password: str = "") -> ServerCluster:
     """Raises 36 (BAD_ARGUMENTS) for what is no list of addresses, 491 (UNACCEPTABLE_URL) for one that the configuration
     does not allow."""
     shards = []
@@ -113,20 +113,20 @@ def cluster_of_addresses(text: str, config: Config, user: str = "default", passw
     return ServerCluster("", tuple(shards))
 
 
-def is_local(address: Address, config: Config) -> bool:
+def is_this_server(address: Address, config: Config) -> bool:
     """Whether it is this server itself."""
     if config.http_port is None:
         return address.port == _HTTP_PORT and address.host in ("127.0.0.1", "localhost", "::1")
     if address.port != config.http_port:
         return False
-    found = host_address(address.host)
-    own = {"127.0.0.1", "::1", host_address(socket.gethostname())}
+    found = resolve_host(address.host)
+    own = {"127.0.0.1", "::1", resolve_host(socket.gethostname())}
     if config.listen_host not in ("0.0.0.0", "::", "*"):
-        own.add(host_address(config.listen_host))
+        own.add(resolve_host(config.listen_host))
     return bool(found) and found in own
 
 
-def host_address(host: str) -> str:
+def resolve_host(host: str) -> str:
     """The IP address; empty where there is none."""
     try:
         return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 
-from engine.scan.block_filter import block_test
+from engine.scan.block_filter import make_block_filter
 from engine.scan.scan_filter import ScanFilter
 from engine.tables.capabilities.block_history import WantedBlocks
 from parts.format.primary_index import (
@@ -34,61 +34,65 @@ from parts.types import (
     TupleType,
     UUIDType,
 )
-from sql.formats.columnar.arrow_and_parquet import PieceSink
+from sql.formats.columnar.arrow_and_parquet import OutputPieces
 from sql.formats.converters.arrow_type_mapping import list_parts
 from sql.formats.converters.text_rendering import render_plain
 from sql.formats.format_options import FormatOptions
 
 BATCH_ROWS = 65_536
 BATCH_BYTES = 16 << 20
-SILENT_SECONDS = 5.0
+MAX_SILENCE_SECONDS = 5.0
 """Who hears nothing for longer takes the server for dead."""
 _TEXTS = (EnumType, UUIDType, IPv4Type, IPv6Type)
 _OPTIONS = FormatOptions()
 
 
-def scan_type(type_: DataType) -> pa.DataType:
+def get_arrow_type(type_: DataType) -> pa.DataType:
     """The Arrow type in which a column leaves."""
     match type_:
         case NullableType(inner):
-            return scan_type(inner)
+            return get_arrow_type(inner)
         case LowCardinalityType(inner):
-            return pa.dictionary(pa.int32(), scan_type(inner))
+            return pa.dictionary(pa.int32(), get_arrow_type(inner))
         case EnumType() | UUIDType() | IPv4Type() | IPv6Type():
             return pa.string()
         case ArrayType(inner):
-            return pa.list_(pa.field("item", scan_type(inner), inner.is_nullable))
+            return pa.list_(pa.field("item", get_arrow_type(inner), inner.is_nullable))
         case MapType(key, value):
-            return pa.map_(scan_type(key), pa.field("value", scan_type(value), value.is_nullable))
+            return pa.map_(get_arrow_type(key), pa.field("value", get_arrow_type(value), value.is_nullable))
         case TupleType(elements):
             fields = zip(type_.arrow, elements, strict=True)
-            return pa.struct([pa.field(field.name, scan_type(inner), field.nullable) for field, (_, inner) in fields])
+            return pa.struct(
+                [pa.field(field.name, get_arrow_type(inner), field.nullable) for field, (_, inner) in fields]
+            )
     return type_.arrow
 
 
-def scan_array(array: pa.Array, type_: DataType) -> pa.Array:
-    """A column in :func:`scan_type`."""
-    if array.type == scan_type(type_) and not isinstance(type_, _TEXTS):
+def convert_array(array: pa.Array, type_: DataType) -> pa.Array:
+    """A column in :func:`get_arrow_type`."""
+    if array.type == get_arrow_type(type_) and not isinstance(type_, _TEXTS):
         return array
     match type_:
         case NullableType(inner):
-            return scan_array(array, inner)
+            return convert_array(array, inner)
         case LowCardinalityType(inner):
-            return pa.DictionaryArray.from_arrays(array.indices, scan_array(array.dictionary, inner))
+            return pa.DictionaryArray.from_arrays(array.indices, convert_array(array.dictionary, inner))
         case ArrayType(inner):
             offsets, mask, flat = list_parts(array)
-            return pa.ListArray.from_arrays(offsets, scan_array(flat, inner), type=scan_type(type_), mask=mask)
+            return pa.ListArray.from_arrays(offsets, convert_array(flat, inner), type=get_arrow_type(type_), mask=mask)
         case MapType(key, value):
             offsets, _, flat = list_parts(array)
-            keys, values = scan_array(flat.field(0), key), scan_array(flat.field(1), value)
-            return pa.MapArray.from_arrays(offsets, keys, values, type=scan_type(type_))
+            keys, values = convert_array(flat.field(0), key), convert_array(flat.field(1), value)
+            return pa.MapArray.from_arrays(offsets, keys, values, type=get_arrow_type(type_))
         case TupleType(elements):
-            children = [scan_array(child, inner) for child, (_, inner) in zip(array.flatten(), elements, strict=True)]
-            return pa.StructArray.from_arrays(children, fields=list(scan_type(type_)))
+            children = [
+                convert_array(child, inner) for child, (_, inner) in zip(array.flatten(), elements, strict=True)
+            ]
+            return pa.StructArray.from_arrays(children, fields=list(get_arrow_type(type_)))
     return render_plain(array, type_, _OPTIONS)
 
 
-def scan_batches(
+def read_batches(
     pieces: Sequence[tuple[Part, Sequence[MarkRange]]],
     columns: Sequence[Column],
     keep: ScanFilter | None = None,
@@ -100,11 +104,11 @@ def scan_batches(
     """The rows of the pieces in order, in batches worth sending; those of ``blocks`` and that ``keep`` leaves, behind
     the first ones.
 
-    At least one batch; an empty one after ``SILENT_SECONDS`` without rows.
+    At least one batch; an empty one after ``MAX_SILENCE_SECONDS`` without rows.
     """
     names = [column.name for column in columns]
     read = [*names, *(name for name in keep.columns if name not in names)] if keep else names
-    schema = pa.schema([pa.field(c.name, scan_type(c.type), c.type.is_nullable) for c in columns])
+    schema = pa.schema([pa.field(c.name, get_arrow_type(c.type), c.type.is_nullable) for c in columns])
     if keep is None and blocks is None and not any(part.has_deleted_rows for part, _ in pieces):
         pieces, behind = _behind(pieces, behind)
     none = pa.RecordBatch.from_pylist([], schema=schema)
@@ -112,7 +116,7 @@ def scan_batches(
     rows = size = 0
     is_empty, sent = True, clock()
     for part, ranges in pieces:
-        test = block_test(part, blocks) if blocks is not None else None
+        test = make_block_filter(part, blocks) if blocks is not None else None
         wanted = [*read, BLOCK_NUMBER] if test is not None else read
         for read_batch in part.read(wanted, ranges, max_batch_rows=_batch_rows(part, wanted), test=test):
             if test is not None:
@@ -125,10 +129,12 @@ def scan_batches(
                 if held and (rows + batch.num_rows > BATCH_ROWS or size + batch.nbytes > BATCH_BYTES):
                     yield _joined(held)
                     held, rows, size, sent = [], 0, 0, clock()
-                arrays = [scan_array(array, column.type) for array, column in zip(batch.columns, columns, strict=False)]
+                arrays = [
+                    convert_array(array, column.type) for array, column in zip(batch.columns, columns, strict=False)
+                ]
                 held.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
                 rows, size, is_empty = rows + batch.num_rows, size + batch.nbytes, False
-            if clock() - sent > SILENT_SECONDS:
+            if clock() - sent > MAX_SILENCE_SECONDS:
                 yield none
                 is_empty, sent = False, clock()
     if held:
@@ -178,7 +184,7 @@ def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 def encode_stream(batches: Iterator[pa.RecordBatch], compression: str | None) -> Iterator[bytes]:
     """Arrow IPC stream bytes, a piece per batch; the last piece holds the mark of the end."""
     first = next(batches)
-    sink = PieceSink()
+    sink = OutputPieces()
     options = pa.ipc.IpcWriteOptions(compression=compression)
     with pa.ipc.new_stream(sink, first.schema, options=options) as writer:
         writer.write_batch(first)

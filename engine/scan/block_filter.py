@@ -12,15 +12,15 @@ import pyarrow as pa
 from engine.tables.capabilities.block_history import WantedBlocks
 from parts.common.errors import UserError
 from parts.read.part_reader import Part
-from parts.table.block_number_column import BLOCK_NUMBER, knows_block_numbers
+from parts.table.block_number_column import BLOCK_NUMBER, has_known_block_numbers
 
-NOTHING = -1
+NO_BLOCK = -1
 """The position before the first block."""
 _counts: WeakKeyDictionary[Part, tuple[np.ndarray, np.ndarray]] = WeakKeyDictionary()
 _lock = threading.Lock()
 
 
-def estimated_rows(part: Part, wanted: WantedBlocks) -> int:
+def estimate_rows(part: Part, wanted: WantedBlocks) -> int:
     """About how many rows of the part are of wanted blocks."""
     name = part.name
     after, until = wanted.of(name.partition_id)
@@ -28,8 +28,8 @@ def estimated_rows(part: Part, wanted: WantedBlocks) -> int:
     return part.rows * max(0, common) // (name.max_block - name.min_block + 1)
 
 
-class BlockTest:
-    """Implements ``parts.read.read_ahead.RowTest``: the rows of the blocks behind ``after``, as far as ``until``."""
+class BlockFilter:
+    """Implements ``parts.read.read_ahead.RowFilter``: the rows of the blocks behind ``after``, as far as ``until``."""
 
     columns = frozenset({BLOCK_NUMBER})
 
@@ -48,16 +48,16 @@ class BlockTest:
         return batch if mask.all() else batch.filter(pa.array(mask))
 
 
-def block_test(part: Part, wanted: WantedBlocks) -> BlockTest | None:
+def make_block_filter(part: Part, wanted: WantedBlocks) -> BlockFilter | None:
     """``None`` where all rows of the part are wanted. Raises 36 when nobody knows which are."""
     after, until = wanted.of(part.name.partition_id)
     if after < part.name.min_block and part.name.max_block <= until:
         return None
     _require_numbers(part)
-    return BlockTest(after, until)
+    return BlockFilter(after, until)
 
 
-def rows_by_block(part: Part) -> tuple[np.ndarray, np.ndarray]:
+def count_rows_by_block(part: Part) -> tuple[np.ndarray, np.ndarray]:
     """The numbers of the part's blocks, in order, and how many rows each has. Raises 36 when nobody knows.
 
     Kept as long as the part is open: a backlog is cut at many places.
@@ -80,7 +80,7 @@ def rows_by_block(part: Part) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _require_numbers(part: Part) -> None:
-    if not knows_block_numbers(part.name, part.schema):
+    if not has_known_block_numbers(part.name, part.schema):
         raise UserError(
             "BAD_ARGUMENTS",
             f"Part {part.name} was merged without the block numbers of its rows: which of them are wanted is not known",

@@ -31,7 +31,7 @@ from typing import Protocol
 import xxhash
 import zstandard
 
-from engine.scan.slot_planning import Steps, measure, stored_columns
+from engine.scan.slot_planning import Steps, measure_steps, select_stored_columns
 from engine.tables.capabilities.block_history import BlockHistory, WantedBlocks, require_block_numbers
 from engine.tables.table import Table
 from parts.common.errors import ConflictError, CorruptionError, PandoError, UnavailableError, UserError
@@ -43,8 +43,8 @@ from sql.relations import PartsSnapshot
 logger = logging.getLogger(__name__)
 
 MAX_LEASES = 256
-MAX_SECONDS = 24 * 3600.0
-UNKNOWN_DELAY = 1e9
+MAX_LEASE_SECONDS = 24 * 3600.0
+UNKNOWN_DELAY_SECONDS = 1e9
 """In seconds, of a replica that has not compared itself with ZooKeeper yet. Only who allows any delay reads there."""
 _TOUCH_SECONDS = 600.0
 _RECORD_VERSION = 3
@@ -72,9 +72,9 @@ class ScanOpening:
     """Only parts with these are read; all of them are."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.seconds <= MAX_SECONDS:
+        if not 0 < self.seconds <= MAX_LEASE_SECONDS:
             raise UserError(
-                "ARGUMENT_OUT_OF_BOUND", f"'lease_seconds' must be 0 to {MAX_SECONDS:g}, got {self.seconds!r}"
+                "ARGUMENT_OUT_OF_BOUND", f"'lease_seconds' must be 0 to {MAX_LEASE_SECONDS:g}, got {self.seconds!r}"
             )
 
     @property
@@ -237,8 +237,8 @@ class LeaseBook:
                         "CANNOT_ASSIGN_ALTER",
                         f"Table {table.definition.full_name} was altered while the query began; run it again",
                     )
-                stored_columns(description.schema, opening.columns)
-                steps = measure(snapshot.parts, opening.columns)
+                select_stored_columns(description.schema, opening.columns)
+                steps = measure_steps(snapshot.parts, opening.columns)
                 wanted = _written(snapshot.parts, steps, description.metadata_version)
                 record = records.record(opening.digest, wanted)
             except BaseException:
@@ -266,7 +266,7 @@ class LeaseBook:
     def _require_current(self, table: Table, max_delay_seconds: float) -> None:
         delay = self.delay_seconds(table)
         if delay > max_delay_seconds:
-            how_far = f"is {delay:.0f} s" if delay < UNKNOWN_DELAY else "does not know yet how far it is"
+            how_far = f"is {delay:.0f} s" if delay < UNKNOWN_DELAY_SECONDS else "does not know yet how far it is"
             raise UnavailableError(
                 "ALL_REPLICAS_ARE_STALE",
                 f"This replica {how_far} behind with {table.definition.full_name}; the scan allows "

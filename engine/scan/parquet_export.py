@@ -20,18 +20,18 @@ from contextlib import suppress
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.scan.arrow_stream import scan_type
-from engine.server.user_files import TEMPORARY, UserFiles
+from engine.scan.arrow_stream import get_arrow_type
+from engine.server.user_files import TEMPORARY_FILE_PREFIX, UserFiles
 from parts.common.errors import PandoError, UserError
 from parts.read.part_reader import Part
 from parts.table.table_description import Column
-from sql.formats.columnar.arrow_and_parquet import PieceSink
+from sql.formats.columnar.arrow_and_parquet import OutputPieces
 from sql.formats.converters.arrow_type_mapping import list_parts
 
 logger = logging.getLogger(__name__)
 
 ABANDONED_SECONDS = 24 * 3600.0
-MANIFEST = "_manifest.json"
+MANIFEST_FILE = "_manifest.json"
 _UNFINISHED = ".unfinished-"
 _ID = re.compile(r"[0-9a-f]{8,64}")
 _FILE = re.compile(r"part-\d{5,}-[0-9a-f]+\.parquet")
@@ -42,7 +42,7 @@ _GROUP_BYTES = 64 << 20
 _STILL_WRITING = b"\n"
 
 
-def unfinished(directory: str, export: str) -> str:
+def get_unfinished_path(directory: str, export: str) -> str:
     """Where the files of an export are written. Raises 36 for what is no id."""
     if not _ID.fullmatch(export):
         raise UserError("BAD_ARGUMENTS", f"'export' must be a number in hexadecimal digits, got {export!r}")
@@ -65,10 +65,10 @@ def write_slot(
 
     yield _STILL_WRITING
     schema = pa.schema(
-        [pa.field(c.name, _file_type(scan_type(c.type), with_nanoseconds), c.type.is_nullable) for c in columns]
+        [pa.field(c.name, _file_type(get_arrow_type(c.type), with_nanoseconds), c.type.is_nullable) for c in columns]
     )
-    sink, rows = PieceSink(), 0
-    with files.writing(path, unique) as file:
+    sink, rows = OutputPieces(), 0
+    with files.create_file(path, unique) as file:
         try:
             writer = pq.ParquetWriter(
                 sink, schema, compression="zstd", store_schema=False, store_decimal_as_integer=True,
@@ -89,7 +89,7 @@ def write_slot(
     yield json.dumps(facts).encode()
 
 
-def publish(files: UserFiles, directory: str, export: str, manifest: dict[str, object]) -> None:
+def publish_export(files: UserFiles, directory: str, export: str, manifest: dict[str, object]) -> None:
     """Raises 107 when a file of the manifest is not there, 641 when something has the name."""
     sizes: dict[str, int] = {}
     listed = manifest.get("files")
@@ -100,10 +100,12 @@ def publish(files: UserFiles, directory: str, export: str, manifest: dict[str, o
         sizes[name] = size
     if not sizes:
         raise UserError("BAD_ARGUMENTS", "'manifest' must have the files of this export under 'files'")
-    files.publish(unfinished(directory, export), directory, sizes, MANIFEST, json.dumps(manifest, indent=1).encode())
+    files.publish(
+        get_unfinished_path(directory, export), directory, sizes, MANIFEST_FILE, json.dumps(manifest, indent=1).encode()
+    )
 
 
-def remove_abandoned(files: UserFiles, now: float) -> Iterator[str]:
+def remove_abandoned_exports(files: UserFiles, now: float) -> Iterator[str]:
     """Directories of exports in which nothing was written since long: those that went."""
     for directory, changed, inside in files.directories(_DIRECTORY):
         if now - changed > ABANDONED_SECONDS and all(map(_is_of_export, inside)):
@@ -114,7 +116,7 @@ def remove_abandoned(files: UserFiles, now: float) -> Iterator[str]:
 
 
 def _is_of_export(name: str) -> bool:
-    return name == MANIFEST or name.startswith(TEMPORARY) or _FILE.fullmatch(name) is not None
+    return name == MANIFEST_FILE or name.startswith(TEMPORARY_FILE_PREFIX) or _FILE.fullmatch(name) is not None
 
 
 def _groups(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table | None]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.scan.slot_planning import stored_columns
+from engine.scan.slot_planning import select_stored_columns
 from parts.format.primary_index import (
     MarkRange,
 )
@@ -17,10 +17,10 @@ from parts.read.part_reader import (
 )
 from parts.table.table_description import TableDescription
 from sql.run.block_expressions import compile_expressions
-from sql.run.condition_analysis import analyse
+from sql.run.condition_analysis import analyse_condition
 
 
-def choose_granules(
+def select_granules(
     parts: Sequence[Part], description: TableDescription, condition: str, timezone: str
 ) -> list[tuple[Part, list[MarkRange]]]:
     """Parts without wanted granules are left out. Too much may be chosen, never too little.
@@ -31,7 +31,7 @@ def choose_granules(
     if where:
         compile_expressions([where], description.schema, timezone)
     chosen = []
-    for pruned in analyse(where, description, timezone).prune(parts):
+    for pruned in analyse_condition(where, description, timezone).prune(parts):
         ranges = [MarkRange(0, pruned.part.marks)] if pruned.ranges is None else list(pruned.ranges)
         if ranges:
             chosen.append((pruned.part, ranges))
@@ -52,10 +52,10 @@ class ScanFilter:
         return batch.filter(pc.fill_null(mask, False))
 
 
-def scan_filter(condition: str, description: TableDescription, timezone: str) -> ScanFilter | None:
+def compile_filter(condition: str, description: TableDescription, timezone: str) -> ScanFilter | None:
     """``None`` for no condition. Raises 48 for a condition on an ALIAS column, which has no data."""
     if not condition.strip():
         return None
     compiled = compile_expressions([condition], description.schema, timezone)[0]
-    stored_columns(description.schema, compiled.columns)
+    select_stored_columns(description.schema, compiled.columns)
     return ScanFilter(tuple(compiled.columns), compiled.evaluate)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.remote.server_clusters import configured_cluster
+from engine.remote.server_clusters import get_configured_cluster
 from engine.server.config import Config
 from engine.tables.table_definition import TableDefinition
 from parts.common.errors import UserError
@@ -12,7 +12,7 @@ from sql.definitions.engines.proxy_engines import DistributedArguments
 from sql.definitions.engines.small_engines import VIEW_ENGINES
 
 
-def shards_to_scan(definition: TableDefinition, config: Config) -> list[dict[str, Any]]:
+def list_shards(definition: TableDefinition, config: Config) -> list[dict[str, Any]]:
     """For each shard ``{urls, database, table}``: its replicas by HTTP. ``definition`` is of a Distributed table. Who
     scans is known to those servers, or not, under the name and password given here. Raises 701."""
     arguments = DistributedArguments.of(definition.create)
@@ -22,11 +22,11 @@ def shards_to_scan(definition: TableDefinition, config: Config) -> list[dict[str
             "database": arguments.database or shard.replicas[0].default_database or "default",
             "table": arguments.table,
         }
-        for shard in configured_cluster(config, arguments.cluster).shards
+        for shard in get_configured_cluster(config, arguments.cluster).shards
     ]
 
 
-def require_rows(definition: TableDefinition) -> None:
+def require_own_rows(definition: TableDefinition) -> None:
     """Raises 48 for a table whose rows are those of others."""
     if definition.is_proxy or definition.engine_name in VIEW_ENGINES:
         raise UserError(

@@ -58,14 +58,14 @@ class TaskSize:
         return self.rows is not None or self.bytes is not None
 
 
-def scan_columns(schema: TableSchema, names: Sequence[str]) -> list[Column]:
-    """As :func:`stored_columns`, at least one."""
+def select_columns(schema: TableSchema, names: Sequence[str]) -> list[Column]:
+    """As :func:`select_stored_columns`, at least one."""
     if not names:
         raise UserError("BAD_ARGUMENTS", "A scan needs at least one column")
-    return stored_columns(schema, names)
+    return select_stored_columns(schema, names)
 
 
-def stored_columns(schema: TableSchema, names: Sequence[str]) -> list[Column]:
+def select_stored_columns(schema: TableSchema, names: Sequence[str]) -> list[Column]:
     """Raises 16 for a column that is not there, 48 for one that has no data of its own."""
     columns = [schema.column(name) for name in names]
     for column in columns:
@@ -78,7 +78,7 @@ def stored_columns(schema: TableSchema, names: Sequence[str]) -> list[Column]:
     return columns
 
 
-def measure(parts: Sequence[Part], columns: Sequence[str]) -> dict[PartName, list[int]]:
+def measure_steps(parts: Sequence[Part], columns: Sequence[str]) -> dict[PartName, list[int]]:
     """The steps of the parts; the more granules a part has, the more steps."""
     granules = sum(part.marks for part in parts)
     measured = {}
@@ -90,7 +90,7 @@ def measure(parts: Sequence[Part], columns: Sequence[str]) -> dict[PartName, lis
 
 
 @dataclass(frozen=True)
-class Scan:
+class WeighedGranules:
     """The granules to read and their weights, end to end."""
 
     chosen: Chosen
@@ -99,7 +99,7 @@ class Scan:
     weights: np.ndarray
 
     @classmethod
-    def of(cls, chosen: Chosen, steps: Steps, size: TaskSize) -> Scan:
+    def of(cls, chosen: Chosen, steps: Steps, size: TaskSize) -> WeighedGranules:
         rows = np.concatenate([np.empty(0, np.int64), *(_rows(part)[_granules(ranges)] for part, ranges in chosen)])
         bytes_ = np.concatenate(
             [rows[:0], *(_bytes(part, steps[part.name])[_granules(ranges)] for part, ranges in chosen)]

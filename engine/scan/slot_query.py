@@ -13,7 +13,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from engine.queries.session import QueryResult, Session
-from engine.scan.arrow_stream import BATCH_ROWS, scan_array, scan_type
+from engine.scan.arrow_stream import BATCH_ROWS, convert_array, get_arrow_type
 from engine.scan.scan_filter import ScanFilter
 from parts.common.errors import UserError
 from parts.format.primary_index import (
@@ -29,7 +29,7 @@ from sql.grammar.statements.statement import ParsedStatement, SelectQuery
 SLOT = "slot"
 
 
-class Runner(Protocol):
+class StatementExecutor(Protocol):
     """Who runs statements."""
 
     def parse(self, text: str, session: Session) -> ParsedStatement: ...
@@ -64,7 +64,7 @@ class SlotRows:
                 yield pa.Table.from_batches([kept]).select(list(columns))
 
 
-def run_over(rows: SlotRows, query: str, runner: Runner, session: Session) -> QueryResult:
+def run_query(rows: SlotRows, query: str, runner: StatementExecutor, session: Session) -> QueryResult:
     """The statement, begun. Raises 62 for what is no SELECT, 15 for a name that its result has twice."""
     own = replace(session, settings={**session.settings, "readonly": 1}, external_tables={SLOT: rows})
     parsed = runner.parse(query, own)
@@ -79,14 +79,14 @@ def run_over(rows: SlotRows, query: str, runner: Runner, session: Session) -> Qu
     return result
 
 
-def answer_of(result: QueryResult) -> Iterator[pa.RecordBatch]:
+def convert_result(result: QueryResult) -> Iterator[pa.RecordBatch]:
     """The result in the types of scans; at least one batch."""
     types: list[DataType] = [type_ for _, type_ in result.columns]
-    schema = pa.schema([pa.field(name, scan_type(type_), type_.is_nullable) for name, type_ in result.columns])
+    schema = pa.schema([pa.field(name, get_arrow_type(type_), type_.is_nullable) for name, type_ in result.columns])
     is_empty = True
     try:
         for batch in result.batches:
-            arrays = [scan_array(array, type_) for array, type_ in zip(batch.columns, types, strict=True)]
+            arrays = [convert_array(array, type_) for array, type_ in zip(batch.columns, types, strict=True)]
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
             is_empty = False
     finally:

@@ -9,28 +9,28 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
 
-from engine.scan.block_filter import NOTHING, rows_by_block
+from engine.scan.block_filter import NO_BLOCK, count_rows_by_block
 from parts.read.part_reader import Part
 
 
-def end_of_batch(
+def find_batch_end(
     parts: Sequence[Part], after: Mapping[str, int], until: Mapping[str, int], max_rows: int | None
 ) -> dict[str, int]:
     """The end of the batch that begins ``after`` and goes no further than ``until``; partitions of which it takes
     nothing stand where they stood."""
     ends = dict(after)
     for partition_id, number in until.items():
-        ends[partition_id] = max(number, after.get(partition_id, NOTHING))
-    moving = [name for name, end in ends.items() if end > after.get(name, NOTHING)]
+        ends[partition_id] = max(number, after.get(partition_id, NO_BLOCK))
+    moving = [name for name, end in ends.items() if end > after.get(name, NO_BLOCK)]
     if max_rows is not None:
         for name, number in _cut(parts, after, {name: ends[name] for name in moving}, max_rows).items():
-            ends[name] = max(number, after.get(name, NOTHING))
+            ends[name] = max(number, after.get(name, NO_BLOCK))
     return ends
 
 
 def _cut(parts: Sequence[Part], after: Mapping[str, int], ends: Mapping[str, int], max_rows: int) -> dict[str, int]:
     """The partitions that end earlier, and where: before the first block that is not taken."""
-    turns = [(0, name, _blocks(parts, name, after.get(name, NOTHING), end)) for name, end in sorted(ends.items())]
+    turns = [(0, name, _blocks(parts, name, after.get(name, NO_BLOCK), end)) for name, end in sorted(ends.items())]
     waiting = [(rows, name, *first, blocks) for rows, name, blocks in turns if (first := next(blocks, None))]
     taken = 0
     while waiting:
@@ -51,6 +51,6 @@ def _blocks(parts: Sequence[Part], partition_id: str, after: int, until: int) ->
     of_partition = (part for part in parts if part.name.partition_id == partition_id and part.rows)
     for part in sorted(of_partition, key=lambda part: part.name):
         if part.name.max_block > after and part.name.min_block <= until:
-            numbers, rows = rows_by_block(part)
+            numbers, rows = count_rows_by_block(part)
             wanted = (numbers > after) & (numbers <= until)
             yield from zip(numbers[wanted].tolist(), rows[wanted].tolist(), strict=True)

@@ -29,7 +29,7 @@ _FAILURE_SECONDS = 5.0
 
 
 @dataclass(eq=False)
-class Task:
+class BackgroundTask:
     """One repeated step. ``run_once`` returns the seconds until it wants to run next."""
 
     name: str
@@ -42,7 +42,7 @@ class Task:
             self.pool.wake(self, delay_seconds)
 
 
-def wake_one(tasks: Sequence[Task]) -> None:
+def wake_one_task(tasks: Sequence[BackgroundTask]) -> None:
     """Wakes one of several tasks of one pool that do the same."""
     if tasks[0].pool is not None:
         tasks[0].pool.wake_one(tasks)
@@ -55,10 +55,10 @@ class BackgroundPool:
         lock = threading.RLock()
         self._condition = threading.Condition(lock)
         self._ended = threading.Condition(lock)
-        self._due: list[tuple[float, int, Task]] = []
-        self._due_at: dict[Task, float] = {}
-        self._running: set[Task] = set()
-        self._rerun: dict[Task, float] = {}
+        self._due: list[tuple[float, int, BackgroundTask]] = []
+        self._due_at: dict[BackgroundTask, float] = {}
+        self._running: set[BackgroundTask] = set()
+        self._rerun: dict[BackgroundTask, float] = {}
         self._order = itertools.count()
         self._awaited = math.inf
         """The earliest due time that a thread waits for."""
@@ -69,13 +69,13 @@ class BackgroundPool:
         for thread in self._threads:
             thread.start()
 
-    def add(self, task: Task, delay_seconds: float = 0.0) -> Task:
+    def add(self, task: BackgroundTask, delay_seconds: float = 0.0) -> BackgroundTask:
         task.pool = self
         with self._condition:
             self._schedule(task, time.monotonic() + delay_seconds)
         return task
 
-    def wake(self, task: Task, delay_seconds: float = 0.0) -> None:
+    def wake(self, task: BackgroundTask, delay_seconds: float = 0.0) -> None:
         """Never puts off what is due earlier."""
         with self._condition:
             at = time.monotonic() + delay_seconds
@@ -84,14 +84,14 @@ class BackgroundPool:
             elif task in self._due_at and at < self._due_at[task]:
                 self._schedule(task, at)
 
-    def wake_one(self, tasks: Sequence[Task]) -> None:
+    def wake_one(self, tasks: Sequence[BackgroundTask]) -> None:
         """Wakes one of the tasks that are not running; when all are, each runs once more after this run."""
         with self._condition:
             task = next((task for task in tasks if task not in self._running), None)
             for one in tasks if task is None else (task,):
                 self.wake(one)
 
-    def remove(self, task: Task, timeout_seconds: float = 60.0) -> None:
+    def remove(self, task: BackgroundTask, timeout_seconds: float = 60.0) -> None:
         """Waits for the running step to end. Not to be called from the task itself."""
         with self._condition:
             self._due_at.pop(task, None)
@@ -107,13 +107,13 @@ class BackgroundPool:
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
 
-    def _schedule(self, task: Task, at: float) -> None:
+    def _schedule(self, task: BackgroundTask, at: float) -> None:
         self._due_at[task] = at
         heapq.heappush(self._due, (at, next(self._order), task))
         if at < self._awaited:
             self._condition.notify()
 
-    def _next(self) -> Task | None:
+    def _next(self) -> BackgroundTask | None:
         """Waits for the next due task; ``None`` at the end."""
         with self._condition:
             while not self._stopping:

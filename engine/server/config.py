@@ -45,12 +45,12 @@ from engine.server.graphite_rollup_config import GraphiteSections
 from engine.server.remote_servers_config import ClusterSections
 from engine.server.user_files import UserFiles
 from parts.common.errors import UserError
-from parts.common.process_memory import available_memory
+from parts.common.process_memory import get_available_bytes
 from parts.common.safe_names import check_znode_path
 from sql.settings.merge_tree_settings import parse_table_setting
 from sql.settings.session_settings import (
-    given_settings,
-    nearest_names,
+    parse_given_settings,
+    suggest_names,
 )
 from sql.settings.setting_values import (
     SettingValue,
@@ -231,7 +231,7 @@ class Config(GraphiteSections, ClusterSections, BackgroundCheckKeys, Section):
     @classmethod
     def _profiles(cls, value: dict[str, dict[str, object]]) -> dict[str, dict[str, SettingValue]]:
         try:
-            return {name: given_settings(settings) for name, settings in value.items()}
+            return {name: parse_given_settings(settings) for name, settings in value.items()}
         except UserError as error:
             raise ValueError(error.message) from None
 
@@ -247,7 +247,7 @@ class Config(GraphiteSections, ClusterSections, BackgroundCheckKeys, Section):
         if name not in self.profiles and name != "default":
             raise UserError(
                 "THERE_IS_NO_PROFILE",
-                f"There is no profile {name!r} in the configuration{nearest_names(name, self.profiles)}",
+                f"There is no profile {name!r} in the configuration{suggest_names(name, self.profiles)}",
             )
         return dict(self.profiles.get(name, {}))
 
@@ -287,7 +287,7 @@ class Config(GraphiteSections, ClusterSections, BackgroundCheckKeys, Section):
     @property
     def memory_limit_bytes(self) -> int:
         """The smaller of the two limits, as in ClickHouse."""
-        of_machine = int(available_memory() * self.max_server_memory_usage_to_ram_ratio)
+        of_machine = int(get_available_bytes() * self.max_server_memory_usage_to_ram_ratio)
         return min(self.max_server_memory_usage or of_machine, of_machine)
 
     @property
@@ -338,7 +338,7 @@ def _first_problem(error: ValidationError) -> str:
     problem = error.errors(include_url=False)[0]
     key = ".".join(str(item) for item in problem["loc"])
     if problem["type"] == "extra_forbidden":
-        return f"Unknown key {key!r} in the configuration{nearest_names(key, _known_keys(problem['loc']))}"
+        return f"Unknown key {key!r} in the configuration{suggest_names(key, _known_keys(problem['loc']))}"
     if problem["type"] == "missing":
         return f"The key {key!r} is missing from the configuration"
     text = problem["msg"].removeprefix("Value error, ")

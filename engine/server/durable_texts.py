@@ -26,8 +26,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from parts.common.errors import PandoError, UnavailableError, UnknownOutcomeError, resource_error
-from parts.format.hashed_file import make_directories, sync, sync_directory
+from parts.common.errors import PandoError, UnavailableError, UnknownOutcomeError, convert_resource_error
+from parts.format.hashed_file import make_directories, sync_descriptor, sync_directory
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ def write_durably(file: Path, text: str) -> None:
         with open(draft, "w", encoding="utf-8", errors="surrogateescape") as stream:
             stream.write(text)
             stream.flush()
-            sync(stream.fileno())
+            sync_descriptor(stream.fileno())
         draft.rename(file)
     except BaseException:
         with suppress(OSError):
@@ -153,7 +153,7 @@ class TextJournal:
 
 
 def _unsettled(journal: Path, error: Exception) -> UnavailableError:
-    told = resource_error(error) if isinstance(error, OSError) else error
+    told = convert_resource_error(error) if isinstance(error, OSError) else error
     name = told.name if isinstance(told, PandoError) else "CANNOT_WRITE_TO_FILE_DESCRIPTOR"
     return UnavailableError(
         name,

@@ -24,10 +24,10 @@ from typing import BinaryIO
 
 import xxhash
 
-from parts.common.errors import UserError, resource_error
-from parts.format.hashed_file import make_directories, sync
+from parts.common.errors import UserError, convert_resource_error
+from parts.format.hashed_file import make_directories, sync_descriptor
 
-TEMPORARY = ".tmp-"
+TEMPORARY_FILE_PREFIX = ".tmp-"
 """What names of unfinished files begin with. Patterns do not find them."""
 _MOST_FOUND = 100_000
 _WILD = re.compile(r"[*?{]")
@@ -61,7 +61,7 @@ class UserFile:
         return hasher.hexdigest()
 
 
-class NewFile:
+class UserFileWriter:
     """A file that is being written."""
 
     def __init__(self, descriptor: int) -> None:
@@ -101,7 +101,7 @@ class UserFiles:
             return [self._file(path)]
         return [self._file(found) for found in sorted(self._matching(path))]
 
-    def resolved(self, path: str) -> Path:
+    def resolve_path(self, path: str) -> Path:
         """Raises 291 for what is not below the root, 36 for what is no path."""
         real = self._inside(self._absolute(path), path)
         if real == self._root:
@@ -145,7 +145,7 @@ class UserFiles:
         return found
 
     def _file(self, path: str) -> UserFile:
-        real = self.resolved(path)
+        real = self.resolve_path(path)
         descriptor = self._open(real, path)
         try:
             return UserFile(real, os.fstat(descriptor).st_size, partial(self._open, real, path))
@@ -172,7 +172,7 @@ class UserFiles:
                 if makes:
                     with suppress(FileExistsError):
                         os.mkdir(part, 0o755, dir_fd=descriptor)
-                        sync(descriptor)
+                        sync_descriptor(descriptor)
                 following = os.open(part, _DIRECTORY, dir_fd=descriptor)
                 os.close(descriptor)
                 descriptor = following
@@ -181,25 +181,25 @@ class UserFiles:
             os.close(descriptor)
 
     @contextmanager
-    def writing(self, path: str, name: str, *, replaces: bool = False) -> Iterator[NewFile]:
+    def create_file(self, path: str, name: str, *, replaces: bool = False) -> Iterator[UserFileWriter]:
         """A new file, with its directories, which is there when the block ends well. ``name`` is unique.
 
         Raises 641 for one that is there already, unless this one ``replaces`` it.
         """
-        real = self.resolved(path)
+        real = self.resolve_path(path)
         if not replaces and os.path.lexists(real):
             raise _is_there(path)
-        temporary = f"{TEMPORARY}{name}"
+        temporary = f"{TEMPORARY_FILE_PREFIX}{name}"
         with _problems_of(path), self._directory(real.parent, makes=True) as directory:
             descriptor = os.open(temporary, _WRITE, 0o644, dir_fd=directory)
             try:
                 try:
-                    yield NewFile(descriptor)
-                    sync(descriptor)
+                    yield UserFileWriter(descriptor)
+                    sync_descriptor(descriptor)
                 finally:
                     os.close(descriptor)
                 _name(temporary, real.name, directory, path, replaces=replaces)
-                sync(directory)
+                sync_descriptor(directory)
             finally:
                 with suppress(FileNotFoundError):
                     os.unlink(temporary, dir_fd=directory)
@@ -210,7 +210,7 @@ class UserFiles:
 
         Raises 107 for a file that is not there or not of its size, 641 if there is something under the name.
         """
-        directory, named = self.resolved(source), self.resolved(target)
+        directory, named = self.resolve_path(source), self.resolve_path(target)
         if os.path.lexists(named):
             raise _is_there(target)
         for name, size in sizes.items():
@@ -218,14 +218,14 @@ class UserFiles:
             if found != size:
                 raise UserError("FILE_DOESNT_EXIST", f"File {name!r} of {source!r} has {found} bytes, not {size}")
         self.remove(source, keeps=sizes)
-        with self.writing(f"{source}/{note}", note) as file:
+        with self.create_file(f"{source}/{note}", note) as file:
             file.write(content)
         with _problems_of(target), self._directory(directory.parent) as parent:
             try:
                 os.rename(directory.name, named.name, src_dir_fd=parent, dst_dir_fd=parent)
             except OSError as error:
                 raise _is_there(target) if error.errno in (errno.ENOTEMPTY, errno.EEXIST) else error from None
-            sync(parent)
+            sync_descriptor(parent)
 
     def directories(self, name: re.Pattern[str]) -> Iterator[tuple[str, float, list[str]]]:
         """Directories of such a name, by their paths below the root, with when something in them was last changed, and
@@ -241,7 +241,7 @@ class UserFiles:
 
     def remove(self, path: str, keeps: Iterable[str] = ()) -> None:
         """The files of a directory that are not to be kept; without any to keep the directory itself."""
-        real, kept = self.resolved(path), set(keeps)
+        real, kept = self.resolve_path(path), set(keeps)
         with suppress(FileNotFoundError), self._directory(real) as directory:
             for name in os.listdir(directory):
                 if name not in kept:
@@ -273,7 +273,7 @@ def _problems_of(path: str) -> Iterator[None]:
     except FileNotFoundError:
         raise UserError("FILE_DOESNT_EXIST", f"File {path!r} doesn't exist") from None
     except OSError as error:
-        known = resource_error(error)
+        known = convert_resource_error(error)
         if known is not error:
             raise known from None
         raise UserError("CANNOT_OPEN_FILE", f"Cannot open file {path!r}: {error.strerror}") from None
@@ -295,7 +295,7 @@ def _names(directory: str, expression: re.Pattern[str]) -> list[str]:
         names = os.listdir(directory)
     except OSError:
         return []
-    return [name for name in names if expression.match(name) and not name.startswith(TEMPORARY)]
+    return [name for name in names if expression.match(name) and not name.startswith(TEMPORARY_FILE_PREFIX)]
 
 
 def _expanded(pattern: str) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from engine.simulator.simulated_cluster import Node
+from engine.simulator.simulated_cluster import SimulatedNode
 from engine.simulator.step_pool import Crash
 from engine.tables.replicated.replicated_table import ReplicatedTable
 
@@ -17,9 +17,9 @@ class OwnWork:
     def __init__(self, rng: random.Random, count: Callable[[str], None]) -> None:
         self._random = rng
         self._count = count
-        self._asked: list[Node] = []
+        self._asked: list[SimulatedNode] = []
 
-    def beside(self, node: Node, statement: Callable[[], object]) -> Callable[[], object]:
+    def beside(self, node: SimulatedNode, statement: Callable[[], object]) -> Callable[[], object]:
         """The statement, beside which the node's own work goes on."""
 
         def asked() -> object:
@@ -31,7 +31,7 @@ class OwnWork:
 
         return asked
 
-    def at_request(self, node: Node) -> None:
+    def at_request(self, node: SimulatedNode) -> None:
         """Before a request of the node. Raises ``Crash`` when its own work has met its end."""
         is_free = node in self._asked and len(node.colony.stack) <= _MAX_DEPTH and not node.pool.running
         if not is_free or self._random.random() >= _RATE or any(map(_holds_lock, node.tables)):

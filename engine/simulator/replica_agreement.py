@@ -10,18 +10,18 @@ from engine.tables.replicated.replicated_table import ReplicatedTable
 from parts.common.part_name import PartName
 
 
-def parts_of(table: ReplicatedTable) -> dict[str, str]:
+def get_active_parts(table: ReplicatedTable) -> dict[str, str]:
     """The active ones: name → content hash."""
     return {str(part.name): part.content_hash for part in table.store.active()}
 
 
-def listed_parts(keeper: Keeper, table: ReplicatedTable) -> set[str]:
+def get_listed_parts(keeper: Keeper, table: ReplicatedTable) -> set[str]:
     """The parts ZooKeeper lists, without those covered by others of them."""
     names = [PartName.parse(name) for name in keeper.children(table.replica.parts)]
     return {str(n) for n in names if not any(o != n and o.covers(n) for o in names)}
 
 
-def check_agreement(keeper: Keeper, tables: Iterable[ReplicatedTable]) -> None:
+def check_replicas_agree(keeper: Keeper, tables: Iterable[ReplicatedTable]) -> None:
     replicas: dict[str, list[ReplicatedTable]] = {}
     for table in tables:
         replicas.setdefault(table.paths.root, []).append(table)
@@ -30,11 +30,11 @@ def check_agreement(keeper: Keeper, tables: Iterable[ReplicatedTable]) -> None:
 
 
 def _check_replicas(keeper: Keeper, replicas: list[ReplicatedTable]) -> None:
-    contents = {table.replica.name: parts_of(table) for table in replicas}
-    first, paths = parts_of(replicas[0]), replicas[0].paths
+    contents = {table.replica.name: get_active_parts(table) for table in replicas}
+    first, paths = get_active_parts(replicas[0]), replicas[0].paths
     assert all(content == first for content in contents.values()), contents
     for table in replicas:
-        listed = listed_parts(keeper, table)
+        listed = get_listed_parts(keeper, table)
         assert listed == set(first), (table.replica.name, listed, first)
         assert not table.store.preactive(), table.replica.name
     locks = [

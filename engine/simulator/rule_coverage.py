@@ -10,7 +10,7 @@ from coordination.keeper.memory_keeper import MemoryEnsemble
 from coordination.log.log_entry import LogEntry
 
 
-def watch_rules(ensemble: MemoryEnsemble, count: Callable[[str], None]) -> None:
+def count_rules(ensemble: MemoryEnsemble, count: Callable[[str], None]) -> None:
     """Tells ``count`` of every multi that was stopped by the check that a rule stands on, and of every log entry,
     loss, clone and given up part."""
     run = ensemble.run

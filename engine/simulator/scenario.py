@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
-from engine.simulator.simulated_disk import Disk, recording
-from engine.simulator.simulated_servers import Server, Servers
+from engine.simulator.simulated_disk import SimulatedDisk, record_syncs
+from engine.simulator.simulated_servers import SimulatedServer, SimulatedServers
 from engine.simulator.simulation import Simulation, Weights
 from engine.simulator.trace import Trace
-from engine.simulator.work.random_moves import MoveWeights, MoveWork
-from engine.simulator.work.random_statements import Statements, StatementWeights
+from engine.simulator.work.random_moves import MovePartitionWork, MoveWeights
+from engine.simulator.work.random_statements import StatementWeights, StatementWork
 from engine.simulator.work.zookeeper_restores import RestoreWeights, RestoreWork
-from parts.common.thread_pool import working_inline
+from parts.common.thread_pool import run_jobs_inline
 
 _TABLE_SETTINGS = {
     "cleanup_delay_period": 5,
@@ -37,7 +37,7 @@ class Scenario:
     weights: Weights = field(default_factory=StatementWeights)
     quorum: tuple[int | str, ...] = (0, 0, 0, 2, "auto")
     settings: dict[str, object] = field(default_factory=dict)
-    work: type[Simulation] = Statements
+    work: type[Simulation] = StatementWork
 
 
 _LOSSES = StatementWeights(
@@ -54,7 +54,7 @@ SCENARIOS = (
     ),
 )
 """In turn: a seed runs the one at its remainder."""
-MOVES = Scenario("partitions move between two tables", MoveWeights(), (0, 0, 0, 0, 2), work=MoveWork)
+MOVES = Scenario("partitions move between two tables", MoveWeights(), (0, 0, 0, 0, 2), work=MovePartitionWork)
 RESTORES = Scenario("ZooKeeper is put back to an older snapshot", RestoreWeights(), work=RestoreWork)
 
 
@@ -68,7 +68,7 @@ class Scale:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ScenarioOutcome:
     """``failure`` is the broken promise, ``""`` for a good run; ``last`` the trace's last lines."""
 
     seed: int
@@ -82,18 +82,18 @@ class Outcome:
 
 def simulate(
     seed: int, scale: Scale = Scale(), file: TextIO | None = None, scenario: Scenario | None = None
-) -> Outcome:
+) -> ScenarioOutcome:
     """Runs in a directory of its own, which is removed. ``file`` gets the trace."""
     trace = Trace(file)
-    disks: dict[Path, Disk] = {}
+    disks: dict[Path, SimulatedDisk] = {}
     scenario = scenario or SCENARIOS[seed % len(SCENARIOS)]
     trace.add(scenario.name)
     options: dict[str, object] = {"selects_merges": True, "queue_wait_seconds": 30.0, "has_wrong_clocks": True}
     options |= {**_TABLE_SETTINGS, **scenario.settings}
-    with tempfile.TemporaryDirectory(prefix="pando-simulate-") as directory, recording(disks), working_inline():
-        servers = Servers(Path(directory), scale.replicas, seed, trace, disks, **options)
+    with tempfile.TemporaryDirectory(prefix="pando-simulate-") as directory, record_syncs(disks), run_jobs_inline():
+        servers = SimulatedServers(Path(directory), scale.replicas, seed, trace, disks, **options)
         if seed % 2:  # what should wake a task and does not is found so; in the others every task is stepped
-            servers.settle_step = Server.step_due
+            servers.settle_step = SimulatedServer.step_due
         simulation = scenario.work(servers, scenario.weights, quorum=scenario.quorum)
         failure = ""
         try:
@@ -102,6 +102,6 @@ def simulate(
             failure = str(error) or repr(error)
         finally:
             servers.end()
-    return Outcome(
+    return ScenarioOutcome(
         seed, trace.digest, trace.count, servers.ensemble.requests, simulation.counts, failure, tuple(trace.last)
     )

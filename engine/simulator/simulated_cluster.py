@@ -20,19 +20,19 @@ from coordination.keeper.memory_keeper import Fault, MemoryEnsemble, MemoryKeepe
 from coordination.nodes.replica_activation import ReplicaAddress
 from engine.interserver.replication import Replication
 from engine.interserver.transfer import Transfer
-from engine.server.background_pool import Task
-from engine.simulator.replica_agreement import check_agreement, listed_parts, parts_of
+from engine.server.background_pool import BackgroundTask
+from engine.simulator.replica_agreement import check_replicas_agree, get_active_parts, get_listed_parts
 from engine.simulator.simulated_clocks import MachineClock, WrongClocks
-from engine.simulator.simulated_table import SCHEMA, definition
+from engine.simulator.simulated_table import SCHEMA, make_table_definition
 from engine.simulator.simulated_transfer import transfer_part
 from engine.simulator.step_pool import Crash, StepPool
-from engine.tables.disk_reservations import DiskSpace
+from engine.tables.disk_reservations import DiskReservations
 from engine.tables.replicated.replicated_table import ReplicatedTable
 from engine.tables.services import TableServices
 from engine.tables.statement_options import InsertOptions, OptimizeOptions
 from parts.common.errors import UnavailableError, UserError
 from parts.common.part_name import PartName
-from parts.common.thread_pool import Inline
+from parts.common.thread_pool import InlineExecutor
 from parts.store.part_states import (
     PartState,
 )
@@ -42,7 +42,7 @@ _MAX_DEPTH = 3
 _UPTIME_SECONDS = 100_000.0
 
 
-class Colony:
+class SimulatedCluster:
     """Some replicas of one table. ``now`` is the time, of which every machine has clocks of its own."""
 
     def __init__(
@@ -70,18 +70,18 @@ class Colony:
         self.ensemble = MemoryEnsemble(clock=lambda: self.now + keeper_skew)
         self.ensemble.faults = self._on_request
         self.settings = MergeTreeSettings(**{"fsync_after_insert": False, "fsync_part_directory": False, **settings})  # type: ignore[arg-type]
-        self.nodes: dict[str, Node] = {}
-        self.stack: list[Node] = []
+        self.nodes: dict[str, SimulatedNode] = {}
+        self.stack: list[SimulatedNode] = []
         """The nodes whose code runs now, the innermost last."""
         self.cuts: set[frozenset[str]] = set()
         """Pairs of nodes that cannot reach each other."""
         self.zombies: list[int] = []  # sessions of processes that are gone
-        self.on_failpoint: Callable[[Node, str], None] = lambda node, name: None
-        self.on_request: Callable[[Node, str, str], Fault | None] = lambda node, kind, path: None
-        self.on_copy: Callable[[PartName, Node], None] = lambda part, node: None
+        self.on_failpoint: Callable[[SimulatedNode, str], None] = lambda node, name: None
+        self.on_request: Callable[[SimulatedNode, str, str], Fault | None] = lambda node, kind, path: None
+        self.on_copy: Callable[[PartName, SimulatedNode], None] = lambda part, node: None
         """Before each file of a part that is fetched from the node."""
         self.on_wait: Callable[[], None] = self.step_others
-        self.settle_step: Callable[..., None] = Node.step_all
+        self.settle_step: Callable[..., None] = SimulatedNode.step_all
         for number in range(1, replicas + 1):
             self.add_node(f"r{number}")
 
@@ -91,27 +91,27 @@ class Colony:
             clock=clock.wall,
             housekeeping=pool,  # type: ignore[arg-type]
             workers=pool,  # type: ignore[arg-type]
-            writers=Inline(),
+            writers=InlineExecutor(),
             monotonic=clock.monotonic,
             wait=self.wait,
             wait_for=lambda condition, predicate, seconds: predicate(),  # nobody else works meanwhile
             random=self.services_random,
             failpoint=self.failpoint,
             queue_wait_seconds=self.queue_wait_seconds,
-            disk=DiskSpace(lambda path: 1 << 50),
+            disk=DiskReservations(lambda path: 1 << 50),
         )
 
-    def make_node(self, name: str) -> Node:
-        return Node(self, name)
+    def make_node(self, name: str) -> SimulatedNode:
+        return SimulatedNode(self, name)
 
-    def add_node(self, name: str) -> Node:
+    def add_node(self, name: str) -> SimulatedNode:
         node = self.nodes[name] = self.make_node(name)
         if self.has_wrong_clocks:
             node.clock.skew = self.wrong_clocks.skew()
         node.start(is_new=True)
         return node
 
-    def __iter__(self) -> Iterator[Node]:
+    def __iter__(self) -> Iterator[SimulatedNode]:
         return iter(self.nodes.values())
 
     # -- what happens around a node ------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ class Colony:
             if node.is_up and not node.is_frozen and node not in self.stack[:-1]:
                 node.step_all()
 
-    def node_at(self, url: str, asker: Node) -> Node:
+    def node_at(self, url: str, asker: SimulatedNode) -> SimulatedNode:
         port = int(url.rpartition(":")[2])
         node = self.nodes.get(f"r{port}")
         if node is None or not node.is_up or frozenset((node.name, asker.name)) in self.cuts:
@@ -183,7 +183,7 @@ class Colony:
         )
 
     def _parts_moved(self) -> bool:
-        state = [sorted(parts_of(table).items()) for node in self if node.is_up for table in node.tables]
+        state = [sorted(get_active_parts(table).items()) for node in self if node.is_up for table in node.tables]
         moved = state != getattr(self, "_last_state", None)
         self._last_state = state
         return moved
@@ -206,13 +206,13 @@ class Colony:
 
     def check_equal(self) -> None:
         """See :mod:`engine.simulator.replica_agreement`."""
-        check_agreement(next(iter(self)).keeper, [table for node in self for table in node.tables])
+        check_replicas_agree(next(iter(self)).keeper, [table for node in self for table in node.tables])
 
 
-class Node:
+class SimulatedNode:
     """One server with one replica of the table; ``crash`` and ``start`` as often as wanted."""
 
-    def __init__(self, colony: Colony, name: str) -> None:
+    def __init__(self, colony: SimulatedCluster, name: str) -> None:
         self.colony = colony
         self.name = name
         self.path = colony.root / name
@@ -231,7 +231,9 @@ class Node:
         services = self.colony.services(self.pool, self.clock)
         self.replication = Replication(self.keeper, self, ReplicaAddress("127.0.0.1", int(self.name[1:])), {})
         self.replication.force_restore_all = self.force_restore_all
-        self.table = ReplicatedTable(definition(self.name, self.path, self.colony.settings), services, self.replication)
+        self.table = ReplicatedTable(
+            make_table_definition(self.name, self.path, self.colony.settings), services, self.replication
+        )
         self.table.merge_steps.are_selected = self.colony.selects_merges
         self.is_up = True
         with self.acting():
@@ -258,7 +260,7 @@ class Node:
         self.keeper._data_watches, self.keeper._child_watches = {}, {}
         return "crash"
 
-    def die(self) -> None:
+    def crash_here(self) -> None:
         """To be called from this node's own code: crashes and unwinds."""
         self.crash()
         raise Crash(self.name)
@@ -279,7 +281,7 @@ class Node:
         assert not self.is_up
         shutil.rmtree(self.path)
 
-    def step(self, task: Task) -> None:
+    def step(self, task: BackgroundTask) -> None:
         """One step of one task; a crash in it is the node's end, not the caller's."""
         if not self.is_up:
             return
@@ -302,7 +304,7 @@ class Node:
         if self.pool.tasks:
             self.step(self.colony.random.choice(self.pool.tasks))
 
-    def task(self, name: str) -> Task:
+    def task(self, name: str) -> BackgroundTask:
         return next(task for task in self.pool.tasks if task.name.endswith(name))
 
     # -- what a client does --------------------------------------------------------------------------------------
@@ -352,17 +354,17 @@ class Node:
         return [self.table]
 
     def parts(self) -> dict[str, str]:
-        return parts_of(self.table)
+        return get_active_parts(self.table)
 
     def outdated(self) -> set[str]:
-        return {str(part.name) for part, state in self.table.store.all_parts() if state is PartState.OUTDATED}
+        return {str(part.name) for part, state in self.table.store.list_parts() if state is PartState.OUTDATED}
 
     def directories(self) -> list[Path]:
         """Every directory of a part, active or not."""
         return sorted(path for path in self.path.iterdir() if PartName.try_parse(path.name) is not None)
 
     def listed(self) -> set[str]:
-        return listed_parts(self.keeper, self.table)
+        return get_listed_parts(self.keeper, self.table)
 
     def explain(self) -> object:
         if not self.is_up:

@@ -17,20 +17,20 @@ from pathlib import Path
 from typing import Union
 
 from engine.simulator.disk_operations import untold
-from parts.format.hashed_file import syncing_by
+from parts.format.hashed_file import replace_sync
 
 Tree = dict[str, Union[bytes, "Tree"]]
 """A directory: from a name to a file's bytes or to another directory."""
 
 
-def read_tree(path: Path) -> Tree:
+def read_directory(path: Path) -> Tree:
     """What is there now, whether it would last or not."""
     with untold():
         entries = sorted(path.iterdir())
-        return {entry.name: read_tree(entry) if entry.is_dir() else entry.read_bytes() for entry in entries}
+        return {entry.name: read_directory(entry) if entry.is_dir() else entry.read_bytes() for entry in entries}
 
 
-def write_tree(path: Path, tree: Tree) -> None:
+def write_directory(path: Path, tree: Tree) -> None:
     """``path`` holds the tree and nothing else."""
     with untold():
         shutil.rmtree(path, ignore_errors=True)
@@ -39,10 +39,10 @@ def write_tree(path: Path, tree: Tree) -> None:
             if isinstance(content, bytes):
                 (path / name).write_bytes(content)
             else:
-                write_tree(path / name, content)
+                write_directory(path / name, content)
 
 
-class Disk:
+class SimulatedDisk:
     """Records what is fsynced below ``root``, which exists. Close it.
 
     ``before_sync`` is called with the path, and may fail as an fsync does: nothing is durable then.
@@ -88,7 +88,7 @@ class Disk:
             self._held[facts.st_ino] = descriptor
         return facts
 
-    def after_power_cut(self) -> Tree:
+    def get_durable_tree(self) -> Tree:
         """The disk as it is found."""
         with self._lock:
             return self._tree(self.root.stat().st_ino)
@@ -106,7 +106,7 @@ class Disk:
 
 
 @contextmanager
-def recording(disks: dict[Path, Disk]) -> Iterator[None]:
+def record_syncs(disks: dict[Path, SimulatedDisk]) -> Iterator[None]:
     """Every fsync of this process goes to the disk of its path instead of the operating system; others go nowhere."""
 
     def sync(descriptor: int) -> None:
@@ -115,5 +115,5 @@ def recording(disks: dict[Path, Disk]) -> Iterator[None]:
             if path.is_relative_to(root):
                 disk.sync(path)
 
-    with syncing_by(sync):
+    with replace_sync(sync):
         yield

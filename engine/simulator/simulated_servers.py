@@ -11,25 +11,25 @@ import xxhash
 from coordination.keeper.memory_keeper import Fault
 from coordination.nodes.replica_activation import ReplicaAddress
 from engine.engine import Engine
-from engine.environment import World
-from engine.interserver.part_client import check_received
+from engine.environment import ServerEnvironment
+from engine.interserver.part_client import check_part_checksums
 from engine.interserver.replication import Replication
 from engine.interserver.transfer import Transfer
 from engine.queries.session import QueryResult, Session
 from engine.server.config import Config
 from engine.simulator.disk_operations import DiskOperation, disk_operations
-from engine.simulator.simulated_cluster import Colony, Node
-from engine.simulator.simulated_disk import Disk, Tree, read_tree, write_tree
+from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
+from engine.simulator.simulated_disk import SimulatedDisk, Tree, read_directory, write_directory
 from engine.simulator.simulated_table import TABLE
 from engine.simulator.simulated_transfer import own_disk
 from engine.simulator.step_pool import Crash, StepPool
 from engine.simulator.trace import Trace
-from engine.tables.replicated.life.shared_definition import parse_columns
+from engine.tables.replicated.life.shared_definition import parse_altered_columns
 from engine.tables.replicated.replicated_table import ReplicatedTable
 from parts.common.errors import PandoError
 from parts.common.part_name import PartName
 from parts.format.file_names import DATA_FILE, META_FILE
-from parts.format.packed_metadata import unpack
+from parts.format.packed_metadata import unpack_files
 from sql.definitions.definition_text import render_column, render_index
 from sql.grammar.tokens import quote_string
 
@@ -41,10 +41,10 @@ ENGINE = ReplicatedMergeTree('{TABLE.root}', '{{{{replica}}}}') PARTITION BY p O
 _SYNC_SECONDS = 5
 
 
-class Server(Node):
+class SimulatedServer(SimulatedNode):
     """One server of the colony; what its clients use is ``default.t``."""
 
-    colony: Servers
+    colony: SimulatedServers
     found: Tree | None = None
     """While it is down: what the next start finds on its disk."""
 
@@ -55,7 +55,7 @@ class Server(Node):
             self.keeper.disconnect()
         self.pool = StepPool(self.clock.monotonic)
         services = self.colony.services(self.pool, self.clock)
-        world = World(lambda config: services, self._connect, _no_lock, has_watchdog=False)
+        world = ServerEnvironment(lambda config: services, self._connect, _no_lock, has_watchdog=False)
         config = Config.model_validate(
             {
                 "path": self.path,
@@ -69,8 +69,8 @@ class Server(Node):
         )
         self.engine = Engine(config, world)
         self.is_up = True
-        write_tree(self.path, self.found or {})
-        self.colony.disks[self.path] = Disk(self.path, lambda path: self.colony.before_sync(self, path))
+        write_directory(self.path, self.found or {})
+        self.colony.disks[self.path] = SimulatedDisk(self.path, lambda path: self.colony.before_sync(self, path))
         self.colony.trace.add(f"{self.name} starts")
         try:
             with self.acting():
@@ -115,7 +115,7 @@ class Server(Node):
         how = super().crash()
         disk = self.colony.disks.pop(self.path)
         is_cut = self.colony.random.random() < self.colony.power_cut_rate
-        self.found = disk.after_power_cut() if is_cut else read_tree(self.path)
+        self.found = disk.get_durable_tree() if is_cut else read_directory(self.path)
         if is_cut:
             self.clock.reboot(self.colony.random.uniform(0, 100))
         disk.close()
@@ -131,7 +131,7 @@ class Server(Node):
         path = self.table.store.path / part / DATA_FILE
         path = path if path.exists() else path.with_name(META_FILE)  # of a packed part
         content = path.read_bytes()
-        data = unpack(content, part)[DATA_FILE] if path.name == META_FILE else content
+        data = unpack_files(content, part)[DATA_FILE] if path.name == META_FILE else content
         if not data:  # a part without rows, in the place of a lost one
             return
         wrong = bytearray(content)
@@ -150,7 +150,7 @@ class Server(Node):
                 received[file.name] = (len(data), xxhash.xxh3_128_hexdigest(data))
                 self.colony.disks[self.path].sync(file)
             self.colony.disks[self.path].sync(directory)
-        check_received(directory, part, received)
+        check_part_checksums(directory, part, received)
 
     # -- what a client does --------------------------------------------------------------------------------------
 
@@ -195,7 +195,7 @@ class Server(Node):
         """With the columns that the table has now, which an operator looks up in ZooKeeper. A replica that is there and
         has lost its disk is attached."""
         keeper = self.colony.ensemble.connect()
-        found = parse_columns(keeper.get(TABLE.columns)[0].decode()) if keeper.exists(TABLE.columns) else None
+        found = parse_altered_columns(keeper.get(TABLE.columns)[0].decode()) if keeper.exists(TABLE.columns) else None
         elements = [*map(render_column, found.columns), *map(render_index, found.indexes)] if found else [_COLUMNS]
         ttl = f" TTL {found.ttl}" if found is not None and found.ttl else ""
         statement = _CREATE.format(", ".join(elements)) + ttl
@@ -247,18 +247,18 @@ def _setting(value: object) -> str:
     return quote_string(value) if isinstance(value, str) else str(value)
 
 
-class Servers(Colony):
+class SimulatedServers(SimulatedCluster):
     """A colony whose nodes are servers; ``trace`` gets what happens in it. Made and used while ``disks`` record."""
 
     def __init__(
-        self, root: Path, replicas: int, seed: int, trace: Trace, disks: dict[Path, Disk], **settings: object
+        self, root: Path, replicas: int, seed: int, trace: Trace, disks: dict[Path, SimulatedDisk], **settings: object
     ) -> None:
         self.trace = trace
         self.disks = disks
         self.power_cut_rate = 0.5
         """Of the crashes: the others leave what the operating system holds."""
-        self.on_sync: Callable[[Server], None] = lambda server: None
-        self.on_disk: Callable[[Server, DiskOperation], None] = lambda server, operation: None
+        self.on_sync: Callable[[SimulatedServer], None] = lambda server: None
+        self.on_disk: Callable[[SimulatedServer, DiskOperation], None] = lambda server, operation: None
         """Before each file operation of a server that is up, while :meth:`watching_disks`."""
         own = ("selects_merges", "queue_wait_seconds", "has_wrong_clocks")
         options = {name: settings.pop(name) for name in own if name in settings}
@@ -267,14 +267,14 @@ class Servers(Colony):
         self.table_settings = settings
         super().__init__(root, replicas, seed, **options)  # type: ignore[arg-type]
 
-    def make_node(self, name: str) -> Node:
-        return Server(self, name)
+    def make_node(self, name: str) -> SimulatedNode:
+        return SimulatedServer(self, name)
 
     @property
-    def servers(self) -> list[Server]:
-        return [node for node in self if isinstance(node, Server)]
+    def servers(self) -> list[SimulatedServer]:
+        return [node for node in self if isinstance(node, SimulatedServer)]
 
-    def before_sync(self, server: Server, path: Path) -> None:
+    def before_sync(self, server: SimulatedServer, path: Path) -> None:
         self.on_sync(server)
         self.on_disk(server, DiskOperation("sync", path))
 

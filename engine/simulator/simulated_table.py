@@ -6,7 +6,7 @@ from pathlib import Path
 
 from coordination.nodes.paths import TablePaths
 from engine.tables.table_definition import TableDefinition
-from parts.table.table_description import Column, TableDescription, TableSchema, column_key
+from parts.table.table_description import Column, TableDescription, TableSchema, make_column_key
 from parts.types import parse_type
 from sql.grammar.clause_types import (
     ColumnClause,
@@ -24,13 +24,15 @@ SCHEMA = TableSchema(
 TABLE = TablePaths("/tables/t")
 
 
-def definition(replica_name: str, path: Path, settings: MergeTreeSettings) -> TableDefinition:
+def make_table_definition(replica_name: str, path: Path, settings: MergeTreeSettings) -> TableDefinition:
     """Of a replica whose data lie at ``path``."""
     create = CreateTable(
         TableRef("db", "t"),
         tuple(ColumnClause(column.name, str(column.type)) for column in SCHEMA.columns),
         EngineClause("ReplicatedMergeTree", (f"'{TABLE.root}'", f"'{replica_name}'")),
     )
-    key = column_key(SCHEMA, ["k"])
-    description = TableDescription(SCHEMA, key, key, column_key(SCHEMA, ["p"]), column_key(SCHEMA, []), settings)
+    key = make_column_key(SCHEMA, ["k"])
+    description = TableDescription(
+        SCHEMA, key, key, make_column_key(SCHEMA, ["p"]), make_column_key(SCHEMA, []), settings
+    )
     return TableDefinition("db", "t", create, description, path)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from engine.interserver.replication import Replication
 from engine.interserver.transfer import Transfer
-from parts.common.errors import CorruptionError, UnavailableError, resource_error
+from parts.common.errors import CorruptionError, UnavailableError, convert_resource_error
 from parts.common.part_name import PartName
-from parts.format.hashed_file import read_error, read_file
+from parts.format.hashed_file import read_error, read_small_file
 
 
 def transfer_part(
@@ -30,7 +30,7 @@ def transfer_part(
             transfer.begin(sum(file.stat().st_size for file in files))
             for file in files:
                 before_file()
-                content = read_file(file, str(part))
+                content = read_small_file(file, str(part))
                 with own_disk():
                     (directory / file.name).write_bytes(content)
         except CorruptionError as error:
@@ -51,4 +51,4 @@ def own_disk() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise resource_error(error) from error
+        raise convert_resource_error(error) from error

@@ -17,8 +17,8 @@ from functools import partial
 from coordination.keeper.interface import SessionState
 from coordination.keeper.memory_keeper import Fault
 from engine.simulator.concurrent_work import OwnWork
-from engine.simulator.rule_coverage import watch_rules
-from engine.simulator.simulated_cluster import Colony, Node
+from engine.simulator.rule_coverage import count_rules
+from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
 from engine.simulator.simulated_table import TABLE
 from engine.simulator.step_pool import Crash
 from parts.common.errors import CancelledError, PandoError, UnavailableError, UnknownOutcomeError
@@ -26,7 +26,7 @@ from parts.common.part_name import PartName
 from recovery import force_restore_flag
 
 
-class Expected(Enum):
+class Expectation(Enum):
     NEVER = "not there"
     ONCE = "there exactly once"
     MAYBE = "there once or not at all"
@@ -37,7 +37,7 @@ class Block:
     partition: int
     keys: list[int]
     token: str
-    expected: Expected = Expected.NEVER
+    expected: Expectation = Expectation.NEVER
     attempts: int = 0
     attempts_under_way: int = 0
     was_truncated_meanwhile: bool = False
@@ -76,7 +76,7 @@ class Weights:
 
 @dataclass
 class Simulation:
-    colony: Colony
+    colony: SimulatedCluster
     weights: Weights = field(default_factory=Weights)
     fault_rate: float = 0.01
     crash_rate: float = 0.003
@@ -86,10 +86,10 @@ class Simulation:
 
     def __post_init__(self) -> None:
         self.random = self.colony.random
-        watch_rules(self.colony.ensemble, self._count)
+        count_rules(self.colony.ensemble, self._count)
         self._own_work = OwnWork(self.random, self._count)
         self._next_key = itertools.count(1)
-        self._wiped: Node | None = None
+        self._wiped: SimulatedNode | None = None
         self._truncates_under_way = 0
 
     def _count(self, rule: str) -> None:
@@ -118,10 +118,10 @@ class Simulation:
         self._reconnect()
         getattr(self, f"_do_{name}")()
 
-    def _up(self) -> list[Node]:
+    def _up(self) -> list[SimulatedNode]:
         return [node for node in self.colony if node.is_up]
 
-    def _guarded(self, node: Node, action: Callable[[], object]) -> str:
+    def _guarded(self, node: SimulatedNode, action: Callable[[], object]) -> str:
         """What a client hears: ``ok``, ``failed``, ``unknown``."""
         try:
             action()
@@ -135,7 +135,7 @@ class Simulation:
             self.counts[f"error {error.code}"] += 1
             return "failed"
 
-    def _attempt(self, node: Node, block: Block, quorum: int | str, is_parallel: bool) -> None:
+    def _attempt(self, node: SimulatedNode, block: Block, quorum: int | str, is_parallel: bool) -> None:
         block.attempts += 1
         block.attempts_under_way += 1
         block.is_always_quorum &= quorum != 0
@@ -145,11 +145,11 @@ class Simulation:
         block.attempts_under_way -= 1
         self.counts[f"insert {answer}"] += 1
         if answer == "ok":
-            block.expected = Expected.MAYBE if block.was_truncated_meanwhile else Expected.ONCE
+            block.expected = Expectation.MAYBE if block.was_truncated_meanwhile else Expectation.ONCE
             is_safe = not block.was_truncated_meanwhile and not self._truncates_under_way
             block.quorum_acknowledged = block.is_always_quorum and is_safe
-        elif answer == "unknown" and block.expected is Expected.NEVER:
-            block.expected = Expected.MAYBE
+        elif answer == "unknown" and block.expected is Expectation.NEVER:
+            block.expected = Expectation.MAYBE
         if not block.attempts_under_way:
             block.was_truncated_meanwhile = False
 
@@ -220,7 +220,7 @@ class Simulation:
 
     def _clear(
         self,
-        node: Node,
+        node: SimulatedNode,
         action: Callable[[], object],
         may_go: Callable[[Block], bool],
         is_gone: Callable[[Block], bool],
@@ -237,9 +237,9 @@ class Simulation:
         concerned = list(filter(may_go, self.blocks))
         for block in concerned:
             if attempts.get(id(block)) == block.attempts and answer == "ok" and is_gone(block):
-                block.expected = Expected.NEVER
-            elif block.expected is Expected.ONCE:
-                block.expected = Expected.MAYBE
+                block.expected = Expectation.NEVER
+            elif block.expected is Expectation.ONCE:
+                block.expected = Expectation.MAYBE
             block.was_truncated_meanwhile |= block.attempts_under_way > 0
         self._promise_nothing(concerned)
         return answer
@@ -281,7 +281,7 @@ class Simulation:
 
     # -- faults --------------------------------------------------------------------------------------------------
 
-    def _fault(self, node: Node, kind: str, path: str) -> Fault | None:
+    def _fault(self, node: SimulatedNode, kind: str, path: str) -> Fault | None:
         if kind == "sync" and node.keeper.is_lagging:
             self.counts["sync behind a lagging server"] += 1
         depth = len(self.colony.stack)
@@ -300,14 +300,14 @@ class Simulation:
             return fault
         return None
 
-    def _perhaps_crash(self, node: Node, name: str) -> None:
+    def _perhaps_crash(self, node: SimulatedNode, name: str) -> None:
         if len(self.colony.stack) == 1 and self.random.random() < 0.1:
             self._work_beside(node)
         if self.random.random() < self.crash_rate * 5:
             self.counts[f"{node.crash()} {name}"] += 1
             raise Crash(node.name)
 
-    def _work_beside(self, node: Node) -> None:
+    def _work_beside(self, node: SimulatedNode) -> None:
         """In the middle of something (an INSERT has its number and no part yet, say) others go on."""
         for _ in range(self.random.randint(1, 4)):
             self.random.choice([self._turn, self._turn, self._do_insert, self._do_optimize, self.act])()
@@ -319,12 +319,12 @@ class Simulation:
         if others := [node for node in self._up() if node not in self.colony.stack]:
             self.random.choice(others).step_all()
 
-    def _other_work(self, node: Node) -> None:
+    def _other_work(self, node: SimulatedNode) -> None:
         others = [other for other in self._up() if other not in self.colony.stack]
         if others:
             self.random.choice(others).step_random()
 
-    def _copy(self, part: PartName, source: Node) -> None:
+    def _copy(self, part: PartName, source: SimulatedNode) -> None:
         """The connection breaks off, or the replica that a part is fetched from deletes what is outdated."""
         if self.random.random() < self.fault_rate:
             self.counts["fetch broken off"] += 1
@@ -360,7 +360,7 @@ class Simulation:
         self.colony.on_copy = lambda part, node: None
         if self._wiped is not None:
             # A small table may lose most of its rows with the unacknowledged ones of one disk: the operator insists.
-            force_restore_flag.raise_flag(self.colony.ensemble.connect(), TABLE.replica(self._wiped.name))
+            force_restore_flag.set_flag(self.colony.ensemble.connect(), TABLE.replica(self._wiped.name))
             self._wiped = None
         self.colony.heal()
         self.colony.settle()
@@ -376,16 +376,16 @@ class Simulation:
         assert set(there) <= self._known_keys()
         for block in self.blocks:
             assert not block.attempts_under_way
-            block.expected = Expected.ONCE if there[block.keys[0]] else Expected.NEVER
+            block.expected = Expectation.ONCE if there[block.keys[0]] else Expectation.NEVER
             block.was_truncated_meanwhile = block.is_truncated = False
 
     def _known_keys(self) -> set[int]:
         return {key for block in self.blocks for key in block.keys}
 
-    def _check_block(self, node: Node, block: Block, found: Counter[int]) -> None:
+    def _check_block(self, node: SimulatedNode, block: Block, found: Counter[int]) -> None:
         times = {found[key] for key in block.keys}
         assert len(times) == 1, f"{node.name} has a part of {block}: {times}"
-        allowed = {Expected.ONCE: {1}, Expected.NEVER: {0}, Expected.MAYBE: {0, 1}}[block.expected]
+        allowed = {Expectation.ONCE: {1}, Expectation.NEVER: {0}, Expectation.MAYBE: {0, 1}}[block.expected]
         assert times <= allowed, f"{node.name} has {block} {times} times"
         if block.seen_sequentially:
             assert times == {1}, f"{block} was shown by a sequential read and is not on {node.name}"

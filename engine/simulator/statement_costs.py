@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coordination.keeper.memory_keeper import Fault
-from engine.simulator.simulated_cluster import Node
-from engine.simulator.simulated_disk import Disk, recording
-from engine.simulator.simulated_servers import Server, Servers
+from engine.simulator.simulated_cluster import SimulatedNode
+from engine.simulator.simulated_disk import SimulatedDisk, record_syncs
+from engine.simulator.simulated_servers import SimulatedServer, SimulatedServers
 from engine.simulator.trace import Trace
 from engine.tables.replicated.replicated_table import ReplicatedTable
-from parts.common.thread_pool import working_inline
+from parts.common.thread_pool import run_jobs_inline
 
 _ROOT = "/tables/costs"
 _TICK_SECONDS = 0.01
@@ -34,10 +34,10 @@ class Cost:
     cpu_seconds: float = 0.0
 
 
-class TimedServers(Servers):
+class TimedServers(SimulatedServers):
     """Servers whose tasks wait until they are due."""
 
-    def __init__(self, root: Path, replicas: int, disks: dict[Path, Disk]) -> None:
+    def __init__(self, root: Path, replicas: int, disks: dict[Path, SimulatedDisk]) -> None:
         super().__init__(root, replicas, 0, Trace(None), disks)
         self.power_cut_rate = 0.0
 
@@ -53,13 +53,13 @@ class CountedTable:
 
     def __init__(self, servers: TimedServers) -> None:
         self.servers = servers
-        self.first: Server = servers.servers[0]
+        self.first: SimulatedServer = servers.servers[0]
         self.on_request: Callable[[str, str], None] = lambda kind, path: None
         """Hears of every request that counts: its kind and its path."""
         self._cost = Cost()
         servers.on_request = self._count
 
-    def _count(self, node: Node, kind: str, path: str) -> Fault | None:
+    def _count(self, node: SimulatedNode, kind: str, path: str) -> Fault | None:
         if path == _ROOT or path.startswith(f"{_ROOT}/"):
             self._cost.requests += 1
             self.on_request(kind, path)
@@ -69,7 +69,7 @@ class CountedTable:
         for server in self.servers.servers:
             server.sql(f"CREATE TABLE costs ({columns}) ENGINE = ReplicatedMergeTree('{_ROOT}', '{{replica}}') {rest}")
 
-    def of(self, server: Server) -> ReplicatedTable:
+    def of(self, server: SimulatedServer) -> ReplicatedTable:
         found = server.engine.catalog.table("default", "costs")
         assert isinstance(found, ReplicatedTable)
         return found
@@ -105,7 +105,7 @@ class CountedTable:
         """Until all replicas have the same parts and nothing to do."""
         self.work_until(lambda: all(map(self._is_idle, self.servers.servers)) and self._are_equal())
 
-    def _is_idle(self, server: Server) -> bool:
+    def _is_idle(self, server: SimulatedServer) -> bool:
         state = self.of(server).state
         return state.activation is not None and not state.queue.entries()
 
@@ -117,10 +117,10 @@ class CountedTable:
 @contextmanager
 def counted_table(root: Path, columns: str, rest: str, *, replicas: int = 1) -> Iterator[CountedTable]:
     """A table without merges in the background. ``rest`` follows the engine in CREATE TABLE."""
-    disks: dict[Path, Disk] = {}
+    disks: dict[Path, SimulatedDisk] = {}
     with contextlib.ExitStack() as stack:
-        stack.enter_context(recording(disks))
-        stack.enter_context(working_inline())
+        stack.enter_context(record_syncs(disks))
+        stack.enter_context(run_jobs_inline())
         servers = TimedServers(root, replicas, disks)
         stack.callback(servers.end)
         made = CountedTable(servers)

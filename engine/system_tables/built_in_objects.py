@@ -14,25 +14,25 @@ from engine.queries.context import (
     Server,
 )
 from engine.system_tables.system_table import (
-    system_table,
+    define_server_table,
 )
-from parts.types import type_families
+from parts.types import list_type_families
 from sql.aggregates.combinators import COMBINATORS
 from sql.aggregates.window_names import WINDOW_FUNCTIONS
 from sql.compile.from_clause.table_functions import table_function_names
-from sql.definitions.engines.engine_clauses import ENGINES
+from sql.definitions.engines.engine_clauses import MERGE_TREE_ENGINES
 from sql.definitions.engines.proxy_engines import PROXY_ENGINES
 from sql.definitions.engines.small_engines import LOG_ENGINES, SMALL_ENGINES, VIEW_ENGINES
 from sql.formats.registry import FORMAT_ALIASES, FORMATS
 from sql.functions.known_functions import known_functions
 from sql.functions.registry import (
-    function_names,
+    list_functions,
 )
 from sql.grammar.keywords import KEYWORDS
 
 
 def _functions(_: Server) -> Iterator[Row]:
-    aggregates = {*WINDOW_FUNCTIONS, *(name for name, is_aggregate in function_names() if is_aggregate)}
+    aggregates = {*WINDOW_FUNCTIONS, *(name for name, is_aggregate in list_functions() if is_aggregate)}
     for name, known in known_functions().items():
         yield (
             name, int(name in aggregates), int(known.any_case), known.alias_to, "", 0, "", known.syntax,
@@ -54,7 +54,7 @@ def _formats(_: Server) -> Iterator[Row]:
 
 
 def _engines(_: Server) -> Iterator[Row]:
-    for name in ENGINES:
+    for name in MERGE_TREE_ENGINES:
         yield (name, 1, 0, 0, 1, 1, int(name.startswith("Replicated")), 1, 1)
     for name in sorted(SMALL_ENGINES):
         yield (name, int(name != "Null"), 0, 0, 0, 0, 0, 0, int(name not in LOG_ENGINES))
@@ -72,7 +72,7 @@ def _build_options(_: Server) -> Iterator[Row]:
 
 
 TABLES = (
-    system_table(
+    define_server_table(
         "functions",
         """
         name String
@@ -87,7 +87,7 @@ TABLES = (
         """,
         _functions,
     ),
-    system_table(
+    define_server_table(
         "formats",
         """
         name String
@@ -98,16 +98,16 @@ TABLES = (
         """,
         _formats,
     ),
-    system_table(
+    define_server_table(
         "data_type_families",
         """
         name String
         case_insensitive UInt8
         alias_to String
         """,
-        lambda _: [(name, int(alias != ""), alias) for name, alias in type_families()],
+        lambda _: [(name, int(alias != ""), alias) for name, alias in list_type_families()],
     ),
-    system_table(
+    define_server_table(
         "table_engines",
         """
         name String
@@ -122,20 +122,20 @@ TABLES = (
         """,
         _engines,
     ),
-    system_table(
+    define_server_table(
         "time_zones", "time_zone String", lambda _: [(name,) for name in sorted(zoneinfo.available_timezones())]
     ),
-    system_table(
+    define_server_table(
         "table_functions",
         "name String\ndescription String\nallow_readonly UInt8",
         lambda _: [(name, "", int(name != "file")) for name in table_function_names()],
     ),
-    system_table(
+    define_server_table(
         "aggregate_function_combinators",
         "name String\nis_internal UInt8",
         lambda _: [(name, 0) for name in sorted(COMBINATORS)],
     ),
-    system_table("keywords", "keyword String", lambda _: [(word,) for word in sorted(KEYWORDS)]),
-    system_table("collations", "name String\nlanguage Nullable(String)", lambda _: []),
-    system_table("build_options", "name String\nvalue String", _build_options),
+    define_server_table("keywords", "keyword String", lambda _: [(word,) for word in sorted(KEYWORDS)]),
+    define_server_table("collations", "name String\nlanguage Nullable(String)", lambda _: []),
+    define_server_table("build_options", "name String\nvalue String", _build_options),
 )

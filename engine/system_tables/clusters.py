@@ -8,26 +8,26 @@ from engine.queries.context import (
     Row,
     Server,
 )
-from engine.remote.server_clusters import configured_cluster, host_address
+from engine.remote.server_clusters import get_configured_cluster, resolve_host
 from engine.system_tables.system_table import (
-    system_table,
+    define_server_table,
 )
 
 
 def _clusters(server: Server) -> Iterator[Row]:
     for name in sorted(server.config.remote_servers):
-        for shard in configured_cluster(server.config, name).shards:
+        for shard in get_configured_cluster(server.config, name).shards:
             for number, address in enumerate(shard.replicas, 1):
                 count, seconds = server.remote.failures(address)
                 yield (
                     name, shard.number, shard.name, shard.weight, int(shard.internal_replication), number,
-                    address.host, host_address(address.host), address.port, int(server.remote.is_local(address)),
+                    address.host, resolve_host(address.host), address.port, int(server.remote.is_local(address)),
                     address.user, address.default_database, count, 0, seconds, "", "", 0, None, None, None, None,
                 )  # fmt: skip
 
 
 TABLES = (
-    system_table(
+    define_server_table(
         "clusters",
         """
         cluster String

@@ -10,7 +10,7 @@ from engine.queries.context import (
     Server,
 )
 from engine.system_tables.system_table import (
-    system_table,
+    define_server_table,
 )
 
 
@@ -26,7 +26,7 @@ def _policies(_: Server) -> Iterator[Row]:
 
 
 TABLES = (
-    system_table(
+    define_server_table(
         "disks",
         """
         name String
@@ -47,7 +47,7 @@ TABLES = (
         """,
         _disks,
     ),
-    system_table(
+    define_server_table(
         "storage_policies",
         """
         policy_name String

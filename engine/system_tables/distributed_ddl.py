@@ -12,11 +12,11 @@ from engine.queries.context import (
     Server,
 )
 from engine.system_tables.system_table import (
-    system_table,
+    define_server_table,
 )
 from parts.common.errors import PandoError
 from sql.grammar.password_hiding import hide_passwords
-from sql.settings.setting_values import text_of
+from sql.settings.setting_values import format_setting_value
 
 _INACTIVE, _ACTIVE, _FINISHED, _REMOVING, _UNKNOWN = range(5)
 """The values of ``status``."""
@@ -49,7 +49,7 @@ def _entries(server: Server) -> Iterator[Row]:
 
 def _of_entry(name: str, entry: DdlEntry) -> tuple[object, ...]:
     host, _, port = entry.initiator.rpartition(":")
-    settings = [(key, text_of(value)) for key, value in entry.settings.items()]
+    settings = [(key, format_setting_value(value)) for key, value in entry.settings.items()]
     return name, entry.version, host, int(port or 0), entry.cluster, hide_passwords(entry.statement), settings
 
 
@@ -63,7 +63,7 @@ def _of_host(host: DdlHost, status: DdlStatus) -> tuple[object, ...]:
 
 
 TABLES = (
-    system_table(
+    define_server_table(
         "distributed_ddl_queue",
         """
         entry String

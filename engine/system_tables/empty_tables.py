@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from engine.system_tables.system_table import SystemTable, system_table
+from engine.system_tables.system_table import SystemTable, define_server_table
 
 
 def _absent(name: str, columns: str) -> SystemTable:
-    return system_table(name, columns, lambda _: ())
+    return define_server_table(name, columns, lambda _: ())
 
 
 _STATUS = (

@@ -9,7 +9,7 @@ from engine.queries.context import (
     Server,
 )
 from engine.system_tables.system_table import (
-    system_table,
+    define_server_table,
 )
 from parts.merge.modes.graphite import Graphite, Rollup
 
@@ -40,7 +40,7 @@ def _retentions(server: Server) -> Iterator[Row]:
 
 
 TABLES = (
-    system_table(
+    define_server_table(
         "graphite_retentions",
         """
         config_name String

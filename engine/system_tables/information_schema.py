@@ -14,10 +14,10 @@ from engine.queries.context import (
 )
 from engine.system_tables.system_table import (
     SystemTable,
-    system_table,
+    define_server_table,
 )
-from engine.system_tables.tables import column_rows, table_rows
-from sql.definitions.engines.engine_clauses import ENGINES
+from engine.system_tables.tables import list_column_rows, list_table_rows
+from sql.definitions.engines.engine_clauses import MERGE_TREE_ENGINES
 from sql.definitions.engines.proxy_engines import PROXY_ENGINES
 from sql.definitions.engines.small_engines import SMALL_ENGINES, VIEW_ENGINES
 
@@ -27,7 +27,7 @@ _COLLATION = "utf8mb4_0900_ai_ci"
 def _doubled(name: str, columns: str, rows: Callable[[Server], Iterator[Row]]) -> SystemTable:
     lines = [line.strip() for line in columns.strip().splitlines()]
     upper = [" ".join((line.split(" ", 1)[0].upper(), line.split(" ", 1)[1])) for line in lines]
-    return system_table(name, "\n".join([*lines, *upper]), lambda server: (row + row for row in rows(server)))
+    return define_server_table(name, "\n".join([*lines, *upper]), lambda server: (row + row for row in rows(server)))
 
 
 def _schemata(server: Server) -> Iterator[Row]:
@@ -36,7 +36,7 @@ def _schemata(server: Server) -> Iterator[Row]:
 
 
 def _tables(server: Server) -> Iterator[Row]:
-    for row in table_rows(server):
+    for row in list_table_rows(server):
         database, engine_name = row["database"], str(row["engine"])
         kind = "VIEW" if engine_name.endswith("View") else "SYSTEM VIEW" if engine_name == "System" else "BASE TABLE"
         yield (
@@ -46,7 +46,7 @@ def _tables(server: Server) -> Iterator[Row]:
 
 
 def _columns(server: Server) -> Iterator[Row]:
-    for row in column_rows(server):
+    for row in list_column_rows(server):
         type_ = str(row["type"])
         yield (
             row["database"],
@@ -75,21 +75,21 @@ def _columns(server: Server) -> Iterator[Row]:
 
 
 def _key_columns(server: Server) -> Iterator[Row]:
-    for row in column_rows(server):
+    for row in list_column_rows(server):
         if row["is_in_primary_key"]:
             place = ("def", row["database"], "PRIMARY", "def", row["database"], row["table"], row["name"])
             yield (*place, 1, None, None, None, None)
 
 
 def _views(server: Server) -> Iterator[Row]:
-    for row in table_rows(server):
+    for row in list_table_rows(server):
         if str(row["engine"]).endswith("View"):
             place = (row["database"], row["database"], row["name"], row["as_select"])
             yield (*place, "NONE", 0, int(row["engine"] == "MaterializedView"), 0, 0, 0)
 
 
 def _engines(_: Server) -> Iterator[Row]:
-    for name in sorted([*ENGINES, *SMALL_ENGINES, *VIEW_ENGINES, *PROXY_ENGINES]):
+    for name in sorted([*MERGE_TREE_ENGINES, *SMALL_ENGINES, *VIEW_ENGINES, *PROXY_ENGINES]):
         yield (name, "DEFAULT" if name == "MergeTree" else "YES")
 
 

@@ -11,7 +11,7 @@ from engine.queries.context import (
     Server,
 )
 from engine.system_tables.system_table import (
-    system_table,
+    define_server_table,
 )
 from engine.tables.part_log import PartEvent, PartEventType
 from parts.common.part_name import PartName
@@ -110,7 +110,7 @@ def _event_row(event: PartEvent, host: str) -> Row:
 
 
 TABLES = (
-    system_table(
+    define_server_table(
         "merges",
         """
         database String
@@ -136,7 +136,7 @@ TABLES = (
         """,
         _merges,
     ),
-    system_table(
+    define_server_table(
         "replicated_fetches",
         """
         database String
@@ -158,7 +158,7 @@ TABLES = (
         """,
         _fetches,
     ),
-    system_table(
+    define_server_table(
         "part_log",
         f"""
         hostname String

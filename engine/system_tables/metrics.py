@@ -14,7 +14,7 @@ from engine.queries.context import (
     Server,
 )
 from engine.system_tables.system_table import (
-    system_table,
+    define_server_table,
 )
 from engine.tables.part_log import PartEventType
 from parts.common.errors import CODES
@@ -57,7 +57,7 @@ def _events(server: Server) -> Iterator[Row]:
 def _metrics(server: Server) -> Iterator[Row]:
     services, config = server.services, server.config
     running = Counter(merge.is_mutation for merge in list(services.merges))
-    states = Counter(state for table in server.catalog.tables() for _, state in table.store.all_parts())
+    states = Counter(state for table in server.catalog.tables() for _, state in table.store.list_parts())
     replicas = [table.replication for table in server.catalog.tables() if table.replication is not None]
     merges, fetches = config.background_pool_size, config.background_fetches_pool_size
     rows = [
@@ -79,7 +79,7 @@ def _metrics(server: Server) -> Iterator[Row]:
 
 
 TABLES = (
-    system_table(
+    define_server_table(
         "errors",
         """
         name String
@@ -94,6 +94,8 @@ TABLES = (
         """,
         _errors,
     ),
-    system_table("events", "event String\nvalue UInt64\ndescription String\nname String ALIAS event", _events),
-    system_table("metrics", "metric String\nvalue Int64\ndescription String\nname String ALIAS metric", _metrics),
+    define_server_table("events", "event String\nvalue UInt64\ndescription String\nname String ALIAS event", _events),
+    define_server_table(
+        "metrics", "metric String\nvalue Int64\ndescription String\nname String ALIAS metric", _metrics
+    ),
 )

@@ -10,24 +10,24 @@ from engine.queries.context import (
     Server,
 )
 from engine.system_tables.system_table import (
-    system_table,
+    define_server_table,
 )
-from engine.tables.capabilities.table_mutations import ShownMutation
+from engine.tables.capabilities.table_mutations import MutationSummary
 from engine.tables.table import Table
 from parts.common.errors import UserError
-from sql.grammar.queries.query_formatter import written
+from sql.grammar.queries.query_formatter import normalize_expression
 from sql.grammar.statements.alter_commands import DeleteRows, MutationCommand, UpdateRows
-from sql.grammar.statements.mutate_table import mutation_text
+from sql.grammar.statements.mutate_table import format_mutations
 
 
 def _as_written(command: MutationCommand) -> MutationCommand:
     """With its expressions as ClickHouse shows them."""
     match command:
         case UpdateRows(assignments, condition):
-            values = tuple((name, written(value)) for name, value in assignments)
-            return replace(command, assignments=values, condition=written(condition))
+            values = tuple((name, normalize_expression(value)) for name, value in assignments)
+            return replace(command, assignments=values, condition=normalize_expression(condition))
         case DeleteRows(condition):
-            return replace(command, condition=written(condition))
+            return replace(command, condition=normalize_expression(condition))
     return command
 
 
@@ -39,7 +39,7 @@ def _mutations(server: Server) -> Iterator[Row]:
                     table.definition.database,
                     table.definition.name,
                     shown.id,
-                    f"({mutation_text([_as_written(command)])})",
+                    f"({format_mutations([_as_written(command)])})",
                     int(shown.create_time),
                     int(shown.finish_time),
                     list(shown.numbers),
@@ -57,7 +57,7 @@ def _mutations(server: Server) -> Iterator[Row]:
                 )
 
 
-def _shown(table: Table) -> list[ShownMutation]:
+def _shown(table: Table) -> list[MutationSummary]:
     try:
         table.require("mutations")
         return list(table.mutations.shown())
@@ -66,7 +66,7 @@ def _shown(table: Table) -> list[ShownMutation]:
 
 
 TABLES = (
-    system_table(
+    define_server_table(
         "mutations",
         """
         database String

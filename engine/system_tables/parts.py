@@ -13,21 +13,21 @@ from engine.queries.context import (
 )
 from engine.system_tables.system_table import (
     Group,
+    define_server_table,
     grouped_table,
-    system_table,
 )
-from engine.system_tables.ttl_columns import COLUMN_TTL_COLUMNS, TTL_COLUMNS, column_ttl_values, ttl_values
-from engine.tables.part_log import partition_text
+from engine.system_tables.ttl_columns import COLUMN_TTL_COLUMNS, TTL_COLUMNS, make_column_ttl_values, make_ttl_values
+from engine.tables.part_log import format_partition
 from engine.tables.table_definition import TableDefinition
 from parts.format.file_names import MARKS, PRIMARY_INDEX
 from parts.read.part_reader import Part
-from parts.store.detached_parts import split_detached
+from parts.store.detached_parts import parse_detached_name
 from parts.store.part_states import (
     PartState,
     StoredPart,
 )
 from parts.table.table_description import Column, PartSettings
-from sql.definitions.definition_text import shown_expression
+from sql.definitions.definition_text import render_shown_expression
 
 _DISK = "default"
 _EPOCH = date(1970, 1, 1)
@@ -50,7 +50,7 @@ def _stored_columns(server: Server) -> Iterator[tuple[TableDefinition, StoredPar
                 yield definition, entry, position, column, sizes[column.name]
 
 
-def counted_marks(settings: PartSettings, part: Part) -> int:
+def count_marks(settings: PartSettings, part: Part) -> int:
     """As ClickHouse counts: one more at the end of a part, where granules are of bounded size."""
     return part.marks + (part.rows > 0 and settings.index_granularity_bytes > 0)
 
@@ -67,7 +67,7 @@ def _index_bytes(part: Part) -> tuple[int, int, int]:
 
 
 def _partition(definition: TableDefinition, entry: StoredPart, *_: object) -> Row:
-    return (partition_text(definition.description.partition_key, entry.part),)
+    return (format_partition(definition.description.partition_key, entry.part),)
 
 
 def _name(_: TableDefinition, entry: StoredPart, *__: object) -> Row:
@@ -81,7 +81,7 @@ def _active(_: TableDefinition, entry: StoredPart, *__: object) -> Row:
 def _sizes(definition: TableDefinition, entry: StoredPart, *_: object) -> Row:
     part, name = entry.part, entry.part.name
     return (
-        counted_marks(definition.description.settings, part),
+        count_marks(definition.description.settings, part),
         part.rows,
         part.bytes_on_disk,
         part.data_uncompressed_bytes,
@@ -150,14 +150,14 @@ def _column(
         str(column.type),
         position,
         column.default_kind,
-        shown_expression(column.default_expression),
+        render_shown_expression(column.default_expression),
         stored,
         stored,
         raw,
         0,
         int(entry.part.modification_time),
         "Default",
-        *column_ttl_values(definition.description, entry.part, column.name),
+        *make_column_ttl_values(definition.description, entry.part, column.name),
     )
 
 
@@ -225,7 +225,7 @@ def _times(part: Part) -> Row:
 def _detached_parts(server: Server) -> Iterator[Row]:
     for table in server.catalog.tables():
         for directory in table.store.detached():
-            reason, name = split_detached(directory)
+            reason, name = parse_detached_name(directory)
             path = table.store.path / "detached" / directory
             try:
                 size, changed = sum(file.stat().st_size for file in path.iterdir()), int(path.stat().st_mtime)
@@ -276,7 +276,7 @@ TABLES = (
                 """,
                 _state,
             ),
-            Group(TTL_COLUMNS, lambda definition, entry: ttl_values(definition.description, entry.part)),
+            Group(TTL_COLUMNS, lambda definition, entry: make_ttl_values(definition.description, entry.part)),
             Group(
                 "last_check_time DateTime\nlast_check_error String",
                 lambda _, entry: (int(entry.checked_at), entry.check_error),
@@ -312,7 +312,7 @@ TABLES = (
         _ALIASES,
         _stored_columns,
     ),
-    system_table(
+    define_server_table(
         "detached_parts",
         """
         database String
@@ -330,7 +330,7 @@ TABLES = (
         """,
         _detached_parts,
     ),
-    system_table(  # a table that is dropped is gone when DROP returns: nothing waits here
+    define_server_table(  # a table that is dropped is gone when DROP returns: nothing waits here
         "dropped_tables",
         """
         index UInt32

@@ -9,7 +9,7 @@ from engine.queries.context import (
     Server,
 )
 from engine.system_tables.system_table import (
-    system_table,
+    define_server_table,
 )
 
 
@@ -34,9 +34,11 @@ def _processes(server: Server) -> Iterator[Row]:
 
 
 TABLES = (
-    system_table("one", "dummy UInt8", lambda _: [(0,)]),
-    system_table("macros", "macro String\nsubstitution String", lambda server: sorted(server.config.macros.items())),
-    system_table(
+    define_server_table("one", "dummy UInt8", lambda _: [(0,)]),
+    define_server_table(
+        "macros", "macro String\nsubstitution String", lambda server: sorted(server.config.macros.items())
+    ),
+    define_server_table(
         "workers",
         """
         number UInt32
@@ -50,7 +52,7 @@ TABLES = (
         """,
         lambda server: server.worker_rows(),
     ),
-    system_table(
+    define_server_table(
         "processes",
         """
         user String

@@ -7,16 +7,16 @@ from functools import cached_property
 from typing import TypeVar
 
 from coordination.keeper.interface import Keeper, KeeperError
-from coordination.nodes.replica_activation import active_replicas
-from coordination.replicas.log_pull import log_position
+from coordination.nodes.replica_activation import read_replica_activity
+from coordination.replicas.log_pull import read_log_position
 from engine.queries.context import (
     Row,
     Server,
 )
 from engine.system_tables.system_table import (
     Group,
+    define_server_table,
     grouped_table,
-    system_table,
 )
 from engine.tables.capabilities.replica import Replica
 from engine.tables.table_definition import TableDefinition
@@ -111,11 +111,11 @@ class _Replica:
 
     @cached_property
     def _replicas(self) -> dict[str, bool]:
-        return self._ask(lambda keeper: active_replicas(keeper, self._replication.paths), {})
+        return self._ask(lambda keeper: read_replica_activity(keeper, self._replication.paths), {})
 
     @cached_property
     def _log_position(self) -> tuple[int, int]:
-        return self._ask(lambda keeper: log_position(keeper, self._replication.replica), (0, 0))
+        return self._ask(lambda keeper: read_log_position(keeper, self._replication.replica), (0, 0))
 
     @cached_property
     def _lost_part_count(self) -> int:
@@ -202,7 +202,7 @@ TABLES = (
         "",
         _replicas,
     ),
-    system_table(
+    define_server_table(
         "replication_queue",
         """
         database String

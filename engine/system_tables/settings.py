@@ -10,21 +10,21 @@ from engine.queries.context import (
     Server,
 )
 from engine.system_tables.system_table import (
-    session_table,
-    system_table,
+    define_server_table,
+    define_session_table,
 )
-from sql.settings.clickhouse_settings import KnownSetting, settings_table
-from sql.settings.merge_tree_settings import HONOURED_BY_TABLES, table_setting_kind
+from sql.settings.clickhouse_settings import ClickHouseSetting, load_clickhouse_settings
+from sql.settings.merge_tree_settings import SUPPORTED_MERGE_TREE_SETTINGS, table_setting_kind
 from sql.settings.session_settings import (
     Kind,
     accepted_values,
     setting_kind,
 )
 from sql.settings.setting_values import (
-    text_of,
+    format_setting_value,
 )
 from sql.settings.supported_settings import (
-    HONOURED,
+    SUPPORTED_SETTINGS,
     Settings,
 )
 
@@ -35,30 +35,32 @@ _TIERS = f"Enum8({', '.join(f'{name!r} = {code}' for name, code in _TIER_CODES.i
 
 
 def _settings(context: Context) -> Iterator[Row]:
-    table, settings = settings_table(), context.settings
+    table, settings = load_clickhouse_settings(), context.settings
     readonly = int(settings.readonly == 1)
     rows = {
         name: _row(name, known, settings, readonly)
         for name, known in table.session.items()
-        if name in HONOURED or name not in _OFFERS
+        if name in SUPPORTED_SETTINGS or name not in _OFFERS
     }
-    for name, honoured in HONOURED.items():
+    for name, honoured in SUPPORTED_SETTINGS.items():
         if name not in rows:  # a parameter of URLs in ClickHouse
-            known = KnownSetting(name, honoured.type, text_of(honoured.default), "Production", True, ())
+            known = ClickHouseSetting(
+                name, honoured.type, format_setting_value(honoured.default), "Production", True, ()
+            )
             rows[name] = _row(name, known, settings, readonly)
     yield from rows.values()
     for alias, name in table.aliases.items():
         yield (alias, *rows[name][1:-3], name, *rows[name][-2:])
 
 
-def _row(name: str, known: KnownSetting, settings: Settings, readonly: int) -> Row:
-    honoured = HONOURED.get(name)
-    default = text_of(honoured.default) if honoured is not None else known.default
+def _row(name: str, known: ClickHouseSetting, settings: Settings, readonly: int) -> Row:
+    honoured = SUPPORTED_SETTINGS.get(name)
+    default = format_setting_value(honoured.default) if honoured is not None else known.default
     value = getattr(settings, name) if honoured is not None else settings.changes.get(name, default)
     description = honoured.description if honoured is not None else _description(setting_kind(name), known)
     return (
         name,
-        text_of(value),
+        format_setting_value(value),
         int(name in settings.changes),
         description,
         None,
@@ -73,20 +75,26 @@ def _row(name: str, known: KnownSetting, settings: Settings, readonly: int) -> R
     )
 
 
-def _description(kind: Kind, known: KnownSetting) -> str:
+def _description(kind: Kind, known: ClickHouseSetting) -> str:
     if known.tier == "Obsolete":
         return "Accepted; it has no effect any more"
     if kind == "harmless":
         return "Accepted; it has no effect on answers or stored data"
-    accepted = " or ".join(repr(text_of(value)) for value in accepted_values(known))
+    accepted = " or ".join(repr(format_setting_value(value)) for value in accepted_values(known))
     return f"Accepted is {accepted}: other values are not supported"
 
 
 def _merge_tree_settings(server: Server) -> Iterator[Row]:
     settings = server.catalog.default_settings
-    for name, known in settings_table().merge_tree.items():
-        value = text_of(getattr(settings, name)) if name in HONOURED_BY_TABLES else known.default
-        default = text_of(HONOURED_BY_TABLES[name]) if name in HONOURED_BY_TABLES else known.default
+    for name, known in load_clickhouse_settings().merge_tree.items():
+        value = (
+            format_setting_value(getattr(settings, name)) if name in SUPPORTED_MERGE_TREE_SETTINGS else known.default
+        )
+        default = (
+            format_setting_value(SUPPORTED_MERGE_TREE_SETTINGS[name])
+            if name in SUPPORTED_MERGE_TREE_SETTINGS
+            else known.default
+        )
         kind = table_setting_kind(name)
         description = "Honoured" if kind == "honoured" else _description(kind, known)
         obsolete = int(known.tier == "Obsolete")
@@ -97,7 +105,7 @@ def _merge_tree_settings(server: Server) -> Iterator[Row]:
 
 
 TABLES = (
-    session_table(
+    define_session_table(
         "settings",
         f"""
         name String
@@ -117,7 +125,7 @@ TABLES = (
         _settings,
     ),
     *(
-        system_table(
+        define_server_table(
             kind,
             f"""
         name String

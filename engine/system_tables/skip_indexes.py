@@ -9,10 +9,10 @@ from engine.queries.context import (
     Server,
 )
 from engine.system_tables.system_table import (
-    system_table,
+    define_server_table,
 )
 from engine.tables.table import Table
-from sql.definitions.definition_text import shown_expression
+from sql.definitions.definition_text import render_shown_expression
 
 
 def _indexes(server: Server) -> Iterator[Row]:
@@ -20,7 +20,7 @@ def _indexes(server: Server) -> Iterator[Row]:
         definition = table.definition
         for index in definition.description.indexes:
             is_list = len(index.key.expressions) > 1
-            expression = shown_expression(index.expression)
+            expression = render_shown_expression(index.expression)
             expression = expression[1:-1] if is_list and expression.startswith("(") else expression
             stored, uncompressed = _sizes(table, index.name)
             yield (
@@ -33,7 +33,7 @@ def _constraints(server: Server) -> Iterator[Row]:
     for table in server.catalog.tables():
         definition = table.definition
         for constraint in definition.description.constraints:
-            expression = shown_expression(constraint.expression)
+            expression = render_shown_expression(constraint.expression)
             yield (definition.database, definition.name, constraint.name, int(constraint.is_assumed), expression)
 
 
@@ -45,7 +45,7 @@ def _sizes(table: Table, name: str) -> tuple[int, int]:
 
 
 TABLES = (
-    system_table(
+    define_server_table(
         "data_skipping_indices",
         """
         database String
@@ -62,7 +62,7 @@ TABLES = (
         """,
         _indexes,
     ),
-    system_table(
+    define_server_table(
         "constraints",
         """
         database String

@@ -34,13 +34,13 @@ class SystemTable:
         return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
 
 
-def system_table(name: str, columns: str, rows: Callable[[Server], Iterable[Row]]) -> SystemTable:
+def define_server_table(name: str, columns: str, rows: Callable[[Server], Iterable[Row]]) -> SystemTable:
     """What a server shows to everybody. ``columns`` is one ``name Type`` a line; behind those that ``rows`` gives, with
     ``ALIAS other`` others' second names, which ``*`` does not show. Some thousand rows at the most."""
-    return session_table(name, columns, lambda context: rows(context.server))
+    return define_session_table(name, columns, lambda context: rows(context.server))
 
 
-def session_table(name: str, columns: str, rows: Callable[[Context], Iterable[Row]]) -> SystemTable:
+def define_session_table(name: str, columns: str, rows: Callable[[Context], Iterable[Row]]) -> SystemTable:
     """What depends on the session or the statement that asks."""
     schema = _schema(columns)
     return SystemTable(name, schema, lambda context, names: chosen(schema, rows(context), names))
@@ -49,8 +49,8 @@ def session_table(name: str, columns: str, rows: Callable[[Context], Iterable[Ro
 def grouped_table(
     name: str, groups: Sequence[Group], aliases: str, items: Callable[[Server], Iterable[tuple[Any, ...]]]
 ) -> SystemTable:
-    """As :func:`system_table`, of many rows: one for each item, of which only the groups that are asked for are made.
-    The columns are those of all groups, one after the other."""
+    """As :func:`define_server_table`, of many rows: one for each item, of which only the groups that are asked for are
+    made. The columns are those of all groups, one after the other."""
     schema = _schema("\n".join([*(group.columns.strip() for group in groups), aliases.strip()]))
 
     def rows(context: Context, names: Sequence[str]) -> Iterator[Row]:

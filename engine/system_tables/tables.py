@@ -6,16 +6,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from engine.catalog.database_names import TEMPORARY
+from engine.catalog.database_names import TEMPORARY_DATABASE
 from engine.queries.context import (
     Context,
     Row,
     Server,
 )
-from engine.system_tables.parts import counted_marks
+from engine.system_tables.parts import count_marks
 from engine.system_tables.system_table import (
-    session_table,
-    system_table,
+    define_server_table,
+    define_session_table,
 )
 from engine.tables.table import Table
 from parts.table.table_description import Key
@@ -30,8 +30,8 @@ from parts.types import (
     IntegerType,
     strip_nullable,
 )
-from sql.definitions.definition_text import render_engine_full, shown_create, shown_expression
-from sql.definitions.view_queries import shown_query
+from sql.definitions.definition_text import render_engine_full, render_shown_create, render_shown_expression
+from sql.definitions.view_queries import render_stored_query
 from sql.grammar.clause_types import (
     TableRef,
 )
@@ -41,12 +41,12 @@ _NO_UUID = bytes(16)
 
 def _databases(server: Server) -> Iterator[Row]:
     for name in server.database_names():
-        kind = database_engine(server, name)
+        kind = get_database_engine(server, name)
         data = str(server.path / "data" / name)
         yield (name, kind, data, str(server.path / "metadata" / name), _NO_UUID, kind, "", 0)
 
 
-def database_engine(server: Server, name: str) -> str:
+def get_database_engine(server: Server, name: str) -> str:
     if name in server.system_schemas:
         return "System" if name == "system" else "Memory"
     return "Ordinary"
@@ -56,7 +56,7 @@ def _tables_of_session(context: Context) -> Iterator[Row]:
     """The session's temporary tables are in no database."""
     yield from _tables(context.server)
     for name, hidden in sorted(context.session.temporary_tables.items()):
-        table = context.server.catalog.find(TEMPORARY, hidden)
+        table = context.server.catalog.find(TEMPORARY_DATABASE, hidden)
         if table is not None:
             yield _table_row(table, "", name, (), is_temporary=1)
 
@@ -118,7 +118,7 @@ def _table_row(
     active, has_parts = table.store.active(), description.has_parts
     keeps_rows = definition.create.view is None and not definition.is_proxy
     rows = sum(part.rows for part in active) if keeps_rows else None
-    query = shown_query(definition.create)
+    query = render_stored_query(definition.create)
     shown = replace(definition.create, table=TableRef(database or None, name), as_select=query)
     return (
         database,
@@ -129,7 +129,7 @@ def _table_row(
         [str(definition.data_path)] if definition.is_durable else [],
         [view.definition.database for view in views],
         [view.definition.name for view in views],
-        shown_create(shown, in_one_line=True),
+        render_shown_create(shown, in_one_line=True),
         render_engine_full(definition.create) if definition.create.view is None else "",
         query,
         _key(description.partition_key),
@@ -140,9 +140,9 @@ def _table_row(
         rows,
         _bytes_on_disk(table),
         sum(part.data_uncompressed_bytes for part in active) if rows is not None else None,
-        len(table.store.all_parts()) if has_parts else None,
+        len(table.store.list_parts()) if has_parts else None,
         len(active) if has_parts else None,
-        sum(counted_marks(definition.description.settings, part) for part in active) if has_parts else None,
+        sum(count_marks(definition.description.settings, part) for part in active) if has_parts else None,
         definition.create.comment,
         int(rows is not None),
         *_written(file),
@@ -165,7 +165,7 @@ def _written(file: Path | None) -> tuple[str, int]:
 
 
 def _key(key: Key) -> str:
-    return ", ".join(map(shown_expression, key.expressions))
+    return ", ".join(map(render_shown_expression, key.expressions))
 
 
 def _bytes_on_disk(table: Table) -> int | None:
@@ -192,7 +192,7 @@ def _columns(server: Server) -> Iterator[Row]:
                 column.type_text,
                 position,
                 column.default_kind,
-                shown_expression(column.default_expression),
+                render_shown_expression(column.default_expression),
                 compressed,
                 uncompressed,
                 column.comment,
@@ -239,7 +239,7 @@ def _column_sizes(table: Table) -> dict[str, tuple[int, int]]:
 
 
 TABLES = (
-    system_table(
+    define_server_table(
         "databases",
         """
         name String
@@ -254,7 +254,7 @@ TABLES = (
         """,
         _databases,
     ),
-    session_table(
+    define_session_table(
         "tables",
         """
         database String
@@ -298,7 +298,7 @@ TABLES = (
         """,
         _tables_of_session,
     ),
-    system_table(
+    define_server_table(
         "columns",
         """
         database String
@@ -325,7 +325,7 @@ TABLES = (
         """,
         _columns,
     ),
-    system_table(
+    define_server_table(
         "detached_tables",
         """
         database String
@@ -339,13 +339,13 @@ TABLES = (
 )
 
 
-def table_rows(server: Server) -> Iterator[dict[str, object]]:
+def list_table_rows(server: Server) -> Iterator[dict[str, object]]:
     """The rows of ``system.tables`` by column."""
     names = TABLES[1].schema.stored.names
     return (dict(zip(names, row, strict=True)) for row in _tables(server))
 
 
-def column_rows(server: Server) -> Iterator[dict[str, object]]:
+def list_column_rows(server: Server) -> Iterator[dict[str, object]]:
     """The rows of ``system.columns`` by column."""
     names = TABLES[2].schema.stored.names
     return (dict(zip(names, row, strict=True)) for row in _columns(server))

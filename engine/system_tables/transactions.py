@@ -10,7 +10,7 @@ from engine.queries.context import (
     Server,
 )
 from engine.system_tables.system_table import (
-    system_table,
+    define_server_table,
 )
 
 _STATES = {"open": 1, "committed": 2, "aborted": 3}
@@ -35,7 +35,7 @@ def _transactions(server: Server) -> Iterator[Row]:
 
 
 TABLES = (
-    system_table(
+    define_server_table(
         "transactions",
         f"""
         database String

@@ -7,7 +7,7 @@ from engine.queries.context import (
 )
 from parts.read.part_reader import Part
 from parts.table.table_description import TableDescription
-from parts.table.ttl_rules import RuleFacts, RuleKind
+from parts.table.ttl_rules import RuleKind, RuleTimes
 
 _LISTS = {
     "move": None,
@@ -31,10 +31,10 @@ COLUMN_TTL_COLUMNS = "column_ttl_min Nullable(DateTime)\ncolumn_ttl_max Nullable
 _LAST_TIME = (1 << 32) - 1
 
 
-def ttl_values(description: TableDescription, part: Part) -> Row:
+def make_ttl_values(description: TableDescription, part: Part) -> Row:
     """Of :data:`TTL_COLUMNS`. What the part does not know is 0, or not in the lists."""
-    rules, known = description.ttl, part.known_ttl(description.ttl).rules
-    rows = next((known[rule.text] for rule in rules.of_kind(RuleKind.ROWS) if rule.text in known), RuleFacts())
+    rules, known = description.ttl, part.get_applicable_ttl(description.ttl).rules
+    rows = next((known[rule.text] for rule in rules.of_kind(RuleKind.ROWS) if rule.text in known), RuleTimes())
     values: list[object] = [_time(rows.first), _time(rows.last)]
     for kind in _LISTS.values():
         found = [rule for rule in (rules.of_kind(kind) if kind is not None else []) if rule.text in known]
@@ -44,9 +44,9 @@ def ttl_values(description: TableDescription, part: Part) -> Row:
     return (*values, part.ttl.codec or description.settings.default_compression_codec)
 
 
-def column_ttl_values(description: TableDescription, part: Part, column: str) -> Row:
+def make_column_ttl_values(description: TableDescription, part: Part, column: str) -> Row:
     """Of :data:`COLUMN_TTL_COLUMNS`."""
-    known = part.known_ttl(description.ttl).rules
+    known = part.get_applicable_ttl(description.ttl).rules
     for rule in description.ttl.of_kind(RuleKind.COLUMN):
         if rule.column == column and rule.text in known:
             facts = known[rule.text]

@@ -14,13 +14,13 @@ from engine.queries.context import (
 )
 from engine.system_tables.system_table import (
     chosen,
-    system_table,
+    define_server_table,
 )
 from parts.common.errors import UserError
 from parts.table.table_description import TableSchema
 from sql.definitions.engines.engine_clauses import split_zookeeper
 
-TABLE = system_table(
+TABLE = define_server_table(
     "zookeeper",
     """
     name String
@@ -47,7 +47,7 @@ def _connections(server: Server) -> Iterator[Row]:
         yield (view.zookeeper_name, int(keeper.state is not SessionState.CONNECTED), keeper.session_id)
 
 
-CONNECTIONS = system_table(
+CONNECTIONS = define_server_table(
     "zookeeper_connection",
     """
     name String
@@ -82,7 +82,7 @@ class ZooKeeperRelation:
         return TABLE.block(chosen(TABLE.schema, self.server.zookeeper_rows(values), columns), columns)
 
 
-def rows(keeper_of: Callable[[str], Keeper], paths: Sequence[str]) -> list[Row]:
+def list_children(keeper_of: Callable[[str], Keeper], paths: Sequence[str]) -> list[Row]:
     """The children of the nodes; ``name:/path`` is in the auxiliary ZooKeeper of that name.
 
     Raises 999 for a node that is not there, and what ``keeper_of`` raises for a name."""

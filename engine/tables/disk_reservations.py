@@ -11,13 +11,13 @@ from pathlib import Path
 
 from parts.common.errors import UnavailableError
 
-RESERVED = 1.1
+RESERVED_TO_SOURCE_RATIO = 1.1
 """Of what a merge or mutation reads, or a fetch brings, so much is taken for what it writes."""
-SELECTED = 2
+FREE_TO_SOURCE_RATIO = 2
 """What is chosen in the background leaves as much again free."""
 
 
-class DiskSpace:
+class DiskReservations:
     """Keeps account of the room on the disk of one server, where all its tables lie. From any thread."""
 
     def __init__(
@@ -34,14 +34,14 @@ class DiskSpace:
         return max(0, self._free_bytes(path) - self._reserved)
 
     def require(self, path: Path, source_bytes: int, what: str) -> None:
-        """Raises 243 (NOT_ENOUGH_SPACE) where :meth:`reserving` would now."""
+        """Raises 243 (NOT_ENOUGH_SPACE) where :meth:`reserve` would now."""
         with self._lock:
-            self._require(path, int(source_bytes * RESERVED), what)
+            self._require(path, int(source_bytes * RESERVED_TO_SOURCE_RATIO), what)
 
     @contextmanager
-    def reserving(self, path: Path, source_bytes: int, what: str) -> Iterator[None]:
+    def reserve(self, path: Path, source_bytes: int, what: str) -> Iterator[None]:
         """For what is made of so many bytes. Raises 243 (NOT_ENOUGH_SPACE) before anything is done."""
-        size = int(source_bytes * RESERVED)
+        size = int(source_bytes * RESERVED_TO_SOURCE_RATIO)
         with self._lock:
             self._require(path, size, what)
             self._reserved += size

@@ -1,6 +1,6 @@
 """INSERTs wait, and at last are refused, when a table has more parts than its merges keep up with.
 
-Pure but for the wait: :func:`judge` decides on counts, as ClickHouse does.
+Pure but for the wait: :func:`compute_delay_seconds` decides on counts, as ClickHouse does.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def delay_insert(table: TableData, options: InsertOptions, *, may_wait: bool = T
     _require_free_disk(table, options)
     services, settings, never = table.services, table.definition.settings, threading.Event()
     try:
-        left = judge(_count(table, options), settings, options, table.definition.full_name)
+        left = compute_delay_seconds(_count(table, options), settings, options, table.definition.full_name)
     except UnavailableError:
         services.delays.rejected += 1
         raise
@@ -67,13 +67,13 @@ def _require_free_disk(table: TableData, options: InsertOptions) -> None:
 
 def _count(table: TableData, options: InsertOptions) -> PartCounts:
     settings, store = table.definition.settings, table.store
-    total, partition_id, most = store.active_counts()
+    total, partition_id, most = store.count_active()
     delays, throws = _thresholds(settings, options)
     most_bytes = inactive = 0
     if most >= min(delays or throws, throws):
         most_bytes = sum(part.bytes_on_disk for part in store.active() if part.name.partition_id == partition_id)
     if settings.inactive_parts_to_delay_insert or settings.inactive_parts_to_throw_insert:
-        states = Counter(p.name.partition_id for p, state in store.all_parts() if state is PartState.OUTDATED)
+        states = Counter(p.name.partition_id for p, state in store.list_parts() if state is PartState.OUTDATED)
         inactive = max(states.values(), default=0)
     return PartCounts(total, most, partition_id, most_bytes, inactive)
 
@@ -86,7 +86,7 @@ def _thresholds(settings: MergeTreeSettings, options: InsertOptions) -> tuple[in
     )
 
 
-def judge(counts: PartCounts, settings: MergeTreeSettings, options: InsertOptions, table: str) -> float:
+def compute_delay_seconds(counts: PartCounts, settings: MergeTreeSettings, options: InsertOptions, table: str) -> float:
     """Seconds to wait. Raises 252 (TOO_MANY_PARTS)."""
     delays, throws = _thresholds(settings, options)
     if counts.total >= settings.max_parts_in_total:

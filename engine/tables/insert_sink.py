@@ -23,7 +23,7 @@ from engine.tables.statement_options import InsertOptions
 from engine.tables.table_data import TableData
 from engine.tables.table_definition import TableDefinition
 from parts.common.errors import UserError
-from parts.format.content_hash import block_hash
+from parts.format.content_hash import hash_block
 from parts.table.merge_mode import SortedRows
 from parts.write.block_preparation import (
     PartitionBlock,
@@ -199,7 +199,7 @@ class InsertSink(ABC):
         token = self.options.deduplication_token
         if not token:
             return None
-        return digest(token, block_index)
+        return hash_token(token, block_index)
 
     def _write_piece(self, whole: Piece, index: int, token: str) -> TemporaryPart | None:
         """``None``: the merge mode leaves nothing of it."""
@@ -237,21 +237,21 @@ class InsertSink(ABC):
         like any others, while a repeat of the whole INSERT gives the same ids again."""
         count = self._seen[block_id]
         self._seen[block_id] += 1
-        return f"{partition_id}_{digest(block_id, count)}" if block_id and count else block_id
+        return f"{partition_id}_{hash_token(block_id, count)}" if block_id and count else block_id
 
     def _block_id(self, piece: PartitionBlock, token: str, index: int, known_hash: str = "") -> str:
         """Of the rows in the order they came, before sorting: the same INSERT gives the same id everywhere.
         ``known_hash`` is that of the part's content, if the rows came in its order."""
-        if not self.options.deduplicate or self.options.transaction or not keeps_block_ids(self.table.definition):
+        if not self.options.deduplicate or self.options.transaction or not deduplicates_blocks(self.table.definition):
             return ""
         token = token or self._deduplication_token(index) or ""
-        return f"{piece.partition_id}_{token or known_hash or block_hash(piece.block)}"
+        return f"{piece.partition_id}_{token or known_hash or hash_block(piece.block)}"
 
 
-def keeps_block_ids(definition: TableDefinition) -> bool:
+def deduplicates_blocks(definition: TableDefinition) -> bool:
     """Whether the table remembers the blocks of its INSERTs."""
     return definition.is_replicated or bool(definition.settings.non_replicated_deduplication_window)
 
 
-def digest(text: str, number: int) -> str:
+def hash_token(text: str, number: int) -> str:
     return xxhash.xxh3_128_hexdigest(f"{text}\0{number}".encode())

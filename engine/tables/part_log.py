@@ -93,7 +93,7 @@ class PartLog:
                 definition.database,
                 definition.name,
                 part.name,
-                partition_text(definition.description.partition_key, part),
+                format_partition(definition.description.partition_key, part),
                 part.part_type,
                 str(definition.data_path / str(part.name)),
                 part.rows,
@@ -107,7 +107,7 @@ class PartLog:
             )
         )
 
-    def note_failure(
+    def add_failure(
         self,
         type_: PartEventType,
         definition: TableDefinition,
@@ -132,7 +132,7 @@ class PartLog:
             )
         )
 
-    def note_removed(self, definition: TableDefinition, parts: Sequence[Part], now: float) -> None:
+    def add_removals(self, definition: TableDefinition, parts: Sequence[Part], now: float) -> None:
         """They leave the disk."""
         for part in parts:
             self.note(PartEventType.REMOVE, definition, part, now)
@@ -151,7 +151,7 @@ _texts: dict[tuple[Key, str], str] = {}
 """By the table's key and the partition's id, which tell the value."""
 
 
-def partition_text(key: Key, part: Part) -> str:
+def format_partition(key: Key, part: Part) -> str:
     """As ``system.parts.partition`` writes it: one value is bare, several are a tuple of literals. ``key``: the
     partition key of the part's table. Written once for all parts of a partition."""
     if not key:

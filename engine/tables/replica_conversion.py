@@ -28,11 +28,11 @@ from coordination.keeper.interface import NoNode, SessionState
 from coordination.replicas.table_nodes import create_table_or_replica
 from coordination.transactions.application_versions import read_applications
 from coordination.transactions.carried_decisions import write_decisions as write_decisions_to
-from coordination.transactions.transaction_nodes import State, Transaction, read_all
+from coordination.transactions.transaction_nodes import Transaction, TransactionState, read_transactions
 from engine.interserver.replication import Replication
 from engine.tables.merge_tree.kept_mutations import unfinished_mutations
 from engine.tables.merge_tree.local_transactions import applications_on_disk, decisions_on_disk, write_decisions
-from engine.tables.replicated.life.shared_definition import shared_definition
+from engine.tables.replicated.life.shared_definition import make_shared_definition
 from engine.tables.replicated.replicated_table import ReplicatedTable
 from engine.tables.services import TableServices
 from engine.tables.table import load_parts
@@ -92,7 +92,7 @@ class Conversion:
         decided = decisions_on_disk(definition.data_path)
         _refuse_open(definition, table.store, "replicated", decided)
         # A clone moves to detached/ what others do not list, and the rows of covered parts are in their covers.
-        table.store.delete([part for part, kind in table.store.all_parts() if kind is PartState.OUTDATED])
+        table.store.delete([part for part, kind in table.store.list_parts() if kind is PartState.OUTDATED])
         self._make_nodes(table, decided)
         return new
 
@@ -107,7 +107,7 @@ class Conversion:
             keeper,
             paths,
             table.replica.name,
-            shared_definition(table.description),
+            make_shared_definition(table.description),
             wait=services.wait,
             identity=table.state.identity(),
             restoring="",
@@ -135,7 +135,9 @@ class Conversion:
                 )
             if reason := why_not_whole(keeper, replica, table.state.parts_on_disk(), identity):
                 raise _unsettled(definition, "not replicated", reason)
-            decided = [each for each in read_all(keeper, replica.table) if each.state is not State.OPEN]
+            decided = [
+                each for each in read_transactions(keeper, replica.table) if each.state is not TransactionState.OPEN
+            ]
         _refuse_open(definition, table.store, "not replicated", decided)
         _forget_plain_table(definition.data_path)
         if keeper is not None:

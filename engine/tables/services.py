@@ -13,12 +13,12 @@ from uuid import UUID
 
 from engine.interserver.transfer import Throttle, Transfer
 from engine.server.background_pool import BackgroundPool
-from engine.tables.disk_reservations import DiskSpace
+from engine.tables.disk_reservations import DiskReservations
 from engine.tables.part_log import PartLog
 from parts.common.part_name import PartName
 from parts.merge import MergeProgress
 from sql.grammar.statements.statement import CreateTable
-from sql.mutations.mutation_queries import Step
+from sql.mutations.mutation_queries import MutationStep
 
 
 @dataclass
@@ -44,7 +44,7 @@ class RunningMerge:
 
 
 @dataclass
-class Delays:
+class InsertDelays:
     """Counts of INSERTs that too many parts delayed or refused, since the start."""
 
     count: int = 0
@@ -95,7 +95,7 @@ class MergeOrder:
 
 
 @dataclass(frozen=True)
-class TableRead:
+class MutationReadTable:
     """A table that a subquery of a mutation reads: its parts are held while it does."""
 
     database: str
@@ -112,12 +112,12 @@ class MutationOrder:
     create: CreateTable
     data_path: Path
     source: PartName
-    steps: tuple[Step, ...]
-    reads: tuple[TableRead, ...]
+    steps: tuple[MutationStep, ...]
+    reads: tuple[MutationReadTable, ...]
     directory: Path
 
 
-MergeElsewhere = Callable[[MergeOrder | MutationOrder, Callable[[], bool], Callable[[MergeProgress], None]], None]
+RunInMergeProcess = Callable[[MergeOrder | MutationOrder, Callable[[], bool], Callable[[MergeProgress], None]], None]
 """Carries out a merge or a mutation in another process, asks now and then whether it is cancelled, and tells its
 progress."""
 
@@ -134,7 +134,7 @@ class Slots:
         return self._free
 
     @contextmanager
-    def taking(self) -> Iterator[bool]:
+    def try_take(self) -> Iterator[bool]:
         """``False`` when none is free: do without. Never blocks."""
         with self._lock:
             is_taken = self._free > 0
@@ -169,17 +169,17 @@ class TableServices:
     writers: Executor
     """Compresses and writes the blocks of INSERTs."""
     merges: list[RunningMerge] = field(default_factory=list)
-    merge_elsewhere: MergeElsewhere | None = None
+    merge_elsewhere: RunInMergeProcess | None = None
     """Where merges have processes of their own."""
     merging: Slots = field(default_factory=lambda: Slots(16))
     """Merges and mutations that run now."""
     fetches: Slots = field(default_factory=lambda: Slots(16))
     """Parts that come from other replicas now."""
-    delays: Delays = field(default_factory=Delays)
+    delays: InsertDelays = field(default_factory=InsertDelays)
     checks: Checks = field(default_factory=Checks)
     part_log: PartLog = field(default_factory=PartLog)
     running_fetches: list[RunningFetch] = field(default_factory=list)
-    disk: DiskSpace = field(default_factory=DiskSpace)
+    disk: DiskReservations = field(default_factory=DiskReservations)
     max_fetches_bandwidth: int = 0
     """Bytes a second that come from other replicas, and, by the next, go to them; 0 for any number."""
     max_sends_bandwidth: int = 0

@@ -11,7 +11,7 @@ from enum import Enum
 from parts.common.errors import UnavailableError
 
 
-class Stoppable(Enum):
+class StoppableAction(Enum):
     """As it is called after SYSTEM STOP and START."""
 
     MERGES = "MERGES"
@@ -35,20 +35,20 @@ class Stoppable(Enum):
 class StoppedActions:
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._stopped: frozenset[Stoppable] = frozenset()
+        self._stopped: frozenset[StoppableAction] = frozenset()
 
-    def __contains__(self, action: Stoppable) -> bool:
+    def __contains__(self, action: StoppableAction) -> bool:
         return action in self._stopped
 
-    def stop(self, action: Stoppable) -> None:
+    def stop(self, action: StoppableAction) -> None:
         with self._lock:
             self._stopped |= {action}
 
-    def start(self, action: Stoppable) -> None:
+    def start(self, action: StoppableAction) -> None:
         with self._lock:
             self._stopped -= {action}
 
-    def refuse(self, action: Stoppable, what: str) -> None:
+    def refuse(self, action: StoppableAction, what: str) -> None:
         """Raises 236 (ABORTED) when the action is stopped. ``what`` is the beginning of ClickHouse's sentence."""
         if action in self._stopped:
             raise UnavailableError("ABORTED", f"{what}: SYSTEM STOP {action.value} was given, START lets it go on")

@@ -15,18 +15,18 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Protocol
 
-from engine.server.background_pool import BackgroundPool, Task
+from engine.server.background_pool import BackgroundPool, BackgroundTask
 from engine.tables.capabilities.block_history import BlockHistory, WantedBlocks
 from engine.tables.capabilities.block_memory import BlockMemory
 from engine.tables.capabilities.replica import Replica
-from engine.tables.capabilities.scan_records import LocalScanRecords, ScanRecords
+from engine.tables.capabilities.scan_records import FileScanRecords, ScanRecords
 from engine.tables.capabilities.table_mutations import TableMutations
 from engine.tables.capabilities.table_partitions import TablePartitions
 from engine.tables.capabilities.table_transactions import TableTransactions
 from engine.tables.insert_sink import InsertSink
 from engine.tables.services import TableServices
 from engine.tables.statement_options import InsertOptions, OptimizeOptions
-from engine.tables.stopped_actions import Stoppable, StoppedActions
+from engine.tables.stopped_actions import StoppableAction, StoppedActions
 from engine.tables.table_definition import TableDefinition
 from parts.common.errors import ConflictError, CorruptionError, UnavailableError, UserError
 from parts.common.part_name import PartName
@@ -55,7 +55,7 @@ _DROP_POLL_SECONDS = 0.02
 _REMOVE_ATTEMPTS = 10
 
 
-class TableHome(Protocol):
+class TableCatalog(Protocol):
     """What knows of all tables of the server, and keeps their definitions."""
 
     def define(self, database: str, create: CreateTable) -> TableDefinition:
@@ -89,7 +89,7 @@ def load_parts(store: PartStore, definition: TableDefinition) -> None:
 class Table(ABC):
     """One table on this server."""
 
-    home: TableHome
+    home: TableCatalog
     """Set by the catalog."""
     owns_files = True
     """Whether this process makes and removes the table's directories."""
@@ -108,8 +108,8 @@ class Table(ABC):
         self.is_stopping = threading.Event()
         self.stopped = StoppedActions()
         self._former: dict[int, TableDescription] = {}
-        self._scan_records = LocalScanRecords(definition.data_path / _SCANS, services.new_uuid)
-        self._tasks: list[tuple[BackgroundPool, Task]] = []
+        self._scan_records = FileScanRecords(definition.data_path / _SCANS, services.new_uuid)
+        self._tasks: list[tuple[BackgroundPool, BackgroundTask]] = []
 
     @property
     def description(self) -> TableDescription:
@@ -133,7 +133,7 @@ class Table(ABC):
             )
         return found
 
-    def take_definition(self, definition: TableDefinition) -> None:
+    def set_definition(self, definition: TableDefinition) -> None:
         self._former[self.description.metadata_version] = self.description
         while len(self._former) > _REMEMBERED_CHANGES:
             del self._former[min(self._former)]
@@ -151,7 +151,7 @@ class Table(ABC):
     def require(self, ability: str) -> None:  # noqa: B027  (tables of parts have all)
         """Raises 48 for ``partitioning``, ``mutations`` or ``check``, if tables of this kind do not have it."""
 
-    def allow(self, action: Stoppable, allowed: bool) -> None:
+    def allow(self, action: StoppableAction, allowed: bool) -> None:
         """SYSTEM STOP/START."""
         if allowed:
             self.stopped.start(action)
@@ -179,11 +179,11 @@ class Table(ABC):
         """Raises ``UserError`` 231 when more parts are broken than the settings allow."""
         load_parts(self.store, self.definition)
 
-    def make_task(self, name: str, step: Callable[[], float]) -> Task:
+    def make_task(self, name: str, step: Callable[[], float]) -> BackgroundTask:
         """A task that waits for :meth:`run_in_background`; waking it before does nothing."""
-        return Task(f"{self.definition.full_name}: {name}", step)
+        return BackgroundTask(f"{self.definition.full_name}: {name}", step)
 
-    def run_in_background(self, pool: BackgroundPool, task: Task, delay_seconds: float = 0.0) -> None:
+    def run_in_background(self, pool: BackgroundPool, task: BackgroundTask, delay_seconds: float = 0.0) -> None:
         """Runs the task until :meth:`stop`, first after ``delay_seconds``."""
         self._tasks.append((pool, task))
         pool.add(task, delay_seconds)
@@ -260,7 +260,7 @@ class Table(ABC):
             for part in self._unchecked(checked):
                 part.under(new.description.schema).check_conversions()
             yield
-            self.take_definition(new)
+            self.set_definition(new)
 
     def _unchecked(self, checked: Collection[PartName]) -> list[Part]:
         parts = (*self.store.active(), *self.store.preactive())
@@ -313,9 +313,9 @@ class Table(ABC):
 
     def clean_up_step(self) -> float:
         """Deletes outdated parts that are old enough and not read by anybody."""
-        if Stoppable.CLEANUP in self.stopped:
+        if StoppableAction.CLEANUP in self.stopped:
             return _CLEANUP_SECONDS
-        self.delete_outdated(self.store.outdated_expired())
+        self.delete_outdated(self.store.list_deletable())
         self._scan_records.clean_up(self.services.monotonic())
         if self.store.has_outdated():
             return _CLEANUP_SECONDS
@@ -323,5 +323,5 @@ class Table(ABC):
         return max(_CLEANUP_SECONDS, min(self.description.settings.old_parts_lifetime, _IDLE_CLEANUP_SECONDS))
 
     def delete_outdated(self, parts: Sequence[Part]) -> None:
-        self.services.part_log.note_removed(self.definition, parts, self.services.clock())
+        self.services.part_log.add_removals(self.definition, parts, self.services.clock())
         self.store.delete(parts)

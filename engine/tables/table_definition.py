@@ -9,9 +9,9 @@ from pathlib import Path
 from parts.table.table_description import TableDescription
 from sql.definitions.engines.engine_clauses import is_replicated
 from sql.definitions.engines.proxy_engines import is_proxy
-from sql.definitions.engines.small_engines import engine_name, is_passing
+from sql.definitions.engines.small_engines import find_engine_name, is_transient
 from sql.grammar.queries.query_parser import parse_query
-from sql.grammar.queries.table_references import first_table
+from sql.grammar.queries.table_references import find_first_table
 from sql.grammar.statements.statement import CreateTable
 from sql.settings.merge_tree_settings import MergeTreeSettings
 
@@ -40,7 +40,7 @@ class TableDefinition:
 
     @property
     def engine_name(self) -> str:
-        return engine_name(self.create)
+        return find_engine_name(self.create)
 
     @property
     def keeps_rows(self) -> bool:
@@ -54,13 +54,15 @@ class TableDefinition:
     @property
     def is_durable(self) -> bool:
         """Whether rows outlive the server."""
-        return not is_passing(self.create)
+        return not is_transient(self.create)
 
     @cached_property
     def view_source(self) -> tuple[str, str] | None:
         """The table whose blocks a materialized view reads."""
         view = self.create.view
-        table = first_table(parse_query(self.create.as_select)) if view is not None and view.is_materialized else None
+        table = (
+            find_first_table(parse_query(self.create.as_select)) if view is not None and view.is_materialized else None
+        )
         return (table.database or self.database, table.table) if table is not None else None
 
     @property

@@ -9,7 +9,7 @@ from parts.common.errors import ConflictError, UnavailableError, UnknownOutcomeE
 
 
 @contextmanager
-def afterwards(what: str) -> Iterator[None]:
+def report_as_unfinished(what: str) -> Iterator[None]:
     """``what`` is true already, so nobody may be told that it can be repeated: raises 341 (UNFINISHED) where the block
     finds ZooKeeper, or the time, gone, or a disk that fails."""
     try:

@@ -11,8 +11,8 @@ from itertools import count
 from typing import Any
 
 from coordination.inserts.block_views import MissingViews
-from engine.engine import Engine, remove_spills
-from engine.front.http.status_pages import Page, Pages
+from engine.engine import Engine, remove_spill_directories
+from engine.front.http.status_pages import StatusPage, StatusPages
 from engine.front.session_store import SessionStore
 from engine.queries.context import Context, Row
 from engine.queries.process_list import Process
@@ -25,16 +25,16 @@ from engine.tables.capabilities.replica_status import ReplicaStatus
 from engine.tables.insert_sink import InsertOutcome, InsertSink, TemporaryPart
 from engine.tables.statement_options import InsertOptions
 from engine.tables.table import Table
-from engine.workers.catalog_publication import Publication
+from engine.workers.catalog_publication import CatalogPublication
 from engine.workers.channel import CallStatus, Channel
-from engine.workers.replica_client import Answer, Asked, statistics_of
+from engine.workers.replica_client import StatementAnswer, StatementRequest, statistics_to_record
 from parts.common.errors import ConflictError, CorruptionError, UnavailableError, UserError
 from parts.common.part_name import PartName
 from parts.read.part_reader import Part
 from sql.grammar.statements.statement import CreateTable, ParsedStatement
 from sql.relations import PartsSnapshot
 from sql.settings.session_settings import (
-    settings_of,
+    make_settings,
 )
 
 logger = logging.getLogger(__name__)
@@ -43,19 +43,19 @@ _CATALOG_CHANGES = ("create_scratch", "put_in_place", "drop_table")
 _PARTS_OF_WORKER = "tmp_insert_{}_*"
 
 
-class Shared:
+class SharedServices:
     """What the workers of a server share in the replica process. ``open`` says that the engine has started."""
 
-    def __init__(self, publication: Publication, sessions: SessionStore, leases: LeaseBook) -> None:
+    def __init__(self, publication: CatalogPublication, sessions: SessionStore, leases: LeaseBook) -> None:
         self.publication = publication
         self.sessions = sessions
         self.leases = leases
-        self.pages: Pages | None = None
+        self.pages: StatusPages | None = None
         self._engine: Engine | None = None
         self._is_open = threading.Event()
         self._is_ending = False
 
-    def open(self, engine: Engine, pages: Pages) -> None:
+    def open(self, engine: Engine, pages: StatusPages) -> None:
         self._engine, self.pages = engine, pages
         self._is_open.set()
 
@@ -73,10 +73,10 @@ class Shared:
         return self._engine
 
 
-class Calls:
+class WorkerCalls:
     """For one worker, whose temporary parts have ``owner`` in their names. From any thread."""
 
-    def __init__(self, shared: Shared, owner: str) -> None:
+    def __init__(self, shared: SharedServices, owner: str) -> None:
         self._shared = shared
         self._owner = owner
         self._held: dict[int, Callable[[], object]] = {}
@@ -95,7 +95,7 @@ class Calls:
             sessions, self._sessions = self._sessions, set()
         for let_go in held:
             let_go()
-        remove_spills(self._shared.engine.config, self._owner)
+        remove_spill_directories(self._shared.engine.config, self._owner)
         for user, session_id in sessions:
             self._shared.sessions.release(user, session_id, 0.0)
         for table in self._shared.engine.catalog.tables():
@@ -104,7 +104,9 @@ class Calls:
 
     # -- statements -----------------------------------------------------------------------------------------------
 
-    def _on_execute(self, channel: Channel, parsed: ParsedStatement, text: str, asked: Asked) -> Answer:
+    def _on_execute(
+        self, channel: Channel, parsed: ParsedStatement, text: str, asked: StatementRequest
+    ) -> StatementAnswer:
         engine = self._shared.engine
         status = CallStatus(channel, 0.0, engine.services.monotonic)
 
@@ -113,16 +115,18 @@ class Calls:
 
         session = self._session(asked)
         result = engine.execute_parsed(parsed, text, session, None, asked.parameters, on_start)
-        return Answer(result.columns, list(result.batches), statistics_of(result.statistics))
+        return StatementAnswer(result.columns, list(result.batches), statistics_to_record(result.statistics))
 
-    def _session(self, asked: Asked) -> Session:
+    def _session(self, asked: StatementRequest) -> Session:
         session = asked.session
         session.query_id = asked.query_id
         return session
 
-    def _on_system_rows(self, _: Channel, database: str, table: str, asked: Asked, columns: list[str]) -> list[Row]:
+    def _on_system_rows(
+        self, _: Channel, database: str, table: str, asked: StatementRequest, columns: list[str]
+    ) -> list[Row]:
         engine = self._shared.engine
-        settings = settings_of(asked.session.settings, engine.config.timezone)
+        settings = make_settings(asked.session.settings, engine.config.timezone)
         context = Context(engine, asked.session, settings, asked.query_id)
         return list(SYSTEM_DATABASES[database][table].rows(context, columns))
 
@@ -150,7 +154,7 @@ class Calls:
         options = InsertOptions(**values, status=CallStatus(channel, 0.0, self._shared.engine.services.monotonic))
         return self._table(uid).begin_insert(options)
 
-    def _on_coming_insert(
+    def _on_begin_insert(
         self, channel: Channel, uid: int, partition_id: str, values: Mapping[str, Any]
     ) -> InsertOutcome:
         """As ``insert``, but the parts are told when they are written. They are waited for even if they are refused:
@@ -184,7 +188,7 @@ class Calls:
             raise ConflictError("CANNOT_ASSIGN_ALTER", "The settings of the table changed meanwhile: repeat the INSERT")
         return memory
 
-    def _on_hold(
+    def _on_hold_parts(
         self, _: Channel, uid: int, names: Sequence[str] | None, sequential_consistency: bool
     ) -> tuple[int, list[str]]:
         table = self._table(uid)
@@ -194,7 +198,7 @@ class Calls:
             snapshot = table.hold(list(map(PartName.parse, names)))
         return self._keep(snapshot.release), [str(part.name) for part in snapshot.parts]
 
-    def _on_let_go(self, _: Channel, number: int) -> None:
+    def _on_release_parts(self, _: Channel, number: int) -> None:
         with self._lock:
             let_go = self._held.pop(number, None)
         if let_go is not None:
@@ -253,10 +257,10 @@ class Calls:
     def _on_is_first(self, _: Channel, number: str, seconds: float) -> bool:
         return self._shared.sessions.is_first(number, seconds)
 
-    def _on_page(self, _: Channel, name: str, options: Mapping[str, Any]) -> Page:
+    def _on_page(self, _: Channel, name: str, options: Mapping[str, Any]) -> StatusPage:
         assert self._shared.engine is not None
         assert self._shared.pages is not None
-        page: Page = getattr(self._shared.pages, name)(**options)
+        page: StatusPage = getattr(self._shared.pages, name)(**options)
         return page
 
     def _on_replicas_status(self, _: Channel) -> list[ReplicaStatus]:

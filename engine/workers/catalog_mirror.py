@@ -1,10 +1,7 @@
 """The catalog and the parts as a worker sees them: what the replica process published, and files that both read.
 
-A statement looks for news when it looks for a table and when it takes a snapshot, so what was acknowledged to anybody
-before is there. Reading sends no message: a snapshot notes in the shared page how much of the news it has, and the
-replica process deletes no part that left later.
-
-What changes something is asked of the replica process (``Requests``).
+A statement reads new changes when it looks for a table and when it takes a snapshot, so it sees what was acknowledged
+before. A snapshot notes in the shared page which changes it has; the replica process keeps parts that left later.
 """
 
 from __future__ import annotations
@@ -21,23 +18,23 @@ from engine.tables.capabilities.block_memory import BlockMemory
 from engine.tables.capabilities.table_partitions import TablePartitions
 from engine.tables.capabilities.table_transactions import TableTransactions
 from engine.tables.insert_delay import delay_insert
-from engine.tables.insert_sink import InsertOutcome, InsertSink, TemporaryPart, keeps_block_ids
+from engine.tables.insert_sink import InsertOutcome, InsertSink, TemporaryPart, deduplicates_blocks
 from engine.tables.services import TableServices
 from engine.tables.small.null import NullInsert
 from engine.tables.small.small_table import require_whole
 from engine.tables.small.view import DatabaseTables
 from engine.tables.statement_options import InsertOptions, OptimizeOptions
-from engine.tables.stopped_actions import Stoppable
+from engine.tables.stopped_actions import StoppableAction
 from engine.tables.table import Table
 from engine.tables.table_definition import TableDefinition
-from engine.workers.catalog_publication import Published, Record
-from engine.workers.shared_page import NOBODY, SharedPage
+from engine.workers.catalog_publication import PublishedChanges, Record
+from engine.workers.shared_page import NO_READER, SharedPage
 from parts.common.errors import CorruptionError, UserError
 from parts.common.part_name import PartName
 from parts.read.part_reader import Part, open_part
 from parts.store.part_states import Snapshot
 from parts.table.table_description import TableDescription
-from sql.definitions.table_description import merge_tree_settings
+from sql.definitions.table_description import build_merge_tree_settings
 from sql.grammar.statements.statement import CreateTable
 from sql.relations import PartsSnapshot
 from sql.settings.merge_tree_settings import MergeTreeSettings
@@ -45,7 +42,7 @@ from sql.settings.merge_tree_settings import MergeTreeSettings
 _LITTLE_BYTES = 4096  # some dozen changes of parts
 
 
-class Requests(Protocol):
+class ReplicaProcessCalls(Protocol):
     """What a worker asks of the replica process for its tables."""
 
     def create_table(self, database: str, create: CreateTable) -> bool:
@@ -57,7 +54,7 @@ class Requests(Protocol):
     def insert(self, uid: int, parts: Sequence[TemporaryPart], options: InsertOptions) -> InsertOutcome:
         """Commits the parts."""
 
-    def begin_insert(self, uid: int, partition_id: str, options: InsertOptions) -> BegunInsert | None:
+    def begin_insert(self, uid: int, partition_id: str, options: InsertOptions) -> PendingInsert | None:
         """For parts that are written meanwhile, the first of them in the partition. ``None``: it is not worth it."""
 
     def block_memory(self, uid: int) -> BlockMemory:
@@ -76,7 +73,7 @@ class Requests(Protocol):
         """The part as the replica process knows it; ``None``: it is not there any more."""
 
 
-class BegunInsert(Protocol):
+class PendingInsert(Protocol):
     """Ends with one call of either."""
 
     def commit(self, parts: Sequence[TemporaryPart]) -> InsertOutcome: ...
@@ -85,14 +82,14 @@ class BegunInsert(Protocol):
     def give_up(self) -> Callable[[], None]: ...
 
 
-class Mirror:
+class CatalogMirror:
     """What one worker knows of the replica process's tables."""
 
     def __init__(
         self,
         worker: int,
         page: SharedPage,
-        published: Published,
+        published: PublishedChanges,
         apply: Callable[[Sequence[Record]], None],
     ) -> None:
         self.lock = threading.RLock()
@@ -117,7 +114,7 @@ class Mirror:
     def catch_up(self) -> None:
         """Afterwards everything that was published before the call is known."""
         if self._published.is_behind:
-            with self.lock, self._published.news() as records:
+            with self.lock, self._published.read_changes() as records:
                 self._apply(records)
 
     def begin_reading(self) -> int:
@@ -140,16 +137,21 @@ class Mirror:
         self._readers[number] += count
         if not self._readers[number]:
             del self._readers[number]
-        self._page.set_reading(self._worker, min(self._readers, default=NOBODY))
+        self._page.set_reading(self._worker, min(self._readers, default=NO_READER))
 
 
-class MirrorTable(Table):
+class WorkerTable(Table):
     """A table of the replica process. Its parts are opened when it is first read."""
 
     owns_files = False
 
     def __init__(
-        self, uid: int, definition: TableDefinition, services: TableServices, mirror: Mirror, requests: Requests
+        self,
+        uid: int,
+        definition: TableDefinition,
+        services: TableServices,
+        mirror: CatalogMirror,
+        requests: ReplicaProcessCalls,
     ) -> None:
         super().__init__(definition, services)
         self.uid = uid
@@ -221,7 +223,7 @@ class MirrorTable(Table):
     def _take(self, news: Mapping[str, bool]) -> None:
         """Opens what came and forgets what went."""
         arrived = [self._open(PartName.parse(name)) for name, is_active in news.items() if is_active]
-        self.store.set_active([PartName.parse(name) for name in news], arrived)
+        self.store.apply_active_changes([PartName.parse(name) for name in news], arrived)
 
     def _open(self, name: PartName) -> Part:
         """Where small files are broken by now, as the replica process read them: who needs only others goes on."""
@@ -245,19 +247,19 @@ class MirrorTable(Table):
     def commit(self, parts: Sequence[TemporaryPart], options: InsertOptions) -> InsertOutcome:
         return self._requests.insert(self.uid, parts, options)
 
-    def prepare_commit(self, partition_id: str, options: InsertOptions) -> BegunInsert | None:
+    def prepare_commit(self, partition_id: str, options: InsertOptions) -> PendingInsert | None:
         return self._requests.begin_insert(self.uid, partition_id, options)
 
     @property
     def block_memory(self) -> BlockMemory | None:
-        return self._requests.block_memory(self.uid) if keeps_block_ids(self.definition) else None
+        return self._requests.block_memory(self.uid) if deduplicates_blocks(self.definition) else None
 
     def report_corruption(self, error: CorruptionError) -> None:
         self._requests.report_corruption(self.uid, error)
 
     # What follows is asked of the replica process as a whole, and never of this.
 
-    def allow(self, action: Stoppable, allowed: bool) -> None:
+    def allow(self, action: StoppableAction, allowed: bool) -> None:
         raise NotImplementedError
 
     def history(self) -> BlockHistory:
@@ -281,11 +283,11 @@ class MirrorTable(Table):
 class _Insert(InsertSink):
     """Writes temporary parts here and has them committed there."""
 
-    table: MirrorTable
+    table: WorkerTable
 
-    def __init__(self, table: MirrorTable, options: InsertOptions) -> None:
+    def __init__(self, table: WorkerTable, options: InsertOptions) -> None:
         super().__init__(table, options)
-        self._begun: BegunInsert | None = None
+        self._begun: PendingInsert | None = None
 
     def announce(self, partition_id: str) -> None:
         """The round trip for a block number passes while the part is written. Merges would wait for a slow client."""
@@ -304,7 +306,7 @@ class _Insert(InsertSink):
         super().abort()
 
 
-class MirrorCatalog(Catalog):
+class WorkerCatalog(Catalog):
     """Look-ups are answered here, with the latest news."""
 
     def __init__(
@@ -313,15 +315,15 @@ class MirrorCatalog(Catalog):
         services: TableServices,
         worker: int,
         page: SharedPage,
-        published: Published,
-        requests: Requests,
+        published: PublishedChanges,
+        requests: ReplicaProcessCalls,
     ) -> None:
-        settings = merge_tree_settings(config.merge_tree, MergeTreeSettings())
+        settings = build_merge_tree_settings(config.merge_tree, MergeTreeSettings())
         super().__init__(config.path.absolute(), config.temporary_path, self._make, settings, config.rollups)
         self._services = services
         self._requests = requests
-        self._by_uid: dict[int, MirrorTable] = {}
-        self.mirror = Mirror(worker, page, published, self._apply)
+        self._by_uid: dict[int, WorkerTable] = {}
+        self.mirror = CatalogMirror(worker, page, published, self._apply)
 
     def databases(self) -> list[str]:
         self.mirror.catch_up()
@@ -348,7 +350,7 @@ class MirrorCatalog(Catalog):
         assert True not in (if_exists, detach), "DROP and DETACH TABLE are carried out elsewhere"
         self._requests.change_catalog("drop_table", database, name)
 
-    def by_uid(self, uid: int) -> MirrorTable | None:
+    def by_uid(self, uid: int) -> WorkerTable | None:
         return self._by_uid.get(uid)
 
     def _make(self, _: TableDefinition) -> Table:
@@ -366,11 +368,11 @@ class MirrorCatalog(Catalog):
                     self._databases.pop(name, None)
                 case ("table", uid, database, name, create):
                     definition = self.make_definition(database, create)
-                    table = MirrorTable(uid, definition, self._services, self.mirror, self._requests)
+                    table = WorkerTable(uid, definition, self._services, self.mirror, self._requests)
                     self._by_uid[uid] = self._databases[database][name] = table
                 case ("altered", uid, create):
                     table = self._by_uid[uid]
-                    table.take_definition(self.make_definition(table.definition.database, create))
+                    table.set_definition(self.make_definition(table.definition.database, create))
                 case ("renamed", renamed):
                     self._rename(renamed)
                 case ("not loaded", name, failed):
@@ -388,11 +390,11 @@ class MirrorCatalog(Catalog):
             table.take_name(definition)
             self._databases[definition.database][definition.name] = table
 
-    def _forget(self, table: MirrorTable) -> None:
+    def _forget(self, table: WorkerTable) -> None:
         table.leave()
         self._remove_name(table)
 
-    def _remove_name(self, table: MirrorTable) -> None:
+    def _remove_name(self, table: WorkerTable) -> None:
         tables = self._databases.get(table.definition.database, DatabaseTables())
         if tables.get(table.definition.name) is table:
             del tables[table.definition.name]

@@ -34,7 +34,7 @@ from contextlib import contextmanager
 from itertools import count
 from typing import Any
 
-from engine.catalog.catalog_listener import CatalogFollower
+from engine.catalog.catalog_listener import CatalogListener
 from engine.tables.small.view import NotLoaded
 from engine.tables.table import Table
 from engine.tables.table_definition import TableDefinition
@@ -51,7 +51,7 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _PUNCH_HOLE_AND_KEEP_SIZE = 0x02 | 0x01
 
 
-class Publication(CatalogFollower):
+class CatalogPublication(CatalogListener):
     """The writing side. From any thread; called with the locks of catalog and stores held, so it waits for nobody."""
 
     def __init__(self, page: SharedPage, file: int) -> None:
@@ -121,7 +121,7 @@ class Publication(CatalogFollower):
                 return
             del self._tables[uid], self._objects[uid]
             number = self._write([("no table", uid)])
-        table.store.hide_all(number)
+        table.store.mark_all_hidden(number)
 
     def parts_changed(self, uid: int, changes: Sequence[tuple[PartName, bool]]) -> int:
         named = [(str(name), is_active) for name, is_active in changes]
@@ -184,9 +184,9 @@ class Publication(CatalogFollower):
 
 
 class _TableFollower:
-    """Implements ``parts.store.part_states.PartsFollower`` for one table."""
+    """Implements ``parts.store.part_states.ActivePartsListener`` for one table."""
 
-    def __init__(self, publication: Publication, uid: int) -> None:
+    def __init__(self, publication: CatalogPublication, uid: int) -> None:
         self._publication = publication
         self._uid = uid
 
@@ -197,14 +197,14 @@ class _TableFollower:
         return self._publication.oldest_read()
 
 
-class Published:
+class PublishedChanges:
     """The reading side, in a worker."""
 
     def __init__(self, page: SharedPage, file: int) -> None:
         self._page = page
         self._file = file
         self.number = 0
-        """Of the last change known: what :meth:`news` told is, once its caller has made use of it."""
+        """Of the last change known: what :meth:`read_changes` told is, once its caller has made use of it."""
 
     @property
     def is_behind(self) -> bool:
@@ -215,7 +215,7 @@ class Published:
         return self._page.published_to - self.number
 
     @contextmanager
-    def news(self) -> Iterator[list[Record]]:
+    def read_changes(self) -> Iterator[list[Record]]:
         """The changes since the last time; they begin with ``anew`` when some were missed.
 
         They count as known at the end of the block: until then other threads find themselves behind, and wait.

@@ -20,7 +20,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from parts.common.errors import PandoError, UnavailableError, resource_error
+from parts.common.errors import PandoError, UnavailableError, convert_resource_error
 from parts.common.query_status import QueryStatus
 
 logger = logging.getLogger(__name__)
@@ -88,7 +88,7 @@ class Channel:
         return bytes(self._held[:size])
 
 
-class Caller:
+class CallClient:
     """Makes calls of the process at the other end. From any thread; each thread in a call has a channel of its own.
 
     ``open_channel`` gives this end of a new channel whose other end somebody serves with :func:`serve_calls`.
@@ -113,12 +113,12 @@ class Caller:
         """
         return self.begin(name, *arguments).finish(is_stopped)
 
-    def begin(self, name: str, *arguments: object) -> BegunCall:
+    def begin(self, name: str, *arguments: object) -> PendingCall:
         """A call that the process there begins now; more may be told to it before its answer is wanted."""
         channel = self._channel()
         with self._using(channel):
             channel.send((name, arguments))
-        return BegunCall(self, channel)
+        return PendingCall(self, channel)
 
     def finish(self, channel: Channel, is_stopped: Callable[[], bool] | None) -> Any:
         with self._using(channel):
@@ -183,10 +183,10 @@ class Caller:
                     channel.send(_STOP)
 
 
-class BegunCall:
+class PendingCall:
     """A call whose answer is still to come. It ends with :meth:`finish` or :meth:`give_up`."""
 
-    def __init__(self, caller: Caller, channel: Channel) -> None:
+    def __init__(self, caller: CallClient, channel: Channel) -> None:
         self._caller = caller
         self._channel = channel
 
@@ -225,7 +225,7 @@ class CallStatus(QueryStatus):
 def _told(call: str, problem: Exception) -> PandoError:
     """What the other end raises: what the system does not give has codes of its own, the rest is 1001."""
     is_resource = isinstance(problem, OSError | MemoryError | RuntimeError)
-    told = resource_error(problem) if is_resource else problem  # type: ignore[arg-type]
+    told = convert_resource_error(problem) if is_resource else problem  # type: ignore[arg-type]
     if isinstance(told, PandoError):
         return told
     logger.exception("the call %s failed", call)

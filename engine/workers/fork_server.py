@@ -36,7 +36,7 @@ _FORK_SECONDS = 30.0
 _SET_NAME = 15
 
 
-class Nursery:
+class ForkServer:
     """The replica process's side. ``on_end`` is called on a thread of this with a child's pid and status."""
 
     def __init__(self, kinds: Kinds, close_in_children: Sequence[socket.socket] = ()) -> None:
@@ -139,7 +139,7 @@ def _reap(pid: int) -> None:
 
 
 def _run(channel: Channel, kinds: Kinds) -> None:
-    name_process("pando nursery")
+    set_process_name("pando nursery")
     # A terminal or a service manager signals all processes; the replica process says when it is time.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -197,7 +197,7 @@ def _report_ends(channel: Channel) -> None:
             channel.send(("ended", pid, status))
 
 
-def name_process(name: str) -> None:
+def set_process_name(name: str) -> None:
     """What ``ps`` and ``top`` show of it."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_SET_NAME, name.encode()[:15], 0, 0, 0)

@@ -18,17 +18,17 @@ from typing import Any
 
 from engine.catalog.catalog import Catalog
 from engine.server.config import Config
-from engine.tables.merges.merge_execution import carry_out
-from engine.tables.merges.mutation_execution import mutate, open_parts
-from engine.tables.services import MergeOrder, MutationOrder, TableRead
+from engine.tables.merges.merge_execution import run_merge
+from engine.tables.merges.mutation_execution import open_active_parts, run_mutation
+from engine.tables.services import MergeOrder, MutationOrder, MutationReadTable
 from engine.tables.table import Table
 from engine.tables.table_definition import TableDefinition
 from engine.workers.channel import Channel
-from engine.workers.fork_server import Nursery, name_process
-from parts.common.errors import CancelledError, PandoError, UnavailableError, resource_error
-from parts.common.process_memory import release_memory, use_returning_allocator
+from engine.workers.fork_server import ForkServer, set_process_name
+from parts.common.errors import CancelledError, PandoError, UnavailableError, convert_resource_error
+from parts.common.process_memory import configure_allocators, release_memory
 from parts.merge import MergeProgress
-from sql.definitions.table_description import merge_tree_settings
+from sql.definitions.table_description import build_merge_tree_settings
 from sql.settings.merge_tree_settings import MergeTreeSettings
 
 _STOP = "stop"
@@ -41,7 +41,7 @@ _TABLES_KEPT = 64
 class MergeProcesses:
     """The replica process's side: at most ``most`` processes, forked when they are first needed. From any thread."""
 
-    def __init__(self, nursery: Nursery, most: int) -> None:
+    def __init__(self, nursery: ForkServer, most: int) -> None:
         self._nursery = nursery
         self._idle: list[Channel] = []
         self._free = threading.Semaphore(most)
@@ -115,12 +115,12 @@ class MergeProcesses:
                 channel.send(_STOP)
 
 
-def run_merges(config: Config, end: socket.socket) -> None:
+def serve_merge_orders(config: Config, end: socket.socket) -> None:
     """In the child: one order after the other, until the replica process closes its end."""
-    name_process("pando merge")
+    set_process_name("pando merge")
     with contextlib.suppress(OSError):
         os.nice(_NICENESS)
-    use_returning_allocator()
+    configure_allocators()
     tables = _Tables(config)
     channel = Channel(end)
     with contextlib.suppress(EOFError, OSError):
@@ -147,14 +147,16 @@ def _error_of(channel: Channel, order: MergeOrder | MutationOrder, tables: _Tabl
 
     try:
         if isinstance(order, MutationOrder):
-            mutate(order, tables.definition, is_cancelled, on_progress)
+            run_mutation(order, tables.definition, is_cancelled, on_progress)
         else:
             definition = tables.definition(order)
-            carry_out(order, open_parts(definition, order.sources), definition.description, is_cancelled, on_progress)
+            run_merge(
+                order, open_active_parts(definition, order.sources), definition.description, is_cancelled, on_progress
+            )
     except PandoError as error:
         return error
     except (OSError, MemoryError) as problem:
-        translated = resource_error(problem)
+        translated = convert_resource_error(problem)
         return translated if isinstance(translated, PandoError) else PandoError("STD_EXCEPTION", repr(problem))
     except Exception as problem:
         return PandoError("STD_EXCEPTION", f"{type(problem).__name__}: {problem}")
@@ -165,11 +167,11 @@ class _Tables:
     """Definitions of the tables merged last, compiled once."""
 
     def __init__(self, config: Config) -> None:
-        settings = merge_tree_settings(config.merge_tree, MergeTreeSettings())
+        settings = build_merge_tree_settings(config.merge_tree, MergeTreeSettings())
         self._catalog = Catalog(config.path.absolute(), config.temporary_path, _no_table, settings, config.rollups)
         self._known: OrderedDict[Any, TableDefinition] = OrderedDict()
 
-    def definition(self, order: MergeOrder | MutationOrder | TableRead) -> TableDefinition:
+    def definition(self, order: MergeOrder | MutationOrder | MutationReadTable) -> TableDefinition:
         key = (order.data_path, repr(order.create))
         if key not in self._known:
             self._known[key] = self._catalog.make_definition(order.database, order.create)

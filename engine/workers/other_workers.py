@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import xxhash
 
-from engine.queries.other_processes import Elsewhere
-from engine.workers.shared_page import MOST_IDS, RUNNING, SharedPage
+from engine.queries.other_processes import OtherProcesses
+from engine.workers.shared_page import MAX_QUERY_IDS, RUNNING, SharedPage
 from parts.common.errors import PandoError
 from parts.common.query_status import QueryStatus, Witness
 
@@ -22,7 +22,7 @@ _ENDLESS_SECONDS = 1e9
 """A limit of so much is none."""
 
 
-class OtherWorkers(Elsewhere):
+class OtherWorkers(OtherProcesses):
     """The other workers, as worker number ``own`` of ``workers`` sees them. ``users`` are configured, in order."""
 
     def __init__(self, page: SharedPage, own: int, workers: int, users: Sequence[str]) -> None:
@@ -32,7 +32,7 @@ class OtherWorkers(Elsewhere):
         self._users = {name: index for index, name in enumerate(users)}
         self._places: dict[str, int] = {}
         self._witnesses: dict[str, PageWitness] = {}
-        self._free = list(range(MOST_IDS))
+        self._free = list(range(MAX_QUERY_IDS))
         self._lock = threading.RLock()  # as that of the list of processes
 
     def queries(self) -> int:

@@ -22,7 +22,7 @@ import numpy as np
 
 from engine.workers.other_workers import id_hash
 from engine.workers.shared_page import SharedPage
-from parts.common.errors import CancelledError, PandoError, UserError, error_from_code
+from parts.common.errors import CancelledError, PandoError, UserError, make_error_from_code
 
 _SLACK_BYTES = 128 << 20
 """What nobody counts exactly."""
@@ -176,7 +176,7 @@ class Bounds:
             seconds = (int(query["deadline"]) - int(query["started"])) / 1e9
             told = f"Timeout exceeded: the query ran longer than max_execution_time = {seconds:g} seconds"
             return UserError(_TIMEOUT.name, f"{told}. {_REPLACED}")
-        return error_from_code(code, f"The query was told to end. {_REPLACED}") if code else None
+        return make_error_from_code(code, f"The query was told to end. {_REPLACED}") if code else None
 
 
 _TIMEOUT = UserError("TIMEOUT_EXCEEDED", "")

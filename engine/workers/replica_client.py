@@ -1,4 +1,4 @@
-"""What a worker asks of the replica process, by name: :class:`RemoteReplica` asks, ``calls`` answers."""
+"""What a worker asks of the replica process, by name: :class:`ReplicaProcessClient` asks, ``calls`` answers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from coordination.inserts.block_views import MissingViews
-from engine.front.http.status_pages import Page
+from engine.front.http.status_pages import StatusPage
 from engine.queries.context import Context, Row
 from engine.queries.session import QueryResult, QueryStatistics, Session
 from engine.scan.leases import ScanOpening
@@ -17,7 +17,7 @@ from engine.tables.capabilities.block_history import BlockHistory
 from engine.tables.capabilities.replica_status import ReplicaStatus
 from engine.tables.insert_sink import InsertOutcome, TemporaryPart
 from engine.tables.statement_options import InsertOptions
-from engine.workers.channel import BegunCall, Caller
+from engine.workers.channel import CallClient, PendingCall
 from parts.common.errors import CorruptionError
 from parts.common.query_status import QueryStatus
 from parts.read.part_reader import Part
@@ -26,7 +26,7 @@ from sql.grammar.statements.statement import CreateTable, ParsedStatement
 
 
 @dataclass(frozen=True)
-class Asked:
+class StatementRequest:
     """A statement and who asks, as they travel."""
 
     session: Session
@@ -34,12 +34,12 @@ class Asked:
     parameters: Mapping[str, str]
 
     @classmethod
-    def of(cls, context: Context) -> Asked:
+    def of(cls, context: Context) -> StatementRequest:
         return cls(replace(context.session, external_tables={}), context.query_id, dict(context.parameters))
 
 
 @dataclass(frozen=True)
-class Answer:
+class StatementAnswer:
     """The whole result of a statement; what other processes carry out for a worker is short."""
 
     columns: tuple[tuple[str, DataType], ...]
@@ -47,18 +47,18 @@ class Answer:
     statistics: dict[str, int]
 
 
-class RemoteReplica:
+class ReplicaProcessClient:
     """The replica process, as its workers see it. From any thread. Every method raises 210 when it is gone."""
 
-    def __init__(self, caller: Caller) -> None:
+    def __init__(self, caller: CallClient) -> None:
         self._caller = caller
 
     # -- statements -----------------------------------------------------------------------------------------------
 
     def execute(self, parsed: ParsedStatement, text: str, context: Context) -> QueryResult:
         with context.status.waiting():
-            asked, is_stopped = Asked.of(context), _asks(context.status)
-            answer: Answer = self._caller.call("execute", parsed, text, asked, is_stopped=is_stopped)
+            asked, is_stopped = StatementRequest.of(context), _asks(context.status)
+            answer: StatementAnswer = self._caller.call("execute", parsed, text, asked, is_stopped=is_stopped)
         for name, count in answer.statistics.items():
             setattr(context.statistics, name, getattr(context.statistics, name) + count)
         return QueryResult(
@@ -66,7 +66,7 @@ class RemoteReplica:
         )
 
     def system_rows(self, database: str, table: str, context: Context, columns: Sequence[str]) -> list[Row]:
-        asked, is_stopped = Asked.of(context), _asks(context.status)
+        asked, is_stopped = StatementRequest.of(context), _asks(context.status)
         with context.status.waiting():
             return self._caller.call("system_rows", database, table, asked, list(columns), is_stopped=is_stopped)
 
@@ -89,10 +89,10 @@ class RemoteReplica:
         with options.status.waiting():
             return self._caller.call("insert", uid, list(parts), _values(options), is_stopped=_asks(options.status))
 
-    def begin_insert(self, uid: int, partition_id: str, options: InsertOptions) -> BegunInsert | None:
+    def begin_insert(self, uid: int, partition_id: str, options: InsertOptions) -> PendingInsertCall | None:
         if self._caller.is_busy:  # others use the time that would be saved, and the message costs some
             return None
-        return BegunInsert(self._caller.begin("coming_insert", uid, partition_id, _values(options)), options)
+        return PendingInsertCall(self._caller.begin("coming_insert", uid, partition_id, _values(options)), options)
 
     def block_memory(self, uid: int) -> RemoteBlockMemory:
         return RemoteBlockMemory(self._caller, uid)
@@ -136,7 +136,7 @@ class RemoteReplica:
 
     # -- pages (implements ``http.pages.Pages``) ----------------------------------------------------------------------
 
-    def page(self, name: str, **options: object) -> Page:
+    def page(self, name: str, **options: object) -> StatusPage:
         return self._caller.call("page", name, options)
 
     def replicas_status(self) -> list[ReplicaStatus]:
@@ -147,7 +147,7 @@ class RemoteReplica:
 class RemoteBlockMemory:
     """Implements ``BlockMemory``: it is the replica process that remembers."""
 
-    caller: Caller
+    caller: CallClient
     uid: int
 
     def missing_of(self, block_ids: Sequence[str]) -> list[MissingViews | None] | None:
@@ -157,10 +157,10 @@ class RemoteBlockMemory:
         self.caller.call("views_have", self.uid, dict(tokens), list(views))
 
 
-class BegunInsert:
+class PendingInsertCall:
     """An INSERT that the replica process prepares for while its parts are written."""
 
-    def __init__(self, call: BegunCall, options: InsertOptions) -> None:
+    def __init__(self, call: PendingCall, options: InsertOptions) -> None:
         self._call = call
         self._options = options
         self.give_up = call.give_up
@@ -184,6 +184,6 @@ def _asks(status: QueryStatus) -> Callable[[], bool]:
     return is_stopped
 
 
-def statistics_of(statistics: QueryStatistics) -> dict[str, int]:
+def statistics_to_record(statistics: QueryStatistics) -> dict[str, int]:
     names = ("rows_read", "bytes_read", "written_rows", "written_bytes", "result_rows", "deduplicated_blocks")
     return {name: getattr(statistics, name) for name in names}

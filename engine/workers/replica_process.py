@@ -21,26 +21,26 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 
-from engine.engine import Engine, remove_spills
-from engine.front.http.routes import pages_application
-from engine.front.http.scan_routes import delay_seconds
-from engine.front.http.status_pages import EnginePages
+from engine.engine import Engine, remove_spill_directories
+from engine.front.http.routes import make_status_page_application
+from engine.front.http.scan_routes import get_replica_delay_seconds
+from engine.front.http.status_pages import EngineStatusPages
 from engine.front.http.users import page_guard
 from engine.front.prometheus_metrics import Metrics
 from engine.front.query_counts import QueryCounts
 from engine.front.session_store import SWEEP_SECONDS, SessionStore
 from engine.scan.leases import LeaseBook
-from engine.server.background_pool import Task
+from engine.server.background_pool import BackgroundTask
 from engine.server.config import Config
-from engine.workers.call_handlers import Shared
-from engine.workers.catalog_publication import Publication
+from engine.workers.call_handlers import SharedServices
+from engine.workers.catalog_publication import CatalogPublication
 from engine.workers.connections.connection_states import ConnectionStates
-from engine.workers.connections.dispatcher import FrontDoor
-from engine.workers.fork_server import Nursery
-from engine.workers.merge_processes import MergeProcesses, run_merges
+from engine.workers.connections.dispatcher import ConnectionDispatcher
+from engine.workers.fork_server import ForkServer
+from engine.workers.merge_processes import MergeProcesses, serve_merge_orders
 from engine.workers.query_bounds import Bounds
 from engine.workers.shared_page import SharedPage
-from engine.workers.worker import Common, run_worker
+from engine.workers.worker import InheritedResources, run_worker
 from engine.workers.worker_pool import WorkerPool
 
 _LEASES_SECONDS = 5.0
@@ -53,22 +53,22 @@ class ReplicaProcess:
         """``config`` has the real port."""
         self._config = config
         self._listening = listening
-        remove_spills(config)
+        remove_spill_directories(config)
         page = SharedPage(len(config.users))
         file = os.memfd_create("pando publication", os.MFD_CLOEXEC)
         self._states = ConnectionStates(config.max_connections)
         self._counts = QueryCounts(config.worker_count + 1)
-        common = Common(config, page, file, self._states, self._counts)
-        kinds = {"worker": partial(run_worker, common), "merge": partial(run_merges, config)}
-        self._nursery = Nursery(kinds, close_in_children=[listening])
-        self._publication = Publication(page, file)
+        common = InheritedResources(config, page, file, self._states, self._counts)
+        kinds = {"worker": partial(run_worker, common), "merge": partial(serve_merge_orders, config)}
+        self._nursery = ForkServer(kinds, close_in_children=[listening])
+        self._publication = CatalogPublication(page, file)
         self._page = page
 
     def start(self, running: ExitStack, start_engine: Callable[[Engine, ExitStack], None], engine: Engine) -> None:
         """Everything's end is pushed on ``running``."""
         services = engine.services
-        leases = LeaseBook(services.monotonic, partial(delay_seconds, engine))
-        shared = Shared(self._publication, SessionStore(services.monotonic, engine.end_session), leases)
+        leases = LeaseBook(services.monotonic, partial(get_replica_delay_seconds, engine))
+        shared = SharedServices(self._publication, SessionStore(services.monotonic, engine.end_session), leases)
         config = self._config
         bounds = Bounds(self._page, config.query_stop_grace_seconds, config.memory_limit_bytes)
         pool = WorkerPool(config.worker_count, self._nursery, self._page, shared, bounds, config.worker_stuck_seconds)
@@ -85,12 +85,12 @@ class ReplicaProcess:
         start_engine(engine, running)
         running.callback(shared.close)
         running.callback(leases.close)
-        pages = EnginePages(engine, Metrics(engine, self._counts, self._config.worker_count))
+        pages = EngineStatusPages(engine, Metrics(engine, self._counts, self._config.worker_count))
         shared.open(engine, pages)
         services.housekeeping.add(shared.sessions.task, SWEEP_SECONDS)
-        services.housekeeping.add(Task("expire scan leases", partial(_expire, leases)), _LEASES_SECONDS)
-        application = pages_application(pages, page_guard(self._config, services.monotonic))
-        door = FrontDoor(self._listening, self._config, self._states, pool.workers, application)
+        services.housekeeping.add(BackgroundTask("expire scan leases", partial(_expire, leases)), _LEASES_SECONDS)
+        application = make_status_page_application(pages, page_guard(self._config, services.monotonic))
+        door = ConnectionDispatcher(self._listening, self._config, self._states, pool.workers, application)
         running.callback(door.stop)
         door.start()
         pool.open(door)

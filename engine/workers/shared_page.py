@@ -6,10 +6,10 @@ Made in the replica process before any fork. One writer a number; eight aligned 
 written by           numbers
 ===================  ==================================================================================================
 the replica process  ``published_from``, ``published_to`` (``publication``)
-worker *w*           ``reading`` (the oldest change its snapshots may lack; ``NOBODY`` without snapshots), ``beat`` (its
-                     monotonic clock, ns), ``held_bytes`` (memory), ``idle_bytes`` (of it, beside the queries),
-                     ``largest_bytes`` (of its largest query), ``queries`` (running), ``user_bytes`` (by user), and
-                     for each running query a place in ``running``
+worker *w*           ``reading`` (the oldest change its snapshots may lack; ``NO_READER`` without snapshots),
+                     ``beat`` (its monotonic clock, ns), ``held_bytes`` (memory), ``idle_bytes`` (of it,
+                     beside the queries), ``largest_bytes`` (of its largest query), ``queries`` (running),
+                     ``user_bytes`` (by user), and for each running query a place in ``running``
 ===================  ==================================================================================================
 
 A place is taken by a query whose ``id`` is not 0. Times are the monotonic clock's, in ns, which all processes share.
@@ -33,9 +33,9 @@ import mmap
 
 import numpy as np
 
-NOBODY = (1 << 64) - 1
-MOST_WORKERS = 256
-MOST_IDS = 256
+NO_READER = (1 << 64) - 1
+MAX_WORKERS = 256
+MAX_QUERY_IDS = 256
 """Running queries of one worker that have a place; any more are not compared with those of others, nor guarded."""
 
 _NUMBERS = ("reading", "beat", "held_bytes", "largest_bytes", "queries", "idle_bytes")
@@ -50,10 +50,10 @@ class SharedPage:
 
     def __init__(self, users: int) -> None:
         width = len(_NUMBERS) + users
-        memory = mmap.mmap(-1, 8 * (8 + MOST_WORKERS * width))
+        memory = mmap.mmap(-1, 8 * (8 + MAX_WORKERS * width))
         numbers = np.frombuffer(memory, np.uint64)
         self._published = numbers[:2]
-        workers = numbers[8:].reshape(MOST_WORKERS, width)
+        workers = numbers[8:].reshape(MAX_WORKERS, width)
         self._reading = workers[:, 0]
         self.beat = workers[:, 1]
         self.held_bytes = workers[:, 2]
@@ -61,10 +61,10 @@ class SharedPage:
         self.queries = workers[:, 4]
         self.idle_bytes = workers[:, 5]
         self.user_bytes = workers[:, len(_NUMBERS) :]
-        places = mmap.mmap(-1, MOST_WORKERS * MOST_IDS * RUNNING.itemsize)
+        places = mmap.mmap(-1, MAX_WORKERS * MAX_QUERY_IDS * RUNNING.itemsize)
         self._places = memoryview(places).cast("Q")
-        self.running = np.frombuffer(places, RUNNING).reshape(MOST_WORKERS, MOST_IDS)
-        self._reading[:] = NOBODY
+        self.running = np.frombuffer(places, RUNNING).reshape(MAX_WORKERS, MAX_QUERY_IDS)
+        self._reading[:] = NO_READER
 
     @property
     def published_from(self) -> int:
@@ -81,19 +81,19 @@ class SharedPage:
     def place(self, worker: int, index: int) -> memoryview:
         """The numbers of one place of ``running``, in its order: quicker to write so."""
         fields = RUNNING.itemsize // 8
-        first = (worker * MOST_IDS + index) * fields
+        first = (worker * MAX_QUERY_IDS + index) * fields
         return self._places[first : first + fields]
 
     def set_reading(self, worker: int, change: int) -> None:
         self._reading[worker] = change
 
     def oldest_read(self) -> int:
-        """The oldest change that any worker's snapshots may lack; ``NOBODY`` when nobody reads."""
+        """The oldest change that any worker's snapshots may lack; ``NO_READER`` when nobody reads."""
         return int(self._reading.min())
 
     def clear(self, worker: int) -> None:
         """A worker that is no more holds nothing."""
-        self._reading[worker] = NOBODY
+        self._reading[worker] = NO_READER
         for column in (self.beat, self.held_bytes, self.largest_bytes, self.queries, self.idle_bytes):
             column[worker] = 0
         self.running[worker] = 0

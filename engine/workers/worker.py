@@ -18,32 +18,32 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from engine.engine import spill_directory
-from engine.environment import real_services
+from engine.engine import make_spill_directory
+from engine.environment import make_system_services
 from engine.front.http.http_server import HttpServer
-from engine.front.http.status_pages import OK, Page
+from engine.front.http.status_pages import OK_PAGE, StatusPage
 from engine.front.prometheus_metrics import Metrics
 from engine.front.query_counts import QueryCounts
 from engine.interpreter import execute_statement
-from engine.queries.context import Context, Row, SystemTable
+from engine.queries.context import Context, Row, SystemTableRows
 from engine.queries.session import QueryResult, Session
 from engine.server.config import Config
 from engine.statement_runner import StatementRunner
 from engine.system_tables import SYSTEM_DATABASES, built_in_objects, processes, settings
 from engine.tables.capabilities.replica_status import ReplicaStatus
 from engine.tables.services import TableServices
-from engine.workers.catalog_mirror import MirrorCatalog
-from engine.workers.catalog_publication import Published
-from engine.workers.channel import Caller, Channel, serve_calls
+from engine.workers.catalog_mirror import WorkerCatalog
+from engine.workers.catalog_publication import PublishedChanges
+from engine.workers.channel import CallClient, Channel, serve_calls
 from engine.workers.connections.connection_states import ConnectionStates
-from engine.workers.connections.receiver import worker_server
-from engine.workers.fork_server import name_process
+from engine.workers.connections.receiver import make_worker_http_server
+from engine.workers.fork_server import set_process_name
 from engine.workers.other_workers import OtherWorkers
-from engine.workers.replica_client import RemoteReplica
+from engine.workers.replica_client import ReplicaProcessClient
 from engine.workers.shared_page import SharedPage
 from engine.workers.worker_leases import WorkerLeases
 from parts.common.errors import UnavailableError
-from parts.common.process_memory import freeze_heap, release_memory, room_below_wall, use_returning_allocator
+from parts.common.process_memory import configure_allocators, freeze_heap, get_bytes_below_data_limit, release_memory
 from sql.grammar.statements import statement
 from sql.grammar.statements.statement import ParsedStatement
 from sql.run.duckdb import database
@@ -51,7 +51,7 @@ from sql.run.query_engine import QueryEngine
 
 logger = logging.getLogger(__name__)
 
-GONE = "The replica process of this server is gone; retry later or on another replica"
+REPLICA_PROCESS_GONE_MESSAGE = "The replica process of this server is gone; retry later or on another replica"
 _BEAT_SECONDS = 0.5
 _WALL_SHARE = 1.25
 _WALL_SLACK_BYTES = 2 << 30
@@ -77,7 +77,7 @@ _TOLD_HERE = {table.name for table in (*built_in_objects.TABLES, *settings.TABLE
 
 
 @dataclass(frozen=True)
-class Common:
+class InheritedResources:
     """What all processes of a server have from before the first fork."""
 
     config: Config
@@ -92,7 +92,7 @@ class Common:
 class WorkerServer(StatementRunner):
     """Implements ``engine.queries.context.Server`` with the tables of the replica process."""
 
-    def __init__(self, number: int, common: Common, replica: RemoteReplica) -> None:
+    def __init__(self, number: int, common: InheritedResources, replica: ReplicaProcessClient) -> None:
         elsewhere = OtherWorkers(common.page, number, common.config.worker_count, list(common.config.users))
         super().__init__(common.config, _services(common.config), elsewhere)
         self.path = common.config.path.absolute()
@@ -102,8 +102,8 @@ class WorkerServer(StatementRunner):
             for database, tables in SYSTEM_DATABASES.items()
         }
         self.query_engine = QueryEngine()
-        published = Published(common.page, common.publication)
-        self.mirror = self.catalog = MirrorCatalog(
+        published = PublishedChanges(common.page, common.publication)
+        self.mirror = self.catalog = WorkerCatalog(
             common.config,
             self.services,
             number,
@@ -117,9 +117,9 @@ class WorkerServer(StatementRunner):
         return self.replica.uuid()
 
     def start(self) -> None:
-        use_returning_allocator()
-        spill = spill_directory(self.config, str(os.getpid()))
-        database.spill_to(database.Spill(spill, self.config.max_temporary_data_on_disk_size))
+        configure_allocators()
+        spill = make_spill_directory(self.config, str(os.getpid()))
+        database.configure_spill(database.SpillSettings(spill, self.config.max_temporary_data_on_disk_size))
         self._watchdog.start()
 
     def stop(self) -> None:
@@ -138,7 +138,7 @@ class WorkerServer(StatementRunner):
     def replicas_status(self) -> list[ReplicaStatus]:
         return self.replica.replicas_status()
 
-    def system_rows(self, table: SystemTable, context: Context, columns: Sequence[str]) -> list[Row]:
+    def system_rows(self, table: SystemTableRows, context: Context, columns: Sequence[str]) -> list[Row]:
         if table.name in _TOLD_HERE:
             return super().system_rows(table, context, columns)
         home = next(name for name, tables in SYSTEM_DATABASES.items() if tables.get(table.name) is table)
@@ -161,37 +161,39 @@ class WorkerServer(StatementRunner):
         return [process.facts() for process in self.processes()]
 
 
-class WorkerPages:
-    """Implements ``engine.front.http.status_pages.Pages``: the replica process knows."""
+class WorkerStatusPages:
+    """Implements ``engine.front.http.status_pages.StatusPages``: the replica process knows."""
 
-    def __init__(self, replica: RemoteReplica) -> None:
+    def __init__(self, replica: ReplicaProcessClient) -> None:
         self._replica = replica
 
-    def ping(self) -> Page:
-        return OK
+    def ping(self) -> StatusPage:
+        return OK_PAGE
 
-    def replicas_status(self, *, verbose: bool) -> Page:
+    def replicas_status(self, *, verbose: bool) -> StatusPage:
         return self._replica.page("replicas_status", verbose=verbose)
 
-    def replica_delays(self) -> Page:
+    def replica_delays(self) -> StatusPage:
         return self._replica.page("replica_delays")
 
-    def ready(self) -> Page:
+    def ready(self) -> StatusPage:
         return self._replica.page("ready")
 
-    def metrics(self) -> Page:
+    def metrics(self) -> StatusPage:
         return self._replica.page("metrics")
 
 
 class Worker:
     """One worker process, from its fork to its end."""
 
-    def __init__(self, number: int, common: Common, control: Channel) -> None:
+    def __init__(self, number: int, common: InheritedResources, control: Channel) -> None:
         self._number = number
         self._common = common
         self._control = control
         self._end = threading.Event()
-        self.server = WorkerServer(number, common, RemoteReplica(Caller(self._new_channel, GONE)))
+        self.server = WorkerServer(
+            number, common, ReplicaProcessClient(CallClient(self._new_channel, REPLICA_PROCESS_GONE_MESSAGE))
+        )
         self.metrics = Metrics(self.server, common.counts, number)
 
     def run(self, door: socket.socket, questions: socket.socket) -> None:
@@ -208,11 +210,11 @@ class Worker:
             self._end.wait()
 
     def _serve(self, door: socket.socket) -> HttpServer:
-        http = worker_server(self._common.config, door, self._common.connections, self._replica_is_gone)
+        http = make_worker_http_server(self._common.config, door, self._common.connections, self._replica_is_gone)
         leases = WorkerLeases(self.server.replica)
         http.start(
             self.server,
-            WorkerPages(self.server.replica),
+            WorkerStatusPages(self.server.replica),
             self.metrics,
             sessions=self.server.replica,
             leases=leases,
@@ -232,7 +234,7 @@ class Worker:
         beats_at_wall = 0
         while True:
             self._common.page.beat[self._number] = int(self.server.services.monotonic() * 1e9)
-            beats_at_wall = beats_at_wall + 1 if room_below_wall() < _LEAST_ROOM_BYTES else 0
+            beats_at_wall = beats_at_wall + 1 if get_bytes_below_data_limit() < _LEAST_ROOM_BYTES else 0
             if beats_at_wall:
                 release_memory()
             if beats_at_wall == _MOST_BEATS_AT_WALL:
@@ -249,7 +251,7 @@ class Worker:
     def _replica_is_gone(self) -> None:
         """From any thread, perhaps several times."""
         if not self._end.is_set():
-            self.server.stop_statements(UnavailableError("NETWORK_ERROR", GONE))
+            self.server.stop_statements(UnavailableError("NETWORK_ERROR", REPLICA_PROCESS_GONE_MESSAGE))
             self._end.set()
 
     # -- questions ------------------------------------------------------------------------------------------------
@@ -266,10 +268,10 @@ class Worker:
 
 
 def run_worker(
-    common: Common, number: int, control: socket.socket, door: socket.socket, questions: socket.socket
+    common: InheritedResources, number: int, control: socket.socket, door: socket.socket, questions: socket.socket
 ) -> None:
     """In the child that the nursery forked; returns when the worker is to end."""
-    name_process(f"pando worker {number}")
+    set_process_name(f"pando worker {number}")
     wall = int(common.config.memory_limit_bytes * _WALL_SHARE) + _WALL_SLACK_BYTES
     _, most = resource.getrlimit(resource.RLIMIT_DATA)
     resource.setrlimit(resource.RLIMIT_DATA, (wall if most == resource.RLIM_INFINITY else min(wall, most), most))
@@ -287,7 +289,7 @@ def _prefer_this_to_the_replica_process() -> None:
 
 
 def _services(config: Config) -> TableServices:
-    services = real_services(config.model_copy(update={"background_pool_size": 1}))
+    services = make_system_services(config.model_copy(update={"background_pool_size": 1}))
     services.workers.stop()
     services.owner = str(os.getpid())
     return services

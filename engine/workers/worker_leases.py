@@ -10,8 +10,8 @@ from engine.scan.leases import ScanOpening
 from engine.scan.slot_planning import Steps
 from engine.tables.capabilities.block_history import BlockHistory
 from engine.tables.table import Table
-from engine.workers.catalog_mirror import MirrorTable
-from engine.workers.replica_client import RemoteReplica
+from engine.workers.catalog_mirror import WorkerTable
+from engine.workers.replica_client import ReplicaProcessClient
 from parts.common.part_name import PartName
 from parts.read.part_reader import Part
 
@@ -26,12 +26,12 @@ class RemoteLease:
 class WorkerLeases:
     """Implements ``engine.scan.leases.Leases``."""
 
-    def __init__(self, replica: RemoteReplica) -> None:
+    def __init__(self, replica: ReplicaProcessClient) -> None:
         self._replica = replica
 
     @contextmanager
     def reading(self, table: Table, opening: ScanOpening) -> Iterator[RemoteLease]:
-        assert isinstance(table, MirrorTable)
+        assert isinstance(table, WorkerTable)
         number, names, steps, version = self._replica.read_scan(table.uid, opening)
         snapshot = table.opened(names, lambda: self._replica.let_go(number))
         try:
@@ -40,11 +40,11 @@ class WorkerLeases:
             snapshot.release()
 
     def release(self, table: Table, name: str) -> bool:
-        assert isinstance(table, MirrorTable)
+        assert isinstance(table, WorkerTable)
         return self._replica.release_scan(table.uid, name)
 
     def history(self, table: Table, max_delay_seconds: float) -> BlockHistory:
-        assert isinstance(table, MirrorTable)
+        assert isinstance(table, WorkerTable)
         return self._replica.scan_history(table.uid, max_delay_seconds)
 
     def expire(self) -> None:

@@ -20,15 +20,15 @@ from functools import partial
 from typing import Any
 
 from engine.queries.context import Row
-from engine.queries.process_list import Process, ProcessElsewhere
-from engine.workers.call_handlers import Calls, Shared
+from engine.queries.process_list import OtherProcess, Process
+from engine.workers.call_handlers import SharedServices, WorkerCalls
 from engine.workers.channel import Channel, serve_calls
-from engine.workers.connections.dispatcher import FrontDoor
-from engine.workers.fork_server import Nursery
+from engine.workers.connections.dispatcher import ConnectionDispatcher
+from engine.workers.fork_server import ForkServer
 from engine.workers.query_bounds import Aftermath, Bounds, Sentence
 from engine.workers.shared_page import SharedPage
 from parts.common.errors import PandoError
-from parts.common.process_memory import held_memory
+from parts.common.process_memory import get_held_bytes
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class WorkerHandle:
     door_socket: socket.socket
     control: Channel
     questions: Channel
-    calls: Calls
+    calls: WorkerCalls
     started: float
     is_open: bool = False
     """Takes connections."""
@@ -88,7 +88,13 @@ class WorkerPool:
     """``count`` workers. ``stuck_seconds``: a worker that does not beat for so long is ended."""
 
     def __init__(
-        self, count: int, nursery: Nursery, page: SharedPage, shared: Shared, bounds: Bounds, stuck_seconds: float
+        self,
+        count: int,
+        nursery: ForkServer,
+        page: SharedPage,
+        shared: SharedServices,
+        bounds: Bounds,
+        stuck_seconds: float,
     ) -> None:
         self._count = count
         self._bounds = bounds
@@ -102,7 +108,7 @@ class WorkerPool:
         self._ending = threading.Event()
         self._failures = 0
         self._restarts: Counter[int] = Counter()
-        self.door: FrontDoor | None = None
+        self.door: ConnectionDispatcher | None = None
         nursery.on_end = self._child_ended
 
     # -- life -----------------------------------------------------------------------------------------------------
@@ -112,13 +118,13 @@ class WorkerPool:
         for number in range(self._count):
             self._start_worker(number)
 
-    def open(self, door: FrontDoor) -> None:
+    def open(self, door: ConnectionDispatcher) -> None:
         """Connections may come: returns when a worker takes them. Watches the workers from now on."""
         self.door = door
         workers = self.workers()
         for worker in workers:
             worker.is_ready.wait(_READY_SECONDS)
-            self._let_in(worker)
+            self._open_worker(worker)
         threading.Thread(target=self._watch, name="worker watch", daemon=True).start()
 
     def workers(self) -> list[WorkerHandle]:
@@ -151,7 +157,7 @@ class WorkerPool:
             told = self._answers(worker, "processes")
             worker.processes = worker.processes if told is None else told
             for facts in worker.processes:
-                yield ProcessElsewhere(facts, partial(self._kill_query, worker))
+                yield OtherProcess(facts, partial(self._kill_query, worker))
 
     def _kill_query(self, worker: WorkerHandle, query_id: str) -> None:
         if self._bounds.kill(worker.number, query_id, time.monotonic_ns()):
@@ -191,7 +197,13 @@ class WorkerPool:
         self._page.beat[number] = int(time.monotonic() * 1e9)
         pid = self._nursery.fork("worker", (number,), [theirs for _, theirs in pairs])
         worker = WorkerHandle(
-            number, pid, door, Channel(control), Channel(questions), Calls(self._shared, str(pid)), time.monotonic()
+            number,
+            pid,
+            door,
+            Channel(control),
+            Channel(questions),
+            WorkerCalls(self._shared, str(pid)),
+            time.monotonic(),
         )
         with self._lock:
             self._workers[number] = worker
@@ -210,13 +222,13 @@ class WorkerPool:
                 elif message[0] == "ready":
                     worker.is_ready.set()
                     if self.door is not None:
-                        self._let_in(worker)
+                        self._open_worker(worker)
                 elif message[0] == "retire":
                     worker.is_open = False
                     self._answers(worker, "drain")
         self._end(worker)
 
-    def _let_in(self, worker: WorkerHandle) -> None:
+    def _open_worker(self, worker: WorkerHandle) -> None:
         with self._lock:
             is_new = worker.is_ready.is_set() and not worker.is_open and not worker.has_ended.is_set()
             worker.is_open = worker.is_open or is_new
@@ -266,7 +278,7 @@ class WorkerPool:
             with self._lock:
                 status = self._statuses.pop(worker.pid, None)
             if status is not None:
-                return describe_end(status)
+                return describe_exit_status(status)
             time.sleep(0.005)
         return "ended"
 
@@ -282,7 +294,7 @@ class WorkerPool:
 
     def _hold_to_bounds(self) -> None:
         workers = {worker.number: worker for worker in self.workers() if worker.sentence is None}
-        held = {number: held_memory(worker.pid) for number, worker in workers.items()}
+        held = {number: get_held_bytes(worker.pid) for number, worker in workers.items()}
         for number, sentence in self._bounds.look(held, time.monotonic_ns()).items():
             worker = workers[number]
             logger.error("%s (pid %s) %s: it is ended", worker.name, worker.pid, sentence.reason)
@@ -299,7 +311,7 @@ class WorkerPool:
                 _kill(worker.pid)
 
 
-def describe_end(status: int) -> str:
+def describe_exit_status(status: int) -> str:
     """How a process ended, in words, from a status as ``os.waitpid`` gives it."""
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)

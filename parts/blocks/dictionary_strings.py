@@ -1,8 +1,9 @@
 """Texts that repeat, as dictionaries: how merged parts store them, and how merges and queries take them.
 
 A frame of a String column whose texts repeat holds what a dictionary column's would (``parts.format.flat_arrays``): its
-second node tells it from plain texts. Merges and queries that ask for it get such frames as :data:`TEXTS`, everybody
-else as plain texts. Whether a window of rows is stored so depends on its values alone: every replica writes the same.
+second node tells it from plain texts. Merges and queries that ask for it get such frames as :data:`DICTIONARY_STRING`,
+everybody else as plain texts. Whether a window of rows is stored so depends on its values alone: every replica writes
+the same.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-TEXTS = pa.dictionary(pa.int32(), pa.string())
-VERSION = (3, 0)
+DICTIONARY_STRING = pa.dictionary(pa.int32(), pa.string())
+DICTIONARY_STRINGS_VERSION = (3, 0)
 """Earlier readers take a second node for damage."""
 _LEAST_ROWS = 8192
 _ROWS_PER_TEXT = 8
@@ -30,53 +31,53 @@ _MOST_LENGTHS = 256
 _FEW_RUNS = 200
 
 
-def repeated(texts: pa.Array) -> pa.DictionaryArray | None:
-    """The texts (plain or :data:`TEXTS`) as a dictionary, if it is worth storing them so."""
+def encode_if_repetitive(texts: pa.Array) -> pa.DictionaryArray | None:
+    """The texts (plain or :data:`DICTIONARY_STRING`) as a dictionary, if it is worth storing them so."""
     rows = len(texts)
     if rows < _LEAST_ROWS:
         return None
     sample = texts.take(pa.array(np.arange(0, rows, -(-rows // _SAMPLE_ROWS))))
     if len(_used(sample)) > _MOST_SAMPLED:
         return None
-    texts = texts if texts.type == TEXTS else dictionary_of_runs(texts)
+    texts = texts if texts.type == DICTIONARY_STRING else encode_dictionary(texts)
     return texts if len(_used(texts)) * _ROWS_PER_TEXT <= rows else None
 
 
 def _used(texts: pa.Array) -> pa.Array:
     """The different texts."""
-    if texts.type == TEXTS:
+    if texts.type == DICTIONARY_STRING:
         is_used = np.zeros(len(texts.dictionary), bool)
         is_used[texts.indices.drop_null().to_numpy()] = True
         texts = texts.dictionary.filter(pa.array(is_used))
     return pc.unique(texts.drop_null())
 
 
-def plain(array: pa.Array) -> pa.Array:
+def decode_dictionary(array: pa.Array) -> pa.Array:
     """The same texts without a dictionary."""
-    return array.cast(pa.string()) if array.type == TEXTS else array
+    return array.cast(pa.string()) if array.type == DICTIONARY_STRING else array
 
 
-def plain_columns(table: pa.Table, names: Iterable[str]) -> pa.Table:
+def decode_dictionary_columns(table: pa.Table, names: Iterable[str]) -> pa.Table:
     """Those columns without dictionaries."""
     for name in names:
         position = table.schema.get_field_index(name)
-        if table.schema.types[position] == TEXTS:
+        if table.schema.types[position] == DICTIONARY_STRING:
             table = table.set_column(position, name, table.column(position).cast(pa.string()))
     return table
 
 
-def repeated_columns(table: pa.Table, without: Collection[str]) -> pa.Table:
+def encode_repetitive_columns(table: pa.Table, without: Collection[str]) -> pa.Table:
     """The columns of plain texts that repeat with dictionaries, but for those ``without``."""
     for position, (name, type_) in enumerate(zip(table.column_names, table.schema.types, strict=True)):
         if pa.types.is_string(type_) and name not in without:
             column = table.column(position)
-            found = repeated(column.combine_chunks()) if column.nbytes < _MOST_BYTES else None
+            found = encode_if_repetitive(column.combine_chunks()) if column.nbytes < _MOST_BYTES else None
             if found is not None:
                 table = table.set_column(position, name, found)
     return table
 
 
-def joined(tables: Sequence[pa.Table]) -> pa.Table:
+def concat_blocks(tables: Sequence[pa.Table]) -> pa.Table:
     """One after the other; where only some have dictionaries of a column, none has."""
     if len(tables) == 1:
         return tables[0]
@@ -90,8 +91,8 @@ def joined(tables: Sequence[pa.Table]) -> pa.Table:
     return pa.concat_tables(tables)
 
 
-def text_bytes(array: pa.DictionaryArray, boundaries: np.ndarray) -> np.ndarray:
-    """``parts.format.flat_arrays.content_bytes`` of the same texts without a dictionary."""
+def count_text_bytes(array: pa.DictionaryArray, boundaries: np.ndarray) -> np.ndarray:
+    """``parts.format.flat_arrays.count_content_bytes`` of the same texts without a dictionary."""
     lengths = pc.binary_length(array.dictionary).to_numpy()
     each = lengths[array.indices.fill_null(0).to_numpy()] if len(lengths) else np.zeros(len(array), np.int32)
     if array.null_count:
@@ -99,8 +100,8 @@ def text_bytes(array: pa.DictionaryArray, boundaries: np.ndarray) -> np.ndarray:
     return np.diff(boundaries) * 4 + np.add.reduceat(each, boundaries[:-1], dtype=np.int64)
 
 
-def dictionary_of_runs(array: pa.Array) -> pa.DictionaryArray:
-    """The same strings, as :data:`TEXTS`. A value of several runs is in the dictionary as often."""
+def encode_dictionary(array: pa.Array) -> pa.DictionaryArray:
+    """The same strings, as :data:`DICTIONARY_STRING`. A value of several runs is in the dictionary as often."""
     starts = None if array.null_count or not _is_in_runs(array.slice(0, _SAMPLE_ROWS)) else _starts(array)
     if starts is None:
         return array.dictionary_encode()

@@ -47,7 +47,7 @@ _SIGNED_TYPES = (EnumType, Date32Type)
 _INTEGERS = (IntegerType, BoolType, EnumType, IPv4Type, DateType, Date32Type, DateTimeType)
 
 
-def partition_id(values: Sequence[pa.Scalar], types: Sequence[DataType]) -> str:
+def compute_partition_id(values: Sequence[pa.Scalar], types: Sequence[DataType]) -> str:
     """The id of the partition whose key has ``values``."""
     if not types:
         return "all"
@@ -58,7 +58,7 @@ def partition_id(values: Sequence[pa.Scalar], types: Sequence[DataType]) -> str:
     return sip_hash_128(hashed).hex()
 
 
-def group_rows(keys: Sequence[pa.ChunkedArray], rows: int) -> list[np.ndarray] | None:
+def group_rows_by_key(keys: Sequence[pa.ChunkedArray], rows: int) -> list[np.ndarray] | None:
     """Row numbers per distinct key, in order of first appearance; ``None`` when there is only one."""
     codes = np.zeros(rows, np.int64)
     for key in keys:

@@ -42,21 +42,21 @@ class KeyCodes:
     bits: int
 
 
-def sort_permutation(keys: Sequence[pa.ChunkedArray], rows: int) -> np.ndarray | None:
+def compute_sort_permutation(keys: Sequence[pa.ChunkedArray], rows: int) -> np.ndarray | None:
     """Row numbers in stable sorting order, or ``None`` when the rows are in order already."""
     if not keys or rows < 2:
         return None
-    columns = key_codes(keys, rows)
+    columns = encode_keys(keys, rows)
     # A stable order needs no key column that only repeats the order in which the rows came.
     while columns and _never_falls(columns[-1].codes):
         columns.pop()
     if not columns:
         return None
-    words = pack(columns, rows)
+    words = pack_key_codes(columns, rows)
     return None if is_sorted(words) else _stable_order(words, rows)
 
 
-def key_codes(keys: Sequence[pa.ChunkedArray], rows: int) -> list[KeyCodes]:
+def encode_keys(keys: Sequence[pa.ChunkedArray], rows: int) -> list[KeyCodes]:
     """The codes of every key column (a tuple gives several)."""
     flat = [array for key in keys for array in _plain_columns(key)]
     if rows >= _PARALLEL_ROWS and len(flat) > 1:
@@ -64,7 +64,7 @@ def key_codes(keys: Sequence[pa.ChunkedArray], rows: int) -> list[KeyCodes]:
     return [_codes(array) for array in flat]
 
 
-def pack(columns: Sequence[KeyCodes], rows: int) -> list[KeyCodes]:
+def pack_key_codes(columns: Sequence[KeyCodes], rows: int) -> list[KeyCodes]:
     """The same order in as few 64-bit words as possible, most significant first."""
     words: list[KeyCodes] = []
     for column in columns:

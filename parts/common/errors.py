@@ -314,7 +314,7 @@ class CorruptionError(PandoError):
         self.offset = offset
 
 
-def resource_error(error: OSError | MemoryError | RuntimeError) -> Exception:
+def convert_resource_error(error: OSError | MemoryError | RuntimeError) -> Exception:
     """What the system does not give: 243 (NOT_ENOUGH_SPACE) for a full disk, 241 for memory, 439
     (CANNOT_SCHEDULE_TASK) for a thread, 76 (CANNOT_OPEN_FILE) for another open file, 75
     (CANNOT_WRITE_TO_FILE_DESCRIPTOR) for a disk that fails or is read-only; any other error as it is."""
@@ -347,7 +347,7 @@ _UNAVAILABLE = (
 )  # fmt: skip
 
 
-def error_from_code(code: int, message: str) -> PandoError:
+def make_error_from_code(code: int, message: str) -> PandoError:
     """The error another server reported, rebuilt on this side (the interserver and client protocols carry codes)."""
     name = NAMES.get(code, "STD_EXCEPTION")
     if name in _CORRUPT:

@@ -92,7 +92,7 @@ class PartName:
         return not self.is_disjoint(other) and not self.covers(other) and not other.covers(self)
 
 
-def merged_name(sources: list[PartName]) -> PartName:
+def make_merged_name(sources: list[PartName]) -> PartName:
     """The name of the merge of ``sources``, which must be of one partition, in block order."""
     assert sources
     assert len({s.partition_id for s in sources}) == 1

@@ -32,7 +32,7 @@ _CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory
 
 
 @cache
-def available_memory() -> int:
+def get_available_bytes() -> int:
     """The machine's memory, or the container's where that is less."""
     limits = [os.sysconf("SC_PHYS_PAGES") * _PAGE_BYTES]
     for file in _CGROUP_LIMITS:
@@ -43,7 +43,7 @@ def available_memory() -> int:
     return min(limit for limit in limits if limit > 0)
 
 
-def held_memory(pid: int = 0) -> int:
+def get_held_bytes(pid: int = 0) -> int:
     """What the process holds in memory now, without mapped files; 0 for one that is no more. By default this one."""
     if pid:
         try:
@@ -58,7 +58,7 @@ def held_memory(pid: int = 0) -> int:
     return (int(fields[1]) - int(fields[2])) * _PAGE_BYTES
 
 
-def room_below_wall() -> int:
+def get_bytes_below_data_limit() -> int:
     """How many bytes more the system lets the process have (``RLIMIT_DATA``)."""
     wall, _ = resource.getrlimit(resource.RLIMIT_DATA)
     file = _statm()
@@ -79,7 +79,7 @@ def _statm() -> int | None:
 os.register_at_fork(after_in_child=_statm.cache_clear)
 
 
-def use_returning_allocator() -> None:
+def configure_allocators() -> None:
     """Arrow's memory comes from an allocator that gives back what other threads freed: mimalloc keeps that.
 
     It keeps pages for some seconds, where its default gives back every page at once and asks for it again: an INSERT of

@@ -69,7 +69,7 @@ class MemoryTracker:
         if self._parent is not None:
             self._parent.free(size_bytes)
 
-    def check_room(self, size_bytes: int, purpose: str) -> None:
+    def check_available(self, size_bytes: int, purpose: str) -> None:
         """Raises 241 if so many bytes more are not allowed here or above; counts nothing."""
         tracker: MemoryTracker | None = self
         while tracker is not None:
@@ -78,7 +78,7 @@ class MemoryTracker:
             tracker = tracker._parent
 
     @contextmanager
-    def holding(self, size_bytes: int, purpose: str) -> Iterator[None]:
+    def hold(self, size_bytes: int, purpose: str) -> Iterator[None]:
         """Accounts for as long as the block runs. Raises 241 before it is entered."""
         self.allocate(size_bytes, purpose)
         try:
@@ -173,13 +173,13 @@ class QueryStatus:
             self.witness.works()
 
     def interrupt(self) -> None:
-        """Ends what was registered with :meth:`interrupting`; again for what overheard it the first time."""
+        """Ends what was registered with :meth:`register_interrupt`; again for what overheard it the first time."""
         with self._lock:
             interrupts = list(self._interrupts)
         for end in interrupts:
             end()
 
-    def interrupting(self, end: Callable[[], None]) -> Callable[[], None]:
+    def register_interrupt(self, end: Callable[[], None]) -> Callable[[], None]:
         """Calls ``end`` (from any thread, perhaps several times) when the query must stop; returns what takes it back.
 
         A query that is stopped already calls it at once.

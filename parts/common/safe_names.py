@@ -5,7 +5,7 @@ becomes a part of a path. Nothing is ever cleaned up: a name is taken whole or r
 
 On disk a database or a table is its name percent-encoded, dots too, so that no name means another directory (``.``,
 ``..``) or looks like a file of the server's own (``x.sql``, ``x.tmp``, ``rename_in_progress``). Directories written
-before dots were encoded keep their spelling (:func:`former_file_stem`).
+before dots were encoded keep their spelling (:func:`encode_file_name_keeping_dots`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def check_identifier(what: str, name: str) -> None:
 def check_file_name(what: str, name: str) -> None:
     """As :func:`check_identifier`, for what gets a file of its own. Raises 69 for a name too long for one."""
     check_identifier(what, name)
-    longest, length = _LONGEST_FILE_NAME - _LONGEST_SUFFIX, len(file_stem(name))
+    longest, length = _LONGEST_FILE_NAME - _LONGEST_SUFFIX, len(encode_file_name(name))
     if length > longest:
         raise UserError(
             "ARGUMENT_OUT_OF_BOUND",
@@ -45,13 +45,13 @@ def check_file_name(what: str, name: str) -> None:
         )
 
 
-def file_stem(name: str) -> str:
+def encode_file_name(name: str) -> str:
     """The name as a file or directory; ``urllib.parse.unquote`` gives it back."""
-    stem = former_file_stem(name).replace(".", "%2E")
+    stem = encode_file_name_keeping_dots(name).replace(".", "%2E")
     return f"%{ord(stem[0]):02X}{stem[1:]}" if stem in _RESERVED else stem
 
 
-def former_file_stem(name: str) -> str:
+def encode_file_name_keeping_dots(name: str) -> str:
     """The spelling of earlier versions: the same but for dots."""
     return quote(name, safe="")
 

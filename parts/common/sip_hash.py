@@ -14,11 +14,11 @@ _MASK = (1 << 64) - 1
 def sip_hash_128(data: bytes) -> bytes:
     """16 bytes."""
     state = list(INITIAL)
-    absorb(state, data, len(data))
+    finish_sip_hash(state, data, len(data))
     return (state[0] ^ state[1]).to_bytes(8, "little") + (state[2] ^ state[3]).to_bytes(8, "little")
 
 
-def absorb(state: list[int], data: bytes, length: int) -> None:
+def finish_sip_hash(state: list[int], data: bytes, length: int) -> None:
     """Takes in the last words of ``length`` bytes, and finishes."""
     padded = data + bytes(7 - len(data) % 8) + bytes([length & 0xFF])
     for offset in range(0, len(padded), 8):

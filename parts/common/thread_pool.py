@@ -1,7 +1,7 @@
 """The threads that parse, compress, hash, decompress and write: one pool for the process.
 
-Jobs that wait for jobs of the pool get threads of their own (:func:`threads`). A simulation has neither
-(:func:`working_inline`).
+Jobs that wait for jobs of the pool get threads of their own (:func:`make_executor`). A simulation has neither
+(:func:`run_jobs_inline`).
 
 Invariant: a job of this pool never waits for another job of it, so the pool cannot starve itself. Everything heavy in a
 job (parsers, codecs, hashes, NumPy, file writes) releases the GIL.
@@ -15,7 +15,7 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import ParamSpec, TypeVar
 
-THREADS = max(2, os.cpu_count() or 1)
+POOL_THREADS = max(2, os.cpu_count() or 1)
 _MOST_JOBS_PER_THREAD = 64
 
 Item = TypeVar("Item")
@@ -23,7 +23,7 @@ Result = TypeVar("Result")
 Arguments = ParamSpec("Arguments")
 
 
-class Inline(Executor):
+class InlineExecutor(Executor):
     """Runs every job at once, in the thread that brings it."""
 
     def submit(
@@ -37,19 +37,19 @@ class Inline(Executor):
         return done
 
 
-_pool: Executor = ThreadPoolExecutor(max_workers=THREADS, thread_name_prefix="parts")
+_pool: Executor = ThreadPoolExecutor(max_workers=POOL_THREADS, thread_name_prefix="parts")
 
 
-def threads(count: int, name: str) -> Executor:
+def make_executor(count: int, name: str) -> Executor:
     """So many threads of one's own. To be shut down."""
-    return Inline() if isinstance(_pool, Inline) else ThreadPoolExecutor(count, thread_name_prefix=name)
+    return InlineExecutor() if isinstance(_pool, InlineExecutor) else ThreadPoolExecutor(count, thread_name_prefix=name)
 
 
 @contextmanager
-def working_inline() -> Iterator[None]:
+def run_jobs_inline() -> Iterator[None]:
     """No thread works for parts meanwhile."""
     global _pool
-    former, _pool = _pool, Inline()
+    former, _pool = _pool, InlineExecutor()
     try:
         yield
     finally:
@@ -78,13 +78,13 @@ def map_parallel(function: Callable[[Item], Result], items: Iterable[Item]) -> l
 
 def job_runs(items: Sequence[Item]) -> list[Sequence[Item]]:
     """The items in runs, one for a job. A job costs as much as a small item, so thousands of items share some jobs."""
-    length = -(-len(items) // (_MOST_JOBS_PER_THREAD * THREADS)) or 1
+    length = -(-len(items) // (_MOST_JOBS_PER_THREAD * POOL_THREADS)) or 1
     return [items[i : i + length] for i in range(0, len(items), length)]
 
 
 def _after_fork() -> None:
     global _pool
-    _pool = ThreadPoolExecutor(max_workers=THREADS, thread_name_prefix="parts")
+    _pool = ThreadPoolExecutor(max_workers=POOL_THREADS, thread_name_prefix="parts")
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -16,28 +16,28 @@ import pyarrow as pa
 
 from parts.common.errors import CorruptionError, PandoError
 from parts.format.codecs import Codec
-from parts.format.frames import decode_frame, encode_frame, frame_size
+from parts.format.frames import decode_frame, encode_frame, read_frame_size
 from parts.types import DataType, LowCardinalityType, parse_type
 
 _CODEC = Codec("LZ4")
 
 
-def plain_type(type_: DataType) -> DataType:
+def strip_low_cardinality(type_: DataType) -> DataType:
     """The type without LowCardinality."""
     return type_.inner if isinstance(type_, LowCardinalityType) else type_
 
 
-def plain_array(array: pa.Array | pa.ChunkedArray, type_: DataType) -> pa.Array:
+def to_plain_array(array: pa.Array | pa.ChunkedArray, type_: DataType) -> pa.Array:
     """One array of the plain type, whatever chunks, slices and dictionaries it had."""
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
     if isinstance(array, pa.ChunkedArray):  # no chunks, or too much text for one
         array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.nulls(0, array.type)
-    target = plain_type(type_).arrow
+    target = strip_low_cardinality(type_).arrow
     return array if array.type == target else array.cast(target)
 
 
-def encode_values(entries: Sequence[tuple[str, DataType, pa.Array]]) -> bytes:
+def encode_named_arrays(entries: Sequence[tuple[str, DataType, pa.Array]]) -> bytes:
     """The file's bytes; arrays must be plain."""
     pieces: list[bytes | memoryview] = [_head(tuple((name, type_) for name, type_, _ in entries))]
     for _, _, array in entries:
@@ -47,7 +47,9 @@ def encode_values(entries: Sequence[tuple[str, DataType, pa.Array]]) -> bytes:
 
 @functools.lru_cache(maxsize=1024)
 def _head(entries: tuple[tuple[str, DataType], ...]) -> bytes:
-    header = json.dumps([[name, plain_type(type_).name] for name, type_ in entries], ensure_ascii=False).encode()
+    header = json.dumps(
+        [[name, strip_low_cardinality(type_).name] for name, type_ in entries], ensure_ascii=False
+    ).encode()
     head = struct.pack("<I", len(header)) + header
     return head + bytes(-len(head) % 8)
 
@@ -57,7 +59,7 @@ def _types(header: bytes) -> tuple[tuple[str, DataType], ...]:
     return tuple((str(name), parse_type(text)) for name, text in json.loads(header))
 
 
-class StoredValues(Sequence[tuple[str, DataType, pa.Array]]):
+class LazyNamedArrays(Sequence[tuple[str, DataType, pa.Array]]):
     """The entries of a file, each decoded when it is asked for. Raises ``CorruptionError``, as it does."""
 
     def __init__(self, data: bytes | pa.Buffer, part: str, file: str) -> None:
@@ -72,7 +74,7 @@ class StoredValues(Sequence[tuple[str, DataType, pa.Array]]):
         self._offsets = []
         for _ in self._types:
             self._offsets.append(offset)
-            offset += frame_size(self._data, offset, part, file)
+            offset += read_frame_size(self._data, offset, part, file)
 
     def __len__(self) -> int:
         return len(self._types)
@@ -94,6 +96,6 @@ class StoredValues(Sequence[tuple[str, DataType, pa.Array]]):
         )
 
 
-def decode_values(data: bytes | pa.Buffer, part: str, file: str) -> list[tuple[str, DataType, pa.Array]]:
+def decode_named_arrays(data: bytes | pa.Buffer, part: str, file: str) -> list[tuple[str, DataType, pa.Array]]:
     """The entries back. Raises ``CorruptionError``."""
-    return list(StoredValues(data, part, file))
+    return list(LazyNamedArrays(data, part, file))

@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
-from parts.format.flat_arrays import LayoutError, checked_validity, dictionary_of, offsets_of, rebuild
+from parts.format.flat_arrays import LayoutError, build_dictionary_array, check_validity, compute_offsets, rebuild_array
 
-ROW_MULTIPLE = 8
+SLICE_ROW_MULTIPLE = 8
 
 
-class WindowSource(Protocol):
+class BufferSource(Protocol):
     """The buffers of one array in order; each is taken once, whole or in part."""
 
     def next(self) -> pa.Buffer | None: ...
@@ -27,33 +27,33 @@ class WindowSource(Protocol):
         """``size`` bytes from byte ``begin`` on. Raises ``ChainError`` when the buffer is shorter."""
 
 
-def has_windows(type_: pa.DataType) -> bool:
+def can_be_sliced(type_: pa.DataType) -> bool:
     """Arrays, maps and tuples are decoded whole."""
     return not pt.is_nested(type_)
 
 
-def rebuild_window(
-    type_: pa.DataType, nodes: Iterator[tuple[int, int]], buffers: WindowSource, first: int, rows: int
+def rebuild_slice(
+    type_: pa.DataType, nodes: Iterator[tuple[int, int]], buffers: BufferSource, first: int, rows: int
 ) -> pa.Array:
     """Rows ``first`` to ``first + rows - 1`` of the array. Raises :class:`LayoutError`, ``ChainError``."""
-    assert first % ROW_MULTIPLE == 0
+    assert first % SLICE_ROW_MULTIPLE == 0
     length, nulls = next(nodes)
     if first + rows > length:
         raise LayoutError(f"{first + rows} rows are needed, {length} are there")
     first_byte, bit_bytes = first // 8, (rows + 7) // 8
     validity = buffers.next_window(first_byte, bit_bytes)
     if validity is None:
-        checked_validity(None, length, nulls)
+        check_validity(None, length, nulls)
     unknown = -1 if nulls else 0
     if pt.is_dictionary(type_):
         codes = _present(buffers.next_window(4 * first, 4 * rows))
-        dictionary = rebuild(type_.value_type, nodes, buffers.next)
-        return dictionary_of(type_, rows, unknown, validity, codes, dictionary)
+        dictionary = rebuild_array(type_.value_type, nodes, buffers.next)
+        return build_dictionary_array(type_, rows, unknown, validity, codes, dictionary)
     if pt.is_string(type_) or pt.is_binary(type_):
         lengths = np.frombuffer(_present(buffers.next()), np.uint32)
         if len(lengths) != length:
             raise LayoutError(f"{length} lengths are needed, {len(lengths)} are there")
-        offsets = offsets_of(lengths[first : first + rows])
+        offsets = compute_offsets(lengths[first : first + rows])
         data = _present(buffers.next_window(int(lengths[:first].sum(dtype=np.int64)), int(offsets[-1])))
         return pa.Array.from_buffers(type_, rows, [validity, pa.py_buffer(offsets), data], unknown)
     if pt.is_boolean(type_):

@@ -64,7 +64,7 @@ class Checksums:
             version = (int(body["version"]), int(body.get("minor", 0)))
             if min(version) < 0 or not version[0]:
                 raise ValueError(f"format version {version[0]}.{version[1]} never was")
-            check_major(version[0], part)
+            check_major_version(version[0], part)
             files = {name: FileChecksum(int(size), str(hash_)) for name, (size, hash_) in body["files"].items()}
             columns = {name: (int(stored), int(raw)) for name, (stored, raw) in body["columns"].items()}
             digests = {name: str(digest) for name, digest in body.get("digests", {}).items()}
@@ -74,7 +74,7 @@ class Checksums:
             raise CorruptionError(message, part=part, file=CHECKSUMS, offset=0, name="CORRUPTED_DATA") from error
 
 
-def check_major(major: int, part: str) -> None:
+def check_major_version(major: int, part: str) -> None:
     """Raises ``UserError`` 287 (UNKNOWN_FORMAT_VERSION) for a version this server does not know."""
     if major > MAJOR_VERSION:
         raise UserError(
@@ -84,7 +84,7 @@ def check_major(major: int, part: str) -> None:
         )
 
 
-def check_bytes(data: bytes, name: str, checksums: Checksums, part: str) -> None:
+def check_file_bytes(data: bytes, name: str, checksums: Checksums, part: str) -> None:
     """Compares one small file's bytes with its entry. Raises ``CorruptionError``."""
     expected = checksums.files.get(name)
     if expected is None:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parts.common.errors import CorruptionError, PandoError
-from parts.format.array_file import plain_array, plain_type
+from parts.format.array_file import strip_low_cardinality, to_plain_array
 from parts.format.file_names import COLUMNS, FIRST_VERSION
 from parts.table.table_description import Column, TableSchema
 from parts.types import DataType, parse_type
@@ -66,7 +66,7 @@ def decode_number(data: bytes, part: str, file: str) -> int:
     return int(data)
 
 
-class MinMax:
+class MinMaxCollector:
     """Smallest and largest value of some columns, over blocks. NULL and NaN are left out; ``None`` when nothing is
     left."""
 
@@ -87,12 +87,12 @@ class MinMax:
         return [(column.name, column.type, self._seen[column.name][0]) for column in self._columns]
 
     def _shrink(self, column: Column) -> None:
-        joined = pa.chunked_array(self._seen[column.name], plain_type(column.type).arrow)
+        joined = pa.chunked_array(self._seen[column.name], strip_low_cardinality(column.type).arrow)
         self._seen[column.name] = [_extremes(joined, column)]
 
 
 def _extremes(values: pa.ChunkedArray, column: Column) -> pa.Array:
-    array = plain_array(values, column.type)
+    array = to_plain_array(values, column.type)
     if pa.types.is_floating(array.type):
         array = array.filter(pc.invert(pc.is_nan(array)))
     if pa.types.is_nested(array.type):
@@ -104,7 +104,7 @@ def _extremes(values: pa.ChunkedArray, column: Column) -> pa.Array:
     return pa.array([bounds["min"], bounds["max"]], array.type)
 
 
-def python_value(scalar: pa.Scalar, *, upper: bool = False) -> object:
+def to_python_value(scalar: pa.Scalar, *, upper: bool = False) -> object:
     """The Python value; nanoseconds, which ``datetime`` cannot hold, are rounded outwards to microseconds."""
     if scalar.is_valid and isinstance(scalar, pa.TimestampScalar) and scalar.type.unit == "ns":
         micros = -(-int(scalar.value) // 1000) if upper else int(scalar.value) // 1000

@@ -29,7 +29,7 @@ import pyarrow.types as pt
 import xxhash
 
 from parts.common.thread_pool import map_parallel
-from parts.format.flat_arrays import FlatArray, fixed_width_values
+from parts.format.flat_arrays import FlatArray, get_fixed_width_buffer
 
 _NOTHING = xxhash.xxh3_128_digest(b"")
 _SMALL_ROWS = 10_000
@@ -89,7 +89,7 @@ class ColumnHasher:
             array = array.fill_null(False) if array.null_count else array
             self._feed(array.cast(pa.uint8()).to_numpy())
         else:
-            self._feed(fixed_width_values(array) if len(array) else b"")
+            self._feed(get_fixed_width_buffer(array) if len(array) else b"")
 
     def _feed_nulls(self, array: pa.Array) -> None:
         stream = self._next
@@ -122,7 +122,7 @@ def _is_plain(type_: pa.DataType) -> bool:
     return not (pt.is_dictionary(type_) or pt.is_boolean(type_) or pt.is_decimal(type_))
 
 
-def plain_digest(flat: FlatArray) -> bytes:
+def hash_plain_buffers(flat: FlatArray) -> bytes:
     """The digest of a column of these buffers alone; see :func:`has_plain_buffers`."""
     streams = [_NOTHING if buffer is None else xxhash.xxh3_128_digest(buffer) for buffer, _ in flat.buffers]
     return xxhash.xxh3_128_digest(b"".join(streams))
@@ -140,7 +140,7 @@ def _is_text(type_: pa.DataType) -> bool:
     return pt.is_string(type_) or pt.is_binary(type_)
 
 
-def combine(fields: Sequence[pa.Field], digests: Sequence[bytes], rows: int) -> str:
+def combine_column_digests(fields: Sequence[pa.Field], digests: Sequence[bytes], rows: int) -> str:
     """The total hash of columns whose digests are known, as 32 hexadecimal digits."""
     total = xxhash.xxh3_128(struct.pack("<QQ", len(fields), rows))
     for field, digest in zip(fields, digests, strict=True):
@@ -151,7 +151,7 @@ def combine(fields: Sequence[pa.Field], digests: Sequence[bytes], rows: int) -> 
     return total.hexdigest()
 
 
-def block_hash(block: pa.Table) -> str:
+def hash_block(block: pa.Table) -> str:
     """XXH3-128 of the block as 32 hexadecimal digits: of names, types and values in row order."""
 
     def column_digest(position: int) -> bytes:
@@ -163,4 +163,4 @@ def block_hash(block: pa.Table) -> str:
     positions = range(block.num_columns)
     small = block.num_rows <= _SMALL_ROWS
     digests = [column_digest(i) for i in positions] if small else map_parallel(column_digest, positions)
-    return combine(list(block.schema), digests, block.num_rows)
+    return combine_column_digests(list(block.schema), digests, block.num_rows)

@@ -50,15 +50,15 @@ BIN_SUFFIX = ".bin"
 _LONGEST_NAME = 127
 
 
-def escape(name: str) -> str:
+def encode_column_name(name: str) -> str:
     """A column name as a file name stem."""
     escaped = re.sub(rb"[^A-Za-z0-9_]", lambda match: b"%%%02X" % match.group()[0], name.encode()).decode()
     return escaped if len(escaped) <= _LONGEST_NAME else f"%h{xxhash.xxh3_128_hexdigest(name.encode())}"
 
 
-def column_file(name: str) -> str:
+def get_column_file_name(name: str) -> str:
     """The data file of a column of a wide part. ``data`` and ``meta`` do not clash: their first letter is escaped."""
-    stem = escape(name)
+    stem = encode_column_name(name)
     if stem + BIN_SUFFIX in (DATA_FILE, META_FILE):
         stem = f"%{ord(stem[0]):02X}{stem[1:]}"
     return stem + BIN_SUFFIX

@@ -45,7 +45,7 @@ class FlatArray:
     buffers: list[tuple[pa.Buffer | None, BufferKind]] = field(default_factory=list)
 
 
-def flatten(array: pa.Array) -> FlatArray:
+def flatten_array(array: pa.Array) -> FlatArray:
     """The canonical nodes and buffers of ``array``."""
     flat = FlatArray()
     _flatten(array, flat)
@@ -60,7 +60,7 @@ def _flatten(array: pa.Array, flat: FlatArray) -> None:
     flat.nodes.append((len(array), nulls))
     flat.buffers.append((_pack_bits(array.is_valid()) if nulls else None, _BITS))
     if pt.is_dictionary(type_):
-        indices, dictionary = canonical_dictionary(array)
+        indices, dictionary = make_canonical_dictionary(array)
         flat.buffers.append((pa.py_buffer(indices), _INDICES))
         _flatten(dictionary, flat)
     elif pt.is_struct(type_):
@@ -80,10 +80,10 @@ def _flatten(array: pa.Array, flat: FlatArray) -> None:
     elif pt.is_boolean(type_):
         flat.buffers.append((_pack_bits(array.fill_null(False) if nulls else array), _BITS))
     else:
-        flat.buffers.append((fixed_width_values(array), value_kind(type_)))
+        flat.buffers.append((get_fixed_width_buffer(array), get_buffer_kind(type_)))
 
 
-def value_kind(type_: pa.DataType) -> BufferKind:
+def get_buffer_kind(type_: pa.DataType) -> BufferKind:
     """How codecs may treat the values of a fixed-width type."""
     if pt.is_fixed_size_binary(type_):
         return _TEXT
@@ -93,7 +93,7 @@ def value_kind(type_: pa.DataType) -> BufferKind:
     return BufferKind(log2_width, "unsigned" if pt.is_unsigned_integer(type_) else "signed", True)
 
 
-def fixed_width_values(array: pa.Array) -> pa.Buffer:
+def get_fixed_width_buffer(array: pa.Array) -> pa.Buffer:
     """The values of a fixed-width array from its first row to its last, zero where null."""
     if array.null_count:
         array = array.fill_null(_zero(array.type))
@@ -109,7 +109,7 @@ def _zero(type_: pa.DataType) -> pa.Scalar:
     return pa.scalar(0, type_)
 
 
-def canonical_dictionary(array: pa.DictionaryArray) -> tuple[np.ndarray, pa.Array]:
+def make_canonical_dictionary(array: pa.DictionaryArray) -> tuple[np.ndarray, pa.Array]:
     """Indices (0 where null) and a dictionary of distinct values in order of first use."""
     nulls = array.null_count
     used = pc.unique(array.indices.drop_null() if nulls else array.indices)
@@ -120,7 +120,7 @@ def canonical_dictionary(array: pa.DictionaryArray) -> tuple[np.ndarray, pa.Arra
     if dictionary.null_count or len(distinct) < len(dictionary):
         encoded = dictionary.dictionary_encode()
         if encoded.null_count:  # a null inside the dictionary: only the plain form tells it from a null index
-            return canonical_dictionary(array.cast(array.type.value_type).dictionary_encode())
+            return make_canonical_dictionary(array.cast(array.type.value_type).dictionary_encode())
         mapping[used.to_numpy()] = encoded.indices.to_numpy()
         dictionary = encoded.dictionary
     else:
@@ -164,27 +164,27 @@ class LayoutError(Exception):
 NextBuffer = Callable[[], pa.Buffer | None]
 
 
-def rebuild(type_: pa.DataType, nodes: Iterator[tuple[int, int]], next_buffer: NextBuffer) -> pa.Array:
+def rebuild_array(type_: pa.DataType, nodes: Iterator[tuple[int, int]], next_buffer: NextBuffer) -> pa.Array:
     """The array of ``type_``, read node by node and buffer by buffer. Raises :class:`LayoutError`."""
     length, nulls = next(nodes)
-    validity = checked_validity(next_buffer(), length, nulls)
+    validity = check_validity(next_buffer(), length, nulls)
     if pt.is_dictionary(type_):
         codes = _sized(next_buffer(), 4 * length)
-        dictionary = rebuild(type_.value_type, nodes, next_buffer)
-        return dictionary_of(type_, length, nulls, validity, codes, dictionary)
+        dictionary = rebuild_array(type_.value_type, nodes, next_buffer)
+        return build_dictionary_array(type_, length, nulls, validity, codes, dictionary)
     if pt.is_struct(type_):
-        children = [rebuild(type_.field(i).type, nodes, next_buffer) for i in range(type_.num_fields)]
+        children = [rebuild_array(type_.field(i).type, nodes, next_buffer) for i in range(type_.num_fields)]
         if any(len(child) != length for child in children):
             raise LayoutError(f"a tuple of {length} rows has elements of {[len(child) for child in children]} rows")
         return pa.Array.from_buffers(type_, length, [validity], nulls, children=children)
     if pt.is_list(type_):
         offsets = _offsets(next_buffer(), length)
-        values = _long_enough(rebuild(type_.value_type, nodes, next_buffer), offsets)
+        values = _long_enough(rebuild_array(type_.value_type, nodes, next_buffer), offsets)
         return pa.Array.from_buffers(type_, length, [validity, offsets], nulls, children=[values])
     if pt.is_map(type_):
         offsets = _offsets(next_buffer(), length)
-        keys = _long_enough(rebuild(type_.key_type, nodes, next_buffer), offsets)
-        items = _long_enough(rebuild(type_.item_type, nodes, next_buffer), offsets)
+        keys = _long_enough(rebuild_array(type_.key_type, nodes, next_buffer), offsets)
+        items = _long_enough(rebuild_array(type_.item_type, nodes, next_buffer), offsets)
         fields = [type_.key_field, type_.item_field]
         entries = pa.StructArray.from_arrays([keys, items], fields=fields)
         return pa.Array.from_buffers(type_, length, [validity, offsets], nulls, children=[entries])
@@ -196,14 +196,14 @@ def rebuild(type_: pa.DataType, nodes: Iterator[tuple[int, int]], next_buffer: N
     return pa.Array.from_buffers(type_, length, [validity, _sized(next_buffer(), size)], nulls)
 
 
-def checked_validity(validity: pa.Buffer | None, length: int, nulls: int) -> pa.Buffer | None:
+def check_validity(validity: pa.Buffer | None, length: int, nulls: int) -> pa.Buffer | None:
     """Raises :class:`LayoutError` where a checksum holds but the bits are too few for what they shall tell."""
     if nulls > length or (validity is None and nulls):
         raise LayoutError(f"{nulls} nulls in {length} rows, {'without' if validity is None else 'with'} validity bits")
     return None if validity is None else _sized(validity, (length + 7) // 8)
 
 
-def dictionary_of(
+def build_dictionary_array(
     type_: pa.DataType, length: int, nulls: int, validity: pa.Buffer | None, codes: pa.Buffer, dictionary: pa.Array
 ) -> pa.DictionaryArray:
     """Raises :class:`LayoutError` for an index outside the dictionary. With nulls alone there is no dictionary, and in
@@ -218,7 +218,7 @@ def dictionary_of(
     return pa.DictionaryArray.from_arrays(indices, dictionary, safe=False)  # Arrow would look at every index again
 
 
-def offsets_of(lengths: np.ndarray) -> np.ndarray:
+def compute_offsets(lengths: np.ndarray) -> np.ndarray:
     """Arrow's offsets of unsigned lengths. Raises :class:`LayoutError` when they pass what offsets can tell."""
     total = int(lengths.sum(dtype=np.uint64))
     if total >= 1 << 31:
@@ -232,7 +232,7 @@ def offsets_of(lengths: np.ndarray) -> np.ndarray:
 
 
 def _offsets(lengths: pa.Buffer | None, count: int) -> pa.Buffer:
-    return pa.py_buffer(offsets_of(np.frombuffer(_sized(lengths, 4 * count), np.uint32, count)))
+    return pa.py_buffer(compute_offsets(np.frombuffer(_sized(lengths, 4 * count), np.uint32, count)))
 
 
 def _last(offsets: pa.Buffer) -> int:
@@ -251,14 +251,16 @@ def _sized(buffer: pa.Buffer | None, size: int) -> pa.Buffer:
     return buffer
 
 
-def content_bytes(array: pa.Array, boundaries: np.ndarray) -> np.ndarray:
+def count_content_bytes(array: pa.Array, boundaries: np.ndarray) -> np.ndarray:
     """Uncompressed bytes of the values between consecutive row ``boundaries`` (a function of the values alone)."""
     type_ = array.type
     rows = boundaries[1:] - boundaries[:-1]
     if pt.is_dictionary(type_):
         return rows * 4
     if pt.is_struct(type_):
-        return sum((content_bytes(array.field(i), boundaries) for i in range(type_.num_fields)), np.zeros_like(rows))
+        return sum(
+            (count_content_bytes(array.field(i), boundaries) for i in range(type_.num_fields)), np.zeros_like(rows)
+        )
     if pt.is_string(type_) or pt.is_binary(type_) or pt.is_list(type_) or pt.is_map(type_):
         if not len(array):
             return rows * 0
@@ -267,9 +269,9 @@ def content_bytes(array: pa.Array, boundaries: np.ndarray) -> np.ndarray:
         offsets = np.frombuffer(array.buffers()[1], np.int32, len(array) + 1, 4 * array.offset)
         inner = offsets[boundaries].astype(np.int64)
         if pt.is_list(type_):
-            return rows * 4 + content_bytes(array.values, inner)
+            return rows * 4 + count_content_bytes(array.values, inner)
         if pt.is_map(type_):
-            return rows * 4 + content_bytes(array.keys, inner) + content_bytes(array.items, inner)
+            return rows * 4 + count_content_bytes(array.keys, inner) + count_content_bytes(array.items, inner)
         return rows * 4 + (inner[1:] - inner[:-1])
     if pt.is_boolean(type_):
         return rows
@@ -277,7 +279,7 @@ def content_bytes(array: pa.Array, boundaries: np.ndarray) -> np.ndarray:
     return rows * (8 if pt.is_decimal(type_) and type_.precision <= 18 else width)
 
 
-def struct_array(children: Sequence[pa.Array], type_: pa.StructType, length: int) -> pa.Array:
+def build_struct_array(children: Sequence[pa.Array], type_: pa.StructType, length: int) -> pa.Array:
     """A struct without nulls; one without fields (the empty tuple) has rows too, which ``from_arrays`` forgets."""
     if not children:
         return pa.Array.from_buffers(type_, length, [None], 0, children=[])

@@ -28,13 +28,13 @@ from dataclasses import dataclass
 import pyarrow as pa
 import xxhash
 
-from parts.blocks.dictionary_strings import TEXTS, plain
+from parts.blocks.dictionary_strings import DICTIONARY_STRING, decode_dictionary
 from parts.common.errors import CorruptionError
-from parts.format.array_slices import ROW_MULTIPLE, has_windows, rebuild_window
-from parts.format.codecs import ChainError, Encoder, decode
-from parts.format.codecs.buffer_slices import decode_window
-from parts.format.decimal64 import decode_low_halves, short_array, short_type
-from parts.format.flat_arrays import FlatArray, LayoutError, flatten, rebuild
+from parts.format.array_slices import SLICE_ROW_MULTIPLE, can_be_sliced, rebuild_slice
+from parts.format.codecs import ChainError, Encoder, decode_chain
+from parts.format.codecs.buffer_slices import decode_slice
+from parts.format.decimal64 import decode_low_halves, to_decimal64, to_decimal64_type
+from parts.format.flat_arrays import FlatArray, LayoutError, flatten_array, rebuild_array
 
 _HEADER = struct.Struct("<QQIHH")
 _AFTER_HASH = struct.Struct("<QIHH")
@@ -58,11 +58,11 @@ class EncodedFrame:
 
 def encode_frame(array: pa.Array, encoder: Encoder) -> EncodedFrame:
     """Encodes all rows of ``array``."""
-    return encode_flat(flatten(array), len(array), encoder)
+    return encode_flat_array(flatten_array(array), len(array), encoder)
 
 
-def encode_flat(flat: FlatArray, rows: int, encoder: Encoder) -> EncodedFrame:
-    """As :func:`encode_frame`, of what ``flatten`` gave."""
+def encode_flat_array(flat: FlatArray, rows: int, encoder: Encoder) -> EncodedFrame:
+    """As :func:`encode_frame`, of what ``flatten_array`` gave."""
     descriptors: list[bytes] = []
     pieces: list[Piece] = []
     raw_bytes = 0
@@ -87,7 +87,7 @@ def encode_flat(flat: FlatArray, rows: int, encoder: Encoder) -> EncodedFrame:
     return EncodedFrame([digest + head, *pieces], size, rows, raw_bytes)
 
 
-def frame_size(data: pa.Buffer, offset: int, part: str, file: str) -> int:
+def read_frame_size(data: pa.Buffer, offset: int, part: str, file: str) -> int:
     """Size of the frame at ``offset``, checked to lie inside the file."""
     if offset + HEADER_BYTES > data.size:
         raise CorruptionError("File ends inside a frame header", part=part, file=file, offset=offset)
@@ -98,9 +98,9 @@ def frame_size(data: pa.Buffer, offset: int, part: str, file: str) -> int:
     return size
 
 
-def raw_size(data: pa.Buffer, offset: int, part: str, file: str) -> int:
+def read_raw_size(data: pa.Buffer, offset: int, part: str, file: str) -> int:
     """Bytes of all buffers of the frame at ``offset`` when they are decoded, as its header says."""
-    size = frame_size(data, offset, part, file)
+    size = read_frame_size(data, offset, part, file)
     _, _, _, nodes, buffers = _HEADER.unpack_from(memoryview(data), offset)
     begin = offset + HEADER_BYTES + 8 * nodes
     if HEADER_BYTES + 8 * nodes + _BUFFER.size * buffers > size:
@@ -109,21 +109,21 @@ def raw_size(data: pa.Buffer, offset: int, part: str, file: str) -> int:
     return sum(_BUFFER.unpack_from(view, begin + number * _BUFFER.size)[0] for number in range(buffers))
 
 
-def has_repeated(data: pa.Buffer, offset: int, part: str, file: str) -> bool:
+def has_dictionary(data: pa.Buffer, offset: int, part: str, file: str) -> bool:
     """Whether the frame at ``offset``, of strings, says that it holds a dictionary."""
-    frame_size(data, offset, part, file)
+    read_frame_size(data, offset, part, file)
     return bool(_HEADER.unpack_from(memoryview(data), offset)[3] == _NODES_OF_REPEATED)
 
 
 def kept_frame(data: pa.Buffer, offset: int, part: str, file: str) -> pa.Buffer:
     """A copy of the frame at ``offset``: of a mapped file the bytes may become others after they were compared."""
-    size = frame_size(data, offset, part, file)
+    size = read_frame_size(data, offset, part, file)
     return pa.py_buffer(bytes(memoryview(data)[offset : offset + size]))
 
 
 def check_frame(data: pa.Buffer, offset: int, part: str, file: str, place: int | None = None) -> int:
     """Compares the frame's checksum; returns its size. ``place``: where it is in the file, for the error."""
-    size = frame_size(data, offset, part, file)
+    size = read_frame_size(data, offset, part, file)
     view = memoryview(data)
     stored = int.from_bytes(view[offset : offset + 8], "little")
     actual = xxhash.xxh3_64_intdigest(view[offset + 8 : offset + size])
@@ -173,30 +173,30 @@ def decode_rows(
         message = f"Frame holds {total} rows, {first + rows} are needed"
         raise CorruptionError(message, part=part, file=file, offset=place, name="CORRUPTED_DATA")
     is_repeated = node_count == _NODES_OF_REPEATED and pa.types.is_string(type_)
-    type_ = TEXTS if is_repeated else type_
+    type_ = DICTIONARY_STRING if is_repeated else type_
     try:
-        if rows < total and has_windows(type_):
+        if rows < total and can_be_sliced(type_):
             array = _window(data, offset, type_, node_count, buffer_count, first, rows)
-            array = short_array(array) if is_short else array
+            array = to_decimal64(array) if is_short else array
         else:
             nodes, buffers = _content(data, offset, node_count, buffer_count)
-            wanted = short_type(type_) if is_short else type_
-            array = rebuild(wanted, nodes, buffers.next if wanted == type_ else buffers.next_of_short)
+            wanted = to_decimal64_type(type_) if is_short else type_
+            array = rebuild_array(wanted, nodes, buffers.next if wanted == type_ else buffers.next_of_short)
             if len(array) != total:
                 raise LayoutError(f"{total} rows are needed, {len(array)} are there")
             array = array if rows == total else array.slice(first, rows)
     except (ChainError, LayoutError, StopIteration, struct.error, pa.ArrowException) as error:
         message = f"Frame cannot be decoded as {type_}: {error}"
         raise CorruptionError(message, part=part, file=file, offset=place, name="CORRUPTED_DATA") from error
-    return plain(array) if is_repeated and not with_dictionaries else array
+    return decode_dictionary(array) if is_repeated and not with_dictionaries else array
 
 
 def _window(
     data: pa.Buffer, offset: int, type_: pa.DataType, node_count: int, buffer_count: int, first: int, rows: int
 ) -> pa.Array:
     nodes, buffers = _content(data, offset, node_count, buffer_count)
-    skipped = first % ROW_MULTIPLE
-    array = rebuild_window(type_, nodes, buffers, first - skipped, rows + skipped)
+    skipped = first % SLICE_ROW_MULTIPLE
+    array = rebuild_slice(type_, nodes, buffers, first - skipped, rows + skipped)
     return array.slice(skipped) if skipped else array
 
 
@@ -221,7 +221,7 @@ class _BufferReader:
 
     def next(self) -> pa.Buffer | None:
         found = self._take()
-        return None if found is None else decode(*found)
+        return None if found is None else decode_chain(*found)
 
     def next_of_short(self) -> pa.Buffer | None:
         """The next buffer of a decimal that shall be short."""
@@ -229,11 +229,11 @@ class _BufferReader:
         found = self._take()
         if found is None:
             return None
-        return decode(*found) if is_validity else decode_low_halves(*found)
+        return decode_chain(*found) if is_validity else decode_low_halves(*found)
 
     def next_window(self, begin: int, size: int) -> pa.Buffer | None:
         found = self._take()
-        return None if found is None else decode_window(*found, begin, size)
+        return None if found is None else decode_slice(*found, begin, size)
 
     def _take(self) -> tuple[bytes, pa.Buffer, int] | None:
         """Chain, stored bytes and raw size of the next buffer."""

@@ -28,13 +28,13 @@ _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
 _sync: Callable[[int], None] = os.fsync
 
 
-def sync(descriptor: int) -> None:
+def sync_descriptor(descriptor: int) -> None:
     """fsync: every one of the process goes through here."""
     _sync(descriptor)
 
 
 @contextmanager
-def syncing_by(instead: Callable[[int], None]) -> Iterator[None]:
+def replace_sync(instead: Callable[[int], None]) -> Iterator[None]:
     """``instead`` of the operating system: a simulated disk."""
     global _sync
     former, _sync = _sync, instead
@@ -94,7 +94,7 @@ class HashedFile:
 
     def sync(self) -> None:
         self._write_gathered()
-        sync(self._descriptor)
+        sync_descriptor(self._descriptor)
 
     def close(self) -> None:
         """Hands everything to the operating system and closes; closing twice is fine."""
@@ -112,7 +112,7 @@ class HashedFile:
             os.close(descriptor)
 
 
-class GatheredFile:
+class InMemoryFile:
     """As :class:`HashedFile`, for bytes that become a part of another file."""
 
     def __init__(self, name: str) -> None:
@@ -152,7 +152,7 @@ def sync_directory(path: Path) -> None:
     """Makes created, renamed and removed entries of a directory survive a power cut."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        sync(descriptor)
+        sync_descriptor(descriptor)
     finally:
         os.close(descriptor)
 
@@ -250,7 +250,7 @@ def reading_after(before: Callable[[Path], None]) -> Iterator[None]:
         _before_reading = former
 
 
-def read_file(path: Path, part: str) -> bytes:
+def read_small_file(path: Path, part: str) -> bytes:
     """A small file's bytes. Raises as :func:`read_error` says."""
     try:
         _before_reading(path)

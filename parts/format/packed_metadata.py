@@ -18,9 +18,9 @@ import pyarrow as pa
 import xxhash
 
 from parts.common.errors import CorruptionError
-from parts.format.checksums import check_major
+from parts.format.checksums import check_major_version
 from parts.format.file_names import DATA_FILE, META_FILE
-from parts.format.hashed_file import map_file, read_file
+from parts.format.hashed_file import map_file, read_small_file
 
 _MAGIC = b"PANDOMT1"
 _NAME_BYTES = 32
@@ -29,7 +29,7 @@ _HEAD = struct.Struct("<8sII")
 _ENTRY = struct.Struct("<QQ32s")
 
 
-def pack(files: dict[str, bytes]) -> bytes:
+def pack_files(files: dict[str, bytes]) -> bytes:
     """The bytes of ``meta.bin``."""
     offset = _HEAD.size + _ENTRY.size * len(files)
     head = [_HEAD.pack(_MAGIC, len(files), 0)]
@@ -43,18 +43,18 @@ def pack(files: dict[str, bytes]) -> bytes:
     return packed + xxhash.xxh3_128_digest(packed)
 
 
-def unpack(data: bytes, part: str) -> dict[str, bytes]:
+def unpack_files(data: bytes, part: str) -> dict[str, bytes]:
     """The files of ``meta.bin``. Raises ``CorruptionError``, ``UserError`` 287 for a newer major version."""
     return {name: data[offset : offset + size] for name, (offset, size) in _places(data, part).items()}
 
 
 def _places(data: bytes, part: str) -> dict[str, tuple[int, int]]:
-    """Offset and size of every file in ``meta.bin``. Raises as :func:`unpack`."""
+    """Offset and size of every file in ``meta.bin``. Raises as :func:`unpack_files`."""
     if len(data) < _HEAD.size + 16 or xxhash.xxh3_128_digest(data[:-16]) != data[-16:]:
         raise CorruptionError("Checksum of the packed metadata doesn't match", part=part, file=META_FILE, offset=0)
     magic, count, _ = _HEAD.unpack_from(data)
     if magic[:-1] == _MAGIC[:-1] and magic[-1:].isdigit():
-        check_major(int(magic[-1:]), part)
+        check_major_version(int(magic[-1:]), part)
     if magic != _MAGIC:
         raise CorruptionError("Unknown format", part=part, file=META_FILE, offset=0, name="CORRUPTED_DATA")
     entries = _ENTRY.iter_unpack(data[_HEAD.size : _HEAD.size + count * _ENTRY.size])
@@ -66,7 +66,7 @@ def _name(padded: bytes) -> str:
     return padded.rstrip(b"\x00").decode()
 
 
-class MetaFiles:
+class MetadataReader:
     """Reads the small files of the part in ``directory`` by name, packed or not.
 
     ``written``: the bytes of ``meta.bin``, from whoever has just written them.
@@ -77,7 +77,7 @@ class MetaFiles:
         self._part = part
         self._is_written = bool(written)
         self.is_packed = bool(written) or os.path.lexists(directory / META_FILE)
-        self._held = written or (read_file(directory / META_FILE, part) if self.is_packed else b"")
+        self._held = written or (read_small_file(directory / META_FILE, part) if self.is_packed else b"")
         self._packed = _places(self._held, part) if self.is_packed else {}
         self._bytes = len(self._held)
 
@@ -86,7 +86,7 @@ class MetaFiles:
         """The names inside ``meta.bin``; none of a wide part."""
         return self._packed.keys()
 
-    def forget_data(self) -> None:
+    def release_data(self) -> None:
         """Data at the end of ``meta.bin`` are mapped when they are wanted, and not held, unless they are few and were
         read: who reads a part opens it shortly before, and a mapping takes longer than all that is in it."""
         if DATA_FILE in self._packed and (self._is_written or self._bytes > _FEW_BYTES):
@@ -102,7 +102,7 @@ class MetaFiles:
 
     def read(self, name: str) -> bytes:
         if not self.is_packed:
-            return read_file(self.directory / name, self._part)
+            return read_small_file(self.directory / name, self._part)
         if name not in self._packed:
             message = f"{META_FILE} lacks {name}"
             raise CorruptionError(message, part=self._part, file=META_FILE, name="NO_FILE_IN_DATA_PART")

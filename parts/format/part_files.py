@@ -40,7 +40,7 @@ from typing import Any, Generic, TypeVar
 import pyarrow as pa
 
 from parts.common.errors import CorruptionError
-from parts.format.array_file import decode_values, encode_values
+from parts.format.array_file import decode_named_arrays, encode_named_arrays
 from parts.format.columns_file import ColumnsFile, decode_number
 from parts.format.file_names import (
     BIN_SUFFIX,
@@ -60,33 +60,33 @@ from parts.format.file_names import (
 )
 from parts.format.frames import check_frame
 from parts.format.marks import ColumnMarks, decode_marks, encode_marks
-from parts.table.ttl_rules import NOTHING_KNOWN, PartTtl
+from parts.table.ttl_rules import NO_KNOWN_TIMES, PartTtl
 from parts.types import DataType
 
-Values = list[tuple[str, DataType, pa.Array]]
+NamedArrays = list[tuple[str, DataType, pa.Array]]
 """(name, type, values): what a file of ``parts.format.array_file`` holds."""
-PACKED = (2, 0)
+PACKED_VERSION = (2, 0)
 """The data are inside ``meta.bin``."""
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class PartContent:
+class PartMetadata:
     """What the writer knows of a part when all rows are written."""
 
     columns: ColumnsFile
     rows: int
-    partition: Values
-    minmax: Values
-    primary_index: Values
+    partition: NamedArrays
+    minmax: NamedArrays
+    primary_index: NamedArrays
     marks: Sequence[ColumnMarks]
     part_uuid: uuid.UUID
     metadata_version: int
-    ttl: PartTtl = NOTHING_KNOWN
+    ttl: PartTtl = NO_KNOWN_TIMES
 
 
 @dataclass(frozen=True, slots=True)
-class PartShape:
+class DecodingContext:
     """What a small file may need to be understood; ``columns`` and ``marks`` are 0 while they are not known."""
 
     part: str
@@ -99,8 +99,8 @@ class SmallFile(Generic[T]):
     """One small file. ``encode`` gives ``None`` for a part that has no need of it."""
 
     name: str
-    encode: Callable[[PartContent], bytes | None]
-    decode: Callable[[bytes, PartShape], T]
+    encode: Callable[[PartMetadata], bytes | None]
+    decode: Callable[[bytes, DecodingContext], T]
     since: tuple[int, int] = FIRST_VERSION
     absent: T | None = None
     """What it means that the file is not there; ``None``: every part has it (226, NO_FILE_IN_DATA_PART)."""
@@ -116,9 +116,11 @@ class DataFile:
     since: tuple[int, int] = FIRST_VERSION
 
 
-def _value_file(name: str, values: Callable[[PartContent], Values]) -> SmallFile[Values]:
+def _value_file(name: str, values: Callable[[PartMetadata], NamedArrays]) -> SmallFile[NamedArrays]:
     return SmallFile(
-        name, lambda content: encode_values(values(content)), lambda data, of: decode_values(data, of.part, name)
+        name,
+        lambda content: encode_named_arrays(values(content)),
+        lambda data, of: decode_named_arrays(data, of.part, name),
     )
 
 
@@ -158,7 +160,7 @@ TTL_FILE = SmallFile(
     lambda content: content.ttl.encode() if content.ttl.rules else None,
     lambda data, of: _decode_ttl(data, of.part),
     since=(1, 2),
-    absent=NOTHING_KNOWN,
+    absent=NO_KNOWN_TIMES,
 )
 
 SMALL_FILES: tuple[SmallFile[Any], ...] = (
@@ -181,25 +183,25 @@ DATA_FILES = (
 _SMALL_NAMES = {file.name: file for file in SMALL_FILES}
 
 
-def encode_small_files(content: PartContent) -> dict[str, bytes]:
+def encode_small_files(content: PartMetadata) -> dict[str, bytes]:
     """Name → bytes of the small files that this part has."""
     encoded = ((file.name, file.encode(content)) for file in SMALL_FILES)
     return {name: data for name, data in encoded if data is not None}
 
 
-def version_of(names: Iterable[str], *, is_packed: bool = False) -> tuple[int, int]:
+def get_format_version(names: Iterable[str], *, is_packed: bool = False) -> tuple[int, int]:
     """The version of a part with these files."""
-    entries = (_SMALL_NAMES.get(name) or data_file(name) for name in names)
+    entries = (_SMALL_NAMES.get(name) or find_data_file(name) for name in names)
     newest = max((entry.since for entry in entries if entry is not None), default=FIRST_VERSION)
-    return max(newest, PACKED) if is_packed else newest
+    return max(newest, PACKED_VERSION) if is_packed else newest
 
 
-def is_small(name: str) -> bool:
+def is_small_file(name: str) -> bool:
     """Read at once, never mapped."""
     return name in _SMALL_NAMES or name in (CHECKSUMS, META_FILE)
 
 
-def data_file(name: str) -> DataFile | None:
+def find_data_file(name: str) -> DataFile | None:
     """The entry of a large file; ``None`` for one that is not known here."""
     return next((entry for entry in DATA_FILES if entry.pattern.fullmatch(name)), None)
 

@@ -43,12 +43,12 @@ class PrimaryIndex:
 
     @property
     def marks(self) -> int:
-        return granule_count(self.rows, self.granularity)
+        return count_granules(self.rows, self.granularity)
 
     @cached_property
-    def first_numbers(self) -> np.ndarray | None:
+    def first_key_integers(self) -> np.ndarray | None:
         """The numbers of the first key, if it has such."""
-        return plain_numbers(self.keys[0]) if self.keys else None
+        return get_plain_integers(self.keys[0]) if self.keys else None
 
     def granule_rows(self, granule: int) -> int:
         """Rows in a granule: the granularity, or what is left for the last one."""
@@ -56,11 +56,11 @@ class PrimaryIndex:
         return min(self.granularity, self.rows - granule * self.granularity)
 
 
-def granule_count(rows: int, granularity: int) -> int:
+def count_granules(rows: int, granularity: int) -> int:
     return -(-rows // granularity)
 
 
-def normalize_ranges(ranges: Iterable[MarkRange] | None, marks: int) -> Sequence[MarkRange]:
+def normalize_mark_ranges(ranges: Iterable[MarkRange] | None, marks: int) -> Sequence[MarkRange]:
     """Sorted, disjoint, non-empty, within the part; ``None`` is everything."""
     if ranges is None:
         return [MarkRange(0, marks)] if marks else []
@@ -74,7 +74,7 @@ def normalize_ranges(ranges: Iterable[MarkRange] | None, marks: int) -> Sequence
     return result
 
 
-def plain_numbers(values: pa.Array) -> np.ndarray | None:
+def get_plain_integers(values: pa.Array) -> np.ndarray | None:
     """The integers under integers, dates and times without NULL; without a copy."""
     type_ = values.type
     if values.null_count or not (pa.types.is_integer(type_) or pa.types.is_date(type_) or pa.types.is_timestamp(type_)):

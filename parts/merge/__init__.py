@@ -9,7 +9,7 @@
 
 from parts.merge.final_read import FinalSource, read_final
 from parts.merge.modes import mode_of_engine
-from parts.merge.modes.deduplicating import Deduplicated
+from parts.merge.modes.deduplicating import Deduplicating
 from parts.merge.part_merge import MergeProgress, merge_parts
 
-__all__ = ["Deduplicated", "FinalSource", "MergeProgress", "merge_parts", "mode_of_engine", "read_final"]
+__all__ = ["Deduplicating", "FinalSource", "MergeProgress", "merge_parts", "mode_of_engine", "read_final"]

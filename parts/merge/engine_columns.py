@@ -19,7 +19,7 @@ from parts.types import (
 _VERSIONS = (IntegerType, FloatType, BoolType, DateType, Date32Type, DateTimeType, DateTime64Type)
 
 
-def named_column(schema: TableSchema, name: str, what: str) -> Column:
+def find_stored_column(schema: TableSchema, name: str, what: str) -> Column:
     """Raises 16 for one that is not there, or not stored."""
     for column in schema.stored.columns:
         if column.name == name:
@@ -27,9 +27,9 @@ def named_column(schema: TableSchema, name: str, what: str) -> Column:
     raise UserError("NO_SUCH_COLUMN_IN_TABLE", f"{what} column {name} does not exist in table declaration")
 
 
-def check_version(engine: str, column: Column) -> None:
+def check_version_type(engine: str, column: Column) -> None:
     """Raises 169 for a type whose values are not numbers."""
-    if not may_be_version(column.type):
+    if not can_be_version(column.type):
         raise UserError(
             "BAD_TYPE_OF_FIELD",
             f"The column {column.name} cannot be used as a version column for storage {engine} because it is of type "
@@ -37,12 +37,12 @@ def check_version(engine: str, column: Column) -> None:
         )
 
 
-def may_be_version(type_: DataType) -> bool:
+def can_be_version(type_: DataType) -> bool:
     inner = type_.inner if isinstance(type_, LowCardinalityType) else type_
     return isinstance(inner, _VERSIONS)
 
 
-def check_role_type(engine: str, column: Column, what: str, wanted: IntegerType) -> None:
+def check_column_type(engine: str, column: Column, what: str, wanted: IntegerType) -> None:
     if column.type != wanted:
         raise UserError(
             "BAD_TYPE_OF_FIELD",

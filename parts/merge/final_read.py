@@ -12,15 +12,15 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from parts.blocks.dictionary_strings import TEXTS, joined
-from parts.merge.part_merge import ReducedSlices, target_rows
+from parts.blocks.dictionary_strings import DICTIONARY_STRING, concat_blocks
+from parts.merge.part_merge import SliceReducer, choose_slice_rows
 from parts.merge.slice_plan import Slice, plan_slices
-from parts.merge.source_reader import SourceRows
+from parts.merge.source_reader import SourceReader
 from parts.read.batch_plan import RowRange
 from parts.read.part_reader import Part
 from parts.table.table_description import TableDescription
 
-MOST_ROWS = 1 << 18
+MAX_BLOCK_ROWS = 1 << 18
 """Of a block of a part that needs no merging."""
 
 
@@ -37,21 +37,21 @@ class FinalSource:
         return self.part.rows if self.ranges is None else sum(chosen.rows for chosen in self.ranges)
 
     def blocks(
-        self, columns: Sequence[str], begin: int = 0, end: int | None = None, most_rows: int = MOST_ROWS
+        self, columns: Sequence[str], begin: int = 0, end: int | None = None, most_rows: int = MAX_BLOCK_ROWS
     ) -> Iterator[pa.Table]:
         """Those of ``columns``, and of ``values``, of the rows to read of ``begin`` to ``end - 1``."""
-        ranges = self.within(begin, self.part.rows if end is None else end)
+        ranges = self.clip_ranges(begin, self.part.rows if end is None else end)
         batches = self.part.read_rows(columns, ranges, max_batch_rows=most_rows, with_dictionaries=True)
-        return (self.with_values(pa.Table.from_batches([batch])) for batch in batches)
+        return (self.append_constant_columns(pa.Table.from_batches([batch])) for batch in batches)
 
-    def with_values(self, table: pa.Table) -> pa.Table:
+    def append_constant_columns(self, table: pa.Table) -> pa.Table:
         for name, value in self.values.items():
             indices = pa.array(np.zeros(table.num_rows, np.int32))
             column = pa.DictionaryArray.from_arrays(indices, pa.array([value], pa.string()))
-            table = table.append_column(pa.field(name, TEXTS, nullable=False), column)
+            table = table.append_column(pa.field(name, DICTIONARY_STRING, nullable=False), column)
         return table
 
-    def within(self, begin: int, end: int) -> list[RowRange]:
+    def clip_ranges(self, begin: int, end: int) -> list[RowRange]:
         """The rows to read of ``begin`` to ``end - 1``."""
         if self.ranges is None:
             return [RowRange(begin, end)]
@@ -77,9 +77,9 @@ def read_final(
     key, mode = description.sorting_key, description.merge_mode.for_reading()
     given = set(sources[0].values)
     needed = [name for name in dict.fromkeys((*columns, *key.columns, *mode.columns)) if name not in given]
-    target = target_slice_rows or target_rows([source.part for source in sources])
+    target = target_slice_rows or choose_slice_rows([source.part for source in sources])
     rows = [_ChosenRows(source, needed, len(sources)) for source in sources]
-    run = ReducedSlices(rows, description, mode, is_cancelled, with_dictionaries=True)
+    run = SliceReducer(rows, description, mode, is_cancelled, with_dictionaries=True)
     for block in run.blocks(_slices(sources, description, target), target):
         yield block.select(list(columns))
 
@@ -89,7 +89,7 @@ def _slices(sources: Sequence[FinalSource], description: TableDescription, targe
     if key and sum(source.rows for source in sources) <= target:
         return [Slice(tuple(0 for _ in sources), totals)]
     slices = plan_slices([source.part for source in sources], key, target)
-    return [item for item in slices if any(map(FinalSource.within, sources, item.begins, item.ends))]
+    return [item for item in slices if any(map(FinalSource.clip_ranges, sources, item.begins, item.ends))]
 
 
 class _ChosenRows:
@@ -99,13 +99,13 @@ class _ChosenRows:
         self._source = source
         self._columns = list(columns)
         is_whole = source.ranges is None
-        self._whole = SourceRows(source.part, columns, sources, with_dictionaries=True) if is_whole else None
+        self._whole = SourceReader(source.part, columns, sources, with_dictionaries=True) if is_whole else None
 
     def read(self, begin: int, end: int) -> pa.Table | None:
         if self._whole is not None:
-            return self._source.with_values(self._whole.read(begin, end))
+            return self._source.append_constant_columns(self._whole.read(begin, end))
         tables = list(self.blocks(begin, end, end - begin))
-        return joined(tables) if tables else None
+        return concat_blocks(tables) if tables else None
 
     def blocks(self, begin: int, end: int, most_rows: int) -> Iterator[pa.Table]:
         return self._source.blocks(self._columns, begin, end, most_rows)

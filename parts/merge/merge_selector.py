@@ -2,8 +2,8 @@
 
 A merge of n neighbours writes their whole size once and makes n - 1 parts fewer. The selector takes the window with the
 least cost for each part it removes, among windows that are *balanced*: the sum of sizes is at least ``base`` times the
-largest. Balanced merging rewrites a row about log(total / block) times. The base begins at ``START_BASE`` and sinks
-with the window's age and with the number of parts, so that a quiet table is tidied up and a crowded one relieved.
+largest. Balanced merging rewrites a row about log(total / block) times. The base begins at ``INITIAL_BALANCE_BASE`` and
+sinks with the window's age and with the number of parts, so that a quiet table is tidied up and a crowded one relieved.
 
 A merge of little data costs what any merge costs at least, so a window of small parts waits until there are many, or
 one of them has been there for a moment: under a stream of small INSERTs each part is merged with dozens of others.
@@ -22,12 +22,12 @@ import numpy as np
 
 from parts.common.part_name import PartName
 
-START_BASE = 5.0
-LEAST_BASE = 1.05
+INITIAL_BALANCE_BASE = 5.0
+MIN_BALANCE_BASE = 1.05
 PART_OVERHEAD_BYTES = 1024 * 1024
 """A part costs this much besides its bytes: files, metadata, a search at every query."""
-SMALL_PARTS = 32
-SMALL_PARTS_SECONDS = 1.0
+SMALL_PARTS_PER_MERGE = 32
+SMALL_PARTS_MAX_AGE_SECONDS = 1.0
 """A window of less than :data:`PART_OVERHEAD_BYTES` is merged when it has so many parts or one of such an age."""
 _FULL_AGE_SECONDS = 6 * 3600.0
 _CROWDED_PARTS = 200
@@ -35,22 +35,22 @@ MIB = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class PartFacts:
+class MergeCandidate:
     size_bytes: int
     age_seconds: float
     rows: int = 0
 
 
-def balance_bases(ages: np.ndarray, parts_in_partition: int) -> np.ndarray:
+def compute_balance_bases(ages: np.ndarray, parts_in_partition: int) -> np.ndarray:
     """What sum / largest must reach: less for old windows and for partitions of many parts."""
     age = np.log1p(np.maximum(ages, 0.0)) / math.log1p(_FULL_AGE_SECONDS)
     ease = np.minimum(1.0, np.maximum(age, parts_in_partition / _CROWDED_PARTS))
-    return START_BASE + (LEAST_BASE - START_BASE) * ease
+    return INITIAL_BALANCE_BASE + (MIN_BALANCE_BASE - INITIAL_BALANCE_BASE) * ease
 
 
 def select_merge(
     runs: Sequence[Sequence[PartName]],
-    facts: Callable[[PartName], PartFacts],
+    facts: Callable[[PartName], MergeCandidate],
     *,
     max_bytes: int,
     max_parts: int = 100,
@@ -62,7 +62,7 @@ def select_merge(
 
 def select_merges(
     runs: Sequence[Sequence[PartName]],
-    facts: Callable[[PartName], PartFacts],
+    facts: Callable[[PartName], MergeCandidate],
     *,
     max_bytes: Callable[[int, int], int],
     max_parts: int,
@@ -79,7 +79,7 @@ def select_merges(
     chosen: list[list[PartName]] = []
     chosen_bytes = 0
 
-    def look(run: Sequence[PartName], known: Sequence[PartFacts]) -> None:
+    def look(run: Sequence[PartName], known: Sequence[MergeCandidate]) -> None:
         if len(run) < 2:
             return
         limit = max_bytes(len(chosen), chosen_bytes)
@@ -107,7 +107,7 @@ class _Window:
     number: int
     """Of windows that cost the same the first goes first."""
     run: Sequence[PartName] = field(compare=False)
-    known: Sequence[PartFacts] = field(compare=False)
+    known: Sequence[MergeCandidate] = field(compare=False)
     begin: int = field(compare=False)
     end: int = field(compare=False)
 
@@ -117,7 +117,7 @@ class _Window:
 
 
 def _best_window(
-    facts: Sequence[PartFacts], crowd: int, max_bytes: int, max_parts: int
+    facts: Sequence[MergeCandidate], crowd: int, max_bytes: int, max_parts: int
 ) -> tuple[tuple[int, int] | None, float]:
     """Every window is looked at once: all of one length together, from two parts to ``max_parts``."""
     sizes = np.array([fact.size_bytes for fact in facts], np.float64)
@@ -134,9 +134,9 @@ def _best_window(
         is_fit = totals <= max_bytes
         if not is_fit.any():
             break
-        is_fit &= totals + PART_OVERHEAD_BYTES >= balance_bases(youngest, crowd) * largest
-        if count < SMALL_PARTS:
-            is_fit &= (totals >= PART_OVERHEAD_BYTES) | (oldest >= SMALL_PARTS_SECONDS)
+        is_fit &= totals + PART_OVERHEAD_BYTES >= compute_balance_bases(youngest, crowd) * largest
+        if count < SMALL_PARTS_PER_MERGE:
+            is_fit &= (totals >= PART_OVERHEAD_BYTES) | (oldest >= SMALL_PARTS_MAX_AGE_SECONDS)
         # The exponent prefers longer windows among equal parts: one merge of 100 rather than 50 of two.
         costs = np.where(is_fit, (totals + count * PART_OVERHEAD_BYTES) / (count - 1) ** 1.1, math.inf)
         begin = int(costs.argmin())
@@ -145,7 +145,9 @@ def _best_window(
     return ((begin, end) if end else None), cost
 
 
-def max_merge_bytes(free_slots: int, total_slots: int, *, at_most: int = 150 * 1024 * MIB, at_least: int = MIB) -> int:
+def compute_max_merge_bytes(
+    free_slots: int, total_slots: int, *, at_most: int = 150 * 1024 * MIB, at_least: int = MIB
+) -> int:
     """How large a merge may be: sinks exponentially as slots run out, so that small merges always find one."""
     if free_slots <= 0 or total_slots <= 0:
         return 0

@@ -21,25 +21,25 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from parts.blocks.dictionary_strings import joined, plain_columns, repeated_columns
+from parts.blocks.dictionary_strings import concat_blocks, decode_dictionary_columns, encode_repetitive_columns
 from parts.common import thread_pool
 from parts.common.errors import CancelledError, UnavailableError
 from parts.merge.slice_plan import Slice, plan_slices
-from parts.merge.source_reader import SourceRows
-from parts.merge.ttl_expiry import expired_out
-from parts.merge.written_columns import written_description
+from parts.merge.source_reader import SourceReader
+from parts.merge.ttl_expiry import apply_ttl
+from parts.merge.written_columns import describe_written_columns
 from parts.read.part_reader import Part
-from parts.table.block_number_column import merged_description
+from parts.table.block_number_column import describe_merge_result
 from parts.table.merge_mode import MergeMode, SortedRows
 from parts.table.table_description import TableDescription
 from parts.table.ttl_rules import TtlCollector
 from parts.types import LowCardinalityType
-from parts.write.block_preparation import sort_by_key
+from parts.write.block_preparation import sort_block_by_key
 from parts.write.part_writer import PartWriter, WrittenPart
 
 TARGET_SLICE_ROWS = 1024 * 1024
 TARGET_SLICE_BYTES = 64 * 1024 * 1024
-DENSE_BYTES = 100 * 1024 * 1024
+DENSE_ENCODING_MIN_BYTES = 100 * 1024 * 1024
 """Uncompressed bytes from which on a merged part is stored densely. ClickHouse writes ZSTD(3) into merged parts whose
 sources have as many bytes on disk, which replicas need not agree on."""
 _THREADS = 2
@@ -78,9 +78,9 @@ def merge_parts(
     """
     assert sources, "a merge has sources"
     _check_schema_is_known(sources, description)
-    description = merged_description(description, [(source.name, source.schema) for source in sources])
+    description = describe_merge_result(description, [(source.name, source.schema) for source in sources])
     ttl = description.ttl
-    facts = [source.known_ttl(ttl) for source in sources]
+    facts = [source.get_applicable_ttl(ttl) for source in sources]
     expires = bool(expire_at) and any(ttl.may_have_expired(known, expire_at) for known in facts)
     whole = ttl.together(facts)
     codec = ttl.codec_at(whole, expire_at) if expire_at else whole.codec
@@ -92,24 +92,26 @@ def merge_parts(
     total_rows = sum(source.rows for source in sources)
     total_bytes = sum(source.data_uncompressed_bytes for source in sources)
     is_wide = description.settings.is_wide(total_bytes, total_rows)
-    written = written_description(all_sources, facts, description, mode, expire_at if expires else 0, is_wide=is_wide)
+    written = describe_written_columns(
+        all_sources, facts, description, mode, expire_at if expires else 0, is_wide=is_wide
+    )
     writer = PartWriter(
         directory,
         written,
         partition,
         expected_bytes=total_bytes,
         expected_rows=total_rows,
-        is_dense=total_bytes >= DENSE_BYTES and not codec,
+        is_dense=total_bytes >= DENSE_ENCODING_MIN_BYTES and not codec,
         with_dictionaries=True,
         ttl=TtlCollector(ttl, expire_at if expires else None, codec, None if expires else whole),
     )
     columns = description.schema.stored.names
-    rows = [SourceRows(source, columns, len(sources), with_dictionaries=True) for source in sources]
-    run = ReducedSlices(rows, description, mode, is_cancelled, with_dictionaries=True)
-    target = target_slice_rows or target_rows(sources)
+    rows = [SourceReader(source, columns, len(sources), with_dictionaries=True) for source in sources]
+    run = SliceReducer(rows, description, mode, is_cancelled, with_dictionaries=True)
+    target = target_slice_rows or choose_slice_rows(sources)
     try:
         blocks = run.blocks(plan_slices(sources, description.sorting_key, target), target)
-        for block in expired_out(blocks, description, expire_at) if expires else blocks:
+        for block in apply_ttl(blocks, description, expire_at) if expires else blocks:
             _stop_if(is_cancelled)
             writer.append_conformed(block.select(written.schema.stored.names))
             if on_progress is not None:
@@ -144,7 +146,7 @@ def _stop_if(is_cancelled: Callable[[], bool]) -> None:
         raise CancelledError("Merge was cancelled")
 
 
-def target_rows(sources: Sequence[Part]) -> int:
+def choose_slice_rows(sources: Sequence[Part]) -> int:
     rows = sum(source.rows for source in sources)
     size = sum(source.data_uncompressed_bytes for source in sources)
     return max(1, min(TARGET_SLICE_ROWS, TARGET_SLICE_BYTES * rows // max(size, 1)))
@@ -160,7 +162,7 @@ class SliceSource(Protocol):
         """The same in blocks of at most so many rows."""
 
 
-class ReducedSlices:
+class SliceReducer:
     """Slices of several sources, reduced. ``rows_read`` counts the rows of the sources behind the blocks so far."""
 
     def __init__(
@@ -187,7 +189,7 @@ class ReducedSlices:
         return self._across(self._slices(plan, target_rows))
 
     def _slices(self, plan: Sequence[Slice], target_rows: int) -> Iterator[pa.Table]:
-        with thread_pool.threads(_THREADS, "merge") as threads:
+        with thread_pool.make_executor(_THREADS, "merge") as threads:
             waiting: deque[tuple[Slice, Future[pa.Table | None] | None]] = deque()
             turn = itertools.count()
             try:
@@ -243,12 +245,12 @@ class ReducedSlices:
         tables = self._read(item, turn)
         if not tables:
             return None
-        table = joined(tables)
+        table = concat_blocks(tables)
         if not table.num_rows:  # a lightweight DELETE took them all
             return table
-        table = plain_columns(table, self._computed_from)
+        table = decode_dictionary_columns(table, self._computed_from)
         if len(tables) > 1:
             if self._with_dictionaries:
-                table = repeated_columns(table, self._computed_from)
-            table = sort_by_key(table, self._key)
+                table = encode_repetitive_columns(table, self._computed_from)
+            table = sort_block_by_key(table, self._key)
         return self._mode.reduce(SortedRows(table, self._key.evaluate))

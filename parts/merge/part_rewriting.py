@@ -22,22 +22,22 @@ import pyarrow as pa
 from parts.common import thread_pool
 from parts.format.columns_file import ColumnsFile
 from parts.format.content_hash import ColumnHasher
-from parts.format.file_names import column_file
+from parts.format.file_names import get_column_file_name
 from parts.format.hashed_file import link_files
-from parts.merge.part_merge import DENSE_BYTES
+from parts.merge.part_merge import DENSE_ENCODING_MIN_BYTES
 from parts.read.batch_plan import (
     RowRange,
 )
 from parts.read.part_reader import (
     Part,
 )
-from parts.skip_indexes.index_builder import IndexBuilder
-from parts.skip_indexes.skip_index_file import EncodedIndex
-from parts.table.block_number_column import BLOCK_NUMBER, block_number_column
+from parts.skip_indexes.index_builder import SkipIndexBuilder
+from parts.skip_indexes.skip_index_file import EncodedSkipIndex
+from parts.table.block_number_column import BLOCK_NUMBER, make_block_number_column
 from parts.table.row_exists_column import ROW_EXISTS_COLUMN
 from parts.table.table_description import Column, Key, SkipIndex, TableDescription, TableSchema
 from parts.table.ttl_rules import NO_TTL, RuleKind, TableTtl, TtlCollector
-from parts.write.column_writer import ColumnFacts
+from parts.write.column_writer import ColumnSummary
 from parts.write.part_summary import WrittenColumns
 from parts.write.part_writer import PartWriter, WrittenPart
 
@@ -75,7 +75,7 @@ def rewrite_columns(
         return writer.finish()
 
 
-def write_rows(
+def rewrite_rows(
     source: Part,
     directory: Path,
     description: TableDescription,
@@ -83,10 +83,10 @@ def write_rows(
     gone: Collection[str] = (),
     ttl: TtlCollector | None = None,
 ) -> WrittenPart:
-    """Some rows of the source, in their order, with all columns of :func:`columns_of_rows`, and in this order, as the
-    source reads them; none is marked as gone. Strings may come as ``parts.blocks.dictionary_strings`` says. The result
-    lacks the columns ``gone``."""
-    columns = [column for column in columns_of_rows(source, description.schema) if column.name not in gone]
+    """Some rows of the source, in their order, with all columns of :func:`list_rewritten_columns`, and in this order,
+    as the source reads them; none is marked as gone. Strings may come as ``parts.blocks.dictionary_strings`` says. The
+    result lacks the columns ``gone``."""
+    columns = [column for column in list_rewritten_columns(source, description.schema) if column.name not in gone]
     names = [column.name for column in columns]
     ttl = ttl or _collector(source, description, columns, source.converted)
     with _writing(_writer(source, directory, description, columns, ttl)) as writer:
@@ -95,15 +95,15 @@ def write_rows(
         return writer.finish()
 
 
-def columns_of_rows(source: Part, schema: TableSchema) -> list[Column]:
+def list_rewritten_columns(source: Part, schema: TableSchema) -> list[Column]:
     """What a part of some rows of the source has: the table's columns, and the numbers of blocks if it has them."""
-    numbers = [block_number_column()] if BLOCK_NUMBER in source.schema else []
+    numbers = [make_block_number_column()] if BLOCK_NUMBER in source.schema else []
     return [*schema.stored.columns, *numbers]
 
 
 def _columns(source: Part, schema: TableSchema, new: Collection[str], gone: Collection[str]) -> list[Column]:
     there = {*source.readable, *source.converted, *new}.difference(gone)
-    hidden = (block_number_column(), ROW_EXISTS_COLUMN)
+    hidden = (make_block_number_column(), ROW_EXISTS_COLUMN)
     return [column for column in (*schema.stored.columns, *hidden) if column.name in there]
 
 
@@ -131,13 +131,13 @@ def _collector(
 ) -> TtlCollector:
     """For rows whose times are gathered anew, but for those of columns: what has expired of them has been seen to."""
     ttl = description.ttl
-    known = TableTtl(tuple(ttl.of_kind(RuleKind.COLUMN))).beside(source.known_ttl(ttl), changed)
+    known = TableTtl(tuple(ttl.of_kind(RuleKind.COLUMN))).beside(source.get_applicable_ttl(ttl), changed)
     readable = ttl.readable([column.name for column in columns])
     return TtlCollector(readable, codec=source.ttl.codec, known=known)
 
 
 def _is_dense(source: Part) -> bool:
-    large = source.name.level > 0 and source.data_uncompressed_bytes >= DENSE_BYTES
+    large = source.name.level > 0 and source.data_uncompressed_bytes >= DENSE_ENCODING_MIN_BYTES
     return large and not source.ttl.codec
 
 
@@ -146,7 +146,7 @@ def _ahead(source: Part, blocks: Iterator[pa.Table]) -> Iterator[pa.Table]:
     if source.rows <= _FEW_ROWS:
         yield from blocks
         return
-    with thread_pool.threads(1, "rewrite") as thread:
+    with thread_pool.make_executor(1, "rewrite") as thread:
         coming = thread.submit(next, blocks, None)
         while (block := coming.result()) is not None:
             coming = thread.submit(next, blocks, None)
@@ -209,7 +209,7 @@ def _rewrite_wide(
     with _writing(writer):
         kept, changed = _divided(source, description, written, made)
         needed = [column for column in columns if any(column.name in index.key.columns for index in changed)]
-        indexes = IndexBuilder(changed, TableSchema(tuple(needed)), source.granularity)
+        indexes = SkipIndexBuilder(changed, TableSchema(tuple(needed)), source.granularity)
         if own or needed:
             for block in _ahead(source, _completed(source, list(dict.fromkeys([*own, *needed])), blocks)):
                 if own:
@@ -223,14 +223,14 @@ def _rewrite_wide(
 
 def _divided(
     source: Part, description: TableDescription, written: Collection[str], made: Collection[str]
-) -> tuple[list[EncodedIndex], list[SkipIndex]]:
+) -> tuple[list[EncodedSkipIndex], list[SkipIndex]]:
     """The skip indexes that stay as the source has them, and those that become others."""
     kept, changed = [], []
     for index in description.indexes:
         found = None if source.index_file is None else source.index_file.find(index)
         if index.name in made or set(written) & set(index.key.columns):
             changed.append(index)
-        elif found is not None and source.skip_index(index) is not None:
+        elif found is not None and source.read_skip_index(index) is not None:
             kept.append(found)
     return kept, changed
 
@@ -255,8 +255,8 @@ def _with_links(
             marks.append(new.content.marks[places[column.name]])
             continue
         stored = source.stored_name(column.name)
-        os.link(source.path / column_file(stored), directory / column_file(column.name))
-        sums[column_file(column.name)] = source.checksums.files[column_file(stored)]
+        os.link(source.path / get_column_file_name(stored), directory / get_column_file_name(column.name))
+        sums[get_column_file_name(column.name)] = source.checksums.files[get_column_file_name(stored)]
         facts.append(_facts_of(source, stored, column.name, field))
         marks.append(old.marks[source.schema.names.index(stored)])
     content = replace(
@@ -264,12 +264,14 @@ def _with_links(
         columns=ColumnsFile(schema, source.granularity, source.sorting_key),
         marks=marks,
         metadata_version=description.metadata_version,
-        ttl=ttl.found() if ttl is not None else description.ttl.beside(source.known_ttl(description.ttl), places),
+        ttl=ttl.found()
+        if ttl is not None
+        else description.ttl.beside(source.get_applicable_ttl(description.ttl), places),
     )
     return WrittenColumns(content, facts, sums)
 
 
-def _facts_of(source: Part, stored: str, name: str, field: pa.Field) -> ColumnFacts:
+def _facts_of(source: Part, stored: str, name: str, field: pa.Field) -> ColumnSummary:
     digest = source.checksums.digests.get(stored)
     if digest is None:  # it was written before checksums had digests
         hasher = ColumnHasher(field)
@@ -277,4 +279,4 @@ def _facts_of(source: Part, stored: str, name: str, field: pa.Field) -> ColumnFa
             hasher.update(batch.column(0))
         digest = hasher.digest().hex()
     sizes = source.checksums.column_bytes[stored]
-    return ColumnFacts(field, *sizes, bytes.fromhex(digest), source.checksums.version)
+    return ColumnSummary(field, *sizes, bytes.fromhex(digest), source.checksums.version)

@@ -16,15 +16,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
-from parts.blocks.dictionary_strings import plain
-from parts.blocks.sort_order import key_codes, pack
+from parts.blocks.dictionary_strings import decode_dictionary
+from parts.blocks.sort_order import encode_keys, pack_key_codes
 
 _LONG = 64
 """Rows of a key from which on they are added by themselves."""
 _Reduce = Callable[[pa.Array, np.ndarray], pa.Array]
 
 
-def aggregated(function: str, column: pa.ChunkedArray, starts: np.ndarray) -> pa.Array:
+def aggregate_groups(function: str, column: pa.ChunkedArray, starts: np.ndarray) -> pa.Array:
     """One value for each key; ``starts`` is not empty. ``function`` is one of those of
     ``parts.types.simple_aggregate_function``."""
     array = _whole(column)
@@ -63,7 +63,7 @@ def _last_row(array: pa.Array, starts: np.ndarray) -> pa.Array:
 def _extreme(array: pa.Array, starts: np.ndarray, extreme: np.ufunc, other: int) -> pa.Array:
     """``other``: what a row without a value counts as."""
     there = _valid(array)
-    codes = key_codes([pa.chunked_array([array])], len(array))[0].codes
+    codes = encode_keys([pa.chunked_array([array])], len(array))[0].codes
     codes = np.where(there, codes, np.uint64(other))
     found = np.repeat(extreme.reduceat(codes, starts), _sizes(starts, len(array)))
     return _at(array, there & (codes == found), starts)
@@ -96,11 +96,11 @@ def _sum(array: pa.Array, starts: np.ndarray) -> pa.Array:
         return _decimal_sum(array, starts)
     values = array.fill_null(0).to_numpy() if array.null_count else array.to_numpy()
     is_float = pt.is_floating(type_)
-    sums = float_sums(values, starts) if is_float else np.add.reduceat(values, starts, dtype=values.dtype)
+    sums = sum_floats(values, starts) if is_float else np.add.reduceat(values, starts, dtype=values.dtype)
     return pa.array(sums, type_, mask=_all_null(array, starts))
 
 
-def float_sums(values: np.ndarray, starts: np.ndarray) -> np.ndarray:
+def sum_floats(values: np.ndarray, starts: np.ndarray) -> np.ndarray:
     """Added one after the other, from zero on."""
     sizes = _sizes(starts, len(values))
     sums = np.zeros(len(starts), values.dtype)
@@ -166,7 +166,7 @@ def _unique_elements(array: pa.Array, starts: np.ndarray) -> pa.Array:
     return _lists(array.type, _offsets(groups[first], len(starts)), values.take(pa.array(first)))
 
 
-def map_columns(columns: Sequence[pa.ChunkedArray], starts: np.ndarray) -> list[pa.Array]:
+def sum_maps(columns: Sequence[pa.ChunkedArray], starts: np.ndarray) -> list[pa.Array]:
     """Arrays of keys and of one or more values become arrays in key order, values of equal keys summed; an element all
     of whose sums are zero goes."""
     return _maps([_whole(column) for column in columns], starts, _sum, leaves_out_zeros=True)
@@ -188,7 +188,7 @@ def _maps(arrays: Sequence[pa.Array], starts: np.ndarray, reduce: _Reduce, *, le
     found = [reduce(value.take(pa.array(order)), firsts) for value in values]
     stays = np.ones(len(firsts), np.bool_)
     if leaves_out_zeros:
-        stays = ~np.logical_and.reduce([is_zero(array) for array in found])
+        stays = ~np.logical_and.reduce([find_zeros(array) for array in found])
     kept = np.flatnonzero(stays)
     offsets = _offsets(groups[order[firsts[kept]]], len(starts))
     flat = [keys.take(pa.array(order[firsts[kept]])), *(array.take(pa.array(kept)) for array in found)]
@@ -205,7 +205,7 @@ def _map_value(array: pa.Array, starts: np.ndarray, reduce: _Reduce, leaves_out_
     return pa.StructArray.from_arrays(found, fields=list(array.type))
 
 
-def is_zero(array: pa.Array) -> np.ndarray:
+def find_zeros(array: pa.Array) -> np.ndarray:
     """Whether it is the default of its type: NULL of one that has NULLs, else 0."""
     if array.null_count:
         return ~_valid(array)
@@ -226,8 +226,8 @@ def _element_bounds(array: pa.Array, starts: np.ndarray) -> np.ndarray:
 def _codes(columns: Sequence[pa.Array], groups: np.ndarray) -> np.ndarray:
     """Numbers in the order of group and values, equal where both are."""
     rows = len(groups)
-    arrays = [pa.chunked_array([plain(array)]) for array in (pa.array(groups), *columns)]
-    words = pack(key_codes(arrays, rows), rows)
+    arrays = [pa.chunked_array([decode_dictionary(array)]) for array in (pa.array(groups), *columns)]
+    words = pack_key_codes(encode_keys(arrays, rows), rows)
     if len(words) == 1:
         return words[0].codes
     _, ranks = np.unique(np.stack([word.codes for word in words], axis=1), axis=0, return_inverse=True)
@@ -244,7 +244,7 @@ def _lists(type_: pa.DataType, offsets: pa.Array, values: pa.Array) -> pa.Array:
 
 _smallest = partial(_extreme, extreme=np.minimum, other=(1 << 64) - 1)
 _greatest = partial(_extreme, extreme=np.maximum, other=0)
-CHANGE_ONE = frozenset({"groupUniqArrayArray", "sumMap", "minMap", "maxMap"})
+FUNCTIONS_THAT_CHANGE_SINGLE_ROWS = frozenset({"groupUniqArrayArray", "sumMap", "minMap", "maxMap"})
 """What may make another value of a single one."""
 _FUNCTIONS: dict[str, _Reduce] = {
     "any": _first,

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from parts.blocks.sort_order import KeyCodes, key_codes, less_than, pack
-from parts.format.array_file import plain_array
-from parts.merge.source_reader import CHUNK_ROWS, SourceRows
-from parts.read.key_mapping import index_of
+from parts.blocks.sort_order import KeyCodes, encode_keys, less_than, pack_key_codes
+from parts.format.array_file import to_plain_array
+from parts.merge.source_reader import CHUNK_ROWS, SourceReader
+from parts.read.key_mapping import map_primary_index
 from parts.read.part_reader import Part
 from parts.table.table_description import Key
 
@@ -69,9 +69,9 @@ class _CutSearch:
         columns = list(dict.fromkeys(key.columns))
         # Of a frame that is cut once only one granule is wanted.
         chunk_rows = CHUNK_ROWS if target_rows * 2 < CHUNK_ROWS * len(sources) else 0
-        self._rows = [SourceRows(source, columns, len(sources), chunk_rows=chunk_rows) for source in sources]
+        self._rows = [SourceReader(source, columns, len(sources), chunk_rows=chunk_rows) for source in sources]
         self._filled = [i for i, source in enumerate(sources) if source.rows]
-        indexes = [index_of(sources[i], key) for i in self._filled]
+        indexes = [map_primary_index(sources[i], key) for i in self._filled]
         counts = [len(index.keys[0]) for index in indexes]
         self._starts = np.concatenate([[0], np.cumsum(counts)])
         self._keys = [pa.chunked_array([index.keys[k] for index in indexes]) for k in range(len(key.types))]
@@ -110,7 +110,7 @@ class _CutSearch:
         begin = (before - 1) * source.granularity  # before the cut; the next granule (or the end) is not
         block = self._rows[number].read(begin, min(begin + source.granularity, source.rows))
         rows, key = block.num_rows, self._key
-        arrays = [plain_array(array, type_) for array, type_ in zip(key.evaluate(block), key.types, strict=True)]
+        arrays = [to_plain_array(array, type_) for array, type_ in zip(key.evaluate(block), key.types, strict=True)]
         joined = [pa.chunked_array([array, *p.chunks]) for array, p in zip(arrays, pivot, strict=True)]
         words = _packed(joined, rows + 1)
         codes = [word.codes[:rows] for word in words]
@@ -128,7 +128,7 @@ def _count_before(words: Sequence[np.ndarray], pivot: Sequence[np.uint64], after
 
 
 def _packed(keys: Sequence[pa.ChunkedArray], rows: int) -> list[KeyCodes]:
-    return pack(key_codes(keys, rows), rows)
+    return pack_key_codes(encode_keys(keys, rows), rows)
 
 
 def _weights(sources: Sequence[Part], filled: list[int]) -> np.ndarray:

@@ -6,7 +6,7 @@ does not need of one is kept for the next slice: with dozens of sources every fr
 Invariants
 - One thread at a time reads a source (the merge's duty). Any order of slices gives the right rows; their own order is
   the cheap one.
-- All sources of a merge together keep no more than about ``KEPT_BYTES``.
+- All sources of a merge together keep no more than about ``MAX_KEPT_BYTES``.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from parts.blocks.dictionary_strings import joined
+from parts.blocks.dictionary_strings import concat_blocks
 from parts.format.primary_index import MarkRange
 from parts.read.batch_plan import RowRange
 from parts.read.part_reader import Part
-from parts.table.row_exists_column import ROW_EXISTS, live_rows
+from parts.table.row_exists_column import ROW_EXISTS, get_existing_rows
 
-KEPT_BYTES = 256 * 1024 * 1024
+MAX_KEPT_BYTES = 256 * 1024 * 1024
 CHUNK_ROWS = 131_072
 """No frame has more (``parts.write.part_writer``)."""
 
 
-class SourceRows:
+class SourceReader:
     """The rows of ``columns`` of one of ``sources`` sources."""
 
     def __init__(
@@ -42,7 +42,7 @@ class SourceRows:
         self._columns = [*columns, ROW_EXISTS] if source.has_deleted_rows else list(columns)
         self._with_dictionaries = with_dictionaries
         row_bytes = source.data_uncompressed_bytes // max(source.rows, 1) + 1
-        granules = min(chunk_rows, KEPT_BYTES // sources // row_bytes) // source.granularity
+        granules = min(chunk_rows, MAX_KEPT_BYTES // sources // row_bytes) // source.granularity
         self._chunk_rows = granules * source.granularity
         self._kept: pa.Table | None = None
         self._kept_from = 0
@@ -52,7 +52,7 @@ class SourceRows:
         table = self._read(begin, end)
         if not self._source.has_deleted_rows:
             return table
-        mask = live_rows(table.column(ROW_EXISTS).combine_chunks())
+        mask = get_existing_rows(table.column(ROW_EXISTS).combine_chunks())
         table = table.drop_columns([ROW_EXISTS])
         return table if mask is None else table.filter(mask)
 
@@ -73,7 +73,7 @@ class SourceRows:
             position += tables[0].num_rows
         if position < end:
             tables.append(self._decoded(position, self._end_of_chunk(end)))
-        table = joined(tables)
+        table = concat_blocks(tables)
         if table.num_rows > end - begin:
             self._kept, self._kept_from = table.slice(end - begin), end
         return table.slice(0, end - begin)
@@ -92,5 +92,5 @@ class SourceRows:
             with_dictionaries=self._with_dictionaries,
             with_deleted=True,
         )
-        table = joined([pa.Table.from_batches([batch]) for batch in read])
+        table = concat_blocks([pa.Table.from_batches([batch]) for batch in read])
         return table.slice(begin - first * granularity, end - begin)

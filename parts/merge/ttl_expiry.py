@@ -14,24 +14,24 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from parts.blocks.dictionary_strings import TEXTS, joined, plain_columns
-from parts.blocks.sort_order import key_codes
+from parts.blocks.dictionary_strings import DICTIONARY_STRING, concat_blocks, decode_dictionary_columns
+from parts.blocks.sort_order import encode_keys
 from parts.table.table_description import Column, TableDescription
-from parts.table.ttl_rules import Grouping, RuleKind, TtlRule
+from parts.table.ttl_rules import RuleKind, TtlGrouping, TtlRule
 from parts.types import DataType
-from parts.write.block_preparation import sort_by_key, take_rows
+from parts.write.block_preparation import sort_block_by_key, take_rows
 
 
-def expired_out(blocks: Iterator[pa.Table], description: TableDescription, now: int) -> Iterator[pa.Table]:
+def apply_ttl(blocks: Iterator[pa.Table], description: TableDescription, now: int) -> Iterator[pa.Table]:
     """What is left of ``blocks`` at ``now``: every stored column, in the order of the sorting key."""
     ttl = description.ttl
     blocks = _remaining(blocks, ttl.of_kind(RuleKind.ROWS, RuleKind.ROWS_WHERE), now)
     for rule in ttl.of_kind(RuleKind.GROUP_BY):
         blocks = _Grouped(rule, description, now).blocks(blocks)
-    return values_expired(blocks, ttl.of_kind(RuleKind.COLUMN), description, now)
+    return reset_expired_values(blocks, ttl.of_kind(RuleKind.COLUMN), description, now)
 
 
-def values_expired(
+def reset_expired_values(
     blocks: Iterator[pa.Table], rules: Sequence[TtlRule], description: TableDescription, now: int
 ) -> Iterator[pa.Table]:
     """The blocks with defaults for what has expired by the rules, of columns. They need the columns of the rules, and
@@ -58,7 +58,7 @@ class _Grouped:
     def __init__(self, rule: TtlRule, description: TableDescription, now: int) -> None:
         assert rule.grouping is not None
         self._rule = rule
-        self._grouping: Grouping = rule.grouping
+        self._grouping: TtlGrouping = rule.grouping
         self._stored = description.schema.stored.arrow
         self._sorting_key = description.sorting_key
         self._key = description.sorting_key.prefix(self._grouping.keys)
@@ -68,7 +68,7 @@ class _Grouped:
         held: list[pa.Table] = []
         """The rows of the last key so far."""
         for block in blocks:
-            starts = self._starts(block if not held else joined([held[-1].slice(held[-1].num_rows - 1), block]))
+            starts = self._starts(block if not held else concat_blocks([held[-1].slice(held[-1].num_rows - 1), block]))
             if held:
                 starts = starts[1:]
             else:
@@ -78,16 +78,16 @@ class _Grouped:
                 held.append(block)
                 continue
             last = int(positions[-1])
-            yield self._grouped(joined([*held, block.slice(0, last)]))
+            yield self._grouped(concat_blocks([*held, block.slice(0, last)]))
             held = [block.slice(last)]
         if held:
-            yield self._grouped(joined(held))
+            yield self._grouped(concat_blocks(held))
 
     def _starts(self, block: pa.Table) -> np.ndarray:
         """True where another key begins."""
-        key_block = plain_columns(block.select(list(dict.fromkeys(self._key.columns))), self._key.columns)
+        key_block = decode_dictionary_columns(block.select(list(dict.fromkeys(self._key.columns))), self._key.columns)
         starts = np.zeros(block.num_rows, np.bool_)
-        for words in key_codes(self._key.evaluate(key_block), block.num_rows):
+        for words in encode_keys(self._key.evaluate(key_block), block.num_rows):
             starts[1:] |= words.codes[1:] != words.codes[:-1]
         return starts
 
@@ -101,15 +101,15 @@ class _Grouped:
         begins = np.concatenate([[True], (keys[1:] != keys[:-1]) | (rows[1:] != rows[:-1] + 1)])
         groups = np.cumsum(begins) - 1
         read = list(self._grouping.columns)
-        taken = take_rows(plain_columns(block.select(read), read), rows) if read else pa.table({})
+        taken = take_rows(decode_dictionary_columns(block.select(read), read), rows) if read else pa.table({})
         assigned = self._grouping.assign(taken, groups)
         single = self._plain(self._first(block, rows, begins), assigned)
         for name, values in assigned.items():
             position = single.schema.get_field_index(name)
             single = single.set_column(position, single.schema.field(position), values)
         others = take_rows(block, np.flatnonzero(~expired))
-        found = self._plain(joined([others, single]), self._sorting_key.columns)
-        return sort_by_key(found, self._sorting_key)
+        found = self._plain(concat_blocks([others, single]), self._sorting_key.columns)
+        return sort_block_by_key(found, self._sorting_key)
 
     def _first(self, block: pa.Table, rows: np.ndarray, begins: np.ndarray) -> pa.Table:
         """Of each group of ``rows`` the first value in every column that is not NULL, if there is one."""
@@ -128,7 +128,9 @@ class _Grouped:
         return first
 
     def _plain(self, table: pa.Table, names: Iterable[str]) -> pa.Table:
-        return plain_columns(table, [name for name in names if self._stored.field(name).type != TEXTS])
+        return decode_dictionary_columns(
+            table, [name for name in names if self._stored.field(name).type != DICTIONARY_STRING]
+        )
 
 
 # Columns --------------------------------------------------------------------------------------------------------------
@@ -171,7 +173,7 @@ def _defaults(rule: TtlRule, column: Column, block: pa.Table, rows: np.ndarray) 
     if rule.default is None:
         return _of_type(column.type, len(rows))
     names = list(rule.default.columns)
-    inputs = take_rows(plain_columns(block.select(names), names), rows) if names else pa.table({})
+    inputs = take_rows(decode_dictionary_columns(block.select(names), names), rows) if names else pa.table({})
     return rule.default.evaluate(inputs, len(rows))
 
 

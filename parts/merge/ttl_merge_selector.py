@@ -17,7 +17,7 @@ TTL_DELETE, TTL_RECOMPRESS = "TTLDelete", "TTLRecompress"
 
 
 @dataclass(frozen=True, slots=True)
-class TtlFacts:
+class TtlMergeCandidate:
     ttl: PartTtl
     rows: int
     size_bytes: int
@@ -29,7 +29,9 @@ class TtlMerge:
     merge_type: str
 
 
-def gone_parts(ttl: TableTtl, parts: Sequence[tuple[PartName, TtlFacts]], now: int) -> list[PartName]:
+def find_fully_expired_parts(
+    ttl: TableTtl, parts: Sequence[tuple[PartName, TtlMergeCandidate]], now: int
+) -> list[PartName]:
     """Parts of which no row is left, or will be by any merge: they need no reading."""
     return [name for name, facts in parts if not facts.rows or ttl.is_gone(facts.ttl, now)]
 
@@ -37,7 +39,7 @@ def gone_parts(ttl: TableTtl, parts: Sequence[tuple[PartName, TtlFacts]], now: i
 def select_ttl_merge(
     ttl: TableTtl,
     runs: Sequence[Sequence[PartName]],
-    facts: Callable[[PartName], TtlFacts],
+    facts: Callable[[PartName], TtlMergeCandidate],
     now: int,
     *,
     max_bytes: int,
@@ -68,7 +70,7 @@ def select_ttl_merge(
 def _longest_waiting(
     runs: Sequence[Sequence[PartName]],
     since: Callable[[PartName], int | None],
-    facts: Callable[[PartName], TtlFacts],
+    facts: Callable[[PartName], TtlMergeCandidate],
     now: int,
     max_bytes: int,
     max_parts: int,

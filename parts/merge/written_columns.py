@@ -18,7 +18,7 @@ from parts.table.table_description import Column, TableDescription, TableSchema
 from parts.table.ttl_rules import PartTtl, RuleKind
 
 
-def written_description(
+def describe_written_columns(
     sources: Sequence[Part],
     facts: Sequence[PartTtl],
     description: TableDescription,
@@ -51,7 +51,7 @@ def written_description(
     return replace(description, schema=TableSchema(written or stored[:1]))
 
 
-def expired_columns(source: Part, known: PartTtl, description: TableDescription, expire_at: int) -> set[str]:
+def find_expired_columns(source: Part, known: PartTtl, description: TableDescription, expire_at: int) -> set[str]:
     """Those that have expired in every row of a part, which a mutation leaves it without if it becomes wide; some
     column stays. ``known`` is what it knows of the table's TTL."""
     if not description.settings.is_wide(source.data_uncompressed_bytes, source.rows):

@@ -35,7 +35,7 @@ class RowRange:
         return self.end - self.begin
 
 
-def rows_of(ranges: Sequence[MarkRange], rows: int, granularity: int) -> list[RowRange]:
+def get_row_ranges(ranges: Sequence[MarkRange], rows: int, granularity: int) -> list[RowRange]:
     """The rows of granules of a part of ``rows`` rows."""
     return [RowRange(item.begin * granularity, min(item.end * granularity, rows)) for item in ranges]
 

@@ -16,7 +16,7 @@ from parts.common.errors import UserError
 from parts.table.table_description import Column, ColumnConversion, TableSchema
 from parts.types import DataType
 
-STORED = "\0stored "
+STORED_PREFIX = "\0stored "
 """Before the name of a converted column: what the part has."""
 
 
@@ -52,14 +52,14 @@ def map_columns(written: TableSchema, version: int, table: TableSchema | None) -
     found = {name: position for name, position in positions.items() if name not in table}
     converted = {}
     for column in table.columns:
-        former = table.history.name_in(version, column.name)
+        former = table.history.get_name_in_part(version, column.name)
         if former not in positions or not column.is_stored:
             continue
         stored_type = written.columns[positions[former]].type
         if stored_type == column.type:
             found[column.name] = positions[former]
         else:
-            source = STORED + column.name
+            source = STORED_PREFIX + column.name
             found[source] = positions[former]
             conversion = _Converted((source,), stored_type, version, _conversion(column))
             converted[column.name] = replace(column, default=conversion)

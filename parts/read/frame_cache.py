@@ -15,14 +15,14 @@ from collections import OrderedDict, deque
 
 import pyarrow as pa
 
-MOST_BYTES = 128 << 20
-LARGEST_FRAME_BYTES = 4 << 20
+MAX_CACHE_BYTES = 128 << 20
+MAX_CACHED_FRAME_BYTES = 4 << 20
 _Key = tuple[int, int, int]
 """Part, column, offset."""
 
 
 class FrameCache:
-    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, most_bytes: int = MAX_CACHE_BYTES) -> None:
         self._most_bytes = most_bytes
         self._lock = threading.Lock()
         self._frames: OrderedDict[_Key, pa.Array] = OrderedDict()
@@ -30,7 +30,7 @@ class FrameCache:
         self._gone: deque[int] = deque()
         self.held_bytes = 0
 
-    def new_owner(self) -> int:
+    def add_owner(self) -> int:
         """The number of a part."""
         with self._lock:
             self._last_owner += 1
@@ -71,5 +71,5 @@ class FrameCache:
             self.held_bytes -= self._frames.pop(key).nbytes
 
 
-FRAMES = FrameCache()
+FRAME_CACHE = FrameCache()
 """The process's."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from parts.format.array_file import plain_array
+from parts.format.array_file import to_plain_array
 from parts.format.primary_index import (
     MarkRange,
     PrimaryIndex,
@@ -19,7 +19,7 @@ from parts.read.part_reader import (
 from parts.table.table_description import Key
 
 
-def index_of(part: Part, key: Key) -> PrimaryIndex:
+def map_primary_index(part: Part, key: Key) -> PrimaryIndex:
     """``key``: of the table. Its expressions that the part was not sorted by are read in one row."""
     index = part.primary_index
     is_same = index.expressions == key.expressions and index.types == key.plain_types
@@ -66,4 +66,4 @@ def _first_key(part: Part, key: Key) -> list[pa.Array]:
     columns = list(dict.fromkeys(key.columns))
     batch = next(iter(part.read(columns, [MarkRange(0, 1)], max_batch_rows=1, max_threads=1, with_deleted=True)))
     row = pa.Table.from_batches([batch.slice(0, 1)])
-    return [plain_array(array, type_) for array, type_ in zip(key.evaluate(row), key.types, strict=True)]
+    return [to_plain_array(array, type_) for array, type_ in zip(key.evaluate(row), key.types, strict=True)]

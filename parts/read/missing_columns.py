@@ -1,6 +1,6 @@
 """Columns that a part lacks, because they were added after it was written: computed from their DEFAULT when read.
 
-A default may read other columns, stored or absent too; :class:`AbsentColumns` finds what has to be read for them and
+A default may read other columns, stored or absent too; :class:`MissingColumns` finds what has to be read for them and
 the order in which they can be computed. Without a DEFAULT a column has its type's default in every row, and one of a
 Nested structure arrays of defaults, as long as those that are stored.
 """
@@ -12,12 +12,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import pyarrow as pa
 
 from parts.common.errors import UserError
-from parts.table.nested_columns import default_elements, sibling
+from parts.table.nested_columns import find_sibling, make_default_arrays
 from parts.table.table_description import Column
 from parts.types import ArrayType
 
 
-class AbsentColumns:
+class MissingColumns:
     """How to compute those of the columns ``wanted`` that are not ``stored``. ``find`` gives a column of the table, or
     raises 16 (NO_SUCH_COLUMN_IN_TABLE). Raises ``UserError`` 174 (CYCLIC_ALIASES) for defaults that need each other."""
 
@@ -50,7 +50,7 @@ class AbsentColumns:
     def _sources(self, column: Column) -> Sequence[str]:
         if column.default is not None:
             return column.default.columns
-        like = sibling(column.name, column.type, self._stored)
+        like = find_sibling(column.name, column.type, self._stored)
         return () if like is None else (like,)
 
     def compute(self, found: Mapping[str, pa.Array], rows: int) -> dict[str, pa.Array]:
@@ -64,7 +64,7 @@ class AbsentColumns:
 def _default_values(column: Column, found: Mapping[str, pa.Array], rows: int, sources: Sequence[str]) -> pa.Array:
     if column.default is None and sources:
         assert isinstance(column.type, ArrayType)
-        return default_elements(column.type, found[sources[0]])
+        return make_default_arrays(column.type, found[sources[0]])
     if column.default is None:
         return pa.repeat(pa.scalar(column.type.default, column.type.arrow), rows)
     values = column.default.evaluate(pa.table({name: found[name] for name in column.default.columns}), rows)

@@ -24,12 +24,12 @@ import pyarrow as pa
 
 from parts.common.errors import CorruptionError, PartLabel
 from parts.common.part_name import PartName
-from parts.format.checksums import Checksums, check_bytes
-from parts.format.columns_file import ColumnsFile, python_value
-from parts.format.file_names import CHECKSUMS, DATA_FILE, META_FILE, PRIMARY_INDEX, SKIP_INDEXES, column_file
+from parts.format.checksums import Checksums, check_file_bytes
+from parts.format.columns_file import ColumnsFile, to_python_value
+from parts.format.file_names import CHECKSUMS, DATA_FILE, META_FILE, PRIMARY_INDEX, SKIP_INDEXES, get_column_file_name
 from parts.format.hashed_file import check_size, file_facts, map_file, read_error
 from parts.format.marks import ColumnMarks
-from parts.format.packed_metadata import MetaFiles
+from parts.format.packed_metadata import MetadataReader
 from parts.format.part_files import (
     COLUMNS_FILE,
     COUNT_FILE,
@@ -40,18 +40,18 @@ from parts.format.part_files import (
     PRIMARY_INDEX_FILE,
     TTL_FILE,
     UUID_FILE,
-    PartContent,
-    PartShape,
+    DecodingContext,
+    NamedArrays,
+    PartMetadata,
     SmallFile,
-    Values,
-    data_file,
-    is_small,
+    find_data_file,
+    is_small_file,
 )
-from parts.format.primary_index import PrimaryIndex, granule_count
-from parts.read.column_mapping import STORED, map_columns
-from parts.skip_indexes.minmax_index import Values as IndexValues
-from parts.skip_indexes.skip_index_file import IndexFile
-from parts.table.block_number_column import BLOCK_NUMBER, block_number_column
+from parts.format.primary_index import PrimaryIndex, count_granules
+from parts.read.column_mapping import STORED_PREFIX, map_columns
+from parts.skip_indexes.minmax_index import NamedArrays as IndexValues
+from parts.skip_indexes.skip_index_file import SkipIndexFile
+from parts.table.block_number_column import BLOCK_NUMBER, make_block_number_column
 from parts.table.row_exists_column import PART_OFFSET, PART_OFFSET_COLUMN, ROW_EXISTS, ROW_EXISTS_COLUMN
 from parts.table.table_description import Column, SkipIndex, TableSchema
 from parts.table.ttl_rules import PartTtl, TableTtl
@@ -87,14 +87,14 @@ class OpenedPart:
         self._is_trusted = bool(written)
         if not written and not os.path.isdir(path):
             raise CorruptionError("Directory is missing", part=self._label, name="NO_FILE_IN_DATA_PART")
-        self._meta = MetaFiles(path, self._label, written)
+        self._meta = MetadataReader(path, self._label, written)
         self.part_type = "Compact" if self._meta.is_packed else "Wide"
         self.checksums = Checksums.decode(self._meta.read(CHECKSUMS), self._label)
         columns = self._value(COLUMNS_FILE)
         self.schema = columns.schema
         self.granularity = columns.granularity
         self.rows = self._value(COUNT_FILE)
-        self.marks = granule_count(self.rows, self.granularity)
+        self.marks = count_granules(self.rows, self.granularity)
         self.sorting_key = columns.sorting_key
         self.content_hash = self.checksums.content_hash
         self.data_uncompressed_bytes = self.checksums.uncompressed_bytes
@@ -106,18 +106,18 @@ class OpenedPart:
         facts = file_facts(path / (META_FILE if self._meta.is_packed else CHECKSUMS), self._label)
         self.modification_time = facts.st_mtime
         self.bytes_on_disk = facts.st_size + sum(self.checksums.files[name].size for name in self._files_on_disk())
-        self._meta.forget_data()
+        self._meta.release_data()
         if not written:
             _ = self.partition, self.minmax, self.ttl  # may be wrong
 
     @cached_property
-    def partition_arrays(self) -> Values:
+    def partition_arrays(self) -> NamedArrays:
         """(expression, type, the one value) of the partition key."""
         return self._value(PARTITION_FILE)
 
     @cached_property
     def partition(self) -> tuple[object, ...]:
-        return tuple(python_value(array[0]) for _, _, array in self.partition_arrays)
+        return tuple(to_python_value(array[0]) for _, _, array in self.partition_arrays)
 
     @cached_property
     def minmax_arrays(self) -> dict[str, pa.Array]:
@@ -127,13 +127,13 @@ class OpenedPart:
     @cached_property
     def minmax(self) -> dict[str, tuple[object, object]]:
         return {
-            column: (python_value(array[0]), python_value(array[1], upper=True))
+            column: (to_python_value(array[0]), to_python_value(array[1], upper=True))
             for column, array in self.minmax_arrays.items()
         }
 
-    def content(self) -> PartContent:
+    def content(self) -> PartMetadata:
         """What its small files say, for who makes a part of the same rows."""
-        return PartContent(
+        return PartMetadata(
             ColumnsFile(self.schema, self.granularity, self.sorting_key),
             self.rows,
             self.partition_arrays,
@@ -150,7 +150,7 @@ class OpenedPart:
         """What was known of the times at which its rows expire when it was written."""
         return self._value(TTL_FILE)
 
-    def known_ttl(self, rules: TableTtl) -> PartTtl:
+    def get_applicable_ttl(self, rules: TableTtl) -> PartTtl:
         """What of it holds for the table's rules: those of columns that it has, unconverted and by the same name."""
         return rules.readable([name for name in self._positions if self.stored_name(name) == name]).known(self.ttl)
 
@@ -192,7 +192,7 @@ class OpenedPart:
     @property
     def readable(self) -> Sequence[str]:
         """The columns that can be read from the files as they are."""
-        return [name for name in self._positions if not name.startswith(STORED)]
+        return [name for name in self._positions if not name.startswith(STORED_PREFIX)]
 
     @cached_property
     def has_deleted_rows(self) -> bool:
@@ -225,7 +225,7 @@ class OpenedPart:
         return sum(key.nbytes for key in index.keys) if index is not None else 0
 
     @cached_property
-    def index_file(self) -> IndexFile | None:
+    def index_file(self) -> SkipIndexFile | None:
         """The skip indexes, if the part has some."""
         if SKIP_INDEXES not in self.checksums.files:
             return None
@@ -234,9 +234,9 @@ class OpenedPart:
                 data = pa.py_buffer(self._meta.read(SKIP_INDEXES))
         else:
             data = self._mapped(SKIP_INDEXES)
-        return IndexFile(data, self._label)
+        return SkipIndexFile(data, self._label)
 
-    def skip_index(self, index: SkipIndex) -> IndexValues | None:
+    def read_skip_index(self, index: SkipIndex) -> IndexValues | None:
         """What the part has of an index of its table, of whose columns it must have the very values."""
         if self.index_file is None or any(self._is_other(name) for name in index.key.columns):
             return None
@@ -252,7 +252,7 @@ class OpenedPart:
     def column_sizes(self) -> dict[str, tuple[int, int]]:
         """Column → (bytes on disk, uncompressed bytes)."""
         sizes = self.checksums.column_bytes
-        return {name.removeprefix(STORED): sizes[self.stored_name(name)] for name in self._positions}
+        return {name.removeprefix(STORED_PREFIX): sizes[self.stored_name(name)] for name in self._positions}
 
     def bytes_before(self, columns: Sequence[str], granules: np.ndarray) -> np.ndarray:
         """About how many uncompressed bytes of the columns stand before each of these granules (``marks``: the end),
@@ -263,7 +263,7 @@ class OpenedPart:
             _, raw = self.checksums.column_bytes[stored_name]
             if self.part_type == "Wide" and self.marks:
                 marks = self._marks[self._positions[name]]
-                size = self.checksums.files[column_file(stored_name)].size
+                size = self.checksums.files[get_column_file_name(stored_name)].size
                 starts = marks.frame_starts
                 stored = np.interp(granules, np.append(starts, self.marks), np.append(marks.offsets[starts], size))
                 before += stored * (raw / size)
@@ -297,13 +297,13 @@ class OpenedPart:
         """Reads every byte of every file but the ``known`` ones. Raises ``CorruptionError`` for the first that differs
         from what was written, and what ``check`` raises, which is called at the start and before every frame."""
         check()
-        meta = MetaFiles(self.path, self._label)
+        meta = MetadataReader(self.path, self._label)
         checksums = Checksums.decode(meta.read(CHECKSUMS), self._label)
         if checksums != self.checksums:
             raise CorruptionError("Checksums changed since the part was opened", part=self._label, file=CHECKSUMS)
-        for name in meta.packed if meta.is_packed else filter(is_small, checksums.files):
+        for name in meta.packed if meta.is_packed else filter(is_small_file, checksums.files):
             if name != CHECKSUMS:
-                check_bytes(meta.read(name), name, checksums, self._label)
+                check_file_bytes(meta.read(name), name, checksums, self._label)
         for file in self.data_files():
             if file not in known:
                 self._verify_data(file, check)
@@ -311,7 +311,7 @@ class OpenedPart:
 
     @cached_property
     def _marks(self) -> list[ColumnMarks]:
-        return self._value(MARKS_FILE, PartShape(self._label, len(self.schema.columns), self.marks))
+        return self._value(MARKS_FILE, DecodingContext(self._label, len(self.schema.columns), self.marks))
 
     def _column(self, name: str) -> Column:
         if name in self._positions:
@@ -320,22 +320,22 @@ class OpenedPart:
         if name in self._converted:
             return self._converted[name]
         if name == BLOCK_NUMBER:
-            return block_number_column(self.name)
+            return make_block_number_column(self.name)
         if name == ROW_EXISTS:
             return ROW_EXISTS_COLUMN
         if name == PART_OFFSET:
             return PART_OFFSET_COLUMN
         return (self.table_schema or self.schema).column(name)
 
-    def _value(self, file: SmallFile[T], shape: PartShape | None = None) -> T:
+    def _value(self, file: SmallFile[T], shape: DecodingContext | None = None) -> T:
         """What a small file says."""
         if file.absent is not None and file.name not in self.checksums.files:
             return file.absent
         with self._lock:
             data = self._meta.read(file.name)
         if not self._is_trusted:
-            check_bytes(data, file.name, self.checksums, self._label)
-        return file.decode(data, shape or PartShape(self._label))
+            check_file_bytes(data, file.name, self.checksums, self._label)
+        return file.decode(data, shape or DecodingContext(self._label))
 
     def stored_name(self, column: str) -> str:
         """Under which name the part has a column that it can read as it is."""
@@ -345,11 +345,11 @@ class OpenedPart:
         return self._stored_file(self.stored_name(column))
 
     def _stored_file(self, stored_name: str) -> str:
-        return column_file(stored_name) if self.part_type == "Wide" else DATA_FILE
+        return get_column_file_name(stored_name) if self.part_type == "Wide" else DATA_FILE
 
     def data_files(self) -> list[str]:
         """The files that are mapped, and those that this version does not know."""
-        return [name for name in self.checksums.files if not is_small(name) and name not in self._meta.packed]
+        return [name for name in self.checksums.files if not is_small_file(name) and name not in self._meta.packed]
 
     def _files_on_disk(self) -> Collection[str]:
         """Beside ``meta.bin`` or ``checksums``."""
@@ -378,10 +378,10 @@ class OpenedPart:
         """Piece by piece first, for the offset; then the whole file against the checksums."""
         data = self._map(file)  # anew: what is mapped already may not be there any more
         check()
-        entry = data_file(file)
+        entry = find_data_file(file)
         if entry is not None:
             entry.check(data, self._label, file, check)
-        check_bytes(memoryview(data), file, self.checksums, self._label)  # type: ignore[arg-type]
+        check_file_bytes(memoryview(data), file, self.checksums, self._label)  # type: ignore[arg-type]
 
     def _check_no_other_files(self) -> None:
         known = {META_FILE, *self.data_files()} if self._meta.is_packed else {CHECKSUMS, *self.checksums.files}

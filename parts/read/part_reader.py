@@ -23,18 +23,18 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 
-from parts.blocks.dictionary_strings import plain
+from parts.blocks.dictionary_strings import decode_dictionary
 from parts.common.part_name import PartName
-from parts.common.thread_pool import THREADS
-from parts.format.frames import decode_frame, decode_rows, has_repeated, raw_size
+from parts.common.thread_pool import POOL_THREADS
+from parts.format.frames import decode_frame, decode_rows, has_dictionary, read_raw_size
 from parts.format.marks import ColumnMarks
-from parts.format.primary_index import MarkRange, normalize_ranges
-from parts.read.batch_plan import RowRange, plan_batches, rows_of
-from parts.read.frame_cache import FRAMES, LARGEST_FRAME_BYTES
-from parts.read.missing_columns import AbsentColumns
+from parts.format.primary_index import MarkRange, normalize_mark_ranges
+from parts.read.batch_plan import RowRange, get_row_ranges, plan_batches
+from parts.read.frame_cache import FRAME_CACHE, MAX_CACHED_FRAME_BYTES
+from parts.read.missing_columns import MissingColumns
 from parts.read.opened_part import OpenedPart
-from parts.read.read_ahead import RowTest, decode_ahead
-from parts.table.row_exists_column import PART_OFFSET, ROW_EXISTS, live_rows
+from parts.read.read_ahead import RowFilter, decode_ahead
+from parts.table.row_exists_column import PART_OFFSET, ROW_EXISTS, get_existing_rows
 from parts.table.table_description import TableSchema
 
 _INLINE_VALUES = 300_000
@@ -76,7 +76,7 @@ class Part(OpenedPart):
         max_batch_rows: int = 65536 * 4,
         max_threads: int = 0,
         with_dictionaries: bool = False,
-        test: RowTest | None = None,
+        test: RowFilter | None = None,
         with_deleted: bool = False,
     ) -> Iterator[pa.RecordBatch]:
         """Batches of ``columns`` in that order, rows in order; ``ranges`` are granules (all by default).
@@ -86,7 +86,7 @@ class Part(OpenedPart):
         At most ``max_threads`` of the pool's threads are kept busy (0: all); 1 leaves the work to the caller's.
         Rows that fail the ``test`` may be left out.
         """
-        chosen = rows_of(normalize_ranges(ranges, self.marks), self.rows, self.granularity)
+        chosen = get_row_ranges(normalize_mark_ranges(ranges, self.marks), self.rows, self.granularity)
         return self.read_rows(
             columns,
             chosen,
@@ -106,7 +106,7 @@ class Part(OpenedPart):
         max_threads: int = 0,
         is_short: bool = False,
         with_dictionaries: bool = False,
-        test: RowTest | None = None,
+        test: RowFilter | None = None,
         with_deleted: bool = False,
     ) -> Iterator[pa.RecordBatch]:
         """As :meth:`read`, for rows: ``ranges`` are in order, disjoint and inside the part. With ``is_short`` decimals
@@ -130,7 +130,7 @@ class Part(OpenedPart):
             return
         wanted = [self._column(name) for name in columns]
         known = {*self._positions, PART_OFFSET}
-        absent = AbsentColumns(columns, known, self._column)
+        absent = MissingColumns(columns, known, self._column)
         stored = list(absent.to_read)
         in_files = [name for name in stored if name in self._positions]
         marks = [self._marks[self._positions[name]] for name in in_files]
@@ -145,7 +145,12 @@ class Part(OpenedPart):
             decoded: Iterator[list[pa.Array]] = (read_batch(batch, stored) for batch in batches)
         else:
             decoded = decode_ahead(
-                batches, stored, sum(sizes), min(max_threads or THREADS, THREADS), read_batch, is_split=test is None
+                batches,
+                stored,
+                sum(sizes),
+                min(max_threads or POOL_THREADS, POOL_THREADS),
+                read_batch,
+                is_split=test is None,
             )
         for batch, arrays in zip(batches, decoded, strict=True):
             if test is not None and not arrays:
@@ -164,7 +169,7 @@ class Part(OpenedPart):
         for _ in self.read(self.converted) if self.converted else ():
             pass
 
-    def read_few(self, columns: Sequence[str], chosen: RowRange) -> list[pa.Array] | None:
+    def read_row_range(self, columns: Sequence[str], chosen: RowRange) -> list[pa.Array] | None:
         """The rows of the columns, decoded at once by the caller's thread. ``None``: the part lacks a column, or may
         lack rows."""
         if self.has_deleted_rows or not all(name in self._positions for name in columns):
@@ -183,40 +188,40 @@ class Part(OpenedPart):
     def _frame(self, position: int, offset: int) -> pa.Array | None:
         """A whole frame, kept for the next one who reads a few rows of it; ``None`` for a large one."""
         key = self._cache_owner, position, offset
-        found = FRAMES.find(key)
+        found = FRAME_CACHE.find(key)
         if found is None:
             column = self.schema.columns[position]
             file = self._stored_file(column.name)
             data = self._mapped(file)
-            if raw_size(data, offset, self._label, file) > LARGEST_FRAME_BYTES:
+            if read_raw_size(data, offset, self._label, file) > MAX_CACHED_FRAME_BYTES:
                 return None
             found = decode_frame(data, offset, column.type.arrow, self._label, file, is_kept=True)
-            FRAMES.keep(key, found)
+            FRAME_CACHE.keep(key, found)
         return found
 
     @cached_property
     def _cache_owner(self) -> int:
-        owner = FRAMES.new_owner()
-        weakref.finalize(self, FRAMES.drop_owner, owner)
+        owner = FRAME_CACHE.add_owner()
+        weakref.finalize(self, FRAME_CACHE.drop_owner, owner)
         return owner
 
     def undecoded_bytes(self, columns: Sequence[str], chosen: RowRange) -> int:
-        """Uncompressed bytes of the frames that :meth:`read_few` would have to decode."""
+        """Uncompressed bytes of the frames that :meth:`read_row_range` would have to decode."""
         return sum(
-            raw_size(self._mapped(self._file_of(name)), offset, self._label, self._file_of(name))
+            read_raw_size(self._mapped(self._file_of(name)), offset, self._label, self._file_of(name))
             for name in columns
             if (position := self._positions.get(name)) is not None
             for offset, _, _ in self._frames_of(self._marks[position], chosen)
-            if not FRAMES.has((self._cache_owner, position, offset))
+            if not FRAME_CACHE.has((self._cache_owner, position, offset))
         )
 
-    def has_repeated(self, column: str) -> bool:
+    def starts_with_dictionary(self, column: str) -> bool:
         """Whether strings of the column, as far as the first ones tell, come with a dictionary."""
         if column not in self._positions or not self.rows:
             return False
         file = self._file_of(column)
         offset = int(self._marks[self._positions[column]].offsets[0])
-        return has_repeated(self._mapped(file), offset, self._label, file)
+        return has_dictionary(self._mapped(file), offset, self._label, file)
 
     def _read_column(
         self, name: str, chosen: RowRange, is_short: bool = False, with_dictionaries: bool = False
@@ -251,7 +256,9 @@ class Part(OpenedPart):
         if len(pieces) == 1:
             return pieces[0]
         if with_dictionaries and pa.types.is_string(type_):
-            return pa.chunked_array(pieces if len({piece.type for piece in pieces}) == 1 else map(plain, pieces))
+            return pa.chunked_array(
+                pieces if len({piece.type for piece in pieces}) == 1 else map(decode_dictionary, pieces)
+            )
         return pa.concat_arrays(_same_dictionary(pieces))
 
     def _frames_of(self, marks: ColumnMarks, chosen: RowRange) -> Iterator[tuple[int, int, int]]:
@@ -275,7 +282,7 @@ class Part(OpenedPart):
 def _live(batches: Iterator[pa.RecordBatch], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """The rows that are there, of batches that say so, with the columns ``names`` alone."""
     for batch in batches:
-        mask = live_rows(batch.column(ROW_EXISTS))
+        mask = get_existing_rows(batch.column(ROW_EXISTS))
         if not names:
             rows = batch.num_rows if mask is None else mask.true_count
             yield from _empty_batches(rows, max(rows, 1))
@@ -291,7 +298,7 @@ ReadColumn = Callable[[str, RowRange], pa.Array | pa.ChunkedArray]
 
 
 def _read_batch(
-    read_column: ReadColumn, batch: RowRange, stored: Sequence[str], *, test: RowTest | None
+    read_column: ReadColumn, batch: RowRange, stored: Sequence[str], *, test: RowFilter | None
 ) -> list[pa.Array]:
     """The columns of the batch, or none of them where no row passes the test."""
     if test is None:

@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from parts.common.thread_pool import THREADS, job_runs, submit
+from parts.common.thread_pool import POOL_THREADS, job_runs, submit
 from parts.read.batch_plan import RowRange
 
 _VALUES_PER_JOB = 1_000_000
@@ -19,7 +19,7 @@ _JOBS_PER_THREAD = 8
 _BYTES_PER_JOB = 32 << 20
 
 
-class RowTest(Protocol):
+class RowFilter(Protocol):
     """Tells from some columns of a batch which of its rows are wanted."""
 
     @property
@@ -42,10 +42,10 @@ def decode_ahead(
     column when there are too few for all threads, unless ``is_split`` is false.
     """
     rows = min(_VALUES_PER_JOB // len(stored), _BYTES_PER_JOB // max(row_bytes, 1))
-    per_job = max(1, min(rows // batches[0].rows, len(batches) // (_JOBS_PER_THREAD * THREADS)))
+    per_job = max(1, min(rows // batches[0].rows, len(batches) // (_JOBS_PER_THREAD * POOL_THREADS)))
     groups: Sequence[Sequence[str]] = [stored]
-    ahead = threads if threads < THREADS else THREADS + 1
-    if len(batches) < 2 * THREADS and threads == THREADS:
+    ahead = threads if threads < POOL_THREADS else POOL_THREADS + 1
+    if len(batches) < 2 * POOL_THREADS and threads == POOL_THREADS:
         per_job, groups = 1, job_runs(stored) if is_split else groups
     runs = [batches[i : i + per_job] for i in range(0, len(batches), per_job)]
     waiting: deque[list[Future[list[list[pa.Array]]]]] = deque()

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from parts.skip_indexes.byte_ngrams import run_hashes, word_hashes
-from parts.skip_indexes.minmax_index import Values, plain
-from parts.skip_indexes.value_hashes import Hashes, hash_values, mixed, texts_of
+from parts.skip_indexes.byte_ngrams import hash_byte_ngrams, hash_words
+from parts.skip_indexes.minmax_index import NamedArrays, to_single_array
+from parts.skip_indexes.value_hashes import RowHashes, get_row_texts, hash_values, mix_bits
 from parts.table.table_description import SkipIndex
 from parts.types import IntegerType
 
@@ -30,18 +30,18 @@ _BITS_AT_ONCE = 1 << 26
 _STEP = np.uint64(0xD1B54A32D192ED03)
 
 
-def hashes_of(index: SkipIndex, array: pa.Array) -> Hashes:
+def hash_for_index(index: SkipIndex, array: pa.Array) -> RowHashes:
     """What is looked for in the filters of an index when one looks for these values of a key."""
     if index.kind == "bloom_filter":
         return hash_values(array)
-    texts = texts_of(array)
+    texts = get_row_texts(array)
     if index.kind == "tokenbf_v1":
-        return word_hashes(texts)
-    return run_hashes(texts, int(index.arguments[0]))
+        return hash_words(texts)
+    return hash_byte_ngrams(texts, int(index.arguments[0]))
 
 
 @dataclass(frozen=True)
-class Shape:
+class FilterShape:
     """``bits_per_value`` of a filter that grows, else ``bits``."""
 
     hashes: int
@@ -50,7 +50,7 @@ class Shape:
     bits_per_value: float = 0.0
 
     @classmethod
-    def of(cls, index: SkipIndex) -> Shape:
+    def of(cls, index: SkipIndex) -> FilterShape:
         if index.kind == "bloom_filter":
             bits = -math.log(float(index.arguments[0])) / math.log(2) ** 2
             return cls(max(1, round(bits * math.log(2))), bits_per_value=bits)
@@ -60,17 +60,17 @@ class Shape:
     def places(self, numbers: np.ndarray, bits: np.ndarray | np.uint64) -> list[np.ndarray]:
         """The bits of each number in a filter of so many bits."""
         numbers = (numbers >> np.uint64(_RUN_BITS)) ^ np.uint64(self.seed & (1 << 63) - 1)
-        first, step = mixed(numbers), mixed(numbers ^ _STEP) | np.uint64(1)
+        first, step = mix_bits(numbers), mix_bits(numbers ^ _STEP) | np.uint64(1)
         half = np.uint64(32)  # a product and a shift: a remainder takes several times as long
         return [(((first + np.uint64(turn) * step) >> half) * bits) >> half for turn in range(self.hashes)]
 
 
-class GrowingFilters:
-    """bloom_filter. Implements ``parts.skip_indexes.index_builder.Kind``: until a run ends its different hashes are
-    kept."""
+class BloomFilterIndex:
+    """bloom_filter. Implements ``parts.skip_indexes.index_builder.RunIndexKind``: until a run ends its different hashes
+    are kept."""
 
     def __init__(self, index: SkipIndex) -> None:
-        self._shape = Shape.of(index)
+        self._shape = FilterShape.of(index)
 
     def summarize(self, arrays: list[pa.Array], cuts: np.ndarray) -> pa.Table:
         """Of several keys one filter has the values."""
@@ -86,11 +86,11 @@ class GrowingFilters:
         return _lists(different & _KEPT, counts)
 
     def united(self, runs: pa.Table) -> pa.Table:
-        different = _different(plain(runs["hashes"]).flatten().to_numpy())
+        different = _different(to_single_array(runs["hashes"]).flatten().to_numpy())
         return _lists(different, np.array([len(different)]))
 
     def finished(self, runs: pa.Table) -> pa.Table:
-        lists = plain(runs["hashes"])
+        lists = to_single_array(runs["hashes"])
         counts = np.diff(lists.offsets.to_numpy())
         bits = np.maximum(np.ceil(counts * self._shape.bits_per_value / _WORD_BITS), 1).astype(np.uint64) * np.uint64(
             _WORD_BITS
@@ -103,16 +103,16 @@ class GrowingFilters:
         words = np.packbits(flags, bitorder="little").view("<u8")
         return pa.table({"bits": bits, "words": _listed(words, bits // np.uint64(_WORD_BITS))})
 
-    def entries(self, runs: pa.Table) -> Values:
+    def entries(self, runs: pa.Table) -> NamedArrays:
         return _entries(runs)
 
 
-class FixedFilters:
-    """ngrambf_v1 and tokenbf_v1. Implements ``parts.skip_indexes.index_builder.Kind``."""
+class TextBloomFilterIndex:
+    """ngrambf_v1 and tokenbf_v1. Implements ``parts.skip_indexes.index_builder.RunIndexKind``."""
 
     def __init__(self, index: SkipIndex) -> None:
         self._index = index
-        self._shape = Shape.of(index)
+        self._shape = FilterShape.of(index)
 
     def summarize(self, arrays: list[pa.Array], cuts: np.ndarray) -> pa.Table:
         runs, bits = len(cuts) - 1, self._shape.bits
@@ -122,7 +122,7 @@ class FixedFilters:
             for first in range(0, runs, at_once):
                 last = min(runs, first + at_once)
                 begin, end = int(cuts[first]), int(cuts[last])
-                hashes = hashes_of(self._index, array.slice(begin, end - begin))
+                hashes = hash_for_index(self._index, array.slice(begin, end - begin))
                 counts = np.diff(hashes.ends[cuts[first : last + 1] - begin])
                 base = np.repeat(np.arange(last - first, dtype=np.uint64) * np.uint64(bits), counts)
                 flags = np.zeros((last - first) * bits, bool)
@@ -133,7 +133,7 @@ class FixedFilters:
         return pa.table({"bits": sizes, "words": _listed(words.reshape(-1), sizes // np.uint64(_WORD_BITS))})
 
     def united(self, runs: pa.Table) -> pa.Table:
-        words = plain(runs["words"]).flatten().to_numpy().reshape(runs.num_rows, -1)
+        words = to_single_array(runs["words"]).flatten().to_numpy().reshape(runs.num_rows, -1)
         size = np.array([self._shape.bits], np.uint64)
         together = np.bitwise_or.reduce(words, axis=0)
         return pa.table({"bits": size, "words": _listed(together, size // np.uint64(_WORD_BITS))})
@@ -141,27 +141,27 @@ class FixedFilters:
     def finished(self, runs: pa.Table) -> pa.Table:
         return runs
 
-    def entries(self, runs: pa.Table) -> Values:
+    def entries(self, runs: pa.Table) -> NamedArrays:
         return _entries(runs)
 
 
 @dataclass(frozen=True)
-class Filters:
+class StoredFilters:
     """The filters of all runs."""
 
-    shape: Shape
+    shape: FilterShape
     bits: np.ndarray
     bases: np.ndarray
     bytes: np.ndarray
 
     @classmethod
-    def of(cls, index: SkipIndex, entries: Values) -> Filters:
+    def of(cls, index: SkipIndex, entries: NamedArrays) -> StoredFilters:
         (_, _, sizes), (_, _, words) = entries
         bits = sizes.to_numpy()
         bases = np.concatenate(([0], np.cumsum(bits)[:-1])).astype(np.uint64) if len(bits) else bits
-        return cls(Shape.of(index), bits, bases, words.to_numpy().view(np.uint8))
+        return cls(FilterShape.of(index), bits, bases, words.to_numpy().view(np.uint8))
 
-    def may_have(self, number: int) -> np.ndarray:
+    def may_contain(self, number: int) -> np.ndarray:
         """Of each run whether the value of this hash may be in it."""
         found = np.ones(len(self.bits), bool)
         for places in self.shape.places(np.full(1, number, np.uint64), self.bits):
@@ -187,5 +187,8 @@ def _listed(numbers: np.ndarray, counts: np.ndarray) -> pa.ListArray:
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(numbers))
 
 
-def _entries(runs: pa.Table) -> Values:
-    return [("bits", _NUMBER, plain(runs["bits"])), ("words", _NUMBER, plain(runs["words"]).flatten())]
+def _entries(runs: pa.Table) -> NamedArrays:
+    return [
+        ("bits", _NUMBER, to_single_array(runs["bits"])),
+        ("words", _NUMBER, to_single_array(runs["words"]).flatten()),
+    ]

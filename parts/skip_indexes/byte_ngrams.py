@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from parts.skip_indexes.value_hashes import Hashes, Texts, hash_pieces
+from parts.skip_indexes.value_hashes import RowHashes, RowTexts, hash_substrings
 
 _IN_WORDS = np.array([chr(byte).isalnum() or byte >= 128 for byte in range(256)])
 
 
-def word_hashes(texts: Texts) -> Hashes:
+def hash_words(texts: RowTexts) -> RowHashes:
     """The words of every text."""
-    begins, stops, ends = words(texts)
-    return Hashes(hash_pieces(texts.data, begins, stops), ends)
+    begins, stops, ends = find_words(texts)
+    return RowHashes(hash_substrings(texts.data, begins, stops), ends)
 
 
-def words(texts: Texts) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def find_words(texts: RowTexts) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Where the words of every text begin and stop; those of row ``i`` end before ``ends[i + 1]``."""
     if not len(texts.begins):
         return texts.begins, texts.stops, np.zeros(len(texts.ends), np.int64)
@@ -34,9 +34,9 @@ def words(texts: Texts) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return begins, stops, np.searchsorted(begins, np.append(texts.begins, end))[texts.ends]
 
 
-def run_hashes(texts: Texts, length: int) -> Hashes:
+def hash_byte_ngrams(texts: RowTexts, length: int) -> RowHashes:
     """All runs of ``length`` bytes of every text."""
     counts = np.maximum(texts.stops - texts.begins - (length - 1), 0)
     ends = np.concatenate(([0], np.cumsum(counts)))
     begins = np.arange(int(ends[-1])) + np.repeat(texts.begins - ends[:-1], counts)
-    return Hashes(hash_pieces(texts.data, begins, begins + length), ends[texts.ends])
+    return RowHashes(hash_substrings(texts.data, begins, begins + length), ends[texts.ends])

@@ -14,15 +14,15 @@ import numpy as np
 import pyarrow as pa
 
 from parts.format.file_names import SKIP_INDEXES
-from parts.skip_indexes.bloom_filters import FixedFilters, GrowingFilters
-from parts.skip_indexes.minmax_index import Extremes, Values
-from parts.skip_indexes.set_index import ValueSets
-from parts.skip_indexes.skip_index_file import EncodedIndex, encode_index, encode_index_file
-from parts.skip_indexes.text_index import TextBuilder
+from parts.skip_indexes.bloom_filters import BloomFilterIndex, TextBloomFilterIndex
+from parts.skip_indexes.minmax_index import MinMaxIndex, NamedArrays
+from parts.skip_indexes.set_index import SetIndex
+from parts.skip_indexes.skip_index_file import EncodedSkipIndex, encode_index, encode_index_file
+from parts.skip_indexes.text_index import TextIndexWriter
 from parts.table.table_description import SkipIndex, TableSchema
 
 
-class Kind(Protocol):
+class RunIndexKind(Protocol):
     """What is kept of runs of rows: tables have a row for each run."""
 
     def summarize(self, arrays: list[pa.Array], cuts: np.ndarray) -> pa.Table:
@@ -34,11 +34,11 @@ class Kind(Protocol):
     def finished(self, runs: pa.Table) -> pa.Table:
         """Of runs that get no more rows."""
 
-    def entries(self, runs: pa.Table) -> Values:
+    def entries(self, runs: pa.Table) -> NamedArrays:
         """What is written of all runs together, after :meth:`finished`."""
 
 
-class Builder(Protocol):
+class SkipIndexWriter(Protocol):
     """Makes one index."""
 
     index: SkipIndex
@@ -46,26 +46,27 @@ class Builder(Protocol):
     def add(self, block: pa.Table) -> None:
         """The next rows."""
 
-    def entries(self) -> Values | None:
+    def entries(self) -> NamedArrays | None:
         """What is written of all rows; nothing of what would be too large."""
 
 
-_KINDS: dict[str, Callable[[SkipIndex], Kind]] = {
-    "minmax": Extremes,
-    "set": ValueSets,
-    "bloom_filter": GrowingFilters,
-    "ngrambf_v1": FixedFilters,
-    "tokenbf_v1": FixedFilters,
+_KINDS: dict[str, Callable[[SkipIndex], RunIndexKind]] = {
+    "minmax": MinMaxIndex,
+    "set": SetIndex,
+    "bloom_filter": BloomFilterIndex,
+    "ngrambf_v1": TextBloomFilterIndex,
+    "tokenbf_v1": TextBloomFilterIndex,
 }
 
 
-class IndexBuilder:
+class SkipIndexBuilder:
     """Of one part of granules of ``granularity`` rows, as far as it has the columns. Not thread-safe."""
 
     def __init__(self, indexes: Sequence[SkipIndex], schema: TableSchema, granularity: int) -> None:
         there = [index for index in indexes if set(index.key.columns) <= set(schema.names)]
-        self._indexes: list[Builder] = [
-            TextBuilder(index, granularity) if index.kind == "text" else _Runs(index, granularity) for index in there
+        self._indexes: list[SkipIndexWriter] = [
+            TextIndexWriter(index, granularity) if index.kind == "text" else _Runs(index, granularity)
+            for index in there
         ]
         names = dict.fromkeys(name for index in there for name in index.key.columns)
         self._schema = pa.schema([schema.arrow.field(name) for name in names])
@@ -77,7 +78,7 @@ class IndexBuilder:
             for builder in self._indexes:
                 builder.add(used)
 
-    def files(self, kept: Sequence[EncodedIndex] = ()) -> dict[str, bytes]:
+    def files(self, kept: Sequence[EncodedSkipIndex] = ()) -> dict[str, bytes]:
         """The file of these indexes and of those ``kept`` from another part of the rows, by its name; none for none."""
         made = [(builder.index, builder.entries()) for builder in self._indexes]
         indexes = [*kept, *(encode_index(index, entries) for index, entries in made if entries is not None)]
@@ -114,7 +115,7 @@ class _Runs:
             self._end(self._open)
             self._open = []
 
-    def entries(self) -> Values:
+    def entries(self) -> NamedArrays:
         if self._open:
             self._end(self._open)
             self._open = []

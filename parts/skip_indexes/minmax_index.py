@@ -11,16 +11,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parts.format.array_file import plain_array, plain_type
-from parts.format.primary_index import plain_numbers
+from parts.format.array_file import strip_low_cardinality, to_plain_array
+from parts.format.primary_index import get_plain_integers
 from parts.table.table_description import SkipIndex
 from parts.types import DataType
 
-Values = Sequence[tuple[str, DataType, pa.Array]]
+NamedArrays = Sequence[tuple[str, DataType, pa.Array]]
 
 
-class Extremes:
-    """Implements ``parts.skip_indexes.index_builder.Kind``."""
+class MinMaxIndex:
+    """Implements ``parts.skip_indexes.index_builder.RunIndexKind``."""
 
     def __init__(self, index: SkipIndex) -> None:
         self._types = index.key.types
@@ -28,7 +28,7 @@ class Extremes:
     def summarize(self, arrays: list[pa.Array], cuts: np.ndarray) -> pa.Table:
         columns = {}
         for number, (array, type_) in enumerate(zip(arrays, self._types, strict=True)):
-            low, high = _extremes(plain_array(array, type_), cuts)
+            low, high = _extremes(to_plain_array(array, type_), cuts)
             columns[f"{number}.low"], columns[f"{number}.high"] = low, high
         return pa.table(columns)
 
@@ -44,21 +44,22 @@ class Extremes:
     def finished(self, runs: pa.Table) -> pa.Table:
         return runs
 
-    def entries(self, runs: pa.Table) -> Values:
+    def entries(self, runs: pa.Table) -> NamedArrays:
         types = [type_ for type_ in self._types for _ in range(2)]
         return [
-            (name, type_, plain_array(runs[name], type_)) for name, type_ in zip(runs.column_names, types, strict=True)
+            (name, type_, to_plain_array(runs[name], type_))
+            for name, type_ in zip(runs.column_names, types, strict=True)
         ]
 
 
-def extremes_of(entries: Values, number: int) -> tuple[pa.Array, pa.Array]:
+def get_key_extremes(entries: NamedArrays, number: int) -> tuple[pa.Array, pa.Array]:
     """The least and the greatest values of key ``number`` in every run."""
     return entries[2 * number][2], entries[2 * number + 1][2]
 
 
 def _extremes(array: pa.Array, cuts: np.ndarray) -> tuple[pa.Array, pa.Array]:
     """``cuts``: where the runs, none of them empty, begin and end."""
-    numbers = plain_numbers(array)
+    numbers = get_plain_integers(array)
     if numbers is not None:
         ends = [reduce.reduceat(numbers, cuts[:-1]) for reduce in (np.minimum, np.maximum)]
         return tuple(pa.Array.from_buffers(array.type, len(end), [None, pa.py_buffer(end)]) for end in ends)
@@ -69,7 +70,7 @@ def _extremes(array: pa.Array, cuts: np.ndarray) -> tuple[pa.Array, pa.Array]:
     is_fixed = pa.types.is_fixed_size_binary(array.type)
     table = pa.table({"run": runs, "value": array.cast(pa.binary()) if is_fixed else array})
     found = table.group_by("run", use_threads=False).aggregate([("value", "min"), ("value", "max")])
-    low, high = (plain(found[name]).cast(array.type) for name in ("value_min", "value_max"))
+    low, high = (to_single_array(found[name]).cast(array.type) for name in ("value_min", "value_max"))
     if pa.types.is_floating(array.type):
         has_nan = pc.is_nan(array).fill_null(False).to_numpy(zero_copy_only=False)
         unknown = pa.array(np.logical_or.reduceat(has_nan, cuts[:-1]))
@@ -77,12 +78,12 @@ def _extremes(array: pa.Array, cuts: np.ndarray) -> tuple[pa.Array, pa.Array]:
     return low, high
 
 
-def plain(column: pa.ChunkedArray) -> pa.Array:
+def to_single_array(column: pa.ChunkedArray) -> pa.Array:
     """One array, of no chunks too."""
     array = column.combine_chunks()
     return array if isinstance(array, pa.Array) else pa.concat_arrays(array.chunks)
 
 
-def value_types(index: SkipIndex) -> list[DataType]:
+def get_plain_types(index: SkipIndex) -> list[DataType]:
     """What is kept of each key, without LowCardinality."""
-    return [plain_type(type_) for type_ in index.key.types]
+    return [strip_low_cardinality(type_) for type_ in index.key.types]

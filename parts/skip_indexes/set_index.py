@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parts.format.array_file import plain_array
-from parts.skip_indexes.minmax_index import Values, plain, value_types
+from parts.format.array_file import to_plain_array
+from parts.skip_indexes.minmax_index import NamedArrays, get_plain_types, to_single_array
 from parts.table.table_description import SkipIndex
 from parts.types import IntegerType
 
@@ -21,32 +21,32 @@ _TOO_MANY = (1 << 32) - 1
 _SIZE = IntegerType(32, False)
 
 
-class ValueSets:
-    """Implements ``parts.skip_indexes.index_builder.Kind``."""
+class SetIndex:
+    """Implements ``parts.skip_indexes.index_builder.RunIndexKind``."""
 
     def __init__(self, index: SkipIndex) -> None:
         self._types = index.key.types
-        self._plain_types = value_types(index)
+        self._plain_types = get_plain_types(index)
         self._most = int(index.arguments[0]) or _TOO_MANY - 1
 
     def summarize(self, arrays: list[pa.Array], cuts: np.ndarray) -> pa.Table:
         runs = np.repeat(np.arange(len(cuts) - 1, dtype=np.uint32), np.diff(cuts))
-        keys = [plain_array(array, type_) for array, type_ in zip(arrays, self._types, strict=True)]
+        keys = [to_plain_array(array, type_) for array, type_ in zip(arrays, self._types, strict=True)]
         return self._different(runs, keys, np.zeros(len(cuts) - 1, bool))
 
     def united(self, runs: pa.Table) -> pa.Table:
-        sizes = plain(runs["sizes"]).to_numpy()
+        sizes = to_single_array(runs["sizes"]).to_numpy()
         is_full = bool((sizes == _TOO_MANY).any())
-        keys = [plain(runs[f"{number}"]).flatten() for number in range(len(self._types))]
+        keys = [to_single_array(runs[f"{number}"]).flatten() for number in range(len(self._types))]
         return self._different(np.zeros(len(keys[0]), np.uint32), keys, np.array([is_full]))
 
     def finished(self, runs: pa.Table) -> pa.Table:
         return runs
 
-    def entries(self, runs: pa.Table) -> Values:
-        keys = [plain(runs[f"{number}"]).flatten() for number in range(len(self._types))]
+    def entries(self, runs: pa.Table) -> NamedArrays:
+        keys = [to_single_array(runs[f"{number}"]).flatten() for number in range(len(self._types))]
         return [
-            ("sizes", _SIZE, plain(runs["sizes"])),
+            ("sizes", _SIZE, to_single_array(runs["sizes"])),
             *(
                 (f"{number}", type_, key)
                 for number, (type_, key) in enumerate(zip(self._plain_types, keys, strict=True))
@@ -58,18 +58,18 @@ class ValueSets:
         table = pa.table([pa.array(runs), *keys], names=["run", *names])
         found = table.group_by(["run", *names], use_threads=False).aggregate([])
         found = found.take(pc.sort_indices(found["run"]))  # stable: the keys stay in the order in which they came
-        counts = np.bincount(plain(found["run"]).to_numpy(), minlength=len(is_full))
+        counts = np.bincount(to_single_array(found["run"]).to_numpy(), minlength=len(is_full))
         is_full = is_full | (counts > self._most)
-        found = found.filter(pa.array(~is_full).take(plain(found["run"])))
+        found = found.filter(pa.array(~is_full).take(to_single_array(found["run"])))
         counts = np.where(is_full, 0, counts)
         offsets = pa.array(np.concatenate(([0], np.cumsum(counts))).astype(np.int32))
         sizes = pa.array(np.where(is_full, _TOO_MANY, counts).astype(np.uint32))
-        lists = {name: pa.ListArray.from_arrays(offsets, plain(found[name])) for name in names}
+        lists = {name: pa.ListArray.from_arrays(offsets, to_single_array(found[name])) for name in names}
         return pa.table({"sizes": sizes, **lists})
 
 
 @dataclass(frozen=True)
-class KnownSets:
+class StoredSets:
     """The different keys of the runs: ``keys`` of one after the other, ``sizes`` of each, ``is_full`` where they are
     not known."""
 
@@ -78,7 +78,7 @@ class KnownSets:
     is_full: np.ndarray
 
     @classmethod
-    def of(cls, entries: Values) -> KnownSets:
+    def of(cls, entries: NamedArrays) -> StoredSets:
         sizes = entries[0][2].to_numpy().astype(np.int64)
         is_full = sizes == _TOO_MANY
         return cls([array for _, _, array in entries[1:]], np.where(is_full, 0, sizes), is_full)

@@ -19,14 +19,14 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from parts.common.errors import CorruptionError
-from parts.format.array_file import StoredValues, encode_values
+from parts.format.array_file import LazyNamedArrays, encode_named_arrays
 from parts.format.file_names import SKIP_INDEXES
-from parts.skip_indexes.minmax_index import Values
+from parts.skip_indexes.minmax_index import NamedArrays
 from parts.table.table_description import SkipIndex
 
 
 @dataclass(frozen=True, slots=True)
-class EncodedIndex:
+class EncodedSkipIndex:
     """One index as it is in a file: what describes it, its bytes, and how many they were before compression."""
 
     description: Sequence[object]
@@ -42,7 +42,7 @@ class EncodedIndex:
         return len(self.data)
 
 
-class IndexFile:
+class SkipIndexFile:
     """The indexes of a part. ``data`` is the file, mapped or read."""
 
     def __init__(self, data: pa.Buffer, part: str) -> None:
@@ -58,7 +58,7 @@ class IndexFile:
                 if offset != end:
                     raise ValueError(f"an index begins at {offset}, the last one ended at {end}")
                 end += size + -size % 8
-                found = EncodedIndex(description, data.slice(begin + offset, size), uncompressed)
+                found = EncodedSkipIndex(description, data.slice(begin + offset, size), uncompressed)
                 self._stored[json.dumps(description)] = found
             if begin + end != data.size:
                 raise ValueError(f"{begin + end} bytes are told of, {data.size} are there")
@@ -67,28 +67,28 @@ class IndexFile:
                 f"Bad header ({error})", part=part, file=SKIP_INDEXES, offset=0, name="CORRUPTED_DATA"
             ) from error
 
-    def __iter__(self) -> Iterator[EncodedIndex]:
+    def __iter__(self) -> Iterator[EncodedSkipIndex]:
         return iter(self._stored.values())
 
-    def find(self, index: SkipIndex) -> EncodedIndex | None:
+    def find(self, index: SkipIndex) -> EncodedSkipIndex | None:
         """What the part has of this very index."""
         return self._stored.get(json.dumps(_described(index)))
 
-    def values(self, index: SkipIndex) -> Values | None:
+    def values(self, index: SkipIndex) -> NamedArrays | None:
         """The same, decoded, or of a text index to be decoded where it is looked into. Raises ``CorruptionError``."""
         found = self.find(index)
         if found is None:
             return None
-        stored = StoredValues(found.data, self._part, SKIP_INDEXES)
+        stored = LazyNamedArrays(found.data, self._part, SKIP_INDEXES)
         return stored if index.kind == "text" else list(stored)
 
 
-def encode_index(index: SkipIndex, values: Values) -> EncodedIndex:
+def encode_index(index: SkipIndex, values: NamedArrays) -> EncodedSkipIndex:
     raw = sum(array.nbytes for _, _, array in values)
-    return EncodedIndex(_described(index), encode_values(values), raw)
+    return EncodedSkipIndex(_described(index), encode_named_arrays(values), raw)
 
 
-def encode_index_file(indexes: Sequence[EncodedIndex]) -> bytes:
+def encode_index_file(indexes: Sequence[EncodedSkipIndex]) -> bytes:
     header: list[list[object]] = []
     pieces: list[bytes] = []
     offset = 0

@@ -19,8 +19,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parts.skip_indexes.minmax_index import Values, plain
-from parts.skip_indexes.tokenizers import tokens_of
+from parts.skip_indexes.minmax_index import NamedArrays, to_single_array
+from parts.skip_indexes.tokenizers import tokenize
 from parts.table.table_description import SkipIndex
 from parts.types import ArrayType, DataType, IntegerType, StringType
 
@@ -47,8 +47,9 @@ class _Dictionary:
 _NOTHING = _Dictionary(pa.array([], pa.large_binary()), np.zeros(0, np.int64), np.zeros(0, np.uint32))
 
 
-class TextBuilder:
-    """Of one part of granules of ``granularity`` rows. Implements ``parts.skip_indexes.index_builder.Builder``."""
+class TextIndexWriter:
+    """Of one part of granules of ``granularity`` rows. Implements
+    ``parts.skip_indexes.index_builder.SkipIndexWriter``."""
 
     def __init__(self, index: SkipIndex, granularity: int) -> None:
         self.index = index
@@ -65,14 +66,14 @@ class TextBuilder:
         if self._is_too_large:
             return
         (column,) = self.index.key.evaluate(block)
-        for tokens in tokens_of(self.index.arguments, plain(column)):
+        for tokens in tokenize(self.index.arguments, to_single_array(column)):
             rows = len(tokens.ends) - 1
             granule = (self._rows + np.arange(rows)) // (self._granularity * self._step)
             owners = np.repeat(granule.astype(np.uint32), np.diff(tokens.ends))
             self._wait(_dictionary(tokens.values, owners))
             self._rows += rows
 
-    def entries(self) -> Values | None:
+    def entries(self) -> NamedArrays | None:
         self._put_together()
         whole = self._whole
         if self._is_too_large:
@@ -142,16 +143,16 @@ def _texts(tokens: pa.Array) -> pa.Array:
     return tokens.cast(pa.binary()).view(pa.string())
 
 
-class Postings:
+class StoredPostings:
     """What a part's index says. ``entries`` are decoded when they are asked for."""
 
-    def __init__(self, entries: Values, granules: int) -> None:
+    def __init__(self, entries: NamedArrays, granules: int) -> None:
         self._entries = entries
         self._granules = granules
         self._step = entries[0][2][0].as_py()
         self._firsts = [token.as_buffer().to_pybytes() for token in entries[1][2]]
 
-    def may_have(self, token: bytes) -> np.ndarray:
+    def may_contain(self, token: bytes) -> np.ndarray:
         """Of each granule whether the token is in it."""
         block = bisect_right(self._firsts, token) - 1
         if block < 0:

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parts.skip_indexes.byte_ngrams import words
-from parts.skip_indexes.value_hashes import Texts, texts_of
+from parts.skip_indexes.byte_ngrams import find_words
+from parts.skip_indexes.value_hashes import RowTexts, get_row_texts
 
 _BYTES_AT_ONCE = 1 << 22
 _INNER_BYTE = 0b1000_0000
@@ -23,26 +23,26 @@ _INNER_BYTE = 0b1000_0000
 
 
 @dataclass(frozen=True)
-class Tokens:
+class RowTokens:
     """Of all texts, one after the other (binary); those of row ``i`` end before ``ends[i + 1]``."""
 
     values: pa.Array
     ends: np.ndarray
 
 
-def tokens_of(arguments: Sequence[float | str], array: pa.Array) -> Iterator[Tokens]:
+def tokenize(arguments: Sequence[float | str], array: pa.Array) -> Iterator[RowTokens]:
     """Of strings, or arrays of strings, some rows at a time; ``arguments``: the tokenizer and its own."""
     rows = _rows_at_once(array)
     for first in range(0, len(array), rows):
-        yield _tokens(arguments, texts_of(array.slice(first, rows)))
+        yield _tokens(arguments, get_row_texts(array.slice(first, rows)))
 
 
-def tokens_of_array(arguments: Sequence[float | str], array: pa.Array) -> list[bytes]:
-    return [token for tokens in tokens_of(arguments, array) for token in tokens.values.to_pylist()]
+def tokenize_array(arguments: Sequence[float | str], array: pa.Array) -> list[bytes]:
+    return [token for tokens in tokenize(arguments, array) for token in tokens.values.to_pylist()]
 
 
-def tokens_of_text(arguments: Sequence[float | str], text: str) -> list[bytes]:
-    return list(dict.fromkeys(tokens_of_array(arguments, pa.array([text]))))
+def tokenize_string(arguments: Sequence[float | str], text: str) -> list[bytes]:
+    return list(dict.fromkeys(tokenize_array(arguments, pa.array([text]))))
 
 
 def _rows_at_once(array: pa.Array) -> int:
@@ -50,10 +50,10 @@ def _rows_at_once(array: pa.Array) -> int:
     return max(1, len(array) * _BYTES_AT_ONCE // max(plain, 1))
 
 
-def _tokens(arguments: Sequence[float | str], texts: Texts) -> Tokens:
+def _tokens(arguments: Sequence[float | str], texts: RowTexts) -> RowTokens:
     match arguments:
         case ("splitByNonAlpha",):
-            begins, stops, ends = words(texts)
+            begins, stops, ends = find_words(texts)
         case ("ngrams", length):
             begins, stops, ends = _runs(texts, int(length))
         case ("splitByString", *separators):
@@ -63,14 +63,14 @@ def _tokens(arguments: Sequence[float | str], texts: Texts) -> Tokens:
     return _filled(_gathered(texts.data, begins, stops), stops - begins, ends)
 
 
-def _filled(values: pa.Array, lengths: np.ndarray, ends: np.ndarray) -> Tokens:
+def _filled(values: pa.Array, lengths: np.ndarray, ends: np.ndarray) -> RowTokens:
     filled = lengths > 0
     if filled.all():
-        return Tokens(values, ends)
-    return Tokens(values.filter(pa.array(filled)), np.concatenate(([0], np.cumsum(filled)))[ends])
+        return RowTokens(values, ends)
+    return RowTokens(values.filter(pa.array(filled)), np.concatenate(([0], np.cumsum(filled)))[ends])
 
 
-def _runs(texts: Texts, length: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _runs(texts: RowTexts, length: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """All runs of ``length`` characters."""
     origin, end = (int(texts.begins[0]), int(texts.stops[-1])) if len(texts.begins) else (0, 0)
     starts = np.append(np.flatnonzero(texts.data[origin:end] & 0b1100_0000 != _INNER_BYTE) + origin, end)
@@ -82,7 +82,7 @@ def _runs(texts: Texts, length: int) -> tuple[np.ndarray, np.ndarray, np.ndarray
     return starts[place], starts[place + length], ends[texts.ends]
 
 
-def _between(texts: Texts, separators: Sequence[str]) -> Tokens:
+def _between(texts: RowTexts, separators: Sequence[str]) -> RowTokens:
     """What stands between separators: at every place the first one that fits is taken."""
     pattern = "|".join(re.escape(separator) for separator in separators)
     pieces = pc.split_pattern_regex(_gathered(texts.data, texts.begins, texts.stops), pattern=pattern)

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from parts.format.flat_arrays import fixed_width_values
+from parts.format.flat_arrays import get_fixed_width_buffer
 
 _FACTOR = 0x9E3779B97F4A7C15  # odd: it has an inverse
 _INVERSE = pow(_FACTOR, -1, 1 << 64)
@@ -24,7 +24,7 @@ _BYTES_AT_ONCE = 1 << 17
 
 
 @dataclass(frozen=True)
-class Hashes:
+class RowHashes:
     """The numbers of all rows, one after the other: those of row ``i`` end before ``ends[i + 1]``."""
 
     numbers: np.ndarray
@@ -32,7 +32,7 @@ class Hashes:
 
 
 @dataclass(frozen=True)
-class Texts:
+class RowTexts:
     """The texts of all rows: bytes, begin and end of each text; those of row ``i`` end before ``ends[i + 1]``."""
 
     data: np.ndarray
@@ -41,32 +41,32 @@ class Texts:
     ends: np.ndarray
 
 
-def mixed(numbers: np.ndarray) -> np.ndarray:
+def mix_bits(numbers: np.ndarray) -> np.ndarray:
     """Each number's bits all over it (the finalizer of SplitMix64)."""
     numbers = (numbers ^ (numbers >> np.uint64(30))) * _MIX_1
     numbers = (numbers ^ (numbers >> np.uint64(27))) * _MIX_2
     return numbers ^ (numbers >> np.uint64(31))
 
 
-def hash_values(array: pa.Array) -> Hashes:
+def hash_values(array: pa.Array) -> RowHashes:
     """Of a column of values, or of arrays of values: what is NULL has none."""
     values, ends = _elements(array)
     if pa.types.is_string(values.type) or pa.types.is_binary(values.type):
         begins, stops, data = _places(values)
-        return Hashes(hash_pieces(data, begins, stops), ends)
-    return Hashes(_hash_words(values), ends)
+        return RowHashes(hash_substrings(data, begins, stops), ends)
+    return RowHashes(_hash_words(values), ends)
 
 
-def texts_of(array: pa.Array) -> Texts:
+def get_row_texts(array: pa.Array) -> RowTexts:
     """Of a column of strings, or of arrays of strings."""
     values, ends = _elements(array)
     if pa.types.is_fixed_size_binary(values.type):
         values = values.cast(pa.binary())
     begins, stops, data = _places(values)
-    return Texts(data, begins, stops, ends)
+    return RowTexts(data, begins, stops, ends)
 
 
-def hash_pieces(data: np.ndarray, begins: np.ndarray, stops: np.ndarray) -> np.ndarray:
+def hash_substrings(data: np.ndarray, begins: np.ndarray, stops: np.ndarray) -> np.ndarray:
     """Of pieces of ``data``, whose begins are in order."""
     result = np.empty(len(begins), np.uint64)
     long = np.flatnonzero(stops - begins > _LONG_BYTES)
@@ -96,7 +96,7 @@ def _hash_short(
         np.cumsum((piece.astype(np.uint64) + np.uint64(1)) * powers[: len(piece)], out=sums[1:])
         begin = begins[chosen] - origin
         polynomial = (sums[stops[chosen] - origin] - sums[begin]) * inverses[begin]
-        result[chosen] = mixed(polynomial)
+        result[chosen] = mix_bits(polynomial)
         first = until
 
 
@@ -144,17 +144,17 @@ def _hash_words(values: pa.Array) -> np.ndarray:
     if not len(values):
         return np.zeros(0, np.uint64)
     width = values.type.bit_width // 8
-    raw = np.frombuffer(fixed_width_values(values), np.uint8).reshape(len(values), width)
+    raw = np.frombuffer(get_fixed_width_buffer(values), np.uint8).reshape(len(values), width)
     if pa.types.is_floating(values.type):
         numbers = raw.view(f"<f{width}")[:, 0] + 0.0  # -0.0 equals 0.0
         raw = numbers.astype(f"<f{width}").view(np.uint8).reshape(len(values), width)
     if width in (1, 2, 4, 8):
-        return mixed(raw.view(f"<u{width}")[:, 0].astype(np.uint64) + np.uint64(_FACTOR))
+        return mix_bits(raw.view(f"<u{width}")[:, 0].astype(np.uint64) + np.uint64(_FACTOR))
     words = -(-width // 8)
     padded = np.zeros((len(values), 8 * words), np.uint8)
     padded[:, :width] = raw
     columns = padded.view("<u8")
-    result = mixed(columns[:, 0] + np.uint64(_FACTOR))
+    result = mix_bits(columns[:, 0] + np.uint64(_FACTOR))
     for number in range(1, words):
-        result = mixed(result ^ columns[:, number])
+        result = mix_bits(result ^ columns[:, number])
     return result

@@ -20,7 +20,7 @@ def _end(name: PartName) -> int:
     return name.max_block
 
 
-class ActiveNames:
+class ActivePartNames:
     """A set of disjoint part names."""
 
     def __init__(self) -> None:

@@ -20,9 +20,9 @@ from parts.common.part_name import PartName
 from parts.format.hashed_file import SharedSync, sync_directory
 from parts.read.part_reader import Part, open_part
 from parts.store.drop_markers import DropMarkers
-from parts.store.exchange_journal import ExchangeOnDisk
+from parts.store.exchange_journal import ExchangeJournal
 from parts.store.part_states import PartState, StoredPart
-from parts.store.parts_in_memory import StoredParts
+from parts.store.parts_in_memory import PartsInMemory
 from parts.table.table_description import TableDescription
 
 logger = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 _DELETING = "delete_tmp_"
 
 
-class ArrivingParts(StoredParts):
+class ArrivingParts(PartsInMemory):
     """The arriving parts of one table in directory ``path``. All methods may be called from any thread."""
 
     def __init__(
@@ -52,7 +52,7 @@ class ArrivingParts(StoredParts):
         self._reserved: set[PartName] = set()
         self._sync = SharedSync(self.path)
         self._markers = DropMarkers(self.path, description.settings.fsync_part_directory)
-        self._on_disk = ExchangeOnDisk(self.path, self._markers, description.settings.fsync_part_directory)
+        self._on_disk = ExchangeJournal(self.path, self._markers, description.settings.fsync_part_directory)
 
     def create_temporary(self, prefix: str) -> Path:
         """A new directory ``<prefix><random>``; the prefix starts with ``tmp_``."""
@@ -91,7 +91,7 @@ class ArrivingParts(StoredParts):
             for name in directories:
                 self._require_free(name)
             for name in directories:
-                self._markers.admit(name, self._entries)
+                self._markers.make_way_for(name, self._entries)
             self._reserved.update(directories)
         try:  # without the lock: others must not wait for the disk
             schema = self.description.schema

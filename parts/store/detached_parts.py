@@ -19,13 +19,13 @@ _PARTITION = re.compile(r"all|-?\d+(--?\d+)*|[0-9a-f]{32}")
 """The ids that ``parts.blocks.partition_ids`` makes."""
 
 
-def last_block_of(directory: str) -> int:
+def get_max_block(directory: str) -> int:
     """The largest block number that the part in ``[<reason>_]<name>[_try<n>]`` can have; 0 if that is no part."""
-    name = split_detached(directory)[1]
+    name = parse_detached_name(directory)[1]
     return name.max_block if name is not None else 0
 
 
-def split_detached(directory: str) -> tuple[str, PartName | None]:
+def parse_detached_name(directory: str) -> tuple[str, PartName | None]:
     """Reason and part of ``[<reason>_]<name>[_try<n>]``; ``None`` if that is no part."""
     fields = _TRY.sub("", directory).split("_")
     for count in (5, 4):
@@ -35,9 +35,9 @@ def split_detached(directory: str) -> tuple[str, PartName | None]:
     return "", None
 
 
-def wanted_detached(directories: Iterable[str]) -> list[PartName]:
+def list_detached_by_users(directories: Iterable[str]) -> list[PartName]:
     """Those that are the names of parts: somebody wished that they are there, and nobody found anything wrong."""
-    found = ((directory, *split_detached(directory)) for directory in directories)
+    found = ((directory, *parse_detached_name(directory)) for directory in directories)
     return sorted(name for directory, _, name in found if name is not None and directory == str(name))
 
 

@@ -54,11 +54,11 @@ class DropMarkers:
             raise
         self._marks.add(new)
 
-    def withdraw(self, names: Iterable[PartName]) -> None:
+    def remove(self, names: Iterable[PartName]) -> None:
         """Takes back the marks of parts that stay, also those that are only on disk. Not durable."""
         self._remove(set(names))
 
-    def admit(self, name: PartName, present: Iterable[PartName]) -> None:
+    def make_way_for(self, name: PartName, present: Iterable[PartName]) -> None:
         """Lets a part of this name in: marks that cover it give way to marks of just the parts that are ``present``."""
         obstacles = set(self._marks.covering(name))
         if obstacles:

@@ -15,10 +15,10 @@ from pathlib import Path
 from parts.format.hashed_file import sync_directory
 from parts.read.part_reader import Part
 from parts.store.drop_markers import DropMarkers
-from parts.store.exchange_record import ExchangeRecord, drop_drafts, pending_records, remove_record
+from parts.store.exchange_record import ExchangeRecord, list_pending_records, remove_drafts, remove_record
 
 
-class ExchangeOnDisk:
+class ExchangeJournal:
     """In the directory of one table."""
 
     def __init__(self, path: Path, markers: DropMarkers, should_sync: bool) -> None:
@@ -30,17 +30,17 @@ class ExchangeOnDisk:
     def carry_out(self, record: ExchangeRecord, opened: list[Part], identity: str) -> None:
         """``opened``: the parts that arrive, where they are now. ``identity`` names the record's file."""
         file = ExchangeRecord.path(self._path, identity)
-        homes, notes = [part.path for part in opened], record.present_notes(self._path)
+        homes, notes = [part.path for part in opened], record.read_extra_files(self._path)
         try:
             record.write(file)
-            record.write_notes(self._path)
+            record.write_extra_files(self._path)
             for part in opened:
                 part.move(self._path / str(part.name))
             if self._should_sync:
                 sync_directory(self._path)
             self._markers.add(record.departures)
         except BaseException:
-            self._unsettled = lambda: self._undo(record.with_notes(notes), opened, homes, file)
+            self._unsettled = lambda: self._undo(record.with_extra_files(notes), opened, homes, file)
             with contextlib.suppress(OSError):
                 self.settle()
             raise
@@ -53,8 +53,8 @@ class ExchangeOnDisk:
         for part, home in zip(opened, homes, strict=True):
             if part.path != home:
                 part.move(home)
-        self._markers.withdraw(former.departures)
-        former.write_notes(self._path)
+        self._markers.remove(former.departures)
+        former.write_extra_files(self._path)
         for directory in {self._path, *(home.parent for home in homes)}:
             sync_directory(directory)
         remove_record(file, should_sync=True)
@@ -67,12 +67,12 @@ class ExchangeOnDisk:
 
     def finish(self) -> None:
         """At a start: what a crash cut short after it had been decided."""
-        drop_drafts(self._path)
-        for file in pending_records(self._path):
+        remove_drafts(self._path)
+        for file in list_pending_records(self._path):
             record = ExchangeRecord.read(file)
-            record.move_arrivals(self._path)
+            record.move_added_parts(self._path)
             self._markers.load()
             self._markers.add(record.departures)
-            record.write_notes(self._path)
+            record.write_extra_files(self._path)
             sync_directory(self._path)
             remove_record(file, should_sync=True)

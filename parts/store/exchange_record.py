@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from parts.common.part_name import PartName
-from parts.format.hashed_file import sync, sync_directory
+from parts.format.hashed_file import sync_descriptor, sync_directory
 
 _PREFIX = "exchange_"
 _DRAFT = "tmp_exchange_"
@@ -40,7 +40,7 @@ class ExchangeRecord:
             "departures": [str(name) for name in self.departures],
             "notes": [list(note) for note in self.notes],
         }
-        write_durably(path, json.dumps(document), path.with_name(f"tmp_{path.name}"))
+        replace_file_durably(path, json.dumps(document), path.with_name(f"tmp_{path.name}"))
 
     @classmethod
     def read(cls, path: Path) -> ExchangeRecord:
@@ -51,25 +51,25 @@ class ExchangeRecord:
             tuple((name, text) for name, text in document["notes"]),
         )
 
-    def present_notes(self, table_path: Path) -> tuple[tuple[str, str | None], ...]:
+    def read_extra_files(self, table_path: Path) -> tuple[tuple[str, str | None], ...]:
         """What stands where the notes go, ``None`` for nothing."""
         paths = [(name, table_path / name) for name, _ in self.notes]
         return tuple((name, path.read_text("utf-8") if path.exists() else None) for name, path in paths)
 
-    def with_notes(self, notes: tuple[tuple[str, str | None], ...]) -> ExchangeRecord:
+    def with_extra_files(self, notes: tuple[tuple[str, str | None], ...]) -> ExchangeRecord:
         return replace(self, notes=notes)
 
-    def write_notes(self, table_path: Path) -> None:
+    def write_extra_files(self, table_path: Path) -> None:
         for name, text in self.notes:
             path = table_path / name
             if text is not None:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                write_durably(path, text, path.with_name(f"{path.name}.new"))
+                replace_file_durably(path, text, path.with_name(f"{path.name}.new"))
             elif path.exists():
                 path.unlink()
                 sync_directory(path.parent)
 
-    def move_arrivals(self, table_path: Path) -> None:
+    def move_added_parts(self, table_path: Path) -> None:
         """Those that have not moved yet."""
         for directory, name in self.arrivals:
             source, target = table_path / directory, table_path / str(name)
@@ -77,7 +77,7 @@ class ExchangeRecord:
                 os.rename(source, target)
 
 
-def pending_records(table_path: Path) -> list[Path]:
+def list_pending_records(table_path: Path) -> list[Path]:
     """Records of exchanges that were decided and perhaps not carried out."""
     return sorted(table_path.glob(f"{_PREFIX}*.json"))
 
@@ -88,16 +88,16 @@ def remove_record(path: Path, *, should_sync: bool) -> None:
         sync_directory(path.parent)
 
 
-def write_durably(path: Path, text: str, draft: Path) -> None:
+def replace_file_durably(path: Path, text: str, draft: Path) -> None:
     """The whole text or, after a crash, what was there before."""
     with open(draft, "w", encoding="utf-8") as stream:
         stream.write(text)
         stream.flush()
-        sync(stream.fileno())
+        sync_descriptor(stream.fileno())
     os.replace(draft, path)
     sync_directory(path.parent)
 
 
-def drop_drafts(table_path: Path) -> None:
+def remove_drafts(table_path: Path) -> None:
     for draft in table_path.glob(f"{_DRAFT}*"):
         draft.unlink(missing_ok=True)

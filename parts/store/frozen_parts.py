@@ -17,7 +17,7 @@ from parts.common.errors import UserError
 from parts.common.part_name import PartName
 from parts.format.hashed_file import link_files, make_directories, sync_directory
 from parts.read.part_reader import Part
-from parts.store.exchange_record import write_durably
+from parts.store.exchange_record import replace_file_durably
 
 SHADOW = "shadow"
 _COUNTER = "increment.txt"
@@ -25,7 +25,7 @@ _lock = threading.Lock()
 """One backup after the other."""
 
 
-def freeze(shadow: Path, name: str | None, table: str, parts: Sequence[Part], check: Callable[[], None]) -> None:
+def freeze_parts(shadow: Path, name: str | None, table: str, parts: Sequence[Part], check: Callable[[], None]) -> None:
     """``name`` is that of a directory (``None``: the next number), ``table`` that of the table's below it. Ends with
     ``check``. Raises 84 (DIRECTORY_ALREADY_EXISTS); after an error nothing is left of it."""
     with _lock:
@@ -47,7 +47,7 @@ def freeze(shadow: Path, name: str | None, table: str, parts: Sequence[Part], ch
             raise
 
 
-def unfreeze(shadow: Path, name: str, table: str, is_meant: Callable[[PartName], bool]) -> None:
+def unfreeze_parts(shadow: Path, name: str, table: str, is_meant: Callable[[PartName], bool]) -> None:
     """Fine for what is not there."""
     with _lock:
         home = shadow / name / table
@@ -58,7 +58,7 @@ def unfreeze(shadow: Path, name: str, table: str, is_meant: Callable[[PartName],
         _remove_empty(home, shadow)
 
 
-def unfreeze_all(shadow: Path, name: str) -> None:
+def unfreeze_backup(shadow: Path, name: str) -> None:
     """The parts of all tables. Fine for what is not there."""
     with _lock:
         if (shadow / name).exists():
@@ -83,7 +83,7 @@ def _link(part: Part, home: Path) -> Path:
 def _next_number(shadow: Path) -> str:
     file = shadow / _COUNTER
     number = 1 + (int(file.read_text()) if file.exists() else 0)
-    write_durably(file, str(number), shadow / f"{_COUNTER}.new")
+    replace_file_durably(file, str(number), shadow / f"{_COUNTER}.new")
     return str(number)
 
 

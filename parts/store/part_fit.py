@@ -6,7 +6,7 @@ told by its columns and its partition; one of a table with the same columns and 
 
 from __future__ import annotations
 
-from parts.blocks.partition_ids import partition_id
+from parts.blocks.partition_ids import compute_partition_id
 from parts.read.part_reader import Part
 from parts.table.schema_history import SchemaHistory
 from parts.table.table_description import TableDescription
@@ -27,7 +27,7 @@ def _other_columns(part: Part, description: TableDescription) -> str:
     history, written = description.schema.history, {column.name: column.type for column in part.schema.columns}
     known = set()
     for column in description.schema.stored.columns:
-        name = history.name_in(part.metadata_version, column.name)
+        name = history.get_name_in_part(part.metadata_version, column.name)
         if name is None or name not in written:
             continue
         known.add(name)
@@ -50,10 +50,10 @@ def _other_partition(part: Part, description: TableDescription) -> str:
     arrays = part.partition_arrays
     if len(arrays) != len(key.expressions):
         return f"its partition key has {len(arrays)} expressions, the table's {len(key.expressions)}"
-    found = partition_id([array[0] for _, _, array in arrays], [type_ for _, type_, _ in arrays])
+    found = compute_partition_id([array[0] for _, _, array in arrays], [type_ for _, type_, _ in arrays])
     if found != part.name.partition_id:
         return f"its rows are of partition {found}"
-    columns = {history.name_in(part.metadata_version, column) for column in key.columns}
+    columns = {history.get_name_in_part(part.metadata_version, column) for column in key.columns}
     if part.rows and set(part.minmax_arrays) != columns:
         return f"its partition key reads {', '.join(part.minmax_arrays)}, the table's {', '.join(key.columns)}"
     return ""

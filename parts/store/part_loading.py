@@ -9,7 +9,7 @@ from pathlib import Path
 from parts.common.errors import CorruptionError
 from parts.common.part_name import PartName
 from parts.read.part_reader import Part, open_part
-from parts.store.active_part_names import ActiveNames
+from parts.store.active_part_names import ActivePartNames
 from parts.store.detached_parts import DETACHED
 from parts.store.drop_markers import is_drop_mark
 from parts.store.part_states import LoadReport, PartState
@@ -42,13 +42,13 @@ def open_parts(
             report.unknown.append(directory.name)
 
 
-def sort_out(found: Iterable[Part], active: ActiveNames) -> Iterator[tuple[Part, PartState | None]]:
+def assign_states(found: Iterable[Part], active: ActivePartNames) -> Iterator[tuple[Part, PartState | None]]:
     """What each part becomes; ``None`` for one that intersects others, which no correct run leaves.
 
     Larger ranges and higher levels come first, so that a cover is met before what it covers. The caller adds what
     becomes active to ``active`` before it asks for the next.
     """
-    for part in sorted(found, key=largest_first):
+    for part in sorted(found, key=get_covering_order):
         rivals = active.overlapping(part.name)
         if not rivals:
             yield part, PartState.ACTIVE
@@ -56,7 +56,7 @@ def sort_out(found: Iterable[Part], active: ActiveNames) -> Iterator[tuple[Part,
             yield part, PartState.OUTDATED if any(rival.covers(part.name) for rival in rivals) else None
 
 
-def largest_first(part: Part) -> tuple[int, int, int]:
+def get_covering_order(part: Part) -> tuple[int, int, int]:
     """Orders covers before what they cover."""
     name = part.name
     return (name.min_block - name.max_block, -name.level, -name.mutation)

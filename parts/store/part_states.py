@@ -34,7 +34,8 @@ class StoredPart:
     is_dropped: bool = False
     """Outdated because its rows were dropped, not because another part has them."""
     hidden_at: int = 0
-    """The number of the change that took it out of the active parts, for readers elsewhere (``PartsFollower``)."""
+    """The number of the change that took it out of the active parts, for readers elsewhere
+    (``ActivePartsListener``)."""
     outdated_at: float = 0.0
     """As ``remove_time``, by the monotonic clock: this one says how long ago it was."""
     checked_at: float = 0.0
@@ -55,7 +56,7 @@ class LoadReport:
     unknown: list[str] = field(default_factory=list)
 
 
-class PartsFollower(Protocol):
+class ActivePartsListener(Protocol):
     """Somebody who tells other processes which parts are active. Called with the store's lock held; must be quick."""
 
     def parts_changed(self, changes: Sequence[tuple[PartName, bool]]) -> int:

@@ -39,7 +39,7 @@ from parts.store.arriving_parts import ArrivingParts
 from parts.store.attaching_parts import AttachingParts
 from parts.store.detached_parts import DetachedParts
 from parts.store.exchange_record import ExchangeRecord
-from parts.store.part_loading import largest_first, open_parts, sort_out
+from parts.store.part_loading import assign_states, get_covering_order, open_parts
 from parts.store.part_states import LoadReport, PartState, StoredPart
 from parts.store.staged_parts import StagedParts
 from parts.table.table_description import TableDescription
@@ -90,7 +90,7 @@ class PartStore(ArrivingParts):
                 else:
                     found.append(opened)
             self._markers.load()
-            for part, state in sort_out([p for p in found if not self._markers.is_dropped(p.name)], self._active):
+            for part, state in assign_states([p for p in found if not self._markers.is_dropped(p.name)], self._active):
                 if state is None:
                     message = f"Part {part.name} intersects an active part"
                     error = CorruptionError(message, part=str(part.name), name="CORRUPTED_DATA")
@@ -136,7 +136,7 @@ class PartStore(ArrivingParts):
             self.settle()
             for part in opened:
                 self._require_free(part.name)
-                self._markers.admit(part.name, self._entries)
+                self._markers.make_way_for(part.name, self._entries)
             leaving = [self._entries[name] for name in self._active if is_leaving(name)]
             covered = list(self._covered_by(arrivals, is_leaving))
             record = ExchangeRecord(
@@ -166,12 +166,12 @@ class PartStore(ArrivingParts):
             self._note_dropped(self._markers.is_dropped)
             return [entry.part for entry in entries]
 
-    def revive(self, names: Iterable[PartName]) -> list[Part]:
+    def reactivate_covered(self, names: Iterable[PartName]) -> list[Part]:
         """Makes covered parts active again whose cover has left the set (it was broken, or never committed)."""
         revived: list[Part] = []
         with self.lock:
             entries = [self._entries[name] for name in names if name in self._entries]
-            for entry in sorted(entries, key=lambda entry: largest_first(entry.part)):
+            for entry in sorted(entries, key=lambda entry: get_covering_order(entry.part)):
                 is_free = not self._active.overlapping(entry.part.name)
                 if entry.state is PartState.OUTDATED and not entry.is_dropped and is_free:
                     entry.state, entry.remove_time = PartState.ACTIVE, None
@@ -179,7 +179,7 @@ class PartStore(ArrivingParts):
                     revived.append(entry.part)
         return revived
 
-    def outdated_expired(self, now: float | None = None) -> list[Part]:
+    def list_deletable(self, now: float | None = None) -> list[Part]:
         """Outdated parts that nobody holds and whose lifetime is over. ``now``: by the monotonic clock."""
         limit = (self._monotonic() if now is None else now) - self.description.settings.old_parts_lifetime
         with self.lock:

@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable, Iterator
 from parts.common.errors import ConflictError, UnavailableError, UserError
 from parts.common.part_name import PartName
 from parts.read.part_reader import Part
-from parts.store.active_part_names import ActiveNames
+from parts.store.active_part_names import ActivePartNames
 from parts.store.part_list import PartList
 from parts.store.part_readers import PartReaders, ReadList
-from parts.store.part_states import PartsFollower, PartState, Snapshot, StoredPart
+from parts.store.part_states import ActivePartsListener, PartState, Snapshot, StoredPart
 from parts.table.table_description import TableDescription
 
 
-class StoredParts:
+class PartsInMemory:
     """A set of parts of which the active ones are disjoint."""
 
     def __init__(
@@ -30,13 +30,13 @@ class StoredParts:
         self.lock = _Lock(self._tell_follower)
         """Held by a caller that must do several steps at once."""
         self._entries: dict[PartName, StoredPart] = {}
-        self._active = ActiveNames()
+        self._active = ActivePartNames()
         self._readers = PartReaders()
         self._last_blocks: dict[str, int] = {}
         """Partition → the largest block number that was ever seen here."""
-        self._follower: PartsFollower | None = None
+        self._follower: ActivePartsListener | None = None
 
-    def follow(self, make: Callable[[list[PartName]], PartsFollower]) -> None:
+    def follow(self, make: Callable[[list[PartName]], ActivePartsListener]) -> None:
         """``make`` gets the active parts of this moment; what it makes hears of every change from now on."""
         with self.lock:
             self._follower = make(list(self._active))
@@ -99,7 +99,7 @@ class StoredParts:
         with self.lock:
             return [self._entries[name].part for name in self._active]
 
-    def active_counts(self) -> tuple[int, str, int]:
+    def count_active(self) -> tuple[int, str, int]:
         """How many parts are active, in which partition the most, and how many there."""
         with self.lock:
             return (len(self._active), *self._active.largest_partition())
@@ -144,7 +144,7 @@ class StoredParts:
             cover = self._active.covering(name)
             return self._entries[cover].part if cover is not None else None
 
-    def all_parts(self) -> list[tuple[Part, PartState]]:
+    def list_parts(self) -> list[tuple[Part, PartState]]:
         """Every part with its state, sorted by name."""
         return [(entry.part, entry.state) for entry in self.entries()]
 
@@ -173,14 +173,14 @@ class StoredParts:
             if entry is not None:
                 entry.checked_at, entry.check_error = self._clock(), error
 
-    def hide_all(self, number: int) -> None:
+    def mark_all_hidden(self, number: int) -> None:
         """The table left the sight of readers elsewhere, all parts at once, with the change of this number."""
         with self.lock:
             self._active.changes = None
             for entry in self._entries.values():
                 entry.hidden_at = number
 
-    def set_active(self, changed: Iterable[PartName], arrived: Iterable[Part]) -> None:
+    def apply_active_changes(self, changed: Iterable[PartName], arrived: Iterable[Part]) -> None:
         """For a reader of somebody else's parts: of the names that changed exactly those that arrived are active."""
         with self.lock:
             for name in changed:

@@ -34,22 +34,22 @@ class _SameNumber:
         return pa.chunked_array([pa.array(np.full(rows, self.number, np.uint64))])
 
 
-def block_number_column(part: PartName | None = None) -> Column:
+def make_block_number_column(part: PartName | None = None) -> Column:
     """As the parts store it; with what it is in ``part``, which does not."""
     return Column(BLOCK_NUMBER, _TYPE, default=_SameNumber(part.min_block) if part is not None else None)
 
 
-def knows_block_numbers(part: PartName, schema: TableSchema) -> bool:
+def has_known_block_numbers(part: PartName, schema: TableSchema) -> bool:
     """Whether the number of every row of a part with this schema is known."""
     return part.min_block == part.max_block or BLOCK_NUMBER in schema
 
 
-def merged_description(
+def describe_merge_result(
     description: TableDescription, sources: Iterable[tuple[PartName, TableSchema]]
 ) -> TableDescription:
     """What a merge writes: the table's stored columns, and the number if it is to be kept and known of all rows."""
     if not description.settings.enable_block_number_column:
         return description
-    if not all(knows_block_numbers(*source) for source in sources):
+    if not all(has_known_block_numbers(*source) for source in sources):
         return description
-    return replace(description, schema=TableSchema((*description.schema.stored.columns, block_number_column())))
+    return replace(description, schema=TableSchema((*description.schema.stored.columns, make_block_number_column())))

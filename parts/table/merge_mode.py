@@ -20,8 +20,8 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from parts.blocks.dictionary_strings import joined
-from parts.blocks.sort_order import key_codes
+from parts.blocks.dictionary_strings import concat_blocks
+from parts.blocks.sort_order import encode_keys
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class SortedRows:
         """True for the rows whose key is not that of the row before."""
         starts = np.zeros(self.block.num_rows, np.bool_)
         starts[:1] = True
-        for words in key_codes(self.evaluate_key(self.block), self.block.num_rows):
+        for words in encode_keys(self.evaluate_key(self.block), self.block.num_rows):
             starts[1:] |= words.codes[1:] != words.codes[:-1]
         return starts
 
@@ -46,7 +46,7 @@ class SortedRows:
 
 
 @dataclass(frozen=True, slots=True)
-class MergeKeys:
+class KeyColumns:
     """The columns that the keys of a table read: modes leave them as they are. ``rollups``: those of the server's
     configuration, by section (``modes.graphite``)."""
 
@@ -55,7 +55,7 @@ class MergeKeys:
     rollups: Mapping[str, object] = field(default_factory=dict, compare=False)
 
 
-NO_KEYS = MergeKeys()
+NO_KEY_COLUMNS = KeyColumns()
 
 
 class MergeMode(ABC):
@@ -125,7 +125,7 @@ class MergeMode(ABC):
         """
         kept: pa.Table | None = None
         for block in blocks:
-            rows = block if kept is None else joined([kept, block])
+            rows = block if kept is None else concat_blocks([kept, block])
             kept = self.reduce(SortedRows(rows, lambda _: ()))
         if kept is not None:
             yield kept

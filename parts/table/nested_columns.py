@@ -14,21 +14,21 @@ from parts.common.errors import UserError
 from parts.types import ArrayType, DataType
 
 
-def structure_of(name: str, type_: DataType) -> str:
+def get_structure_name(name: str, type_: DataType) -> str:
     """``""`` for a column that stands alone."""
     before, dot, _ = name.partition(".")
     return before if dot and isinstance(type_, ArrayType) else ""
 
 
-def sibling(name: str, type_: DataType, names: Collection[str]) -> str | None:
+def find_sibling(name: str, type_: DataType, names: Collection[str]) -> str | None:
     """One of the names of columns that belong to the same structure."""
-    structure = structure_of(name, type_)
+    structure = get_structure_name(name, type_)
     if not structure:
         return None
     return next((other for other in sorted(names) if other.startswith(f"{structure}.") and other != name), None)
 
 
-def default_elements(type_: ArrayType, like: pa.Array) -> pa.Array:
+def make_default_arrays(type_: ArrayType, like: pa.Array) -> pa.Array:
     """Arrays of the default of the elements' type, each as long as that of ``like``."""
     lengths = pc.fill_null(pc.list_value_length(like), 0)
     offsets = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(lengths.cast(pa.int64()))])
@@ -36,7 +36,7 @@ def default_elements(type_: ArrayType, like: pa.Array) -> pa.Array:
     return pa.ListArray.from_arrays(offsets.cast(pa.int32()), elements, type=type_.arrow)
 
 
-def check_sizes(block: pa.Table, structures: Sequence[Sequence[str]]) -> None:
+def check_array_sizes(block: pa.Table, structures: Sequence[Sequence[str]]) -> None:
     """Raises 190 for a row whose arrays differ in length. ``structures``: the columns of each."""
     for first, *others in structures:
         lengths = pc.list_value_length(block.column(first))

@@ -21,9 +21,9 @@ from parts.types import parse_type
 
 ROW_EXISTS = "_row_exists"
 PART_OFFSET = "_part_offset"
-RESERVED = (BLOCK_NUMBER, ROW_EXISTS)
+RESERVED_COLUMN_NAMES = (BLOCK_NUMBER, ROW_EXISTS)
 """What parts store beside the columns of a table, which may have none of these names."""
-VERSION = (4, 0)
+ROW_EXISTS_VERSION = (4, 0)
 """Older readers would show the rows that are gone."""
 
 
@@ -41,7 +41,7 @@ ROW_EXISTS_COLUMN = Column(ROW_EXISTS, parse_type("UInt8"), default=_AllExist())
 PART_OFFSET_COLUMN = Column(PART_OFFSET, parse_type("UInt64"))
 
 
-def live_rows(exists: pa.Array) -> pa.Array | None:
+def get_existing_rows(exists: pa.Array) -> pa.Array | None:
     """The rows that are there, as a mask; ``None`` for all."""
     values = exists.to_numpy()
     return None if values.all() else pa.array(values.astype(bool))

@@ -28,7 +28,7 @@ class SchemaHistory:
     keys: int = 0
     retyped: Mapping[str, tuple[tuple[int, str, str], ...]] = field(default_factory=dict)
 
-    def name_in(self, part_version: int, column: str) -> str | None:
+    def get_name_in_part(self, part_version: int, column: str) -> str | None:
         """The name of the table's column in a part; ``None`` if the part cannot have it."""
         if self.added.get(column, 0) > part_version:
             return None
@@ -40,12 +40,12 @@ class SchemaHistory:
     def next(self) -> SchemaHistory:
         return replace(self, version=self.version + 1)
 
-    def adding(self, column: str) -> SchemaHistory:
+    def add_column(self, column: str) -> SchemaHistory:
         """No part has the column so far."""
-        gone = self.dropping(column)
+        gone = self.drop_column(column)
         return replace(gone, added={**gone.added, column: self.version})
 
-    def dropping(self, column: str) -> SchemaHistory:
+    def drop_column(self, column: str) -> SchemaHistory:
         return replace(
             self,
             added=_without(self.added, column),
@@ -53,18 +53,18 @@ class SchemaHistory:
             retyped=_without(self.retyped, column),
         )
 
-    def renaming(self, old: str, new: str) -> SchemaHistory:
-        gone = self.dropping(old)
+    def rename_column(self, old: str, new: str) -> SchemaHistory:
+        gone = self.drop_column(old)
         added = {**gone.added, new: self.added[old]} if old in self.added else gone.added
         names = (*self.renamed.get(old, ()), (self.version, old))
         types = {**gone.retyped, new: self.retyped[old]} if old in self.retyped else gone.retyped
         return replace(gone, added=added, renamed={**gone.renamed, new: names}, retyped=types)
 
-    def retyping(self, column: str, type_: str, instead_of_null: str) -> SchemaHistory:
+    def change_type(self, column: str, type_: str, instead_of_null: str) -> SchemaHistory:
         changes = (*self.retyped.get(column, ()), (self.version, type_, instead_of_null))
         return replace(self, retyped={**self.retyped, column: changes})
 
-    def with_keys(self) -> SchemaHistory:
+    def change_keys(self) -> SchemaHistory:
         return replace(self, keys=self.version)
 
     # On disk

@@ -15,10 +15,10 @@ import pyarrow as pa
 
 from parts.common.errors import UserError
 from parts.table.merge_mode import ORDINARY, MergeMode
-from parts.table.nested_columns import structure_of
+from parts.table.nested_columns import get_structure_name
 from parts.table.schema_history import UNCHANGED, SchemaHistory
 from parts.table.ttl_rules import NO_TTL, TableTtl
-from parts.types import DataType, LowCardinalityType, type_text
+from parts.types import DataType, LowCardinalityType, format_type
 
 
 class ColumnDefault(Protocol):
@@ -65,7 +65,7 @@ class Column:
     @property
     def type_text(self) -> str:
         """Its type as it was declared."""
-        return type_text(self.type, self.aggregate)
+        return format_type(self.type, self.aggregate)
 
     @property
     def is_stored(self) -> bool:
@@ -131,7 +131,7 @@ class TableSchema:
         """The stored columns of each Nested structure that has several."""
         structures: dict[str, list[str]] = {}
         for column in self.stored.columns:
-            structures.setdefault(structure_of(column.name, column.type), []).append(column.name)
+            structures.setdefault(get_structure_name(column.name, column.type), []).append(column.name)
         return tuple(tuple(names) for structure, names in structures.items() if structure and len(names) > 1)
 
     @cached_property
@@ -175,7 +175,7 @@ class Key:
         )
 
 
-def column_key(schema: TableSchema, names: Sequence[str]) -> Key:
+def make_column_key(schema: TableSchema, names: Sequence[str]) -> Key:
     """A key of plain columns, which needs no SQL."""
     columns = tuple(names)
     return Key(
@@ -191,8 +191,8 @@ def column_key(schema: TableSchema, names: Sequence[str]) -> Key:
 class SkipIndex:
     """What is kept of every ``granularity`` granules, so that a query may pass them over (``parts.skip_indexes``).
 
-    ``kind`` and ``arguments`` say what that is; ``type_text`` is how the user wrote them. A text index speaks of single
-    granules whatever ``granularity`` says.
+    ``kind`` and ``arguments`` say what that is; ``format_type`` is how the user wrote them. A text index speaks of
+    single granules whatever ``granularity`` says.
     """
 
     name: str

@@ -4,7 +4,7 @@ A *rule* gives every row a time, in seconds since 1970; 0 and :data:`NEVER` are 
 times up to ``now`` have expired. What becomes of them depends on the kind of the rule, and happens in merges alone
 (``parts.merge.ttl_expiry``).
 
-A part keeps :class:`RuleFacts` of every rule, under the rule's text, so that nothing is read in vain: what is asked of
+A part keeps :class:`RuleTimes` of every rule, under the rule's text, so that nothing is read in vain: what is asked of
 a part (has anything expired, has everything, when will something) is answered from these. A part that has none of a
 rule was written before the rule was there: nothing is known of it, and a merge that applies rules reads it.
 """
@@ -20,7 +20,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from parts.blocks.dictionary_strings import plain_columns
+from parts.blocks.dictionary_strings import decode_dictionary_columns
 
 NEVER = np.iinfo(np.int64).max
 _VERSION = 1
@@ -34,7 +34,7 @@ class RuleKind(Enum):
     RECOMPRESS = "recompress"
 
 
-class Values(Protocol):
+class CompiledExpression(Protocol):
     """Values of expressions, compiled; ``sql`` builds it. May be used by several threads at once."""
 
     @property
@@ -46,7 +46,7 @@ class Values(Protocol):
 
 
 @dataclass(frozen=True)
-class Grouping:
+class TtlGrouping:
     """What becomes of expired rows of one key, with no other row between them: one row, the
     first of them but for what is assigned.
 
@@ -71,13 +71,13 @@ class TtlRule:
     columns: tuple[str, ...]
     times: Callable[[pa.Table], np.ndarray] = field(compare=False, repr=False)
     column: str = ""
-    default: Values | None = field(default=None, compare=False, repr=False)
-    grouping: Grouping | None = None
+    default: CompiledExpression | None = field(default=None, compare=False, repr=False)
+    grouping: TtlGrouping | None = None
     codec: str = ""
 
     def times_of(self, block: pa.Table) -> np.ndarray:
         """Of a block with at least the rule's columns, which may have dictionaries; 0 is :data:`NEVER`."""
-        times = self.times(plain_columns(block.select(list(self.columns)), self.columns))
+        times = self.times(decode_dictionary_columns(block.select(list(self.columns)), self.columns))
         return np.where(times == 0, NEVER, times)
 
     def has_expired(self, part: PartTtl, now: int) -> bool:
@@ -92,7 +92,7 @@ class TtlRule:
 
 
 @dataclass(frozen=True)
-class RuleFacts:
+class RuleTimes:
     """Of the rows of a part: the first and the last time, ``None`` if none has one; whether every row has one; and from
     when on a merge of the part alone has something to do for the rule (``None``: never)."""
 
@@ -102,7 +102,7 @@ class RuleFacts:
     due: int | None = None
 
     @classmethod
-    def of(cls, times: np.ndarray, after: int | None) -> RuleFacts:
+    def of(cls, times: np.ndarray, after: int | None) -> RuleTimes:
         """``after``: what expired up to then has been seen to."""
         real = times[times != NEVER]
         if not len(real):
@@ -111,9 +111,9 @@ class RuleFacts:
         later = real if after is None or first > after else real[real > after]
         return cls(first, int(real.max()), len(real) == len(times), int(later.min()) if len(later) else None)
 
-    def with_(self, other: RuleFacts) -> RuleFacts:
+    def combine(self, other: RuleTimes) -> RuleTimes:
         """Of the rows of both."""
-        return RuleFacts(
+        return RuleTimes(
             _least(self.first, other.first),
             max((time for time in (self.last, other.last) if time is not None), default=None),
             self.is_whole and other.is_whole,
@@ -132,7 +132,7 @@ class PartTtl:
     On disk it is JSON: ``{"version", "rules": {text: [first, last, is_whole, due]}, "codec"}``.
     """
 
-    rules: Mapping[str, RuleFacts] = field(default_factory=dict)
+    rules: Mapping[str, RuleTimes] = field(default_factory=dict)
     codec: str = ""
 
     def encode(self) -> bytes:
@@ -146,11 +146,11 @@ class PartTtl:
         rules = {}
         for text, (first, last, is_whole, due) in document["rules"].items():
             first, last, due = (None if time is None else int(time) for time in (first, last, due))
-            rules[str(text)] = RuleFacts(first, last, bool(is_whole), due)
+            rules[str(text)] = RuleTimes(first, last, bool(is_whole), due)
         return cls(rules, str(document["codec"]))
 
 
-NOTHING_KNOWN = PartTtl()
+NO_KNOWN_TIMES = PartTtl()
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ class TableTtl:
     def due(self, part: PartTtl, *, is_whole: bool = False) -> int | None:
         """From when on a merge of the part alone has rows to change; ``is_whole``: all of the rows that a rule has a
         time for. Of rules that the part does not know nothing is said."""
-        facts = [part.rules.get(rule.text, RuleFacts()) for rule in self._changing]
+        facts = [part.rules.get(rule.text, RuleTimes()) for rule in self._changing]
         return _least(*((known.last if is_whole else known.due) for known in facts if known.due is not None))
 
     def codec_at(self, part: PartTtl, now: int) -> str:
@@ -216,12 +216,12 @@ class TableTtl:
     def together(self, parts: Iterable[PartTtl]) -> PartTtl:
         """Of the rows of all parts, as far as all of them know a rule."""
         parts = list(parts)
-        rules: dict[str, RuleFacts] = {}
+        rules: dict[str, RuleTimes] = {}
         for rule in self.rules:
             if all(rule.text in part.rules for part in parts):
-                facts = RuleFacts()
+                facts = RuleTimes()
                 for part in parts:
-                    facts = facts.with_(part.rules[rule.text])
+                    facts = facts.combine(part.rules[rule.text])
                 rules[rule.text] = facts
         codecs = {part.codec for part in parts}
         return PartTtl(rules, codecs.pop() if len(codecs) == 1 else "")
@@ -242,7 +242,7 @@ class TtlCollector:
         self._applied_at = applied_at
         self._facts = dict(known.rules) if known is not None else {}
         self._rules = [rule for rule in ttl.rules if rule.text not in self._facts]
-        self._facts.update((rule.text, RuleFacts()) for rule in self._rules)
+        self._facts.update((rule.text, RuleTimes()) for rule in self._rules)
 
     def update(self, block: pa.Table) -> None:
         for rule in self._rules:
@@ -250,7 +250,7 @@ class TtlCollector:
             if rule.kind is RuleKind.COLUMN and self._applied_at is not None:
                 times = np.where(times <= self._applied_at, NEVER, times)  # these have their defaults
             after = self._applied_at if rule.kind is not RuleKind.RECOMPRESS else None
-            self._facts[rule.text] = self._facts[rule.text].with_(RuleFacts.of(times, after))
+            self._facts[rule.text] = self._facts[rule.text].combine(RuleTimes.of(times, after))
 
     def found(self) -> PartTtl:
         return PartTtl(self._facts, self.codec)

@@ -53,8 +53,8 @@ from parts.types.scalars import (
     StringType,
     UUIDType,
 )
-from parts.types.simple_aggregate_function import aggregate_of, type_text
-from parts.types.type_parser import check_timezone, parse_structure, parse_type, type_families
+from parts.types.simple_aggregate_function import format_type, parse_aggregate_name
+from parts.types.type_parser import check_timezone, list_type_families, parse_structure, parse_type
 
 __all__ = [
     "ArrayType",
@@ -78,12 +78,12 @@ __all__ = [
     "StringType",
     "TupleType",
     "UUIDType",
-    "aggregate_of",
     "check_timezone",
+    "format_type",
+    "list_type_families",
     "make_nullable",
+    "parse_aggregate_name",
     "parse_structure",
     "parse_type",
     "strip_nullable",
-    "type_families",
-    "type_text",
 ]

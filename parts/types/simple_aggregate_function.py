@@ -30,7 +30,7 @@ _NOT_HERE = frozenset(
 _NUMBERS = (IntegerType, FloatType, DecimalType)
 
 
-def aggregate_of(text: str) -> str:
+def parse_aggregate_name(text: str) -> str:
     """The function of a type that ``parse_type`` has read, or ``""``."""
     found = _TEXT.match(text)
     return _canonical(found[1]) if found else ""
@@ -40,11 +40,11 @@ def _canonical(function: str) -> str:
     return _ALIASES.get(function.lower(), function)
 
 
-def type_text(type_: DataType, aggregate: str) -> str:
+def format_type(type_: DataType, aggregate: str) -> str:
     return f"{_FAMILY}({aggregate}, {type_})" if aggregate else type_.name
 
 
-def check_aggregate(function: str, type_: DataType) -> None:
+def check_simple_aggregate(function: str, type_: DataType) -> None:
     """Raises 36 for a function that cannot be one, or gives another type; 43 for a type that it cannot take; 48 for
     those of ClickHouse that Pando has not."""
     name = _canonical(function)

@@ -29,7 +29,7 @@ from parts.types.scalars import (
     StringType,
     UUIDType,
 )
-from parts.types.simple_aggregate_function import check_aggregate
+from parts.types.simple_aggregate_function import check_simple_aggregate
 from parts.types.type_aliases import ALIASES, SIGNED
 from parts.types.type_cursor import TypeCursor
 
@@ -160,7 +160,7 @@ class TypeParser(TypeCursor):
         self.expect(",")
         type_ = self.type()
         self.expect(")")
-        check_aggregate(function, type_)
+        check_simple_aggregate(function, type_)
         return type_
 
     def aggregate_state(self, _: str) -> DataType:
@@ -327,7 +327,7 @@ _BUILDERS: dict[str, Callable[[TypeParser, str], DataType]] = {
 }
 
 
-def type_families() -> list[tuple[str, str]]:
+def list_type_families() -> list[tuple[str, str]]:
     """(name, the type it is an alias of, or ``""``) of every name that a type may begin with."""
     names = [(name, "") for name in (*_SIMPLE, *_BUILDERS)]
     return sorted([*names, *((alias.upper(), name) for alias, name in ALIASES.items() if alias != name.lower())])

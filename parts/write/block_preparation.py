@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parts.blocks.partition_ids import group_rows, partition_id
-from parts.blocks.sort_order import sort_permutation
+from parts.blocks.partition_ids import compute_partition_id, group_rows_by_key
+from parts.blocks.sort_order import compute_sort_permutation
 from parts.common.errors import UserError
 from parts.common.thread_pool import map_parallel
-from parts.format.array_file import plain_array
+from parts.format.array_file import to_plain_array
 from parts.table.table_description import Key, TableDescription, TableSchema
 
 _PARALLEL_ROWS = 20_000
@@ -58,31 +58,31 @@ def split_by_partition(block: pa.Table, description: TableDescription) -> list[P
     if not key:
         return [PartitionBlock("all", (), block)]
     arrays = key.evaluate(block)
-    groups = group_rows(arrays, block.num_rows)
+    groups = group_rows_by_key(arrays, block.num_rows)
     if groups is None:
         return [_partition(block, arrays, 0, key)]
     return [_partition(take_rows(block, rows), arrays, int(rows[0]), key) for rows in groups]
 
 
-def partition_values(arrays: list[pa.ChunkedArray], row: int, key: Key) -> tuple[pa.Scalar, ...]:
+def get_partition_values(arrays: list[pa.ChunkedArray], row: int, key: Key) -> tuple[pa.Scalar, ...]:
     """The plain scalars of the partition key at one row."""
-    return tuple(plain_array(array.slice(row, 1), type_)[0] for array, type_ in zip(arrays, key.types, strict=True))
+    return tuple(to_plain_array(array.slice(row, 1), type_)[0] for array, type_ in zip(arrays, key.types, strict=True))
 
 
 def _partition(block: pa.Table, arrays: list[pa.ChunkedArray], row: int, key: Key) -> PartitionBlock:
-    values = partition_values(arrays, row, key)
-    return PartitionBlock(partition_id(values, key.types), values, block)
+    values = get_partition_values(arrays, row, key)
+    return PartitionBlock(compute_partition_id(values, key.types), values, block)
 
 
 def sort_block(block: pa.Table, description: TableDescription) -> pa.Table:
     """The block in sorting-key order (stable); the same object when it is in order already."""
-    return sort_by_key(block, description.sorting_key)
+    return sort_block_by_key(block, description.sorting_key)
 
 
-def sort_by_key(block: pa.Table, key: Key) -> pa.Table:
+def sort_block_by_key(block: pa.Table, key: Key) -> pa.Table:
     if not key or block.num_rows < 2:
         return block
-    order = sort_permutation(key.evaluate(block), block.num_rows)
+    order = compute_sort_permutation(key.evaluate(block), block.num_rows)
     return block if order is None else take_rows(block, order)
 
 

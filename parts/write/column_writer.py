@@ -14,12 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from parts.blocks.dictionary_strings import VERSION, plain, repeated
+from parts.blocks.dictionary_strings import DICTIONARY_STRINGS_VERSION, decode_dictionary, encode_if_repetitive
 from parts.format.codecs import DEFAULT_CODEC, Codec, DenseEncoder, Encoder, parse_codec
 from parts.format.content_hash import ColumnHasher
 from parts.format.file_names import FIRST_VERSION
 from parts.format.frames import EncodedFrame, encode_frame
-from parts.format.hashed_file import GatheredFile, HashedFile
+from parts.format.hashed_file import HashedFile, InMemoryFile
 from parts.format.marks import ColumnMarks
 from parts.table.table_description import TableSchema
 
@@ -29,7 +29,7 @@ _REPEATED_TEXTS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnFacts:
+class ColumnSummary:
     """What the writer knows of one column; ``digest`` is that of ``parts.format.content_hash``."""
 
     field: pa.Field
@@ -60,19 +60,19 @@ class ColumnWriter:
         ``window_bytes`` are those without."""
         self.hasher.update(window)
         self.uncompressed_bytes += window_bytes
-        dictionary = repeated(window) if self._seeks_repeated else None
+        dictionary = encode_if_repetitive(window) if self._seeks_repeated else None
         if dictionary is not None:
             window = dictionary
             window_bytes //= _REPEATED_TEXTS
-            self._version = VERSION
+            self._version = DICTIONARY_STRINGS_VERSION
         elif pa.types.is_string(self.field.type):
-            window = plain(window)
+            window = decode_dictionary(window)
         granules = -(-len(window) // self._granularity)
         per_frame = _granules_per_frame(granules, window_bytes)
         step = per_frame * self._granularity
         return [encode_frame(window.slice(start, step), self._encoder) for start in range(0, len(window), step)]
 
-    def place(self, frames: list[EncodedFrame], file: HashedFile | GatheredFile) -> None:
+    def place(self, frames: list[EncodedFrame], file: HashedFile | InMemoryFile) -> None:
         """Appends the frames to ``file`` and notes where they are."""
         for frame in frames:
             granules = -(-frame.rows // self._granularity)
@@ -81,9 +81,9 @@ class ColumnWriter:
             file.write(frame.pieces)
             self.stored_bytes += frame.size
 
-    def facts(self) -> ColumnFacts:
+    def facts(self) -> ColumnSummary:
         version = max(self._version, self._encoder.version)
-        return ColumnFacts(self.field, self.stored_bytes, self.uncompressed_bytes, self.hasher.digest(), version)
+        return ColumnSummary(self.field, self.stored_bytes, self.uncompressed_bytes, self.hasher.digest(), version)
 
     def marks(self) -> ColumnMarks:
         if not self._offsets:
@@ -98,8 +98,8 @@ def _granules_per_frame(granules: int, window_bytes: int) -> int:
     return per_frame
 
 
-def encoders_of(schema: TableSchema, default: str, is_dense: bool) -> Sequence[Encoder]:
-    codecs = codecs_of(schema, default)
+def make_encoders(schema: TableSchema, default: str, is_dense: bool) -> Sequence[Encoder]:
+    codecs = parse_codecs(schema, default)
     if not is_dense or default != DEFAULT_CODEC:
         return codecs
     is_default = [column.codec.upper() in ("", "DEFAULT") for column in schema.columns]
@@ -107,5 +107,5 @@ def encoders_of(schema: TableSchema, default: str, is_dense: bool) -> Sequence[E
 
 
 @functools.lru_cache(maxsize=1024)
-def codecs_of(schema: TableSchema, default: str) -> tuple[Codec, ...]:
+def parse_codecs(schema: TableSchema, default: str) -> tuple[Codec, ...]:
     return tuple(parse_codec(column.codec, column.type, default) for column in schema.columns)

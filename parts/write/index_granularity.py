@@ -25,12 +25,12 @@ from parts.types import (
 _SHORT_DECIMAL = 9
 
 
-def granularity_of(
+def choose_granularity(
     settings: PartSettings, schema: TableSchema, rows: int, uncompressed_bytes: int, window_bytes: int
 ) -> int:
-    """Of a part of so many rows and bytes (``parts.format.flat_arrays.content_bytes``). Whatever the settings say, a
-    granule of average rows does not exceed a window, which is never divided: of rows of 300 KB one of 8192 would be
-    more than a string array can hold."""
+    """Of a part of so many rows and bytes (``parts.format.flat_arrays.count_content_bytes``). Whatever the settings
+    say, a granule of average rows does not exceed a window, which is never divided: of rows of 300 KB one of 8192 would
+    be more than a string array can hold."""
     granularity = settings.index_granularity
     if not rows:
         return granularity

@@ -24,26 +24,26 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from parts.blocks.dictionary_strings import joined, text_bytes
-from parts.blocks.partition_ids import partition_id
+from parts.blocks.dictionary_strings import concat_blocks, count_text_bytes
+from parts.blocks.partition_ids import compute_partition_id
 from parts.common.thread_pool import map_parallel
-from parts.format.array_file import plain_array, plain_type
+from parts.format.array_file import strip_low_cardinality, to_plain_array
 from parts.format.checksums import Checksums
-from parts.format.columns_file import ColumnsFile, MinMax
-from parts.format.file_names import DATA_FILE, META_FILE, column_file
-from parts.format.flat_arrays import content_bytes
-from parts.format.hashed_file import GatheredFile, HashedFile, sync_files
-from parts.format.packed_metadata import pack
-from parts.format.part_files import PartContent
-from parts.skip_indexes.index_builder import IndexBuilder
+from parts.format.columns_file import ColumnsFile, MinMaxCollector
+from parts.format.file_names import DATA_FILE, META_FILE, get_column_file_name
+from parts.format.flat_arrays import count_content_bytes
+from parts.format.hashed_file import HashedFile, InMemoryFile, sync_files
+from parts.format.packed_metadata import pack_files
+from parts.format.part_files import PartMetadata
+from parts.skip_indexes.index_builder import SkipIndexBuilder
 from parts.table.table_description import PartSettings, TableDescription
 from parts.table.ttl_rules import TtlCollector
 from parts.types import DataType
 from parts.write.block_preparation import conform_block
-from parts.write.column_writer import ColumnWriter, codecs_of, encoders_of
-from parts.write.index_granularity import granularity_of
-from parts.write.part_summary import WrittenColumns, checksum_of, summarize
-from parts.write.small_part import contiguous, encode_small_part, partition_values
+from parts.write.column_writer import ColumnWriter, make_encoders, parse_codecs
+from parts.write.index_granularity import choose_granularity
+from parts.write.part_summary import WrittenColumns, compute_checksum, encode_metadata
+from parts.write.small_part import encode_small_part, make_partition_arrays, to_contiguous_array
 
 WINDOW_ROWS = 131_072
 WINDOW_BYTES = 64 * 1024 * 1024
@@ -83,7 +83,7 @@ def write_part(
     settings = description.settings
     size = _expected_bytes(block, settings)
     is_packed = not settings.is_wide(size, block.num_rows) and size < settings.min_bytes_for_full_part_storage
-    granularity = granularity_of(settings, description.schema.stored, block.num_rows, size, WINDOW_BYTES)
+    granularity = choose_granularity(settings, description.schema.stored, block.num_rows, size, WINDOW_BYTES)
     if is_packed and 0 < block.num_rows <= granularity:
         return _write_small_part(Path(directory), block, description, values, part_uuid or _NIL, granularity)
     writer = PartWriter(
@@ -107,7 +107,7 @@ def _write_small_part(
 ) -> WrittenPart:
     settings = description.settings
     partition = _scalars(values, description.partition_key.types)
-    codecs = codecs_of(description.schema.stored, settings.default_compression_codec)
+    codecs = parse_codecs(description.schema.stored, settings.default_compression_codec)
     packed, checksums = encode_small_part(block, description, partition, codecs, part_uuid, granularity)
     try:
         file = HashedFile(directory / META_FILE)
@@ -122,7 +122,7 @@ def _write_small_part(
         file.discard()
         shutil.rmtree(directory, ignore_errors=True)
         raise
-    id_ = partition_id(partition, description.partition_key.types)
+    id_ = compute_partition_id(partition, description.partition_key.types)
     content_hash = checksums.content_hash
     return WrittenPart(directory, id_, block.num_rows, "Compact", content_hash, checksums, len(packed), packed)
 
@@ -154,7 +154,7 @@ class PartWriter:
         self._schema = description.schema.stored
         self._values = _scalars(values, description.partition_key.types)
         self._uuid = part_uuid or _NIL
-        self._granularity = granularity_of(
+        self._granularity = choose_granularity(
             settings, self._schema, expected_rows or 0, expected_bytes or 0, WINDOW_BYTES
         )
         self._is_wide = settings.is_wide(expected_bytes, expected_rows)
@@ -162,17 +162,17 @@ class PartWriter:
         is_packed = not self._is_wide and expected_bytes is not None and expected_bytes < limit
         self._directory.mkdir(parents=True, exist_ok=True)
         self._ttl = ttl or TtlCollector(description.ttl.readable(self._schema.names))
-        encoders = encoders_of(self._schema, self._ttl.codec or settings.default_compression_codec, is_dense)
+        encoders = make_encoders(self._schema, self._ttl.codec or settings.default_compression_codec, is_dense)
         self._columns = [
             ColumnWriter(field, encoder, self._granularity, with_dictionaries=with_dictionaries)
             for field, encoder in zip(self._schema.arrow, encoders, strict=True)
         ]
         self._opened: list[HashedFile] = []
-        self._packed = GatheredFile(DATA_FILE) if is_packed else None
+        self._packed = InMemoryFile(DATA_FILE) if is_packed else None
         self._files = self._open_files()
-        self._minmax = MinMax(self._schema, description.partition_key.columns)
+        self._minmax = MinMaxCollector(self._schema, description.partition_key.columns)
         self._index: list[list[pa.Array]] = []
-        self._skip_indexes = IndexBuilder(description.indexes, self._schema, self._granularity)
+        self._skip_indexes = SkipIndexBuilder(description.indexes, self._schema, self._granularity)
         self._packed_files: dict[str, bytes] = {}
         self._last_row: pa.Table | None = None
         self._pending: list[pa.Table] = []
@@ -212,7 +212,7 @@ class PartWriter:
         sums = {file.path.name: file.checksum for file in self._opened}
         if self._packed is not None:
             self._packed_files[DATA_FILE] = self._packed.content
-            sums = {name: checksum_of(content) for name, content in self._packed_files.items()}
+            sums = {name: compute_checksum(content) for name, content in self._packed_files.items()}
         facts = [writer.facts() for writer in self._columns]
         return WrittenColumns(self._content(), facts, sums)
 
@@ -225,8 +225,8 @@ class PartWriter:
 
     def finish_with(self, columns: WrittenColumns) -> WrittenPart:
         """Writes all metadata; everything is fsynced. Of some of ``columns`` others linked the files."""
-        meta, checksums = summarize(columns, is_packed=self._packed is not None, is_wide=self._is_wide)
-        packed = pack(meta | self._packed_files) if not self._is_wide else b""
+        meta, checksums = encode_metadata(columns, is_packed=self._packed is not None, is_wide=self._is_wide)
+        packed = pack_files(meta | self._packed_files) if not self._is_wide else b""
         for name, data in {META_FILE: packed}.items() if packed else meta.items():
             self._open(name).write([data])
         settings = self._description.settings
@@ -236,7 +236,7 @@ class PartWriter:
             file.close()
         return WrittenPart(
             self._directory,
-            partition_id(self._values, self._description.partition_key.types),
+            compute_partition_id(self._values, self._description.partition_key.types),
             self.rows,
             "Wide" if self._is_wide else "Compact",
             checksums.content_hash,
@@ -255,13 +255,13 @@ class PartWriter:
     def _window_rows(self) -> int:
         return max(1, WINDOW_ROWS // self._granularity) * self._granularity
 
-    def _open_files(self) -> Sequence[HashedFile | GatheredFile]:
+    def _open_files(self) -> Sequence[HashedFile | InMemoryFile]:
         if self._packed is not None:
             return [self._packed] * len(self._columns)
         try:
             if not self._is_wide:
                 return [self._open(DATA_FILE)] * len(self._columns)
-            return [self._open(column_file(column.name)) for column in self._schema.columns]
+            return [self._open(get_column_file_name(column.name)) for column in self._schema.columns]
         except BaseException:
             self.abort()
             raise
@@ -273,14 +273,16 @@ class PartWriter:
 
     def _flush(self, is_last: bool) -> bool:
         """Writes the next window; False when more rows are needed to know where it ends."""
-        pending = joined(self._pending)
+        pending = concat_blocks(self._pending)
         candidate = pending.slice(0, self._window_rows)
         if not is_last and candidate.num_rows < self._window_rows:
             candidate = candidate.slice(0, candidate.num_rows // self._granularity * self._granularity)
-        window = [contiguous(column) for column in candidate.columns]
+        window = [to_contiguous_array(column) for column in candidate.columns]
         boundaries = np.append(np.arange(0, candidate.num_rows, self._granularity), candidate.num_rows)
         sizes = [
-            text_bytes(column, boundaries) if column.type != field.type else content_bytes(column, boundaries)
+            count_text_bytes(column, boundaries)
+            if column.type != field.type
+            else count_content_bytes(column, boundaries)
             for column, field in zip(window, self._schema.arrow, strict=True)
         ]
         total = np.cumsum(np.sum(sizes, axis=0)) if sizes else np.zeros(0)
@@ -333,9 +335,9 @@ class PartWriter:
     def _plain_keys(self, block: pa.Table) -> list[pa.Array]:
         key = self._description.sorting_key
         block = block.cast(pa.schema([self._schema.arrow.field(name) for name in block.column_names]))
-        return [plain_array(array, type_) for array, type_ in zip(key.evaluate(block), key.types, strict=True)]
+        return [to_plain_array(array, type_) for array, type_ in zip(key.evaluate(block), key.types, strict=True)]
 
-    def _content(self) -> PartContent:
+    def _content(self) -> PartMetadata:
         key = self._description.sorting_key
         if self._last_row is not None:
             self._index.append(self._plain_keys(self._last_row))
@@ -343,10 +345,10 @@ class PartWriter:
             pa.concat_arrays([entry[k] for entry in self._index]) if self._index else _empty(t)
             for k, t in enumerate(key.types)
         ]
-        return PartContent(
+        return PartMetadata(
             columns=ColumnsFile(self._schema, self._granularity, key.expressions),
             rows=self.rows,
-            partition=partition_values(self._description.partition_key, self._values),
+            partition=make_partition_arrays(self._description.partition_key, self._values),
             minmax=self._minmax.entries() if self.rows else [],
             primary_index=list(zip(key.expressions, key.types, index, strict=True)),
             marks=[column.marks() for column in self._columns],
@@ -372,18 +374,18 @@ def _expected_bytes(block: pa.Table, settings: PartSettings) -> int:
     if rough * 8 < limit:
         return rough
     chunks = [chunk for column in block.columns for chunk in column.chunks]
-    return sum(int(content_bytes(chunk, np.array([0, len(chunk)]))[0]) for chunk in chunks)
+    return sum(int(count_content_bytes(chunk, np.array([0, len(chunk)]))[0]) for chunk in chunks)
 
 
 def _empty(type_: DataType) -> pa.Array:
-    return pa.nulls(0, plain_type(type_).arrow)
+    return pa.nulls(0, strip_low_cardinality(type_).arrow)
 
 
 def _scalars(values: Sequence[object], types: Sequence[DataType]) -> tuple[pa.Scalar, ...]:
     """Partition values as plain scalars; Python values are accepted too."""
     scalars = []
     for value, type_ in zip(values, types, strict=True):
-        target = plain_type(type_).arrow
+        target = strip_low_cardinality(type_).arrow
         scalar = value if isinstance(value, pa.Scalar) else pa.scalar(value, target)
         scalars.append(scalar if scalar.type == target else scalar.cast(target))
     return tuple(scalars)

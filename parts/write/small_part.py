@@ -13,23 +13,23 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from parts.format.array_file import plain_array, plain_type
+from parts.format.array_file import strip_low_cardinality, to_plain_array
 from parts.format.checksums import Checksums
 from parts.format.codecs import Codec
-from parts.format.columns_file import ColumnsFile, MinMax
-from parts.format.content_hash import ColumnHasher, has_plain_buffers, plain_digest
+from parts.format.columns_file import ColumnsFile, MinMaxCollector
+from parts.format.content_hash import ColumnHasher, has_plain_buffers, hash_plain_buffers
 from parts.format.file_names import DATA_FILE
-from parts.format.flat_arrays import content_bytes, flatten
-from parts.format.frames import encode_flat
+from parts.format.flat_arrays import count_content_bytes, flatten_array
+from parts.format.frames import encode_flat_array
 from parts.format.marks import ColumnMarks
-from parts.format.packed_metadata import pack
-from parts.format.part_files import PartContent
-from parts.skip_indexes.index_builder import IndexBuilder
+from parts.format.packed_metadata import pack_files
+from parts.format.part_files import PartMetadata
+from parts.skip_indexes.index_builder import SkipIndexBuilder
 from parts.table.table_description import Key, TableDescription
 from parts.table.ttl_rules import TtlCollector
 from parts.types import DataType
-from parts.write.column_writer import ColumnFacts
-from parts.write.part_summary import WrittenColumns, checksum_of, summarize
+from parts.write.column_writer import ColumnSummary
+from parts.write.part_summary import WrittenColumns, compute_checksum, encode_metadata
 
 _FIRST_ROW = np.zeros(1, np.uint32)
 
@@ -45,34 +45,34 @@ def encode_small_part(
     """The bytes of ``meta.bin`` of a packed part of these rows: at least one, in order, of one granule, conformed."""
     rows = block.num_rows
     schema = description.schema.stored
-    facts: list[ColumnFacts] = []
+    facts: list[ColumnSummary] = []
     marks: list[ColumnMarks] = []
     pieces: list[bytes | memoryview] = []
     offset = 0
     for field, column, codec in zip(schema.arrow, block.itercolumns(), codecs, strict=True):
-        array = contiguous(column)
-        flat = flatten(array)
-        frame = encode_flat(flat, rows, codec)
+        array = to_contiguous_array(column)
+        flat = flatten_array(array)
+        frame = encode_flat_array(flat, rows, codec)
         pieces += frame.pieces
         marks.append(ColumnMarks(np.array([offset], np.uint64), _FIRST_ROW))
         offset += frame.size
         if has_plain_buffers(field.type, flat):
-            facts.append(ColumnFacts(field, frame.size, frame.raw_bytes, plain_digest(flat)))
+            facts.append(ColumnSummary(field, frame.size, frame.raw_bytes, hash_plain_buffers(flat)))
         else:
-            size = int(content_bytes(array, np.array([0, rows]))[0])
+            size = int(count_content_bytes(array, np.array([0, rows]))[0])
             hasher = ColumnHasher(field)
             hasher.update(array)
-            facts.append(ColumnFacts(field, frame.size, size, hasher.digest()))
+            facts.append(ColumnSummary(field, frame.size, size, hasher.digest()))
     data = b"".join(pieces)
     key, partition_key = description.sorting_key, description.partition_key
-    minmax = MinMax(schema, partition_key.columns)
+    minmax = MinMaxCollector(schema, partition_key.columns)
     minmax.update(block)
     ttl = TtlCollector(description.ttl)
     ttl.update(block)
-    content = PartContent(
+    content = PartMetadata(
         columns=ColumnsFile(schema, granularity, key.expressions),
         rows=rows,
-        partition=partition_values(partition_key, partition),
+        partition=make_partition_arrays(partition_key, partition),
         minmax=minmax.entries(),
         primary_index=list(zip(key.expressions, key.types, _first_and_last(block, key), strict=True)),
         marks=marks,
@@ -80,18 +80,18 @@ def encode_small_part(
         metadata_version=description.metadata_version,
         ttl=ttl.found(),
     )
-    builder = IndexBuilder(description.indexes, schema, granularity)
+    builder = SkipIndexBuilder(description.indexes, schema, granularity)
     builder.add(block)
     files = {**builder.files(), DATA_FILE: data}
-    sums = {name: checksum_of(held) for name, held in files.items()}
-    meta, checksums = summarize(WrittenColumns(content, facts, sums), is_packed=True)
-    return pack(meta | files), checksums
+    sums = {name: compute_checksum(held) for name, held in files.items()}
+    meta, checksums = encode_metadata(WrittenColumns(content, facts, sums), is_packed=True)
+    return pack_files(meta | files), checksums
 
 
-def partition_values(key: Key, values: Sequence[pa.Scalar]) -> list[tuple[str, DataType, pa.Array]]:
+def make_partition_arrays(key: Key, values: Sequence[pa.Scalar]) -> list[tuple[str, DataType, pa.Array]]:
     """The entries of ``partition``."""
     return [
-        (text, type_, pa.array([value], plain_type(type_).arrow))
+        (text, type_, pa.array([value], strip_low_cardinality(type_).arrow))
         for text, type_, value in zip(key.expressions, key.types, values, strict=True)
     ]
 
@@ -103,10 +103,10 @@ def _first_and_last(block: pa.Table, key: Key) -> list[pa.Array]:
     needed = block.select(list(dict.fromkeys(key.columns)))
     rows = needed.num_rows
     edges = pa.concat_tables([needed.slice(0, 1), needed.slice(rows - 1, 1)])
-    return [plain_array(array, type_) for array, type_ in zip(key.evaluate(edges), key.types, strict=True)]
+    return [to_plain_array(array, type_) for array, type_ in zip(key.evaluate(edges), key.types, strict=True)]
 
 
-def contiguous(column: pa.ChunkedArray) -> pa.Array:
+def to_contiguous_array(column: pa.ChunkedArray) -> pa.Array:
     """The column as one array."""
     if column.num_chunks == 1:
         return column.chunk(0)

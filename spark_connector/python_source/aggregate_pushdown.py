@@ -29,8 +29,8 @@ from parts.types import (
     UUIDType,
     strip_nullable,
 )
-from spark_connector.python_source.session_options import session_options
-from spark_connector.shared.options import listed, parse_options, quoted
+from spark_connector.python_source.session_options import read_session_options
+from spark_connector.shared.options import listed, parse_options, quote_identifier
 from spark_connector.shared.transport import Transport
 from spark_connector.shared.type_mapping import describe_table, readable_schema
 
@@ -72,7 +72,7 @@ def aggregate(
     if not wanted:
         raise UserError("BAD_ARGUMENTS", "Format pando: 'aggregates' is empty: give it names and calls like 'sum(x)'")
     given = {name: value for name, value in options.items() if name.lower() not in ("columns", "filter")}
-    parsed = parse_options(options, session_options(spark))
+    parsed = parse_options(options, read_session_options(spark))
     if parsed.query or parsed.task_query:
         raise UserError("BAD_ARGUMENTS", "Format pando: aggregate() is for a 'table', without 'query' and 'task_query'")
     names = list(dict.fromkeys([*group_by, *(column for _, column in wanted.values() if column != "*")]))
@@ -114,9 +114,9 @@ def _call(text: str) -> tuple[str, str]:
 def _query(keys: Mapping[str, str], parts: Sequence[_Part], prefix: str) -> str:
     """Without rows there is no group, also where there are no keys."""
     columns = [column for part in parts for column in part.columns]
-    items = [f"{quoted(name)} AS {key}" for name, key in keys.items()]
+    items = [f"{quote_identifier(name)} AS {key}" for name, key in keys.items()]
     items += [f"{column} AS {prefix}{number}" for number, column in enumerate(columns)]
-    groups = f"GROUP BY {', '.join(map(quoted, keys))}" if keys else ""
+    groups = f"GROUP BY {', '.join(map(quote_identifier, keys))}" if keys else ""
     return f"SELECT {', '.join(items)} FROM slot {groups} HAVING count() > 0"
 
 
@@ -141,18 +141,18 @@ def _own(function: str, name: str) -> Column:
 
 def _part(function: str, name: str, types: Mapping[str, DataType], result: SparkType) -> _Part:
     if function == "count":
-        return _count("" if name == "*" else quoted(name))
+        return _count("" if name == "*" else quote_identifier(name))
     type_ = strip_nullable(types[name])
     if isinstance(type_, LowCardinalityType):
         type_ = strip_nullable(type_.inner)
     if function in ("min", "max"):
-        return _extreme(function, quoted(name), type_)
+        return _extreme(function, quote_identifier(name), type_)
     if not isinstance(type_, IntegerType | FloatType | DecimalType):
         raise UserError(
             "NOT_IMPLEMENTED", f"Format pando: {function}({name}) of {types[name]} is not merged; aggregate it in Spark"
         )
-    total = _sum(quoted(name), type_)
-    return total if function == "sum" else _average(total, _count(quoted(name)), type_, result)
+    total = _sum(quote_identifier(name), type_)
+    return total if function == "sum" else _average(total, _count(quote_identifier(name)), type_, result)
 
 
 def _count(column: str) -> _Part:

@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from parts.common.errors import PandoError, UserError, error_from_code
-from spark_connector.shared.options import Options, is_off, quoted
+from parts.common.errors import PandoError, UserError, make_error_from_code
+from spark_connector.shared.options import Options, is_switched_off, quote_identifier
 from spark_connector.shared.transport import Transport
 from spark_connector.shared.type_mapping import TableColumn, columns_to_write, describe_table
 
@@ -43,7 +43,7 @@ _LEAST_ROWS = 1000
 
 
 @dataclass
-class WrittenBlocks(WriterCommitMessage):
+class StagedBlocks(WriterCommitMessage):
     """What one attempt of a task staged. ``is_done``: the transaction had been committed before."""
 
     attempt: str = ""
@@ -55,7 +55,7 @@ class WrittenBlocks(WriterCommitMessage):
 
 
 @dataclass(frozen=True)
-class Target:
+class WriteTarget:
     """Where the rows go, as checked in the driver."""
 
     options: Options
@@ -68,7 +68,7 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Committed:
+class CommitResult:
     """The server's answer. ``rows`` are those of this or of the earlier commit."""
 
     status: str
@@ -79,7 +79,7 @@ class Committed:
         return self.status.startswith("skipped")
 
 
-def check_target(options: Options, schema: StructType) -> Target:
+def check_target(options: Options, schema: StructType) -> WriteTarget:
     """Compares the data frame's columns with the table's."""
     with Transport(options, is_first=True) as transport:
         columns = columns_to_write(schema, describe_table(transport), options)
@@ -92,10 +92,10 @@ def check_target(options: Options, schema: StructType) -> Target:
                 f"{engine.split()[0].partition('(')[0]} table, which each server has for itself; name one, or use "
                 "a Replicated table",
             )
-    return Target(options, tuple(columns), is_replicated)
+    return WriteTarget(options, tuple(columns), is_replicated)
 
 
-class PandoWriter(DataSourceArrowWriter):
+class BatchWriter(DataSourceArrowWriter):
     """Built once in the driver, used by every task."""
 
     def __init__(self, options: Options, schema: StructType, overwrite: bool) -> None:
@@ -103,7 +103,7 @@ class PandoWriter(DataSourceArrowWriter):
         self.transaction = f"spark {uuid.uuid4().hex}"
         self.overwrite = overwrite_clause(options) if overwrite else ""
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenBlocks:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedBlocks:
         from pyspark import TaskContext
 
         context = TaskContext.get()
@@ -116,32 +116,32 @@ class PandoWriter(DataSourceArrowWriter):
         committed = commit_transaction(
             self.target, self.transaction, messages, self.overwrite, application=application, version=version
         )
-        rows = sum(message.rows for message in messages if isinstance(message, WrittenBlocks))
+        rows = sum(message.rows for message in messages if isinstance(message, StagedBlocks))
         if committed.is_skipped and options.token and committed.rows != rows:
-            raise error_from_code(
+            raise make_error_from_code(
                 _DEDUPLICATED,
                 f"Format pando: a job with the token {options.token!r} wrote {committed.rows} rows to "
                 f"{options.full_name} before, and this one has {rows}: nothing was written. Another job needs a token "
                 "of its own",
             )
-        report(self.target.options, messages, committed)
+        log_commit(self.target.options, messages, committed)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         rollback_transaction(self.target, self.transaction)
-        say(f"the job failed: nothing was written to {self.target.options.full_name}")
+        log_line(f"the job failed: nothing was written to {self.target.options.full_name}")
 
 
-def write_blocks(target: Target, transaction: str, task: int, batches: Iterable[pa.RecordBatch]) -> WrittenBlocks:
+def write_blocks(target: WriteTarget, transaction: str, task: int, batches: Iterable[pa.RecordBatch]) -> StagedBlocks:
     """Stages the rows of one attempt, in blocks; while one is sent the next one is gathered."""
-    from spark_connector.python_source.insert_blocks import cut_blocks, encode_block, to_wire
+    from spark_connector.python_source.insert_blocks import cast_to_table_types, cut_blocks, encode_block
 
     options = target.options
-    allows_null = not is_off(options.settings.get("input_format_null_as_default", "0"))
-    written = WrittenBlocks(f"{task}:{uuid.uuid4().hex[:12]}")
+    allows_null = not is_switched_off(options.settings.get("input_format_null_as_default", "0"))
+    written = StagedBlocks(f"{task}:{uuid.uuid4().hex[:12]}")
     sending: Future[int] | None = None
     with Transport(options) as transport, ThreadPoolExecutor(1) as sender:
         for number, block in enumerate(cut_blocks(batches, options.batch_rows, options.batch_bytes)):
-            block = to_wire(block, target.columns, allows_null=allows_null)
+            block = cast_to_table_types(block, target.columns, allows_null=allows_null)
             body = encode_block(block)
             if not _add(written, sending):
                 return written
@@ -151,7 +151,7 @@ def write_blocks(target: Target, transaction: str, task: int, batches: Iterable[
     return written
 
 
-def _add(written: WrittenBlocks, sent: Future[int] | None) -> bool:
+def _add(written: StagedBlocks, sent: Future[int] | None) -> bool:
     """``False``: the transaction had been committed before, and more need not be sent."""
     if sent is None:
         return True
@@ -178,16 +178,16 @@ def _stage(insert: Callable[[str, bytes], None], token: str, block: pa.Table, bo
             raise
         if block.num_rows < _LEAST_ROWS:
             advice = "spark_connector.prepare(df, url, table) puts the rows into the order of partitions"
-            raise error_from_code(error.code, f"{error.message}. {advice}") from None
+            raise make_error_from_code(error.code, f"{error.message}. {advice}") from None
         half = block.num_rows // 2
         for number, piece in enumerate((block.slice(0, half), block.slice(half))):
             _stage(insert, f"{token}.{number}", piece, encode_block(piece))
     return block.num_rows
 
 
-def _insert(transport: Transport, target: Target, transaction: str, attempt: str, token: str, body: bytes) -> None:
+def _insert(transport: Transport, target: WriteTarget, transaction: str, attempt: str, token: str, body: bytes) -> None:
     options = target.options
-    names = ", ".join(quoted(column.name) for column in target.columns)
+    names = ", ".join(quote_identifier(column.name) for column in target.columns)
     sql = f"INSERT INTO {options.quoted_name} ({names}) FORMAT ArrowStream"
     settings = {
         "input_format_null_as_default": "0",
@@ -210,16 +210,16 @@ def overwrite_clause(options: Options) -> str:
 
 
 def commit_transaction(
-    target: Target,
+    target: WriteTarget,
     transaction: str,
     messages: Iterable[WriterCommitMessage | None],
     overwrite: str = "",
     *,
     application: str = "",
     version: int = 0,
-) -> Committed:
+) -> CommitResult:
     """Asks one server after the other until one knows what became of it: a commit can be repeated."""
-    done = [message for message in messages if isinstance(message, WrittenBlocks)]
+    done = [message for message in messages if isinstance(message, StagedBlocks)]
     attempts = ", ".join(_literal(message.attempt) for message in done if message.rows) or "''"
     clauses = [overwrite, f"ATTEMPTS {attempts}", f"ROWS {sum(message.rows for message in done)}"]
     if application:
@@ -231,30 +231,32 @@ def commit_transaction(
             target.urls, lambda url: transport.query(url, "", options.settings, sql.encode())
         )
     row = json.loads(answer)
-    return Committed(row["status"], int(row["rows"]))
+    return CommitResult(row["status"], int(row["rows"]))
 
 
-def rollback_transaction(target: Target, transaction: str) -> None:
+def rollback_transaction(target: WriteTarget, transaction: str) -> None:
     """As well as can be: what no server is told of, the servers drop after a day."""
     sql = f"ROLLBACK TRANSACTION {_literal(transaction)} ON {target.options.quoted_name}"
     with Transport(target.options) as transport:
         try:
             transport.try_servers(target.urls, lambda url: transport.query(url, sql))
         except PandoError as error:
-            say(f"the transaction could not be rolled back now: {error.message}")
+            log_line(f"the transaction could not be rolled back now: {error.message}")
 
 
-def report(options: Options, messages: Iterable[WriterCommitMessage | None], committed: Committed) -> None:
+def log_commit(options: Options, messages: Iterable[WriterCommitMessage | None], committed: CommitResult) -> None:
     """A line in the driver's log."""
-    done = [message for message in messages if isinstance(message, WrittenBlocks)]
+    done = [message for message in messages if isinstance(message, StagedBlocks)]
     if committed.is_skipped:
-        say(f"nothing was written to {options.full_name}: a job of this identity had committed this version before")
+        log_line(
+            f"nothing was written to {options.full_name}: a job of this identity had committed this version before"
+        )
     else:
         blocks = sum(item.blocks for item in done)
-        say(f"{committed.rows} rows in {blocks} blocks written to {options.full_name} ({committed.status})")
+        log_line(f"{committed.rows} rows in {blocks} blocks written to {options.full_name} ({committed.status})")
 
 
-def say(text: str) -> None:
+def log_line(text: str) -> None:
     print(f"pando: {text}", file=sys.stderr)
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
     from pyspark.sql.types import StructType
 
-    from spark_connector.python_source.batch_writer import PandoWriter
+    from spark_connector.python_source.batch_writer import BatchWriter
     from spark_connector.python_source.stream_writer import PandoStreamWriter
     from spark_connector.shared.options import Options
 
@@ -28,41 +28,41 @@ class PandoDataSource(DataSource):
 
     def schema(self) -> StructType:
         """The schema of the columns asked for, or of ``SELECT *``."""
-        from spark_connector.python_source.query_reader import describe_query
-        from spark_connector.python_source.scan_reader import describe_tasks
-        from spark_connector.shared.options import is_of_catalog, refuse_secrets
+        from spark_connector.python_source.query_reader import describe_query_columns
+        from spark_connector.python_source.scan_reader import describe_task_query
+        from spark_connector.shared.options import are_from_catalog, refuse_secrets
         from spark_connector.shared.transport import Transport
-        from spark_connector.shared.type_mapping import describe_table, readable_schema, with_options
+        from spark_connector.shared.type_mapping import describe_table, readable_schema, store_options_in_schema
 
         options = self._options()
-        if is_of_catalog(self.options):
+        if are_from_catalog(self.options):
             refuse_secrets(self.options)
         with Transport(options, is_first=True) as transport:
             if options.query:
-                columns = describe_query(transport)
+                columns = describe_query_columns(transport)
             else:
-                columns = describe_tasks(transport) if options.task_query else describe_table(transport)
+                columns = describe_task_query(transport) if options.task_query else describe_table(transport)
             wanted = () if options.task_query else options.columns
             schema = readable_schema(columns, wanted, options.full_name, options.nanoseconds)
-        return with_options(schema, self.options) if is_of_catalog(self.options) else schema
+        return store_options_in_schema(schema, self.options) if are_from_catalog(self.options) else schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from spark_connector.python_source.query_reader import QueryReader
-        from spark_connector.python_source.scan_reader import PandoReader
+        from spark_connector.python_source.scan_reader import ScanReader
 
         options = self._options(schema)
-        return QueryReader(options, schema) if options.query else PandoReader(options, schema)
+        return QueryReader(options, schema) if options.query else ScanReader(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         from spark_connector.python_source.stream_reader import PandoStreamReader
 
         return PandoStreamReader(lambda: self._table_options(schema), schema)
 
-    def writer(self, schema: StructType, overwrite: bool) -> PandoWriter:
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """``overwrite``: what is there goes in the step in which the rows come."""
-        from spark_connector.python_source.batch_writer import PandoWriter
+        from spark_connector.python_source.batch_writer import BatchWriter
 
-        return PandoWriter(self._table_options(schema), schema, overwrite)
+        return BatchWriter(self._table_options(schema), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> PandoStreamWriter:  # noqa: N802
         """``overwrite``: the output mode complete."""
@@ -86,7 +86,7 @@ class PandoDataSource(DataSource):
     def _options(self, schema: StructType | None = None) -> Options:
         """Of this use, completed by those of the catalog's table and of the session."""
         from spark_connector.shared.options import parse_options
-        from spark_connector.shared.type_mapping import options_of
+        from spark_connector.shared.type_mapping import read_options_from_schema
 
-        given = {**(options_of(schema) if schema is not None else {}), **self.options}
+        given = {**(read_options_from_schema(schema) if schema is not None else {}), **self.options}
         return parse_options(given, self.defaults)

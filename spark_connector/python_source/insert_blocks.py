@@ -35,7 +35,7 @@ def cut_blocks(batches: Iterable[pa.RecordBatch], max_rows: int, max_bytes: int)
         yield pa.Table.from_batches(held)
 
 
-def to_wire(block: pa.Table, columns: Sequence[TableColumn], *, allows_null: bool) -> pa.Table:
+def cast_to_table_types(block: pa.Table, columns: Sequence[TableColumn], *, allows_null: bool) -> pa.Table:
     """The block with the columns' names. Raises ``UserError`` 53 for a NULL that has no place, 321 for a value."""
     arrays = []
     for array, column in zip(block.columns, columns, strict=True):

@@ -25,9 +25,9 @@ from parts.types import (
     TupleType,
     UUIDType,
 )
-from spark_connector.shared.options import Options, escaped, quoted
+from spark_connector.shared.options import Options, escape_string, quote_identifier
 from spark_connector.shared.transport import Transport
-from spark_connector.shared.type_mapping import TableColumn, check_read_schema, describe
+from spark_connector.shared.type_mapping import TableColumn, check_read_schema, describe_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 _COMPRESSION = {"lz4": "lz4_frame", "zstd": "zstd", "none": "none"}
 
 
-def describe_query(transport: Transport) -> list[TableColumn]:
+def describe_query_columns(transport: Transport) -> list[TableColumn]:
     """The columns of the result. Raises 62 and what else is wrong with the statement, 15 for a name that is there
     twice."""
-    columns = describe(transport, f"({transport.options.query}\n)")
+    columns = describe_columns(transport, f"({transport.options.query}\n)")
     names = [column.name for column in columns]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
@@ -76,7 +76,7 @@ class QueryReader(DataSourceReader):
 
     def _statement(self, transport: Transport) -> str:
         """With the columns of the schema, those as texts that a stream of Arrow has in bytes."""
-        columns = {column.name: column.type for column in describe_query(transport)}
+        columns = {column.name: column.type for column in describe_query_columns(transport)}
         names = self.schema.fieldNames()
         for name in names:
             if name not in columns:
@@ -86,9 +86,11 @@ class QueryReader(DataSourceReader):
         for name in names:
             type_ = columns[name]
             readable = _readable(type_)
-            column = quoted(name)
-            items.append(column if readable == type_ else f"CAST({column}, '{escaped(str(readable))}') AS {column}")
-        if items == [quoted(name) for name in columns]:
+            column = quote_identifier(name)
+            items.append(
+                column if readable == type_ else f"CAST({column}, '{escape_string(str(readable))}') AS {column}"
+            )
+        if items == [quote_identifier(name) for name in columns]:
             return self.options.query
         return f"SELECT {', '.join(items)} FROM ({self.options.query}\n)"
 

@@ -22,11 +22,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from parts.common.errors import UserError
-from spark_connector.python_source.session_options import session_options
-from spark_connector.shared.condition_translation import Translator, elements
+from spark_connector.python_source.session_options import read_session_options
+from spark_connector.shared.condition_translation import ConditionTranslator, list_scala_elements
 from spark_connector.shared.options import Options, parse_options
 from spark_connector.shared.transport import Transport
-from spark_connector.shared.type_mapping import describe_table, options_of
+from spark_connector.shared.type_mapping import describe_table, read_options_from_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -69,7 +69,7 @@ def narrowed(frame: DataFrame) -> DataFrame:
         raise UserError(
             "BAD_ARGUMENTS", "Format pando: narrowed() is for frames that read tables of Pando, not this one"
         )
-    inside = {_ids(leaf) for plan in elements(analyzed.subqueriesAll()) for leaf in _scans(plan)}
+    inside = {_ids(leaf) for plan in list_scala_elements(analyzed.subqueriesAll()) for leaf in _scans(plan)}
     uses = _uses(optimized, found.keys() | inside)
     surgeon = _Surgeon(
         frame.sparkSession,
@@ -97,7 +97,7 @@ def _scans(plan: Any) -> Iterator[Any]:
     """The relations of Pando in an analyzed plan."""
     if _is_scan(plan):
         yield plan
-    for child in elements(plan.children()):
+    for child in list_scala_elements(plan.children()):
         yield from _scans(child)
 
 
@@ -112,7 +112,7 @@ def _is_scan(node: Any) -> bool:
 def _uses(optimized: Any, known: Set[_Ids]) -> dict[_Ids, list[_Use]]:
     """Of each scan; nothing at all where there is a copy of one."""
     uses: dict[_Ids, list[_Use]] = {}
-    for plan in (optimized, *elements(optimized.subqueriesAll())):
+    for plan in (optimized, *list_scala_elements(optimized.subqueriesAll())):
         for leaf, use in _leaves(plan, []):
             if _ids(leaf) not in known:
                 return {}
@@ -123,7 +123,7 @@ def _uses(optimized: Any, known: Set[_Ids]) -> dict[_Ids, list[_Use]]:
 def _leaves(plan: Any, above: list[Any]) -> Iterator[tuple[Any, _Use]]:
     if _is_scan(plan):
         yield plan, _use(plan, above)
-    for child in elements(plan.children()):
+    for child in list_scala_elements(plan.children()):
         yield from _leaves(child, [*above, plan])
 
 
@@ -136,14 +136,14 @@ def _use(leaf: Any, above: Sequence[Any]) -> _Use:
             break
         if kind == "Filter" and condition is None:
             condition = node.condition()
-        wanted |= {attribute.exprId().id() for attribute in elements(node.references().toSeq())}
+        wanted |= {attribute.exprId().id() for attribute in list_scala_elements(node.references().toSeq())}
         if kind == "Project":
             return _Use(frozenset(wanted), condition)
     return _Use(frozenset(_ids(leaf)), condition)
 
 
 def _ids(leaf: Any) -> _Ids:
-    return tuple(attribute.exprId().id() for attribute in elements(leaf.output()))
+    return tuple(attribute.exprId().id() for attribute in list_scala_elements(leaf.output()))
 
 
 # -- making plans ------------------------------------------------------------------------------------------------------
@@ -163,7 +163,7 @@ class _Surgeon:
         """The plan itself where nothing is replaced."""
         if _is_scan(plan):
             return replacements.get(_ids(plan), plan)
-        children = elements(plan.children())
+        children = list_scala_elements(plan.children())
         new = [self.rebuilt(child, replacements) for child in children]
         if all(after is before for after, before in zip(new, children, strict=True)):
             return plan
@@ -173,11 +173,13 @@ class _Surgeon:
         """A projection on another scan, with the columns of ``leaf``; ``None``: it cannot read less."""
         schema = _schema(leaf)
         given = _options(leaf, schema)
-        options = parse_options(given, session_options(self._spark))
+        options = parse_options(given, read_session_options(self._spark))
         if options.query or options.task_query:
             return None
         wanted = frozenset().union(*(use.wanted for use in uses))
-        names = [a.name() for a in elements(leaf.output()) if a.exprId().id() in wanted] or [_smallest(schema)]
+        names = [a.name() for a in list_scala_elements(leaf.output()) if a.exprId().id() in wanted] or [
+            _smallest(schema)
+        ]
         condition = self._condition(options, names, uses) if self._with_conditions else ""
         if len(names) == len(schema.fields) and not condition and not self._scan_name:
             return None
@@ -193,7 +195,7 @@ class _Surgeon:
         if any(use.condition is None for use in uses):
             return ""
         with Transport(options) as transport:
-            translator = Translator({column.name: column.type for column in describe_table(transport)})
+            translator = ConditionTranslator({column.name: column.type for column in describe_table(transport)})
             terms = [translator.weakened(use.condition) for use in uses]
             if not all(terms):
                 return ""
@@ -206,10 +208,10 @@ class _Surgeon:
         return condition
 
     def _under_the_same_ids(self, leaf: Any, scan: Any) -> Any:
-        new = {attribute.name(): attribute for attribute in elements(scan.output())}
+        new = {attribute.name(): attribute for attribute in list_scala_elements(scan.output())}
         none = self._sequence([])
         items = []
-        for old in elements(leaf.output()):
+        for old in list_scala_elements(leaf.output()):
             value = new.get(old.name()) or self._expressions.Literal.default(old.dataType())
             metadata = self._spark._jvm.scala.Option.apply(old.metadata())
             items.append(self._expressions.Alias(value, old.name(), old.exprId(), none, metadata, none))
@@ -228,7 +230,7 @@ def _schema(leaf: Any) -> StructType:
 
 def _options(leaf: Any, schema: StructType) -> dict[str, str]:
     """Those that the scan was made with, or its table of the catalog."""
-    given = {**options_of(schema), **leaf.options().asCaseSensitiveMap()}
+    given = {**read_options_from_schema(schema), **leaf.options().asCaseSensitiveMap()}
     plain = {name.lower(): value for name, value in given.items()}
     return {**{name.removeprefix(_COPY): value for name, value in plain.items() if name.startswith(_COPY)},
             **{name: value for name, value in plain.items() if not name.startswith(_COPY)}}  # fmt: skip

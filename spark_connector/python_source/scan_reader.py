@@ -29,12 +29,12 @@ from parts.common.errors import (
     UnavailableError,
     UnknownOutcomeError,
     UserError,
-    error_from_code,
+    make_error_from_code,
 )
 from parts.types import parse_type
 from spark_connector.shared.options import Options
 from spark_connector.shared.transport import Transport
-from spark_connector.shared.type_mapping import TableColumn, check_read_schema, options_of
+from spark_connector.shared.type_mapping import TableColumn, check_read_schema, read_options_from_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,7 +68,7 @@ class ScanPartition(InputPartition):
     shard: Shard | None = None
 
 
-class PandoReader(DataSourceReader):
+class ScanReader(DataSourceReader):
     """Made once for a loaded data frame."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
@@ -99,7 +99,9 @@ class PandoReader(DataSourceReader):
             try:
                 return dict(transport.try_servers(options.urls, lambda url: transport.call(url, "/scan/plan", request)))
             except PandoError as error:
-                raise _of_catalog(error) if error.code == _NO_COLUMN and options_of(self.schema) else error from None
+                raise (
+                    _of_catalog(error) if error.code == _NO_COLUMN and read_options_from_schema(self.schema) else error
+                ) from None
 
     def _slots_of_shard(self) -> list[InputPartition]:
         assert self.shard is not None
@@ -107,12 +109,12 @@ class PandoReader(DataSourceReader):
         try:
             plan = self._plan()
         except PandoError as error:
-            raise error_from_code(error.code, f"{where}: {error.message}") from None
+            raise make_error_from_code(error.code, f"{where}: {error.message}") from None
         if "shards" in plan:
             raise UserError("NOT_IMPLEMENTED", f"{where}, is in shards itself; read its shards by the option 'query'")
         return self._slots(plan)
 
-    def _of(self, shard: Shard, partitions: int | None = None) -> PandoReader:
+    def _of(self, shard: Shard, partitions: int | None = None) -> ScanReader:
         """The reader of a shard."""
         reader = copy.copy(self)
         reader.shard = shard
@@ -133,7 +135,7 @@ class PandoReader(DataSourceReader):
         return [ScanPartition(number, plan["slots"], self.shard) for number in range(plan["slots"])]
 
     def _what_to_read(self) -> dict[str, Any]:
-        return what_to_read(self.options, self.schema.fieldNames())
+        return scan_request(self.options, self.schema.fieldNames())
 
     # -- reading, in the tasks ---------------------------------------------------------------------------------------
 
@@ -220,8 +222,8 @@ class PandoReader(DataSourceReader):
             return first
         reasons = "; ".join(error.message for error in tried)
         if first.code != _GONE:
-            return error_from_code(first.code, f"Task {partition.number} cannot be read on any server: {reasons}")
-        return error_from_code(
+            return make_error_from_code(first.code, f"Task {partition.number} cannot be read on any server: {reasons}")
+        return make_error_from_code(
             first.code,
             f"The state of {self.options.full_name} that this query began with is gone: its parts were merged or "
             "dropped since. Run the query again. If it pauses for long between two reads of the table, a larger option "
@@ -229,7 +231,7 @@ class PandoReader(DataSourceReader):
         )
 
 
-def what_to_read(options: Options, columns: Sequence[str]) -> dict[str, Any]:
+def scan_request(options: Options, columns: Sequence[str]) -> dict[str, Any]:
     """What every request says of the rows to read; a query names those of the table's columns that it needs."""
     return {
         "database": options.database,
@@ -242,16 +244,16 @@ def what_to_read(options: Options, columns: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def describe_tasks(transport: Transport) -> list[TableColumn]:
+def describe_task_query(transport: Transport) -> list[TableColumn]:
     """What the option ``task_query`` gives."""
     options = transport.options
-    request = what_to_read(options, ())
+    request = scan_request(options, ())
     plan = transport.try_servers(options.urls, lambda url: transport.call(url, "/scan/plan", request))
     return [TableColumn(item["name"], parse_type(item["type"]), "") for item in plan["columns"]]
 
 
 def _of_catalog(error: PandoError) -> PandoError:
-    return error_from_code(
+    return make_error_from_code(
         error.code,
         f"{error.message}. ALTER TABLE … ADD COLUMN of Spark changes its catalog alone: a table of Pando keeps the "
         "columns it was made with. Make a table that has the column, or make the catalog's table again (DROP TABLE, "

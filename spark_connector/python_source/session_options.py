@@ -25,7 +25,7 @@ def configure(spark: SparkSession) -> dict[str, str]:
     A password is named (``spark.pando.password_env``, ``spark.pando.password_file``), never said: everybody who uses a
     session can read its configuration.
     """
-    options = session_options(spark)
+    options = read_session_options(spark)
     if "password" in options:
         raise UserError(
             "BAD_ARGUMENTS",
@@ -39,7 +39,7 @@ def configure(spark: SparkSession) -> dict[str, str]:
     return options
 
 
-def session_options(spark: SparkSession) -> dict[str, str]:
+def read_session_options(spark: SparkSession) -> dict[str, str]:
     """The options that the session's configuration has now."""
     context = getattr(spark, "sparkContext", None)  # a client of Spark Connect has none
     known = {**(dict(context.getConf().getAll()) if context is not None else {}), **spark.conf.getAll}

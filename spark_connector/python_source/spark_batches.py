@@ -16,7 +16,7 @@ def to_spark_batch(batch: pa.RecordBatch, schema: pa.Schema, *, truncates: bool 
     arrays = []
     for array, field in zip(batch.columns, schema, strict=True):
         try:
-            arrays.append(to_spark(array, field.type, truncates))
+            arrays.append(to_spark_array(array, field.type, truncates))
         except pa.ArrowInvalid as error:
             advice = _advice(field.type) if "timestamp[us] would lose data" in str(error) else ""
             raise UserError(
@@ -25,20 +25,22 @@ def to_spark_batch(batch: pa.RecordBatch, schema: pa.Schema, *, truncates: bool 
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def to_spark(array: pa.Array, target: pa.DataType, truncates: bool = False) -> pa.Array:
+def to_spark_array(array: pa.Array, target: pa.DataType, truncates: bool = False) -> pa.Array:
     source = array.type
     if source == target:
         return array
     if pa.types.is_dictionary(source):
-        return to_spark(array.dictionary, target, truncates).take(array.indices)
+        return to_spark_array(array.dictionary, target, truncates).take(array.indices)
     if pa.types.is_list(source):
         offsets, mask = _offsets(array)
-        values = to_spark(array.flatten(), target.value_type, truncates)
+        values = to_spark_array(array.flatten(), target.value_type, truncates)
         return pa.ListArray.from_arrays(offsets, values, type=target, mask=mask)
     if pa.types.is_map(source):
         return _map(array, target, truncates)
     if pa.types.is_struct(source):
-        children = [to_spark(child, target.field(index).type, truncates) for index, child in enumerate(array.flatten())]
+        children = [
+            to_spark_array(child, target.field(index).type, truncates) for index, child in enumerate(array.flatten())
+        ]
         return pa.StructArray.from_arrays(children, fields=list(target))
     if pa.types.is_fixed_size_binary(source) and pa.types.is_string(target):
         return pc.ascii_rtrim(pc.cast(pc.cast(array, pa.binary()), pa.string()), "\0")
@@ -49,8 +51,8 @@ def to_spark(array: pa.Array, target: pa.DataType, truncates: bool = False) -> p
 
 def _map(array: pa.Array, target: pa.DataType, truncates: bool) -> pa.Array:
     start, end = array.offsets[0].as_py(), array.offsets[-1].as_py()
-    keys = to_spark(array.keys.slice(start, end - start), target.key_type, truncates)
-    values = to_spark(array.items.slice(start, end - start), target.item_type, truncates)
+    keys = to_spark_array(array.keys.slice(start, end - start), target.key_type, truncates)
+    values = to_spark_array(array.items.slice(start, end - start), target.item_type, truncates)
     return pa.MapArray.from_arrays(_offsets(array)[0], keys, values, type=target)
 
 

@@ -24,7 +24,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from parts.common.errors import UserError
-from spark_connector.python_source.scan_reader import PandoReader, ScanPartition
+from spark_connector.python_source.scan_reader import ScanPartition, ScanReader
 from spark_connector.shared.options import Options
 from spark_connector.shared.transport import Transport
 
@@ -37,7 +37,7 @@ _NOTHING = -1
 
 
 @dataclass(frozen=True)
-class Offset:
+class StreamOffset:
     """What has been read: of each partition the blocks up to this number. As JSON it stands in Spark's checkpoint."""
 
     table: str
@@ -49,7 +49,7 @@ class Offset:
         return {"version": _VERSION, "table": self.table, "blocks": dict(sorted(self.blocks.items()))}
 
     @classmethod
-    def of_json(cls, document: Mapping[str, Any]) -> Offset:
+    def from_json(cls, document: Mapping[str, Any]) -> StreamOffset:
         if document.get("version") != _VERSION:
             raise UserError(
                 "BAD_ARGUMENTS",
@@ -69,7 +69,7 @@ class BlocksPartition(InputPartition):
     blocks: dict[str, Any]
 
 
-class BlocksReader(PandoReader):
+class BlocksReader(ScanReader):
     """Reads some blocks of a table, as batch reads do all of it."""
 
     def __init__(self, options: Options, schema: StructType, scan: str, blocks: dict[str, Any]) -> None:
@@ -90,7 +90,7 @@ class PandoStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.schema = schema
         self._target: Mapping[str, int] | None = None
         """Where a query of Trigger.AvailableNow ends."""
-        self._available: Offset | None = None
+        self._available: StreamOffset | None = None
 
     @cached_property
     def options(self) -> Options:
@@ -102,13 +102,13 @@ class PandoStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         answer = self._ask({})
         dropped, table = answer["dropped"], answer["identity"]
         if self.options.starting_offsets == "earliest":
-            return Offset(table, dropped).to_json()
+            return StreamOffset(table, dropped).to_json()
         if self.options.starting_offsets == "latest":
-            return Offset(table, {**dropped, **answer["available"]}).to_json()
+            return StreamOffset(table, {**dropped, **answer["available"]}).to_json()
         given = json.loads(self.options.starting_offsets)
         if "blocks" in given:
-            return Offset.of_json(given).to_json()
-        return Offset(table, {**dropped, **given}).to_json()
+            return StreamOffset.from_json(given).to_json()
+        return StreamOffset(table, {**dropped, **given}).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         limit = self.options.max_rows_per_trigger
@@ -118,7 +118,7 @@ class PandoStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self._ask({})["available"]
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        offset = Offset.of_json(start)
+        offset = StreamOffset.from_json(start)
         answer = self._ask(
             {
                 "start": {"identity": offset.table, "blocks": offset.blocks},
@@ -126,8 +126,8 @@ class PandoStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 "max_rows": limit.max_rows if isinstance(limit, ReadMaxRows) else None,
             }
         )
-        self._available = Offset(answer["identity"], answer["available"])
-        return Offset(answer["identity"], answer["end"]).to_json()
+        self._available = StreamOffset(answer["identity"], answer["available"])
+        return StreamOffset(answer["identity"], answer["end"]).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         return self._available.to_json() if self._available is not None else None
@@ -151,7 +151,7 @@ class PandoStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # -- batches -----------------------------------------------------------------------------------------------------
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        first, last = Offset.of_json(start), Offset.of_json(end)
+        first, last = StreamOffset.from_json(start), StreamOffset.from_json(end)
         before = first.blocks if first.table == last.table else {}
         ranges = {
             name: [before.get(name, _NOTHING), until]

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from spark_connector.python_source.batch_writer import (
-    WrittenBlocks,
+    StagedBlocks,
     check_target,
     commit_transaction,
+    log_commit,
     overwrite_clause,
-    report,
     write_blocks,
 )
 from spark_connector.shared.options import Options
@@ -35,7 +35,7 @@ class PandoStreamWriter(DataSourceStreamArrowWriter):
         self.target = check_target(options, schema)
         self.overwrite = overwrite_clause(options) if overwrite else ""
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenBlocks:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedBlocks:
         from pyspark import TaskContext
 
         context = TaskContext.get()
@@ -49,7 +49,7 @@ class PandoStreamWriter(DataSourceStreamArrowWriter):
         return written
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        queries = {message.job for message in messages if isinstance(message, WrittenBlocks)}
+        queries = {message.job for message in messages if isinstance(message, StagedBlocks)}
         for query in queries:
             committed = commit_transaction(
                 self.target,
@@ -59,7 +59,7 @@ class PandoStreamWriter(DataSourceStreamArrowWriter):
                 application=f"spark stream {query}",
                 version=batchId,
             )
-            report(self.target.options, messages, committed)
+            log_commit(self.target.options, messages, committed)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Spark runs the batch again, in the same transaction; what this run staged is not taken."""

@@ -34,7 +34,7 @@ from parts.types import (
     UUIDType,
     strip_nullable,
 )
-from spark_connector.shared.options import escaped, quoted
+from spark_connector.shared.options import escape_string, quote_identifier
 from spark_connector.shared.type_mapping import has_nanoseconds
 
 _COMPARISONS = {"EqualTo": "=", "EqualNullSafe": "=", "LessThan": "<", "LessThanOrEqual": "<=",
@@ -63,7 +63,7 @@ class _Operand:
 
 
 @dataclass(frozen=True)
-class Translator:
+class ConditionTranslator:
     """``types``: those that the columns have on the server."""
 
     types: Mapping[str, DataType]
@@ -85,7 +85,7 @@ class Translator:
         if kind == "Not":
             return f"(NOT {self._condition(node.child(), is_exact=True)})"
         if kind in ("IsNull", "IsNotNull"):
-            return f"is{kind[2:]}({quoted(self._column(node.child())[0])})"
+            return f"is{kind[2:]}({quote_identifier(self._column(node.child())[0])})"
         if kind in _COMPARISONS:
             return self._comparison(node, kind)
         if kind in ("In", "InSet"):
@@ -129,12 +129,12 @@ class Translator:
     def _membership(self, node: Any, kind: str) -> str:
         if kind == "In":
             operand = self._operand(node.value())
-            items = elements(node.list())
+            items = list_scala_elements(node.list())
             values = [_literal(item, operand.type) for item in items[: _MOST_VALUES + 1]]
         else:
             operand = self._operand(node.child())
             name = node.child().dataType().catalogString()
-            values = [_constant(_python(v, name), operand.type) for v in elements(node.hset().toSeq())]
+            values = [_constant(_python(v, name), operand.type) for v in list_scala_elements(node.hset().toSeq())]
         if not 0 < len(values) <= _MOST_VALUES:
             raise _Untranslatable
         if isinstance(operand.type, FloatType) and any(float(value) == 0 for value in values):
@@ -172,7 +172,7 @@ class Translator:
             node = node.child()
         name, type_ = self._column(node)
         shown = node.dataType().catalogString()
-        sql = quoted(name)
+        sql = quote_identifier(name)
         match type_:
             case EnumType() | UUIDType() | IPv4Type() | IPv6Type() if shown == "string":
                 return _Operand(f"toString({sql})", StringType())
@@ -193,7 +193,7 @@ class Translator:
         raise _Untranslatable
 
 
-def elements(sequence: Any) -> list[Any]:
+def list_scala_elements(sequence: Any) -> list[Any]:
     """The elements of a sequence of Scala."""
     return [sequence.apply(index) for index in range(sequence.size())]
 
@@ -255,7 +255,7 @@ def _constant(value: object, type_: DataType, *, is_bound: bool = False) -> str:
         case DecimalType(), int() | Decimal():
             return _decimal(Decimal(value), type_)
         case StringType(), str():
-            return f"'{escaped(value)}'"
+            return f"'{escape_string(value)}'"
         case DateType() | Date32Type(), datetime.date():
             function, first, last = _DATES[type(type_)]
             if first <= value <= last:
@@ -301,7 +301,7 @@ def _pattern(node: Any) -> str:
     pattern = str(node.right().value().toString())
     if any(follower not in "%_\\" for follower in _escapes(pattern)):
         raise _Untranslatable
-    return f"'{escaped(pattern)}'"
+    return f"'{escape_string(pattern)}'"
 
 
 def _escapes(pattern: str) -> Iterator[str]:

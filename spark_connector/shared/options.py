@@ -82,20 +82,20 @@ class Options:
 
     @property
     def quoted_name(self) -> str:
-        return f"{quoted(self.database)}.{quoted(self.table)}"
+        return f"{quote_identifier(self.database)}.{quote_identifier(self.table)}"
 
 
-def quoted(name: str) -> str:
+def quote_identifier(name: str) -> str:
     """An identifier in SQL."""
     return "`" + name.replace("\\", "\\\\").replace("`", "\\`") + "`"
 
 
-def escaped(text: str) -> str:
+def escape_string(text: str) -> str:
     """What stands between the quotes of a string in SQL."""
     return text.replace("\\", "\\\\").replace("'", "\\'")
 
 
-def is_of_catalog(given: Mapping[str, str]) -> bool:
+def are_from_catalog(given: Mapping[str, str]) -> bool:
     """Whether these options come from ``CREATE TABLE … USING pando``."""
     return any(name.lower().startswith(_COPY) for name in given)
 
@@ -308,7 +308,7 @@ def _count(values: Mapping[str, str], name: str, default: int, least: int = 1) -
     return int(text)
 
 
-def is_off(value: str) -> bool:
+def is_switched_off(value: str) -> bool:
     """Whether a setting that is a switch is off."""
     return value.strip().lower() in ("0", "false")
 

@@ -11,7 +11,7 @@ from engine.http_client.retry import Result, try_servers
 from spark_connector.shared.options import Options
 
 if TYPE_CHECKING:
-    from engine.http_client.connections import AnswerFile
+    from engine.http_client.connections import ResponseFile
 
 
 _FIRST_ROUNDS = 4
@@ -63,21 +63,21 @@ class Transport:
             return json.loads(answer.read())
 
     @contextmanager
-    def select(self, url: str, sql: str, settings: Mapping[str, str]) -> Iterator[AnswerFile]:
+    def select(self, url: str, sql: str, settings: Mapping[str, str]) -> Iterator[ResponseFile]:
         """The rows of one statement, streamed."""
-        from engine.http_client.connections import AnswerFile
+        from engine.http_client.connections import ResponseFile
 
         with self._connections.post(url, "/", sql.encode(), settings) as answer:
-            yield AnswerFile(answer)
+            yield ResponseFile(answer)
 
     @contextmanager
-    def stream(self, url: str, path: str, body: object, read_seconds: float | None = None) -> Iterator[AnswerFile]:
+    def stream(self, url: str, path: str, body: object, read_seconds: float | None = None) -> Iterator[ResponseFile]:
         """A request in JSON, answered by a stream that is never silent for longer (than ``stall_timeout``)."""
-        from engine.http_client.connections import AnswerFile
+        from engine.http_client.connections import ResponseFile
 
         read_seconds = read_seconds or self.options.stall_timeout
         with self._connections.post(url, path, json.dumps(body).encode(), read_seconds=read_seconds) as answer:
-            yield AnswerFile(answer)
+            yield ResponseFile(answer)
 
     def try_servers(
         self, urls: tuple[str, ...], function: Callable[[str], Result], *, is_idempotent: bool = True

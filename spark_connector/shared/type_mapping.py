@@ -58,10 +58,10 @@ class TableColumn:
 
 def describe_table(transport: Transport) -> list[TableColumn]:
     """The columns as the first server that answers knows them."""
-    return describe(transport, f"TABLE {transport.options.quoted_name}")
+    return describe_columns(transport, f"TABLE {transport.options.quoted_name}")
 
 
-def describe(transport: Transport, what: str) -> list[TableColumn]:
+def describe_columns(transport: Transport, what: str) -> list[TableColumn]:
     """``TABLE name`` or ``(SELECT …)``."""
     sql = f"DESCRIBE {what} FORMAT JSONEachRow"
     answer = transport.try_servers(transport.options.urls, lambda url: transport.query(url, sql)[0])
@@ -86,7 +86,7 @@ def readable_schema(
         [
             spark.StructField(column.name, exact, column.type.is_nullable)
             if exact is not None and has_nanoseconds(column.type)
-            else spark_field(column.name, column.type)
+            else to_spark_field(column.name, column.type)
             for column in chosen
         ]
     )
@@ -101,7 +101,7 @@ def has_nanoseconds(type_: DataType) -> bool:
     return isinstance(type_, DateTime64Type) and type_.unit == "ns"
 
 
-def with_options(schema: spark.StructType, options: Mapping[str, str]) -> spark.StructType:
+def store_options_in_schema(schema: spark.StructType, options: Mapping[str, str]) -> spark.StructType:
     """The schema with the options (no secrets: ``refuse_secrets``) in the metadata of its columns.
 
     Spark keeps the options of ``CREATE TABLE … USING pando`` in its catalog, but gives neither reader nor writer any of
@@ -111,30 +111,30 @@ def with_options(schema: spark.StructType, options: Mapping[str, str]) -> spark.
     return spark.StructType([spark.StructField(f.name, f.dataType, f.nullable, metadata) for f in schema.fields])
 
 
-def options_of(schema: spark.StructType) -> dict[str, str]:
-    """What :func:`with_options` left in a schema."""
+def read_options_from_schema(schema: spark.StructType) -> dict[str, str]:
+    """What :func:`store_options_in_schema` left in a schema."""
     for field in schema.fields:
         if _OPTIONS_KEY in (field.metadata or {}):
             return dict(json.loads(field.metadata[_OPTIONS_KEY]))
     return {}
 
 
-def spark_field(name: str, type_: DataType) -> spark.StructField:
-    return spark.StructField(name, spark_data_type(type_), type_.is_nullable)
+def to_spark_field(name: str, type_: DataType) -> spark.StructField:
+    return spark.StructField(name, to_spark_type(type_), type_.is_nullable)
 
 
-def spark_data_type(type_: DataType) -> spark.DataType:
+def to_spark_type(type_: DataType) -> spark.DataType:
     """The type in which a column is read; nested nullability is exact."""
     match type_:
         case NullableType(inner) | LowCardinalityType(inner):
-            return spark_data_type(inner)
+            return to_spark_type(inner)
         case ArrayType(inner):
-            return spark.ArrayType(spark_data_type(inner), inner.is_nullable)
+            return spark.ArrayType(to_spark_type(inner), inner.is_nullable)
         case MapType(key, value):
-            return spark.MapType(spark_data_type(key), spark_data_type(value), value.is_nullable)
+            return spark.MapType(to_spark_type(key), to_spark_type(value), value.is_nullable)
         case TupleType(elements):
             return spark.StructType(
-                [spark_field(name or str(position), inner) for position, (name, inner) in enumerate(elements, 1)]
+                [to_spark_field(name or str(position), inner) for position, (name, inner) in enumerate(elements, 1)]
             )
         case IntegerType(bits, signed):
             return _INTEGERS[bits, signed]
@@ -167,7 +167,7 @@ _INTEGERS: dict[tuple[int, bool], spark.DataType] = {
 def check_read_schema(schema: spark.StructType, columns: Sequence[tuple[str, DataType]]) -> None:
     """Raises 53 if a column cannot be read as the schema says. The columns are in the schema's order."""
     for field, (name, type_) in zip(schema.fields, columns, strict=True):
-        natural = spark_data_type(type_)
+        natural = to_spark_type(type_)
         if not _is_readable_as(natural, field.dataType, type_):
             raise UserError(
                 "TYPE_MISMATCH",

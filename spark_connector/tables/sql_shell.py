@@ -19,7 +19,7 @@ _PROMPT = "pando-spark> "
 _GOES_ON = "           > "
 
 
-def statements(text: str) -> tuple[list[str], str]:
+def split_statements(text: str) -> tuple[list[str], str]:
     """Those that a semicolon ends, and what follows the last one."""
     found, begin = [], 0
     for token in _TOKEN.finditer(text):
@@ -29,7 +29,7 @@ def statements(text: str) -> tuple[list[str], str]:
     return [item for item in found if item], text[begin:]
 
 
-def run(spark: SparkSession, statement: str, out: TextIO) -> None:
+def run_statement(spark: SparkSession, statement: str, out: TextIO) -> None:
     """Writes the rows, their values divided by tabs, as Spark's own shell does."""
     frame = spark.sql(statement)
     if not frame.columns:
@@ -41,30 +41,30 @@ def run(spark: SparkSession, statement: str, out: TextIO) -> None:
     out.flush()
 
 
-def run_all(spark: SparkSession, texts: Iterable[str], out: TextIO) -> None:
+def run_statements(spark: SparkSession, texts: Iterable[str], out: TextIO) -> None:
     """The statements of the texts, in order."""
     for text in texts:
-        ended, last = statements(text)
+        ended, last = split_statements(text)
         for statement in [*ended, last] if last.strip() else ended:
-            run(spark, statement, out)
+            run_statement(spark, statement, out)
 
 
-def converse(spark: SparkSession, lines: Iterator[str], out: TextIO, errors: TextIO) -> None:
+def run_interactively(spark: SparkSession, lines: Iterator[str], out: TextIO, errors: TextIO) -> None:
     """Reads statements until the lines end, or ``quit``; one that fails is told, and the next is read."""
     text = ""
     for line in lines:
         text += line
         if text.strip().rstrip(";").lower() in ("quit", "exit"):
             return
-        ended, text = statements(text)
+        ended, text = split_statements(text)
         for statement in ended:
             try:
-                run(spark, statement, out)
+                run_statement(spark, statement, out)
             except Exception as error:
                 errors.write(f"{str(error).partition(chr(10) + chr(10) + 'JVM stacktrace')[0].strip()}\n")
 
 
-def start(
+def start_session(
     url: str, database: str, options: Mapping[str, str], master: str, configuration: Mapping[str, str]
 ) -> SparkSession:
     """A quiet session with a view of each table."""
@@ -79,7 +79,7 @@ def start(
     return spark
 
 
-def asked_lines() -> Iterator[str]:
+def prompt_for_lines() -> Iterator[str]:
     """What somebody types; the second and later lines of a statement have another prompt."""
     import readline  # noqa: F401 (input() edits lines with it)
 
@@ -94,10 +94,10 @@ def asked_lines() -> Iterator[str]:
             rest = ""
             continue
         yield line
-        rest = statements(rest + line)[1]
+        rest = split_statements(rest + line)[1]
 
 
-def main(
+def run_shell(
     url: str,
     database: str,
     texts: Sequence[str],
@@ -106,13 +106,13 @@ def main(
     configuration: Mapping[str, str],
 ) -> None:
     """The statements of ``texts``, or of who sits there."""
-    spark = start(url, database, options, master, configuration)
+    spark = start_session(url, database, options, master, configuration)
     try:
         if texts:
-            run_all(spark, texts, sys.stdout)
+            run_statements(spark, texts, sys.stdout)
         elif sys.stdin.isatty():
-            converse(spark, asked_lines(), sys.stdout, sys.stderr)
+            run_interactively(spark, prompt_for_lines(), sys.stdout, sys.stderr)
         else:
-            run_all(spark, [sys.stdin.read()], sys.stdout)
+            run_statements(spark, [sys.stdin.read()], sys.stdout)
     finally:
         spark.stop()

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import types as spark
 
-from parts.common.errors import PandoError, UserError, error_from_code
-from spark_connector.shared.options import Options, parse_options, quoted
+from parts.common.errors import PandoError, UserError, make_error_from_code
+from spark_connector.shared.options import Options, parse_options, quote_identifier
 from spark_connector.shared.transport import Transport
 
 if TYPE_CHECKING:
@@ -55,7 +55,13 @@ def create_table(
             f"Format pando: a {engine} table is on one server and knows no ZooKeeper, and 'url' names "
             f"{len(parsed.urls)}{', zookeeper_path one' if zookeeper_path else ''}; use ReplicatedMergeTree",
         )
-    key = order_by if isinstance(order_by, str) else f"({', '.join(map(quoted, order_by))})" if order_by else "tuple()"
+    key = (
+        order_by
+        if isinstance(order_by, str)
+        else f"({', '.join(map(quote_identifier, order_by))})"
+        if order_by
+        else "tuple()"
+    )
     sql = _statement(
         parsed,
         _columns(schema, f"{key} {partition_by}", types or {}),
@@ -69,16 +75,19 @@ def create_table(
     return sql
 
 
-def clickhouse_type(type_: spark.DataType, is_nullable: bool) -> str:
+def to_clickhouse_type(type_: spark.DataType, is_nullable: bool) -> str:
     """Raises ``UserError`` 48 for what ClickHouse has not."""
     match type_:
         case spark.ArrayType():
-            return f"Array({clickhouse_type(type_.elementType, type_.containsNull)})"
+            return f"Array({to_clickhouse_type(type_.elementType, type_.containsNull)})"
         case spark.MapType():
-            value = clickhouse_type(type_.valueType, type_.valueContainsNull)
-            return f"Map({clickhouse_type(type_.keyType, False)}, {value})"
+            value = to_clickhouse_type(type_.valueType, type_.valueContainsNull)
+            return f"Map({to_clickhouse_type(type_.keyType, False)}, {value})"
         case spark.StructType():
-            fields = (f"{quoted(field.name)} {clickhouse_type(field.dataType, field.nullable)}" for field in type_)
+            fields = (
+                f"{quote_identifier(field.name)} {to_clickhouse_type(field.dataType, field.nullable)}"
+                for field in type_
+            )
             return f"Tuple({', '.join(fields)})"
         case spark.DecimalType():
             name = f"Decimal({type_.precision}, {type_.scale})"
@@ -104,9 +113,10 @@ def _columns(schema: spark.StructType, keys: str, types: Mapping[str, str]) -> s
     if unknown:
         raise UserError("NO_SUCH_COLUMN_IN_TABLE", f"'types' names columns that are not there: {', '.join(unknown)}")
     words = set(_WORD.findall(keys))
-    in_keys = {name for name in schema.fieldNames() if name in words or quoted(name) in keys}
+    in_keys = {name for name in schema.fieldNames() if name in words or quote_identifier(name) in keys}
     return ", ".join(
-        f"{quoted(f.name)} {types.get(f.name) or clickhouse_type(f.dataType, f.nullable and f.name not in in_keys)}"
+        f"{quote_identifier(f.name)} "
+        f"{types.get(f.name) or to_clickhouse_type(f.dataType, f.nullable and f.name not in in_keys)}"
         for f in schema
     )
 
@@ -134,7 +144,7 @@ def _run_everywhere(options: Options, sql: str) -> None:
                 transport.try_servers((url,), lambda server: transport.query(server, sql))
             except PandoError as error:
                 made = f". {', '.join(done)} made it: go on with if_not_exists=True, or drop it there" if done else ""
-                raise error_from_code(
+                raise make_error_from_code(
                     error.code, f"{options.full_name} is not made on {url}: {error.message}{made}"
                 ) from None
             done.append(url)

@@ -19,17 +19,17 @@ from parts.types import (
     UUIDType,
     strip_nullable,
 )
-from sql.aggregates.list_kernels import at_levels, most_frequent
+from sql.aggregates.list_kernels import find_most_frequent, values_at_levels
 from sql.functions.registry import Call, define, function
 from sql.typing.column_kernels.float_bits import bits_of, has_floats, of_bits
-from sql.typing.default_values import default_sql
-from sql.typing.duckdb.engine_types import engine_type
-from sql.typing.duckdb.sql_fragments import Fragment, fragment, joined, leaf
-from sql.typing.integer_conversions import wrap_64, wrap_integer
+from sql.typing.default_values import default_value
+from sql.typing.duckdb.engine_types import duckdb_type
+from sql.typing.duckdb.sql_fragments import Fragment, fragment, join_fragments, leaf
+from sql.typing.integer_conversions import wrap_integer, wrap_to_64_bits
 from sql.typing.order_keys import swapped_halves
 from sql.typing.result_types import is_date_or_time, is_number, sum_result
 from sql.typing.texts.value_texts import to_text
-from sql.typing.typed_expressions import FLOAT64, STRING, UINT64, Typed, cast, text
+from sql.typing.typed_expressions import FLOAT64, STRING, UINT64, Typed, cast, string_literal
 
 
 @function("count", (0, 1), aggregate=True, never_null=True)
@@ -58,7 +58,7 @@ def _sum(call: Call) -> Typed:
         number = fragment("CAST({} AS UTINYINT)", value.sql) if isinstance(value.type, BoolType) else value.sql
         total = fragment("sum({}{}){}", call.distinct, number, call.filter)
         wide = isinstance(value.type, IntegerType) and value.type.bits == 64
-        return Typed(wrap_64(total, type_) if wide else cast(total, type_), type_)
+        return Typed(wrap_to_64_bits(total, type_) if wide else cast(total, type_), type_)
     inner = cast(value.sql, FLOAT64) if isinstance(value.type, FloatType) and value.type.bits == 32 else value.sql
     return Typed(fragment("sum({}{}){}", call.distinct, inner, call.filter), type_)
 
@@ -78,7 +78,9 @@ def _same_width_sum(call: Call) -> Typed:
         return _sum(call)
     wide = IntegerType(64, value.type.signed)
     return Typed(
-        wrap_integer(wrap_64(fragment("sum({}{}){}", call.distinct, value.sql, call.filter), wide), wide, value.type),
+        wrap_integer(
+            wrap_to_64_bits(fragment("sum({}{}){}", call.distinct, value.sql, call.filter), wide), wide, value.type
+        ),
         value.type,
     )
 
@@ -112,7 +114,7 @@ def _uniq(call: Call) -> Typed:
     values = [bits_of(arg.sql, arg.type) for arg in call.args]
     if len(values) == 1:
         return Typed(fragment("CAST(count(DISTINCT {}){} AS UBIGINT)", values[0], call.filter), UINT64)
-    row = joined(", ", values)
+    row = join_fragments(", ", values)
     return Typed(fragment("CAST(count(DISTINCT row({})){} AS UBIGINT)", row, call.filter), UINT64)
 
 
@@ -179,7 +181,7 @@ def _group_array_sorted(call: Call) -> Typed:
 @function("topK", 1, aggregate=True, never_null=True)
 def _top_k(call: Call) -> Typed:
     value, size = call.args[0], _size(call) or 10
-    frequent = most_frequent(value, _collect(call), size)
+    frequent = find_most_frequent(value, _collect(call), size)
     if frequent is not None:
         return Typed(frequent, ArrayType(value.type))
     pair = "{'n': -CAST(e.value AS BIGINT), 'v': e.key}"
@@ -202,7 +204,9 @@ def _group_concat(call: Call) -> Typed:
     if not isinstance(separator, str):
         raise UserError("BAD_ARGUMENTS", "The separator of groupConcat must be a string")
     words = to_text(call.args[0], call.environment.zone)
-    return Typed(fragment("string_agg({}{}, {}){}", call.distinct, words, text(separator), call.filter), STRING)
+    return Typed(
+        fragment("string_agg({}{}, {}){}", call.distinct, words, string_literal(separator), call.filter), STRING
+    )
 
 
 # Bits -----------------------------------------------------------------------------------------------------------------
@@ -230,7 +234,7 @@ for _name, _engine in (("groupBitAnd", "bit_and"), ("groupBitOr", "bit_or"), ("g
 
 def _moment(name: str, arity: int) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
-        values = joined(
+        values = join_fragments(
             ", ", [cast(_number(call, position, is_enum_fine=arity == 1).sql, FLOAT64) for position in range(arity)]
         )
         return Typed(fragment("{}({}{}){}", name, call.distinct, values, call.filter), FLOAT64)
@@ -265,8 +269,8 @@ for _name, _engine, _arity in (
 @function("entropy", (1, None), aggregate=True, empty_nan=True)
 def _entropy(call: Call) -> Typed:
     if len(call.args) > 1:
-        row = joined(", ", [bits_of(arg.sql, arg.type) for arg in call.args])
-        missing = joined(" OR ", [fragment("{} IS NULL", arg.sql) for arg in call.args])
+        row = join_fragments(", ", [bits_of(arg.sql, arg.type) for arg in call.args])
+        missing = join_fragments(" OR ", [fragment("{} IS NULL", arg.sql) for arg in call.args])
         known = fragment("CASE WHEN NOT ({}) THEN row({}) END", missing, row)
         return Typed(fragment("entropy({}{}){}", call.distinct, known, call.filter), FLOAT64)
     value = call.args[0]
@@ -296,7 +300,7 @@ def _interpolated(call: Call, levels: Sequence[float]) -> list[Typed]:
     elif is_date_or_time(value.type):
         number, back = fragment("CAST(epoch_us({}) AS DOUBLE)", value.sql), _TIME_OF
     elif isinstance(value.type, DecimalType):
-        number, back = value.sql, f"CAST({{}} AS {engine_type(value.type)})"
+        number, back = value.sql, f"CAST({{}} AS {duckdb_type(value.type)})"
     elif isinstance(value.type, FloatType):  # NaN is passed over
         number, back = fragment("CASE WHEN NOT isnan({0}) THEN CAST({0} AS DOUBLE) END", value.sql), "{}"
     elif is_number(value.type):
@@ -318,7 +322,7 @@ _TIME_OF = "make_timestamp(CAST(trunc({} / 1000000) AS BIGINT) * 1000000)"
 def _exact(call: Call, levels: Sequence[float]) -> list[Typed]:
     """The values at the positions level * n of the sorted ones."""
     value = call.args[0]
-    found = at_levels(value, _collect(call), levels)
+    found = values_at_levels(value, _collect(call), levels)
     if found is None:
         items = fragment("list_sort({})", _collect(call)(value.sql))
         template = "list_extract({items}, least(CAST(floor({} * len({items})) AS BIGINT), len({items}) - 1) + 1)"
@@ -335,9 +339,9 @@ def _many_levels(build: Callable[[Call, Sequence[float]], list[Typed]]) -> Calla
         if not call.params:
             raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", f"{call.name} needs levels: {call.name}(0.5, 0.9)(x)")
         values = build(call, [_level(call, position) for position in range(len(call.params))])
-        empty = "CAST('nan' AS DOUBLE)" if values[0].type == FLOAT64 else default_sql(values[0].type)
+        empty = "CAST('nan' AS DOUBLE)" if values[0].type == FLOAT64 else default_value(values[0].type)
         items = (fragment("coalesce({}, {})", value.sql, empty) for value in values)
-        return Typed(fragment("[{}]", joined(", ", items)), ArrayType(values[0].type))
+        return Typed(fragment("[{}]", join_fragments(", ", items)), ArrayType(values[0].type))
 
     return several
 

@@ -14,12 +14,12 @@ from parts.types import ArrayType, BoolType, DataType, DecimalType, FloatType, I
 from sql.functions.registry import Call, Rule, find_aggregate
 from sql.typing.column_kernels.float_bits import bits_of, of_bits
 from sql.typing.duckdb.sql_fragments import Fragment, fragment
-from sql.typing.integer_conversions import wrap_64
+from sql.typing.integer_conversions import wrap_to_64_bits
 from sql.typing.result_types import sum_result
 from sql.typing.typed_expressions import FLOAT64, UINT64, Typed, cast
 
 
-def over_arrays(rule: Rule) -> Rule:
+def aggregate_elements(rule: Rule) -> Rule:
     """The aggregate of arrays' elements. Raises ``UserError`` 48 for those that have none here."""
     make = _MAKES.get(rule.name)
     if make is None:
@@ -54,7 +54,7 @@ def _total(call: Call) -> Typed:
     type_ = sum_result(inner)
     if isinstance(inner, IntegerType) and isinstance(type_, IntegerType):
         whole = fragment("coalesce(list_sum({}), 0)", array)
-        return Typed(wrap_64(whole, type_) if inner.bits == 64 else cast(whole, type_), type_)
+        return Typed(wrap_to_64_bits(whole, type_) if inner.bits == 64 else cast(whole, type_), type_)
     if isinstance(inner, FloatType):
         return Typed(fragment("coalesce(list_sum(CAST({} AS DOUBLE[])), 0)", array), FLOAT64)
     if isinstance(inner, DecimalType):

@@ -13,12 +13,12 @@ from math import nan
 
 from parts.common.errors import UserError
 from parts.types import ArrayType, DataType, MapType, TupleType, make_nullable, strip_nullable
-from sql.aggregates.array_combinator import over_arrays
+from sql.aggregates.array_combinator import aggregate_elements
 from sql.functions.registry import Call, Environment, Rule, find_aggregate, find_rule
 from sql.grammar.syntax_tree import Function, Node
-from sql.typing.default_values import default_sql
-from sql.typing.duckdb.sql_fragments import EMPTY, Fragment, fragment, joined
-from sql.typing.typed_expressions import FLOAT64, NOTHING, UINT64, Typed, float_text, literal
+from sql.typing.default_values import default_value
+from sql.typing.duckdb.sql_fragments import EMPTY, Fragment, fragment, join_fragments
+from sql.typing.typed_expressions import FLOAT64, NOTHING, UINT64, Typed, float_literal_text, literal
 
 _SUFFIXES = ("If", "Distinct", "OrNull", "OrDefault")
 COMBINATORS = (*_SUFFIXES, "Array")
@@ -26,7 +26,7 @@ _UNSUPPORTED = ("State", "Merge", "ForEach", "Map", "Resample", "SimpleState", "
 
 
 @dataclass(frozen=True, slots=True)
-class Combined:
+class CombinedAggregate:
     rule: Rule
     conditional: bool = False
     distinct: bool = False
@@ -36,16 +36,16 @@ class Combined:
     """Whether -OrNull or -OrDefault stands behind -If."""
 
 
-def find_combined(name: str) -> Combined | None:
+def resolve_aggregate(name: str) -> CombinedAggregate | None:
     """The function and its combinators: the longest known name wins."""
     rule = find_aggregate(name)
     if rule is not None:
-        return Combined(rule)
+        return CombinedAggregate(rule)
     for suffix in _SUFFIXES:
         if name.endswith(suffix) and len(name) > len(suffix):
-            inner = find_combined(name[: -len(suffix)])
+            inner = resolve_aggregate(name[: -len(suffix)])
             if inner is not None:
-                return Combined(
+                return CombinedAggregate(
                     inner.rule,
                     inner.conditional or suffix == "If",
                     inner.distinct or suffix == "Distinct",
@@ -56,16 +56,16 @@ def find_combined(name: str) -> Combined | None:
     if name.endswith("Array"):
         rule = _plain(name.removesuffix("Array"))
         if rule is not None:
-            return Combined(over_arrays(rule))
+            return CombinedAggregate(aggregate_elements(rule))
     for suffix in _UNSUPPORTED:
-        if name.endswith(suffix) and find_combined(name[: -len(suffix)]) is not None:
+        if name.endswith(suffix) and resolve_aggregate(name[: -len(suffix)]) is not None:
             raise UserError("NOT_IMPLEMENTED", f"Aggregate function combinator -{suffix} ({name}) is not supported")
     return None
 
 
 def _plain(name: str) -> Rule | None:
     """The aggregate of that name. Raises ``UserError`` 48 if it has combinators already."""
-    combined = find_combined(name) if name else None
+    combined = resolve_aggregate(name) if name else None
     if combined is not None and find_aggregate(name) is None:
         raise UserError(
             "NOT_IMPLEMENTED", f"Aggregate function combinator -Array behind others ({name}Array) is not supported"
@@ -79,7 +79,7 @@ def is_aggregate_call(node: Node) -> bool:
         isinstance(node, Function)
         and node.window is None
         and find_rule(node.name) is None
-        and (find_aggregate(node.name) is not None or find_combined(node.name) is not None)
+        and (find_aggregate(node.name) is not None or resolve_aggregate(node.name) is not None)
     )
 
 
@@ -121,7 +121,7 @@ def build_aggregate(
             filters = [*filters, *own]
     if rule.name == "anyLast" and nullable:
         filters = [*filters, fragment("{} IS NOT NULL", plain[0].sql)]
-    behind = fragment(" FILTER (WHERE {}){}", joined(" AND ", filters), over) if filters else over
+    behind = fragment(" FILTER (WHERE {}){}", join_fragments(" AND ", filters), over) if filters else over
     call = Call(rule.name, bare, environment, params, distinct="DISTINCT " if distinct else "", filter=behind)
     value = rule.build(call)
     sql = value.sql
@@ -136,7 +136,7 @@ def build_aggregate(
     composite = isinstance(strip_nullable(type_), (ArrayType, MapType, TupleType))
     if not type_.is_nullable and (empty_possible or filters or over or composite or rule.empty_nan or nullable):
         is_nan = rule.empty_nan and type_ == FLOAT64
-        sql = fragment("coalesce({}, {})", sql, float_text(nan) if is_nan else default_sql(type_))
+        sql = fragment("coalesce({}, {})", sql, float_literal_text(nan) if is_nan else default_value(type_))
     return Typed(sql, type_)
 
 
@@ -144,12 +144,14 @@ def _rows(args: Sequence[Typed], filters: Sequence[Fragment], over: Fragment) ->
     """How many rows are aggregated: none where an argument is NULL."""
     known = [fragment("{} IS NOT NULL", arg.sql) for arg in args if arg.type.is_nullable]
     chosen = [*filters, *known]
-    return fragment("count(*){}{}", fragment(" FILTER (WHERE {})", joined(" AND ", chosen)) if chosen else EMPTY, over)
+    return fragment(
+        "count(*){}{}", fragment(" FILTER (WHERE {})", join_fragments(" AND ", chosen)) if chosen else EMPTY, over
+    )
 
 
 def _or(value: Typed, type_: DataType, rows: Fragment, *, empty_nan: bool) -> Typed:
     """-OrNull and -OrDefault: what is given without rows, and never where there are some."""
     bare = strip_nullable(type_)
-    some = float_text(nan) if empty_nan and bare == FLOAT64 else default_sql(bare)
-    none = fragment("NULL") if type_.is_nullable else default_sql(bare)
+    some = float_literal_text(nan) if empty_nan and bare == FLOAT64 else default_value(bare)
+    none = fragment("NULL") if type_.is_nullable else default_value(bare)
     return Typed(fragment("CASE WHEN {} > 0 THEN coalesce({}, {}) ELSE {} END", rows, value.sql, some, none), type_)

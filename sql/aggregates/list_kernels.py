@@ -22,8 +22,8 @@ from parts.types import (
     IntegerType,
     StringType,
 )
-from sql.typing.column_kernels.kernels import Kernel, text_offsets, validity
-from sql.typing.duckdb.engine_types import engine_type
+from sql.typing.column_kernels.kernels import Kernel, text_offsets, validity_buffer
+from sql.typing.duckdb.engine_types import duckdb_type
 from sql.typing.duckdb.sql_fragments import Fragment, fragment
 from sql.typing.typed_expressions import Typed, cast
 
@@ -40,7 +40,7 @@ Collect = Callable[[Fragment], Fragment]
 """From a value to DuckDB's aggregate that makes a list of it."""
 
 
-def at_levels(value: Typed, collect: Collect, levels: Sequence[float]) -> list[Fragment] | None:
+def values_at_levels(value: Typed, collect: Collect, levels: Sequence[float]) -> list[Fragment] | None:
     """The values at ``floor(level * n)`` of the sorted ones without NULL and NaN, each NULL if there are none; ``None``
     for a type that has no kernel."""
     kind = _kind(value.type)
@@ -69,7 +69,7 @@ def _as_number(value: Fragment, type_: DataType) -> Fragment:
         case DateType() | Date32Type():
             return fragment("CAST({} - DATE '1970-01-01' AS BIGINT)", value)
         case DateTimeType() | DateTime64Type():
-            return fragment("epoch_ns({})" if engine_type(type_) == "TIMESTAMP_NS" else "epoch_us({})", value)
+            return fragment("epoch_ns({})" if duckdb_type(type_) == "TIMESTAMP_NS" else "epoch_us({})", value)
         case DecimalType(_, scale) if scale:  # whole and rest apart: the product of both has not always room
             rest = fragment("CAST({} % 1 AS DECIMAL({}, {}))", value, scale + 1, scale)
             units = fragment("CAST({} * CAST({} AS DECIMAL({}, 0)) AS BIGINT)", rest, 10**scale, scale + 1)
@@ -82,7 +82,7 @@ def _restored(number: Fragment, type_: DataType) -> Fragment:
         case DateType() | Date32Type():
             return fragment("(DATE '1970-01-01' + CAST({} AS INTEGER))", number)
         case DateTimeType() | DateTime64Type():
-            maker = "make_timestamp_ns({})" if engine_type(type_) == "TIMESTAMP_NS" else "make_timestamp({})"
+            maker = "make_timestamp_ns({})" if duckdb_type(type_) == "TIMESTAMP_NS" else "make_timestamp({})"
             return fragment(maker, number)
         case DecimalType(_, scale) if scale:
             unit = "0." + "1".rjust(scale, "0")
@@ -90,7 +90,7 @@ def _restored(number: Fragment, type_: DataType) -> Fragment:
     return cast(number, type_)
 
 
-def most_frequent(value: Typed, collect: Collect, most: int) -> Fragment | None:
+def find_most_frequent(value: Typed, collect: Collect, most: int) -> Fragment | None:
     """The values that are there most often, of equally frequent ones the least first; ``None`` for other types."""
     match value.type:
         case StringType():
@@ -138,7 +138,7 @@ def _at_levels(lists: pa.Array, levels: pa.Array) -> pa.Array:
     chosen = numbers[found] if len(numbers) else np.zeros(len(found), numbers.dtype)
     offsets = pa.py_buffer(np.arange(len(lists) + 1, dtype=np.int32) * np.int32(width))
     return pa.Array.from_buffers(
-        pa.list_(values.type), len(lists), [validity(counts > 0), offsets], children=[pa.array(chosen)]
+        pa.list_(values.type), len(lists), [validity_buffer(counts > 0), offsets], children=[pa.array(chosen)]
     )
 
 
@@ -158,7 +158,7 @@ def _frequent(lists: pa.Array, most: pa.Array) -> pa.Array:
     chosen = coded.dictionary.take(pa.array(order[keys[kept] % max(1, words)]))
     offsets = np.zeros(len(lists) + 1, np.int32)
     np.cumsum(np.bincount(owners[kept], minlength=len(lists)), out=offsets[1:])
-    nulls = validity(np.asarray(pc.is_valid(lists))) if lists.null_count else None
+    nulls = validity_buffer(np.asarray(pc.is_valid(lists))) if lists.null_count else None
     return pa.Array.from_buffers(pa.list_(values.type), len(lists), [nulls, pa.py_buffer(offsets)], children=[chosen])
 
 

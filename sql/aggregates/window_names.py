@@ -9,6 +9,6 @@ WINDOW_FUNCTIONS = (
 _ANY_CASE = {name for name in WINDOW_FUNCTIONS if name.islower()} - {"cume_dist"} | {"first_value", "last_value"}
 
 
-def window_function_name(name: str) -> str:
+def canonical_window_function_name(name: str) -> str:
     """The spelling above of a name that ClickHouse knows in any case; other names as they are."""
     return name.lower() if name.lower() in _ANY_CASE else name

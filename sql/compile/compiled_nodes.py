@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from sql.grammar.query_limits import LAMBDA_ELEMENTS, Guard
+from sql.grammar.query_limits import LAMBDA_ELEMENTS, QueryGuard
 from sql.grammar.syntax_tree import Node
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Names:
+class BoundNames:
     """How names are bound now. Compilers of one SELECT (its rows, its groups) share one."""
 
     lambdas: list[dict[str, Typed]] = field(default_factory=list)
@@ -43,10 +43,10 @@ class _Known:
     elements: int
 
 
-class CompiledNodes:
+class CompiledExpressionCache:
     """The nodes that one compiler has compiled. ``clear`` it when the scope changes."""
 
-    def __init__(self, names: Names, guard: Guard) -> None:
+    def __init__(self, names: BoundNames, guard: QueryGuard) -> None:
         self._names = names
         self._guard = guard
         self._known: dict[int, _Known] = {}

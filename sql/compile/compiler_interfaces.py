@@ -1,7 +1,7 @@
 """What the parts of the compiler see of each other, so that none of them imports the whole.
 
-A special form, a join or a table function is handed a :class:`Compiling` or a :class:`FromCompiling`, and reaches
-subqueries, scans and numbers through its :class:`Statement`.
+A special form, a join or a table function is handed a :class:`ExpressionCompiling` or a :class:`FromClauseCompiling`,
+and reaches subqueries, scans and numbers through its :class:`StatementContext`.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from parts.types import DataType
-from sql.compile.compiled_nodes import Names
+from sql.compile.compiled_nodes import BoundNames
 from sql.compile.compiled_query import CompiledQuery, Scan
-from sql.compile.heavy_expressions import Layers
-from sql.compile.names.scope import Scope, Source, Surroundings
+from sql.compile.heavy_expressions import ExpressionStages
+from sql.compile.names.scope import ExpressionContext, Scope, Source
 from sql.compile.short_string_codes import ShortStrings
 from sql.functions.registry import Environment
-from sql.grammar.query_limits import Guard
+from sql.grammar.query_limits import QueryGuard
 from sql.grammar.syntax_tree import Node, Query, Select
 from sql.relations import RelationCatalog, StreamedRelation
 from sql.settings.supported_settings import (
@@ -26,7 +26,7 @@ from sql.typing.duckdb.sql_fragments import Fragment
 from sql.typing.typed_expressions import Typed
 
 
-class Statement(Protocol):
+class StatementContext(Protocol):
     """What all queries of one statement share."""
 
     @property
@@ -42,7 +42,7 @@ class Statement(Protocol):
     def settings(self) -> Settings: ...
 
     @property
-    def guard(self) -> Guard: ...
+    def guard(self) -> QueryGuard: ...
 
     @property
     def scans(self) -> list[Scan]: ...
@@ -59,30 +59,32 @@ class Statement(Protocol):
     def next_number(self) -> int:
         """Unique in the statement."""
 
-    def nested(self, query: Query, outer: Surroundings | None) -> CompiledQuery:
+    def nested(self, query: Query, outer: ExpressionContext | None) -> CompiledQuery:
         """A subquery of an expression."""
 
-    def compile(self, query: Query, outer: Surroundings | None = None, scope: Scope | None = None) -> CompiledQuery:
+    def compile(
+        self, query: Query, outer: ExpressionContext | None = None, scope: Scope | None = None
+    ) -> CompiledQuery:
         """A subquery of FROM."""
 
     def constant(self, value: Typed) -> object:
         """The Python value of a constant expression."""
 
 
-class Compiling(Surroundings, Protocol):
+class ExpressionCompiling(ExpressionContext, Protocol):
     """The compiler of expressions, as a special form sees it."""
 
     @property
-    def query(self) -> Statement | None: ...
+    def query(self) -> StatementContext | None: ...
 
     @property
-    def guard(self) -> Guard: ...
+    def guard(self) -> QueryGuard: ...
 
     @property
-    def names(self) -> Names: ...
+    def names(self) -> BoundNames: ...
 
     @property
-    def layers(self) -> Layers | None: ...
+    def layers(self) -> ExpressionStages | None: ...
 
     @property
     def windows(self) -> dict[str, object]: ...
@@ -93,7 +95,7 @@ class Compiling(Surroundings, Protocol):
     @property
     def array_joins(self) -> dict[Fragment, tuple[Fragment, DataType]]: ...
 
-    def need_query(self) -> Statement:
+    def need_query(self) -> StatementContext:
         """Raises ``UserError`` 48 where there are no subqueries: in keys, defaults and constraints."""
 
     def compile(self, node: Node) -> Typed: ...
@@ -105,17 +107,17 @@ class Compiling(Surroundings, Protocol):
         """A call of the function of that name."""
 
 
-class FromCompiling(Protocol):
+class FromClauseCompiling(Protocol):
     """The compiler of FROM, as a join or a table function sees it."""
 
     @property
-    def query(self) -> Statement: ...
+    def query(self) -> StatementContext: ...
 
     @property
     def scope(self) -> Scope: ...
 
     @property
-    def rows(self) -> Compiling: ...
+    def rows(self) -> ExpressionCompiling: ...
 
     def compile(self, node: Node | None) -> Fragment: ...
 
@@ -126,6 +128,6 @@ class FromCompiling(Protocol):
     def relation(self, relation: StreamedRelation, alias: str) -> Fragment: ...
 
 
-def code_of(rows: Compiling, sql: Fragment) -> Fragment | None:
+def string_code(rows: ExpressionCompiling, sql: Fragment) -> Fragment | None:
     """The code of what ``sql`` is over the rows, if it has one (``sql.compile.short_string_codes``)."""
     return None if rows.query is None else rows.query.short_strings.code(sql)

@@ -33,7 +33,9 @@ class FinalReading:
         return self.tests_rows_before or self.key_columns.issuperset(key.columns)
 
 
-def final_reading(description: TableDescription, table: str, is_asked: bool, settings: Settings) -> FinalReading | None:
+def plan_final_reading(
+    description: TableDescription, table: str, is_asked: bool, settings: Settings
+) -> FinalReading | None:
     """``None``: the table is not read with FINAL. Raises 181 (ILLEGAL_FINAL) where the query asks for it in vain."""
     if not is_asked and not settings.final:
         return None

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from sql.typing.duckdb.sql_fragments import EMPTY, MACRO, WINDOW, Fragment, IntegerSum, fragment, joined, leaf
+from sql.typing.duckdb.sql_fragments import EMPTY, MACRO, WINDOW, Fragment, IntegerSum, fragment, join_fragments, leaf
 from sql.typing.typed_expressions import IntervalType, Typed
 
 _SHORT_TEXT = 60
@@ -36,13 +36,13 @@ def is_heavy(value: Typed) -> bool:
     return sql.weight > _MOST_WEIGHT or sql.depth > _MOST_DEPTH
 
 
-class Layers:
+class ExpressionStages:
     """Of the rows before WHERE, of those after it, or of the groups of one SELECT; ``below`` are those it stands on.
 
     ``next_number`` is unique in the statement.
     """
 
-    def __init__(self, next_number: Callable[[], int], below: Layers | None = None) -> None:
+    def __init__(self, next_number: Callable[[], int], below: ExpressionStages | None = None) -> None:
         self._next_number = next_number
         self._below: dict[Fragment, Fragment] = below._names if below is not None else {}
         self._names: dict[Fragment, Fragment] = {}
@@ -79,7 +79,9 @@ class Layers:
                 fragment("{} AS {}", sql, name) for sql, name in self._names.items() if self._stages[name] == stage
             ]
             from_source = fragment(" FROM {}", source) if source else EMPTY
-            source = fragment("(SELECT {}{})", joined(", ", ["*", *columns] if source else columns), from_source)
+            source = fragment(
+                "(SELECT {}{})", join_fragments(", ", ["*", *columns] if source else columns), from_source
+            )
         return source
 
 

@@ -61,12 +61,12 @@ KERNELS = (
 )
 
 
-def macros_in(sql: str) -> set[str]:
+def find_macro_names(sql: str) -> set[str]:
     """The names of the macros that a statement, or the body of a macro, may use."""
     return {name for name in _NAME.findall(sql) if name in MACROS}
 
 
-def check_weight(sql: Fragment) -> None:
+def check_macro_weight(sql: Fragment) -> None:
     """Raises 168 (TOO_BIG_AST) when the macros in the statement make it too large to plan."""
     if sql.traits & MACRO and sql.weight > _MOST_WEIGHT:
         raise UserError(

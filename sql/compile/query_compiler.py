@@ -10,13 +10,13 @@ from collections.abc import Callable
 
 from parts.common.errors import UserError
 from parts.table.table_description import Column
-from sql.compile.compiled_query import CompiledQuery, Scan, as_types
-from sql.compile.names.scope import Scope, Surroundings, inner_scope
+from sql.compile.compiled_query import CompiledQuery, Scan, cast_columns
+from sql.compile.names.scope import ExpressionContext, Scope, open_inner_scope
 from sql.compile.select_compiler import SelectCompiler
-from sql.compile.shards.sharded_select import over_shards
+from sql.compile.shards.sharded_select import rewrite_over_shards
 from sql.compile.short_string_codes import ShortStrings
 from sql.functions.registry import Environment
-from sql.grammar.query_limits import Guard
+from sql.grammar.query_limits import QueryGuard
 from sql.grammar.syntax_tree import Query, Select, Union
 from sql.relations import RelationCatalog
 from sql.settings.supported_settings import (
@@ -38,7 +38,7 @@ class QueryCompiler:
         environment: Environment,
         default_database: str = "default",
         settings: Settings = DEFAULT_SETTINGS,
-        guard: Guard | None = None,
+        guard: QueryGuard | None = None,
         *,
         constant: Callable[[Typed], object],
     ) -> None:
@@ -47,7 +47,7 @@ class QueryCompiler:
         self.environment = environment
         self.database = default_database
         self.settings = settings
-        self.guard = guard if guard is not None else Guard()
+        self.guard = guard if guard is not None else QueryGuard()
         self.constant = constant
         self.scans: list[Scan] = []
         self.short_strings = ShortStrings()
@@ -63,17 +63,19 @@ class QueryCompiler:
         self._number += 1
         return self._number
 
-    def nested(self, query: Query, outer: Surroundings | None) -> CompiledQuery:
+    def nested(self, query: Query, outer: ExpressionContext | None) -> CompiledQuery:
         """A subquery of an expression, which may use names of the query around it."""
         return self.compile(query, outer)
 
-    def compile(self, query: Query, outer: Surroundings | None = None, scope: Scope | None = None) -> CompiledQuery:
+    def compile(
+        self, query: Query, outer: ExpressionContext | None = None, scope: Scope | None = None
+    ) -> CompiledQuery:
         """``scope`` gives the common tables visible to the query, ``outer`` the names it may be correlated with."""
         if isinstance(query, Union):
             return self._union(query, outer, scope)
         assert isinstance(query, Select)
-        around = inner_scope(outer, scope)
-        select = over_shards(query, around, self, self._described) if query.source is not None else query
+        around = open_inner_scope(outer, scope)
+        select = rewrite_over_shards(query, around, self, self._described) if query.source is not None else query
         if query is self.tree:
             self.tree = select
         return SelectCompiler(self, select, outer, scope).compile()
@@ -85,7 +87,7 @@ class QueryCompiler:
         )
         return [Column(name, type_) for name, type_ in other.compile(query).columns]
 
-    def _union(self, union: Union, outer: Surroundings | None, scope: Scope | None) -> CompiledQuery:
+    def _union(self, union: Union, outer: ExpressionContext | None, scope: Scope | None) -> CompiledQuery:
         branches = [self.compile(query, outer, scope) for query in union.queries]
         width = len(branches[0].columns)
         for branch in branches[1:]:
@@ -95,7 +97,7 @@ class QueryCompiler:
                     f"The queries of a UNION have different numbers of columns: {width} and {len(branch.columns)}",
                 )
         types = [supertype(branch.columns[position][1] for branch in branches) for position in range(width)]
-        statements = [as_types(branch, types, self.environment.zone) for branch in branches]
+        statements = [cast_columns(branch, types, self.environment.zone) for branch in branches]
         is_by_bits = any(operator != "UNION ALL" for operator in union.operators) and any(map(has_floats, types))
         if is_by_bits:
             statements = [with_bits(statement, types) for statement in statements]

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from sql.compile.compiled_query import Scan
 from sql.compile.names.scope import column_sql
-from sql.typing.column_kernels.scannable import Computed, Scannable
-from sql.typing.duckdb.bound_values import Bound
+from sql.typing.column_kernels.scannable import ScanComputation, Scannable
+from sql.typing.duckdb.bound_values import BoundFragment
 from sql.typing.duckdb.sql_fragments import SCANNABLE, Fragment, leaf
-from sql.typing.typed_expressions import quoted
+from sql.typing.typed_expressions import quote_identifier
 
 
-def move_to_scans(sql: Fragment, scans: list[Scan]) -> Fragment:
+def move_values_to_scans(sql: Fragment, scans: list[Scan]) -> Fragment:
     """The statement, in which columns of the scans stand for what they compute from now on."""
     if not sql.traits & SCANNABLE:
         return sql
@@ -29,7 +29,7 @@ def move_to_scans(sql: Fragment, scans: list[Scan]) -> Fragment:
 
 class _Moving:
     def __init__(self, scans: list[Scan]) -> None:
-        self._known: dict[Fragment, tuple[Scan, str | Computed]] = {
+        self._known: dict[Fragment, tuple[Scan, str | ScanComputation]] = {
             column_sql(scan.source.number, name): (scan, name) for scan in scans for name in scan.definitions
         }
         """What a scan has or can compute."""
@@ -54,12 +54,12 @@ class _Moving:
         if node not in self._names:
             name = f"{scan.source.number}={len(scan.computed)}"
             scan.computed[name] = value
-            self._names[node] = leaf(quoted(name))
+            self._names[node] = leaf(quote_identifier(name))
             self._known[self._names[node]] = found
             self._columns.add(self._names[node])
         return self._names[node]
 
-    def _computed(self, node: Fragment, done: dict[int, Fragment]) -> tuple[Scan, Computed] | None:
+    def _computed(self, node: Fragment, done: dict[int, Fragment]) -> tuple[Scan, ScanComputation] | None:
         """The scan that has all that the node takes, and what it computes."""
         if not isinstance(node, Scannable):
             return None
@@ -69,11 +69,15 @@ class _Moving:
             return None
         scan = inputs[0][0]
         given = tuple([found[1] for found in inputs if found is not None and found[0] is scan])
-        return (scan, Computed(given, node.compute, node.result, node.worth_at)) if len(given) == len(inputs) else None
+        return (
+            (scan, ScanComputation(given, node.compute, node.result, node.worth_at))
+            if len(given) == len(inputs)
+            else None
+        )
 
     def _unbound(self, node: Fragment, done: dict[int, Fragment]) -> Fragment | None:
         """Nothing needs to be bound of a column."""
-        if not isinstance(node, Bound):
+        if not isinstance(node, BoundFragment):
             return None
         value = done.get(id(node.value)) or self._column(node.value, done) or node.value
         if value not in self._columns:

@@ -11,42 +11,44 @@ from parts.common.errors import UserError
 from parts.types import NothingType
 from sql.aggregates.combinators import is_aggregate_call
 from sql.compile.compiled_query import CompiledQuery, Scan
-from sql.compile.compiler_interfaces import Statement
-from sql.compile.expressions.constant_numbers import constant_number
-from sql.compile.expressions.expressions import ExpressionCompiler, contains
-from sql.compile.expressions.index_tokenizers import with_tokenizers
-from sql.compile.expressions.order_by import order_terms
-from sql.compile.from_clause.condition_pushdown import SelectOrigin, send
+from sql.compile.compiler_interfaces import StatementContext
+from sql.compile.expressions.constant_numbers import evaluate_row_count
+from sql.compile.expressions.expressions import ExpressionCompiler, expression_contains
+from sql.compile.expressions.index_tokenizers import add_index_tokenizers
+from sql.compile.expressions.order_by import compile_order_terms
+from sql.compile.from_clause.condition_pushdown import SelectPushdownTarget, push_conditions
 from sql.compile.from_clause.from_clause import FromClause
-from sql.compile.grouping.group_by import AfterAggregation, has_aggregates, joins_array
+from sql.compile.grouping.group_by import GroupExpressionCompiler, has_aggregates, joins_array
 from sql.compile.grouping.scan_grouping import group_in_scan
-from sql.compile.grouping.two_step_grouping import two_steps
-from sql.compile.heavy_expressions import Layers
-from sql.compile.names.column_names import column_name
-from sql.compile.names.column_stars import expand_stars, without_stars
-from sql.compile.names.scope import Scope, Surroundings, collect_aliases, inner_scope
+from sql.compile.grouping.two_step_grouping import group_in_two_steps
+from sql.compile.heavy_expressions import ExpressionStages
+from sql.compile.names.column_names import result_column_name
+from sql.compile.names.column_stars import expand_stars, expand_stars_in_calls
+from sql.compile.names.scope import ExpressionContext, Scope, collect_aliases, open_inner_scope
 from sql.grammar.syntax_tree import Function, Identifier, LimitBy, Literal, Node, OrderItem, Select, conjuncts
 from sql.grammar.tokens import not_implemented
 from sql.typing.column_kernels.float_bits import bits_of, distinct_by_bits, has_floats
-from sql.typing.duckdb.sql_fragments import EMPTY, Fragment, called, fragment, joined, leaf
-from sql.typing.typed_expressions import Typed, is_only_inside
+from sql.typing.duckdb.sql_fragments import EMPTY, Fragment, fragment, function_call, join_fragments, leaf
+from sql.typing.typed_expressions import Typed, is_query_only_type
 
 _SUBQUERY = re.compile(r"_subquery(?<!\w_subquery)\b")
 """Begins with plain text: that is found ten times as fast as a word's beginning."""
 
 
 class SelectCompiler:
-    def __init__(self, query: Statement, select: Select, outer: Surroundings | None, scope: Scope | None) -> None:
+    def __init__(
+        self, query: StatementContext, select: Select, outer: ExpressionContext | None, scope: Scope | None
+    ) -> None:
         self.query = query
         self.select = select
-        self.scope = inner_scope(outer, scope)
+        self.scope = open_inner_scope(outer, scope)
         for table in select.common_tables:
             visible = Scope(common_tables=dict(self.scope.common_tables), inherited=dict(self.scope.inherited))
             self.scope.common_tables[table.name] = (table, visible)
         self.scope.inherited.update((alias.name, alias.expression) for alias in select.with_aliases)
         self.rows = ExpressionCompiler(self.scope, query.environment, query)
-        self.before_where = Layers(query.next_number)
-        self.after_where = Layers(query.next_number, self.before_where)
+        self.before_where = ExpressionStages(query.next_number)
+        self.after_where = ExpressionStages(query.next_number, self.before_where)
         self.first_scan = len(query.scans)
 
     def compile(self) -> CompiledQuery:
@@ -56,7 +58,7 @@ class SelectCompiler:
         self.scope.aliases = self._aliases(())
         source = FromClause(self.query, self.scope, self.rows)
         from_sql = source.compile(select.source)
-        select = self.select = with_tokenizers(without_stars(select, self.scope), self.scope)
+        select = self.select = add_index_tokenizers(expand_stars_in_calls(select, self.scope), self.scope)
         outputs = expand_stars(select.expressions, self.scope)
         if not outputs:
             raise UserError(
@@ -79,7 +81,7 @@ class SelectCompiler:
         having = [current.condition(select.having)] if select.having is not None else []
         tail = _Tail(self, current, outputs, values)
         rows_sql = self._rows_sql(from_sql, where)
-        if isinstance(current, AfterAggregation):
+        if isinstance(current, GroupExpressionCompiler):
             rows_sql = self._group_sql(current, rows_sql)
         sql = tail.build(rows_sql, having)
         columns = tuple((name, value.type) for name, value in zip(names, values, strict=True))
@@ -87,7 +89,7 @@ class SelectCompiler:
         items = (item for _, item in tail.ordered_by)
         plain_order = tuple(zip(order, items, strict=False))
         types = [value.type for value in values]
-        origin = SelectOrigin(
+        origin = SelectPushdownTarget(
             select, outputs, types, types, self.scope, self._own_scans(), self.query, current is not self.rows
         )
         return CompiledQuery(sql, columns, self._plain_columns(values), plain_order, (origin,))
@@ -105,7 +107,7 @@ class SelectCompiler:
 
     def _name(self, node: Node) -> str:
         """A qualified column keeps its qualifier where the bare name is another table's column."""
-        name = column_name(node)
+        name = result_column_name(node)
         if isinstance(node, Identifier) and len(node.parts) > 1 and len(self.scope.sources) > 1:
             qualified, bare = self.scope.find_column(node.parts), self.scope.find_column(node.parts[-1:])
             if qualified is not None and bare is not None:
@@ -131,19 +133,21 @@ class SelectCompiler:
         filters = [term for node in (self.select.prewhere, self.select.where) for term in conjuncts(node)]
         if self.select.prewhere is not None:
             source.check_prewhere()
-            if contains(self.select.prewhere, joins_array, self.scope):  # it chooses rows before they are read
+            if expression_contains(
+                self.select.prewhere, joins_array, self.scope
+            ):  # it chooses rows before they are read
                 raise UserError("ILLEGAL_PREWHERE", "arrayJoin is not allowed in PREWHERE: use WHERE")
         for scan in self._own_scans():
             if scan.source.prunable:
                 scan.conditions.extend((term, self.rows) for term in filters)
-        send(filters, self.scope, (), self.query)
+        push_conditions(filters, self.scope, (), self.query)
         return [*source.filters, *(self.rows.condition(term) for term in filters)]
 
     def _output(self, node: Node, current: ExpressionCompiler) -> Typed:
         value = current.compile(node).plain
         if value.apply is not None:
             raise UserError("BAD_ARGUMENTS", "A lambda is not allowed as a column of the result")
-        if is_only_inside(value.type):
+        if is_query_only_type(value.type):
             raise not_implemented(f"A column of type {value.type} in a result")
         if isinstance(value.type, NothingType):
             raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", "Invalid projection column with type Nothing")
@@ -156,7 +160,7 @@ class SelectCompiler:
         from_sql = before.over(from_sql)
         text = fragment(" FROM {}", from_sql) if from_sql else EMPTY
         if where:
-            text = fragment("{} WHERE {}", text, joined(" AND ", where))
+            text = fragment("{} WHERE {}", text, join_fragments(" AND ", where))
         if not after.has_columns:
             return text
         source = fragment("(SELECT {}{})", "*" if from_sql else "1 AS one", text) if text else EMPTY
@@ -165,7 +169,7 @@ class SelectCompiler:
     def _grouped(self, outputs: list[Node]) -> ExpressionCompiler:
         select = self.select
         if select.grouping == "ALL":
-            keys = [node for node in outputs if not contains(node, is_aggregate_call, self.scope)]
+            keys = [node for node in outputs if not expression_contains(node, is_aggregate_call, self.scope)]
             grouped = True
         else:
             keys = list(select.group_by)
@@ -180,7 +184,7 @@ class SelectCompiler:
             self.query.short_strings.begin(select, self.query.scans)
         number = self.query.next_number()
         rollup = select.grouping in ("ROLLUP", "CUBE")
-        groups = AfterAggregation(self.rows, compiled, number, grouped=grouped and not rollup, rollup=rollup)
+        groups = GroupExpressionCompiler(self.rows, compiled, number, grouped=grouped and not rollup, rollup=rollup)
         groups.know_keys(keys, compiled)
         groups.allow_array_join = True
         return groups
@@ -199,7 +203,7 @@ class SelectCompiler:
             return outputs[node.value - 1]
         return node
 
-    def _group_sql(self, current: AfterAggregation, rows_sql: Fragment) -> Fragment:
+    def _group_sql(self, current: GroupExpressionCompiler, rows_sql: Fragment) -> Fragment:
         assert current.layers is not None
         return fragment(" FROM {}", current.layers.over(fragment("({})", self._groups(current, rows_sql))))
 
@@ -208,18 +212,18 @@ class SelectCompiler:
         layers = (self.before_where, self.after_where)
         return self.select is self.query.grouped_in_scan and not any(layer.has_columns for layer in layers)
 
-    def _groups(self, current: AfterAggregation, rows_sql: Fragment) -> Fragment:
+    def _groups(self, current: GroupExpressionCompiler, rows_sql: Fragment) -> Fragment:
         in_scan = group_in_scan(self.select, current, self.query.scans) if self._may_group_in_scan else None
-        in_two = two_steps(current, rows_sql) if self.select.grouping not in ("ROLLUP", "CUBE") else None
+        in_two = group_in_two_steps(current, rows_sql) if self.select.grouping not in ("ROLLUP", "CUBE") else None
         if in_two is not None and in_scan is None:
             return in_two
         named = [fragment("{} AS {}", key, name) for key, name in current.key_columns]
-        columns = joined(", ", [*named, *(in_scan or current.aggregate_sql)]) or fragment("1 AS one")
+        columns = join_fragments(", ", [*named, *(in_scan or current.aggregate_sql)]) or fragment("1 AS one")
         grouping = self.select.grouping if self.select.grouping in ("ROLLUP", "CUBE") else ""
         group = EMPTY
         if named:
-            keys = joined(", ", [key for key, _ in current.key_columns])
-            group = fragment(" GROUP BY {}", called(grouping, keys) if grouping else keys)
+            keys = join_fragments(", ", [key for key, _ in current.key_columns])
+            group = fragment(" GROUP BY {}", function_call(grouping, keys) if grouping else keys)
             if grouping:  # over no rows DuckDB gives the total, ClickHouse nothing
                 group = fragment("{} HAVING count(*) > 0", group)
         elif self.scope.correlated:
@@ -267,7 +271,7 @@ class _Tail:
             value = self.current.compile(node).plain
             if value.is_constant and value.is_literal:
                 continue
-            self.order.extend(order_terms(self._reference(value), value.type, item))
+            self.order.extend(compile_order_terms(self._reference(value), value.type, item))
             self.ordered_by.append((value, item))
 
     def _reference(self, value: Typed) -> str:
@@ -283,16 +287,16 @@ class _Tail:
 
     def _compile_limits(self) -> None:
         compiler, select = self.current, self.select
-        self.limit = None if select.limit is None else constant_number(select.limit, compiler, "LIMIT")
-        self.offset = 0 if select.offset is None else constant_number(select.offset, compiler, "OFFSET")
+        self.limit = None if select.limit is None else evaluate_row_count(select.limit, compiler, "LIMIT")
+        self.offset = 0 if select.offset is None else evaluate_row_count(select.offset, compiler, "OFFSET")
         self.limit_by: tuple[list[Fragment], int, int] | None = None
         if select.limit_by is not None or select.distinct_on:
             by = select.limit_by or LimitBy(Literal(1), None, select.distinct_on)
             keys = [self.owner._positional(node, self.outputs) for node in by.expressions]
             values = [self.current.compile(node).plain for node in keys]
             texts = [bits_of(leaf(self._reference(value)), value.type) for value in values]
-            count = constant_number(by.limit, compiler, "LIMIT BY")
-            skip = 0 if by.offset is None else constant_number(by.offset, compiler, "OFFSET of LIMIT BY")
+            count = evaluate_row_count(by.limit, compiler, "LIMIT BY")
+            skip = 0 if by.offset is None else evaluate_row_count(by.offset, compiler, "OFFSET of LIMIT BY")
             self.limit_by = (texts, count, skip)
 
     def build(self, rows_sql: Fragment, having: list[Fragment]) -> Fragment:
@@ -300,21 +304,21 @@ class _Tail:
         columns += [fragment("{} AS h{}", value, position) for position, value in enumerate(self._hidden)]
         is_by_bits = self.select.distinct and any(has_floats(value.type) for value in self.values)
         distinct = "DISTINCT " if self.select.distinct and not is_by_bits else ""
-        sql = fragment("SELECT {}{}{}", distinct, joined(", ", columns), rows_sql)
+        sql = fragment("SELECT {}{}{}", distinct, join_fragments(", ", columns), rows_sql)
         if having:
-            sql = fragment("{} WHERE {}", sql, joined(" AND ", having))
+            sql = fragment("{} WHERE {}", sql, join_fragments(" AND ", having))
         if self._qualify:
             sql = fragment("{} QUALIFY {}", sql, self._qualify)
         if is_by_bits:
             sql = distinct_by_bits(sql, [value.type for value in self.values])
         visible = ", ".join(f"c{position}" for position in range(len(self.values)))
-        order = fragment(" ORDER BY {}", joined(", ", self.order)) if self.order else EMPTY
+        order = fragment(" ORDER BY {}", join_fragments(", ", self.order)) if self.order else EMPTY
         if self.limit_by is not None:
             sql = self._with_limit_by(sql, order)
         if self.select.with_ties and self.limit is not None:
             if not self.order:
                 raise UserError("BAD_ARGUMENTS", "LIMIT WITH TIES needs ORDER BY")
-            over = fragment(" OVER (ORDER BY {})", joined(", ", self.order))
+            over = fragment(" OVER (ORDER BY {})", join_fragments(", ", self.order))
             sql = fragment("SELECT *, rank(){over} AS tie, row_number(){over} AS nth FROM ({})", sql, over=over)
             bounds = f"tie <= {self.limit + self.offset} AND nth > {self.offset}"
             return fragment("SELECT {} FROM ({}) WHERE {}{}", visible, sql, bounds, order)
@@ -327,6 +331,6 @@ class _Tail:
     def _with_limit_by(self, sql: Fragment, order: Fragment) -> Fragment:
         assert self.limit_by is not None
         keys, count, skip = self.limit_by
-        window = fragment("PARTITION BY {}{}", joined(", ", keys), order)
+        window = fragment("PARTITION BY {}{}", join_fragments(", ", keys), order)
         numbered = fragment("SELECT *, row_number() OVER ({}) AS nth FROM ({})", window, sql)
         return fragment("SELECT * EXCLUDE (nth) FROM ({}) WHERE nth > {} AND nth <= {}", numbered, skip, skip + count)

@@ -19,7 +19,7 @@ from parts.types import StringType, strip_nullable
 from sql.compile.compiled_query import Scan
 from sql.grammar.syntax_tree import NamedTable, Select
 from sql.typing.duckdb.sql_fragments import Fragment, fragment, leaf
-from sql.typing.typed_expressions import column_label, quoted
+from sql.typing.typed_expressions import column_label, quote_identifier
 
 FIRST_ROWS = 8192
 """So many rows tell whether a column has codes."""
@@ -35,10 +35,10 @@ class LongStringError(Exception):
 # Values ---------------------------------------------------------------------------------------------------------------
 
 
-def codes(array: pa.Array) -> pa.Array:
+def encode_strings(array: pa.Array) -> pa.Array:
     """The codes (uint64, NULL where NULL) of an array of strings or a dictionary of them. Raises LongStringError."""
     if pa.types.is_dictionary(array.type):
-        return codes(array.dictionary).take(array.indices)
+        return encode_strings(array.dictionary).take(array.indices)
     if not len(array):
         return pa.array([], pa.uint64())
     array = array.cast(pa.string())
@@ -77,7 +77,7 @@ def _numbers(data: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     return numbers
 
 
-def decoded(code: Fragment) -> Fragment:
+def decode_string(code: Fragment) -> Fragment:
     """The string with a code."""
     return fragment("decode((CAST(CAST({code} AS BIT) AS BLOB))[1:CAST({code} & 255 AS BIGINT)])", code=code)
 
@@ -85,7 +85,7 @@ def decoded(code: Fragment) -> Fragment:
 # Columns --------------------------------------------------------------------------------------------------------------
 
 
-def code_label(number: int, name: str) -> str:
+def code_column_name(number: int, name: str) -> str:
     """The name of the code of a column of scan ``number``."""
     return column_label(number, name).replace(".", "#", 1)
 
@@ -111,10 +111,10 @@ class ShortStrings:
         if scan is None:
             return None
         scan.coded[name] = None
-        return leaf(quoted(code_label(scan.source.number, name)))
+        return leaf(quote_identifier(code_column_name(scan.source.number, name)))
 
 
-def leave_out_strings(scan: Scan, sql: Fragment) -> None:
+def drop_encoded_strings(scan: Scan, sql: Fragment) -> None:
     """Columns that the statement has only as codes are not given as strings."""
     read = {node for node in sql.nodes() if not node.parts} if scan.coded else set()
     for name in scan.coded:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parts.common.errors import UserError
-from parts.table.nested_columns import check_sizes, default_elements, sibling
+from parts.table.nested_columns import check_array_sizes, find_sibling, make_default_arrays
 from parts.table.table_description import Column, TableSchema
 from parts.types import (
     ArrayType,
@@ -29,10 +29,10 @@ from parts.types import (
     parse_type,
     strip_nullable,
 )
-from sql.formats.converters.array_casts import cast_array, in_range
+from sql.formats.converters.array_casts import cast_array, check_range
 from sql.formats.converters.null_filling import MISSING, fill_nulls, fill_where, type_default
 from sql.formats.format_options import BadValueError, FormatOptions
-from sql.grammar.text_escapes import is_text
+from sql.grammar.text_escapes import is_valid_utf8
 from sql.grammar.tokens import quote_string
 from sql.run.block_expressions import compile_expressions
 from sql.settings.supported_settings import (
@@ -42,7 +42,7 @@ from sql.settings.supported_settings import (
 from sql.typing.texts.text_or_null import SPELLED
 
 
-def insertable_columns(
+def list_insert_columns(
     schema: TableSchema,
     columns: Sequence[str] = (),
     except_columns: Sequence[str] = (),
@@ -102,7 +102,7 @@ def complete_block(
     _fill(missing, to_fill, done, schema, block.num_rows, options)
     arrays = [_in_storage(done[column.name], column.type) for column in schema.stored.columns]
     complete = pa.Table.from_arrays(arrays, schema=schema.stored.arrow)
-    check_sizes(complete, schema.nested)
+    check_array_sizes(complete, schema.nested)
     return complete
 
 
@@ -145,10 +145,10 @@ def _fill(
     pending = [column for column in missing if _has_expression(column, options)]
     for column in missing:
         if not _has_expression(column, options):
-            like = sibling(column.name, column.type, done) if column.name not in to_fill else None
+            like = find_sibling(column.name, column.type, done) if column.name not in to_fill else None
             if like is not None and isinstance(column.type, ArrayType):
                 done[column.name] = pa.chunked_array(
-                    [default_elements(column.type, chunk) for chunk in done[like].chunks], column.type.arrow
+                    [make_default_arrays(column.type, chunk) for chunk in done[like].chunks], column.type.arrow
                 )
             else:
                 done[column.name] = _filled(to_fill.get(column.name), type_default(column.type, rows))
@@ -259,7 +259,7 @@ class CompiledConversion:
 
 def _converted(values: pa.ChunkedArray, type_: DataType, column: Column) -> pa.ChunkedArray:
     """As values of the column; NULL becomes its default where it has none."""
-    if has_same_numbers(type_, column.type):
+    if keeps_enum_numbers(type_, column.type):
         return values.cast(column.type.arrow)
     what = f"while converting column {column.name} from {type_} to {column.type}"
     if values.null_count and not column.type.is_nullable:
@@ -268,7 +268,7 @@ def _converted(values: pa.ChunkedArray, type_: DataType, column: Column) -> pa.C
         return _without_nulls(values, type_, column)
     try:
         converted = cast_array(values, type_, column.type, FormatOptions.of(DEFAULT_SETTINGS))
-        converted = in_range(converted, column.type)
+        converted = check_range(converted, column.type)
     except BadValueError as error:
         if isinstance(column.type, NullableType) and isinstance(strip_nullable(type_), StringType):
             return _or_null(values, type_, column.type)
@@ -293,7 +293,7 @@ def _or_null(values: pa.ChunkedArray, type_: DataType, target: DataType) -> pa.C
     return _in_storage(cast.evaluate(pa.table({"text": values})), target)
 
 
-def has_same_numbers(old: DataType, new: DataType) -> bool:
+def keeps_enum_numbers(old: DataType, new: DataType) -> bool:
     """Whether an Enum has all numbers that it had, perhaps by other names; no name may be another number's now."""
     if not isinstance(old, EnumType) or not isinstance(new, EnumType):
         return False
@@ -302,7 +302,7 @@ def has_same_numbers(old: DataType, new: DataType) -> bool:
     return kept and all(names.get(name, number) == number for name, number in old.values)
 
 
-def with_compiled_defaults(schema: TableSchema) -> TableSchema:
+def compile_defaults(schema: TableSchema) -> TableSchema:
     """The schema with what its parts need to compute columns that they lack, or have with another type."""
     columns = tuple(
         replace(
@@ -342,7 +342,7 @@ def cast_block(
         values = block.column(index)
         try:
             try:
-                arrays.append(in_range(cast_array(values, type_, column.type, options), column.type))
+                arrays.append(check_range(cast_array(values, type_, column.type, options), column.type))
             except BadValueError:
                 if not _may_become_null(type_, column):
                     raise
@@ -379,7 +379,7 @@ def _check_text(values: pa.ChunkedArray, column: Column, first_row: int) -> None
     row = first_row
     for chunk in values.chunks:
         texts = chunk.dictionary if pa.types.is_dictionary(chunk.type) else chunk
-        if not is_text(texts):
+        if not is_valid_utf8(texts):
             decoded = chunk.dictionary_decode() if pa.types.is_dictionary(chunk.type) else chunk
             for index, value in enumerate(decoded.cast(pa.binary()).to_pylist()):
                 if value is not None and not _is_utf8(value):

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from parts.common.errors import UserError
-from sql.definitions.engines.engine_clauses import ENGINES, check_syntax, is_deprecated
+from sql.definitions.engines.engine_clauses import MERGE_TREE_ENGINES, check_syntax, is_deprecated
 from sql.grammar.statements.statement import CreateTable, EngineClause
 from sql.settings.supported_settings import (
     Settings,
@@ -17,11 +17,11 @@ _GRANULARITY = "index_granularity"
 _KEYS = ("partition_by", "order_by", "primary_key", "sample_by")
 
 
-def like(source: CreateTable, create: CreateTable, settings: Settings) -> CreateTable:
+def complete_from_table(source: CreateTable, create: CreateTable, settings: Settings) -> CreateTable:
     """``CREATE TABLE … AS source``, of which ``create`` is what was written. Every table takes the columns, the
     constraints and the comment; one without an engine of its own the engine, the settings and the TTL too; a MergeTree
     of another the indexes and each key that it does not give. TTL is a MergeTree's alone. Raises 119 as
-    :func:`completed`."""
+    :func:`complete_create_table`."""
     if create.engine is None and not create.is_temporary:
         create = replace(
             create, engine=source.engine, settings=create.settings or source.settings, ttl=create.ttl or source.ttl
@@ -36,13 +36,13 @@ def like(source: CreateTable, create: CreateTable, settings: Settings) -> Create
     return replace(create, columns=columns, constraints=source.constraints, comment=create.comment or source.comment)
 
 
-def completed(create: CreateTable, settings: Settings, granularity: int) -> CreateTable:
+def complete_create_table(create: CreateTable, settings: Settings, granularity: int) -> CreateTable:
     """``granularity`` is the server's ``index_granularity``, which stands in the definition as ClickHouse writes it: a
     table keeps the one that it was made with. Raises 119 where no engine is meant, 36 (BAD_ARGUMENTS) for the
     deprecated syntax, unless it is allowed, 42 for arguments that would be of it."""
     create = _with_engine(create, settings)
     assert create.engine is not None
-    if create.engine.name not in ENGINES:
+    if create.engine.name not in MERGE_TREE_ENGINES:
         return create
     if is_deprecated(create):
         if not settings.allow_deprecated_syntax_for_merge_tree:
@@ -74,4 +74,4 @@ def _with_engine(create: CreateTable, settings: Settings) -> CreateTable:
 
 
 def _is_merge_tree(create: CreateTable) -> bool:
-    return create.engine is not None and create.engine.name in ENGINES
+    return create.engine is not None and create.engine.name in MERGE_TREE_ENGINES

@@ -9,24 +9,24 @@ from contextlib import suppress
 from dataclasses import replace
 
 from parts.common.errors import UserError
-from parts.types import aggregate_of, parse_type, type_text
-from sql.compile.names.column_names import canonical
+from parts.types import format_type, parse_aggregate_name, parse_type
+from sql.compile.names.column_names import canonical_text
 from sql.grammar.clause_types import (
     ColumnClause,
     ConstraintClause,
     IndexClause,
     TableRef,
 )
+from sql.grammar.common_clauses import render_settings
 from sql.grammar.password_hiding import hide_passwords
-from sql.grammar.queries.query_formatter import written
+from sql.grammar.queries.query_formatter import normalize_expression
 from sql.grammar.queries.query_parser import parse_expression
-from sql.grammar.statements.create_table import render_settings
 from sql.grammar.statements.statement import (
     CreateTable,
     EngineClause,
 )
 from sql.grammar.syntax_tree import Function
-from sql.grammar.tokens import identifier_if_needed, quote_identifier, quote_string
+from sql.grammar.tokens import quote_identifier, quote_identifier_if_needed, quote_string
 
 
 def render_create(create: CreateTable, *, in_one_line: bool = False) -> str:
@@ -58,29 +58,31 @@ def render_create(create: CreateTable, *, in_one_line: bool = False) -> str:
     return (" " if in_one_line else "\n").join(lines)
 
 
-def shown_create(create: CreateTable, *, in_one_line: bool = False) -> str:
+def render_shown_create(create: CreateTable, *, in_one_line: bool = False) -> str:
     """As people see it: with all expressions as ClickHouse writes them, where they are kept as they were given."""
-    columns = tuple(replace(c, default_expression=shown_expression(c.default_expression)) for c in create.columns)
-    indexes = tuple(replace(i, expression=shown_expression(i.expression)) for i in create.indexes)
-    constraints = tuple(replace(c, expression=shown_expression(c.expression)) for c in create.constraints)
+    columns = tuple(
+        replace(c, default_expression=render_shown_expression(c.default_expression)) for c in create.columns
+    )
+    indexes = tuple(replace(i, expression=render_shown_expression(i.expression)) for i in create.indexes)
+    constraints = tuple(replace(c, expression=render_shown_expression(c.expression)) for c in create.constraints)
     text = render_create(
         replace(
             create,
             columns=columns,
             indexes=indexes,
             constraints=constraints,
-            partition_by=shown_expression(create.partition_by),
-            primary_key=shown_expression(create.primary_key),
-            order_by=shown_expression(create.order_by),
-            sample_by=shown_expression(create.sample_by),
+            partition_by=render_shown_expression(create.partition_by),
+            primary_key=render_shown_expression(create.primary_key),
+            order_by=render_shown_expression(create.order_by),
+            sample_by=render_shown_expression(create.sample_by),
         ),
         in_one_line=in_one_line,
     )
     return hide_passwords(text)
 
 
-def shown_expression(text: str) -> str:
-    """In brackets if it was given so, which :func:`written` leaves out."""
+def render_shown_expression(text: str) -> str:
+    """In brackets if it was given so, which :func:`normalize_expression` leaves out."""
     if not text:
         return ""
     text = text.strip()
@@ -88,8 +90,8 @@ def shown_expression(text: str) -> str:
         inner = text[1:-1]
         with suppress(UserError):  # ``(a) + (b)``, ``(a, b)``
             if parse_expression(inner) == parse_expression(text):
-                return f"({written(inner)})"
-    return written(text)
+                return f"({normalize_expression(inner)})"
+    return normalize_expression(text)
 
 
 def render_engine_full(create: CreateTable) -> str:
@@ -116,8 +118,8 @@ def _storage_lines(create: CreateTable) -> list[str]:
 
 
 def render_table(table: TableRef) -> str:
-    name = identifier_if_needed(table.table)
-    return name if table.database is None else f"{identifier_if_needed(table.database)}.{name}"
+    name = quote_identifier_if_needed(table.table)
+    return name if table.database is None else f"{quote_identifier_if_needed(table.database)}.{name}"
 
 
 def render_column(column: ColumnClause) -> str:
@@ -137,14 +139,14 @@ def render_column(column: ColumnClause) -> str:
 
 def render_index(index: IndexClause) -> str:
     return (
-        f"INDEX {identifier_if_needed(index.name)} {index.expression} TYPE {render_index_type(index)} "
+        f"INDEX {quote_identifier_if_needed(index.name)} {index.expression} TYPE {render_index_type(index)} "
         f"GRANULARITY {index.granularity}"
     )
 
 
 def render_constraint(constraint: ConstraintClause) -> str:
     kind = "ASSUME" if constraint.is_assumed else "CHECK"
-    return f"CONSTRAINT {identifier_if_needed(constraint.name)} {kind} {constraint.expression}"
+    return f"CONSTRAINT {quote_identifier_if_needed(constraint.name)} {kind} {constraint.expression}"
 
 
 def render_index_type(index: IndexClause) -> str:
@@ -155,17 +157,17 @@ def render_index_type(index: IndexClause) -> str:
 def _named_argument(text: str) -> str:
     match parse_expression(text):
         case Function("equals", (name, value)):
-            return f"{canonical(name)} = {canonical(value)}"
+            return f"{canonical_text(name)} = {canonical_text(value)}"
     return text
 
 
 def _canonical_type(text: str) -> str:
     try:
-        return type_text(parse_type(text), aggregate_of(text))
+        return format_type(parse_type(text), parse_aggregate_name(text))
     except UserError:
         return text  # refused where the description is built
 
 
 def render_engine(engine: EngineClause) -> str:
-    name = identifier_if_needed(engine.name)  # Null is a word of its own
+    name = quote_identifier_if_needed(engine.name)  # Null is a word of its own
     return f"{name}({', '.join(engine.arguments)})" if engine.arguments else name

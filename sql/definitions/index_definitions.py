@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from parts.common.errors import UserError
-from parts.format.array_file import plain_type
+from parts.format.array_file import strip_low_cardinality
 from parts.table.table_description import Key, SkipIndex, TableSchema
 from parts.types import (
     ArrayType,
@@ -21,7 +21,7 @@ from parts.types import (
     strip_nullable,
 )
 from sql.definitions.definition_text import render_index_type
-from sql.definitions.text_indexes import element_type, text_arguments
+from sql.definitions.text_indexes import find_element_type, parse_text_index_arguments
 from sql.functions.determinism import is_changing
 from sql.grammar.clause_types import IndexClause
 from sql.grammar.queries.query_parser import parse_expression
@@ -29,7 +29,7 @@ from sql.grammar.syntax_tree import Function, Identifier, Subquery, walk
 from sql.grammar.tokens import not_implemented
 from sql.run.block_expressions import compile_key
 
-LARGEST_FILTER_BYTES = 1 << 24
+MAX_FILTER_BYTES = 1 << 24
 """ClickHouse takes 64 times as much, for one filter."""
 _MOST_HASHES = 64
 _DEFAULT_FALSE_POSITIVES = 0.025
@@ -120,9 +120,9 @@ def _set(arguments: Arguments, key: Key) -> tuple[float, ...]:
 
 def _bloom_filter(arguments: Arguments, key: Key) -> tuple[float, ...]:
     for type_ in key.types:
-        bare = strip_nullable(plain_type(type_))
-        has_null = isinstance(bare, ArrayType) and plain_type(bare.inner).is_nullable
-        if has_null or isinstance(element_type(type_), (MapType, TupleType, ArrayType, DecimalType)):
+        bare = strip_nullable(strip_low_cardinality(type_))
+        has_null = isinstance(bare, ArrayType) and strip_low_cardinality(bare.inner).is_nullable
+        if has_null or isinstance(find_element_type(type_), (MapType, TupleType, ArrayType, DecimalType)):
             raise UserError("ILLEGAL_COLUMN", f"Unexpected type {type_} of bloom filter index")
     if len(arguments) > 1:
         raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", "BloomFilter index cannot have more than one parameter")
@@ -147,7 +147,7 @@ def _pieces(kind: str, count: int, arguments: Arguments, key: Key) -> tuple[floa
     """(length of a piece, of ngrambf), bytes of a filter, number of hashes, seed."""
     if len(arguments) != count:
         raise UserError("BAD_ARGUMENTS", f"`{kind}` index must have exactly {count} arguments")
-    if not all(isinstance(element_type(type_), (StringType, FixedStringType)) for type_ in key.types):
+    if not all(isinstance(find_element_type(type_), (StringType, FixedStringType)) for type_ in key.types):
         raise UserError(
             "BAD_ARGUMENTS",
             "Ngram and token bloom filter indexes can only be used with column types `String`, `FixedString`, "
@@ -159,9 +159,9 @@ def _pieces(kind: str, count: int, arguments: Arguments, key: Key) -> tuple[floa
     *length, size, hashes, _ = numbers
     if length and not 0 < length[0] <= 255:
         raise UserError("BAD_ARGUMENTS", "ngram length must be at least 1, and at most 255")
-    if not size or size > LARGEST_FILTER_BYTES:
+    if not size or size > MAX_FILTER_BYTES:
         raise UserError(
-            "BAD_ARGUMENTS", f"The size of bloom filter cannot be zero or more than {LARGEST_FILTER_BYTES}, not {size}"
+            "BAD_ARGUMENTS", f"The size of bloom filter cannot be zero or more than {MAX_FILTER_BYTES}, not {size}"
         )
     if not hashes or hashes > _MOST_HASHES:
         raise UserError(
@@ -183,5 +183,5 @@ _KINDS: dict[str, Callable[[Arguments, Key], tuple[float | str, ...]]] = {
     "bloom_filter": _bloom_filter,
     "ngrambf_v1": _ngrams,
     "tokenbf_v1": _tokens,
-    "text": text_arguments,
+    "text": parse_text_index_arguments,
 }

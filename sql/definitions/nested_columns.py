@@ -14,7 +14,7 @@ from sql.grammar.tokens import not_implemented
 _FAMILY = "NESTED"
 
 
-def flattened_columns(columns: Iterable[ColumnClause]) -> tuple[ColumnClause, ...]:
+def flatten_columns(columns: Iterable[ColumnClause]) -> tuple[ColumnClause, ...]:
     return tuple(flat for column in columns for flat in _flattened(column))
 
 
@@ -32,7 +32,7 @@ def _flattened(column: ColumnClause) -> Iterator[ColumnClause]:
         yield replace(column, name=f"{column.name}.{name}", type=ArrayType(inner).name)
 
 
-def flattened_changes(changes: Iterable[DefinitionChange], names: Iterable[str]) -> Iterator[DefinitionChange]:
+def flatten_added_columns(changes: Iterable[DefinitionChange], names: Iterable[str]) -> Iterator[DefinitionChange]:
     """ADD COLUMN of a Nested adds its columns, one after another. ``names`` are those of the table's columns. Raises 15
     when there is such a structure."""
     taken = {name.partition(".")[0] for name in names}
@@ -40,7 +40,7 @@ def flattened_changes(changes: Iterable[DefinitionChange], names: Iterable[str])
         if not isinstance(change, AddColumn):
             yield change
             continue
-        flat = flattened_columns([change.column])
+        flat = flatten_columns([change.column])
         if flat != (change.column,) and change.column.name in taken:
             if change.if_not_exists:
                 continue
@@ -53,7 +53,7 @@ def flattened_changes(changes: Iterable[DefinitionChange], names: Iterable[str])
             place = ColumnPlace(column.name) if place is not None else None
 
 
-def check_rename(change: RenameColumn, names: Iterable[str]) -> None:
+def check_nested_rename(change: RenameColumn, names: Iterable[str]) -> None:
     """Raises 36 and 48: a column stays in its structure."""
     old, new = (name.rpartition(".")[0] for name in (change.old, change.new))
     if change.old not in names and any(name.startswith(f"{change.old}.") for name in names):

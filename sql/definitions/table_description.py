@@ -1,6 +1,6 @@
 """From a CREATE TABLE to the description of its parts, with every rule of the MergeTree engines checked.
 
-The path of a definition: :func:`modernize` (the deprecated engine arguments become clauses) →
+The path of a definition: :func:`convert_deprecated_syntax` (the deprecated engine arguments become clauses) →
 :func:`build_description` (types, keys, settings) → ``render.render_create`` (the text kept on disk). Replicated engines
 take two arguments more, which ``engine.replica_location`` resolves.
 """
@@ -19,8 +19,8 @@ import pyarrow as pa
 from parts.common.errors import UserError
 from parts.common.safe_names import check_identifier
 from parts.merge.modes import mode_of_engine
-from parts.table.merge_mode import MergeKeys
-from parts.table.row_exists_column import RESERVED
+from parts.table.merge_mode import KeyColumns
+from parts.table.row_exists_column import RESERVED_COLUMN_NAMES
 from parts.table.table_description import Column, Key, TableDescription, TableSchema
 from parts.types import (
     ArrayType,
@@ -32,17 +32,22 @@ from parts.types import (
     NothingType,
     NullableType,
     TupleType,
-    aggregate_of,
     make_nullable,
+    parse_aggregate_name,
     parse_type,
     strip_nullable,
 )
-from sql.compile.names.column_names import canonical
-from sql.definitions.column_defaults import with_compiled_defaults
+from sql.compile.names.column_names import canonical_text
+from sql.definitions.column_defaults import compile_defaults
 from sql.definitions.constraints import build_constraints
-from sql.definitions.engines.engine_clauses import check_engine, mode_columns, modernize
+from sql.definitions.engines.engine_clauses import check_engine, convert_deprecated_syntax, list_mode_columns
 from sql.definitions.engines.proxy_engines import PROXY_ENGINES, check_sharding_key
-from sql.definitions.engines.small_engines import SMALL_ENGINES, describe_small, describe_view, engine_name
+from sql.definitions.engines.small_engines import (
+    SMALL_ENGINES,
+    build_small_table_description,
+    build_view_description,
+    find_engine_name,
+)
 from sql.definitions.index_definitions import build_indexes
 from sql.definitions.ttl_compiler import build_ttl
 from sql.formats.converters.array_casts import cast_array
@@ -53,7 +58,7 @@ from sql.grammar.statements.statement import CreateTable, EngineClause
 from sql.grammar.syntax_tree import Identifier, Literal
 from sql.grammar.tokens import not_implemented
 from sql.run.block_expressions import compile_expressions, compile_key
-from sql.settings.merge_tree_settings import HONOURED_BY_TABLES, MergeTreeSettings, parse_table_setting
+from sql.settings.merge_tree_settings import SUPPORTED_MERGE_TREE_SETTINGS, MergeTreeSettings, parse_table_setting
 
 if TYPE_CHECKING:
     from sql.run.block_expressions import CompiledExpression
@@ -73,11 +78,11 @@ def build_description(
     Raises ``UserError``: 42 ORDER BY missing, 36 keys that contradict each other, 47 unknown key column, 56 unknown
     engine, 115 unknown setting, 44 nullable key, 50 unknown type, 48 for what ClickHouse has and Pando has not.
     """
-    engine = check_engine(create) if create.view is None else EngineClause(engine_name(create))
+    engine = check_engine(create) if create.view is None else EngineClause(find_engine_name(create))
     stores_rows = create.view is None or create.view.is_materialized
     columns = tuple(build_columns(create.columns, is_new=not create.attach, stores_rows=stores_rows))
-    schema = with_compiled_defaults(TableSchema(columns, create.history))
-    reserved = next((name for name in RESERVED if name in schema), None)
+    schema = compile_defaults(TableSchema(columns, create.history))
+    reserved = next((name for name in RESERVED_COLUMN_NAMES if name in schema), None)
     if reserved is not None and not create.attach:
         raise UserError(
             "ILLEGAL_COLUMN",
@@ -85,21 +90,21 @@ def build_description(
             "persistent virtual column",
         )
     if create.view is not None:
-        return describe_view(schema)
+        return build_view_description(schema)
     if not any(column.is_stored for column in schema.columns):
         raise UserError("BAD_ARGUMENTS", "A table needs at least one column that is stored (not ALIAS)")
     if engine.name in PROXY_ENGINES:
         check_sharding_key(create, schema)
     if engine.name in (*SMALL_ENGINES, *PROXY_ENGINES):
-        return describe_small(create, schema)
-    create = modernize(create, {column.name: column.type.name for column in columns})
+        return build_small_table_description(create, schema)
+    create = convert_deprecated_syntax(create, {column.name: column.type.name for column in columns})
     assert create.engine is not None
-    settings = merge_tree_settings(create.settings, default_settings or MergeTreeSettings())
+    settings = build_merge_tree_settings(create.settings, default_settings or MergeTreeSettings())
     sorting_key = _sorting_key(create, schema, settings)
     primary_key = _primary_key(create, schema, sorting_key)
     partition_key = _checked(_compile(create.partition_by, schema, "PARTITION BY"), "PARTITION BY", settings)
-    keys = MergeKeys(frozenset(sorting_key.columns), frozenset(partition_key.columns), rollups)
-    mode = mode_of_engine(engine.name, mode_columns(create.engine), schema, keys)
+    keys = KeyColumns(frozenset(sorting_key.columns), frozenset(partition_key.columns), rollups)
+    mode = mode_of_engine(engine.name, list_mode_columns(create.engine), schema, keys)
     sorting_key = _with_last(sorting_key, mode.last_key_column, schema)
     return TableDescription(
         schema=schema,
@@ -142,7 +147,7 @@ def build_columns(clauses: Sequence[ColumnClause], *, is_new: bool = True, store
                 clause.default_expression.strip(),
                 clause.comment,
                 ttl=clause.ttl,
-                aggregate=aggregate_of(clause.type),
+                aggregate=parse_aggregate_name(clause.type),
             )
         )
     return columns
@@ -294,7 +299,7 @@ def _sorting_key(create: CreateTable, schema: TableSchema, settings: MergeTreeSe
 
 def _with_last(key: Key, column: str, schema: TableSchema) -> Key:
     """The key with a column behind it that its engine sorts by too."""
-    name = canonical(Identifier((column,)))
+    name = canonical_text(Identifier((column,)))
     if not column or name in key.expressions:
         return key
     return _compile(f"({', '.join((*key.expressions, name))})", schema, "ORDER BY")
@@ -355,11 +360,11 @@ def _has_null(type_: DataType) -> bool:
 # Settings -------------------------------------------------------------------------------------------------------------
 
 
-def merge_tree_settings(given: Mapping[str, object], defaults: MergeTreeSettings) -> MergeTreeSettings:
+def build_merge_tree_settings(given: Mapping[str, object], defaults: MergeTreeSettings) -> MergeTreeSettings:
     """``defaults`` with the given settings over them. Raises 115 (UNKNOWN_SETTING), 48 for a value that Pando does not
     have, and others for a value of a wrong kind."""
     changes = {name: parse_table_setting(name, value) for name, value in given.items()}
-    honoured = {name: value for name, value in changes.items() if name in HONOURED_BY_TABLES}
+    honoured = {name: value for name, value in changes.items() if name in SUPPORTED_MERGE_TREE_SETTINGS}
     settings: MergeTreeSettings = replace(defaults, **honoured)  # type: ignore[arg-type]
     if settings.index_granularity < 1:
         raise UserError("BAD_ARGUMENTS", f"index_granularity must be at least 1, not {settings.index_granularity}")
@@ -372,7 +377,7 @@ def merge_tree_settings(given: Mapping[str, object], defaults: MergeTreeSettings
     return settings
 
 
-def with_column_types(create: CreateTable, schema: TableSchema) -> CreateTable:
+def write_out_column_types(create: CreateTable, schema: TableSchema) -> CreateTable:
     """The statement with every column's type written out, inferred ones too: what is kept on disk and shown."""
     columns = tuple(replace(clause, type=schema.column(clause.name).type_text) for clause in create.columns)
     return replace(create, columns=columns)

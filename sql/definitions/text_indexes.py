@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from parts.common.errors import UserError
-from parts.format.array_file import plain_type
+from parts.format.array_file import strip_low_cardinality
 from parts.table.table_description import Key
 from parts.types import ArrayType, DataType, FixedStringType, StringType, strip_nullable
-from sql.functions.strings.tokenizers import Arguments, tokenizer_arguments
+from sql.functions.strings.tokenizers import Arguments, parse_tokenizer
 from sql.grammar.queries.query_parser import parse_expression
 from sql.grammar.syntax_tree import Function, Identifier, Literal, Node
 from sql.grammar.tokens import not_implemented
@@ -19,7 +19,7 @@ _LAYOUT = frozenset(
 )  # fmt: skip
 
 
-def text_arguments(texts: Sequence[str], key: Key) -> Arguments:
+def parse_text_index_arguments(texts: Sequence[str], key: Key) -> Arguments:
     """The tokenizer with its own arguments. Raises ``UserError`` 7, 36, 48, 344."""
     given: dict[str, Node] = {}
     for text in texts:
@@ -33,7 +33,7 @@ def text_arguments(texts: Sequence[str], key: Key) -> Arguments:
     tokenizer = given.pop("tokenizer", None)
     if tokenizer is None:
         raise UserError("BAD_ARGUMENTS", "Text index argument 'tokenizer' is required")
-    arguments = tokenizer_arguments(tokenizer)
+    arguments = parse_tokenizer(tokenizer)
     if "preprocessor" in given:
         raise not_implemented("A preprocessor of a text index (index the expression itself, such as lower(s))")
     if given.pop("support_phrase_search", None) is not None:
@@ -45,7 +45,7 @@ def text_arguments(texts: Sequence[str], key: Key) -> Arguments:
             raise UserError("BAD_ARGUMENTS", f"Text index argument '{name}' must be greater than 0, but got 0")
     if len(key.types) != 1:
         raise UserError("INCORRECT_NUMBER_OF_COLUMNS", "Text index must be created on a single column")
-    if not isinstance(element_type(key.types[0]), (StringType, FixedStringType)):
+    if not isinstance(find_element_type(key.types[0]), (StringType, FixedStringType)):
         raise UserError(
             "BAD_ARGUMENTS",
             "Text index must be created on columns of type with base type of String or FixedString, "
@@ -54,7 +54,7 @@ def text_arguments(texts: Sequence[str], key: Key) -> Arguments:
     return arguments
 
 
-def element_type(type_: DataType) -> DataType:
+def find_element_type(type_: DataType) -> DataType:
     """Of an array its elements', without Nullable and LowCardinality."""
-    bare = strip_nullable(plain_type(type_))
-    return strip_nullable(plain_type(bare.inner)) if isinstance(bare, ArrayType) else bare
+    bare = strip_nullable(strip_low_cardinality(type_))
+    return strip_nullable(strip_low_cardinality(bare.inner)) if isinstance(bare, ArrayType) else bare

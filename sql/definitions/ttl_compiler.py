@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from parts.common.errors import UserError
 from parts.format.codecs import parse_codec
 from parts.table.table_description import Column, Key, TableSchema
-from parts.table.ttl_rules import NEVER, Grouping, RuleKind, TableTtl, TtlRule
+from parts.table.ttl_rules import NEVER, RuleKind, TableTtl, TtlGrouping, TtlRule
 from parts.types import DataType, Date32Type, DateTime64Type, DateTimeType, DateType, StringType, parse_type
 from sql.aggregates.combinators import is_aggregate_call
 from sql.compile.expressions.expressions import is_random
@@ -22,7 +22,7 @@ from sql.definitions.engines.engine_clauses import is_replicated
 from sql.grammar.queries.query_parser import parse_expression
 from sql.grammar.statements.statement import CreateTable
 from sql.grammar.syntax_tree import Function, Identifier, walk
-from sql.grammar.table_elements.ttl import TtlClause, parse_ttl
+from sql.grammar.table_elements.ttl import TtlClause, parse_stored_ttl
 from sql.grammar.tokens import quote_identifier
 from sql.relations import StreamedRelation
 from sql.run.block_expressions import CompiledExpression, compile_expressions
@@ -35,7 +35,7 @@ _ONE_ROW = pa.table({"_row": pa.nulls(1, pa.uint8())})
 
 def build_ttl(create: CreateTable, schema: TableSchema, keys: Mapping[str, Key]) -> TableTtl:
     """``keys``: ``sorting``, ``primary`` and ``partition``. Raises ``UserError`` 450, 36, 44, 47, 16 and others."""
-    clauses = parse_ttl(create.ttl) if create.ttl else ()
+    clauses = parse_stored_ttl(create.ttl) if create.ttl else ()
     if is_replicated(create):
         of_columns = [clause.ttl for clause in create.columns if clause.ttl]
         for text in (*of_columns, *(text for clause in clauses for text in clause.expressions)):
@@ -105,7 +105,7 @@ def _widened(schema: TableSchema) -> TableSchema:
     return TableSchema(tuple(map(wider, schema.columns)))
 
 
-def check_ttl_depends(ttl: TableTtl) -> None:
+def check_ttl_reads_columns(ttl: TableTtl) -> None:
     """Raises 36 for a time that is the same in every row: an old table may have such, a new one only if that is
     allowed."""
     for rule in ttl.rules:
@@ -160,7 +160,7 @@ def _if(times: Callable[[pa.Table], np.ndarray], where: CompiledExpression) -> C
 # GROUP BY -------------------------------------------------------------------------------------------------------------
 
 
-def _grouping(clause: TtlClause, schema: TableSchema, primary: Key) -> Grouping:
+def _grouping(clause: TtlClause, schema: TableSchema, primary: Key) -> TtlGrouping:
     keys = tuple(item.text for item in compile_expressions(clause.group_by, schema.stored))
     if keys != primary.expressions[: len(keys)]:
         raise _bad("TTL Expression GROUP BY key should be a prefix of primary key")
@@ -174,7 +174,7 @@ def _grouping(clause: TtlClause, schema: TableSchema, primary: Key) -> Grouping:
         if not any(is_aggregate_call(node) for node in walk(parse_expression(text))):
             raise _bad(f"Invalid expression for assignment of column {name}. Should contain an aggregate function")
     assignment = _Assignment(clause, schema)
-    return Grouping(len(keys), assignment.columns, assignment)
+    return TtlGrouping(len(keys), assignment.columns, assignment)
 
 
 class _Block:

@@ -8,29 +8,31 @@ from dataclasses import replace
 from parts.common.errors import UserError
 from sql.grammar.clause_types import ColumnClause
 from sql.grammar.password_hiding import hide_passwords
-from sql.grammar.queries.query_formatter import written_query
+from sql.grammar.queries.query_formatter import format_view_query
 from sql.grammar.queries.query_parser import parse_query
-from sql.grammar.queries.table_references import in_database
+from sql.grammar.queries.table_references import qualify_tables
 from sql.grammar.statements.statement import CreateTable
 from sql.grammar.syntax_tree import Alias, Query, Select, Star
 
 _SETTINGS = "\nSETTINGS "
 
 
-def kept_query(text: str, database: str, has_table: Callable[[str], bool], columns: Sequence[ColumnClause] = ()) -> str:
+def build_stored_query(
+    text: str, database: str, has_table: Callable[[str], bool], columns: Sequence[ColumnClause] = ()
+) -> str:
     """``columns`` without types give the query's their names."""
     query, settings = _divided(text)
     if columns and not any(column.type for column in columns):
         query = _named(query, [column.name for column in columns])
-    return written_query(in_database(query, database, has_table)) + settings
+    return format_view_query(qualify_tables(query, database, has_table)) + settings
 
 
-def shown_query(create: CreateTable) -> str:
+def render_stored_query(create: CreateTable) -> str:
     """In one line."""
     if create.view is None:
         return ""
     query, settings = _divided(create.as_select)
-    return hide_passwords(written_query(query, one_line=True)) + settings.replace("\n", " ")
+    return hide_passwords(format_view_query(query, one_line=True)) + settings.replace("\n", " ")
 
 
 def _divided(text: str) -> tuple[Query, str]:

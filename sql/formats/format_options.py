@@ -10,7 +10,7 @@ import pyarrow as pa
 from parts.common.errors import UserError
 from parts.common.query_status import QueryStatus
 from parts.types import DataType
-from sql.grammar.text_escapes import shorten
+from sql.grammar.text_escapes import shorten_for_message
 from sql.settings.supported_settings import (
     Settings,
 )
@@ -100,13 +100,18 @@ class BadValueError(Exception):
         return UserError(self.name, f"{self.detail}: {where}")
 
 
-def cannot_parse(
+def parse_error(
     index: int, text: str, type_: DataType, name: str = "CANNOT_PARSE_INPUT_ASSERTION_FAILED"
 ) -> BadValueError:
-    return BadValueError(name, index, text, f"Cannot parse input: expected {type_} before: {shorten(text)!r}")
-
-
-def out_of_range(index: int, text: str, type_: DataType) -> BadValueError:
     return BadValueError(
-        "VALUE_IS_OUT_OF_RANGE_OF_DATA_TYPE", index, text, f"Value {shorten(text)} is out of range of type {type_}"
+        name, index, text, f"Cannot parse input: expected {type_} before: {shorten_for_message(text)!r}"
+    )
+
+
+def range_error(index: int, text: str, type_: DataType) -> BadValueError:
+    return BadValueError(
+        "VALUE_IS_OUT_OF_RANGE_OF_DATA_TYPE",
+        index,
+        text,
+        f"Value {shorten_for_message(text)} is out of range of type {type_}",
     )

@@ -29,14 +29,14 @@ from sql.formats.columnar.ipc_messages import read_up_to
 from sql.formats.format_options import FormatOptions
 from sql.formats.json import object_reader
 from sql.formats.json.compact_reader import read_json_compact, read_json_strings
-from sql.formats.json.writers import JsonShape, write_json, write_json_rows
+from sql.formats.json.writers import JsonLayout, write_json, write_json_rows
 from sql.formats.pretty import pretty
-from sql.formats.streams.row_chunks import Rejoined, blocks_of
+from sql.formats.streams.row_chunks import PrependedStream, resize_blocks
 from sql.formats.text import line_formats, text_writers, values_reader
 from sql.formats.text.delimited_reader import read_delimited
-from sql.formats.text.text_writers import Statistics
+from sql.formats.text.text_writers import RunStatistics
 from sql.settings.session_settings import (
-    nearest_names,
+    suggest_names,
 )
 from sql.settings.supported_settings import (
     DEFAULT_SETTINGS,
@@ -46,7 +46,7 @@ from sql.settings.supported_settings import (
 FewRows = Callable[[bytes, Sequence[Column], FormatOptions], pa.Table | None]
 Reader = Callable[[BinaryIO, Sequence[Column], FormatOptions], Iterator[pa.Table]]
 Writer = Callable[
-    [Sequence[tuple[str, DataType]], Iterator[pa.RecordBatch], FormatOptions, "Statistics | None"], Iterator[bytes]
+    [Sequence[tuple[str, DataType]], Iterator[pa.RecordBatch], FormatOptions, "RunStatistics | None"], Iterator[bytes]
 ]
 
 
@@ -74,15 +74,15 @@ def _arrow_writer(kind: str) -> Writer:
         columns: Sequence[tuple[str, DataType]],
         batches: Iterator[pa.RecordBatch],
         options: FormatOptions,
-        statistics: Statistics | None,
+        statistics: RunStatistics | None,
     ) -> Iterator[bytes]:
-        return arrow_and_parquet.write_arrow_like(kind, columns, batches, options)
+        return arrow_and_parquet.write_arrow_or_parquet(kind, columns, batches, options)
 
     return write
 
 
 def _json_rows(**shape: Any) -> Writer:
-    return partial(write_json_rows, shape=JsonShape(**shape))
+    return partial(write_json_rows, shape=JsonLayout(**shape))
 
 
 _NDJSON = "application/x-ndjson; charset=UTF-8"
@@ -98,7 +98,7 @@ _TABLE = [
         _TSV,
         _delimited(False),
         partial(text_writers.write_tsv, header=0),
-        small_inserts.few_tab_separated,
+        small_inserts.parse_small_tsv,
     ),
     Format("TabSeparatedWithNames", _TSV, _delimited(False, True), partial(text_writers.write_tsv, header=1)),
     Format(
@@ -117,7 +117,7 @@ _TABLE = [
         partial(text_writers.write_csv, header=2),
     ),
     Format("Values", _TEXT, values_reader.read_values, text_writers.write_values, values_reader.read_few_values),
-    Format("JSONEachRow", _NDJSON, object_reader.read_json_each_row, _json_rows(), small_inserts.few_json_rows),
+    Format("JSONEachRow", _NDJSON, object_reader.read_json_each_row, _json_rows(), small_inserts.parse_small_json_rows),
     Format("JSONStringsEachRow", _NDJSON, read_json_strings, _json_rows(strings=True)),
     *(
         Format(
@@ -144,7 +144,7 @@ _TABLE = [
             f"JSON{'Compact' if compact else ''}{'Strings' if strings else ''}",
             _JSON,
             None,
-            partial(write_json, shape=JsonShape(compact=compact, strings=strings)),
+            partial(write_json, shape=JsonLayout(compact=compact, strings=strings)),
         )
         for compact in (False, True)
         for strings in (False, True)
@@ -167,7 +167,7 @@ _TABLE = [
             "application/octet-stream",
             partial(read_row_binary, header=header),
             partial(write_row_binary, header=header),
-            None if header else small_inserts.few_row_binary,
+            None if header else small_inserts.parse_small_row_binary,
         )
         for header, kind in enumerate(("", "WithNames", "WithNamesAndTypes"))
     ),
@@ -200,7 +200,7 @@ def find_format(name: str) -> Format:
     """The format of that name (aliases and any case, as in ClickHouse). Raises 73 (UNKNOWN_FORMAT)."""
     entry = _BY_LOWER.get(name.lower())
     if entry is None:
-        near = nearest_names(name, [*FORMATS, *FORMAT_ALIASES])
+        near = suggest_names(name, [*FORMATS, *FORMAT_ALIASES])
         raise UserError("UNKNOWN_FORMAT", f"Unknown format {name}{near}. The formats are: {', '.join(sorted(FORMATS))}")
     return entry
 
@@ -230,7 +230,7 @@ def read_blocks(
         raise UserError("UNKNOWN_FORMAT", f"Format {entry.name} is only for output")
     options = FormatOptions.of(settings, status)
     if entry.few is None:
-        return blocks_of(entry.reader(stream, columns, options), max_block_rows, max_block_bytes)
+        return resize_blocks(entry.reader(stream, columns, options), max_block_rows, max_block_bytes)
     return _few_or_all(entry, stream, columns, options, max_block_rows, max_block_bytes)
 
 
@@ -240,14 +240,14 @@ def _few_or_all(
     assert entry.few is not None
     assert entry.reader is not None
     options.status.check()
-    first = bytes(read_up_to(stream, small_inserts.MOST_BYTES + 1))
-    is_all = len(first) <= small_inserts.MOST_BYTES
+    first = bytes(read_up_to(stream, small_inserts.MAX_SMALL_INSERT_BYTES + 1))
+    is_all = len(first) <= small_inserts.MAX_SMALL_INSERT_BYTES
     table = entry.few(first, columns, options) if is_all else None
     if table is not None and table.num_rows <= most_rows:
         yield table
         return
-    whole = cast(BinaryIO, io.BytesIO(first) if is_all else Rejoined(first, stream))
-    yield from blocks_of(entry.reader(whole, columns, options), most_rows, most_bytes)
+    whole = cast(BinaryIO, io.BytesIO(first) if is_all else PrependedStream(first, stream))
+    yield from resize_blocks(entry.reader(whole, columns, options), most_rows, most_bytes)
 
 
 def write_blocks(
@@ -256,7 +256,7 @@ def write_blocks(
     batches: Iterator[pa.RecordBatch],
     *,
     settings: Settings = DEFAULT_SETTINGS,
-    statistics: Statistics | None = None,
+    statistics: RunStatistics | None = None,
     status: QueryStatus | None = None,
     client_protocol_version: int = 0,
 ) -> Iterator[bytes]:

@@ -29,14 +29,14 @@ _LAST_SECOND = 0xFFFF_FFFF
 
 
 @functools.lru_cache(maxsize=4096)
-def text_reader(type_: DataType, timezone: str) -> Texts | None:
+def plain_text_parser(type_: DataType, timezone: str) -> Texts | None:
     """What reads bare texts as values of the type; ``None`` for a type that is not read here."""
     if isinstance(type_, NullableType):
-        return text_reader(type_.inner, timezone)
+        return plain_text_parser(type_.inner, timezone)
     if isinstance(type_, IntegerType) and type_.bits in _CODES:
         return functools.partial(_integer_texts, type_)
     if isinstance(type_, StringType):
-        return strings
+        return parse_strings
     if isinstance(type_, DateType):
         return _dates
     if isinstance(type_, DateTimeType) and (type_.timezone or timezone) == "UTC":
@@ -47,10 +47,10 @@ def text_reader(type_: DataType, timezone: str) -> Texts | None:
 
 
 def _integer_texts(type_: IntegerType, texts: Sequence[str]) -> pa.Array | None:
-    return integers(type_, list(map(int, texts))) if all(map(_INTEGER.fullmatch, texts)) else None
+    return integer_array(type_, list(map(int, texts))) if all(map(_INTEGER.fullmatch, texts)) else None
 
 
-def integers(type_: IntegerType, values: Sequence[int]) -> pa.Array | None:
+def integer_array(type_: IntegerType, values: Sequence[int]) -> pa.Array | None:
     """``None`` when one is out of range."""
     if min(values) < type_.minimum or max(values) > type_.maximum:
         return None
@@ -58,7 +58,7 @@ def integers(type_: IntegerType, values: Sequence[int]) -> pa.Array | None:
     return _fixed(type_.arrow, code if type_.signed else code.upper(), values)
 
 
-def strings(texts: Sequence[str]) -> pa.Array | None:
+def parse_strings(texts: Sequence[str]) -> pa.Array | None:
     """``None`` for halves of surrogates."""
     try:
         encoded = [text.encode() for text in texts]
@@ -73,12 +73,12 @@ def string_array(texts: Sequence[bytes]) -> pa.Array:
     return pa.Array.from_buffers(pa.string(), len(texts), buffers)
 
 
-def floats(values: Sequence[float]) -> pa.Array:
+def float_array(values: Sequence[float]) -> pa.Array:
     return _fixed(pa.float64(), "d", values)
 
 
 def _float_texts(texts: Sequence[str]) -> pa.Array | None:
-    return floats(list(map(float, texts))) if all(map(_FLOAT.fullmatch, texts)) else None
+    return float_array(list(map(float, texts))) if all(map(_FLOAT.fullmatch, texts)) else None
 
 
 def _dates(texts: Sequence[str]) -> pa.Array | None:
@@ -88,10 +88,10 @@ def _dates(texts: Sequence[str]) -> pa.Array | None:
         return None
     if not all(map(_DATE.fullmatch, texts)) or min(days) < 0 or max(days) > _LAST_DAY:
         return None
-    return days_array(days)
+    return date_array(days)
 
 
-def days_array(days: Sequence[int]) -> pa.Array:
+def date_array(days: Sequence[int]) -> pa.Array:
     return _fixed(pa.date32(), "i", days)
 
 
@@ -103,10 +103,10 @@ def _times(texts: Sequence[str]) -> pa.Array | None:
     except ValueError:
         return None
     seconds = [int(time.timestamp()) for time in times]
-    return seconds_array(seconds) if min(seconds) >= 0 and max(seconds) <= _LAST_SECOND else None
+    return datetime_array(seconds) if min(seconds) >= 0 and max(seconds) <= _LAST_SECOND else None
 
 
-def seconds_array(seconds: Sequence[int]) -> pa.Array:
+def datetime_array(seconds: Sequence[int]) -> pa.Array:
     return _fixed(pa.timestamp("s"), "q", seconds)
 
 

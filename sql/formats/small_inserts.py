@@ -1,7 +1,7 @@
-"""A few rows in plain writing, as most INSERTs of one row have them; see :mod:`few_values`.
+"""A few rows in plain writing, as most INSERTs of one row have them; see :mod:`parse_small_values`.
 
-Each reader takes all data of an INSERT, at most :data:`MOST_BYTES`, and gives ``None`` for what it leaves to the
-readers of any number of rows: escapes, expressions, defaults, everything that is wrong.
+Each reader takes all data of an INSERT, at most :data:`MAX_SMALL_INSERT_BYTES`, and gives ``None`` for what it leaves
+to the readers of any number of rows: escapes, expressions, defaults, everything that is wrong.
 """
 
 from __future__ import annotations
@@ -27,10 +27,17 @@ from parts.types import (
     strip_nullable,
 )
 from sql.formats.format_options import BadValueError, FormatOptions
-from sql.formats.small_insert_values import days_array, floats, integers, seconds_array, string_array, text_reader
-from sql.grammar.text_escapes import is_text
+from sql.formats.small_insert_values import (
+    date_array,
+    datetime_array,
+    float_array,
+    integer_array,
+    plain_text_parser,
+    string_array,
+)
+from sql.grammar.text_escapes import is_valid_utf8
 
-MOST_BYTES = 4096
+MAX_SMALL_INSERT_BYTES = 4096
 _MOST_COLUMNS = 64
 _BLANK = r"[ \t\r\n]*+"
 _FIELD = r"('[^'\\]*+'|-?[0-9][0-9.]*+)"
@@ -38,7 +45,7 @@ _END = re.compile(rf";?{_BLANK}")
 _LONG_TEXT = 0x80
 
 
-def few_values(
+def parse_small_values(
     data: bytes,
     columns: Sequence[Column],
     options: FormatOptions,
@@ -78,7 +85,7 @@ def _literals(
     options: FormatOptions,
     convert: Callable[[pa.Array, DataType, FormatOptions], pa.Array],
 ) -> pa.Array | None:
-    read = text_reader(type_, options.timezone)
+    read = plain_text_parser(type_, options.timezone)
     if read is None:
         try:
             return convert(pa.array(texts, pa.string()), type_, options)
@@ -91,7 +98,7 @@ def _literals(
     return read(texts) if is_number and not any(quoted) else None
 
 
-def few_tab_separated(data: bytes, columns: Sequence[Column], options: FormatOptions) -> pa.Table | None:
+def parse_small_tsv(data: bytes, columns: Sequence[Column], options: FormatOptions) -> pa.Table | None:
     """Lines of as many fields as there are columns, without escapes."""
     text = _decoded(data)
     if not text or "\\" in text or "\r" in text:
@@ -101,7 +108,7 @@ def few_tab_separated(data: bytes, columns: Sequence[Column], options: FormatOpt
         return None
     arrays = []
     for column, texts in zip(columns, zip(*rows, strict=True), strict=True):
-        read = text_reader(column.type, options.timezone)
+        read = plain_text_parser(column.type, options.timezone)
         array = None if read is None else read(texts)
         if array is None:
             return None
@@ -109,7 +116,7 @@ def few_tab_separated(data: bytes, columns: Sequence[Column], options: FormatOpt
     return pa.Table.from_arrays(arrays, [column.name for column in columns])
 
 
-def few_json_rows(data: bytes, columns: Sequence[Column], options: FormatOptions) -> pa.Table | None:
+def parse_small_json_rows(data: bytes, columns: Sequence[Column], options: FormatOptions) -> pa.Table | None:
     """An object a line, each with every column and nothing else."""
     text = _decoded(data)
     if not text or options.column_name_matching_mode == "ignore_case":
@@ -145,15 +152,15 @@ def _json_values(values: Sequence[Any], type_: DataType, options: FormatOptions)
         return None
     bare = strip_nullable(type_)
     if isinstance(bare, IntegerType):
-        return integers(bare, values) if all(type(value) is int for value in values) else None
+        return integer_array(bare, values) if all(type(value) is int for value in values) else None
     if isinstance(bare, FloatType):
         is_plain = bare.bits == _DOUBLE and all(type(value) is float for value in values)
-        return floats(values) if is_plain else None
-    read = text_reader(type_, options.timezone)
+        return float_array(values) if is_plain else None
+    read = plain_text_parser(type_, options.timezone)
     return read(values) if read is not None and all(type(value) is str for value in values) else None
 
 
-def few_row_binary(data: bytes, columns: Sequence[Column], options: FormatOptions) -> pa.Table | None:
+def parse_small_row_binary(data: bytes, columns: Sequence[Column], options: FormatOptions) -> pa.Table | None:
     """Integers, short texts, dates and times."""
     kinds = [_BINARY.get(type(column.type)) for column in columns]
     if None in kinds or not columns:
@@ -173,7 +180,7 @@ def few_row_binary(data: bytes, columns: Sequence[Column], options: FormatOption
     if position != end or not fields[0]:
         return None
     arrays = [_binary_values(values, column.type) for column, values in zip(columns, fields, strict=True)]
-    if not all(is_text(array) for array in arrays if pa.types.is_string(array.type)):
+    if not all(is_valid_utf8(array) for array in arrays if pa.types.is_string(array.type)):
         return None
     return pa.Table.from_arrays(arrays, [column.name for column in columns])
 
@@ -196,7 +203,7 @@ def _binary_values(values: Sequence[bytes], type_: DataType) -> pa.Array:
     if isinstance(type_, IntegerType):
         return pa.Array.from_buffers(type_.arrow, len(values), [None, pa.py_buffer(joined)])
     numbers = struct.unpack(f"<{len(values)}{_BINARY[type(type_)]}", joined)
-    return days_array(numbers) if isinstance(type_, DateType) else seconds_array(numbers)
+    return date_array(numbers) if isinstance(type_, DateType) else datetime_array(numbers)
 
 
 def _decoded(data: bytes) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sql.functions.registry import written_name
+from sql.functions.registry import canonical_function_name
 from sql.grammar.queries.query_parser import parse_expression
 from sql.grammar.syntax_tree import Function, walk
 
@@ -20,7 +20,7 @@ CHANGING = frozenset(
 
 def is_changing(name: str) -> bool:
     """Whether a function may have another value at another time or place."""
-    return written_name(name).lower() in CHANGING or name.lower() in CHANGING
+    return canonical_function_name(name).lower() in CHANGING or name.lower() in CHANGING
 
 
 def changing_part(expression: str) -> str:

@@ -14,24 +14,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parts.types import ArrayType, DataType, FloatType, IntegerType, StringType
-from sql.typing.column_kernels.kernels import column, text_offsets
+from sql.typing.column_kernels.kernels import fixed_width_column, text_offsets
 from sql.typing.column_kernels.scannable import Compute, Scannable
 from sql.typing.duckdb.sql_fragments import ELEMENT, Fragment
 from sql.typing.result_types import supertype
-from sql.typing.texts.float_texts import float_texts
+from sql.typing.texts.float_texts import format_floats
 from sql.typing.typed_expressions import Typed
 
-Make = Callable[[tuple[Typed, ...], DataType], Compute | None]
+VectorFormFactory = Callable[[tuple[Typed, ...], DataType], Compute | None]
 """From the arguments and the result's type to what is computed of the arguments that are no literals."""
-_makes: dict[str, Make] = {}
+_makes: dict[str, VectorFormFactory] = {}
 
 
-def element(text: str) -> Fragment:
+def lambda_element(text: str) -> Fragment:
     """A lambda's variable, or a part of it."""
     return Fragment((text,), (), len(text), ELEMENT)
 
 
-def vectorised(name: str, args: tuple[Typed, ...], result: Typed) -> Typed:
+def with_vector_form(name: str, args: tuple[Typed, ...], result: Typed) -> Typed:
     """The result of a call in a lambda, as a scan can compute it too."""
     make = _makes.get(name)
     if make is None or result.type.is_nullable:
@@ -44,7 +44,7 @@ def vectorised(name: str, args: tuple[Typed, ...], result: Typed) -> Typed:
     return replace(result, sql=Scannable(result.sql, values, compute, type_, is_worth_it=False))
 
 
-def numbers_of(array: pa.Array) -> np.ndarray:
+def as_numbers(array: pa.Array) -> np.ndarray:
     """Whole or floating numbers without NULLs."""
     return np.asarray(array)
 
@@ -59,12 +59,12 @@ def _operands(args: Sequence[Typed], kind: np.dtype) -> Callable[[Sequence[pa.Ar
 
     def operands(given: Sequence[pa.Array]) -> list[np.ndarray]:
         left = iter(given)
-        return [numbers_of(next(left)).astype(kind, copy=False) if known is None else known for known in constants]
+        return [as_numbers(next(left)).astype(kind, copy=False) if known is None else known for known in constants]
 
     return operands
 
 
-def _arithmetic(operator: Callable[..., np.ndarray]) -> Make:
+def _arithmetic(operator: Callable[..., np.ndarray]) -> VectorFormFactory:
     def make(args: tuple[Typed, ...], result: DataType) -> Compute | None:
         if not is_number(result) or not all(is_number(arg.type) for arg in args):
             return None
@@ -73,7 +73,7 @@ def _arithmetic(operator: Callable[..., np.ndarray]) -> Make:
 
         def compute(*given: pa.Array) -> pa.Array:
             with np.errstate(all="ignore"):
-                return column(operator(*operands(given)), result.arrow, given[0])
+                return fixed_width_column(operator(*operands(given)), result.arrow, given[0])
 
         return compute
 
@@ -97,8 +97,8 @@ def _modulo(args: tuple[Typed, ...], result: DataType) -> Compute | None:
     kind = np.uint64 if not value.type.signed else np.int64
 
     def compute(given: pa.Array) -> pa.Array:
-        rest = np.fmod(numbers_of(given).astype(kind, copy=False), kind(divisor.value))
-        return column(rest.astype(result.arrow.to_pandas_dtype()), result.arrow, given)
+        rest = np.fmod(as_numbers(given).astype(kind, copy=False), kind(divisor.value))
+        return fixed_width_column(rest.astype(result.arrow.to_pandas_dtype()), result.arrow, given)
 
     return compute
 
@@ -106,7 +106,7 @@ def _modulo(args: tuple[Typed, ...], result: DataType) -> Compute | None:
 _makes["modulo"] = _modulo
 
 
-def _comparison(operator: Callable[..., np.ndarray], function: str) -> Make:
+def _comparison(operator: Callable[..., np.ndarray], function: str) -> VectorFormFactory:
     def make(args: tuple[Typed, ...], result: DataType) -> Compute | None:
         types = [arg.type for arg in args]
         if all(isinstance(type_, StringType) for type_ in types):
@@ -147,21 +147,21 @@ _makes["greaterOrEquals"] = _comparison(np.greater_equal, "greater_equal")
 def _length(args: tuple[Typed, ...], result: DataType) -> Compute | None:
     if not isinstance(args[0].type, (StringType, ArrayType)):
         return None
-    return lambda given: column(np.diff(text_offsets(given)).astype(np.uint64), pa.uint64(), given)
+    return lambda given: fixed_width_column(np.diff(text_offsets(given)).astype(np.uint64), pa.uint64(), given)
 
 
 _makes["length"] = _length
 
 
-def text_maker(type_: DataType) -> Compute | None:
+def text_conversion(type_: DataType) -> Compute | None:
     """What makes texts of values of a type."""
     if type_ == FloatType(64):
-        return float_texts
+        return format_floats
     return (lambda given: given.cast(pa.string())) if isinstance(type_, (IntegerType, StringType)) else None
 
 
 def _to_string(args: tuple[Typed, ...], result: DataType) -> Compute | None:
-    return text_maker(args[0].type) if len(args) == 1 else None
+    return text_conversion(args[0].type) if len(args) == 1 else None
 
 
 _makes["toString"] = _to_string

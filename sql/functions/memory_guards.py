@@ -3,8 +3,8 @@
 A function that makes much of little (``range``, ``repeat``, …) passes the size of each value through the function
 ``pando_room(spec, size, weight)``, which gives the size back if a vector of such values (``weight`` bytes for each unit
 of size) fits the query's memory, and otherwise ends the query with 241. ``spec`` names the running query and a bound:
-the compilers write :data:`RUN`, and the executor puts the number there under which it entered the query's status.
-A lambda that is run for very many elements calls the same function, to look whether the query may go on.
+the compilers write :data:`RUN_PLACEHOLDER`, and the executor puts the number there under which it entered the query's
+status. A lambda that is run for very many elements calls the same function, to look whether the query may go on.
 
 Invariant: every call sees the sizes of one vector, up to 2048 values, and is never folded to a constant.
 """
@@ -27,10 +27,10 @@ from parts.types import IntegerType
 from sql.typing.duckdb.sql_fragments import GUARDED, UNWATCHED, WATCHED, Fragment, Piece, fragment
 from sql.typing.typed_expressions import Typed
 
-NAME = "pando_room"
-RUN = "/*run*/"
+GUARD_FUNCTION = "pando_room"
+RUN_PLACEHOLDER = "/*run*/"
 """Stands for the number of the running query."""
-_CALL = f"{NAME}('{RUN};"
+_CALL = f"{GUARD_FUNCTION}('{RUN_PLACEHOLDER};"
 """A text of the user's has no quote that stands alone, so that none is taken for this."""
 _ROOM = f"{_CALL}{{}}', {{}}, {{}})"
 _WATCH = "watch"
@@ -44,7 +44,7 @@ _ALWAYS_BYTES = 256 << 20
 """What may be made where no query is known: in the expressions of a table."""
 
 
-class Most(NamedTuple):
+class SizeLimit(NamedTuple):
     """A bound of ClickHouse's on the sizes of a vector: on each, or on their sum."""
 
     error: str
@@ -54,14 +54,14 @@ class Most(NamedTuple):
     """With ``{size}`` and ``{most}``."""
 
 
-_mosts: list[Most] = []
+_mosts: list[SizeLimit] = []
 
 _numbers = itertools.count(1)
 _running: dict[str, QueryStatus] = {}
 _lock = threading.Lock()
 
 
-def room(size: Fragment, weight: Piece = 1, most: Most | None = None) -> Fragment:
+def guarded_size(size: Fragment, weight: Piece = 1, most: SizeLimit | None = None) -> Fragment:
     """A guarded size; ``weight`` is the bytes of a unit of it."""
     if most is not None and most not in _mosts:
         _mosts.append(most)
@@ -69,14 +69,14 @@ def room(size: Fragment, weight: Piece = 1, most: Most | None = None) -> Fragmen
     return fragment(_ROOM, bound, size, weight)
 
 
-def room_for(value: Typed, size: Fragment, weight: int, most: Most) -> Fragment:
-    """``room`` for a size that is that of ``value``, or nothing: a literal or a number of eight bits makes little, and
-    is not looked at."""
+def guarded_size_for(value: Typed, size: Fragment, weight: int, most: SizeLimit) -> Fragment:
+    """``guarded_size`` for a size that is that of ``value``, or nothing: a literal or a number of eight bits makes
+    little, and is not looked at."""
     largest = _largest(value)
     if largest is None or largest * weight * _VECTOR_ROWS > _LITTLE_BYTES:
-        return room(size, weight, most)
+        return guarded_size(size, weight, most)
     in_bounds = largest * (_VECTOR_ROWS if most.is_of_sum else 1) <= most.most
-    return size if in_bounds else room(size, weight, most)
+    return size if in_bounds else guarded_size(size, weight, most)
 
 
 def _largest(value: Typed) -> int | None:
@@ -85,7 +85,7 @@ def _largest(value: Typed) -> int | None:
     return value.type.maximum if isinstance(value.type, IntegerType) and value.type.bits == 8 else None
 
 
-def effect(name: str, bounds: tuple[int, ...], size: Fragment) -> Fragment:
+def with_side_effect(name: str, bounds: tuple[int, ...], size: Fragment) -> Fragment:
     """``size``, for each vector of which the function of that name in :data:`EFFECTS` is called."""
     return fragment(_ROOM, " ".join(map(str, (name, *bounds))), size, 1)
 
@@ -107,7 +107,7 @@ class _Unwatched(Fragment):
         super().__init__(("", ""), (body,), body.size, body.traits | UNWATCHED, 0, body.weight, body.depth)
 
 
-def watched(body: Fragment, is_watched: bool) -> Fragment:
+def interruptible_body(body: Fragment, is_watched: bool) -> Fragment:
     """The body of a lambda, looking whether the query may go on at every vector of elements.
 
     That costs, and so it is done only where ``is_watched`` says so, and in lambdas in one another: in all of them.
@@ -122,13 +122,13 @@ def watched(body: Fragment, is_watched: bool) -> Fragment:
 
 
 @contextmanager
-def running(sql: str, status: QueryStatus) -> Iterator[str]:
+def bind_running_query(sql: str, status: QueryStatus) -> Iterator[str]:
     """The text of a guarded statement for one run of it."""
     number = str(next(_numbers))
     with _lock:
         _running[number] = status
     try:
-        yield sql.replace(_CALL, _CALL.replace(RUN, number))
+        yield sql.replace(_CALL, _CALL.replace(RUN_PLACEHOLDER, number))
     finally:
         with _lock:
             _running.pop(number, None)
@@ -136,7 +136,7 @@ def running(sql: str, status: QueryStatus) -> Iterator[str]:
 
 def register(connection: duckdb.DuckDBPyConnection) -> None:
     connection.create_function(
-        NAME, _room, ["VARCHAR", "BIGINT", "BIGINT"], "BIGINT",
+        GUARD_FUNCTION, _room, ["VARCHAR", "BIGINT", "BIGINT"], "BIGINT",
         type="arrow", side_effects=True, null_handling="special",
     )  # fmt: skip
 
@@ -163,10 +163,12 @@ def _watch(status: QueryStatus | None) -> None:
     """An array that grows is copied to twice its size: there must be room for that."""
     if status is not None:
         status.check()
-        status.memory.check_room(status.memory.measured_bytes, "an array that grows")
+        status.memory.check_available(status.memory.measured_bytes, "an array that grows")
 
 
-def check_room(size: pa.ChunkedArray, weight: pa.ChunkedArray, most: Most | None, status: QueryStatus | None) -> None:
+def check_room(
+    size: pa.ChunkedArray, weight: pa.ChunkedArray, most: SizeLimit | None, status: QueryStatus | None
+) -> None:
     """Raises ``most``'s error; 241 when values of these sizes, and the copies made of them, are too much for the query;
     and what ``status`` raises."""
     if status is not None:
@@ -178,6 +180,6 @@ def check_room(size: pa.ChunkedArray, weight: pa.ChunkedArray, most: Most | None
     made = pc.sum(pc.multiply(pc.cast(size, pa.float64(), safe=False), pc.cast(weight, pa.float64(), safe=False)))
     made_bytes = int(made.as_py() or 0)
     if status is not None:
-        status.memory.check_room(made_bytes * _COPIES, f"making values of {made_bytes} bytes")
+        status.memory.check_available(made_bytes * _COPIES, f"making values of {made_bytes} bytes")
     elif made_bytes > _ALWAYS_BYTES:
         raise UserError("MEMORY_LIMIT_EXCEEDED", f"Values of {made_bytes} bytes are more than {_ALWAYS_BYTES} bytes")

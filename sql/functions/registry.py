@@ -29,14 +29,14 @@ from parts.types import (
     strip_nullable,
 )
 from sql.functions.known_functions import known_functions
-from sql.functions.lambda_bodies import vectorised
+from sql.functions.lambda_bodies import with_vector_form
 from sql.grammar.syntax_tree import Function
 from sql.settings.supported_settings import (
     DEFAULT_SETTINGS,
     Settings,
 )
-from sql.typing.default_values import default_sql
-from sql.typing.duckdb.sql_fragments import ELEMENT, EMPTY, HIDES_NULL, Fragment, IntegerSum, fragment, joined
+from sql.typing.default_values import default_value
+from sql.typing.duckdb.sql_fragments import ELEMENT, EMPTY, HIDES_NULL, Fragment, IntegerSum, fragment, join_fragments
 from sql.typing.typed_expressions import NOT_LITERAL, LambdaType, Typed, literal
 
 
@@ -167,19 +167,19 @@ def find_aggregate(name: str) -> Rule | None:
     return _AGGREGATES.get(name) or _AGGREGATES.get(_LOWER.get(name.lower(), ""))
 
 
-def written_name(name: str) -> str:
+def canonical_function_name(name: str) -> str:
     """The table's spelling of a name that is known in any case; other names as they are."""
     if name in _RULES or name in _AGGREGATES:
         return name
     return _LOWER.get(name.lower(), name)
 
 
-def function_names() -> list[tuple[str, bool]]:
+def list_functions() -> list[tuple[str, bool]]:
     """(name, whether it is an aggregate) of all functions, sorted."""
     return sorted([*((name, False) for name in _RULES), *((name, True) for name in _AGGREGATES)])
 
 
-def unknown_function(name: str) -> UserError:
+def unknown_function_error(name: str) -> UserError:
     close = difflib.get_close_matches(name, [*_RULES, *_AGGREGATES], n=2)
     hint = f". Maybe you meant: {close}" if close else ""
     return UserError("UNKNOWN_FUNCTION", f"Function with name `{name}` does not exist or is not supported{hint}")
@@ -224,7 +224,7 @@ def apply(rule: Rule, call: Call) -> Typed:
 
 
 def _in_lambda(rule: Rule, args: tuple[Typed, ...], result: Typed) -> Typed:
-    return vectorised(rule.name, args, result) if result.sql.traits & ELEMENT else result
+    return with_vector_form(rule.name, args, result) if result.sql.traits & ELEMENT else result
 
 
 def _retyped(value: Typed, type_: DataType) -> Typed:
@@ -239,7 +239,7 @@ def _null_for_null(result: Typed, args: Sequence[Typed]) -> Typed:
     """A NULL argument makes the result NULL also where DuckDB would answer something else."""
     if isinstance(result.sql, IntegerSum) or not _hides_null(result.sql, [arg.sql for arg in args]):
         return result
-    missing = joined(" OR ", [fragment("{} IS NULL", arg.sql) for arg in args if arg.type.is_nullable])
+    missing = join_fragments(" OR ", [fragment("{} IS NULL", arg.sql) for arg in args if arg.type.is_nullable])
     return replace(result, sql=fragment("(CASE WHEN {} THEN NULL ELSE {} END)", missing, result.sql))
 
 
@@ -257,7 +257,7 @@ def _hides_null(sql: Fragment, args: Sequence[Fragment]) -> bool:
 
 
 def _filled(given: Typed, bare: Typed) -> Typed:
-    return replace(bare, sql=fragment("coalesce({}, {})", given.sql, default_sql(bare.type)))
+    return replace(bare, sql=fragment("coalesce({}, {})", given.sql, default_value(bare.type)))
 
 
 def _finished(result: Typed, constant: bool) -> Typed:
@@ -274,5 +274,5 @@ def _keeps_low_cardinality(args: Sequence[Typed], result: DataType) -> bool:
     )
 
 
-def result(sql: Fragment, type_: DataType, *, condition: bool = False, value: Any = NOT_LITERAL) -> Typed:
+def typed_result(sql: Fragment, type_: DataType, *, condition: bool = False, value: Any = NOT_LITERAL) -> Typed:
     return Typed(sql, type_, value, is_condition=condition)

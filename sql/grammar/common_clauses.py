@@ -8,8 +8,8 @@ from sql.grammar.clause_types import (
     SettingLiteral,
     TableRef,
 )
-from sql.grammar.number_literals import number_literal
-from sql.grammar.tokens import ClusterClause, Token, TokenStream, not_implemented
+from sql.grammar.number_literals import parse_number
+from sql.grammar.tokens import ClusterClause, Token, TokenStream, not_implemented, quote_string
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class OutputClauses:
     settings: dict[str, SettingLiteral] = field(default_factory=dict)
 
 
-def table_ref(stream: TokenStream, what: str = "table name") -> TableRef:
+def parse_table_name(stream: TokenStream, what: str = "table name") -> TableRef:
     first = stream.identifier(what)
     if stream.accept("."):
         return TableRef(first, stream.identifier(what))
@@ -39,15 +39,15 @@ def on_cluster(stream: TokenStream) -> None:
     stream.on_cluster = ClusterClause(name, start, stream.position)
 
 
-def if_exists(stream: TokenStream) -> bool:
+def accept_if_exists(stream: TokenStream) -> bool:
     return stream.accept("IF", "EXISTS")
 
 
-def if_not_exists(stream: TokenStream) -> bool:
+def accept_if_not_exists(stream: TokenStream) -> bool:
     return stream.accept("IF", "NOT", "EXISTS")
 
 
-def identifier_list(stream: TokenStream) -> tuple[str, ...]:
+def parse_identifier_list(stream: TokenStream) -> tuple[str, ...]:
     """``name, name, …`` up to something else; a compound name ``a.b`` is one name."""
     names: list[str] = []
     while True:
@@ -59,19 +59,19 @@ def identifier_list(stream: TokenStream) -> tuple[str, ...]:
             return tuple(names)
 
 
-def setting_list(stream: TokenStream) -> dict[str, SettingLiteral]:
+def parse_settings_clause(stream: TokenStream) -> dict[str, SettingLiteral]:
     """``name = value, …``. A later value of the same name wins."""
     settings: dict[str, SettingLiteral] = {}
     while True:
         name = stream.identifier("setting name")
         stream.expect("=")
-        settings[name] = setting_value(stream)
+        settings[name] = parse_setting_literal(stream)
         if not (stream.at(",") and stream.peek(1).is_identifier and stream.peek(2).text == "="):
             return settings
         stream.next()
 
 
-def setting_value(stream: TokenStream) -> SettingLiteral:
+def parse_setting_literal(stream: TokenStream) -> SettingLiteral:
     token = stream.peek()
     negative = token.text in ("-", "+") and token.kind == "mark" and stream.peek(1).kind == "number"
     if negative:
@@ -101,18 +101,18 @@ def parameter_text(stream: TokenStream) -> str:
     token = stream.peek()
     if token.kind == "word" and token.upper not in ("TRUE", "FALSE"):
         return stream.next().text
-    value = setting_value(stream)
+    value = parse_setting_literal(stream)
     if isinstance(value, bool):
         return str(value).lower()
     return f"{value:.17g}" if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def number_value(token: Token) -> int | float:
-    value: int | float = number_literal(token.text).value
+    value: int | float = parse_number(token.text).value
     return value
 
 
-def query_slice(stream: TokenStream, behind: str = "") -> str:
+def slice_query(stream: TokenStream, behind: str = "") -> str:
     """The text of a query, up to FORMAT, SETTINGS, INTO OUTFILE, ``;``, or an unopened closing bracket, or up to the
     word ``behind`` before a string."""
 
@@ -140,7 +140,7 @@ def _is_clause_end(token: Token) -> bool:
     return token.kind == "end" or token.text in (";", ")") or token.upper in ("SETTINGS", "INTO")
 
 
-def output_clauses(stream: TokenStream) -> OutputClauses:
+def parse_output_clauses(stream: TokenStream) -> OutputClauses:
     """INTO OUTFILE, FORMAT and SETTINGS in any order, each at most once."""
     output_format: str | None = None
     outfile: str | None = None
@@ -156,6 +156,17 @@ def output_clauses(stream: TokenStream) -> OutputClauses:
             output_format = stream.identifier("format name")
         elif not settings and stream.at("SETTINGS") and stream.peek(1).is_identifier:
             stream.next()
-            settings = setting_list(stream)
+            settings = parse_settings_clause(stream)
         else:
             return OutputClauses(output_format, outfile, settings)
+
+
+def render_settings(settings: dict[str, SettingLiteral]) -> str:
+    """``name = value, …`` as it can be parsed again."""
+    return ", ".join(f"{name} = {render_setting_value(value)}" for name, value in settings.items())
+
+
+def render_setting_value(value: SettingLiteral) -> str:
+    if value is None or isinstance(value, bool):
+        return "DEFAULT" if value is None else str(value).lower()
+    return quote_string(value) if isinstance(value, str) else repr(value)

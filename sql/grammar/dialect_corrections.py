@@ -28,7 +28,7 @@ _SUNDAY_IS_0 = ("postgres", "duckdb")
 _DATE_UNITS = ("day", "week", "month", "quarter", "year")
 
 
-def mended(tree: Any, dialect: str) -> Any:
+def correct_tree(tree: Any, dialect: str) -> Any:
     """The tree, changed. Raises sqlglot's ``UnsupportedError``."""
     if not isinstance(tree, exp.Query):
         raise UnsupportedError(f"{tree.key.upper()} is not a query")

@@ -23,8 +23,8 @@ from sql.grammar.queries.query_parser import parse_query
 from sql.grammar.query_limits import too_deep_recursion
 from sql.grammar.statement_parser import parse_statement
 from sql.grammar.statements.statement import Explain, SelectQuery, SetSettings, Statement, Use
-from sql.grammar.text_cache import RecentTexts
-from sql.settings.setting_values import OWN_DIALECT
+from sql.grammar.text_cache import TextCache
+from sql.settings.setting_values import CLICKHOUSE_DIALECT
 
 if TYPE_CHECKING:
     from sql.settings.supported_settings import (
@@ -43,17 +43,17 @@ _EXPLAINED = re.compile(rf"{_SPACE}EXPLAIN\b[\w\s=,]*?(?=\bSELECT\b|\bWITH\b|\bF
 _FORMAT = re.compile(r"\sFORMAT\s+(\w+)[\s;]*\Z", re.IGNORECASE)
 _QUERIES = ("SELECT", "WITH", "FROM", "(", "EXPLAIN")
 _OWN_GRAMMAR = ("", "SET", "USE")
-_recent: RecentTexts[str] = RecentTexts(1000, len)
+_recent: TextCache[str] = TextCache(1000, len)
 
 
-def in_own_dialect(text: str, settings: Settings) -> str:
+def translate_to_clickhouse(text: str, settings: Settings) -> str:
     """The text as ClickHouse SQL.
 
     Raises ``UserError`` 62 (SYNTAX_ERROR), 48 (NOT_IMPLEMENTED) for what has no counterpart and for statements that are
     no queries, 306 (TOO_DEEP_RECURSION) and 168 (TOO_BIG_AST).
     """
     dialect = settings.dialect
-    if dialect == OWN_DIALECT:
+    if dialect == CLICKHOUSE_DIALECT:
         return text
     if 0 < settings.max_query_size < len(text.encode("utf-8", "surrogatepass")):
         raise _syntax_error(dialect, f"the query is longer than max_query_size = {settings.max_query_size} bytes")
@@ -66,23 +66,23 @@ def in_own_dialect(text: str, settings: Settings) -> str:
     return _recent.get((text, dialect), lambda: _translated(text, dialect))
 
 
-def check_dialect(statement: Statement, dialect: str, own_settings: Mapping[str, object]) -> None:
+def check_statement_dialect(statement: Statement, dialect: str, own_settings: Mapping[str, object]) -> None:
     """Of a statement as it was read. Raises 48 for one that another dialect cannot have, and for a change of dialect
     that comes too late."""
-    asked = str(own_settings.get("dialect", dialect) or OWN_DIALECT).lower()
+    asked = str(own_settings.get("dialect", dialect) or CLICKHOUSE_DIALECT).lower()
     if asked != dialect:
         raise UserError(
             "NOT_IMPLEMENTED",
             f"SETTINGS dialect = {asked!r} comes after the query is read: set it before, with SET, "
             "or as a parameter of the URL",
         )
-    if dialect != OWN_DIALECT and not isinstance(statement, SelectQuery | Explain | SetSettings | Use):
+    if dialect != CLICKHOUSE_DIALECT and not isinstance(statement, SelectQuery | Explain | SetSettings | Use):
         raise _refused(type(statement).__name__, dialect)
 
 
-def foreign_defaults(dialect: str) -> dict[str, object]:
+def default_settings_of_dialect(dialect: str) -> dict[str, object]:
     """Settings that begin otherwise with another dialect."""
-    return {} if dialect == OWN_DIALECT else {"join_use_nulls": True}
+    return {} if dialect == CLICKHOUSE_DIALECT else {"join_use_nulls": True}
 
 
 def _translated(text: str, dialect: str) -> str:
@@ -105,7 +105,7 @@ def _written(text: str, dialect: str) -> str:
     from sqlglot.dialects.dialect import Dialect
     from sqlglot.errors import ParseError, TokenError, UnsupportedError
 
-    from sql.grammar.dialect_corrections import mended
+    from sql.grammar.dialect_corrections import correct_tree
 
     try:
         reader = Dialect.get_or_raise(dialect)
@@ -114,7 +114,9 @@ def _written(text: str, dialect: str) -> str:
         trees = [tree for tree in _parser(reader, len(tokens)).parse(tokens, text) if tree is not None]
         if len(trees) != 1:
             raise _syntax_error(dialect, f"expected one query, found {len(trees)}")
-        return str(mended(trees[0], dialect).sql("clickhouse", unsupported_level=ErrorLevel.RAISE, comments=False))
+        return str(
+            correct_tree(trees[0], dialect).sql("clickhouse", unsupported_level=ErrorLevel.RAISE, comments=False)
+        )
     except ParseError as error:
         place = error.errors[0] if error.errors else {}
         near = f", near {place['highlight'][:100]!r}" if place.get("highlight") else ""
@@ -175,7 +177,7 @@ def _refused(statement: str, dialect: str) -> UserError:
     return UserError(
         "NOT_IMPLEMENTED",
         f"{statement} is not supported with dialect = {dialect!r}: only queries (SELECT, EXPLAIN), SET and USE are; "
-        f"SET dialect = {OWN_DIALECT!r} first",
+        f"SET dialect = {CLICKHOUSE_DIALECT!r} first",
     )
 
 
@@ -187,5 +189,5 @@ def _no_counterpart(dialect: str, problem: str) -> UserError:
     return UserError(
         "NOT_IMPLEMENTED",
         f"This query of the dialect {dialect} has no counterpart here: {problem}. "
-        f"Write it otherwise, or in ClickHouse's SQL after SET dialect = {OWN_DIALECT!r}",
+        f"Write it otherwise, or in ClickHouse's SQL after SET dialect = {CLICKHOUSE_DIALECT!r}",
     )

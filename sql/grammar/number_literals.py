@@ -18,7 +18,7 @@ def check_number_length(text: str) -> None:
         raise UserError("SYNTAX_ERROR", f"Syntax error: {text[:40]}… is no number: it has {len(text)} characters")
 
 
-def number_literal(text: str) -> Literal:
+def parse_number(text: str) -> Literal:
     """The value of a number: int if it is written as one and fits 64 bits, else float.
 
     Raises 62 for what is longer than any number.

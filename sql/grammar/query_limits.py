@@ -2,7 +2,7 @@
 
 Depth and size are counted as ClickHouse counts them: a bracket costs five levels of its parser, a subquery in brackets
 twelve; a call is two levels of the tree (the call and its list of arguments), and two elements. Beyond
-``MOST_LEVELS`` nothing is understood, whatever the settings say: the compiler recurses, and so does DuckDB.
+``MAX_LEVELS`` nothing is understood, whatever the settings say: the compiler recurses, and so does DuckDB.
 
 Invariants
 - Whoever recurses on what a user wrote is inside :meth:`Guard.nested`, or walks a tree that :func:`check_tree` passed.
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         Settings,
     )
 
-MOST_LEVELS = 1000
+MAX_LEVELS = 1000
 BRACKET_LEVELS = 5
 QUERY_LEVELS = 7
 CALL_LEVELS = 2
@@ -46,7 +46,7 @@ sys.setrecursionlimit(max(sys.getrecursionlimit(), _FRAMES))
 
 @dataclass(frozen=True, slots=True)
 class QueryLimits:
-    """The defaults are ClickHouse's. 0 is no limit, as far as ``MOST_LEVELS`` allows."""
+    """The defaults are ClickHouse's. 0 is no limit, as far as ``MAX_LEVELS`` allows."""
 
     parser_depth: int = 1000
     ast_depth: int = 1000
@@ -56,8 +56,8 @@ class QueryLimits:
     @staticmethod
     def of(settings: Settings) -> QueryLimits:
         return QueryLimits(
-            settings.max_parser_depth or MOST_LEVELS,
-            settings.max_ast_depth or MOST_LEVELS,
+            settings.max_parser_depth or MAX_LEVELS,
+            settings.max_ast_depth or MAX_LEVELS,
             settings.max_ast_elements or sys.maxsize,
             settings.max_expanded_ast_elements or sys.maxsize,
         )
@@ -66,7 +66,7 @@ class QueryLimits:
 DEFAULT_LIMITS = QueryLimits()
 
 
-class Guard:
+class QueryGuard:
     """Counts for one query. Not thread-safe."""
 
     def __init__(self, limits: QueryLimits = DEFAULT_LIMITS, status: QueryStatus | None = None, text: str = "") -> None:
@@ -99,10 +99,10 @@ class Guard:
     def deepen(self, parser_levels: int, tree_levels: int) -> None:
         self._parser_levels += parser_levels
         self._tree_levels += tree_levels
-        if self._parser_levels > min(self.limits.parser_depth, MOST_LEVELS):
-            raise too_deep_recursion(min(self.limits.parser_depth, MOST_LEVELS))
-        if self._tree_levels > min(self.limits.ast_depth, MOST_LEVELS):
-            raise _too_deep_tree(min(self.limits.ast_depth, MOST_LEVELS))
+        if self._parser_levels > min(self.limits.parser_depth, MAX_LEVELS):
+            raise too_deep_recursion(min(self.limits.parser_depth, MAX_LEVELS))
+        if self._tree_levels > min(self.limits.ast_depth, MAX_LEVELS):
+            raise _too_deep_tree(min(self.limits.ast_depth, MAX_LEVELS))
 
     def count(self, elements: int) -> None:
         """Counts elements of the tree. Raises 168 (TOO_BIG_AST)."""
@@ -134,17 +134,17 @@ class Guard:
 def too_deep_recursion(limit: int) -> UserError:
     return UserError(
         "TOO_DEEP_RECURSION",
-        f"Maximum parse depth ({limit}) exceeded. Consider raising max_parser_depth (at most {MOST_LEVELS})",
+        f"Maximum parse depth ({limit}) exceeded. Consider raising max_parser_depth (at most {MAX_LEVELS})",
     )
 
 
 def _too_deep_tree(limit: int) -> UserError:
-    return UserError("TOO_DEEP_AST", f"AST is too deep. Maximum: {limit} (max_ast_depth, at most {MOST_LEVELS})")
+    return UserError("TOO_DEEP_AST", f"AST is too deep. Maximum: {limit} (max_ast_depth, at most {MAX_LEVELS})")
 
 
-def check_tree(root: Node, guard: Guard) -> None:
+def check_tree(root: Node, guard: QueryGuard) -> None:
     """Raises 167 (TOO_DEEP_AST) or 168 (TOO_BIG_AST) for a tree past the limits."""
-    most_levels = min(guard.limits.ast_depth, MOST_LEVELS)
+    most_levels = min(guard.limits.ast_depth, MAX_LEVELS)
     stack: list[tuple[Node, int]] = [(root, 1)]
     while stack:
         node, depth = stack.pop()

@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 from parts.common.errors import UserError
 from parts.common.query_status import QueryStatus
-from sql.grammar.common_clauses import output_clauses, query_slice, setting_list
-from sql.grammar.query_limits import Guard
+from sql.grammar.common_clauses import parse_output_clauses, parse_settings_clause, render_settings, slice_query
+from sql.grammar.query_limits import QueryGuard
 from sql.grammar.statements import (
     alter,
     create_table,
@@ -70,7 +70,7 @@ def parse_statements(text: str | bytes, status: QueryStatus | None = None) -> li
     """
     if isinstance(text, bytes):
         text = text.decode("utf-8", "surrogateescape")
-    stream = TokenStream(text, guard=Guard(status=status, text=text))
+    stream = TokenStream(text, guard=QueryGuard(status=status, text=text))
     statements: list[ParsedStatement] = []
     for _ in range(MAX_STATEMENTS):
         while stream.accept(";"):
@@ -106,7 +106,7 @@ def parse_insert_head(prefix: bytes, *, complete: bool = False) -> tuple[Insert 
 def _statement(stream: TokenStream) -> ParsedStatement:
     keyword = stream.peek().upper
     if keyword == "INSERT":
-        return insert.insert(stream)
+        return insert.parse_insert(stream)
     if keyword in ("SELECT", "WITH", "FROM", "("):
         return _select(stream)
     if keyword == "EXPLAIN":
@@ -123,7 +123,7 @@ def _statement(stream: TokenStream) -> ParsedStatement:
     stream.on_cluster = None
     statement = handler(stream)
     on_cluster = _distributed(stream, start)
-    clauses = output_clauses(stream)
+    clauses = parse_output_clauses(stream)
     return ParsedStatement(statement, clauses.format, clauses.outfile, clauses.settings, on_cluster)
 
 
@@ -137,8 +137,8 @@ def _distributed(stream: TokenStream, start: int) -> OnCluster | None:
 
 
 def _select(stream: TokenStream) -> ParsedStatement:
-    query = query_slice(stream)
-    clauses = output_clauses(stream)
+    query = slice_query(stream)
+    clauses = parse_output_clauses(stream)
     return ParsedStatement(SelectQuery(query, clauses.settings), clauses.format, clauses.outfile)
 
 
@@ -149,15 +149,15 @@ def _explain(stream: TokenStream) -> ParsedStatement:
         if stream.accept(*candidate.split()):
             kind = candidate
             break
-    options = setting_list(stream) if stream.peek(1).text == "=" else {}
+    options = parse_settings_clause(stream) if stream.peek(1).text == "=" else {}
     if not (stream.at("SELECT") or stream.at("WITH") or stream.at("(") or stream.at("FROM")):
         if stream.peek().kind == "word" and stream.peek().upper in (*_HANDLERS, "INSERT"):
             raise not_implemented(f"EXPLAIN of {stream.peek().upper}")
         stream.fail("SELECT", "WITH", "(")
-    query = query_slice(stream)
-    clauses = output_clauses(stream)
+    query = slice_query(stream)
+    clauses = parse_output_clauses(stream)
     if clauses.settings:
-        query += " SETTINGS " + create_table.render_settings(clauses.settings)
+        query += " SETTINGS " + render_settings(clauses.settings)
     return ParsedStatement(Explain(kind, options, query), clauses.format, clauses.outfile)
 
 
@@ -165,35 +165,35 @@ def _describe(stream: TokenStream) -> Statement:
     stream.next()
     stream.accept("TABLE")
     if stream.at("SELECT") or stream.at("WITH"):
-        return DescribeQuery(query_slice(stream))
+        return DescribeQuery(slice_query(stream))
     if stream.at("("):
-        text = query_slice(stream)
+        text = slice_query(stream)
         return DescribeQuery(text[1:-1].strip() if text.endswith(")") else text)
-    return drop_table.describe_table(stream)
+    return drop_table.parse_describe_table(stream)
 
 
 _HANDLERS: dict[str, Callable[[TokenStream], Statement]] = {
-    "CREATE": create_table.create,
-    "ATTACH": create_table.attach,
-    "DROP": drop_table.drop,
-    "DETACH": drop_table.drop,
-    "RENAME": drop_table.rename,
-    "EXCHANGE": drop_table.exchange,
-    "REPLACE": create_table.replace,
-    "TRUNCATE": drop_table.truncate,
-    "EXISTS": drop_table.exists,
-    "SHOW": show.show,
+    "CREATE": create_table.parse_create,
+    "ATTACH": create_table.parse_attach,
+    "DROP": drop_table.parse_drop,
+    "DETACH": drop_table.parse_drop,
+    "RENAME": drop_table.parse_rename,
+    "EXCHANGE": drop_table.parse_exchange,
+    "REPLACE": create_table.parse_replace,
+    "TRUNCATE": drop_table.parse_truncate,
+    "EXISTS": drop_table.parse_exists,
+    "SHOW": show.parse_show,
     "DESCRIBE": _describe,
     "DESC": _describe,
-    "USE": drop_table.use,
-    "SET": drop_table.set_settings,
-    "ALTER": alter.alter,
-    "DELETE": mutate_table.delete_from,
-    "UPDATE": mutate_table.update,
-    "OPTIMIZE": system_statements.optimize,
-    "CHECK": drop_table.check,
-    "SYSTEM": system_statements.system,
-    "KILL": drop_table.kill,
-    "COMMIT": transactions.commit,
-    "ROLLBACK": transactions.rollback,
+    "USE": drop_table.parse_use,
+    "SET": drop_table.parse_set,
+    "ALTER": alter.parse_alter,
+    "DELETE": mutate_table.parse_delete,
+    "UPDATE": mutate_table.parse_update,
+    "OPTIMIZE": system_statements.parse_optimize,
+    "CHECK": drop_table.parse_check_table,
+    "SYSTEM": system_statements.parse_system,
+    "KILL": drop_table.parse_kill,
+    "COMMIT": transactions.parse_commit,
+    "ROLLBACK": transactions.parse_rollback,
 }

@@ -229,7 +229,7 @@ class Select(Query):
     with_ties: bool = False
 
 
-def has_only(select: Select, *clauses: str) -> bool:
+def has_only_clauses(select: Select, *clauses: str) -> bool:
     """Whether a SELECT has no other clauses than those of these names, and its expressions."""
     return all(getattr(select, name) == absent for name, absent in _absent_clauses() if name not in clauses)
 

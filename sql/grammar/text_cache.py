@@ -7,13 +7,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
-LONGEST_TEXT = 10_000
-MOST_TEXT = 1 << 18
+MAX_CACHED_TEXT_CHARACTERS = 10_000
+MAX_CACHE_CHARACTERS = 1 << 18
 """Characters of all texts of one store together. A tree takes some hundred bytes for each."""
 Value = TypeVar("Value")
 
 
-class RecentTexts(Generic[Value]):
+class TextCache(Generic[Value]):
     """The longest unused is dropped first. ``size`` is what a value adds to its text. Any thread may use it."""
 
     def __init__(self, most: int, size: Callable[[Value], int] = lambda _: 0) -> None:
@@ -32,7 +32,7 @@ class RecentTexts(Generic[Value]):
                 return known[0]
         value = make()
         characters = len(key[0]) + self._size(value)
-        if characters <= LONGEST_TEXT:
+        if characters <= MAX_CACHED_TEXT_CHARACTERS:
             with self._lock:
                 self._keep(key, value, characters)
         return value
@@ -42,6 +42,6 @@ class RecentTexts(Generic[Value]):
             return
         self._values[key] = value, characters
         self._held += characters
-        while len(self._values) > self._most or self._held > MOST_TEXT:
+        while len(self._values) > self._most or self._held > MAX_CACHE_CHARACTERS:
             _, (_, dropped) = self._values.popitem(last=False)
             self._held -= dropped

@@ -31,12 +31,12 @@ _CONTINUATION_MASK, _CONTINUATION = 0xC0, 0x80
 """Bytes of UTF-8 inside a character are 10xxxxxx."""
 
 
-def shorten(text: str, length: int = 60) -> str:
+def shorten_for_message(text: str, length: int = 60) -> str:
     """As much of a text as an error message shows."""
     return text if len(text) <= length else text[:length] + "…"
 
 
-def raw_bytes(texts: pa.Array, skip: int = 0) -> bytes:
+def concatenate_bytes(texts: pa.Array, skip: int = 0) -> bytes:
     """The texts one behind the other, without the first ``skip`` bytes: their data buffer."""
     data = texts.buffers()[2] if len(texts) else None
     if data is None:
@@ -46,17 +46,17 @@ def raw_bytes(texts: pa.Array, skip: int = 0) -> bytes:
     return data.slice(start, end - start).to_pybytes()
 
 
-def contains(texts: pa.Array, *patterns: str) -> bool:
+def may_contain(texts: pa.Array, *patterns: str) -> bool:
     """Whether a pattern may be in one of the texts: one search through all of them, so two neighbours may feign it."""
     if not len(texts) or texts.buffers()[2] is None:
         return False
     offsets = np.frombuffer(texts.buffers()[1], np.int32)
     start, end = int(offsets[texts.offset]), int(offsets[texts.offset + len(texts)])
     data = np.frombuffer(texts.buffers()[2], np.uint8, end - start, start)
-    return any(is_in(data, pattern.encode()) for pattern in patterns)
+    return any(has_pattern(data, pattern.encode()) for pattern in patterns)
 
 
-def is_in(data: np.ndarray, pattern: bytes) -> bool:
+def has_pattern(data: np.ndarray, pattern: bytes) -> bool:
     """Whether a pattern of a few bytes is in the data. ``in`` holds the GIL, and is slow for more than one byte."""
     size = len(data) - len(pattern) + 1
     if size < 1:
@@ -80,19 +80,19 @@ def replace_many(texts: pa.Array, mapping: dict[str, str]) -> pa.Array:
 
 
 def unescape(texts: pa.Array) -> pa.Array:
-    if not contains(texts, "\\"):
+    if not may_contain(texts, "\\"):
         return texts
-    if contains(texts, "\\x"):  # \xHH may be any byte: each distinct text by itself
+    if may_contain(texts, "\\x"):  # \xHH may be any byte: each distinct text by itself
         return _each_resolved(texts, _SEQUENCE)
     return replace_many(texts, _UNESCAPES)
 
 
 def unescape_bytes(values: pa.Array) -> pa.Array:
     """The same for bytes that need not be text; if they are none, each distinct value by itself."""
-    if not contains(values, "\\"):
+    if not may_contain(values, "\\"):
         return values
-    if is_text(values) and not contains(values, "\\x"):
-        return pc.cast(replace_many(unchecked_text(values), _UNESCAPES), pa.binary())
+    if is_valid_utf8(values) and not may_contain(values, "\\x"):
+        return pc.cast(replace_many(view_as_text(values), _UNESCAPES), pa.binary())
     encoded = pc.dictionary_encode(values)
     plain = [_SEQUENCE.sub(_resolved, value) for value in encoded.dictionary.to_pylist()]
     return pc.take(pa.array(plain, pa.binary()), encoded.indices)
@@ -100,9 +100,9 @@ def unescape_bytes(values: pa.Array) -> pa.Array:
 
 def unescape_quoted(texts: pa.Array) -> pa.Array:
     """The bodies of string literals: backslash escapes and doubled quotes."""
-    if not contains(texts, "''"):
+    if not may_contain(texts, "''"):
         return unescape(texts)
-    if contains(texts, "\\x"):
+    if may_contain(texts, "\\x"):
         return _each_resolved(texts, _QUOTED_SEQUENCE)
     return replace_many(texts, _UNESCAPES | {"''": "'"})
 
@@ -117,7 +117,7 @@ def _each_resolved(texts: pa.Array, sequence: re.Pattern[bytes]) -> pa.Array:
         except UnicodeDecodeError:
             raise UserError(
                 "INCORRECT_DATA",
-                f"The escapes in {shorten(text)!r} give invalid UTF-8: String columns hold valid UTF-8",
+                f"The escapes in {shorten_for_message(text)!r} give invalid UTF-8: String columns hold valid UTF-8",
             ) from None
     return pc.take(pa.array(values, pa.string()), encoded.indices)
 
@@ -133,11 +133,11 @@ def _resolved(match: re.Match[bytes]) -> bytes:
 
 def escape(texts: pa.Array, mapping: dict[str, str]) -> pa.Array:
     """The texts with every key of ``mapping`` (single characters) replaced."""
-    data = raw_bytes(texts)
+    data = concatenate_bytes(texts)
     needed = {char: escaped for char, escaped in mapping.items() if char.encode() in data}
     if not needed:
         return texts
-    if is_text(texts):
+    if is_valid_utf8(texts):
         return replace_many(texts, needed)
     # Bytes of a FixedString that are no text: byte by byte, the backslash first so that none is escaped twice.
     for char in sorted(needed, key="\\".__ne__):
@@ -145,7 +145,7 @@ def escape(texts: pa.Array, mapping: dict[str, str]) -> pa.Array:
     return texts
 
 
-def is_text(values: pa.Array) -> bool:
+def is_valid_utf8(values: pa.Array) -> bool:
     """Whether every value (binary, or called a string) is UTF-8, and the offsets lie in order inside the data.
 
     All values are looked at as one text; that they begin between characters makes each of them one. Only where this
@@ -154,7 +154,7 @@ def is_text(values: pa.Array) -> bool:
     if len(values) and _is_text_at_once(values):
         return True
     try:
-        unchecked_text(values).validate(full=True)
+        view_as_text(values).validate(full=True)
     except pa.ArrowInvalid:
         return False
     return True
@@ -182,6 +182,6 @@ def _is_text_at_once(values: pa.Array) -> bool:
     return True
 
 
-def unchecked_text(values: pa.Array) -> pa.Array:
+def view_as_text(values: pa.Array) -> pa.Array:
     """Binary values called strings without looking, for functions that only move bytes."""
     return pa.Array.from_buffers(pa.string(), len(values), values.buffers(), offset=values.offset)

@@ -21,7 +21,7 @@ from typing import NamedTuple, NoReturn
 from parts.common.errors import UserError
 from sql.grammar.byte_literals import text_of_bytes
 from sql.grammar.password_hiding import hide_passwords
-from sql.grammar.query_limits import MOST_LEVELS, Guard, too_deep_recursion
+from sql.grammar.query_limits import MAX_LEVELS, QueryGuard, too_deep_recursion
 
 _GAP = r"[\s\u180e\u200b-\u200d\u2060\ufeff]"
 """White space of a statement: also what has no width, and the mark that a file of Unicode text may begin with."""
@@ -96,10 +96,10 @@ class ClusterClause:
 class TokenStream:
     """A cursor over the tokens of a text. ``guard`` counts what is read; ``on_cluster`` is that of the statement."""
 
-    def __init__(self, text: str, position: int = 0, guard: Guard | None = None) -> None:
+    def __init__(self, text: str, position: int = 0, guard: QueryGuard | None = None) -> None:
         self.text = text
         self.position = position
-        self.guard = guard if guard is not None else Guard(text=text)
+        self.guard = guard if guard is not None else QueryGuard(text=text)
         self.on_cluster: ClusterClause | None = None
         self._recent: dict[int, Token] = {}
         self._current = Token("end", "", -1, -1, "")
@@ -240,7 +240,7 @@ class TokenStream:
             if token.kind == "mark" and token.text in _OPENING:
                 closers.append(_OPENING[token.text])
                 if len(closers) > _MOST_BRACKETS:
-                    raise too_deep_recursion(MOST_LEVELS)
+                    raise too_deep_recursion(MAX_LEVELS)
             elif token.kind == "mark" and token.text in _CLOSING and token.text != closers.pop():
                 self.fail("a matching closing bracket")
             self.next()
@@ -267,7 +267,7 @@ class TokenStream:
         return self.text[start:end]
 
 
-def skip_space(text: str, position: int, guard: Guard | None = None) -> int:
+def skip_space(text: str, position: int, guard: QueryGuard | None = None) -> int:
     """Behind the blanks and the comments there; before a comment that is not closed."""
     while True:
         match = _SPACE.match(text, position)
@@ -395,6 +395,6 @@ def quote_identifier(name: str) -> str:
     return "`" + name.replace("\\", "\\\\").replace("`", "\\`") + "`"
 
 
-def identifier_if_needed(name: str) -> str:
+def quote_identifier_if_needed(name: str) -> str:
     """The name, in backquotes unless it is a plain word."""
     return name if _BARE.match(name) and name.lower() not in _AMBIGUOUS_BARE else quote_identifier(name)

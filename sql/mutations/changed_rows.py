@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from parts.blocks.dictionary_strings import joined
+from parts.blocks.dictionary_strings import concat_blocks
 from parts.common.errors import UserError
 from parts.read.batch_plan import (
     RowRange,
@@ -15,13 +15,13 @@ from parts.read.batch_plan import (
 from parts.read.part_reader import (
     Part,
 )
-from parts.table.row_exists_column import ROW_EXISTS, live_rows
+from parts.table.row_exists_column import ROW_EXISTS, get_existing_rows
 
 WINDOW_ROWS = 262_144
 WINDOW_BYTES = 64 << 20
 
 
-class FoundRows:
+class ChangedRows:
     """Numbers of rows in their order, and new values of each, taken window by window."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
@@ -79,7 +79,9 @@ def _windows(part: Part, names: Sequence[str], look: Callable[[int], None]) -> I
         yield RowRange(begin, min(begin + step, part.rows))
 
 
-def updated(part: Part, names: Sequence[str], found: FoundRows, look: Callable[[int], None]) -> Iterator[pa.Table]:
+def read_updated_rows(
+    part: Part, names: Sequence[str], found: ChangedRows, look: Callable[[int], None]
+) -> Iterator[pa.Table]:
     """All rows of the columns, with the values found."""
     for window in _windows(part, names, look):
         numbers, values = found.until(window.end)
@@ -101,7 +103,9 @@ def patched(old: pa.ChunkedArray, new: pa.ChunkedArray, places: np.ndarray) -> p
     return pa.chunked_array([pa.concat_arrays(both.chunks).take(pa.array(chosen))])
 
 
-def without(part: Part, names: Sequence[str], found: FoundRows, look: Callable[[int], None]) -> Iterator[pa.Table]:
+def read_remaining_rows(
+    part: Part, names: Sequence[str], found: ChangedRows, look: Callable[[int], None]
+) -> Iterator[pa.Table]:
     """The rows that are there and were not found."""
     read_names = [*names, ROW_EXISTS] if part.has_deleted_rows else list(names)
     for window in _windows(part, names, look):
@@ -111,10 +115,10 @@ def without(part: Part, names: Sequence[str], found: FoundRows, look: Callable[[
         read = part.read_rows(
             read_names, [window], max_batch_rows=window.rows, with_dictionaries=True, with_deleted=True
         )
-        table = joined([pa.Table.from_batches([batch]) for batch in read])
+        table = concat_blocks([pa.Table.from_batches([batch]) for batch in read])
         keep = np.ones(window.rows, bool)
         if part.has_deleted_rows:
-            mask = live_rows(table.column(len(names)).combine_chunks())
+            mask = get_existing_rows(table.column(len(names)).combine_chunks())
             keep = keep if mask is None else mask.to_numpy(zero_copy_only=False).copy()
             table = table.select(list(names))
         keep[numbers - window.begin] = False
@@ -122,7 +126,7 @@ def without(part: Part, names: Sequence[str], found: FoundRows, look: Callable[[
 
 
 def remaining(
-    part: Part, names: Sequence[str], changed: Sequence[str], found: FoundRows, look: Callable[[int], None]
+    part: Part, names: Sequence[str], changed: Sequence[str], found: ChangedRows, look: Callable[[int], None]
 ) -> Iterator[pa.Table]:
     """The rows found and no others; the columns ``changed`` have the values found."""
     others = [name for name in names if name not in changed]
@@ -135,6 +139,8 @@ def remaining(
             read = part.read_rows(
                 others, [window], max_batch_rows=window.rows, with_dictionaries=True, with_deleted=True
             )
-            table = joined([pa.Table.from_batches([batch]) for batch in read]).take(pa.array(numbers - window.begin))
+            table = concat_blocks([pa.Table.from_batches([batch]) for batch in read]).take(
+                pa.array(numbers - window.begin)
+            )
             columns |= dict(zip(others, table.columns, strict=True))
         yield pa.Table.from_arrays([columns[name] for name in names], list(names))

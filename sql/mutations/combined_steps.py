@@ -18,17 +18,17 @@ from parts.table.table_description import Column, TableSchema
 from sql.grammar.queries.query_parser import parse_expression
 from sql.grammar.statements.alter_commands import DeleteRows, UpdateRows
 from sql.grammar.syntax_tree import Function, Identifier, Literal, LiteralList, Node, walk
-from sql.mutations.changed_rows import WINDOW_BYTES, WINDOW_ROWS, FoundRows, patched
-from sql.mutations.mutation_queries import Step
+from sql.mutations.changed_rows import WINDOW_BYTES, WINDOW_ROWS, ChangedRows, patched
+from sql.mutations.mutation_queries import MutationStep
 from sql.relations import BlockRelation
 
 _NODES = (Function, Identifier, Literal, LiteralList)
 _BATCH_ROWS = 65_536
 
 
-def together(steps: Iterable[Step], schema: TableSchema) -> Iterator[list[Step]]:
+def together(steps: Iterable[MutationStep], schema: TableSchema) -> Iterator[list[MutationStep]]:
     """The steps in their order, those side by side that may be carried out together in one list."""
-    group: list[Step] = []
+    group: list[MutationStep] = []
     for step in steps:
         if columns_of(step, schema) is None:
             if group:
@@ -42,7 +42,7 @@ def together(steps: Iterable[Step], schema: TableSchema) -> Iterator[list[Step]]
 
 
 @lru_cache(4096)
-def columns_of(step: Step, schema: TableSchema) -> frozenset[str] | None:
+def columns_of(step: MutationStep, schema: TableSchema) -> frozenset[str] | None:
     """The columns that an UPDATE or a DELETE reads and changes; ``None``: it must stay alone."""
     if not isinstance(step.command, UpdateRows | DeleteRows):
         return None
@@ -58,7 +58,7 @@ def columns_of(step: Step, schema: TableSchema) -> frozenset[str] | None:
     return frozenset(names) if is_simple else None
 
 
-def columns_of_all(steps: Iterable[Step], schema: TableSchema) -> frozenset[str]:
+def columns_of_all(steps: Iterable[MutationStep], schema: TableSchema) -> frozenset[str]:
     return frozenset().union(*(columns_of(step, schema) or () for step in steps))
 
 
@@ -89,7 +89,7 @@ class HeldRows:
     def has_lost_rows(self) -> bool:
         return self._table.num_rows < self._rows
 
-    def carry_out(self, step: Step, find: Callable[[BlockRelation, Step], FoundRows]) -> None:
+    def carry_out(self, step: MutationStep, find: Callable[[BlockRelation, MutationStep], ChangedRows]) -> None:
         found = find(BlockRelation(self._schema, self._table), step)
         numbers, values = found.until(self._part.rows)
         if not len(numbers):
@@ -106,10 +106,10 @@ class HeldRows:
             keep[places] = False
             self._table = self._table.filter(pa.array(keep))
 
-    def found(self, names: Sequence[str]) -> FoundRows:
+    def found(self, names: Sequence[str]) -> ChangedRows:
         """All rows that are left, with their values in ``names``."""
         chosen = self._table.select([PART_OFFSET, *names]).combine_chunks()
-        return FoundRows(iter(chosen.to_batches(_BATCH_ROWS)))
+        return ChangedRows(iter(chosen.to_batches(_BATCH_ROWS)))
 
 
 @lru_cache(256)

@@ -13,7 +13,7 @@ from functools import cached_property
 from parts.common.errors import UserError
 from parts.table.row_exists_column import PART_OFFSET, ROW_EXISTS
 from parts.table.table_description import TableDescription
-from sql.compile.names.column_names import canonical
+from sql.compile.names.column_names import canonical_text
 from sql.compile.passes.query_parameters import parameter_value
 from sql.functions.determinism import is_changing
 from sql.grammar.queries.query_parser import parse_expression
@@ -25,10 +25,10 @@ from sql.grammar.statements.alter_commands import (
     MutationCommand,
     UpdateRows,
 )
-from sql.grammar.statements.mutate_table import mutation_text, parse_mutations
+from sql.grammar.statements.mutate_table import format_mutations, parse_stored_mutations
 from sql.grammar.syntax_tree import Function, Identifier, NamedTable, Node, Parameter, Query, walk
 from sql.grammar.tokens import TokenStream
-from sql.mutations.mutation_queries import Step
+from sql.mutations.mutation_queries import MutationStep
 
 _VERSION = 1
 
@@ -45,7 +45,7 @@ class Mutation:
     @cached_property
     def text(self) -> str:
         """The commands as SQL."""
-        return mutation_text(self.commands)
+        return format_mutations(self.commands)
 
     def encode(self) -> str:
         """The text to keep: of lines, the commands the last of them."""
@@ -53,7 +53,7 @@ class Mutation:
             f"format version: {_VERSION}\n"
             f"database: {_escaped(self.database)}\n"
             f"timezone: {self.timezone}\n"
-            f"commands: {_escaped(mutation_text(self.commands, is_kept=True))}\n"
+            f"commands: {_escaped(format_mutations(self.commands, is_kept=True))}\n"
         )
 
     @classmethod
@@ -62,16 +62,16 @@ class Mutation:
         version, database, timezone, commands = (line.partition(": ") for line in text.splitlines())
         if version != ("format version", ": ", str(_VERSION)):
             raise ValueError(f"format version {version[2]!r} of a mutation, {_VERSION} is known")
-        return cls(parse_mutations(_plain(commands[2])), _plain(database[2]), timezone[2])
+        return cls(parse_stored_mutations(_plain(commands[2])), _plain(database[2]), timezone[2])
 
-    def steps(self, partition_id: str) -> tuple[Step, ...]:
+    def steps(self, partition_id: str) -> tuple[MutationStep, ...]:
         """What is done to parts of the partition, one after the other
-        (``sql.mutations.part_mutation.MutationRun.apply``)."""
+        (``sql.mutations.part_mutation.PartMutator.apply``)."""
         wanted = [c for c in self.commands if c.partition is None or c.partition.id == partition_id]
         return tuple(map(self.step, wanted))
 
-    def step(self, command: MutationCommand) -> Step:
-        return Step(command, self.database, self.timezone)
+    def step(self, command: MutationCommand) -> MutationStep:
+        return MutationStep(command, self.database, self.timezone)
 
     @property
     def partition_ids(self) -> frozenset[str] | None:
@@ -141,7 +141,7 @@ class Mutation:
                     yield from walk(parse_expression(text), into_queries=into_queries)
 
 
-def with_values(text: str, given: Mapping[str, str]) -> str:
+def substitute_parameters(text: str, given: Mapping[str, str]) -> str:
     """The expression with the values of query parameters written out. Raises 456 for one that is not given."""
     stream = TokenStream(text)
     pieces, end = [], 0
@@ -152,7 +152,7 @@ def with_values(text: str, given: Mapping[str, str]) -> str:
         stream.skip_group()
         node = parse_expression(text[token.start : stream.position])
         if isinstance(node, Parameter):
-            pieces += [text[end : token.start], canonical(parameter_value(node, given))]
+            pieces += [text[end : token.start], canonical_text(parameter_value(node, given))]
             end = stream.position
     return "".join([*pieces, text[end:]])
 

@@ -13,8 +13,8 @@ from parts.table.table_description import Column, TableDescription
 from sql.grammar.queries.query_parser import parse_expression
 from sql.grammar.statements.alter_commands import DeleteRows, MutationCommand, UpdateRows
 from sql.grammar.syntax_tree import Literal, Subquery, walk
-from sql.grammar.tokens import identifier_if_needed, quote_identifier, quote_string
-from sql.mutations.changed_rows import FoundRows
+from sql.grammar.tokens import quote_identifier, quote_identifier_if_needed, quote_string
+from sql.mutations.changed_rows import ChangedRows
 from sql.relations import (
     ArrowRelation,
     BlockRelation,
@@ -25,7 +25,7 @@ from sql.relations import (
 )
 from sql.run.query_engine import QueryEngine
 from sql.settings.session_settings import (
-    settings_of,
+    make_settings,
 )
 
 _PART, _BLOCK = "\0part", "\0block"
@@ -33,7 +33,7 @@ _PART, _BLOCK = "\0part", "\0block"
 
 
 @dataclass(frozen=True)
-class Step:
+class MutationStep:
     """A command with the database of tables that it names without one, and the time zone of times without one."""
 
     command: MutationCommand
@@ -43,33 +43,38 @@ class Step:
 
 def found_rows(
     engine: QueryEngine,
-    step: Step,
+    step: MutationStep,
     relation: PartsRelation | BlockRelation,
     description: TableDescription,
     table: str,
     others: RelationCatalog,
-) -> FoundRows:
+) -> ChangedRows:
     """The rows of ``relation`` that an UPDATE or a DELETE changes, with their new values. ``relation`` is a part of the
     table that ``description`` describes, or a block of some of its columns with ``_part_offset``."""
     result = engine.select(
         changes_query(description, table, step.command, _BLOCK if isinstance(relation, BlockRelation) else _PART),
         catalog=_WithPart(others, relation, step.database),
-        settings=settings_of({}, step.timezone),
+        settings=make_settings({}, step.timezone),
         database=step.database,
         constants={"currentDatabase": step.database, "timezone": step.timezone},
     )
-    return FoundRows(result.batches)
+    return ChangedRows(result.batches)
 
 
 def check_step(
-    engine: QueryEngine, step: Step, table: PartsRelation, name: str, others: RelationCatalog, status: QueryStatus
+    engine: QueryEngine,
+    step: MutationStep,
+    table: PartsRelation,
+    name: str,
+    others: RelationCatalog,
+    status: QueryStatus,
 ) -> None:
     """Raises what is wrong with the expressions of a command, as far as no row must be looked at."""
     if isinstance(step.command, UpdateRows | DeleteRows):
         engine.describe(
             changes_query(table.description, name, step.command),
             catalog=_WithPart(others, table, step.database),
-            settings=settings_of({}, step.timezone),
+            settings=make_settings({}, step.timezone),
             database=step.database,
             constants={"currentDatabase": step.database, "timezone": step.timezone},
             status=status,
@@ -94,7 +99,7 @@ def changes_query(description: TableDescription, table: str, command: MutationCo
         values.append(f"CAST({_whole(expression)}, {quote_string(type_.name)})")
         texts.append(expression)
     query = (
-        f"SELECT {', '.join(values)} FROM {quote_identifier(source)} AS {identifier_if_needed(table)} "
+        f"SELECT {', '.join(values)} FROM {quote_identifier(source)} AS {quote_identifier_if_needed(table)} "
         f"WHERE {_whole(command.condition)}"
     )
     if any(isinstance(node, Subquery) for text in texts for node in walk(parse_expression(text))):

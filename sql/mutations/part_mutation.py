@@ -26,9 +26,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from parts.merge.part_rewriting import clone_part, columns_of_rows, rewrite_columns, write_rows
-from parts.merge.ttl_expiry import expired_out, values_expired
-from parts.merge.written_columns import expired_columns
+from parts.merge.part_rewriting import clone_part, list_rewritten_columns, rewrite_columns, rewrite_rows
+from parts.merge.ttl_expiry import apply_ttl, reset_expired_values
+from parts.merge.written_columns import find_expired_columns
 from parts.read.batch_plan import (
     RowRange,
 )
@@ -36,9 +36,9 @@ from parts.read.part_reader import (
     Part,
     open_part,
 )
-from parts.table.nested_columns import check_sizes
+from parts.table.nested_columns import check_array_sizes
 from parts.table.table_description import TableDescription
-from parts.table.ttl_rules import PartTtl, RuleFacts, RuleKind, TtlCollector
+from parts.table.ttl_rules import PartTtl, RuleKind, RuleTimes, TtlCollector
 from sql.grammar.statements.alter_commands import (
     ApplyDeletedMask,
     ClearColumnData,
@@ -49,9 +49,9 @@ from sql.grammar.statements.alter_commands import (
     MaterializeTtl,
     UpdateRows,
 )
-from sql.mutations.changed_rows import FoundRows, remaining, updated, without
+from sql.mutations.changed_rows import ChangedRows, read_remaining_rows, read_updated_rows, remaining
 from sql.mutations.combined_steps import HeldRows, columns_of_all, fits, together
-from sql.mutations.mutation_queries import OnePart, Step, found_rows
+from sql.mutations.mutation_queries import MutationStep, OnePart, found_rows
 from sql.relations import BlockRelation, PartsRelation, RelationCatalog
 from sql.run.query_engine import QueryEngine
 
@@ -59,7 +59,7 @@ _OF_ROWS = (RuleKind.ROWS, RuleKind.ROWS_WHERE, RuleKind.GROUP_BY)
 
 
 @dataclass(frozen=True)
-class MutationRun:
+class PartMutator:
     """What parts of a table are mutated with. ``table`` is what expressions may call the table; ``others`` finds the
     tables that subqueries read. ``check`` hears how many rows the steps have looked at, and raises to end it."""
 
@@ -69,7 +69,7 @@ class MutationRun:
     others: RelationCatalog
     check: Callable[[int], None] = lambda rows: None
 
-    def apply(self, source: Part, steps: Sequence[Step], directory: Path) -> None:
+    def apply(self, source: Part, steps: Sequence[MutationStep], directory: Path) -> None:
         """Makes the part in ``directory``, which is there and empty. What is left there after an error is the
         caller's."""
         part = source.under(self.description.schema)
@@ -95,7 +95,7 @@ class MutationRun:
                 shutil.rmtree(left, ignore_errors=True)
             raise
 
-    def _groups(self, steps: Sequence[Step]) -> Iterator[list[Step]]:
+    def _groups(self, steps: Sequence[MutationStep]) -> Iterator[list[MutationStep]]:
         """The steps in their order, those side by side that may be carried out together in one list. Behind UPDATEs
         come the MATERIALIZED columns whose expressions read what they change."""
         schema = self.description.schema
@@ -112,13 +112,13 @@ class MutationRun:
             return part
         return open_part(made, name=part.name, table_schema=self.description.schema)
 
-    def _rewrites(self, part: Part, group: list[Step]) -> list[list[Step]]:
+    def _rewrites(self, part: Part, group: list[MutationStep]) -> list[list[MutationStep]]:
         """The steps that each rewrite of the part carries out."""
         schema = self.description.schema
         is_held = len(group) > 1 and fits(part, columns_of_all(group, schema), schema)
         return [group] if is_held else [[step] for step in group]
 
-    def _carry_out(self, part: Part, steps: Sequence[Step], place: Path, rows_before: int) -> bool:
+    def _carry_out(self, part: Part, steps: Sequence[MutationStep], place: Path, rows_before: int) -> bool:
         """``False``: they change nothing in the part, and nothing is at ``place``."""
         self.check(rows_before)
         place.mkdir()
@@ -128,7 +128,7 @@ class MutationRun:
             place.rmdir()
         return is_changed
 
-    def _together(self, part: Part, steps: Sequence[Step], place: Path) -> bool:
+    def _together(self, part: Part, steps: Sequence[MutationStep], place: Path) -> bool:
         """UPDATEs and DELETEs, on rows in memory from the first on that changes any."""
         rows: HeldRows | None = None
         for number, step in enumerate(steps):
@@ -143,16 +143,16 @@ class MutationRun:
         changed = sorted(rows.changed)
         found, look = rows.found(changed), partial(self._look_beyond, (len(steps) - 1) * part.rows)
         if rows.has_lost_rows:
-            names = [column.name for column in columns_of_rows(part, self.description.schema)]
-            write_rows(part, place, self.description, remaining(part, names, changed, found, look))
+            names = [column.name for column in list_rewritten_columns(part, self.description.schema)]
+            rewrite_rows(part, place, self.description, remaining(part, names, changed, found, look))
         else:
-            rewrite_columns(part, place, self.description, changed, updated(part, changed, found, look))
+            rewrite_columns(part, place, self.description, changed, read_updated_rows(part, changed, found, look))
         return True
 
     def _look_beyond(self, before: int, rows: int) -> None:
         self.check(before + rows)
 
-    def _alone(self, part: Part, step: Step, place: Path) -> bool:
+    def _alone(self, part: Part, step: MutationStep, place: Path) -> bool:
         match step.command:
             case UpdateRows(assignments):
                 return self._update(part, [name for name, _ in assignments], self._found(part, step), place)
@@ -161,8 +161,8 @@ class MutationRun:
             case ApplyDeletedMask():
                 if not part.has_deleted_rows:
                     return False
-                names = [column.name for column in columns_of_rows(part, self.description.schema)]
-                write_rows(part, place, self.description, self._tables(part.read(names)))
+                names = [column.name for column in list_rewritten_columns(part, self.description.schema)]
+                rewrite_rows(part, place, self.description, self._tables(part.read(names)))
                 return True
             case MaterializeTtl(_, at):
                 return self._expire(part, at, place)
@@ -173,10 +173,10 @@ class MutationRun:
             case MaterializeColumn(name) | ClearColumnData(name):
                 return self._renew(part, name, place, is_cleared=isinstance(step.command, ClearColumnData))
 
-    def _update(self, part: Part, names: Sequence[str], found: FoundRows, place: Path) -> bool:
+    def _update(self, part: Part, names: Sequence[str], found: ChangedRows, place: Path) -> bool:
         if not found.has_more():
             return False
-        rows = self._with_sizes_checked(part, names, updated(part, names, found, self.check))
+        rows = self._with_sizes_checked(part, names, read_updated_rows(part, names, found, self.check))
         rewrite_columns(part, place, self.description, names, rows)
         return True
 
@@ -191,15 +191,15 @@ class MutationRun:
                 read = part.read_rows(others, [rows], max_batch_rows=table.num_rows, with_deleted=True)
                 for column, field in zip((found := pa.Table.from_batches(read)).columns, found.schema, strict=True):
                     whole = whole.append_column(field, column)
-            check_sizes(whole.combine_chunks(), structures)
+            check_array_sizes(whole.combine_chunks(), structures)
             yield table
             begin = rows.end
 
-    def _delete(self, part: Part, found: FoundRows, place: Path) -> bool:
+    def _delete(self, part: Part, found: ChangedRows, place: Path) -> bool:
         if not found.has_more():
             return False
-        names = [column.name for column in columns_of_rows(part, self.description.schema)]
-        write_rows(part, place, self.description, without(part, names, found, self.check))
+        names = [column.name for column in list_rewritten_columns(part, self.description.schema)]
+        rewrite_rows(part, place, self.description, read_remaining_rows(part, names, found, self.check))
         return True
 
     def _renew(self, part: Part, name: str, place: Path, *, is_cleared: bool) -> bool:
@@ -221,7 +221,7 @@ class MutationRun:
     def _expire(self, part: Part, at: int, place: Path) -> bool:
         """Only the columns that tell the times are read where nothing has expired."""
         ttl, codec = self.description.ttl, part.ttl.codec
-        known = part.known_ttl(ttl)
+        known = part.get_applicable_ttl(ttl)
         if not ttl.knows(known):
             found = TtlCollector(ttl, codec=codec)
             names = list(dict.fromkeys(name for rule in ttl.rules for name in rule.columns))
@@ -235,12 +235,12 @@ class MutationRun:
             blocks = self._tables(part.read(new, with_deleted=True))
             rewrite_columns(part, place, self.description, new, blocks, ttl=TtlCollector(ttl, codec=codec, known=known))
             return True
-        gone = expired_columns(part, known, self.description, at)
+        gone = find_expired_columns(part, known, self.description, at)
         if ttl.of_kind(*_OF_ROWS):
-            names = [column.name for column in columns_of_rows(part, self.description.schema)]
+            names = [column.name for column in list_rewritten_columns(part, self.description.schema)]
             left = self._tables(part.read(names)) if not ttl.is_gone(known, at) else iter(())
-            rows = expired_out(left, self.description, at)
-            write_rows(part, place, self.description, rows, gone, TtlCollector(ttl, at, codec))
+            rows = apply_ttl(left, self.description, at)
+            rewrite_rows(part, place, self.description, rows, gone, TtlCollector(ttl, at, codec))
         else:
             self._expire_values(part, known, at, place, gone)
         return True
@@ -262,14 +262,14 @@ class MutationRun:
         defaults = {name for rule in written if rule.default is not None for name in rule.default.columns}
         applied = [rule for rule in expired if rule in written or rule.column in defaults]
         facts = {text: fact for text, fact in known.rules.items() if text not in {rule.text for rule in written}}
-        facts.update((rule.text, RuleFacts(is_whole=False)) for rule in expired if rule not in written)
+        facts.update((rule.text, RuleTimes(is_whole=False)) for rule in expired if rule not in written)
         found = TtlCollector(ttl, at, part.ttl.codec, PartTtl(facts))
 
         def blocks() -> Iterator[pa.Table]:
             times = (name for rule in applied for name in rule.columns)
             read = list(dict.fromkeys([*names, *(rule.column for rule in applied), *times, *defaults]))
             tables = self._tables(part.read(read, with_deleted=True))
-            for block in values_expired(tables, applied, self.description, at):
+            for block in reset_expired_values(tables, applied, self.description, at):
                 found.update(block)
                 yield block.select(names)
 
@@ -278,7 +278,7 @@ class MutationRun:
     def _make_index(self, part: Part, name: str, place: Path) -> bool:
         """A compact part takes up the columns that it lacks; a wide one that lacks some gets no index of them."""
         for index in self.description.indexes:
-            if index.name == name and part.skip_index(index) is None:
+            if index.name == name and part.read_skip_index(index) is None:
                 new = [column for column in index.key.columns if part.lacks([column])]
                 if new and part.part_type == "Wide":
                     return False
@@ -302,8 +302,8 @@ class MutationRun:
             yield pa.Table.from_batches([batch])
             rows += batch.num_rows
 
-    def _found(self, part: Part, step: Step) -> FoundRows:
+    def _found(self, part: Part, step: MutationStep) -> ChangedRows:
         return self._rows_of(OnePart(part, self.description), step)
 
-    def _rows_of(self, relation: PartsRelation | BlockRelation, step: Step) -> FoundRows:
+    def _rows_of(self, relation: PartsRelation | BlockRelation, step: MutationStep) -> ChangedRows:
         return found_rows(self.engine, step, relation, self.description, self.table, self.others)

@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sql.compile.compiled_query import Scan
-from sql.compile.expressions.literal_lists import members
-from sql.compile.names.scope import Surroundings
+from sql.compile.expressions.literal_lists import list_members
+from sql.compile.names.scope import ExpressionContext
 from sql.grammar.syntax_tree import Function, Identifier, Literal, LiteralList, Node
 from sql.typing.typed_expressions import Typed
 
 
-def required_values(scan: Scan, column: str, fold: Callable[[Typed], object]) -> list[str] | None:
+def find_allowed_values(scan: Scan, column: str, fold: Callable[[Typed], object]) -> list[str] | None:
     """The allowed values, ``None`` when no conjunct limits them to constants. ``fold`` computes these."""
     for term, around in scan.conditions:
 
-        def constant(node: Node, around: Surroundings = around) -> Node:
+        def constant(node: Node, around: ExpressionContext = around) -> Node:
             if isinstance(node, Function):
                 value = around.compile(node)
                 return Literal(fold(value)) if value.is_constant else node
@@ -40,7 +40,7 @@ def _values(term: object, column: str, constant: Callable[[Node], Node]) -> list
         return None
     items: tuple[Node, ...] = right.args if isinstance(right, Function) and right.name == "tuple" else (right,)
     if isinstance(right, LiteralList):
-        items = members(right)
+        items = list_members(right)
     items = tuple(constant(item) for item in items)
     if not all(isinstance(item, Literal) and isinstance(item.value, str) for item in items):
         return None

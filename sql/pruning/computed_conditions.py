@@ -12,15 +12,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parts.common.errors import PandoError
-from parts.format.array_file import plain_type
+from parts.format.array_file import strip_low_cardinality
 from parts.table.table_description import Column, TableSchema
 from parts.types import BoolType, DataType, FloatType, IntegerType, strip_nullable
-from sql.compile.names.column_names import canonical
+from sql.compile.names.column_names import canonical_text
 from sql.functions.registry import find_rule
 from sql.grammar.syntax_tree import Function, Identifier, Lambda, Node, transform, walk
-from sql.pruning.conditions import Condition, Facts, Unknown
-from sql.pruning.evaluator import BlockExpression, Evaluation
-from sql.pruning.key_ranges import Bounds, Mask
+from sql.pruning.conditions import Condition, KeyFacts, Unknown
+from sql.pruning.evaluator import BlockExpression, Evaluator
+from sql.pruning.key_ranges import KeyRanges, Mask
 
 _OF_ROWS = frozenset(
     {
@@ -32,7 +32,7 @@ _OF_ROWS = frozenset(
 
 
 @dataclass(frozen=True)
-class Computed(Condition):
+class ComputedCondition(Condition):
     """An expression over the keys."""
 
     keys: tuple[int, ...]
@@ -41,11 +41,11 @@ class Computed(Condition):
     expression: BlockExpression
     label: str
 
-    def evaluate(self, keys: Mapping[int, Facts], size: int) -> tuple[Mask, Mask]:
+    def evaluate(self, keys: Mapping[int, KeyFacts], size: int) -> tuple[Mask, Mask]:
         arrays = {number: keys.get(number) for number in self.keys}
-        if not all(isinstance(known, Bounds) and known.is_point for known in arrays.values()):
+        if not all(isinstance(known, KeyRanges) and known.is_point for known in arrays.values()):
             return np.ones(size, bool), np.ones(size, bool)
-        columns = [known.low for known in arrays.values() if isinstance(known, Bounds)]
+        columns = [known.low for known in arrays.values() if isinstance(known, KeyRanges)]
         block = pa.Table.from_arrays(columns, list(self.names))
         try:
             values = self.expression.evaluate(block).combine_chunks()
@@ -63,8 +63,8 @@ class Computed(Condition):
         return self.label
 
 
-def computed(
-    node: Node, keys: Sequence[tuple[Node, DataType]], columns: Collection[str], zone: str, evaluation: Evaluation
+def build_computed_condition(
+    node: Node, keys: Sequence[tuple[Node, DataType]], columns: Collection[str], zone: str, evaluation: Evaluator
 ) -> Condition:
     """The condition as an expression over the keys of a table with these ``columns``; unknown where it reads anything
     else."""
@@ -86,12 +86,12 @@ def computed(
     if not used or named.difference(names):
         return Unknown()
     schema = TableSchema(
-        tuple(Column(name, plain_type(keys[number][1])) for number, name in zip(used, names, strict=True))
+        tuple(Column(name, strip_low_cardinality(keys[number][1])) for number, name in zip(used, names, strict=True))
     )
     expression = evaluation.expression(tree, schema, zone)
     if not isinstance(strip_nullable(expression.type), (BoolType, IntegerType, FloatType)):
         return Unknown()
-    return Computed(used, names, expression, canonical(node))
+    return ComputedCondition(used, names, expression, canonical_text(node))
 
 
 def _is_of_rows(node: Node) -> bool:

@@ -5,7 +5,6 @@ make a condition narrower than the filter: a doubt gives ``Unknown``."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -20,8 +19,8 @@ from parts.types import (
     UUIDType,
     strip_nullable,
 )
-from sql.compile.expressions.literal_lists import MOST_WRITTEN, bounds, members
-from sql.compile.names.scope import EXPRESSIONS, NAME_COLUMNS, Scope, Source, Surroundings, collect_aliases
+from sql.compile.expressions.literal_lists import MAX_INLINED_LITERALS, list_bounds, list_members
+from sql.compile.names.scope import EXPRESSIONS, NAME_COLUMNS, ExpressionContext, Scope, Source, collect_aliases
 from sql.functions.registry import Environment
 from sql.grammar.queries.query_parser import parse_expression
 from sql.grammar.syntax_tree import (
@@ -36,29 +35,33 @@ from sql.grammar.syntax_tree import (
     transform,
     walk,
 )
-from sql.pruning.computed_conditions import computed
+from sql.pruning.computed_conditions import build_computed_condition
 from sql.pruning.conditions import (
-    Both,
-    Change,
+    Combination,
     Condition,
     Constant,
-    Contains,
-    Hint,
+    ContainsText,
+    IndexHint,
     InRange,
     InSet,
+    MonotonicFunction,
     Negated,
     Unknown,
 )
-from sql.pruning.evaluator import Evaluation
-from sql.pruning.key_constants import Constants, NotUnderstood
-from sql.pruning.key_ranges import Wanted
-from sql.pruning.monotonic_functions import growing_argument
-from sql.pruning.tuple_comparisons import without_tuples
+from sql.pruning.evaluator import Evaluator
+from sql.pruning.key_constants import KeyConstants, UnsupportedTermError
+from sql.pruning.key_ranges import WantedRange
+from sql.pruning.like_patterns import find_like_needles, next_prefix
+from sql.pruning.monotonic_functions import find_monotonic_argument
+from sql.pruning.tuple_comparisons import split_tuple_comparison
 
-FLIPPED = {"less": "greater", "greater": "less", "lessOrEquals": "greaterOrEquals", "greaterOrEquals": "lessOrEquals"}
-RANGES = frozenset({"equals", "less", "lessOrEquals", "greater", "greaterOrEquals"})
-_SHORTEST_NEEDLE = 3
-_WILDCARDS = re.compile(r"\\.|[%_\\]", re.DOTALL)
+MIRRORED_COMPARISONS = {
+    "less": "greater",
+    "greater": "less",
+    "lessOrEquals": "greaterOrEquals",
+    "greaterOrEquals": "lessOrEquals",
+}
+RANGE_COMPARISONS = frozenset({"equals", "less", "lessOrEquals", "greater", "greaterOrEquals"})
 _NEGATED = {"notEquals": "equals", "notIn": "in", "notLike": "like", "globalNotIn": "in"}
 
 
@@ -70,7 +73,7 @@ class KeyExpression:
     type: DataType
 
 
-def key_expressions(texts: Sequence[str], types: Sequence[DataType]) -> list[KeyExpression]:
+def parse_key_expressions(texts: Sequence[str], types: Sequence[DataType]) -> list[KeyExpression]:
     return [KeyExpression(parse_expression(text), type_) for text, type_ in zip(texts, types, strict=True)]
 
 
@@ -83,7 +86,7 @@ class ConditionBuilder:
         schema: TableSchema,
         keys: Sequence[KeyExpression],
         environment: Environment,
-        evaluation: Evaluation,
+        evaluation: Evaluator,
         *,
         are_values: bool = False,
     ) -> None:
@@ -93,10 +96,10 @@ class ConditionBuilder:
         self._keys = keys
         self._environment = environment
         self._evaluation = evaluation
-        self._constants = Constants(environment, evaluation)
+        self._constants = KeyConstants(environment, evaluation)
         self._are_values = are_values
 
-    def build(self, filters: Sequence[tuple[Node, Surroundings]]) -> tuple[Condition, bool]:
+    def build(self, filters: Sequence[tuple[Node, ExpressionContext]]) -> tuple[Condition, bool]:
         """The conjunction of the filters that are understood, and whether it says of every row what they say.
 
         Each filter comes with what is known where it stands. Where a column can be NULL a filter can be
@@ -108,23 +111,25 @@ class ConditionBuilder:
             try:
                 normalized = self._normalized(node, around.scope)
                 terms.append(self._conjunct(normalized))
-            except (NotUnderstood, PandoError):
+            except (UnsupportedTermError, PandoError):
                 continue
             may_be_null |= any(self._may_be_null(name) for name in _columns(normalized))
         known = [term for term in terms if not isinstance(term, Unknown)]
-        is_whole = len(known) == len(filters) and not may_be_null and not any(isinstance(term, Hint) for term in known)
-        return Both(tuple(known)) if known else Constant(True), is_whole
+        is_whole = (
+            len(known) == len(filters) and not may_be_null and not any(isinstance(term, IndexHint) for term in known)
+        )
+        return Combination(tuple(known)) if known else Constant(True), is_whole
 
-    def searches(self, filters: Sequence[tuple[Node, Surroundings]]) -> list[Contains]:
+    def find_substring_searches(self, filters: Sequence[tuple[Node, ExpressionContext]]) -> list[ContainsText]:
         """What the keys that are strings must contain, by the filters that are LIKE and more than a beginning."""
         normalized = [self._normalized(node, around.scope) for node, around in filters]
         found = []
         for node in normalized:
             match node:
                 case Function("like", (Identifier() as text, Literal(str() as pattern))):
-                    needles = _needles(pattern)
+                    needles = find_like_needles(pattern)
                     found += [
-                        Contains(number, needles)
+                        ContainsText(number, needles)
                         for number, key in enumerate(self._keys)
                         if needles and key.node == text and isinstance(strip_nullable(key.type), StringType)
                     ]
@@ -147,7 +152,7 @@ class ConditionBuilder:
                 return self._resolved(part, scope, seen)
             if isinstance(part, (StarColumn, Subquery)):
                 return _OTHER
-            return without_tuples(part)
+            return split_tuple_comparison(part)
 
         return transform(node, change)
 
@@ -172,11 +177,11 @@ class ConditionBuilder:
     def _conjunct(self, node: Node) -> Condition:
         if isinstance(node, Function) and node.name == "indexHint":
             known = [term for arg in node.args if not isinstance(term := self._safe(arg), Unknown)]
-            return Hint(Both(tuple(known))) if known else Unknown()
+            return IndexHint(Combination(tuple(known))) if known else Unknown()
         term = self._safe(node)
         if self._are_values and isinstance(term, Unknown):
             keys = [(key.node, key.type) for key in self._keys]
-            return computed(node, keys, self._schema.names, self._environment.zone, self._evaluation)
+            return build_computed_condition(node, keys, self._schema.names, self._environment.zone, self._evaluation)
         return term
 
     def _term(self, node: Node) -> Condition:
@@ -185,7 +190,7 @@ class ConditionBuilder:
         if not isinstance(node, Function):
             return Unknown()
         if node.name in ("and", "or"):
-            return Both(tuple(self._safe(arg) for arg in node.args), either=node.name == "or")
+            return Combination(tuple(self._safe(arg) for arg in node.args), either=node.name == "or")
         if node.name == "not" and len(node.args) == 1:
             return Negated(self._safe(node.args[0]))
         if node.name in _NEGATED and len(node.args) == 2:
@@ -198,21 +203,21 @@ class ConditionBuilder:
             return self._prefix(node)
         if node.name in ("in", "globalIn") and len(node.args) == 2:
             return self._set(node)
-        if node.name in RANGES and len(node.args) == 2:
+        if node.name in RANGE_COMPARISONS and len(node.args) == 2:
             return self._comparison(node)
         return Unknown()
 
     def _safe(self, node: Node) -> Condition:
         try:
             return self._term(node)
-        except (NotUnderstood, PandoError):
+        except (UnsupportedTermError, PandoError):
             return Unknown()
 
     def _comparison(self, node: Function) -> Condition:
         left, right = node.args
         name = node.name
         if _is_constant(left):
-            left, right, name = right, left, FLIPPED.get(name, name)
+            left, right, name = right, left, MIRRORED_COMPARISONS.get(name, name)
         if not _is_constant(right) or _is_constant(left):
             return Unknown()
         terms: list[Condition] = []
@@ -220,21 +225,21 @@ class ConditionBuilder:
             term = self._against_key(number, key, left, right, name)
             if term is not None:
                 terms.append(term)
-        return Both(tuple(terms)) if terms else Unknown()
+        return Combination(tuple(terms)) if terms else Unknown()
 
     def _against_key(self, number: int, key: KeyExpression, left: Node, right: Node, name: str) -> Condition | None:
         if name != "equals" and isinstance(strip_nullable(key.type), UUIDType):
             return None  # keys are in the order of bytes, and < compares the second half first
         if left == key.node:
             value = self._constants.value(right, key.type)
-            return range_condition(number, name, value, exact=not isinstance(strip_nullable(key.type), FloatType))
+            return build_range_condition(number, name, value, exact=not isinstance(strip_nullable(key.type), FloatType))
         column = _column(left)
         if column is not None and column in _columns(key.node):
             return self._through_key(number, key, column, right, name)
-        inner = growing_argument(left, key.node, self._schema, self._environment.zone)
+        inner = find_monotonic_argument(left, key.node, self._schema, self._environment.zone)
         if inner is not None:
             change, type_ = self._change(left, key)
-            return range_condition(number, name, self._constants.value(right, type_), change=change, exact=False)
+            return build_range_condition(number, name, self._constants.value(right, type_), change=change, exact=False)
         return None
 
     def _through_key(self, number: int, key: KeyExpression, column: str, right: Node, name: str) -> Condition | None:
@@ -242,13 +247,15 @@ class ConditionBuilder:
         if len(_columns(key.node)) != 1:
             return None
         type_ = self._schema.column(column).type
-        growing = growing_argument(key.node, Identifier((column,)), self._schema, self._environment.zone) is not None
+        growing = (
+            find_monotonic_argument(key.node, Identifier((column,)), self._schema, self._environment.zone) is not None
+        )
         if not growing and name != "equals":
             return None
         value = self._constants.value(right, type_)
         mapped = self._mapped(key, column, value, type_)
         loose = {"less": "lessOrEquals", "greater": "greaterOrEquals"}.get(name, name)
-        return range_condition(number, loose, mapped, exact=False)
+        return build_range_condition(number, loose, mapped, exact=False)
 
     def _prefix(self, node: Function) -> Condition:
         pattern = node.args[1]
@@ -262,11 +269,11 @@ class ConditionBuilder:
             if end == len(text):
                 return self._safe(Function("equals", node.args))
             text = text[:end]
-        upper = _successor(text)
+        upper = next_prefix(text)
         for number, key in enumerate(self._keys):
             if node.args[0] == key.node and isinstance(strip_nullable(key.type), StringType) and text:
                 high = None if upper is None else pa.scalar(upper, pa.string())
-                return InRange(number, Wanted(pa.scalar(text, pa.string()), high, True, False), exact=exact)
+                return InRange(number, WantedRange(pa.scalar(text, pa.string()), high, True, False), exact=exact)
         return Unknown()
 
     def _set(self, node: Function) -> Condition:
@@ -274,11 +281,11 @@ class ConditionBuilder:
         if isinstance(right, LiteralList) and right.is_of_tuples:
             return self._listed_tuples(left, right)
         if isinstance(right, LiteralList):
-            if len(right.values) > MOST_WRITTEN:
-                least, greatest = bounds(right)
+            if len(right.values) > MAX_INLINED_LITERALS:
+                least, greatest = list_bounds(right)
                 within = (Function("greaterOrEquals", (left, least)), Function("lessOrEquals", (left, greatest)))
-                return Both((*map(self._safe, within), Unknown()))
-            right = Function("tuple", members(right))
+                return Combination((*map(self._safe, within), Unknown()))
+            right = Function("tuple", list_members(right))
         if not isinstance(right, Function) or right.name not in ("tuple", "array"):
             right = Function("tuple", self._constants.members(right))
         listed = tuple([member for member in right.args if not isinstance(member, Literal) or member.value is not None])
@@ -291,7 +298,7 @@ class ConditionBuilder:
             term = self._set_of_key(number, key, left, listed)
             if term is not None:
                 terms.append(term)
-        return Both(tuple(terms)) if terms else Unknown()
+        return Combination(tuple(terms)) if terms else Unknown()
 
     def _listed_tuples(self, left: Node, right: LiteralList) -> Condition:
         """As :meth:`_tuple_set`."""
@@ -299,7 +306,9 @@ class ConditionBuilder:
         if not isinstance(left, Function) or left.name != "tuple" or len(left.args) != len(columns):
             return Unknown()
         parts = zip(left.args, columns, strict=True)
-        return Both((*(self._safe(Function("in", (part, LiteralList(column)))) for part, column in parts), Unknown()))
+        return Combination(
+            (*(self._safe(Function("in", (part, LiteralList(column)))) for part, column in parts), Unknown())
+        )
 
     def _set_of_key(self, number: int, key: KeyExpression, left: Node, members: Sequence[Node]) -> Condition | None:
         column = _column(left)
@@ -309,7 +318,7 @@ class ConditionBuilder:
             type_ = self._schema.column(column).type
             values = [self._mapped(key, column, self._constants.value(member, type_), type_) for member in members]
             return InSet(number, tuple(values))
-        if growing_argument(left, key.node, self._schema, self._environment.zone) is not None:
+        if find_monotonic_argument(left, key.node, self._schema, self._environment.zone) is not None:
             change, type_ = self._change(left, key)
             values = [self._constants.value(member, type_) for member in members]
             return InSet(number, tuple(values), change, exact=True)
@@ -326,11 +335,11 @@ class ConditionBuilder:
             self._safe(Function("in", (part, Function("tuple", tuple(row[position] for row in rows)))))
             for position, part in enumerate(left.args)
         ]
-        return Both((*terms, Unknown()))
+        return Combination((*terms, Unknown()))
 
     # Values -----------------------------------------------------------------------------------------------------------
 
-    def _change(self, node: Node, key: KeyExpression) -> tuple[Change, DataType]:
+    def _change(self, node: Node, key: KeyExpression) -> tuple[MonotonicFunction, DataType]:
         """The function from the key's values to the compared expression's, and its type."""
         schema = TableSchema((Column("k", strip_nullable(key.type)),))
         tree = transform(node, lambda part: Identifier(("k",)) if part == key.node else part)
@@ -373,33 +382,15 @@ def _column(node: Node) -> str | None:
     return node.parts[0] if isinstance(node, Identifier) else None
 
 
-def range_condition(
-    number: int, name: str, value: pa.Scalar, *, change: Change | None = None, exact: bool = True
+def build_range_condition(
+    number: int, name: str, value: pa.Scalar, *, change: MonotonicFunction | None = None, exact: bool = True
 ) -> Condition:
-    """What ``name`` (of ``RANGES``) says of key ``number`` beside a constant."""
+    """What ``name`` (of ``RANGE_COMPARISONS``) says of key ``number`` beside a constant."""
     wanted = {
-        "equals": Wanted(value, value),
-        "less": Wanted(None, value, high_closed=False),
-        "lessOrEquals": Wanted(None, value),
-        "greater": Wanted(value, None, low_closed=False),
-        "greaterOrEquals": Wanted(value, None),
+        "equals": WantedRange(value, value),
+        "less": WantedRange(None, value, high_closed=False),
+        "lessOrEquals": WantedRange(None, value),
+        "greater": WantedRange(value, None, low_closed=False),
+        "greaterOrEquals": WantedRange(value, None),
     }[name]
     return InRange(number, wanted, change, exact)
-
-
-def _successor(text: str) -> str | None:
-    """The least string above all that begin with ``text``."""
-    while text:
-        code = ord(text[-1])
-        following = 0xE000 if code == 0xD7FF else code + 1
-        if following <= 0x10FFFF:
-            return text[:-1] + chr(following)
-        text = text[:-1]
-    return None
-
-
-def _needles(pattern: str) -> tuple[bytes, ...]:
-    """The longer texts that stand in whatever is LIKE the pattern, if it is not only a beginning."""
-    _, *others = _WILDCARDS.split(pattern)
-    encoded = [text.encode() for text in others]
-    return tuple(needle for needle in encoded if len(needle) >= _SHORTEST_NEEDLE)

@@ -15,20 +15,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parts.format.columns_file import python_value
-from parts.skip_indexes.bloom_filters import Filters
-from parts.skip_indexes.text_index import Postings
-from sql.pruning.key_ranges import Bounds, Mask, Wanted
+from parts.format.columns_file import to_python_value
+from parts.skip_indexes.bloom_filters import StoredFilters
+from parts.skip_indexes.text_index import StoredPostings
+from sql.pruning.key_ranges import KeyRanges, Mask, WantedRange
 
-Change = Callable[[pa.Array], pa.Array]
-Facts = Bounds | Filters | Postings
+MonotonicFunction = Callable[[pa.Array], pa.Array]
+KeyFacts = KeyRanges | StoredFilters | StoredPostings
 """What is known of a key in many places: its ranges, or which values are not there."""
 
 
 class Condition:
     """``evaluate`` gives (can be true, can be false) for the ranges of the keys by number."""
 
-    def evaluate(self, keys: Mapping[int, Facts], size: int) -> tuple[Mask, Mask]:
+    def evaluate(self, keys: Mapping[int, KeyFacts], size: int) -> tuple[Mask, Mask]:
         raise NotImplementedError
 
     @property
@@ -46,7 +46,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class Unknown(Condition):
-    def evaluate(self, keys: Mapping[int, Facts], size: int) -> tuple[Mask, Mask]:
+    def evaluate(self, keys: Mapping[int, KeyFacts], size: int) -> tuple[Mask, Mask]:
         return np.ones(size, bool), np.ones(size, bool)
 
     def tells(self, *, negated: bool = False) -> bool:
@@ -57,7 +57,7 @@ class Unknown(Condition):
 class Constant(Condition):
     value: bool
 
-    def evaluate(self, keys: Mapping[int, Facts], size: int) -> tuple[Mask, Mask]:
+    def evaluate(self, keys: Mapping[int, KeyFacts], size: int) -> tuple[Mask, Mask]:
         return np.full(size, self.value), np.full(size, not self.value)
 
     def tells(self, *, negated: bool = False) -> bool:
@@ -72,16 +72,16 @@ class InRange(Condition):
     """``change`` is the monotonic function between the key and what is compared; ``exact``: the test is no wider."""
 
     key: int
-    wanted: Wanted
-    change: Change | None = None
+    wanted: WantedRange
+    change: MonotonicFunction | None = None
     exact: bool = True
     label: str = ""
 
-    def evaluate(self, keys: Mapping[int, Facts], size: int) -> tuple[Mask, Mask]:
+    def evaluate(self, keys: Mapping[int, KeyFacts], size: int) -> tuple[Mask, Mask]:
         known = keys.get(self.key)
-        if not isinstance(known, Bounds):
+        if not isinstance(known, KeyRanges):
             return np.ones(size, bool), np.ones(size, bool)
-        bounds = changed(known, self.change)
+        bounds = apply_monotonic_function(known, self.change)
         can_be_true = self.wanted.intersects(bounds)
         can_be_false = ~self.wanted.contains(bounds) if self.exact else np.ones(size, bool)
         return can_be_true, can_be_false
@@ -102,7 +102,7 @@ class InRange(Condition):
 
 
 @dataclass(frozen=True)
-class Contains(Unknown):
+class ContainsText(Unknown):
     """A text in which all ``needles`` stand: its range says nothing."""
 
     key: int
@@ -119,15 +119,15 @@ class InSet(Condition):
 
     key: int
     values: tuple[pa.Scalar, ...]
-    change: Change | None = None
+    change: MonotonicFunction | None = None
     exact: bool = False
     label: str = ""
 
-    def evaluate(self, keys: Mapping[int, Facts], size: int) -> tuple[Mask, Mask]:
+    def evaluate(self, keys: Mapping[int, KeyFacts], size: int) -> tuple[Mask, Mask]:
         known = keys.get(self.key)
-        if not isinstance(known, Bounds):
+        if not isinstance(known, KeyRanges):
             return np.ones(size, bool), np.ones(size, bool)
-        bounds = changed(known, self.change)
+        bounds = apply_monotonic_function(known, self.change)
         type_ = self.values[0].type
         found, sure = np.zeros(size, bool), np.zeros(size, bool)
         if bounds.is_point and bounds.low.type == type_ and not pa.types.is_floating(type_):  # 0 is -0 too
@@ -136,10 +136,10 @@ class InSet(Condition):
             sure = sure & ~bounds.low_infinite
         elif len(self.values) > _MANY:
             ends = pc.min_max(pa.array(self.values, type_))
-            found = Wanted(ends["min"], ends["max"]).intersects(bounds)
+            found = WantedRange(ends["min"], ends["max"]).intersects(bounds)
         else:
             for value in self.values:
-                wanted = Wanted(value, value)
+                wanted = WantedRange(value, value)
                 found |= wanted.intersects(bounds)
                 sure |= wanted.contains(bounds)
         return found, ~sure if self.exact else np.ones(size, bool)
@@ -159,13 +159,13 @@ _MANY = 256
 
 
 @dataclass(frozen=True)
-class Both(Condition):
+class Combination(Condition):
     """AND, or with ``either`` OR."""
 
     terms: tuple[Condition, ...]
     either: bool = False
 
-    def evaluate(self, keys: Mapping[int, Facts], size: int) -> tuple[Mask, Mask]:
+    def evaluate(self, keys: Mapping[int, KeyFacts], size: int) -> tuple[Mask, Mask]:
         can_be_true, can_be_false = np.full(size, not self.either), np.full(size, self.either)
         for term in self.terms:
             true, false = term.evaluate(keys, size)
@@ -191,12 +191,12 @@ class Both(Condition):
 
 
 @dataclass(frozen=True)
-class Hint(Condition):
+class IndexHint(Condition):
     """``indexHint``: tells which granules are read, and nothing of their rows."""
 
     term: Condition
 
-    def evaluate(self, keys: Mapping[int, Facts], size: int) -> tuple[Mask, Mask]:
+    def evaluate(self, keys: Mapping[int, KeyFacts], size: int) -> tuple[Mask, Mask]:
         return self.term.evaluate(keys, size)[0], np.ones(size, bool)
 
     def tells(self, *, negated: bool = False) -> bool:
@@ -214,7 +214,7 @@ class Hint(Condition):
 class Negated(Condition):
     term: Condition
 
-    def evaluate(self, keys: Mapping[int, Facts], size: int) -> tuple[Mask, Mask]:
+    def evaluate(self, keys: Mapping[int, KeyFacts], size: int) -> tuple[Mask, Mask]:
         true, false = self.term.evaluate(keys, size)
         return false, true
 
@@ -229,17 +229,17 @@ class Negated(Condition):
         return f"not({self.term.describe(names)})"
 
 
-def changed(bounds: Bounds, change: Change | None) -> Bounds:
+def apply_monotonic_function(bounds: KeyRanges, change: MonotonicFunction | None) -> KeyRanges:
     """The bounds after a function that never decreases."""
     if change is None:
         return bounds
     low = change(bounds.low)
     high = low if bounds.is_point else change(bounds.high)
-    return Bounds(low, high, bounds.low_infinite, bounds.high_infinite)
+    return KeyRanges(low, high, bounds.low_infinite, bounds.high_infinite)
 
 
 def _shown(value: pa.Scalar | None) -> str:
     if value is None:
         return ""
-    item = python_value(value)
+    item = to_python_value(value)
     return f"'{item}'" if isinstance(item, str) else str(item)

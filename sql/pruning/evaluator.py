@@ -22,7 +22,7 @@ class BlockExpression(Protocol):
         """Its value for every row, in the storage type."""
 
 
-class Evaluation(Protocol):
+class Evaluator(Protocol):
     def constant(self, value: Typed) -> object:
         """The Python value of a constant expression."""
 

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from parts.format.array_file import plain_type
-from parts.skip_indexes.bloom_filters import Filters, hashes_of
-from parts.skip_indexes.text_index import Postings
-from parts.skip_indexes.tokenizers import tokens_of_array
+from parts.format.array_file import strip_low_cardinality
+from parts.skip_indexes.bloom_filters import StoredFilters, hash_for_index
+from parts.skip_indexes.text_index import StoredPostings
+from parts.skip_indexes.tokenizers import tokenize_array
 from parts.table.table_description import SkipIndex, TableSchema
 from parts.types import (
     ArrayType,
@@ -31,14 +31,14 @@ from parts.types import (
     UUIDType,
     strip_nullable,
 )
-from sql.compile.expressions.literal_lists import members
+from sql.compile.expressions.literal_lists import list_members
 from sql.compile.names.scope import Source
 from sql.functions.registry import Environment
 from sql.grammar.syntax_tree import Function, Identifier, Literal, LiteralList, Node
-from sql.pruning.condition_builder import ConditionBuilder, KeyExpression, key_expressions
-from sql.pruning.conditions import Condition, Facts, Unknown
-from sql.pruning.evaluator import Evaluation
-from sql.pruning.key_constants import NotUnderstood
+from sql.pruning.condition_builder import ConditionBuilder, KeyExpression, parse_key_expressions
+from sql.pruning.conditions import Condition, KeyFacts, Unknown
+from sql.pruning.evaluator import Evaluator
+from sql.pruning.key_constants import UnsupportedTermError
 from sql.pruning.key_ranges import Mask
 
 Piece = tuple[str, bool, bool]
@@ -55,21 +55,21 @@ _MAP_SEARCHES = {"mapContains": "mapKeys", "mapContainsKey": "mapKeys", "mapCont
 
 
 @dataclass(frozen=True)
-class Present(Condition):
+class ContainsAnyGroup(Condition):
     """Some group of hashes, or of tokens, is there, all of it."""
 
     key: int
     groups: tuple[Group, ...]
 
-    def evaluate(self, keys: Mapping[int, Facts], size: int) -> tuple[Mask, Mask]:
+    def evaluate(self, keys: Mapping[int, KeyFacts], size: int) -> tuple[Mask, Mask]:
         filters = keys.get(self.key)
-        if not isinstance(filters, (Filters, Postings)):
+        if not isinstance(filters, (StoredFilters, StoredPostings)):
             return np.ones(size, bool), np.ones(size, bool)
         found = np.zeros(size, bool)
         for group in self.groups:
             there = np.ones(size, bool)
             for one in group:
-                there &= filters.may_have(one)
+                there &= filters.may_contain(one)
             found |= there
         return found, np.ones(size, bool)
 
@@ -81,7 +81,7 @@ class Present(Condition):
         return frozenset((self.key,))
 
 
-def present(index: SkipIndex, number: int, values: Sequence[pa.Scalar]) -> Condition:
+def build_membership_condition(index: SkipIndex, number: int, values: Sequence[pa.Scalar]) -> Condition:
     """Key ``number`` is one of the values."""
     groups = [_hashes(index, pa.array([value], value.type)) for value in values]
     return _present(number, groups)
@@ -89,16 +89,16 @@ def present(index: SkipIndex, number: int, values: Sequence[pa.Scalar]) -> Condi
 
 def _present(number: int, groups: Sequence[Group]) -> Condition:
     """A group of nothing, such as a text too short for a piece, may be anywhere."""
-    return Present(number, tuple(groups)) if len(groups) <= _MOST_GROUPS else Unknown()
+    return ContainsAnyGroup(number, tuple(groups)) if len(groups) <= _MOST_GROUPS else Unknown()
 
 
 def _hashes(index: SkipIndex, array: pa.Array) -> Group:
     if index.kind == "text":
-        return tuple(dict.fromkeys(tokens_of_array(index.arguments, array)))
-    return tuple(dict.fromkeys(hashes_of(index, array).numbers.tolist()))
+        return tuple(dict.fromkeys(tokenize_array(index.arguments, array)))
+    return tuple(dict.fromkeys(hash_for_index(index, array).numbers.tolist()))
 
 
-class FilterTerms(ConditionBuilder):
+class FilterConditionBuilder(ConditionBuilder):
     """For one index of a kind with filters."""
 
     def __init__(
@@ -107,9 +107,9 @@ class FilterTerms(ConditionBuilder):
         source: Source,
         schema: TableSchema,
         environment: Environment,
-        evaluation: Evaluation,
+        evaluation: Evaluator,
     ) -> None:
-        keys = key_expressions(index.key.expressions, index.key.types)
+        keys = parse_key_expressions(index.key.expressions, index.key.types)
         super().__init__(source, schema, keys, environment, evaluation)
         self._index = index
         self._has_texts = index.kind != "bloom_filter"
@@ -141,7 +141,7 @@ class FilterTerms(ConditionBuilder):
         if len(values) > _MOST_GROUPS:
             return None
         if left == key.node:
-            if isinstance(bare_type(key.type), ArrayType):
+            if isinstance(strip_nullable_and_low_cardinality(key.type), ArrayType):
                 return _present(number, [self._of_array(key, value) for value in values])
             return _present(number, [self._of_value(key.type, value) for value in values])
         match left:
@@ -153,7 +153,7 @@ class FilterTerms(ConditionBuilder):
         self, number: int, key: KeyExpression, container: Node, place: Node, values: Sequence[Node]
     ) -> Condition | None:
         """``array[i]`` or ``map[k]``: the default where there is none."""
-        type_ = bare_type(key.type)
+        type_ = strip_nullable_and_low_cardinality(key.type)
         if not isinstance(type_, ArrayType):
             return None
         of_values = Function("mapValues", (container,))
@@ -166,7 +166,7 @@ class FilterTerms(ConditionBuilder):
                 groups.append(_hashes(self._index, pa.array([scalar], scalar.type)))
             return _present(number, groups)
         if key.node == Function("mapKeys", (container,)) and isinstance(container, Identifier):
-            of_map = bare_type(self._schema.column(container.parts[0]).type)
+            of_map = strip_nullable_and_low_cardinality(self._schema.column(container.parts[0]).type)
             if isinstance(of_map, MapType) and all(
                 self._value(value, of_map.value) != _default(of_map.value) for value in values
             ):
@@ -176,13 +176,13 @@ class FilterTerms(ConditionBuilder):
     # Searches in arrays and in texts
 
     def _search(self, number: int, key: KeyExpression, name: str, wanted: Node) -> Condition:
-        type_ = bare_type(key.type)
+        type_ = strip_nullable_and_low_cardinality(key.type)
         if name in _ARRAY_SEARCHES:
             if not isinstance(type_, ArrayType):
                 return Unknown()
             if name == "has":
                 return _present(number, [self._of_value(type_.inner, wanted)])
-            groups = [self._of_value(type_.inner, value) for value in listed(wanted)]
+            groups = [self._of_value(type_.inner, value) for value in list_elements(wanted)]
             if name == "hasAny":
                 return _present(number, groups) if groups else Unknown()
             return _present(number, [tuple(dict.fromkeys(one for group in groups for one in group))])
@@ -191,9 +191,9 @@ class FilterTerms(ConditionBuilder):
         ):
             return Unknown()
         if name == "multiSearchAny":
-            texts = [text_of(value) for value in listed(wanted)]
+            texts = [read_string_literal(value) for value in list_elements(wanted)]
             return _present(number, [self._of_pieces([(text, True, True)]) for text in texts]) if texts else Unknown()
-        return _present(number, [self._of_pieces(pieces_of(name, text_of(wanted)))])
+        return _present(number, [self._of_pieces(find_required_pieces(name, read_string_literal(wanted)))])
 
     def _of_pieces(self, pieces: Sequence[Piece]) -> Group:
         """Of texts that stand in the key; a word at an end that is open there may be a part of a longer one."""
@@ -213,9 +213,9 @@ class FilterTerms(ConditionBuilder):
     # Values
 
     def _of_array(self, key: KeyExpression, node: Node) -> Group:
-        type_ = bare_type(key.type)
+        type_ = strip_nullable_and_low_cardinality(key.type)
         assert isinstance(type_, ArrayType)
-        groups = [self._of_value(type_.inner, value) for value in listed(node)]
+        groups = [self._of_value(type_.inner, value) for value in list_elements(node)]
         return tuple(dict.fromkeys(one for group in groups for one in group))
 
     def _of_value(self, type_: DataType, node: Node) -> Group:
@@ -223,43 +223,43 @@ class FilterTerms(ConditionBuilder):
         return _hashes(self._index, pa.array([value], value.type))
 
     def _value(self, node: Node, type_: DataType) -> pa.Scalar:
-        bare = bare_type(type_)
+        bare = strip_nullable_and_low_cardinality(type_)
         if isinstance(bare, _CAST_TYPES) and isinstance(node, Literal) and isinstance(node.value, str):
             cast = Function("CAST", (node, Literal(bare.name)))
             compiled = self._evaluation.expression(cast, TableSchema(()), self._environment.zone)
             return compiled.evaluate(pa.table({"_row": pa.nulls(1, pa.uint8())}))[0]
         if isinstance(bare, FixedStringType) and self._index.kind != "text":
-            text = text_of(node).encode()
+            text = read_string_literal(node).encode()
             if len(text) > bare.length:
-                raise NotUnderstood
+                raise UnsupportedTermError
             return pa.scalar(text.ljust(bare.length, b"\0"), bare.arrow)
         return self._constants.value(node, bare)
 
 
-def bare_type(type_: DataType) -> DataType:
-    return strip_nullable(plain_type(type_))
+def strip_nullable_and_low_cardinality(type_: DataType) -> DataType:
+    return strip_nullable(strip_low_cardinality(type_))
 
 
 def _default(type_: DataType) -> pa.Scalar:
-    bare = bare_type(type_)
+    bare = strip_nullable_and_low_cardinality(type_)
     return pa.scalar(bare.default, bare.arrow)
 
 
-def listed(node: Node) -> Sequence[Node]:
+def list_elements(node: Node) -> Sequence[Node]:
     if isinstance(node, LiteralList) and not node.is_of_tuples and len(node.values) <= _MOST_GROUPS:
-        return members(node)
+        return list_members(node)
     if isinstance(node, Function) and node.name in ("array", "tuple"):
         return node.args
-    raise NotUnderstood
+    raise UnsupportedTermError
 
 
-def text_of(node: Node) -> str:
+def read_string_literal(node: Node) -> str:
     if isinstance(node, Literal) and isinstance(node.value, str):
         return node.value
-    raise NotUnderstood
+    raise UnsupportedTermError
 
 
-def pieces_of(name: str, text: str) -> list[Piece]:
+def find_required_pieces(name: str, text: str) -> list[Piece]:
     """The texts that stand in whatever the search finds, and whether it goes on left and right of them."""
     if name == "startsWith":
         return [(text, False, True)]
@@ -279,5 +279,5 @@ def pieces_of(name: str, text: str) -> list[Piece]:
 def _unescaped(run: str) -> str:
     """What a backslash before another character than a wildcard means, no piece says."""
     if re.search(r"\\[^%_\\]", run):
-        raise NotUnderstood
+        raise UnsupportedTermError
     return re.sub(r"\\(.)", r"\1", run)

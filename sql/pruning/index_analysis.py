@@ -11,26 +11,26 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from parts.read.key_mapping import index_of
+from parts.read.key_mapping import map_primary_index
 from parts.read.part_reader import Part
-from parts.table.block_number_column import BLOCK_NUMBER, block_number_column
+from parts.table.block_number_column import BLOCK_NUMBER, make_block_number_column
 from parts.table.table_description import Key, SkipIndex, TableDescription, TableSchema
 from parts.types import DataType, StringType
 from sql.compile.compiled_query import Scan
-from sql.compile.names.column_names import canonical
+from sql.compile.names.column_names import canonical_text
 from sql.compile.names.scope import NAME_COLUMNS
 from sql.functions.registry import Environment
 from sql.grammar.queries.query_parser import parse_expression
 from sql.grammar.syntax_tree import Identifier
-from sql.pruning.condition_builder import ConditionBuilder, key_expressions
-from sql.pruning.conditions import Both, Condition, Constant, Hint
-from sql.pruning.evaluator import Evaluation
-from sql.pruning.key_intervals import Interval, interval_of
-from sql.pruning.key_ranges import closed, rectangles
+from sql.pruning.condition_builder import ConditionBuilder, parse_key_expressions
+from sql.pruning.conditions import Combination, Condition, Constant, IndexHint
+from sql.pruning.evaluator import Evaluator
+from sql.pruning.key_intervals import KeyInterval, find_key_interval
+from sql.pruning.key_ranges import make_closed_ranges, split_into_boxes
 from sql.pruning.part_bounds import PartBounds
-from sql.pruning.pruned_parts import PrunedPart, RowFilter, runs_of
-from sql.pruning.row_prefilter import RowTest, row_test
-from sql.pruning.skip_index_tests import SkipTest, skip_tests
+from sql.pruning.pruned_parts import KeyRowFilter, PrunedPart, ranges_of_mask
+from sql.pruning.row_prefilter import RowPrefilter, build_row_prefilter
+from sql.pruning.skip_index_tests import SkipIndexTest, build_skip_index_tests
 from sql.settings.supported_settings import (
     DEFAULT_SETTINGS,
     Settings,
@@ -56,7 +56,7 @@ class IndexUse:
 
 
 @dataclass
-class Analysis:
+class IndexAnalysis:
     """The conditions of one scan on the three indexes."""
 
     minmax: Condition
@@ -67,18 +67,18 @@ class Analysis:
     sorting: Key
     whole: frozenset[str] = frozenset()
     """The indexes whose condition is all of the filters, not a part of them."""
-    row_filter: RowFilter | None = None
-    interval: Interval | None = None
+    row_filter: KeyRowFilter | None = None
+    interval: KeyInterval | None = None
     """What ``primary`` is, where it is an interval of the first key."""
-    row_test: RowTest | None = None
+    row_test: RowPrefilter | None = None
     needs_rows: bool = False
     """Whether no row is known to match before it is looked at."""
-    skip_tests: tuple[SkipTest, ...] = ()
+    skip_tests: tuple[SkipIndexTest, ...] = ()
     uses: list[IndexUse] = field(default_factory=list)
     _certain: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
     """Of the parts with rows those in which every row matches, as their partition shows."""
 
-    def fresh(self) -> Analysis:
+    def copy_unused(self) -> IndexAnalysis:
         """The same conditions, not used yet: an analysis prunes for one query."""
         return replace(self, uses=[])
 
@@ -88,18 +88,19 @@ class Analysis:
         by_index: Sequence[Condition],
         by_row: Sequence[Condition],
         columns: Mapping[int, tuple[str, DataType]],
-        skip_tests: tuple[SkipTest, ...] = (),
-    ) -> Analysis:
+        skip_tests: tuple[SkipIndexTest, ...] = (),
+    ) -> IndexAnalysis:
         """For other conditions, not used yet: what ``by_index`` and ``by_row`` say of ``columns`` is the whole filter,
         the index tells of the one, only the rows of the other. They compare columns with values."""
-        primary = Both(tuple(by_index)) if by_index else Constant(True)
-        rows = Both((*by_index, *by_row))
-        interval = interval_of(primary)
-        of_rows = interval_of(rows) if by_row else interval
-        row_filter = RowFilter(rows, columns, is_whole=True, interval=of_rows, is_of_values=True)
-        return Analysis(
-            Both(tuple(by_extremes)), self.minmax_keys, Constant(True), self.partition_keys, primary, self.sorting,
-            frozenset({"PrimaryKey"}), row_filter, interval, needs_rows=bool(by_row), skip_tests=skip_tests,
+        primary = Combination(tuple(by_index)) if by_index else Constant(True)
+        rows = Combination((*by_index, *by_row))
+        interval = find_key_interval(primary)
+        of_rows = find_key_interval(rows) if by_row else interval
+        row_filter = KeyRowFilter(rows, columns, is_whole=True, interval=of_rows, is_of_values=True)
+        return IndexAnalysis(
+            Combination(tuple(by_extremes)), self.minmax_keys, Constant(True), self.partition_keys, primary,
+            self.sorting, frozenset({"PrimaryKey"}), row_filter, interval, needs_rows=bool(by_row),
+            skip_tests=skip_tests,
         )  # fmt: skip
 
     def prune(self, parts: Sequence[Part]) -> list[PrunedPart]:
@@ -142,7 +143,7 @@ class Analysis:
             self.uses.append(use)
         kept = []
         for position in self._by_first_key(known, chosen):
-            pruned = granules(known.parts[position], self.sorting, self.primary, self.interval)
+            pruned = prune_granules(known.parts[position], self.sorting, self.primary, self.interval)
             if pruned is not None:
                 kept.append(self._with_filter(pruned, is_certain=bool(self._certain[position])))
         use.parts = (len(kept), len(chosen))
@@ -156,7 +157,7 @@ class Analysis:
         bounds = known.first_key(self.sorting, chosen)
         return chosen if bounds is None else chosen[self.primary.evaluate({0: bounds}, len(chosen))[0]]
 
-    def _by_skip_index(self, test: SkipTest, pruned: Sequence[PrunedPart]) -> list[PrunedPart]:
+    def _by_skip_index(self, test: SkipIndexTest, pruned: Sequence[PrunedPart]) -> list[PrunedPart]:
         left = [found for item in pruned if (found := test.prune(item)) is not None]
         before, after = (sum(item.marks for item in items) for items in (pruned, left))
         keys = list(test.index.key.expressions)
@@ -173,15 +174,17 @@ class Analysis:
         return PrunedPart(pruned.part, pruned.ranges, uncertain, is_whole, self.row_filter, self.row_test)
 
 
-def granules(part: Part, key: Key, condition: Condition, interval: Interval | None = None) -> PrunedPart | None:
+def prune_granules(
+    part: Part, key: Key, condition: Condition, interval: KeyInterval | None = None
+) -> PrunedPart | None:
     """The granules of a part whose ranges of ``key``, the table's sorting key, can match, and which of them surely do;
     ``None`` if there are none.
 
     ``interval`` is the condition as one of the first key, if it is such.
     """
     if interval is not None:
-        index = index_of(part, key)
-        numbers = index.first_numbers
+        index = map_primary_index(part, key)
+        numbers = index.first_key_integers
         if numbers is not None and index.keys[0].type == interval.type:
             run = interval.granules(numbers)
             return None if run is None else PrunedPart(part, [run[0]], run[1])
@@ -189,15 +192,15 @@ def granules(part: Part, key: Key, condition: Condition, interval: Interval | No
     if not used:
         true, false = condition.evaluate({}, 1)
         return PrunedPart(part, uncertain=None if false[0] else ()) if true[0] else None
-    keys = index_of(part, key).keys[: max(used) + 1]
+    keys = map_primary_index(part, key).keys[: max(used) + 1]
     if len(keys) <= max(used):
         return PrunedPart(part)
     # The first column alone leaves few granules out of many; only those are looked at with all columns.
-    first = closed(keys[0].slice(0, part.marks), keys[0].slice(1, part.marks))
+    first = make_closed_ranges(keys[0].slice(0, part.marks), keys[0].slice(1, part.marks))
     chosen = np.flatnonzero(condition.evaluate({0: first}, part.marks)[0])
     if not len(chosen):
         return None
-    boxes, owners = rectangles(keys, chosen)
+    boxes, owners = split_into_boxes(keys, chosen)
     true, false = condition.evaluate({number: boxes[number] for number in used}, len(owners))
     found, doubtful = np.zeros(len(chosen), bool), np.zeros(len(chosen), bool)
     found[owners[true]] = True
@@ -208,15 +211,15 @@ def granules(part: Part, key: Key, condition: Condition, interval: Interval | No
     uncertain[chosen[found & doubtful]] = True
     if not mask.any():
         return None
-    return PrunedPart(part, None if mask.all() else runs_of(mask), runs_of(uncertain))
+    return PrunedPart(part, None if mask.all() else ranges_of_mask(mask), ranges_of_mask(uncertain))
 
 
 # Building -------------------------------------------------------------------------------------------------------------
 
 
-def analysis_of(
-    scan: Scan, description: TableDescription, environment: Environment, evaluation: Evaluation
-) -> Analysis:
+def build_index_analysis(
+    scan: Scan, description: TableDescription, environment: Environment, evaluation: Evaluator
+) -> IndexAnalysis:
     """The conditions of a scan's filters on the table's indexes."""
     schema = description.schema
     columns = list(description.partition_key.columns)
@@ -225,7 +228,7 @@ def analysis_of(
     types = [schema.column(name).type for name in columns]
     if BLOCK_NUMBER in scan.source.used and scan.final is None and BLOCK_NUMBER not in schema:
         columns.append(BLOCK_NUMBER)
-        types.append(block_number_column().type)
+        types.append(make_block_number_column().type)
     for name in NAME_COLUMNS:
         if name in scan.source.used and name not in schema:
             columns.append(name)
@@ -237,7 +240,7 @@ def analysis_of(
     def build(kind: str, expressions: Sequence[str], types: Sequence[object]) -> Condition:
         if not expressions:
             return Constant(True)
-        keys = key_expressions(expressions, types)  # type: ignore[arg-type]
+        keys = parse_key_expressions(expressions, types)  # type: ignore[arg-type]
         builder = ConditionBuilder(scan.source, schema, keys, environment, evaluation, are_values=kind == "Partition")
         condition, is_whole = builder.build(scan.conditions)
         if is_whole:
@@ -245,35 +248,39 @@ def analysis_of(
         return condition
 
     partition, sorting = description.partition_key, description.sorting_key
-    tests = skip_tests(scan, description, environment, evaluation)
+    tests = build_skip_index_tests(scan, description, environment, evaluation)
     if scan.final is None or scan.final.by_partition:
         minmax = build("MinMax", texts, types)
         by_partition = build("Partition", partition.expressions, partition.types)
     else:
         minmax = by_partition = Constant(True)
     primary = build("PrimaryKey", sorting.expressions, sorting.types)
-    return Analysis(
+    return IndexAnalysis(
         minmax, columns, by_partition, list(partition.expressions), primary, sorting,
-        frozenset(whole), _row_filter(primary, sorting, schema), interval_of(primary),
-        row_test(scan, description, environment, evaluation) if scan.conditions and scan.final is None else None,
+        frozenset(whole), _row_filter(primary, sorting, schema), find_key_interval(primary),
+        build_row_prefilter(scan, description, environment, evaluation)
+        if scan.conditions and scan.final is None
+        else None,
         skip_tests=tuple(test for test in tests if scan.final is None or scan.final.may_ask(test.index.key)),
     )  # fmt: skip
 
 
-def _row_filter(condition: Condition, key: Key, schema: TableSchema) -> RowFilter | None:
+def _row_filter(condition: Condition, key: Key, schema: TableSchema) -> KeyRowFilter | None:
     """What of the condition rows can be tested with: the conjuncts on key expressions that are plain columns."""
     columns = {}
     for number, node in enumerate(parse_expression(text) for text in key.expressions):
         if isinstance(node, Identifier) and len(node.parts) == 1:
             columns[number] = (node.parts[0], schema.column(node.parts[0]).type)
-    terms = condition.terms if isinstance(condition, Both) and not condition.either else (condition,)
-    testable = tuple(term for term in terms if term.used and term.used <= columns.keys() and not isinstance(term, Hint))
+    terms = condition.terms if isinstance(condition, Combination) and not condition.either else (condition,)
+    testable = tuple(
+        term for term in terms if term.used and term.used <= columns.keys() and not isinstance(term, IndexHint)
+    )
     if not testable:
         return None
     used = frozenset().union(*(term.used for term in testable))
     by_number = {number: columns[number] for number in sorted(used)}
-    tested = Both(testable)
-    return RowFilter(tested, by_number, is_whole=len(testable) == len(terms), interval=interval_of(tested))
+    tested = Combination(testable)
+    return KeyRowFilter(tested, by_number, is_whole=len(testable) == len(terms), interval=find_key_interval(tested))
 
 
 def _has_extremes(type_: object) -> bool:
@@ -283,11 +290,11 @@ def _has_extremes(type_: object) -> bool:
 
 
 def canonical_column(name: str) -> str:
-    return canonical(Identifier((name,)))
+    return canonical_text(Identifier((name,)))
 
 
 def analyse_scan(
-    scan: Scan, description: TableDescription, evaluation: Evaluation, settings: Settings = DEFAULT_SETTINGS
-) -> Analysis:
+    scan: Scan, description: TableDescription, evaluation: Evaluator, settings: Settings = DEFAULT_SETTINGS
+) -> IndexAnalysis:
     environment = scan.conditions[0][1].environment if scan.conditions else Environment(settings=settings)
-    return analysis_of(scan, description, environment, evaluation)
+    return build_index_analysis(scan, description, environment, evaluation)

@@ -28,7 +28,7 @@ from sql.compile.expressions.expressions import ExpressionCompiler
 from sql.compile.names.scope import Scope
 from sql.functions.registry import Environment
 from sql.grammar.syntax_tree import Function, Literal, Node
-from sql.pruning.evaluator import Evaluation
+from sql.pruning.evaluator import Evaluator
 from sql.typing.casts.casts import cast_to
 from sql.typing.duckdb.sql_fragments import RANDOM, fragment
 from sql.typing.integer_conversions import to_integer
@@ -47,14 +47,14 @@ _MOST_MEMBERS = 10_000
 """Of an array that is computed: more cost more than they save."""
 
 
-class NotUnderstood(Exception):
+class UnsupportedTermError(Exception):
     """This term is unknown."""
 
 
-class Constants:
-    """Raises ``NotUnderstood`` and, for what is no expression, ``UserError``."""
+class KeyConstants:
+    """Raises ``UnsupportedTermError`` and, for what is no expression, ``UserError``."""
 
-    def __init__(self, environment: Environment, evaluation: Evaluation) -> None:
+    def __init__(self, environment: Environment, evaluation: Evaluator) -> None:
         self._zone = environment.zone
         self._evaluation = evaluation
         self._compiler = ExpressionCompiler(Scope(), environment)
@@ -63,7 +63,7 @@ class Constants:
         """A constant as a value of ``type_``, exactly; else not understood."""
         bare = strip_nullable(type_)
         if not isinstance(bare, _COMPARABLE):
-            raise NotUnderstood
+            raise UnsupportedTermError
         typed = self._compiler.compile(node).plain
         given = strip_nullable(typed.type)
         if isinstance(given, DateTimeType) and isinstance(bare, IntegerType):
@@ -78,10 +78,10 @@ class Constants:
             return _integer(self._computed(typed), given, IntegerType(bare.bits, True))
         if isinstance(bare, FloatType):
             if not isinstance(given, (IntegerType, FloatType)) or bare.bits == 32:
-                raise NotUnderstood
+                raise UnsupportedTermError
             number = float(self._computed(typed))  # type: ignore[arg-type]
             if math.isnan(number):  # no range holds it, IN finds it
-                raise NotUnderstood
+                raise UnsupportedTermError
             return pa.scalar(number, bare.arrow)
         if isinstance(bare, DecimalType):
             return _decimal(self._computed(typed), given, bare)
@@ -93,7 +93,7 @@ class Constants:
         if isinstance(bare, DateTimeType) and isinstance(given, DateTimeType):
             exact = True
         if not exact:
-            raise NotUnderstood
+            raise UnsupportedTermError
         if (
             isinstance(bare, (DateType, Date32Type))
             and isinstance(typed.value, str)
@@ -102,13 +102,13 @@ class Constants:
             try:
                 return pa.scalar(datetime.date.fromisoformat(typed.value), bare.arrow)
             except ValueError:
-                raise NotUnderstood from None
+                raise UnsupportedTermError from None
         converted = Typed(cast_to(typed, bare, self._zone), bare)
         if isinstance(bare, DateTime64Type) and bare.unit == "ns":
             return self._nanoseconds(converted, bare)
         value = typed.value if isinstance(bare, StringType) and typed.is_literal else self._computed(converted)
         if value is None:
-            raise NotUnderstood
+            raise UnsupportedTermError
         return pa.scalar(value, bare.arrow)
 
     def members(self, node: Node) -> tuple[Node, ...]:
@@ -121,43 +121,43 @@ class Constants:
         values = self._computed(typed)
         is_known = isinstance(strip_nullable(typed.type.inner), (IntegerType, StringType))
         if not is_known or not isinstance(values, list) or len(values) > _MOST_MEMBERS:
-            raise NotUnderstood
+            raise UnsupportedTermError
         return tuple(Literal(value) for value in values if value is not None)
 
     def _nanoseconds(self, converted: Typed, type_: DateTime64Type) -> pa.Scalar:
         """Python's datetime would cut the value to microseconds, and the condition would be another one."""
         value = self._computed(Typed(fragment("epoch_ns({})", converted.sql), IntegerType(64, True)))
         if value is None:
-            raise NotUnderstood
+            raise UnsupportedTermError
         return pa.scalar(value, pa.int64()).cast(type_.arrow)
 
     def _computed(self, typed: Typed) -> object:
         if typed.is_literal:
             return typed.value
         if not typed.is_constant and typed.sql.traits & RANDOM:
-            raise NotUnderstood
+            raise UnsupportedTermError
         return self._evaluation.constant(typed)
 
 
 def _integer(value: object, given: DataType, bare: DataType) -> pa.Scalar:
     if not isinstance(given, (IntegerType, BoolType)) or not isinstance(value, (int, bool)):
-        raise NotUnderstood
+        raise UnsupportedTermError
     number = int(value)
     if isinstance(bare, BoolType):
         if number not in (0, 1):
-            raise NotUnderstood
+            raise UnsupportedTermError
         return pa.scalar(bool(number))
     assert isinstance(bare, IntegerType)
     if not bare.minimum <= number <= bare.maximum:
-        raise NotUnderstood
+        raise UnsupportedTermError
     return pa.scalar(number, bare.arrow)
 
 
 def _decimal(value: object, given: DataType, bare: DecimalType) -> pa.Scalar:
     if not isinstance(given, (IntegerType, DecimalType)):
-        raise NotUnderstood
+        raise UnsupportedTermError
     number = decimal.Decimal(str(value))
     rounded = _EXACT.quantize(number, decimal.Decimal(1).scaleb(-bare.scale))
     if rounded != number or _EXACT.abs(rounded) >= decimal.Decimal(10) ** (bare.precision - bare.scale):
-        raise NotUnderstood
+        raise UnsupportedTermError
     return pa.scalar(rounded, bare.arrow)

@@ -17,13 +17,13 @@ import pyarrow as pa
 from parts.format.primary_index import (
     MarkRange,
 )
-from sql.pruning.conditions import Both, Condition, InRange
+from sql.pruning.conditions import Combination, Condition, InRange
 
 _LEAST, _MOST = -(1 << 63), (1 << 64) - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
+class KeyInterval:
     """Numbers from ``low`` to ``high``, both included, of keys of ``type``."""
 
     low: int
@@ -81,7 +81,7 @@ _LIMITS = {
 }
 
 
-def interval_of(condition: Condition) -> Interval | None:
+def find_key_interval(condition: Condition) -> KeyInterval | None:
     """The interval of key 0 that the condition is, exactly."""
     ends = list(_ends(condition))
     if not ends or any(end is None for end in ends):
@@ -103,12 +103,12 @@ def interval_of(condition: Condition) -> Interval | None:
                 low = max(low, number if is_closed else number + 1)
             else:
                 high = min(high, number if is_closed else number - 1)
-    return Interval(low, high, type_) if type_ is not None else None
+    return KeyInterval(low, high, type_) if type_ is not None else None
 
 
 def _ends(condition: Condition) -> Iterator[InRange | None]:
     """Its terms; ``None`` for one that is something else."""
-    if isinstance(condition, Both) and not condition.either:
+    if isinstance(condition, Combination) and not condition.either:
         for term in condition.terms:
             yield from _ends(term)
     elif isinstance(condition, InRange) and condition.key == 0 and condition.change is None and condition.exact:

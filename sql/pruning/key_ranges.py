@@ -1,6 +1,6 @@
 """Ranges of keys, many at once: what a condition can be on every granule or part.
 
-A :class:`Bounds` holds one range for each of n places. A condition's answer is two masks: where it *can be true* and
+A :class:`KeyRanges` holds one range for each of n places. A condition's answer is two masks: where it *can be true* and
 where it *can be false*; NOT swaps them. Both are over-approximations, so nothing that could match is ever left out. A
 NULL or NaN in a bound makes that end infinite."""
 
@@ -15,13 +15,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parts.format.primary_index import plain_numbers
+from parts.format.primary_index import get_plain_integers
 
 Mask = np.ndarray
 
 
 @dataclass(frozen=True)
-class Bounds:
+class KeyRanges:
     """For each place the range from ``low`` to ``high``; an infinite end ignores its value, an open one excludes it.
 
     Without masks of open ends all are closed.
@@ -37,13 +37,13 @@ class Bounds:
     def __len__(self) -> int:
         return len(self.low)
 
-    def take(self, places: np.ndarray) -> Bounds:
+    def take(self, places: np.ndarray) -> KeyRanges:
         """The closed ranges at these places."""
         assert self.low_open is None
         assert self.high_open is None
         low = self.low.take(pa.array(places))
         high = low if self.is_point else self.high.take(pa.array(places))
-        return Bounds(low, high, self.low_infinite[places], self.high_infinite[places])
+        return KeyRanges(low, high, self.low_infinite[places], self.high_infinite[places])
 
     @property
     def is_point(self) -> bool:
@@ -51,7 +51,7 @@ class Bounds:
         return self.low is self.high and self.low_open is None
 
 
-def unknown_values(array: pa.Array) -> Mask:
+def find_null_or_nan(array: pa.Array) -> Mask:
     """Where a value is NULL or NaN."""
     if not array.null_count and not pa.types.is_floating(array.type):
         return np.zeros(len(array), bool)
@@ -59,13 +59,13 @@ def unknown_values(array: pa.Array) -> Mask:
     return mask.to_numpy(zero_copy_only=False)
 
 
-def closed(low: pa.Array, high: pa.Array) -> Bounds:
-    return Bounds(low, high, unknown_values(low), unknown_values(high))
+def make_closed_ranges(low: pa.Array, high: pa.Array) -> KeyRanges:
+    return KeyRanges(low, high, find_null_or_nan(low), find_null_or_nan(high))
 
 
-def point(values: pa.Array) -> Bounds:
-    unknown = unknown_values(values)
-    return Bounds(values, values, unknown, unknown)
+def make_point_ranges(values: pa.Array) -> KeyRanges:
+    unknown = find_null_or_nan(values)
+    return KeyRanges(values, values, unknown, unknown)
 
 
 def _mask(result: pa.Array) -> Mask:
@@ -81,10 +81,10 @@ _ARROW: dict[_Operator, Callable[[Any, Any], pa.Array]] = {
 
 def _compare(compare: _Operator, values: pa.Array, other: pa.Array | pa.Scalar) -> Mask:
     """``values compare other``, false where NULL. Most keys are integers inside: NumPy compares those much faster."""
-    numbers = plain_numbers(values)
+    numbers = get_plain_integers(values)
     if numbers is not None and values.type == other.type:
         if isinstance(other, pa.Array):
-            others = plain_numbers(other)
+            others = get_plain_integers(other)
             if others is not None:
                 return compare(numbers, others)
         elif other.is_valid:
@@ -94,7 +94,7 @@ def _compare(compare: _Operator, values: pa.Array, other: pa.Array | pa.Scalar) 
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedRange:
     """The range of values a condition asks for; ``None`` is infinite."""
 
     low: pa.Scalar | None
@@ -102,7 +102,7 @@ class Wanted:
     low_closed: bool = True
     high_closed: bool = True
 
-    def intersects(self, bounds: Bounds) -> Mask:
+    def intersects(self, bounds: KeyRanges) -> Mask:
         result = np.ones(len(bounds), bool)
         if self.low is not None:
             reached = _beyond(operator.gt, operator.ge, bounds.high, self.low, self.low_closed, bounds.high_open)
@@ -112,7 +112,7 @@ class Wanted:
             result &= reached | bounds.low_infinite
         return result
 
-    def contains(self, bounds: Bounds) -> Mask:
+    def contains(self, bounds: KeyRanges) -> Mask:
         """Where every value of the range is wanted."""
         result = np.ones(len(bounds), bool)
         if self.low is not None:
@@ -162,7 +162,7 @@ _BELOW_RIGHT = _Side(low_is_right=True, high_is_right=True, low_infinite=True, i
 _EVERYTHING = _Side(low_infinite=True, high_infinite=True)
 
 
-def rectangles(keys: Sequence[pa.Array], chosen: np.ndarray) -> tuple[list[Bounds], np.ndarray]:
+def split_into_boxes(keys: Sequence[pa.Array], chosen: np.ndarray) -> tuple[list[KeyRanges], np.ndarray]:
     """The key tuples from entry i to entry i + 1, for every chosen granule i, as boxes of independent ranges.
 
     A run of tuples in lexicographic order is not a box. Up to the first column ``k`` in which the ends differ it is a
@@ -199,7 +199,7 @@ def _boxes_from(k: int, count: int) -> list[list[_Side]]:
     return boxes
 
 
-def _stacked(both: pa.Array, owners: np.ndarray, counts: list[int], sides: list[_Side]) -> Bounds:
+def _stacked(both: pa.Array, owners: np.ndarray, counts: list[int], sides: list[_Side]) -> KeyRanges:
     """One key's ranges in all boxes; ``both`` are the left values of the granules, then the right ones."""
 
     def each(flags: list[bool]) -> Mask:
@@ -209,9 +209,9 @@ def _stacked(both: pa.Array, owners: np.ndarray, counts: list[int], sides: list[
     low = both.take(pa.array(owners + granules * each([side.low_is_right for side in sides])))
     high = both.take(pa.array(owners + granules * each([side.high_is_right for side in sides])))
     is_open = each([side.is_open for side in sides])
-    return Bounds(
+    return KeyRanges(
         low, high,
-        unknown_values(low) | each([side.low_infinite for side in sides]),
-        unknown_values(high) | each([side.high_infinite for side in sides]),
+        find_null_or_nan(low) | each([side.low_infinite for side in sides]),
+        find_null_or_nan(high) | each([side.high_infinite for side in sides]),
         is_open, is_open,
     )  # fmt: skip

@@ -37,14 +37,14 @@ _FLOOR = frozenset({"floor", "ceil", "trunc"})
 _UTC = frozenset({"UTC", "Etc/UTC", "GMT"})
 
 
-def growing_argument(node: Node, inner: Node, schema: TableSchema, zone: str) -> Node | None:
+def find_monotonic_argument(node: Node, inner: Node, schema: TableSchema, zone: str) -> Node | None:
     """``inner`` if ``node`` is a chain of growing functions around it, else ``None``."""
     if node == inner:
         return inner
     if not isinstance(node, Function) or node.params is not None:
         return None
     argument = _argument(node)
-    if argument is None or growing_argument(argument, inner, schema, zone) is None:
+    if argument is None or find_monotonic_argument(argument, inner, schema, zone) is None:
         return None
     type_ = _type(argument, schema)
     return inner if type_ is not None and _grows(node, type_, zone) else None

@@ -10,17 +10,17 @@ from collections.abc import Callable, Hashable, Sequence
 import numpy as np
 import pyarrow as pa
 
-from parts.read.key_mapping import index_of
+from parts.read.key_mapping import map_primary_index
 from parts.read.part_reader import Part
 from parts.store.part_list import PartList
 from parts.table.block_number_column import BLOCK_NUMBER
 from parts.table.table_description import Key
 from sql.compile.names.scope import NAME_COLUMNS
-from sql.pruning.key_ranges import Bounds, closed, point
+from sql.pruning.key_ranges import KeyRanges, make_closed_ranges, make_point_ranges
 
 _FEW_OF = 8
 """One part of so many, or fewer, are few."""
-_Make = Callable[[Sequence[Part]], Bounds | None]
+_Make = Callable[[Sequence[Part]], KeyRanges | None]
 
 
 class PartBounds:
@@ -29,25 +29,25 @@ class PartBounds:
     def __init__(self, parts: Sequence[Part]) -> None:
         self.parts = [part for part in parts if part.rows]
         self.marks = np.array([part.marks for part in self.parts], np.int64)
-        self._made: dict[Hashable, Bounds | None] = {}
+        self._made: dict[Hashable, KeyRanges | None] = {}
 
     @classmethod
     def of(cls, parts: Sequence[Part]) -> PartBounds:
         return parts.once("bounds", lambda: cls(parts)) if isinstance(parts, PartList) else cls(parts)
 
-    def extremes(self, column: str, chosen: np.ndarray) -> Bounds | None:
+    def extremes(self, column: str, chosen: np.ndarray) -> KeyRanges | None:
         """Ranges of a column of the partition key, or of one that the part's name tells."""
         return self._bounds(column, lambda parts: _extremes(parts, column), chosen)
 
-    def partition_value(self, number: int, chosen: np.ndarray) -> Bounds | None:
+    def partition_value(self, number: int, chosen: np.ndarray) -> KeyRanges | None:
         """Values of an expression of the partition key, by its number."""
         return self._bounds(number, lambda parts: _partition_value(parts, number), chosen)
 
-    def first_key(self, key: Key, chosen: np.ndarray) -> Bounds | None:
+    def first_key(self, key: Key, chosen: np.ndarray) -> KeyRanges | None:
         """Ranges of the first expression of the sorting key."""
         return self._bounds(key, lambda parts: _first_key(parts, key), chosen)
 
-    def _bounds(self, what: Hashable, make: _Make, chosen: np.ndarray) -> Bounds | None:
+    def _bounds(self, what: Hashable, make: _Make, chosen: np.ndarray) -> KeyRanges | None:
         if what not in self._made:
             if len(chosen) * _FEW_OF < len(self.parts):
                 return make([self.parts[position] for position in chosen])
@@ -61,31 +61,31 @@ def name_value(column: str, part: Part) -> str:
     return str(part.name) if column == "_part" else part.name.partition_id
 
 
-def _extremes(parts: Sequence[Part], column: str) -> Bounds | None:
+def _extremes(parts: Sequence[Part], column: str) -> KeyRanges | None:
     if column == BLOCK_NUMBER:
         blocks = np.array([(part.name.min_block, part.name.max_block) for part in parts], np.uint64)
-        return closed(pa.array(blocks[:, 0]), pa.array(blocks[:, 1]))
+        return make_closed_ranges(pa.array(blocks[:, 0]), pa.array(blocks[:, 1]))
     if column in NAME_COLUMNS:
-        return point(pa.array([name_value(column, part) for part in parts], pa.string()))
+        return make_point_ranges(pa.array([name_value(column, part) for part in parts], pa.string()))
     arrays = [part.minmax_arrays.get(column) for part in parts]
     if any(array is None or len(array) != 2 for array in arrays):
         return None
     return _of_pairs(arrays)
 
 
-def _partition_value(parts: Sequence[Part], number: int) -> Bounds | None:
+def _partition_value(parts: Sequence[Part], number: int) -> KeyRanges | None:
     try:
-        return point(pa.concat_arrays([part.partition_arrays[number][2] for part in parts]))
+        return make_point_ranges(pa.concat_arrays([part.partition_arrays[number][2] for part in parts]))
     except (pa.ArrowInvalid, IndexError):
         return None
 
 
-def _first_key(parts: Sequence[Part], key: Key) -> Bounds | None:
-    keys = [index_of(part, key).keys for part in parts]
+def _first_key(parts: Sequence[Part], key: Key) -> KeyRanges | None:
+    keys = [map_primary_index(part, key).keys for part in parts]
     return _of_pairs([each[0] for each in keys]) if all(keys) else None
 
 
-def _of_pairs(arrays: Sequence[pa.Array]) -> Bounds | None:
+def _of_pairs(arrays: Sequence[pa.Array]) -> KeyRanges | None:
     """From the first value of each array to its last one."""
     ends = np.cumsum([len(array) for array in arrays])
     try:
@@ -93,4 +93,4 @@ def _of_pairs(arrays: Sequence[pa.Array]) -> Bounds | None:
     except pa.ArrowInvalid:  # of several types
         return None
     starts = np.concatenate(([0], ends[:-1]))
-    return closed(joined.take(pa.array(starts)), joined.take(pa.array(ends - 1)))
+    return make_closed_ranges(joined.take(pa.array(starts)), joined.take(pa.array(ends - 1)))

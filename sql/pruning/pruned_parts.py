@@ -9,39 +9,39 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from parts.format.array_file import plain_array
+from parts.format.array_file import to_plain_array
 from parts.format.primary_index import (
     MarkRange,
-    plain_numbers,
+    get_plain_integers,
 )
 from parts.read.batch_plan import (
     RowRange,
-    rows_of,
+    get_row_ranges,
 )
 from parts.read.part_reader import (
     Part,
 )
 from parts.types import DataType
 from sql.pruning.conditions import Condition
-from sql.pruning.key_intervals import Interval
-from sql.pruning.key_ranges import point
-from sql.pruning.row_prefilter import RowTest
+from sql.pruning.key_intervals import KeyInterval
+from sql.pruning.key_ranges import make_point_ranges
+from sql.pruning.row_prefilter import RowPrefilter
 
-MOST_ROWS_LOOKED_AT = 1 << 19
+MAX_ROWS_TESTED_BY_KEY = 1 << 19
 _JOIN_GAP_ROWS = 4096
 _FEW_ROWS = 16_384
 _ROWS_AT_ONCE = 1 << 17
 
 
 @dataclass(frozen=True)
-class RowFilter:
+class KeyRowFilter:
     """The condition on the key, where the key's expressions are columns: by key number their names and types."""
 
     condition: Condition
     columns: Mapping[int, tuple[str, DataType]]
     is_whole: bool = False
     """Whether that is all of the condition: there is no conjunct on other columns."""
-    interval: Interval | None = None
+    interval: KeyInterval | None = None
     """What the condition is, where it is an interval of the first key: its rows are then a run."""
     is_of_values: bool = False
     """Whether it is false where a column is NULL or NaN: a conjunction of comparisons with values."""
@@ -50,14 +50,14 @@ class RowFilter:
     def names(self) -> list[str]:
         return [name for name, _ in self.columns.values()]
 
-    def runs(self, part: Part, ranges: Sequence[MarkRange], interval: Interval) -> list[RowRange] | None:
+    def runs(self, part: Part, ranges: Sequence[MarkRange], interval: KeyInterval) -> list[RowRange] | None:
         """The rows of the granules in the interval, found by bisection. ``None``: their key has no numbers."""
-        if part.primary_index.first_numbers is None:
+        if part.primary_index.first_key_integers is None:
             return None
         found = []
-        for chosen in rows_of(ranges, part.rows, part.granularity):
-            arrays = part.read_few(self.names, chosen)
-            numbers = plain_numbers(arrays[0]) if arrays is not None and arrays[0].type == interval.type else None
+        for chosen in get_row_ranges(ranges, part.rows, part.granularity):
+            arrays = part.read_row_range(self.names, chosen)
+            numbers = get_plain_integers(arrays[0]) if arrays is not None and arrays[0].type == interval.type else None
             if numbers is None:
                 return None
             begin, end = interval.rows(numbers)
@@ -68,8 +68,8 @@ class RowFilter:
     def _values(self, part: Part, ranges: Sequence[MarkRange]) -> Iterator[tuple[np.ndarray, list[pa.Array]]]:
         """Numbers of rows, and their values; what is short is put together."""
         held: list[tuple[np.ndarray, list[pa.Array]]] = []
-        for chosen in rows_of(ranges, part.rows, part.granularity):
-            few = part.read_few(self.names, chosen) if chosen.rows <= _FEW_ROWS else None
+        for chosen in get_row_ranges(ranges, part.rows, part.granularity):
+            few = part.read_row_range(self.names, chosen) if chosen.rows <= _FEW_ROWS else None
             if few is not None:
                 held.append((np.arange(chosen.begin, chosen.end), few))
                 if sum(len(rows) for rows, _ in held) >= _ROWS_AT_ONCE:
@@ -92,7 +92,7 @@ class RowFilter:
         is_sure = True
         for rows, arrays in self._values(part, ranges):
             bounds = {
-                number: point(plain_array(column, type_))
+                number: make_point_ranges(to_plain_array(column, type_))
                 for (number, (_, type_)), column in zip(self.columns.items(), arrays, strict=True)
             }
             true, false = self.condition.evaluate(bounds, len(rows))
@@ -112,7 +112,7 @@ def _together(held: Sequence[tuple[np.ndarray, list[pa.Array]]]) -> tuple[np.nda
 
 
 @dataclass(frozen=True, slots=True)
-class RowPiece:
+class MatchingRows:
     """Rows that are read together, and the positions among them of those that match (``None``: all)."""
 
     rows: RowRange
@@ -123,14 +123,14 @@ class RowPiece:
         """How many match."""
         return self.rows.rows if self.matching is None else len(self.matching)
 
-    def first(self, count: int) -> RowPiece:
+    def first(self, count: int) -> MatchingRows:
         """The first ``count`` (at least one) that match."""
         if count >= self.count:
             return self
         if self.matching is None:
-            return RowPiece(RowRange(self.rows.begin, self.rows.begin + count))
+            return MatchingRows(RowRange(self.rows.begin, self.rows.begin + count))
         matching = self.matching[:count]
-        return RowPiece(RowRange(self.rows.begin, self.rows.begin + int(matching[-1]) + 1), matching)
+        return MatchingRows(RowRange(self.rows.begin, self.rows.begin + int(matching[-1]) + 1), matching)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +145,8 @@ class PrunedPart:
     ranges: Sequence[MarkRange] | None = None
     uncertain: Sequence[MarkRange] | None = None
     is_whole: bool = False
-    row_filter: RowFilter | None = None
-    row_test: RowTest | None = None
+    row_filter: KeyRowFilter | None = None
+    row_test: RowPrefilter | None = None
 
     @property
     def marks(self) -> int:
@@ -177,10 +177,12 @@ class PrunedPart:
         """
         doubtful = self.uncertain_rows
         known = self.row_filter
-        if known is None or not doubtful or doubtful > MOST_ROWS_LOOKED_AT or set(names) <= set(known.names):
-            return rows_of(self.all_ranges, self.part.rows, self.part.granularity)
-        limits = rows_of(self.all_ranges, self.part.rows, self.part.granularity)
-        certain = rows_of(_without(self.all_ranges, self.uncertain_ranges), self.part.rows, self.part.granularity)
+        if known is None or not doubtful or doubtful > MAX_ROWS_TESTED_BY_KEY or set(names) <= set(known.names):
+            return get_row_ranges(self.all_ranges, self.part.rows, self.part.granularity)
+        limits = get_row_ranges(self.all_ranges, self.part.rows, self.part.granularity)
+        certain = get_row_ranges(
+            _without(self.all_ranges, self.uncertain_ranges), self.part.rows, self.part.granularity
+        )
         found = self._found(known)[0]
         return _joined([*certain, *(piece.rows for piece in found)], limits)
 
@@ -188,13 +190,13 @@ class PrunedPart:
     def uncertain_rows(self) -> int:
         return self._rows(self.uncertain_ranges)
 
-    def matching_rows(self) -> list[RowPiece] | None:
+    def matching_rows(self) -> list[MatchingRows] | None:
         """The rows that match the query's WHERE, in order. ``None``: the key's columns do not tell."""
         known, unsure = self.row_filter, self.uncertain_ranges
         if not self.is_whole:
             return None
-        certain = rows_of(_without(self.all_ranges, unsure), self.part.rows, self.part.granularity)
-        pieces = [RowPiece(rows) for rows in certain]
+        certain = get_row_ranges(_without(self.all_ranges, unsure), self.part.rows, self.part.granularity)
+        pieces = [MatchingRows(rows) for rows in certain]
         if unsure:
             if known is None or not known.is_whole:
                 return None
@@ -204,30 +206,30 @@ class PrunedPart:
             pieces += found
         return sorted(pieces, key=lambda piece: piece.rows)
 
-    def _found(self, known: RowFilter) -> tuple[list[RowPiece], bool]:
+    def _found(self, known: KeyRowFilter) -> tuple[list[MatchingRows], bool]:
         """The rows of doubtful granules that can match, and whether they all do."""
         if known.interval is not None:
             runs = known.runs(self.part, self.uncertain_ranges, known.interval)
             if runs is not None:
-                return [RowPiece(run) for run in runs], True
+                return [MatchingRows(run) for run in runs], True
         rows, is_sure = known.matching(self.part, self.uncertain_ranges)
-        limits = rows_of(self.uncertain_ranges, self.part.rows, self.part.granularity)
+        limits = get_row_ranges(self.uncertain_ranges, self.part.rows, self.part.granularity)
         return _pieces_of(rows, limits), is_sure
 
     def _rows(self, ranges: Sequence[MarkRange]) -> int:
-        return sum(item.rows for item in rows_of(ranges, self.part.rows, self.part.granularity))
+        return sum(item.rows for item in get_row_ranges(ranges, self.part.rows, self.part.granularity))
 
 
-def within(pruned: PrunedPart, mask: np.ndarray) -> PrunedPart | None:
+def restrict_to_granules(pruned: PrunedPart, mask: np.ndarray) -> PrunedPart | None:
     """What is left of it in the granules of the mask; ``None``: nothing."""
     left = _flags(pruned.all_ranges, len(mask)) & mask
     if not left.any():
         return None
-    uncertain = None if pruned.uncertain is None else runs_of(_flags(pruned.uncertain, len(mask)) & mask)
-    return replace(pruned, ranges=runs_of(left), uncertain=uncertain)
+    uncertain = None if pruned.uncertain is None else ranges_of_mask(_flags(pruned.uncertain, len(mask)) & mask)
+    return replace(pruned, ranges=ranges_of_mask(left), uncertain=uncertain)
 
 
-def runs_of(mask: np.ndarray) -> list[MarkRange]:
+def ranges_of_mask(mask: np.ndarray) -> list[MarkRange]:
     edges = np.flatnonzero(np.diff(np.concatenate(([False], mask, [False])).astype(np.int8)))
     return [MarkRange(int(begin), int(end)) for begin, end in zip(edges[::2], edges[1::2], strict=True)]
 
@@ -269,7 +271,7 @@ def _runs_of(rows: np.ndarray) -> list[RowRange]:
     return [RowRange(int(begin), int(end)) for begin, end in zip(begins, ends, strict=True)]
 
 
-def _pieces_of(found: np.ndarray, limits: Sequence[RowRange]) -> list[RowPiece]:
+def _pieces_of(found: np.ndarray, limits: Sequence[RowRange]) -> list[MatchingRows]:
     """The runs of sorted row numbers, none beyond one of ``limits``, which hold them all."""
     pieces = []
     for limit in limits:
@@ -277,7 +279,7 @@ def _pieces_of(found: np.ndarray, limits: Sequence[RowRange]) -> list[RowPiece]:
         inside = found[begin:end]
         for run in _runs_of(inside):
             rows = inside[slice(*np.searchsorted(inside, (run.begin, run.end)))]
-            pieces.append(RowPiece(run, None if len(rows) == run.rows else rows - run.begin))
+            pieces.append(MatchingRows(run, None if len(rows) == run.rows else rows - run.begin))
     return pieces
 
 

@@ -14,17 +14,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parts.blocks.dictionary_strings import TEXTS
+from parts.blocks.dictionary_strings import DICTIONARY_STRING
 from parts.table.table_description import TableDescription
 from parts.types import DataType
 from sql.compile.compiled_query import Scan
 from sql.functions.registry import Environment
 from sql.grammar.syntax_tree import Identifier, walk
 from sql.pruning.condition_builder import ConditionBuilder, KeyExpression
-from sql.pruning.conditions import Both, Condition, Contains, InRange, InSet
-from sql.pruning.evaluator import Evaluation
-from sql.pruning.key_ranges import point
-from sql.pruning.substring_search import can_contain
+from sql.pruning.conditions import Combination, Condition, ContainsText, InRange, InSet
+from sql.pruning.evaluator import Evaluator
+from sql.pruning.key_ranges import make_point_ranges
+from sql.pruning.substring_search import find_candidate_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +42,15 @@ class _Term:
         arrays = {number: read(name) for number, name in self.columns}
         if self.needles:
             (array,) = arrays.values()
-            return can_contain(array, self.needles)
+            return find_candidate_rows(array, self.needles)
         if self.text is not None:
             (array,) = arrays.values()
-            same = pc.equal(array.dictionary, self.text).take(array.indices) if array.type == TEXTS else None
+            same = (
+                pc.equal(array.dictionary, self.text).take(array.indices) if array.type == DICTIONARY_STRING else None
+            )
             same = pc.equal(array, self.text) if same is None else same
             return pc.fill_null(same, False).to_numpy(zero_copy_only=False)
-        mask = self.condition.evaluate({number: point(array) for number, array in arrays.items()}, rows)[0]
+        mask = self.condition.evaluate({number: make_point_ranges(array) for number, array in arrays.items()}, rows)[0]
         if isinstance(self.condition, InRange):  # NULL is in no range
             for array in arrays.values():
                 if array.null_count:
@@ -57,7 +59,7 @@ class _Term:
 
 
 @dataclass(frozen=True, slots=True)
-class RowTest:
+class RowPrefilter:
     """Conjuncts, the quicker ones first."""
 
     terms: tuple[_Term, ...]
@@ -76,9 +78,9 @@ class RowTest:
         return mask
 
 
-def row_test(
-    scan: Scan, description: TableDescription, environment: Environment, evaluation: Evaluation
-) -> RowTest | None:
+def build_row_prefilter(
+    scan: Scan, description: TableDescription, environment: Environment, evaluation: Evaluator
+) -> RowPrefilter | None:
     """The test that the filters of a scan give, ``None`` without any."""
     schema = description.schema
     mentioned = {part.parts[-1] for node, _ in scan.conditions for part in walk(node) if isinstance(part, Identifier)}
@@ -91,11 +93,11 @@ def row_test(
     builder = ConditionBuilder(scan.source, schema, keys, environment, evaluation)
     condition, _ = builder.build(scan.conditions)
     terms = []
-    for conjunct in [*_conjuncts(condition), *builder.searches(scan.conditions)]:
+    for conjunct in [*_conjuncts(condition), *builder.find_substring_searches(scan.conditions)]:
         term = _term(conjunct, names, types)
         if term is not None and (term.needles or any(name not in indexed for _, name in term.columns)):
             terms.append(term)
-    return RowTest(tuple(sorted(terms, key=_cost))) if terms else None
+    return RowPrefilter(tuple(sorted(terms, key=_cost))) if terms else None
 
 
 def _cost(term: _Term) -> int:
@@ -103,14 +105,14 @@ def _cost(term: _Term) -> int:
 
 
 def _conjuncts(condition: Condition) -> list[Condition]:
-    if isinstance(condition, Both) and not condition.either:
+    if isinstance(condition, Combination) and not condition.either:
         return [inner for term in condition.terms for inner in _conjuncts(term)]
     return [condition]
 
 
 def _term(condition: Condition, names: Sequence[str], types: Sequence[DataType]) -> _Term | None:
     used = tuple((number, names[number]) for number in sorted(condition.used))
-    if isinstance(condition, Contains):
+    if isinstance(condition, ContainsText):
         return _Term(condition, used, needles=condition.needles)
     if not used or _changes(condition):
         return None

@@ -11,17 +11,17 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from sql.typing.column_kernels.kernels import needle_places
+from sql.typing.column_kernels.kernels import find_needle
 
 _SAMPLE_BYTES = 65_536
 _ROWS_PER_CANDIDATE = 2
 
 
-def can_contain(texts: pa.Array, needles: Sequence[bytes]) -> np.ndarray:
+def find_candidate_rows(texts: pa.Array, needles: Sequence[bytes]) -> np.ndarray:
     """Of each row whether it contains the needle that is quickest to find, of those which it must contain all; true of
     all where that would take long. NULL contains nothing."""
     if pa.types.is_dictionary(texts.type):
-        found = can_contain(texts.dictionary, needles)
+        found = find_candidate_rows(texts.dictionary, needles)
         rows = found[texts.indices.fill_null(0).to_numpy()] if len(found) else np.zeros(len(texts), bool)
         return rows & texts.is_valid().to_numpy(zero_copy_only=False) if texts.null_count else rows
     rows = len(texts)
@@ -38,7 +38,7 @@ def can_contain(texts: pa.Array, needles: Sequence[bytes]) -> np.ndarray:
     least, needle = min((counts[list(needle)].min(), needle) for needle in needles)
     if least * len(text) * _ROWS_PER_CANDIDATE > rows * len(sample):
         return np.ones(rows, bool)
-    positions = needle_places(text, needle, counts)
+    positions = find_needle(text, needle, counts)
     row = np.searchsorted(offsets, (positions + begin).astype(np.int32), "right") - 1
     is_inside = positions + (begin + len(needle)) <= offsets[row + 1]
     mask = np.zeros(rows, bool)

@@ -10,16 +10,24 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parts.skip_indexes.text_index import Postings
-from parts.skip_indexes.tokenizers import tokens_of_text
+from parts.skip_indexes.text_index import StoredPostings
+from parts.skip_indexes.tokenizers import tokenize_string
 from parts.types import ArrayType
-from sql.functions.strings.tokenizers import tokenizer_arguments
+from sql.functions.strings.tokenizers import parse_tokenizer
 from sql.grammar.queries.query_parser import parse_expression
 from sql.grammar.syntax_tree import Function, Literal, Node
 from sql.pruning.condition_builder import KeyExpression
-from sql.pruning.conditions import Condition, Facts, Unknown
-from sql.pruning.filter_index_conditions import FilterTerms, Piece, Present, bare_type, listed, pieces_of, text_of
-from sql.pruning.key_constants import NotUnderstood
+from sql.pruning.conditions import Condition, KeyFacts, Unknown
+from sql.pruning.filter_index_conditions import (
+    ContainsAnyGroup,
+    FilterConditionBuilder,
+    Piece,
+    find_required_pieces,
+    list_elements,
+    read_string_literal,
+    strip_nullable_and_low_cardinality,
+)
+from sql.pruning.key_constants import UnsupportedTermError
 from sql.pruning.key_ranges import Mask
 
 _WORD = re.compile(r"[A-Za-z0-9]+")
@@ -36,16 +44,16 @@ _SEARCHES = {
 
 
 @dataclass(frozen=True)
-class Resembling(Condition):
+class TokenMatches(Condition):
     """A token has all the pieces: within, or at an end that is not open."""
 
     key: int
     pieces: tuple[Piece, ...]
 
-    def evaluate(self, keys: Mapping[int, Facts], size: int) -> tuple[Mask, Mask]:
+    def evaluate(self, keys: Mapping[int, KeyFacts], size: int) -> tuple[Mask, Mask]:
         postings = keys.get(self.key)
         everywhere = np.ones(size, bool)
-        return (postings.may_match(self._test) if isinstance(postings, Postings) else everywhere), everywhere
+        return (postings.may_match(self._test) if isinstance(postings, StoredPostings) else everywhere), everywhere
 
     def tells(self, *, negated: bool = False) -> bool:
         return not negated
@@ -65,7 +73,7 @@ class Resembling(Condition):
         return found
 
 
-class TextTerms(FilterTerms):
+class TextConditionBuilder(FilterConditionBuilder):
     def _atom(self, node: Function) -> Condition:
         if node.name in _TOKEN_SEARCHES and len(node.args) in (2, 3):
             for number, key in enumerate(self._keys):
@@ -75,38 +83,38 @@ class TextTerms(FilterTerms):
         return super()._atom(node)
 
     def _tokens(self, number: int, node: Function) -> Condition:
-        tokenizer = tokenizer_of(node.args[2]) if len(node.args) == 3 else ("splitByNonAlpha",)
+        tokenizer = read_tokenizer(node.args[2]) if len(node.args) == 3 else ("splitByNonAlpha",)
         if tokenizer != self._index.arguments:
             return Unknown()
         wanted = node.args[1]
         if isinstance(wanted, Literal) and isinstance(wanted.value, str):
-            tokens = tokens_of_text(self._index.arguments, wanted.value)
+            tokens = tokenize_string(self._index.arguments, wanted.value)
         else:
-            tokens = [text_of(one).encode() for one in listed(wanted)]
+            tokens = [read_string_literal(one).encode() for one in list_elements(wanted)]
         if _TOKEN_SEARCHES[node.name] is any or not tokens:
-            return Present(number, tuple((token,) for token in tokens))
-        return Present(number, (tuple(tokens),))
+            return ContainsAnyGroup(number, tuple((token,) for token in tokens))
+        return ContainsAnyGroup(number, (tuple(tokens),))
 
     def _search(self, number: int, key: KeyExpression, name: str, wanted: Node) -> Condition:
-        if isinstance(bare_type(key.type), ArrayType):
+        if isinstance(strip_nullable_and_low_cardinality(key.type), ArrayType):
             return super()._search(number, key, name, wanted)
         tokenizer = self._index.arguments[0]
         if name not in _SEARCHES[str(tokenizer)]:
             return Unknown()
         if name in ("hasToken", "multiSearchAny") or tokenizer == "ngrams":
             return super()._search(number, key, name, wanted)
-        pieces = pieces_of(name, text_of(wanted))
+        pieces = find_required_pieces(name, read_string_literal(wanted))
         is_one_token = tokenizer == "array" or (len(pieces) == 1 and _WORD.fullmatch(pieces[0][0]) is not None)
         is_open = tokenizer == "array" or any(left or right for _, left, right in pieces)
         if not (is_one_token and is_open):
             return super()._search(number, key, name, wanted)
         if sum(len(text) for text, _, _ in pieces) < _SHORTEST_SEARCH:
             return Unknown()
-        return Resembling(number, tuple(pieces))
+        return TokenMatches(number, tuple(pieces))
 
 
-def tokenizer_of(node: Node) -> Sequence[float | str]:
+def read_tokenizer(node: Node) -> Sequence[float | str]:
     """Of the last argument of ``hasAllTokens``: a text."""
     if isinstance(node, Literal) and isinstance(node.value, str):
-        return tokenizer_arguments(parse_expression(node.value))
-    raise NotUnderstood
+        return parse_tokenizer(parse_expression(node.value))
+    raise UnsupportedTermError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sql.grammar.syntax_tree import Function, Literal, Node
 
 
-def without_tuples(node: Node) -> Node:
+def split_tuple_comparison(node: Node) -> Node:
     match node:
         case Function("tupleElement", (Function("tuple", elements), Literal(int(place)))) if 0 < place <= len(elements):
             return elements[place - 1]

@@ -19,20 +19,20 @@ from parts.table.table_description import Column, Key, TableSchema
 from parts.types import DataType, Date32Type, DateTimeType, DateType, IntegerType
 from sql.compile.compiled_query import Scan
 from sql.compile.expressions.expressions import ExpressionCompiler
-from sql.compile.names.column_names import canonical
+from sql.compile.names.column_names import canonical_text
 from sql.compile.names.scope import Scope, Source, collect_aliases, table_source
-from sql.functions.hashes.integer_hashes import int_hash32_numpy, int_hash64_numpy
+from sql.functions.hashes.integer_hashes import int_hash_32, int_hash_64
 from sql.functions.registry import Environment
 from sql.grammar.queries.query_parser import parse_expression, parse_expression_list
 from sql.grammar.syntax_tree import Alias, Function, Identifier, Node
-from sql.pruning.evaluator import Evaluation
+from sql.pruning.evaluator import Evaluator
 from sql.run.duckdb import database
 from sql.run.duckdb.constant_folding import fold_constant
-from sql.run.duckdb.duckdb_arrays import engine_table
+from sql.run.duckdb.duckdb_arrays import convert_table
 from sql.run.scans.scan_streams import scan_sql
-from sql.typing.duckdb.engine_types import output_cast
+from sql.typing.duckdb.engine_types import duckdb_output_type
 from sql.typing.duckdb.storage_arrays import storage_table
-from sql.typing.typed_expressions import Typed, column_label, is_only_inside
+from sql.typing.typed_expressions import Typed, column_label, is_query_only_type
 
 Evaluate = Callable[[pa.Table], pa.ChunkedArray]
 
@@ -80,18 +80,20 @@ def _compile(node: Node, schema: TableSchema, zone: str) -> CompiledExpression:
         column = schema.column(node.parts[0])
         if column.is_stored:
             name = column.name
-            return CompiledExpression(canonical(node), column.type, (name,), lambda block: block.column(name))
+            return CompiledExpression(canonical_text(node), column.type, (name,), lambda block: block.column(name))
     source = table_source(schema)
     scope = Scope([source], aliases=collect_aliases([node]))
     value = ExpressionCompiler(scope, Environment(zone, now=time.time())).compile(node).plain
     if value.apply is not None:
-        raise UserError("BAD_ARGUMENTS", f"{canonical(node)} is a lambda, not a value")
-    if is_only_inside(value.type):
-        raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"{canonical(node)} is of type {value.type}, which no column holds")
+        raise UserError("BAD_ARGUMENTS", f"{canonical_text(node)} is a lambda, not a value")
+    if is_query_only_type(value.type):
+        raise UserError(
+            "ILLEGAL_TYPE_OF_ARGUMENT", f"{canonical_text(node)} is of type {value.type}, which no column holds"
+        )
     columns = tuple(source.used)
     direct = _direct(node, schema, zone)
     evaluate = direct or _Evaluator(value, source, columns)
-    return CompiledExpression(canonical(node), value.type, columns, evaluate)
+    return CompiledExpression(canonical_text(node), value.type, columns, evaluate)
 
 
 class _Evaluator:
@@ -100,25 +102,25 @@ class _Evaluator:
     def __init__(self, value: Typed, source: Source, columns: tuple[str, ...]) -> None:
         self._type = value.type
         self._columns = columns
-        cast = output_cast(value.type)
+        cast = duckdb_output_type(value.type)
         text = f"CAST({value.sql.render()} AS {cast})" if cast else value.sql.render()
         scan = Scan(source)
         self._sql = f"SELECT {text} AS c0 FROM {scan_sql(scan)}" if columns else f"SELECT {text} AS c0"
         self._lock = threading.Lock()
 
     def __call__(self, block: pa.Table) -> pa.ChunkedArray:
-        cursor = database.cursor()
+        cursor = database.open_cursor()
         try:
             if not self._columns:
                 # Once a row, not once a block: rand() and generateUUIDv4() differ from row to row.
-                rows = cursor.sql(database.prepared(f"{self._sql} FROM range({block.num_rows})")).to_arrow_table()
+                rows = cursor.sql(database.prepare_sql(f"{self._sql} FROM range({block.num_rows})")).to_arrow_table()
                 return storage_table(rows, (("c0", self._type),)).column(0)
             used = block.select(list(self._columns)).rename_columns([column_label(0, name) for name in self._columns])
-            cursor.register("s0", engine_table(used).to_reader())
-            result = storage_table(cursor.sql(database.prepared(self._sql)).to_arrow_table(), (("c0", self._type),))
+            cursor.register("s0", convert_table(used).to_reader())
+            result = storage_table(cursor.sql(database.prepare_sql(self._sql)).to_arrow_table(), (("c0", self._type),))
             return result.column(0)
         except Exception as error:
-            raise database.translate(error) from None
+            raise database.translate_error(error) from None
         finally:
             cursor.close()
 
@@ -133,7 +135,7 @@ class _Evaluation:
         return _compile(node, schema, zone)
 
 
-EVALUATION: Evaluation = _Evaluation()
+DUCKDB_EVALUATOR: Evaluator = _Evaluation()
 
 
 # Direct functions of one column ---------------------------------------------------------------------------------------
@@ -189,8 +191,8 @@ def _direct_function(name: str, column: Column, zone: str) -> Callable[[pa.Array
 
 
 _HASHES: dict[str, tuple[Callable[[np.ndarray], np.ndarray], pa.DataType]] = {
-    "intHash32": (int_hash32_numpy, pa.uint32()),
-    "intHash64": (int_hash64_numpy, pa.uint64()),
+    "intHash32": (int_hash_32, pa.uint32()),
+    "intHash64": (int_hash_64, pa.uint64()),
 }
 
 

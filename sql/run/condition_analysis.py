@@ -9,11 +9,11 @@ from sql.compile.names.scope import Scope, table_source
 from sql.functions.registry import Environment
 from sql.grammar.queries.query_parser import parse_expression
 from sql.grammar.syntax_tree import conjuncts
-from sql.pruning.index_analysis import Analysis, analysis_of
-from sql.run.block_expressions import EVALUATION
+from sql.pruning.index_analysis import IndexAnalysis, build_index_analysis
+from sql.run.block_expressions import DUCKDB_EVALUATOR
 
 
-def analyse(where: str, description: TableDescription, zone: str = "UTC") -> Analysis:
+def analyse_condition(where: str, description: TableDescription, zone: str = "UTC") -> IndexAnalysis:
     """The conditions on a table's indexes. Raises ``UserError`` for what is not an expression."""
     source = table_source(description.schema)
     scan = Scan(source)
@@ -21,4 +21,4 @@ def analyse(where: str, description: TableDescription, zone: str = "UTC") -> Ana
     compiler = ExpressionCompiler(Scope([source]), environment)
     if where.strip():
         scan.conditions.extend((term, compiler) for term in conjuncts(parse_expression(where)))
-    return analysis_of(scan, description, environment, EVALUATION)
+    return build_index_analysis(scan, description, environment, DUCKDB_EVALUATOR)

@@ -11,9 +11,9 @@ from sql.grammar.password_hiding import hide_passwords
 from sql.grammar.queries.query_parser import parse_query
 from sql.grammar.syntax_tree import Function, Identifier, Join, Literal, Node, Query, Select, Union, children, walk
 from sql.grammar.tokens import TokenStream
-from sql.pruning.index_analysis import Analysis, IndexUse, analyse_scan
+from sql.pruning.index_analysis import IndexAnalysis, IndexUse, analyse_scan
 from sql.relations import PartsRelation, is_parts_relation
-from sql.run.block_expressions import EVALUATION
+from sql.run.block_expressions import DUCKDB_EVALUATOR
 
 _KEYWORD_TEXT = """
 select distinct from where prewhere group by having order limit offset union all as and or not in on using join inner
@@ -23,7 +23,7 @@ when then else end between like ilike is null interval over partition rows range
 _KEYWORDS = frozenset(_KEYWORD_TEXT.split())
 
 
-def explain_lines(
+def write_explain_lines(
     query: str, kind: str, options: Mapping[str, object], compiler: QueryCompiler, compiled: CompiledQuery
 ) -> list[str]:
     """Raises ``UserError`` 48 for the kinds that are not there."""
@@ -82,7 +82,7 @@ def _steps(query: Query) -> list[str]:
 def _index_lines(scan: Scan, relation: PartsRelation) -> Iterator[str]:
     snapshot = relation.snapshot()
     try:
-        analysis: Analysis = analyse_scan(scan, relation.description, EVALUATION)
+        analysis: IndexAnalysis = analyse_scan(scan, relation.description, DUCKDB_EVALUATOR)
         analysis.prune(snapshot.parts)
     finally:
         snapshot.release()

@@ -18,27 +18,27 @@ from parts.common.errors import CancelledError, ConflictError, PandoError
 from parts.common.query_status import QueryStatus
 from parts.types import DataType, StringType
 from sql.compile.compiled_query import CompiledQuery
-from sql.compile.passes.pipeline import rewrite
-from sql.compile.passes.view_expansion import with_views
+from sql.compile.passes.pipeline import run_passes
+from sql.compile.passes.view_expansion import expand_views
 from sql.compile.query_compiler import QueryCompiler
 from sql.functions import memory_guards
 from sql.functions.registry import Environment
 from sql.grammar.queries.query_parser import parse_query
-from sql.grammar.query_limits import MOST_LEVELS, Guard, QueryLimits, too_deep_recursion
+from sql.grammar.query_limits import MAX_LEVELS, QueryGuard, QueryLimits, too_deep_recursion
 from sql.grammar.syntax_tree import Query, Select
 from sql.pruning.pruned_parts import PrunedPart
 from sql.relations import ArrowRelation, PartsSnapshot, RelationCatalog, is_parts_relation
 from sql.run.duckdb import database
 from sql.run.duckdb.constant_folding import fold_constant
-from sql.run.duckdb.statement_pool import STATEMENTS, LeasedStatement
-from sql.run.explain import explain_lines
-from sql.run.query_plans import Plan, PlanCache, ScanPlan, make_plan, plan_key
+from sql.run.duckdb.statement_pool import STATEMENT_POOL, LeasedStatement
+from sql.run.explain import write_explain_lines
+from sql.run.query_plans import Plan, PlanCache, ScanPlan, make_plan, make_plan_key
 from sql.run.scans.read_limits import ReadLimits
 from sql.run.scans.scan_streams import ReadStatistics, ScanState, ScanStream
-from sql.run.simple_aggregates import MOST_ROWS, read_columns, total_row
-from sql.run.stored_row_results import MOST_SORTED_ROWS, Found, count_rows, find_rows, read_rows
-from sql.run.table_lookups import Lookups
-from sql.run.trivial_count import with_more_rows, without_certain
+from sql.run.simple_aggregates import MAX_AGGREGATED_ROWS, compute_aggregate_row, list_read_columns
+from sql.run.stored_row_results import MAX_SORTED_ROWS, FoundRows, count_rows, find_rows, read_rows
+from sql.run.table_lookups import TableLookups
+from sql.run.trivial_count import add_to_count, split_off_certain_rows
 from sql.settings.supported_settings import (
     DEFAULT_SETTINGS,
     Settings,
@@ -95,10 +95,10 @@ class QueryEngine:
 
         ``status`` ends it (394, 159, 241) wherever it is.
         """
-        key = plan_key(query, database, (constants or {}).get("timezone", "UTC"), settings, parameters)
+        key = make_plan_key(query, database, (constants or {}).get("timezone", "UTC"), settings, parameters)
 
         def new_plan(with_codes: bool, with_groups: bool) -> Plan:
-            lookups = Lookups(catalog)
+            lookups = TableLookups(catalog)
             tree, compiler, compiled = self._compile(
                 query, lookups, settings, database, parameters, constants, status, with_codes, with_groups
             )
@@ -113,9 +113,9 @@ class QueryEngine:
 
     def plan(self, tree: Query, catalog: RelationCatalog, settings: Settings, database: str) -> Plan:
         """Plans a rewritten query that knows no session."""
-        guard = Guard(QueryLimits.of(settings))
+        guard = QueryGuard(QueryLimits.of(settings))
         constants = {"timezone": settings.timezone}
-        compiler, compiled = _compiled(tree, Lookups(catalog), settings, database, constants, guard)
+        compiler, compiled = _compiled(tree, TableLookups(catalog), settings, database, constants, guard)
         return make_plan(tree, compiler.scans, compiled, settings)
 
     def describe(
@@ -130,7 +130,7 @@ class QueryEngine:
         status: QueryStatus | None = None,
     ) -> tuple[tuple[str, DataType], ...]:
         """Names and types of the columns of the result."""
-        return self._compile(query, Lookups(catalog), settings, database, parameters, constants, status)[2].columns
+        return self._compile(query, TableLookups(catalog), settings, database, parameters, constants, status)[2].columns
 
     def columns_read(
         self,
@@ -145,7 +145,7 @@ class QueryEngine:
         status: QueryStatus | None = None,
     ) -> set[str]:
         """The columns that a query reads of a relation."""
-        scans = self._compile(query, Lookups(catalog), settings, database, parameters, constants, status)[1].scans
+        scans = self._compile(query, TableLookups(catalog), settings, database, parameters, constants, status)[1].scans
         return {name for scan in scans if scan.source.relation is relation for name in scan.source.used}
 
     def explain(
@@ -163,9 +163,9 @@ class QueryEngine:
     ) -> SelectResult:
         """EXPLAIN: lines of text in a column ``explain``."""
         _, compiler, compiled = self._compile(
-            query, Lookups(catalog), settings, database, parameters, constants, status
+            query, TableLookups(catalog), settings, database, parameters, constants, status
         )
-        lines = explain_lines(query, kind, options, compiler, compiled)
+        lines = write_explain_lines(query, kind, options, compiler, compiled)
         columns: tuple[tuple[str, DataType], ...] = (("explain", StringType()),)
         batch = pa.RecordBatch.from_arrays(
             [pa.array(lines, pa.string())], schema=pa.schema([pa.field("explain", pa.string(), nullable=False)])
@@ -175,7 +175,7 @@ class QueryEngine:
     def _compile(
         self,
         query: str,
-        catalog: Lookups,
+        catalog: TableLookups,
         settings: Settings,
         database: str,
         parameters: Mapping[str, str] | None,
@@ -184,14 +184,14 @@ class QueryEngine:
         with_codes: bool = False,
         with_groups: bool = False,
     ) -> tuple[Query, QueryCompiler, CompiledQuery]:
-        guard = Guard(QueryLimits.of(settings), status, query)
+        guard = QueryGuard(QueryLimits.of(settings), status, query)
         try:
-            tree = rewrite(with_views(parse_query(query, guard), catalog, guard), parameters or {})
+            tree = run_passes(expand_views(parse_query(query, guard), catalog, guard), parameters or {})
             return tree, *_compiled(
                 tree, catalog, settings, database, dict(constants or {}), guard, with_codes, with_groups
             )
         except RecursionError:
-            raise too_deep_recursion(MOST_LEVELS) from None
+            raise too_deep_recursion(MAX_LEVELS) from None
 
 
 def _compiled(
@@ -200,7 +200,7 @@ def _compiled(
     settings: Settings,
     database: str,
     constants: dict[str, str],
-    guard: Guard,
+    guard: QueryGuard,
     with_codes: bool = False,
     with_groups: bool = False,
 ) -> tuple[QueryCompiler, CompiledQuery]:
@@ -231,7 +231,7 @@ class _Run:
         self._lease: LeasedStatement | None = None
         self._closed = False
         self._on_close = ExitStack()
-        self._on_close.callback(status.interrupting(self._interrupt))
+        self._on_close.callback(status.register_interrupt(self._interrupt))
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         try:
@@ -279,7 +279,7 @@ class _Run:
             raise CancelledError()
         columns = self.plan.columns
         parts = [self._parts(planned) for planned in self.plan.scans]
-        if self.plan.stored is not None or (read_columns(self.plan.totals) and not self.state.limits.may_break):
+        if self.plan.stored is not None or (list_read_columns(self.plan.totals) and not self.state.limits.may_break):
             found = self._found(parts[0] or [])
             if found is not None:
                 yield from self._stored(found, self._batch_rows(parts))
@@ -288,27 +288,27 @@ class _Run:
             yield from (storage_batch(batch, columns) for batch in self._run(parts) if batch.num_rows)
             return
         (only,) = parts
-        certain, left = without_certain(only or [])
+        certain, left = split_off_certain_rows(only or [])
         if left:
             batches = (storage_batch(batch, columns) for batch in self._run([left]) if batch.num_rows)
-            yield from (with_more_rows(batch, certain) for batch in batches)
+            yield from (add_to_count(batch, certain) for batch in batches)
         else:
             yield pa.RecordBatch.from_arrays([pa.array([certain], pa.uint64())], schema=storage_schema(columns))
 
-    def _found(self, parts: Sequence[PrunedPart]) -> list[Found] | None:
+    def _found(self, parts: Sequence[PrunedPart]) -> list[FoundRows] | None:
         stored = self.plan.stored
-        most_rows = MOST_ROWS if stored is None else sys.maxsize if stored.is_as_read else MOST_SORTED_ROWS
+        most_rows = MAX_AGGREGATED_ROWS if stored is None else sys.maxsize if stored.is_as_read else MAX_SORTED_ROWS
         first_rows = None if stored is None else stored.first_rows
         return find_rows(parts, first_rows, self.state.statistics, most_rows)
 
-    def _stored(self, found: Sequence[Found], batch_rows: int) -> Iterator[pa.RecordBatch]:
+    def _stored(self, found: Sequence[FoundRows], batch_rows: int) -> Iterator[pa.RecordBatch]:
         schema = storage_schema(self.plan.columns)
         stored, totals = self.plan.stored, self.plan.totals
-        names = read_columns(totals) if stored is None else stored.names
+        names = list_read_columns(totals) if stored is None else stored.names
         self.state.limits.check_columns(len(names))
         read = read_rows(names, found, self.state, batch_rows, self._max_threads)
         if stored is None:
-            yield total_row(totals, count_rows(found), read, schema)
+            yield compute_aggregate_row(totals, count_rows(found), read, schema)
         else:
             yield from (pa.RecordBatch.from_arrays(arrays, schema=schema) for arrays in stored.arranged(read))
         if self.state.cancelled:
@@ -325,8 +325,8 @@ class _Run:
         self._status.check()
         text = self.plan.sql
         if self.plan.is_guarded:
-            text = self._on_close.enter_context(memory_guards.running(text, self._status))
-        lease = STATEMENTS.lease(text, streams, is_kept=not self.plan.is_guarded)
+            text = self._on_close.enter_context(memory_guards.bind_running_query(text, self._status))
+        lease = STATEMENT_POOL.lease(text, streams, is_kept=not self.plan.is_guarded)
         with self._lock:
             if self._closed or self.state.cancelled:
                 lease.close()
@@ -351,12 +351,12 @@ class _Run:
         assert is_parts_relation(relation)
         snapshot = relation.snapshot()
         self._snapshots.append(snapshot)
-        kept = planned.analysis.fresh().prune(snapshot.parts)
+        kept = planned.analysis.copy_unused().prune(snapshot.parts)
         self._status.check()
         statistics = self.state.statistics
         statistics.parts += len(kept)
         statistics.marks += sum(item.marks for item in kept)
-        left = without_certain(kept)[1] if self.plan.counts_rows else kept
+        left = split_off_certain_rows(kept)[1] if self.plan.counts_rows else kept
         # The first rows are perhaps enough, and how many are read until then shows while they are.
         if not (self.plan.first_rows and sum(item.certain_rows for item in left) == sum(item.rows for item in left)):
             self.state.limits.check_rows(sum(item.rows for item in left))
@@ -366,7 +366,7 @@ class _Run:
     def _translated(self, error: Exception) -> PandoError:
         if self.state.error is not None:
             return self.state.error
-        return database.translate(error)
+        return database.translate_error(error)
 
     def cancel(self) -> None:
         self.state.cancelled = True

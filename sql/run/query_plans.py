@@ -16,13 +16,13 @@ from typing import Any
 from parts.table.table_description import TableDescription
 from parts.types import ArrayType, DataType, LowCardinalityType, NullableType, StringType
 from sql.compile.compiled_query import CompiledQuery, Scan
-from sql.compile.grouping.scan_grouping import leave_out_columns
-from sql.compile.macros_and_kernels import check_weight
-from sql.compile.scan_columns import move_to_scans
-from sql.compile.shards.shard_conditions import ask_less
-from sql.compile.short_string_codes import FIRST_ROWS, leave_out_strings
+from sql.compile.grouping.scan_grouping import drop_unused_columns
+from sql.compile.macros_and_kernels import check_macro_weight
+from sql.compile.scan_columns import move_values_to_scans
+from sql.compile.shards.shard_conditions import push_conditions_to_shards
+from sql.compile.short_string_codes import FIRST_ROWS, drop_encoded_strings
 from sql.functions import memory_guards
-from sql.functions.registry import written_name
+from sql.functions.registry import canonical_function_name
 from sql.grammar.syntax_tree import (
     Alias,
     CommonTable,
@@ -40,21 +40,21 @@ from sql.grammar.syntax_tree import (
     SubqueryTable,
     walk,
 )
-from sql.pruning.index_analysis import Analysis, analyse_scan
+from sql.pruning.index_analysis import IndexAnalysis, analyse_scan
 from sql.relations import ArrowRelation, PartsRelation, RelationCatalog, is_parts_relation
-from sql.run.block_expressions import EVALUATION
+from sql.run.block_expressions import DUCKDB_EVALUATOR
 from sql.run.scans.read_limits import check_index_use
 from sql.run.scans.scan_streams import scan_sql
-from sql.run.simple_aggregates import Total, totals_of
-from sql.run.stored_row_results import StoredRows, stored_rows
-from sql.run.table_lookups import Lookups, Name, definition_of
-from sql.run.trivial_count import is_row_count
+from sql.run.simple_aggregates import SimpleAggregate, find_simple_aggregates
+from sql.run.stored_row_results import StoredRowResult, find_stored_row_result
+from sql.run.table_lookups import TableLookups, TableName, find_cacheable_definition
+from sql.run.trivial_count import is_trivial_count
 from sql.settings.supported_settings import (
     DEFAULT_SETTINGS,
     Settings,
 )
-from sql.typing.duckdb.engine_types import output_cast
-from sql.typing.duckdb.sql_fragments import EMPTY, Fragment, fragment, joined, leaf
+from sql.typing.duckdb.engine_types import duckdb_output_type
+from sql.typing.duckdb.sql_fragments import EMPTY, Fragment, fragment, join_fragments, leaf
 
 _MOST_PLANS = 256
 _LONGEST_KEY = 12_000
@@ -87,7 +87,7 @@ class ScanPlan:
 
     scan: Scan
     description: TableDescription | None = None
-    analysis: Analysis | None = None
+    analysis: IndexAnalysis | None = None
 
     def over(self, relation: PartsRelation | ArrowRelation | None) -> ScanPlan:
         """The same for the table as another query has it; it needs no conditions any more."""
@@ -109,14 +109,14 @@ class Plan:
     counts_rows: bool
     first_rows: int = 0
     """So many rows of a scan may be enough (LIMIT without ORDER BY), or show long strings. 0: not known."""
-    stored: StoredRows | None = None
+    stored: StoredRowResult | None = None
     """What the result is made of, where nothing is to be computed."""
-    totals: tuple[Total, ...] = ()
+    totals: tuple[SimpleAggregate, ...] = ()
     """What the one row of the result is made of (``sql.run.simple_aggregates``)."""
-    tables: tuple[tuple[Name, object], ...] = ()
+    tables: tuple[tuple[TableName, object], ...] = ()
     """Of a plan that is kept: all tables and views that were looked up for it, with their definitions."""
 
-    def kept(self, tables: Mapping[Name, object] | None = None) -> Plan:
+    def kept(self, tables: Mapping[TableName, object] | None = None) -> Plan:
         """For other queries: without the tables themselves, not to hold one that is dropped."""
         return replace(
             self, scans=tuple(planned.over(None) for planned in self.scans), tables=tuple((tables or {}).items())
@@ -125,21 +125,21 @@ class Plan:
 
 def make_plan(tree: Query, scans: list[Scan], compiled: CompiledQuery, settings: Settings = DEFAULT_SETTINGS) -> Plan:
     sql = _final_sql(compiled)
-    check_weight(sql)
+    check_macro_weight(sql)
     planned = []
     for scan in scans:
-        leave_out_strings(scan, sql)
-        leave_out_columns(scan, sql)
+        drop_encoded_strings(scan, sql)
+        drop_unused_columns(scan, sql)
         relation = scan.source.relation
         if is_parts_relation(relation):
             description = relation.description
-            analysis = analyse_scan(scan, description, EVALUATION, settings)
+            analysis = analyse_scan(scan, description, DUCKDB_EVALUATOR, settings)
             check_index_use(analysis, scan, description, settings)
             planned.append(ScanPlan(scan, description, analysis))
         else:
-            ask_less(scan)
+            push_conditions_to_shards(scan)
             planned.append(ScanPlan(scan))
-    sql = move_to_scans(sql, scans)
+    sql = move_values_to_scans(sql, scans)
     is_coded = any(scan.coded and not scan.parts for scan in scans)
     first_rows = FIRST_ROWS if is_coded else _first_rows(tree)
     text = sql.render({scan.source.number: scan_sql(scan) for scan in scans})
@@ -147,8 +147,8 @@ def make_plan(tree: Query, scans: list[Scan], compiled: CompiledQuery, settings:
     if any(scan.final for scan in scans):
         return plan  # what the parts have is not what the query sees
     return replace(
-        plan, counts_rows=is_row_count(tree, scans), stored=stored_rows(tree, scans, compiled),
-        totals=totals_of(tree, scans, compiled),
+        plan, counts_rows=is_trivial_count(tree, scans), stored=find_stored_row_result(tree, scans, compiled),
+        totals=find_simple_aggregates(tree, scans, compiled),
     )  # fmt: skip
 
 
@@ -163,7 +163,7 @@ def _first_rows(tree: Query) -> int:
 
 def _final_sql(compiled: CompiledQuery) -> Fragment:
     """The statement with columns cast so that their Arrow form is (nearly) the storage form."""
-    casts = [output_cast(type_) for _, type_ in compiled.columns]
+    casts = [duckdb_output_type(type_) for _, type_ in compiled.columns]
     room = _room_of_rows(compiled) if memory_guards.is_guarded(compiled.sql) else EMPTY
     if not any(casts) and not room:
         return compiled.sql
@@ -180,7 +180,7 @@ def _room_of_rows(compiled: CompiledQuery) -> Fragment:
     """
     sizes = [_size(leaf(f"c{position}"), type_) for position, (_, type_) in enumerate(compiled.columns)]
     given = [fragment("coalesce({}, 0)", size) for size in sizes if size is not None]
-    return fragment(", {} AS room", memory_guards.room(joined(" + ", given))) if given else EMPTY
+    return fragment(", {} AS room", memory_guards.guarded_size(join_fragments(" + ", given))) if given else EMPTY
 
 
 def _size(value: Fragment, type_: DataType) -> Fragment | None:
@@ -207,17 +207,19 @@ def depends_on_text_alone(tree: Query, plan: Plan, functions: frozenset[str] = _
         return False
     # The expression of an ALIAS column may be anything.
     columns = (column for planned in plan.scans for column in planned.scan.definitions.values())
-    return is_plain(tree, _NODES_OF_SEVERAL_TABLES, functions) and all(
+    return has_only_cacheable_nodes(tree, _NODES_OF_SEVERAL_TABLES, functions) and all(
         column.default_kind != "ALIAS" for column in columns
     )
 
 
-def is_plain(tree: Query, nodes: tuple[type[Node], ...] = _NODES, functions: frozenset[str] = _FUNCTIONS) -> bool:
+def has_only_cacheable_nodes(
+    tree: Query, nodes: tuple[type[Node], ...] = _NODES, functions: frozenset[str] = _FUNCTIONS
+) -> bool:
     """Whether nothing in the query can mean something else the next time but its tables."""
     for node in walk(tree):
         if not isinstance(node, nodes):
             return False
-        if isinstance(node, Function) and written_name(node.name) not in functions:
+        if isinstance(node, Function) and canonical_function_name(node.name) not in functions:
             return False
         if isinstance(node, NamedTable) and node.sample is not None:
             return False
@@ -244,7 +246,7 @@ class PlanCache:
         relations: dict[tuple[str, str], Any] = {}
         for name, definition in plan.tables:
             relation = catalog.relation(*name)
-            if definition_of(relation) != definition:
+            if find_cacheable_definition(relation) != definition:
                 with self._lock:
                     self._plans.pop(key, None)
                 return None
@@ -255,7 +257,7 @@ class PlanCache:
         ]
         return replace(plan, scans=tuple(scans))
 
-    def keep(self, key: tuple[str, ...], tree: Query, plan: Plan, lookups: Lookups) -> None:
+    def keep(self, key: tuple[str, ...], tree: Query, plan: Plan, lookups: TableLookups) -> None:
         """Keeps the plan, if its text and the definitions of its tables alone decide it."""
         if sum(map(len, key)) > _LONGEST_KEY or not depends_on_text_alone(tree, plan, _KEPT_FUNCTIONS):
             return
@@ -268,7 +270,7 @@ class PlanCache:
                 self._plans.popitem(last=False)
 
 
-def plan_key(
+def make_plan_key(
     query: str, database: str, zone: str, settings: Settings, parameters: Mapping[str, str] | None
 ) -> tuple[str, ...]:
     given = (text for pair in sorted((parameters or {}).items()) for text in pair)

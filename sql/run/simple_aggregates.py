@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parts.format.primary_index import plain_numbers
+from parts.format.primary_index import get_plain_integers
 from parts.types import (
     DataType,
     Date32Type,
@@ -37,11 +37,11 @@ from sql.grammar.syntax_tree import (
     Query,
     Select,
     Star,
-    has_only,
+    has_only_clauses,
 )
 from sql.relations import is_parts_relation
 
-MOST_ROWS = 65_536
+MAX_AGGREGATED_ROWS = 65_536
 """Of more, DuckDB's threads are sooner done."""
 _MOST_AVERAGED_BITS = 32
 """Of so few rows the sum is exact as a float."""
@@ -49,7 +49,7 @@ _COMPARED_TYPES = (IntegerType, FloatType, StringType, DateType, Date32Type, Dat
 
 
 @dataclass(frozen=True, slots=True)
-class Total:
+class SimpleAggregate:
     """``name``: count, sum, avg, min, max or any, of a column (``None``: of rows); ``type`` is the result's."""
 
     name: str
@@ -57,11 +57,11 @@ class Total:
     type: DataType
 
 
-def totals_of(query: Query, scans: Sequence[Scan], compiled: CompiledQuery) -> tuple[Total, ...]:
+def find_simple_aggregates(query: Query, scans: Sequence[Scan], compiled: CompiledQuery) -> tuple[SimpleAggregate, ...]:
     """The totals over the one MergeTree table that the query reads, if they are its whole result; else nothing."""
     if not isinstance(query, Select) or not isinstance(query.source, NamedTable) or query.source.sample is not None:
         return ()
-    if len(scans) != 1 or not has_only(query, "source", "prewhere", "where"):
+    if len(scans) != 1 or not has_only_clauses(query, "source", "prewhere", "where"):
         return ()
     (scan,) = scans
     if not is_parts_relation(scan.source.relation) or not scan.source.prunable:
@@ -77,7 +77,7 @@ def totals_of(query: Query, scans: Sequence[Scan], compiled: CompiledQuery) -> t
     return totals if len(totals) == len(found) else ()
 
 
-def _total(node: Node, scan: Scan, aliases: set[str], type_: DataType) -> Total | None:
+def _total(node: Node, scan: Scan, aliases: set[str], type_: DataType) -> SimpleAggregate | None:
     if isinstance(node, Alias):
         node = node.expression
     if not isinstance(node, Function) or node != Function(node.name, node.args):
@@ -85,7 +85,7 @@ def _total(node: Node, scan: Scan, aliases: set[str], type_: DataType) -> Total 
     name = node.name.lower()
     match node.args:
         case () | (Star((), None, ()),) | (Literal(int()),) if name == "count":
-            return Total("count", None, type_)
+            return SimpleAggregate("count", None, type_)
         case (Identifier((column,)),) if column not in aliases and column not in VIRTUAL_COLUMNS:
             definition = scan.definitions.get(column)
             if definition is None or definition.default_kind in EXPRESSIONS:
@@ -94,7 +94,7 @@ def _total(node: Node, scan: Scan, aliases: set[str], type_: DataType) -> Total 
     return None
 
 
-def _of_column(name: str, column: str, given: DataType, type_: DataType) -> Total | None:
+def _of_column(name: str, column: str, given: DataType, type_: DataType) -> SimpleAggregate | None:
     match name:
         case "sum":
             wanted: DataType | None = IntegerType(64, given.signed) if isinstance(given, IntegerType) else None
@@ -106,19 +106,19 @@ def _of_column(name: str, column: str, given: DataType, type_: DataType) -> Tota
             wanted = given if isinstance(given, _COMPARED_TYPES) else None
         case _:
             wanted = None
-    return Total(name, column, type_) if wanted == type_ else None
+    return SimpleAggregate(name, column, type_) if wanted == type_ else None
 
 
-def read_columns(totals: Sequence[Total]) -> tuple[str, ...]:
+def list_read_columns(totals: Sequence[SimpleAggregate]) -> tuple[str, ...]:
     """The columns that are read for them."""
     return tuple(dict.fromkeys(total.column for total in totals if total.column is not None))
 
 
-def total_row(
-    totals: Sequence[Total], rows: int, batches: Iterable[Sequence[pa.Array]], schema: pa.Schema
+def compute_aggregate_row(
+    totals: Sequence[SimpleAggregate], rows: int, batches: Iterable[Sequence[pa.Array]], schema: pa.Schema
 ) -> pa.RecordBatch:
-    """The row of totals over so many rows, which are batches of :func:`read_columns`."""
-    names = read_columns(totals)
+    """The row of totals over so many rows, which are batches of :func:`list_read_columns`."""
+    names = list_read_columns(totals)
     columns = {name: pa.concat_arrays(pieces) for name, *pieces in zip(names, *batches, strict=True) if pieces}
     arrays = []
     for total, field in zip(totals, schema, strict=True):
@@ -133,7 +133,7 @@ def total_row(
 
 def _sum(values: pa.Array) -> pa.Array:
     """Of integers modulo 2^64, as in ClickHouse."""
-    numbers = plain_numbers(values)
+    numbers = get_plain_integers(values)
     if numbers is None:
         return pa.array([_float_sum(values)])
     return pa.array([numbers.sum(dtype=np.uint64 if numbers.dtype.kind == "u" else np.int64)])
@@ -150,7 +150,7 @@ def _avg(values: pa.Array) -> pa.Array:
 
 def _extreme(values: pa.Array, name: str) -> pa.Array:
     """NaN is passed over unless there is nothing else."""
-    numbers = plain_numbers(values)
+    numbers = get_plain_integers(values)
     if pa.types.is_floating(values.type):
         known = values.filter(pc.invert(pc.is_nan(values)))
         values = known if len(known) else values

@@ -27,12 +27,12 @@ from parts.types import (
 )
 from sql.compile.compiled_query import CompiledQuery, Scan
 from sql.compile.names.scope import VIRTUAL_COLUMNS
-from sql.grammar.syntax_tree import Literal, NamedTable, Node, Query, Select, has_only
-from sql.pruning.pruned_parts import MOST_ROWS_LOOKED_AT, PrunedPart, RowPiece
+from sql.grammar.syntax_tree import Literal, NamedTable, Node, Query, Select, has_only_clauses
+from sql.pruning.pruned_parts import MAX_ROWS_TESTED_BY_KEY, MatchingRows, PrunedPart
 from sql.relations import is_parts_relation
-from sql.run.scans.scan_streams import ReadStatistics, ScanState, counted
+from sql.run.scans.scan_streams import ReadStatistics, ScanState, count_batches
 
-MOST_SORTED_ROWS = 8192
+MAX_SORTED_ROWS = 8192
 """Of more, DuckDB's threads are sooner done."""
 _MOST_FEW_PIECES = 16
 _MOST_FEW_ROWS = 8192
@@ -40,12 +40,12 @@ _ORDERED_TYPES = (
     IntegerType, FloatType, StringType, DateType, Date32Type, DateTimeType, DateTime64Type, EnumType,
 )  # fmt: skip
 """Arrow orders their stored values as ClickHouse does: strings by bytes, Enum by number, NaN last both ways."""
-Found = tuple[Part, list[RowPiece]]
+FoundRows = tuple[Part, list[MatchingRows]]
 """The matching rows of a part."""
 
 
 @dataclass(frozen=True, slots=True)
-class StoredRows:
+class StoredRowResult:
     """A result of stored values: of ``columns``, in the order of other columns (are they ``descending``?)."""
 
     columns: tuple[str, ...]
@@ -89,11 +89,11 @@ class StoredRows:
             yield [result[name] for name in self.columns]
 
 
-def stored_rows(query: Query, scans: Sequence[Scan], compiled: CompiledQuery) -> StoredRows | None:
+def find_stored_row_result(query: Query, scans: Sequence[Scan], compiled: CompiledQuery) -> StoredRowResult | None:
     """What the query reads of one MergeTree table, if its result is these values."""
     if not isinstance(query, Select) or not isinstance(query.source, NamedTable) or query.source.sample is not None:
         return None
-    if len(scans) != 1 or not has_only(
+    if len(scans) != 1 or not has_only_clauses(
         query, "source", "prewhere", "where", "order_by", "order_by_all", "limit", "offset"
     ):
         return None
@@ -110,7 +110,7 @@ def stored_rows(query: Query, scans: Sequence[Scan], compiled: CompiledQuery) ->
         return None
     if not all(isinstance(scan.definitions[name].type, _ORDERED_TYPES) for name, _ in order):
         return None
-    return StoredRows(columns, order, _count_of(query.limit), _count_of(query.offset) or 0)
+    return StoredRowResult(columns, order, _count_of(query.limit), _count_of(query.offset) or 0)
 
 
 def _is_count(node: Node | None) -> bool:
@@ -124,10 +124,10 @@ def _count_of(node: Node | None) -> int | None:
 
 def find_rows(
     parts: Sequence[PrunedPart], limit: int | None, statistics: ReadStatistics, most_rows: int = sys.maxsize
-) -> list[Found] | None:
+) -> list[FoundRows] | None:
     """The rows of every part that are the result, no more than ``limit``. ``None``: the key's columns do not tell, or
     more of their rows had to be looked at than is gained, or they are more than ``most_rows``."""
-    if sum(pruned.uncertain_rows for pruned in parts) > MOST_ROWS_LOOKED_AT:
+    if sum(pruned.uncertain_rows for pruned in parts) > MAX_ROWS_TESTED_BY_KEY:
         return None
     found = []
     left_out = 0
@@ -151,23 +151,23 @@ def find_rows(
     return found
 
 
-def count_rows(found: Sequence[Found]) -> int:
+def count_rows(found: Sequence[FoundRows]) -> int:
     return sum(piece.count for _, pieces in found for piece in pieces)
 
 
 def read_rows(
-    names: Sequence[str], found: Sequence[Found], state: ScanState, batch_rows: int, max_threads: int
+    names: Sequence[str], found: Sequence[FoundRows], state: ScanState, batch_rows: int, max_threads: int
 ) -> Iterator[list[pa.Array]]:
     """The values of different columns, in storage types, batch by batch."""
     for part, pieces in found:
         read = partial(part.read_rows, names, max_batch_rows=batch_rows, max_threads=max_threads)
-        few = few_rows(part, names, pieces, batch_rows)
+        few = read_few_rows(part, names, pieces, batch_rows)
         batches = iter(few) if few is not None else _matching(read([piece.rows for piece in pieces]), pieces)
-        yield from counted(batches, state)
+        yield from count_batches(batches, state)
 
 
-def few_rows(
-    part: Part, names: Sequence[str], pieces: Sequence[RowPiece], most_rows: int
+def read_few_rows(
+    part: Part, names: Sequence[str], pieces: Sequence[MatchingRows], most_rows: int
 ) -> list[tuple[list[pa.Array], int]] | None:
     """The matching rows of the pieces, where these are few and none has more than ``most_rows`` rows."""
     if not names or len(pieces) > _MOST_FEW_PIECES:
@@ -176,7 +176,7 @@ def few_rows(
     for piece in pieces:
         if piece.rows.rows > min(_MOST_FEW_ROWS, most_rows):
             return None
-        arrays = part.read_few(names, piece.rows)
+        arrays = part.read_row_range(names, piece.rows)
         if arrays is None:
             return None
         if piece.matching is not None:
@@ -186,7 +186,9 @@ def few_rows(
     return few
 
 
-def _matching(batches: Iterator[pa.RecordBatch], pieces: Sequence[RowPiece]) -> Iterator[tuple[list[pa.Array], int]]:
+def _matching(
+    batches: Iterator[pa.RecordBatch], pieces: Sequence[MatchingRows]
+) -> Iterator[tuple[list[pa.Array], int]]:
     """The matching rows of the batches of all pieces. A batch is of one piece."""
     for piece in pieces:
         begin = 0

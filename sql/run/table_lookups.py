@@ -16,16 +16,16 @@ from sql.relations import (
     is_parts_relation,
 )
 
-Name = tuple[str | None, str]
+TableName = tuple[str | None, str]
 """A table as a query calls it: without database it may be one of the session."""
 
 
 @dataclass
-class Lookups:
+class TableLookups:
     """A :class:`RelationCatalog` that asks another one for each name once."""
 
     catalog: RelationCatalog
-    found: dict[Name, Any] = field(default_factory=dict)
+    found: dict[TableName, Any] = field(default_factory=dict)
     has_functions: bool = False
     """Whether table functions were looked up, which may mean anything the next time."""
 
@@ -43,13 +43,13 @@ class Lookups:
         self.has_functions = True
         return self.catalog.other_tables(function)
 
-    def definitions(self) -> Mapping[Name, object] | None:
+    def definitions(self) -> Mapping[TableName, object] | None:
         """What a plan knows of each table. ``None`` where one of them is more than its definition."""
-        definitions = {name: definition_of(relation) for name, relation in self.found.items()}
+        definitions = {name: find_cacheable_definition(relation) for name, relation in self.found.items()}
         return None if self.has_functions or None in definitions.values() else definitions
 
 
-def definition_of(relation: object) -> object:
+def find_cacheable_definition(relation: object) -> object:
     """Equal as long as plans over the relation stay as they are; ``None``: it is not known of such ones."""
     if is_parts_relation(relation):
         return _Same(relation.description)

@@ -10,18 +10,18 @@ from dataclasses import replace
 import pyarrow as pa
 
 from sql.compile.compiled_query import Scan
-from sql.grammar.syntax_tree import Alias, Function, Literal, NamedTable, Node, Query, Select, Star, has_only
+from sql.grammar.syntax_tree import Alias, Function, Literal, NamedTable, Node, Query, Select, Star, has_only_clauses
 from sql.pruning.pruned_parts import PrunedPart
 from sql.relations import is_parts_relation
 
 
-def is_row_count(query: Query, scans: Sequence[Scan]) -> bool:
+def is_trivial_count(query: Query, scans: Sequence[Scan]) -> bool:
     """Whether the query's only value is the number of rows of one MergeTree table that pass its WHERE."""
     if not isinstance(query, Select) or not isinstance(query.source, NamedTable) or query.source.sample is not None:
         return False
     if len(query.expressions) != 1 or len(scans) != 1 or not _counts(query.expressions[0]):
         return False
-    if not has_only(query, "source", "prewhere", "where"):
+    if not has_only_clauses(query, "source", "prewhere", "where"):
         return False
     (scan,) = scans
     return is_parts_relation(scan.source.relation) and scan.source.prunable
@@ -40,7 +40,7 @@ def _counts(node: Node) -> bool:
     return False
 
 
-def without_certain(parts: Sequence[PrunedPart]) -> tuple[int, list[PrunedPart]]:
+def split_off_certain_rows(parts: Sequence[PrunedPart]) -> tuple[int, list[PrunedPart]]:
     """The rows that match for sure, and what must be read for the others."""
     left = []
     for pruned in parts:
@@ -50,7 +50,7 @@ def without_certain(parts: Sequence[PrunedPart]) -> tuple[int, list[PrunedPart]]
     return sum(pruned.certain_rows for pruned in parts), left
 
 
-def with_more_rows(batch: pa.RecordBatch, rows: int) -> pa.RecordBatch:
+def add_to_count(batch: pa.RecordBatch, rows: int) -> pa.RecordBatch:
     """The result's batch, with ``rows`` added to the count."""
     count = pa.array([batch.column(0)[0].as_py() + rows], batch.schema.field(0).type)
     return pa.RecordBatch.from_arrays([count], schema=batch.schema)

@@ -21,7 +21,7 @@ def parse_version(text: str) -> Version:
 
 
 @dataclass(frozen=True, slots=True)
-class KnownSetting:
+class ClickHouseSetting:
     """``default`` and ``accepted`` are texts. ``tier`` is ClickHouse's: Production, Beta, Experimental, Obsolete."""
 
     name: str
@@ -33,9 +33,9 @@ class KnownSetting:
 
 
 @dataclass(frozen=True, slots=True)
-class SettingsTable:
-    session: Mapping[str, KnownSetting]
-    merge_tree: Mapping[str, KnownSetting]
+class ClickHouseSettings:
+    session: Mapping[str, ClickHouseSetting]
+    merge_tree: Mapping[str, ClickHouseSetting]
     aliases: Mapping[str, str]
     """Other names of session settings."""
     enums: Mapping[str, frozenset[str]]
@@ -46,8 +46,8 @@ class SettingsTable:
 
 
 @cache
-def settings_table() -> SettingsTable:
-    scopes: dict[str, dict[str, KnownSetting]] = {"session": {}, "merge_tree": {}}
+def load_clickhouse_settings() -> ClickHouseSettings:
+    scopes: dict[str, dict[str, ClickHouseSetting]] = {"session": {}, "merge_tree": {}}
     aliases: dict[str, str] = {}
     enums: dict[str, frozenset[str]] = {}
     lists: set[str] = set()
@@ -65,10 +65,10 @@ def settings_table() -> SettingsTable:
         else:
             scopes[scope][name] = _setting(name, rest)
     changes = {name: tuple(sorted(entries, reverse=True)) for name, entries in history.items()}
-    return SettingsTable(scopes["session"], scopes["merge_tree"], aliases, enums, frozenset(lists), changes)
+    return ClickHouseSettings(scopes["session"], scopes["merge_tree"], aliases, enums, frozenset(lists), changes)
 
 
-def _setting(name: str, cells: list[str]) -> KnownSetting:
+def _setting(name: str, cells: list[str]) -> ClickHouseSetting:
     type_, default, tier, kind, accepted = cells
     default = default.replace("\\n", "\n").replace("\\t", "\t").replace("\\\\", "\\")
-    return KnownSetting(name, type_, default, tier, kind == "binding", tuple(filter(None, accepted.split("|"))))
+    return ClickHouseSetting(name, type_, default, tier, kind == "binding", tuple(filter(None, accepted.split("|"))))

@@ -11,9 +11,9 @@ from typing import cast
 
 from parts.common.errors import UserError
 from parts.table.table_description import PartSettings
-from sql.settings.clickhouse_settings import settings_table
-from sql.settings.session_settings import Kind, checked_value, nearest_names
-from sql.settings.setting_values import SettingValue, parse_value, text_of
+from sql.settings.clickhouse_settings import load_clickhouse_settings
+from sql.settings.session_settings import Kind, check_unsupported_value, suggest_names
+from sql.settings.setting_values import SettingValue, format_setting_value, parse_setting_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,32 +68,32 @@ class MergeTreeSettings(PartSettings):
     number_of_mutations_to_throw: int = 1000
 
 
-HONOURED_BY_TABLES: dict[str, SettingValue] = {
+SUPPORTED_MERGE_TREE_SETTINGS: dict[str, SettingValue] = {
     field.name: cast(SettingValue, field.default) for field in fields(MergeTreeSettings)
 }
 """With Pando's defaults."""
 
 
 def table_setting_kind(name: str) -> Kind:
-    if name in HONOURED_BY_TABLES:
+    if name in SUPPORTED_MERGE_TREE_SETTINGS:
         return "honoured"
-    return "binding" if settings_table().merge_tree[name].is_binding else "harmless"
+    return "binding" if load_clickhouse_settings().merge_tree[name].is_binding else "harmless"
 
 
 def parse_table_setting(name: str, value: object) -> SettingValue:
     """The typed value. Raises 115 (UNKNOWN_SETTING); 27, 36, 69, 72 or 467 for a value of another type; 48
     (NOT_IMPLEMENTED) for a binding setting's value that Pando does not have."""
-    known = settings_table().merge_tree
+    known = load_clickhouse_settings().merge_tree
     if name not in known:
-        raise UserError("UNKNOWN_SETTING", f"Unknown setting {name!r} for MergeTree{nearest_names(name, known)}")
-    if name not in HONOURED_BY_TABLES:
-        return checked_value(known[name], name, value)
-    parsed = parse_value(known[name].type, name, value)
-    default = HONOURED_BY_TABLES[name]
+        raise UserError("UNKNOWN_SETTING", f"Unknown setting {name!r} for MergeTree{suggest_names(name, known)}")
+    if name not in SUPPORTED_MERGE_TREE_SETTINGS:
+        return check_unsupported_value(known[name], name, value)
+    parsed = parse_setting_value(known[name].type, name, value)
+    default = SUPPORTED_MERGE_TREE_SETTINGS[name]
     if isinstance(parsed, float) and type(default) is int:
         if not parsed.is_integer():
-            raise UserError("BAD_ARGUMENTS", f"Setting {name} takes whole seconds, not {text_of(parsed)}")
+            raise UserError("BAD_ARGUMENTS", f"Setting {name} takes whole seconds, not {format_setting_value(parsed)}")
         return int(parsed)
     if isinstance(parsed, float) and parsed < 0:
-        raise UserError("BAD_ARGUMENTS", f"Setting {name} cannot be negative: {text_of(parsed)}")
+        raise UserError("BAD_ARGUMENTS", f"Setting {name} cannot be negative: {format_setting_value(parsed)}")
     return parsed or default if isinstance(default, str) else parsed

@@ -14,48 +14,48 @@ from functools import cache, lru_cache
 from typing import Literal
 
 from parts.common.errors import UserError
-from sql.settings.clickhouse_settings import KnownSetting, Version, parse_version, settings_table
-from sql.settings.setting_values import SettingValue, parse_value, text_of
-from sql.settings.supported_settings import HONOURED, Settings
+from sql.settings.clickhouse_settings import ClickHouseSetting, Version, load_clickhouse_settings, parse_version
+from sql.settings.setting_values import SettingValue, format_setting_value, parse_setting_value
+from sql.settings.supported_settings import SUPPORTED_SETTINGS, Settings
 
 Kind = Literal["honoured", "harmless", "binding"]
 
 
 def canonical_name(name: str) -> str:
     """The name an alias stands for. Raises 115 (UNKNOWN_SETTING)."""
-    table = settings_table()
+    table = load_clickhouse_settings()
     real = table.aliases.get(name, name)
-    if real not in HONOURED and real not in table.session:
-        known = HONOURED.keys() | table.session.keys() | table.aliases.keys()
-        raise UserError("UNKNOWN_SETTING", f"Unknown setting {name!r}{nearest_names(name, known)}")
+    if real not in SUPPORTED_SETTINGS and real not in table.session:
+        known = SUPPORTED_SETTINGS.keys() | table.session.keys() | table.aliases.keys()
+        raise UserError("UNKNOWN_SETTING", f"Unknown setting {name!r}{suggest_names(name, known)}")
     return real
 
 
 def setting_kind(name: str) -> Kind:
     """``name`` is no alias."""
-    if name in HONOURED:
+    if name in SUPPORTED_SETTINGS:
         return "honoured"
-    return "binding" if settings_table().session[name].is_binding else "harmless"
+    return "binding" if load_clickhouse_settings().session[name].is_binding else "harmless"
 
 
 def parse_setting(name: str, value: object) -> SettingValue:
     """The typed value. Raises 115 (UNKNOWN_SETTING); 27, 36, 69, 72 or 467 for a value of another type; 48
     (NOT_IMPLEMENTED) for a binding setting's value that Pando does not have."""
     real = canonical_name(name)
-    honoured = HONOURED.get(real)
+    honoured = SUPPORTED_SETTINGS.get(real)
     if honoured is not None:
-        parsed = parse_value(honoured.type, name, value)
+        parsed = parse_setting_value(honoured.type, name, value)
         if real == "compatibility" and parsed:
             _version_of(str(parsed))
         if honoured.only and parsed not in honoured.only:
             raise _not_supported(name, parsed, honoured.only)
         return parsed
-    return checked_value(settings_table().session[real], name, value)
+    return check_unsupported_value(load_clickhouse_settings().session[real], name, value)
 
 
-def checked_value(known: KnownSetting, name: str, value: object) -> SettingValue:
+def check_unsupported_value(known: ClickHouseSetting, name: str, value: object) -> SettingValue:
     """The value of a setting that is not honoured."""
-    parsed = parse_value(known.type, name, value)
+    parsed = parse_setting_value(known.type, name, value)
     if known.is_binding and parsed not in (accepted := accepted_values(known)):
         raise _not_supported(name, parsed, accepted)
     return parsed
@@ -63,19 +63,21 @@ def checked_value(known: KnownSetting, name: str, value: object) -> SettingValue
 
 def default_value(name: str) -> SettingValue:
     """Of a setting that is not honoured."""
-    known = settings_table().session[name]
-    return parse_value(known.type, name, known.default)
+    known = load_clickhouse_settings().session[name]
+    return parse_setting_value(known.type, name, known.default)
 
 
 @cache
-def accepted_values(known: KnownSetting) -> tuple[SettingValue, ...]:
+def accepted_values(known: ClickHouseSetting) -> tuple[SettingValue, ...]:
     """Those of a binding setting, its default first."""
-    return tuple(parse_value(known.type, known.name, text) for text in (known.default, *known.accepted))
+    return tuple(parse_setting_value(known.type, known.name, text) for text in (known.default, *known.accepted))
 
 
 def _not_supported(name: str, value: SettingValue, accepted: tuple[SettingValue, ...]) -> UserError:
-    shown = " or ".join(repr(text_of(item)) for item in accepted)
-    return UserError("NOT_IMPLEMENTED", f"Setting {name} = {text_of(value)!r} is not supported; accepted is {shown}")
+    shown = " or ".join(repr(format_setting_value(item)) for item in accepted)
+    return UserError(
+        "NOT_IMPLEMENTED", f"Setting {name} = {format_setting_value(value)!r} is not supported; accepted is {shown}"
+    )
 
 
 def parse_settings(changes: Mapping[str, object]) -> dict[str, SettingValue | None]:
@@ -85,7 +87,7 @@ def parse_settings(changes: Mapping[str, object]) -> dict[str, SettingValue | No
     }
 
 
-def given_settings(changes: Mapping[str, object]) -> dict[str, SettingValue]:
+def parse_given_settings(changes: Mapping[str, object]) -> dict[str, SettingValue]:
     """The same without those that are to have their default."""
     return {name: value for name, value in parse_settings(changes).items() if value is not None}
 
@@ -103,7 +105,7 @@ def check_inner_settings(changes: Mapping[str, object]) -> None:
             )
 
 
-def settings_of(changes: Mapping[str, object], server_timezone: str = "UTC") -> Settings:
+def make_settings(changes: Mapping[str, object], server_timezone: str = "UTC") -> Settings:
     """Defaults, and over them what somebody set. Raises as :func:`parse_setting`."""
     if all(isinstance(value, _PLAIN) for value in changes.values()):
         return _recent_settings(server_timezone, *itertools.chain.from_iterable(changes.items()))
@@ -120,8 +122,8 @@ def _recent_settings(server_timezone: str, *names_and_values: object) -> Setting
 
 
 def _new_settings(changes: Mapping[str, object], server_timezone: str) -> Settings:
-    parsed = given_settings(changes)
-    honoured = {name: value for name, value in parsed.items() if name in HONOURED}
+    parsed = parse_given_settings(changes)
+    honoured = {name: value for name, value in parsed.items() if name in SUPPORTED_SETTINGS}
     if parsed.get("compatibility"):
         honoured = {**_older_defaults(str(parsed["compatibility"])), **honoured}
     return Settings(**honoured, changes=parsed, server_timezone=server_timezone)  # type: ignore[arg-type]
@@ -133,8 +135,8 @@ def _older_defaults(compatibility: str) -> dict[str, SettingValue]:
     What Pando does in one way only it does so for every version."""
     version = _version_of(compatibility)
     defaults: dict[str, SettingValue] = {}
-    for name in HONOURED.keys() & settings_table().history.keys():
-        older = [before for changed, before in settings_table().history[name] if changed > version]
+    for name in SUPPORTED_SETTINGS.keys() & load_clickhouse_settings().history.keys():
+        older = [before for changed, before in load_clickhouse_settings().history[name] if changed > version]
         if older:
             with contextlib.suppress(UserError):
                 defaults[name] = parse_setting(name, older[-1])
@@ -150,7 +152,7 @@ def _version_of(compatibility: str) -> Version:
         ) from None
 
 
-def nearest_names(name: str, known: Iterable[str]) -> str:
+def suggest_names(name: str, known: Iterable[str]) -> str:
     """``". Maybe you meant …"`` for an unknown name, or ``""``."""
     near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.7)
     return f". Maybe you meant {' or '.join(near)}" if near else ""

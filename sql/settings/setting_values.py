@@ -8,27 +8,27 @@ from collections.abc import Callable
 from zoneinfo import ZoneInfo
 
 from parts.common.errors import UserError
-from sql.settings.clickhouse_settings import settings_table
+from sql.settings.clickhouse_settings import load_clickhouse_settings
 
 SettingValue = bool | int | float | str
-OWN_DIALECT = "clickhouse"
+CLICKHOUSE_DIALECT = "clickhouse"
 DIALECTS = (
-    OWN_DIALECT, "athena", "bigquery", "databricks", "doris", "dremio", "drill", "druid", "duckdb", "dune", "exasol",
-    "fabric", "hive", "materialize", "mysql", "oracle", "postgres", "presto", "redshift", "risingwave", "snowflake",
-    "spark", "spark2", "sqlite", "starrocks", "teradata", "trino", "tsql",
+    CLICKHOUSE_DIALECT, "athena", "bigquery", "databricks", "doris", "dremio", "drill", "druid", "duckdb", "dune",
+    "exasol", "fabric", "hive", "materialize", "mysql", "oracle", "postgres", "presto", "redshift", "risingwave",
+    "snowflake", "spark", "spark2", "sqlite", "starrocks", "teradata", "trino", "tsql",
 )  # fmt: skip
 """ClickHouse's own, and those of sqlglot in which SQL is written."""
 _DIALECTS_LEFT_OUT = ("clickhouse_json", "kusto", "polyglot", "promql", "prql")
 Parser = Callable[[str, object], SettingValue]
 
 
-def parse_value(type: str, name: str, value: object) -> SettingValue:
+def parse_setting_value(type: str, name: str, value: object) -> SettingValue:
     """Raises, for a value that is not of the type, 27, 36, 69, 72 or 467, naming setting and value."""
     parser = _PARSERS.get(type)
     return parser(name, value) if parser is not None else _parse_enum(type, name, value)
 
 
-def text_of(value: SettingValue) -> str:
+def format_setting_value(value: SettingValue) -> str:
     """As ``system.settings`` shows it."""
     if isinstance(value, bool):
         return str(int(value))
@@ -132,7 +132,7 @@ def _parse_map(name: str, value: object) -> str:
 
 
 def _parse_enum(type: str, name: str, value: object) -> str:
-    table = settings_table()
+    table = load_clickhouse_settings()
     values = table.enums.get(type)
     text = str(value)
     given = [item.strip() for item in text.split(",")] if type in table.lists else [text]

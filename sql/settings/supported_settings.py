@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import NamedTuple, TypeVar, cast
 
-from sql.settings.setting_values import OWN_DIALECT, SettingValue
+from sql.settings.setting_values import CLICKHOUSE_DIALECT, SettingValue
 
 Value = TypeVar("Value", bound=SettingValue)
 
 
-class Setting(NamedTuple):
+class SettingInfo(NamedTuple):
     name: str
     type: str
     default: SettingValue
@@ -33,7 +33,9 @@ class Settings:
     """Make it with :func:`sql.settings.settings_of`."""
 
     dialect: str = _setting(
-        "Dialect", OWN_DIALECT, "Whose SQL queries are written in: clickhouse, or spark, postgres, mysql, duckdb, …"
+        "Dialect",
+        CLICKHOUSE_DIALECT,
+        "Whose SQL queries are written in: clickhouse, or spark, postgres, mysql, duckdb, …",
     )
 
     # inserts and quorum
@@ -290,8 +292,8 @@ class Settings:
         return self.session_timezone or self.server_timezone
 
 
-HONOURED: dict[str, Setting] = {
-    entry.name: Setting(
+SUPPORTED_SETTINGS: dict[str, SettingInfo] = {
+    entry.name: SettingInfo(
         entry.name,
         entry.metadata["type"],
         cast(SettingValue, entry.default),

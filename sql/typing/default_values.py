@@ -15,27 +15,27 @@ from parts.types import (
     TupleType,
     UUIDType,
 )
-from sql.typing.duckdb.engine_types import engine_type
+from sql.typing.duckdb.engine_types import duckdb_type
 from sql.typing.duckdb.sql_fragments import Fragment, fragment
 from sql.typing.typed_expressions import tuple_sql
 
 
-def default_sql(type_: DataType) -> Fragment:
+def default_value(type_: DataType) -> Fragment:
     """The default value of a type as an engine value."""
     if type_.is_nullable:
-        return fragment("CAST(NULL AS {})", engine_type(type_))
+        return fragment("CAST(NULL AS {})", duckdb_type(type_))
     if isinstance(type_, LowCardinalityType):
-        return default_sql(type_.inner)
+        return default_value(type_.inner)
     if isinstance(type_, StringType):
         return fragment("''")
     if isinstance(type_, (ArrayType, MapType)):
-        return fragment("CAST([] AS {})", engine_type(type_))
+        return fragment("CAST([] AS {})", duckdb_type(type_))
     if isinstance(type_, (UUIDType, IPv6Type, FixedStringType)):
         length = type_.length if isinstance(type_, FixedStringType) else 16
         return fragment("encode(repeat(chr(0), {}))", length)
     if isinstance(type_, TupleType):
-        return tuple_sql(type_, (default_sql(inner) for _, inner in type_.elements))
-    engine = engine_type(type_)
+        return tuple_sql(type_, (default_value(inner) for _, inner in type_.elements))
+    engine = duckdb_type(type_)
     if isinstance(type_, DateType) or engine in ("DATE", "TIMESTAMP", "TIMESTAMP_NS"):
         return fragment("CAST('1970-01-01' AS {})", engine)
     if isinstance(type_, EnumType):

@@ -15,7 +15,7 @@ from parts.types import (
     IntegerType,
     IPv4Type,
 )
-from sql.typing.duckdb.sql_fragments import Fragment, called, fragment
+from sql.typing.duckdb.sql_fragments import Fragment, fragment, function_call
 from sql.typing.typed_expressions import UINT32, UINT64, Typed, cast
 
 
@@ -24,7 +24,7 @@ def wrap_integer(sql: Fragment, source: IntegerType, goal: IntegerType) -> Fragm
     if source.minimum >= goal.minimum and source.maximum <= goal.maximum:
         return sql if source == goal else cast(sql, goal)
     if goal.bits == 64:
-        return wrap_64(sql, goal)
+        return wrap_to_64_bits(sql, goal)
     mask = (1 << goal.bits) - 1
     low = (
         fragment("({} & {})", sql, mask)
@@ -39,9 +39,11 @@ def wrap_integer(sql: Fragment, source: IntegerType, goal: IntegerType) -> Fragm
     return cast(low, goal)
 
 
-def wrap_64(sql: Fragment, goal: IntegerType) -> Fragment:
+def wrap_to_64_bits(sql: Fragment, goal: IntegerType) -> Fragment:
     """The low 64 bits of a HUGEINT (or narrower) value as BIGINT or UBIGINT."""
-    return called("pando_low_signed" if goal.signed else "pando_low_unsigned", fragment("CAST({} AS HUGEINT)", sql))
+    return function_call(
+        "pando_low_signed" if goal.signed else "pando_low_unsigned", fragment("CAST({} AS HUGEINT)", sql)
+    )
 
 
 def to_integer(value: Typed, source: DataType, goal: IntegerType) -> Fragment | None:

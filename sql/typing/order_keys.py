@@ -8,9 +8,9 @@ that they come last. A NULL or NaN that is the whole value is a matter of who as
 from __future__ import annotations
 
 from parts.types import ArrayType, DataType, FloatType, MapType, TupleType, UUIDType, strip_nullable
-from sql.typing.duckdb.macro_weights import macros
-from sql.typing.duckdb.sql_fragments import Fragment, fragment, joined, leaf
-from sql.typing.typed_expressions import text
+from sql.typing.duckdb.macro_weights import define_macros
+from sql.typing.duckdb.sql_fragments import Fragment, fragment, join_fragments, leaf
+from sql.typing.typed_expressions import string_literal
 
 
 def has_own_order(type_: DataType, *, nulls_least: bool) -> bool:
@@ -49,10 +49,12 @@ def order_key(sql: Fragment, type_: DataType, *, nulls_least: bool) -> Fragment:
             )
         case TupleType(elements):
             fields = (
-                element_key(fragment("struct_extract({}, {})", sql, text(name or str(position))), inner, nulls_least)
+                element_key(
+                    fragment("struct_extract({}, {})", sql, string_literal(name or str(position))), inner, nulls_least
+                )
                 for position, (name, inner) in enumerate(elements, 1)
             )
-            return fragment("row({})", joined(", ", fields))
+            return fragment("row({})", join_fragments(", ", fields))
     raise AssertionError(type_)
 
 
@@ -71,6 +73,6 @@ def swapped_halves(uuid: Fragment) -> Fragment:
     return fragment("pando_swapped_halves({})", uuid)
 
 
-MACROS = macros(
+MACROS = define_macros(
     "pando_swapped_halves(uuid) AS (uuid[9:16] || uuid[1:8])",
 )

@@ -49,7 +49,7 @@ def is_date_or_time(type_: DataType) -> bool:
     return isinstance(strip_nullable(type_), (DateType, Date32Type, DateTimeType, DateTime64Type))
 
 
-def as_integer(type_: DataType) -> IntegerType:
+def bool_as_integer(type_: DataType) -> IntegerType:
     """Bool counts as UInt8."""
     return type_ if isinstance(type_, IntegerType) else UINT8
 
@@ -65,7 +65,7 @@ def difference_type(left: IntegerType, right: IntegerType) -> IntegerType:
     return IntegerType(min(64, 2 * max(left.bits, right.bits)), True)
 
 
-def decimal_width(precision: int) -> int:
+def machine_decimal_digits(precision: int) -> int:
     """The most digits of the machine type that holds this many."""
     return next(width for width in (9, 18, 38) if precision <= width)
 
@@ -73,7 +73,7 @@ def decimal_width(precision: int) -> int:
 def _as_decimal(type_: DataType) -> DecimalType:
     if isinstance(type_, DecimalType):
         return type_
-    digits = {8: 3, 16: 5, 32: 10, 64: 19 if as_integer(type_).signed else 20}[as_integer(type_).bits]
+    digits = {8: 3, 16: 5, 32: 10, 64: 19 if bool_as_integer(type_).signed else 20}[bool_as_integer(type_).bits]
     return DecimalType(digits, 0)
 
 
@@ -97,7 +97,7 @@ def supertype(types: Iterable[DataType]) -> DataType:
     return LowCardinalityType(result) if all(low) and not isinstance(result, LowCardinalityType) else result
 
 
-def no_supertype(types: Sequence[DataType]) -> UserError:
+def no_supertype_error(types: Sequence[DataType]) -> UserError:
     names = ", ".join(str(type_) for type_ in types)
     return UserError("NO_COMMON_TYPE", f"There is no supertype for types {names}: convert them to one type first")
 
@@ -117,13 +117,13 @@ def _common(types: list[DataType]) -> DataType:
         return _common_time(types)
     if all(is_number(type_) for type_ in types):
         return _common_number(types)
-    raise no_supertype(types)
+    raise no_supertype_error(types)
 
 
 def _common_tuple(types: list[TupleType]) -> DataType:
     width = len(types[0].elements)
     if any(len(type_.elements) != width for type_ in types):
-        raise no_supertype(types)
+        raise no_supertype_error(types)
     names = [name for name, _ in types[0].elements]
     keep = all([name for name, _ in type_.elements] == names for type_ in types)
     return TupleType(
@@ -155,14 +155,14 @@ def _finest(types: list[DateTime64Type]) -> tuple[int, str | None]:
 def _common_number(types: list[DataType]) -> DataType:
     floats = [type_ for type_ in types if isinstance(type_, FloatType)]
     decimals = [type_ for type_ in types if isinstance(type_, DecimalType)]
-    integers = [as_integer(type_) for type_ in types if isinstance(type_, (IntegerType, BoolType))]
+    integers = [bool_as_integer(type_) for type_ in types if isinstance(type_, (IntegerType, BoolType))]
     if decimals:
         if floats:
-            raise no_supertype(types)
+            raise no_supertype_error(types)
         return _common_decimal(decimals, integers)
     if floats:
         if any(type_.bits == 64 for type_ in integers):
-            raise no_supertype(types)
+            raise no_supertype_error(types)
         wide = any(type_.bits == 64 for type_ in floats) or any(type_.bits == 32 for type_ in integers)
         return FLOAT64 if wide else FLOAT32
     signed = [type_.bits for type_ in integers if type_.signed]
@@ -171,21 +171,21 @@ def _common_number(types: list[DataType]) -> DataType:
         return IntegerType(max(unsigned), False)
     bits = max(max(signed), 2 * max(unsigned) if unsigned else 0)
     if bits > 64:
-        raise no_supertype(types)
+        raise no_supertype_error(types)
     return IntegerType(bits, True)
 
 
 def _common_decimal(decimals: list[DecimalType], integers: list[IntegerType]) -> DataType:
     """The finest scale in the widest machine type; whole numbers of 32 and 64 bits fit those widths without a scale."""
     scale = max(type_.scale for type_ in decimals)
-    width = max(decimal_width(type_.precision) for type_ in decimals)
+    width = max(machine_decimal_digits(type_.precision) for type_ in decimals)
     if integers:
         digits = max(_as_decimal(type_).precision for type_ in integers)
         if scale == 0 and digits in (10, 19) and all(type_.signed or type_.bits < 32 for type_ in integers):
             digits -= 1
         if digits + scale > 38:
-            raise no_supertype([*decimals, *integers])
-        width = max(width, decimal_width(digits + scale))
+            raise no_supertype_error([*decimals, *integers])
+        width = max(width, machine_decimal_digits(digits + scale))
     return DecimalType(width, scale)
 
 

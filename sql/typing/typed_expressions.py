@@ -29,8 +29,8 @@ from parts.types import (
     StringType,
     TupleType,
 )
-from sql.typing.duckdb.engine_types import engine_names, engine_type
-from sql.typing.duckdb.sql_fragments import Fragment, Piece, fragment, joined, leaf
+from sql.typing.duckdb.engine_types import duckdb_type, engine_names
+from sql.typing.duckdb.sql_fragments import Fragment, Piece, fragment, join_fragments, leaf
 
 NOT_LITERAL: Any = object()
 _CAPITAL = re.compile("[A-Z^]")
@@ -64,19 +64,19 @@ class IntervalType(DataType):
         return INT64.arrow
 
 
-def is_only_inside(type_: DataType) -> bool:
+def is_query_only_type(type_: DataType) -> bool:
     """Whether values of the type are intervals or lambdas, or have some inside: they cannot be stored or written."""
     match type_:
         case IntervalType() | LambdaType():
             return True
         case NullableType(inner) | LowCardinalityType(inner) | ArrayType(inner):
-            return is_only_inside(inner)
+            return is_query_only_type(inner)
         case MapType(NothingType()):
             return True
         case MapType(key, value):
-            return is_only_inside(key) or is_only_inside(value)
+            return is_query_only_type(key) or is_query_only_type(value)
         case TupleType(elements):
-            return any(is_only_inside(inner) for _, inner in elements)
+            return any(is_query_only_type(inner) for _, inner in elements)
     return False
 
 
@@ -131,19 +131,19 @@ def _bare(type_: DataType) -> DataType:
     return strip_nullable(type_)
 
 
-def text(value: str) -> Fragment:
+def string_literal(value: str) -> Fragment:
     """A DuckDB string literal."""
-    return leaf(text_sql(value))
+    return leaf(string_literal_text(value))
 
 
-def text_sql(value: str) -> str:
+def string_literal_text(value: str) -> str:
     """A DuckDB string literal, where a whole statement is written at once."""
     if "\0" in value:
-        return "(" + " || chr(0) || ".join(map(text_sql, value.split("\0"))) + ")"
+        return "(" + " || chr(0) || ".join(map(string_literal_text, value.split("\0"))) + ")"
     return "'" + value.replace("'", "''") + "'"
 
 
-def quoted(name: str) -> str:
+def quote_identifier(name: str) -> str:
     """A DuckDB identifier."""
     return '"' + name.replace('"', '""') + '"'
 
@@ -159,8 +159,11 @@ def column_label(number: int, name: str) -> str:
 
 def tuple_sql(type_: TupleType, parts: Iterable[Fragment]) -> Fragment:
     """A tuple of the type, of the SQL of its elements."""
-    named = [fragment("{} := {}", quoted(name), part) for name, part in zip(engine_names(type_), parts, strict=True)]
-    return fragment("struct_pack({})", joined(", ", named))
+    named = [
+        fragment("{} := {}", quote_identifier(name), part)
+        for name, part in zip(engine_names(type_), parts, strict=True)
+    ]
+    return fragment("struct_pack({})", join_fragments(", ", named))
 
 
 def element_sql(value: Piece, position: int) -> Fragment:
@@ -169,7 +172,7 @@ def element_sql(value: Piece, position: int) -> Fragment:
 
 
 def cast(sql: Piece, type_: DataType) -> Fragment:
-    return fragment("CAST({} AS {})", sql, engine_type(type_))
+    return fragment("CAST({} AS {})", sql, duckdb_type(type_))
 
 
 def literal(value: object, written: str = "") -> Typed:
@@ -182,12 +185,12 @@ def literal(value: object, written: str = "") -> Typed:
         type_ = integer_literal_type(value)
         return Typed(cast(str(value), type_), type_, value, True)
     if isinstance(value, float):
-        return Typed(float_text(value), FLOAT64, value, True)
+        return Typed(float_literal_text(value), FLOAT64, value, True)
     assert isinstance(value, str)
-    return Typed(text(value), STRING, value, True)
+    return Typed(string_literal(value), STRING, value, True)
 
 
-def float_text(value: float) -> Fragment:
+def float_literal_text(value: float) -> Fragment:
     digits = repr(value)
     if value != value or value in (float("inf"), float("-inf"), 0):
         return fragment("CAST('{}' AS DOUBLE)", digits)

@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from coordination.inserts.block_numbers import partitions
+from coordination.inserts.block_numbers import list_partition_ids
 from coordination.keeper.memory_keeper import Fault
-from engine.simulator.simulated_disk import Disk, recording
-from engine.simulator.simulated_servers import Server, Servers
+from engine.simulator.simulated_disk import SimulatedDisk, record_syncs
+from engine.simulator.simulated_servers import SimulatedServer, SimulatedServers
 from engine.simulator.step_pool import Crash
 from engine.simulator.trace import Trace
 from parts.common.errors import PandoError, UnknownOutcomeError
-from parts.common.thread_pool import working_inline
+from parts.common.thread_pool import run_jobs_inline
 from tests.faults import DISK_FAULTS, FAULTS, SYNC_FAULTS, hit_disk, hit_request, hit_sync
 
 Rows = list[tuple[object, ...]]
@@ -47,32 +47,32 @@ _INDEXED = "ALTER TABLE t ADD INDEX i v TYPE set(10)"
 _SYNC = "SETTINGS alter_sync = 2, mutations_sync = 2"
 
 
-def _indexes(server: Server) -> object:
+def _indexes(server: SimulatedServer) -> object:
     """Those of the table, and in how many of its parts each is."""
     parts = server.table.store.active()
     indexes = server.table.definition.description.indexes
-    return {index.name: sum(part.skip_index(index) is not None for part in parts) for index in indexes}
+    return {index.name: sum(part.read_skip_index(index) is not None for part in parts) for index in indexes}
 
 
-def _detached(server: Server) -> object:
+def _detached(server: SimulatedServer) -> object:
     names = server.table.store.detached()
     return sorted({name.partition("_")[0] for name in names})
 
 
-def _second(server: Server) -> object:
+def _second(server: SimulatedServer) -> object:
     return server.sql("SELECT * FROM u ORDER BY ALL")[1]
 
 
-def _unfinished(server: Server) -> object:
+def _unfinished(server: SimulatedServer) -> object:
     return sum(not shown.is_done for shown in server.table.mutations.shown())
 
 
-def _partitions(server: Server) -> object:
+def _partitions(server: SimulatedServer) -> object:
     """Those that ZooKeeper knows."""
-    return partitions(server.keeper, server.table.paths)
+    return list_partition_ids(server.keeper, server.table.paths)
 
 
-def _ttl(server: Server) -> object:
+def _ttl(server: SimulatedServer) -> object:
     return server.table.definition.description.ttl.text
 
 
@@ -86,7 +86,7 @@ class Operation:
     prepare: tuple[str, ...] = ()
     everywhere: str = ""
     """What every replica does before that."""
-    look: Callable[[Server], object] = lambda server: None
+    look: Callable[[SimulatedServer], object] = lambda server: None
     other: object = None
     before: Rows | None = None
     """If not the usual."""
@@ -94,12 +94,12 @@ class Operation:
     """It has two steps, which a client who got no answer may find apart: the rows then, and all else as after it."""
     is_repeated: bool = False
     """Until it is done: what it ends would never rest."""
-    action: Callable[[Server], object] | None = None
+    action: Callable[[SimulatedServer], object] | None = None
     """In place of the statement."""
-    hurt: Callable[[Server], None] = lambda server: None
+    hurt: Callable[[SimulatedServer], None] = lambda server: None
     """What happened to the disk before it, unseen."""
 
-    def run(self, server: Server) -> None:
+    def run(self, server: SimulatedServer) -> None:
         (self.action or (lambda server: server.sql(self.statement)))(server)
 
 
@@ -186,7 +186,7 @@ class Case:
 class Matrix:
     """Made by :func:`matrix`; each case has replicas of its own, of the same history."""
 
-    def __init__(self, path: Path, disks: dict[Path, Disk], operations: Mapping[str, Operation]) -> None:
+    def __init__(self, path: Path, disks: dict[Path, SimulatedDisk], operations: Mapping[str, Operation]) -> None:
         self._path = path
         self._operations = operations
         self._disks = disks
@@ -247,10 +247,10 @@ class Matrix:
             assert again == found, f"{found} became {again} by a restart"
 
     @contextlib.contextmanager
-    def _servers(self, name: str, queue_wait_seconds: float = 600.0) -> Iterator[Servers]:
+    def _servers(self, name: str, queue_wait_seconds: float = 600.0) -> Iterator[SimulatedServers]:
         """Two replicas; one of them lacks a part of the other."""
         root = self._path / str(next(self._numbers))
-        servers = Servers(root, 2, 1, Trace(None), self._disks, queue_wait_seconds=queue_wait_seconds)
+        servers = SimulatedServers(root, 2, 1, Trace(None), self._disks, queue_wait_seconds=queue_wait_seconds)
         operation = self._operations[name]
         try:
             servers.settle()
@@ -269,7 +269,7 @@ class Matrix:
         finally:
             servers.end()
 
-    def _run(self, servers: Servers, name: str) -> str:
+    def _run(self, servers: SimulatedServers, name: str) -> str:
         """What the client hears; then all work on, while they may be hit."""
         one, answer, code = servers.servers[0], "done", 0
         self._operations[name].hurt(one)
@@ -283,7 +283,7 @@ class Matrix:
         _work(servers)
         return answer
 
-    def _check(self, servers: Servers, name: str, before: State, answer: str) -> None:
+    def _check(self, servers: SimulatedServers, name: str, before: State, answer: str) -> None:
         operation = self._operations[name]
         after: State = (operation.columns.split(), operation.after, operation.other)
         assert before[1] == (operation.before or ROWS), before
@@ -309,7 +309,7 @@ class Matrix:
             assert node.keys()[-1] == _LAST, node.name
 
 
-def _work(servers: Servers) -> None:
+def _work(servers: SimulatedServers) -> None:
     for _ in range(4):
         for node in servers.servers:
             servers.now += 7
@@ -317,13 +317,13 @@ def _work(servers: Servers) -> None:
                 node.step_all()
 
 
-def _state(server: Server, operation: Operation) -> State:
+def _state(server: SimulatedServer, operation: Operation) -> State:
     result, rows = server.sql("SELECT * FROM t ORDER BY ALL")
     return [name for name, _ in result.columns], rows, operation.look(server)
 
 
 @contextlib.contextmanager
 def matrix(path: Path, operations: Mapping[str, Operation] = OPERATIONS) -> Iterator[Matrix]:
-    disks: dict[Path, Disk] = {}
-    with recording(disks), working_inline():
+    disks: dict[Path, SimulatedDisk] = {}
+    with record_syncs(disks), run_jobs_inline():
         yield Matrix(path, disks, operations)

@@ -14,8 +14,8 @@ from engine.engine import Engine
 from engine.queries.session import Session
 from engine.server.config import Config
 from parts.common.errors import PandoError
-from parts.common.thread_pool import working_inline
-from parts.format.hashed_file import syncing_by
+from parts.common.thread_pool import run_jobs_inline
+from parts.format.hashed_file import replace_sync
 from sql.formats.registry import write_blocks
 from sql.settings.supported_settings import DEFAULT_SETTINGS
 from tests.alter.histories import History, Step
@@ -129,7 +129,7 @@ def _difference(expected: bytes, found: bytes) -> str:
 def following(path: Path) -> Iterator[Follower]:
     """A server whose disk makes nothing durable: what a power cut leaves is of other tests."""
     oracle = Oracle()
-    with syncing_by(lambda descriptor: None), working_inline():
+    with replace_sync(lambda descriptor: None), run_jobs_inline():
         pando = Pando(path)
         try:
             yield Follower(oracle, pando)

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from zlib import crc32
 
-from engine.simulator.simulated_disk import Disk, recording
-from engine.simulator.simulated_servers import Server, Servers
+from engine.simulator.simulated_disk import SimulatedDisk, record_syncs
+from engine.simulator.simulated_servers import SimulatedServer, SimulatedServers
 from engine.simulator.trace import Trace
-from parts.common.thread_pool import working_inline
+from parts.common.thread_pool import run_jobs_inline
 from tests.alter.following import Answering, Follower, answer
 from tests.sql_statements.oracle import Oracle
 
@@ -28,7 +28,7 @@ _SETTINGS = {
 }
 
 
-class _Passing(Disk):
+class _Passing(SimulatedDisk):
     """Makes nothing durable, and so holds no files open."""
 
     def sync(self, path: Path) -> None:
@@ -39,8 +39,8 @@ class Replicas:
     """Every server makes and drops its replica; all else goes to one of them, which its text decides. What they hold
     after it is the same, and so are their answers."""
 
-    def __init__(self, path: Path, disks: dict[Path, Disk]) -> None:
-        self._all = Servers(path, 2, 0, Trace(None), disks)
+    def __init__(self, path: Path, disks: dict[Path, SimulatedDisk]) -> None:
+        self._all = SimulatedServers(path, 2, 0, Trace(None), disks)
         for server in self._all.servers:
             server.drop()
             disks.pop(server.path).close()
@@ -68,14 +68,14 @@ class Replicas:
         return _One(self._all.servers[number])
 
     @staticmethod
-    def _ask(server: Server, sql: str) -> bytes:
+    def _ask(server: SimulatedServer, sql: str) -> bytes:
         with server.acting():
             return answer(server.engine, sql, **_SETTINGS)
 
 
 @dataclass
 class _One:
-    server: Server
+    server: SimulatedServer
 
     def query(self, sql: str) -> bytes:
         return Replicas._ask(self.server, sql)
@@ -83,8 +83,8 @@ class _One:
 
 @contextmanager
 def asked_replicas(path: Path) -> Iterator[Replicas]:
-    disks = dict[Path, Disk]()
-    with recording(disks), working_inline():
+    disks = dict[Path, SimulatedDisk]()
+    with record_syncs(disks), run_jobs_inline():
         replicas = Replicas(path, disks)
         try:
             yield replicas

@@ -11,7 +11,7 @@ import pytest
 from engine.tables.merges.merge_execution import merge_to_temporary
 from engine.tables.statement_options import InsertOptions
 from parts.common.errors import PandoError
-from parts.common.part_name import merged_name
+from parts.common.part_name import make_merged_name
 from sql.definitions.column_defaults import complete_block
 from tests.engine.conftest import Local
 from tests.workers.server import WorkerServer
@@ -57,7 +57,7 @@ def test_a_merge_whose_sources_were_found_before(local: Local) -> None:
     with table.snapshot() as snapshot:
         local.run("ALTER TABLE t DROP COLUMN a")
         local.run("ALTER TABLE t ADD COLUMN a UInt8 DEFAULT 9")
-        name = merged_name([part.name for part in snapshot.parts])
+        name = make_merged_name([part.name for part in snapshot.parts])
         table.store.commit(table.store.add_preactive(merge_to_temporary(table, snapshot.parts, name), name))
     assert local.run("SELECT * FROM t ORDER BY k") == [(1, 9), (2, 9)]
 

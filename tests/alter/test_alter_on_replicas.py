@@ -11,47 +11,47 @@ import pytest
 
 from coordination.keeper.memory_keeper import Fault
 from coordination.nodes.replica_activation import ReplicaAddress
-from engine.simulator.simulated_cluster import Node
+from engine.simulator.simulated_cluster import SimulatedNode
 from engine.simulator.simulated_disk import (
-    Disk,
-    recording,
+    SimulatedDisk,
+    record_syncs,
 )
-from engine.simulator.simulated_servers import Server, Servers
+from engine.simulator.simulated_servers import SimulatedServer, SimulatedServers
 from engine.simulator.step_pool import Crash
 from engine.simulator.trace import Trace
 from parts.common.errors import PandoError
 from parts.common.thread_pool import (
-    working_inline,
+    run_jobs_inline,
 )
 from tests.faults import FAULTS, hit_request
 
-MakeServers = Callable[..., Servers]
+MakeServers = Callable[..., SimulatedServers]
 ALTER = "ALTER TABLE t RENAME COLUMN IF EXISTS v TO w, ADD COLUMN IF NOT EXISTS c UInt64 DEFAULT k * 2"
 CREATE = "CREATE TABLE t ({}) ENGINE = ReplicatedMergeTree('/tables/t', '{{replica}}') PARTITION BY p ORDER BY k"
 
 
 @pytest.fixture
 def make_servers(tmp_path: Path) -> Iterator[MakeServers]:
-    disks: dict[Path, Disk] = {}
-    made: list[Servers] = []
+    disks: dict[Path, SimulatedDisk] = {}
+    made: list[SimulatedServers] = []
 
-    def make(replicas: int = 2) -> Servers:
+    def make(replicas: int = 2) -> SimulatedServers:
         root = tmp_path / str(len(made))
-        made.append(Servers(root, replicas, len(made), Trace(None), disks))
+        made.append(SimulatedServers(root, replicas, len(made), Trace(None), disks))
         made[-1].settle()
         return made[-1]
 
-    with recording(disks), working_inline():
+    with record_syncs(disks), run_jobs_inline():
         yield make
         for servers in made:
             servers.end()
 
 
-def rows(node: Server, columns: str = "*") -> list[tuple[object, ...]]:
+def rows(node: SimulatedServer, columns: str = "*") -> list[tuple[object, ...]]:
     return node.sql(f"SELECT {columns} FROM t ORDER BY k")[1]
 
 
-def defined(node: Server) -> str:
+def defined(node: SimulatedServer) -> str:
     return str(node.sql("SHOW CREATE TABLE t")[1][0][0]).partition("\nENGINE")[0]
 
 
@@ -205,7 +205,7 @@ def test_two_at_once(make_servers: MakeServers) -> None:
     servers.settle()
     done: list[str] = []
 
-    def on_request(node: Node, kind: str, path: str) -> None:
+    def on_request(node: SimulatedNode, kind: str, path: str) -> None:
         if node is one and kind == "multi" and not done:
             done.append(path)
             two.sql("ALTER TABLE t ADD COLUMN d UInt8 DEFAULT 5, RENAME COLUMN v TO w")
@@ -254,7 +254,7 @@ def requests_of_an_alter(make_servers: MakeServers) -> int:
     one = scenario(servers)
     count = 0
 
-    def on_request(node: Node, kind: str, path: str) -> None:
+    def on_request(node: SimulatedNode, kind: str, path: str) -> None:
         nonlocal count
         count += 1
 
@@ -264,7 +264,7 @@ def requests_of_an_alter(make_servers: MakeServers) -> int:
     return count
 
 
-def scenario(servers: Servers) -> Server:
+def scenario(servers: SimulatedServers) -> SimulatedServer:
     one, two = servers.servers
     one.insert(1, [1])
     two.insert(2, [2])
@@ -277,7 +277,7 @@ OLD = [(1, 1, "value 1"), (2, 2, "value 2"), (1, 3, "value 3")]
 NEW = [(*row, 2 * row[1]) for row in OLD]
 
 
-def finish(servers: Servers) -> None:
+def finish(servers: SimulatedServers) -> None:
     servers.heal()
     for node in servers.servers:
         node.sql(ALTER)  # the client repeats it until it is told
@@ -302,7 +302,7 @@ def test_an_alter_that_is_hit_at_any_request(make_servers: MakeServers, fault: F
         hit(make_servers(), number, fault)
 
 
-def hit(servers: Servers, number: int, fault: Fault | str) -> None:
+def hit(servers: SimulatedServers, number: int, fault: Fault | str) -> None:
     one = scenario(servers)
     hit_request(servers, number, fault)
     with contextlib.suppress(PandoError, Crash):
@@ -324,7 +324,7 @@ def test_another_alter_comes_before_a_lost_answer_is_looked_for(
         one.sql("ALTER TABLE t ADD COLUMN first UInt8")
     lost: list[str] = []
 
-    def on_request(node: Node, kind: str, path: str) -> Fault | None:
+    def on_request(node: SimulatedNode, kind: str, path: str) -> Fault | None:
         if node is one and kind == "multi" and path == two.table.paths.columns and not lost:
             lost.append(path)
             return fault

@@ -11,7 +11,7 @@ import pytest
 
 from parts.common.errors import PandoError
 from parts.merge.part_merge import merge_parts
-from parts.read.key_mapping import index_of
+from parts.read.key_mapping import map_primary_index
 from parts.read.part_reader import open_part
 from sql.formats.registry import write_blocks
 from sql.settings.supported_settings import DEFAULT_SETTINGS
@@ -129,7 +129,7 @@ def test_parts_of_former_keys_merge_in_slices(local: Local, tmp_path: Path) -> N
     found = [row for batch in part.read(["k", "b", "a", "v"]) for row in zip(*batch.to_pydict().values(), strict=True)]
     assert found == sorted(found, key=lambda row: (row[0], row[1], -row[2])), "the rows are in the order of the key"
     assert len(found) == 600
-    index = index_of(part, table.description.sorting_key)
+    index = map_primary_index(part, table.description.sorting_key)
     assert np.array_equal(index.keys[0].to_numpy(), [row[0] for row in [*found[::4], found[-1]]])
     local.run("DROP TABLE m")
 

@@ -9,8 +9,8 @@ import pytest
 
 from coordination.keeper.memory_keeper import Fault
 from coordination.nodes.replica_activation import ReplicaAddress
-from engine.simulator.simulated_cluster import Node
-from engine.simulator.simulated_servers import Server, Servers
+from engine.simulator.simulated_cluster import SimulatedNode
+from engine.simulator.simulated_servers import SimulatedServer, SimulatedServers
 from engine.simulator.step_pool import Crash
 from parts.common.errors import PandoError
 from tests.alter.test_alter_on_replicas import CREATE, MakeServers, make_servers
@@ -20,15 +20,15 @@ __all__ = ["make_servers"]
 ALTER = "ALTER TABLE t ADD COLUMN a UInt8, MODIFY ORDER BY (k, a)"
 
 
-def rows(node: Server) -> list[tuple[object, ...]]:
+def rows(node: SimulatedServer) -> list[tuple[object, ...]]:
     return node.sql("SELECT k, v, a FROM t ORDER BY k, a")[1]
 
 
-def keys(node: Server) -> tuple[object, ...]:
+def keys(node: SimulatedServer) -> tuple[object, ...]:
     return node.sql("SELECT sorting_key, primary_key, sampling_key FROM system.tables WHERE name = 't'")[1][0]
 
 
-def altered(node: Server) -> None:
+def altered(node: SimulatedServer) -> None:
     """As a client that repeats it until it is told."""
     try:
         node.sql(f"{ALTER} SETTINGS alter_sync = 2")
@@ -103,7 +103,7 @@ def test_what_not_all_replicas_know_is_refused(make_servers: MakeServers) -> Non
     assert keys(one) == ("k", "k", "")
 
 
-def scenario(servers: Servers) -> Server:
+def scenario(servers: SimulatedServers) -> SimulatedServer:
     one, two = servers.servers
     one.insert(1, [2, 1])
     servers.settle()
@@ -111,7 +111,7 @@ def scenario(servers: Servers) -> Server:
     return one
 
 
-def finish(servers: Servers) -> None:
+def finish(servers: SimulatedServers) -> None:
     servers.heal()
     for node in servers.servers:
         altered(node)
@@ -132,7 +132,7 @@ def test_one_that_is_hit_at_any_request(make_servers: MakeServers, fault: Fault 
     one = scenario(counted)
     total = 0
 
-    def on_request(node: Node, kind: str, path: str) -> None:
+    def on_request(node: SimulatedNode, kind: str, path: str) -> None:
         nonlocal total
         total += 1
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from engine.simulator.simulated_servers import Server
+from engine.simulator.simulated_servers import SimulatedServer
 from parts.common.errors import PandoError
 from tests.alter.test_alter_on_replicas import MakeServers, make_servers
 from tests.alter.test_altered_keys import answer
@@ -114,7 +114,7 @@ def test_on_replicas(make_servers: MakeServers) -> None:
     servers.settle()
     servers.check_equal()
 
-    def found(node: Server) -> list[tuple[object, ...]]:
+    def found(node: SimulatedServer) -> list[tuple[object, ...]]:
         return node.sql("SELECT toString(p), k, v FROM t WHERE k < 'z' ORDER BY v")[1]
 
     expected = [("a", "x", 1), ("b", "y", 2), ("c", "x", 3), ("a", "w", 4), ("a", "w", 5)]

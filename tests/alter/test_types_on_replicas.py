@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine.simulator.simulated_servers import Server, Servers
-from engine.tables.stopped_actions import Stoppable
+from engine.simulator.simulated_servers import SimulatedServer, SimulatedServers
+from engine.tables.stopped_actions import StoppableAction
 from parts.common.errors import PandoError
 from tests.alter.test_alter_on_replicas import MakeServers, defined, make_servers, rows
 
@@ -13,7 +13,7 @@ __all__ = ["make_servers"]
 RETYPE = "ALTER TABLE t MODIFY COLUMN c Int64"
 
 
-def with_column(servers: Servers, *values: str) -> tuple[Server, Server]:
+def with_column(servers: SimulatedServers, *values: str) -> tuple[SimulatedServer, SimulatedServer]:
     """Column c is a String; rows 1, 2 … have the values."""
     one, two = servers.servers
     one.sql("ALTER TABLE t ADD COLUMN c String DEFAULT '7' SETTINGS alter_sync = 2")
@@ -23,7 +23,7 @@ def with_column(servers: Servers, *values: str) -> tuple[Server, Server]:
     return one, two
 
 
-def code(server: Server, statement: str) -> int:
+def code(server: SimulatedServer, statement: str) -> int:
     with pytest.raises(PandoError) as caught:
         server.sql(statement)
     return caught.value.code
@@ -112,7 +112,7 @@ def test_columns_of_a_mutation_that_is_not_done_stay(make_servers: MakeServers) 
     servers = make_servers()
     one, two = with_column(servers, "5", "6")
     for node in (one, two):
-        node.table.allow(Stoppable.MERGES, False)
+        node.table.allow(StoppableAction.MERGES, False)
     one.sql("ALTER TABLE t UPDATE c = concat(c, toString(k)) WHERE k < 9 SETTINGS mutations_sync = 0")
     servers.now += 1
     two.step_all()
@@ -122,7 +122,7 @@ def test_columns_of_a_mutation_that_is_not_done_stay(make_servers: MakeServers) 
         assert caught.value.code == 36
     two.sql("ALTER TABLE t ADD COLUMN d UInt8, RENAME COLUMN v TO w")
     for node in (one, two):
-        node.table.allow(Stoppable.MERGES, True)
+        node.table.allow(StoppableAction.MERGES, True)
     servers.settle()
     servers.check_equal()
     assert rows(one, "k, w, c, d") == rows(two, "k, w, c, d") == [(1, "v", "51", 0), (2, "v", "62", 0)]
@@ -136,7 +136,7 @@ def test_a_mutation_between_the_look_and_the_change(make_servers: MakeServers) -
     servers = make_servers()
     one, two = with_column(servers, "5")
     for node in (one, two):
-        node.table.allow(Stoppable.MERGES, False)
+        node.table.allow(StoppableAction.MERGES, False)
     done: list[str] = []
 
     def on_request(node: object, kind: str, path: str) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from engine.cluster.cluster import ZOOKEEPER, Cluster
-from engine.cluster.os_processes import family
+from engine.cluster.os_processes import list_process_tree
 
 SESSION_SECONDS = 4.0
 _REST_SECONDS = 4.0
@@ -50,7 +50,7 @@ class Faults:
     def _pause(self) -> None:
         name = self._random.choice(self._replicas)
         pid = next(status.pid for status in self._cluster.status() if status.name == name)
-        stopped = list(family(pid))
+        stopped = list(list_process_tree(pid))
         self._signal(stopped, signal.SIGSTOP)
         try:
             self._wait(SESSION_SECONDS * self._random.uniform(1.2, 2))

@@ -13,9 +13,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from engine.client.shared_work import Servers
-from engine.client.table_export import Export, export_table
-from engine.client.table_load import Load, Loaded, load_folder
+from engine.client.shared_work import ServerGroup
+from engine.client.table_export import TableExport, export_table
+from engine.client.table_load import LoadResult, TableLoad, load_folder
 from parts.common.errors import PandoError
 from tests.cluster.conftest import Replicas
 
@@ -31,7 +31,7 @@ class Bulk:
         self.replicas = replicas
         self.root = replicas.cluster.directory / "user_files"
         urls = [f"http://127.0.0.1:{s.http_port}" for s in replicas.cluster.status() if s.http_port]
-        self.servers = Servers(urls, stall_seconds=10)
+        self.servers = ServerGroup(urls, stall_seconds=10)
 
     def filled(self, rows: int = _ROWS) -> str:
         table = self.replicas.new_table()
@@ -40,10 +40,10 @@ class Bulk:
         return table
 
     def export(self, table: str, directory: str, **more: Any) -> dict[str, Any]:
-        return export_table(self.servers, Export(f"default.{table}", directory, **more))
+        return export_table(self.servers, TableExport(f"default.{table}", directory, **more))
 
-    def load(self, directory: str, table: str, **more: Any) -> Loaded:
-        return load_folder(self.servers, Load(directory, f"default.{table}", **more))
+    def load(self, directory: str, table: str, **more: Any) -> LoadResult:
+        return load_folder(self.servers, TableLoad(directory, f"default.{table}", **more))
 
     def sums(self, table: str, name: str = "r2") -> list[list[object]]:
         self.replicas[name].execute(f"SYSTEM SYNC REPLICA {table}")
@@ -75,8 +75,8 @@ def test_what_is_exported_is_loaded_once(bulk: Bulk) -> None:
         assert pq.ParquetFile(directory / file["name"]).metadata.num_rows == file["rows"]
     parts = bulk.replicas["r1"].rows(f"SELECT name FROM system.parts WHERE table = '{table}' AND active ORDER BY name")
     assert [[part["name"]] for part in manifest["parts"]] == parts
-    assert bulk.load("once", other) == Loaded(len(manifest["files"]), _ROWS, True)
-    assert bulk.load("once", other) == Loaded(len(manifest["files"]), _ROWS, False)
+    assert bulk.load("once", other) == LoadResult(len(manifest["files"]), _ROWS, True)
+    assert bulk.load("once", other) == LoadResult(len(manifest["files"]), _ROWS, False)
     assert bulk.sums(other) == bulk.sums(table)
     assert bulk.load("once", other, identity="again").is_new
     assert bulk.sums(other)[0][0] == 2 * _ROWS
@@ -196,8 +196,8 @@ def test_a_folder_of_anybody(bulk: Bulk) -> None:
         pq.write_table(pa.table(rows), directory / f"{number}.snappy.parquet")
     (directory / "_SUCCESS").touch()
     other = bulk.replicas.new_table("k UInt64, v String, more UInt8 DEFAULT 7")
-    assert bulk.load("foreign", other) == Loaded(3, 3, True)
-    assert bulk.load("foreign", other) == Loaded(3, 3, False)
+    assert bulk.load("foreign", other) == LoadResult(3, 3, True)
+    assert bulk.load("foreign", other) == LoadResult(3, 3, False)
     bulk.replicas["r1"].execute(f"SYSTEM SYNC REPLICA {other}")
     assert bulk.replicas["r1"].rows(f"SELECT * FROM {other} ORDER BY k")[2] == [2, "row 2", 7]
     with pytest.raises(PandoError) as caught:
@@ -251,6 +251,6 @@ def test_hostile_requests(bulk: Bulk, path: str, body: dict[str, Any], code: int
 
 
 def test_who_may_only_read_writes_no_files(bulk: Bulk) -> None:
-    with Servers(bulk.servers.urls, user="reader") as servers, pytest.raises(PandoError) as caught:
+    with ServerGroup(bulk.servers.urls, user="reader") as servers, pytest.raises(PandoError) as caught:
         servers.call(servers.urls[0], "/scan/discard", {"directory": "x", "export": "0" * 32})
     assert caught.value.code == 164

@@ -14,7 +14,7 @@ import pytest
 from chdb.session import Session as Oracle
 
 from engine.cluster.cluster import Cluster
-from engine.cluster.cluster_state import is_free
+from engine.cluster.cluster_state import is_port_free
 from engine.http_client.http_client import HttpClient
 from parts.common.errors import PandoError
 from tests.worker_count import WORKERS
@@ -94,7 +94,7 @@ class Shards:
 def _consecutive_ports(count: int) -> list[int]:
     while True:
         first = random.randint(20_000, 32_000)
-        if all(is_free(first + number) for number in range(count)):
+        if all(is_port_free(first + number) for number in range(count)):
             return list(range(first, first + count))
 
 

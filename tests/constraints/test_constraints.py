@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from engine.simulator.simulated_disk import (
-    recording,
+    record_syncs,
 )
-from engine.simulator.simulated_servers import Servers
+from engine.simulator.simulated_servers import SimulatedServers
 from engine.simulator.trace import Trace
 from parts.common.errors import PandoError
 from parts.common.thread_pool import (
-    working_inline,
+    run_jobs_inline,
 )
 from tests.skip_indexes.conftest import Local, Oracle
 from tests.skip_indexes.test_index_definitions import code, definition
@@ -114,8 +114,8 @@ def test_alter(local: Local, oracle: Oracle) -> None:
 
 def test_constraints_of_replicas_are_one(tmp_path: Path) -> None:
     disks: dict[Path, object] = {}
-    with recording(disks), working_inline():  # type: ignore[arg-type]
-        servers = Servers(tmp_path, 2, 0, Trace(None), disks)  # type: ignore[arg-type]
+    with record_syncs(disks), run_jobs_inline():  # type: ignore[arg-type]
+        servers = SimulatedServers(tmp_path, 2, 0, Trace(None), disks)  # type: ignore[arg-type]
         servers.settle()
         one, two = servers.servers
         one.sql("ALTER TABLE t ADD CONSTRAINT c CHECK k < 100")

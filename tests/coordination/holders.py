@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from coordination.keeper.interface import Keeper
 from coordination.log.part_set import PartSet
 from coordination.nodes.paths import ReplicaPaths
-from coordination.nodes.replica_activation import active_replicas
+from coordination.nodes.replica_activation import read_replica_activity
 from parts.common.part_name import PartName
 
 
@@ -28,7 +28,7 @@ def find_holder(
     A covering part that is not one of this replica's virtual parts is not taken: its log entry, or a drop that this
     replica has not pulled yet, may say otherwise.
     """
-    names = [name for name, is_active in active_replicas(keeper, replica.table).items() if is_active]
+    names = [name for name, is_active in read_replica_activity(keeper, replica.table).items() if is_active]
     names = [name for name in names if name != replica.name]
     (choose or random).shuffle(names)
     covers: list[Holder] = []

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from coordination.inserts.block_numbers import allocate_block
+from coordination.inserts.block_numbers import allocate_block_number
 from coordination.inserts.partition_nodes import next_numbers, raise_next_first
 from coordination.keeper.interface import (
     BadVersion,
@@ -136,8 +136,8 @@ class KeeperContract:
         raise_next_first(keeper, table, 7)
         raise_next_first(keeper, table, 5)
         assert next_numbers(keeper, table, ["1", "2"]) == {"1": 7, "2": 4}
-        assert allocate_block(keeper, table, "2").number == 4  # type: ignore[union-attr]
-        assert allocate_block(keeper, table, "1").number == 7  # type: ignore[union-attr]
+        assert allocate_block_number(keeper, table, "2").number == 4  # type: ignore[union-attr]
+        assert allocate_block_number(keeper, table, "1").number == 7  # type: ignore[union-attr]
         assert next_numbers(keeper, table, ["1", "2"]) == {"1": 8, "2": 5}
 
     def test_failed_multi_takes_no_sequence_number(self, keeper: Keeper, base: str) -> None:

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from coordination.drops.drop_partition import clear_leftovers
+from coordination.drops.drop_partition import clear_drop_leftovers
 from coordination.inserts.block_numbers import BlockLock
 from coordination.inserts.insert_commit import InsertRequest, InsertResult, InsertStatus, begin_insert
 from coordination.inserts.quorum import QuorumPlan
 from coordination.keeper.memory_keeper import Fault, MemoryEnsemble, MemoryKeeper
-from coordination.log.queue_rules import ActionKind, Limits
+from coordination.log.queue_rules import ActionKind, PoolLimits
 from coordination.log.replication_queue import ReplicationQueue
-from coordination.merges_mutations.merge_predicate import MergePredicate, build_predicate
+from coordination.merges_mutations.merge_predicate import MergePredicate, read_merge_predicate
 from coordination.merges_mutations.mutation_nodes import KnownMutations
 from coordination.nodes.part_record import PartRecord
 from coordination.nodes.paths import ReplicaPaths, TablePaths
 from coordination.nodes.replica_activation import Activation, ReplicaAddress
 from coordination.replicas import log_pull
-from coordination.replicas.clone import finish_clone, is_lost
-from coordination.replicas.part_commit import ProducedStatus
+from coordination.replicas.clone import finish_clone, needs_clone
+from coordination.replicas.part_commit import PartCommitStatus
 from coordination.replicas.table_nodes import SharedDefinition
 from parts.common.part_name import PartName
 from tests.coordination.holders import find_holder
@@ -52,10 +52,10 @@ class Member:
         self.activation: Activation = activate(
             self.keeper, self.paths, ReplicaAddress(self.name, 1), self.name, wait_seconds=0
         )
-        if is_lost(self.keeper, self.paths):
+        if needs_clone(self.keeper, self.paths):
             clone_replica(self.keeper, self.paths, dict.fromkeys(self.active, ""))
             finish_clone(self.keeper, self.paths)
-        log_pull.load_queue(self.keeper, self.paths, self.queue, log_pull.own_parts(self.keeper, self.paths))
+        log_pull.load_queue(self.keeper, self.paths, self.queue, log_pull.read_listed_parts(self.keeper, self.paths))
 
     def covering_active(self, part: PartName) -> PartName | None:
         return next((p for p in self.active if p.covers(part)), None)
@@ -84,25 +84,25 @@ class Member:
 
     def predicate(self) -> MergePredicate:
         asked = self.queue.virtual_parts().partition_ids()
-        return build_predicate(self.keeper, TABLE, self.queue, self.pull, self.mutations.load, asked)
+        return read_merge_predicate(self.keeper, TABLE, self.queue, self.pull, self.mutations.load, asked)
 
     def drain(self) -> list[ActionKind]:
         """Executes what can be executed; data are names only."""
         done = []
-        while (action := self.queue.next_action(self, Limits(9, 9, 1 << 40))) is not None:
+        while (action := self.queue.next_action(self, PoolLimits(9, 9, 1 << 40))) is not None:
             part = action.entry.new_part
             assert part is not None
             done.append(action.kind)
             if action.kind is ActionKind.SKIP:
-                log_pull.drop_entry(self.keeper, self.paths, self.queue, action.name)
+                log_pull.remove_entry(self.keeper, self.paths, self.queue, action.name)
             elif action.kind is ActionKind.DROP_RANGE:
                 if action.entry.has_leftovers:
-                    clear_leftovers(self.keeper, TABLE, part)
+                    clear_drop_leftovers(self.keeper, TABLE, part)
                 self.active = {p for p in self.active if not part.covers(p)}
-                listed = log_pull.own_parts(self.keeper, self.paths)
-                log_pull.remove_parts(self.keeper, self.paths, [p for p in listed if part.covers(p)])
+                listed = log_pull.read_listed_parts(self.keeper, self.paths)
+                log_pull.unlist_parts(self.keeper, self.paths, [p for p in listed if part.covers(p)])
                 names = [*self.queue.covered_entries(action.name), action.name]
-                log_pull.drop_entries(self.keeper, self.paths, self.queue, names)
+                log_pull.remove_entries(self.keeper, self.paths, self.queue, names)
             else:
                 if action.kind is ActionKind.FETCH:
                     holder = find_holder(self.keeper, self.paths, part, self.queue.virtual_parts())
@@ -113,7 +113,7 @@ class Member:
                 status = commit_produced_part(
                     self.keeper, self.paths, self.queue, action.name, action.entry, part, RECORD
                 )
-                assert status is ProducedStatus.COMMITTED
+                assert status is PartCommitStatus.COMMITTED
                 self.active = {p for p in self.active if not part.covers(p)} | {part}
                 self.queue.finish(action.name)
         return done

@@ -17,4 +17,4 @@ commit_produced_part = partial(part_commit.commit_produced_part, clock=time.mono
 create_table_or_replica = partial(table_nodes.create_table_or_replica, wait=lambda event, seconds: None)
 drop_all_partitions = partial(drop_range.drop_all_partitions, clock=time.time)
 drop_partition = partial(drop_range.drop_partition, clock=time.time)
-resolve_insert = partial(insert_commit.resolve_insert, clock=time.monotonic, sleep=time.sleep)
+resolve_insert = partial(insert_commit.settle_insert, clock=time.monotonic, sleep=time.sleep)

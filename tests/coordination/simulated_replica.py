@@ -107,7 +107,7 @@ def check_agreement(world: World) -> None:
     first = world.replicas[0]
     for replica in world.replicas:
         assert set(replica.active) == set(first.active), world.describe()
-        listed = PartSet(log_pull.own_parts(replica.keeper, replica.paths))
+        listed = PartSet(log_pull.read_listed_parts(replica.keeper, replica.paths))
         assert set(listed) == set(replica.active), f"{replica.name}: ZooKeeper {set(listed)} disk {set(replica.active)}"
         assert set(replica.queue.virtual_parts()) == set(replica.active)
         for part in replica.active:

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from coordination.inserts.insert_commit import InsertStatus
 from coordination.inserts.quorum import confirm_own_parts
-from coordination.inserts.quorum_failure import forget_failed_parts, take_back_failed_parts
+from coordination.inserts.quorum_failure import list_own_failed_parts, unlist_failed_parts
 from coordination.keeper.interface import SessionState
 from coordination.log.part_set import PartSet
 from coordination.nodes.replica_activation import ReplicaAddress
 from coordination.replicas import log_pull
-from coordination.replicas.clone import finish_clone, is_lost
+from coordination.replicas.clone import finish_clone, needs_clone
 from parts.common.errors import UnavailableError
 from parts.common.part_name import PartName
 from tests.coordination.real_time import activate, clone_replica, resolve_insert
@@ -39,7 +39,7 @@ def recover(world: World, replica: Replica) -> None:
     address = ReplicaAddress(replica.name, 1)
     activation = activate(keeper, paths, address, replica.name, wait_seconds=0, clock=world.clock)
     take_back(replica)
-    if is_lost(keeper, paths):
+    if needs_clone(keeper, paths):
         world.count("clone")
         load_disk(replica)
         local = {part: replica.record(part).content_hash for part in replica.active}
@@ -50,21 +50,21 @@ def recover(world: World, replica: Replica) -> None:
             replica.active.remove(part)
             replica.disk.pop(part, None)
         finish_clone(keeper, paths)
-    listed = set(log_pull.own_parts(keeper, paths))
+    listed = set(log_pull.read_listed_parts(keeper, paths))
     load_disk(replica, listed)
     missing = [part for part in PartSet(listed) if part not in replica.active]
     log_pull.load_queue(keeper, paths, replica.queue, [p for p in listed if p not in missing])
-    log_pull.requeue_fetch(keeper, paths, replica.queue, missing)
+    log_pull.queue_missing_fetches(keeper, paths, replica.queue, missing)
     confirm_own_parts(keeper, paths, [str(part) for part in replica.active])
     replica.activation = activation
 
 
 def take_back(replica: Replica) -> None:
-    failed = take_back_failed_parts(replica.keeper, replica.paths)
+    failed = list_own_failed_parts(replica.keeper, replica.paths)
     for name in failed:
         replica.disk.pop(PartName.parse(name), None)
         replica.active.remove(PartName.parse(name))
-    forget_failed_parts(replica.keeper, replica.paths, failed)
+    unlist_failed_parts(replica.keeper, replica.paths, failed)
 
 
 def load_disk(replica: Replica, listed: set[PartName] | None = None) -> None:
@@ -76,7 +76,7 @@ def load_disk(replica: Replica, listed: set[PartName] | None = None) -> None:
         replica.active = PartSet(replica.disk)
         replica.loaded_disk = True
     elif listed is None and not replica.loaded_disk:
-        known = set(log_pull.own_parts(replica.keeper, replica.paths))
+        known = set(log_pull.read_listed_parts(replica.keeper, replica.paths))
         replica.active = PartSet(part for part in replica.disk if part in known)
 
 
@@ -91,7 +91,7 @@ def settle(world: World, replica: Replica) -> None:
         else:
             raise UnavailableError("KEEPER_EXCEPTION", "still unknown")
         replica.unresolved.remove((block, request))
-    listed = set(log_pull.own_parts(replica.keeper, replica.paths))
+    listed = set(log_pull.read_listed_parts(replica.keeper, replica.paths))
     for item in list(replica.unfinished):
         if item[2] in listed:
             replica.take(item[2])

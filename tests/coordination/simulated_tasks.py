@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordination.drops.drop_partition import clear_leftovers
+from coordination.drops.drop_partition import clear_drop_leftovers
 from coordination.inserts.quorum_failure import fail_unreachable_part
 from coordination.keeper.interface import KeeperConnectionLoss, KeeperError
-from coordination.log.queue_rules import Action, ActionKind, Limits
-from coordination.merges_mutations.merge_assignment import assign_merges, merge_entry
-from coordination.merges_mutations.merge_predicate import build_predicate
+from coordination.log.queue_rules import Action, ActionKind, PoolLimits
+from coordination.merges_mutations.merge_assignment import log_merges_and_mutations, make_merge_entry
+from coordination.merges_mutations.merge_predicate import read_merge_predicate
 from coordination.merges_mutations.mutation_nodes import KnownMutations
 from coordination.replicas import log_pull
-from coordination.replicas.cleanup import clean_once
-from coordination.replicas.part_commit import ProducedStatus
+from coordination.replicas.cleanup import run_cleanup
+from coordination.replicas.part_commit import PartCommitStatus
 from parts.common.errors import PandoError
 from parts.common.part_name import PartName
 from tests.coordination.holders import find_holder
@@ -32,7 +32,7 @@ def pull(world: World, replica: Replica) -> None:
 def execute(world: World, replica: Replica) -> None:
     if replica.unresolved and not replica.busy - {"execute"}:
         settle(world, replica)
-    action = replica.queue.next_action(replica, Limits(4, 4, 1 << 40))
+    action = replica.queue.next_action(replica, PoolLimits(4, 4, 1 << 40))
     if action is None:
         return
     try:
@@ -48,16 +48,16 @@ def run(world: World, replica: Replica, action: Action) -> None:
     entry, keeper, queue = action.entry, replica.keeper, replica.queue
     assert entry.new_part is not None
     if action.kind is ActionKind.SKIP:
-        log_pull.drop_entry(keeper, replica.paths, queue, action.name)
+        log_pull.remove_entry(keeper, replica.paths, queue, action.name)
     elif action.kind is ActionKind.DROP_RANGE:
         world.count("drop executed")
         if entry.has_leftovers:
             world.count("leftovers cleared")
-            clear_leftovers(keeper, TABLE, entry.new_part)
+            clear_drop_leftovers(keeper, TABLE, entry.new_part)
         gone = replica.active.remove_covered(entry.new_part)
-        listed = [p for p in log_pull.own_parts(keeper, replica.paths) if entry.new_part.covers(p)]
-        log_pull.remove_parts(keeper, replica.paths, {*gone, *listed})
-        log_pull.drop_entries(keeper, replica.paths, queue, [*queue.covered_entries(action.name), action.name])
+        listed = [p for p in log_pull.read_listed_parts(keeper, replica.paths) if entry.new_part.covers(p)]
+        log_pull.unlist_parts(keeper, replica.paths, {*gone, *listed})
+        log_pull.remove_entries(keeper, replica.paths, queue, [*queue.covered_entries(action.name), action.name])
     elif action.kind is ActionKind.MERGE:
         world.count("merge executed")
         rows = frozenset().union(*(replica.disk[part] for part in entry.source_parts))
@@ -75,7 +75,7 @@ def fetch(world: World, replica: Replica, action: Action) -> None:
     if holder is None:
         if entry.quorum >= 2 and fail_unreachable_part(replica.keeper, replica.paths, entry):
             world.count("quorum failed")
-            log_pull.discard_entry(replica.keeper, replica.paths, replica.queue, action.name)
+            log_pull.abandon_entry(replica.keeper, replica.paths, replica.queue, action.name)
             return
         replica.queue.postpone(action.name, "no active replica has it")
         return
@@ -107,24 +107,24 @@ def produce(world: World, replica: Replica, action: Action, part: PartName, rows
     except BaseException:
         replica.disk.pop(part, None)
         raise
-    if status is ProducedStatus.COMMITTED:
+    if status is PartCommitStatus.COMMITTED:
         replica.take(part)
         replica.queue.finish(action.name)
-    elif status is ProducedStatus.UNKNOWN:
+    elif status is PartCommitStatus.UNKNOWN:
         world.count("unknown part")
         replica.unfinished.append((action.name, action.entry, part))
         replica.activation = None
         replica.keeper.expire()
     else:
-        assert status is ProducedStatus.DROPPED, "all replicas merge alike"
+        assert status is PartCommitStatus.DROPPED, "all replicas merge alike"
         replica.disk.pop(part, None)
-        log_pull.discard_entry(replica.keeper, replica.paths, replica.queue, action.name)
+        log_pull.abandon_entry(replica.keeper, replica.paths, replica.queue, action.name)
 
 
 def merge(world: World, replica: Replica) -> None:
     replica.busy.add("pull")
     try:
-        predicate = build_predicate(
+        predicate = read_merge_predicate(
             replica.keeper,
             TABLE,
             replica.queue,
@@ -143,8 +143,8 @@ def merge(world: World, replica: Replica) -> None:
             run = world.random.choice(runs)
             begin = world.random.randrange(len(run) - 1)
             end = world.random.randrange(begin + 2, len(run) + 1)
-            entries.append(merge_entry(run[begin:end], replica.name, world.clock()))
-    if entries and assign_merges(replica.keeper, TABLE, predicate.log_version, entries):
+            entries.append(make_merge_entry(run[begin:end], replica.name, world.clock()))
+    if entries and log_merges_and_mutations(replica.keeper, TABLE, predicate.log_version, entries):
         world.count("merge assigned")
 
 
@@ -155,12 +155,14 @@ def drop(world: World, replica: Replica) -> None:
 
 def clean(world: World, replica: Replica) -> None:
     world.remember_drops()
-    report = clean_once(replica.keeper, TABLE, world.settings)
+    report = run_cleanup(replica.keeper, TABLE, world.settings)
     for name in report.lost_replicas:
         world.count(f"lost {name}")
     covered = [
-        p for p in log_pull.own_parts(replica.keeper, replica.paths) if replica.active.covering(p) not in (p, None)
+        p
+        for p in log_pull.read_listed_parts(replica.keeper, replica.paths)
+        if replica.active.covering(p) not in (p, None)
     ]
-    log_pull.remove_parts(replica.keeper, replica.paths, covered)
+    log_pull.unlist_parts(replica.keeper, replica.paths, covered)
     for part in covered:
         replica.disk.pop(part, None)

@@ -17,7 +17,7 @@ from coordination.keeper.interface import MultiFailed, SessionState
 from coordination.keeper.memory_keeper import Fault, MemoryEnsemble, MemoryKeeper
 from coordination.log.log_entry import LogEntry
 from coordination.replicas.cleanup import CleanupSettings
-from engine.simulator.rule_coverage import watch_rules
+from engine.simulator.rule_coverage import count_rules
 from parts.common.errors import PandoError
 from parts.common.part_name import PartName
 from tests.coordination.real_time import create_table_or_replica
@@ -49,7 +49,7 @@ class World:
         for replica in self.replicas:
             create_table_or_replica(replica.keeper, TABLE, replica.name, DEFINITION)
         self.ensemble.faults = self.fault
-        watch_rules(self.ensemble, self.count)
+        count_rules(self.ensemble, self.count)
 
     def clock(self) -> float:
         self.now += 0.01

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from coordination.inserts.block_numbers import release
+from coordination.inserts.block_numbers import release_block_number
 from coordination.inserts.insert_commit import InsertRequest, InsertStatus
 from coordination.inserts.quorum import QuorumPlan
 from coordination.keeper.memory_keeper import MemoryEnsemble
 from coordination.log.part_set import PartSet
-from coordination.merges_mutations.merge_assignment import assign_merges, merge_entry
-from coordination.reads.dropped_blocks import dropped_blocks
-from coordination.reads.stream_positions import decided_blocks, read_decided
+from coordination.merges_mutations.merge_assignment import log_merges_and_mutations, make_merge_entry
+from coordination.reads.dropped_blocks import read_dropped_blocks
+from coordination.reads.stream_positions import compute_stream_positions, read_stream_positions
 from parts.common.errors import ConflictError
 from parts.common.part_name import PartName
 from tests.coordination.members import TABLE, Member
@@ -23,7 +23,7 @@ from tests.coordination.real_time import drop_partition
 
 
 def positions(member: Member) -> dict[str, int]:
-    return read_decided(
+    return read_stream_positions(
         member.keeper,
         TABLE,
         member.queue,
@@ -41,7 +41,7 @@ def test_decided_is_what_no_lock_no_quorum_and_no_missing_part_lies_below() -> N
     current = PartSet(map(part, ["a_0_6_2", "a_8_8_0", "b_2_2_0"]))
 
     def decided(committing: dict[str, list[int]], unconfirmed: set[str], missing: set[str]) -> dict[str, int]:
-        return decided_blocks(
+        return compute_stream_positions(
             known, committing, set(map(part, unconfirmed)), current, lambda name: str(name) not in missing
         )
 
@@ -65,7 +65,7 @@ def test_a_number_taken_and_not_committed_holds_the_position_until_it_is_decided
     given_up = other.request("4")
     last = member.insert("5")
     assert positions(member) == {"all": given_up.part.min_block - 1}
-    release(other.keeper, given_up.lock)
+    release_block_number(other.keeper, given_up.lock)
     assert positions(member) == {"all": last.max_block}
 
 
@@ -91,7 +91,7 @@ def test_a_replica_that_is_behind_reports_what_it_has(members: list[Member]) -> 
 def test_a_drop_remembers_the_last_block_it_took(members: list[Member]) -> None:
     member, other = members[:2]
     last = member.insert("1")
-    release(other.keeper, other.request("2").lock)
+    release_block_number(other.keeper, other.request("2").lock)
 
     def last_blocks(ranges: Sequence[PartName]) -> list[int | None]:
         member.pull()
@@ -101,12 +101,12 @@ def test_a_drop_remembers_the_last_block_it_took(members: list[Member]) -> None:
 
     for _ in range(2):  # the second has nothing to take
         drop_partition(member.keeper, TABLE, "r1", "all", last_blocks=last_blocks)
-        assert dropped_blocks(other.keeper, TABLE) == {"all": last.max_block}
+        assert read_dropped_blocks(other.keeper, TABLE) == {"all": last.max_block}
         member.pull()
         member.drain()
     later = other.insert("3")
     drop_partition(member.keeper, TABLE, "r1", "all", last_blocks=last_blocks)
-    assert dropped_blocks(other.keeper, TABLE) == {"all": later.max_block}
+    assert read_dropped_blocks(other.keeper, TABLE) == {"all": later.max_block}
 
 
 class World:
@@ -130,7 +130,7 @@ class World:
         if self.open:
             member, request = self.open.pop(self.random.randrange(len(self.open)))
             if self.random.random() < 0.2:
-                release(member.keeper, request.lock)
+                release_block_number(member.keeper, request.lock)
                 return
             assert member.commit(request).status is InsertStatus.COMMITTED
             member.active.add(request.part)
@@ -150,8 +150,11 @@ class World:
         predicate = member.predicate()
         runs = [run for name in "ab" for run in predicate.mergeable_runs(name) if len(run) > 1]
         if runs:
-            assign_merges(
-                member.keeper, TABLE, predicate.log_version, [merge_entry(self.random.choice(runs), member.name, 1.0)]
+            log_merges_and_mutations(
+                member.keeper,
+                TABLE,
+                predicate.log_version,
+                [make_merge_entry(self.random.choice(runs), member.name, 1.0)],
             )
 
     def look(self) -> None:
@@ -164,7 +167,7 @@ class World:
             if self.random.random() < 0.5:
                 self.end_insert()
 
-        found = read_decided(
+        found = read_stream_positions(
             member.keeper, TABLE, member.queue, pull, lambda part: member.covering_active(part) is not None
         )
         for name in self.committed:

@@ -9,25 +9,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, precondition, rule
 
-from coordination.inserts.deduplication_window import plan_block_removal
+from coordination.inserts.deduplication_window import select_expired_block_ids
 from coordination.inserts.quorum import QuorumStatus, format_last_parts, parse_last_parts
 from coordination.keeper.interface import Stat
-from coordination.log.log_entry import EntryType, LogEntry, drop_range
+from coordination.log.log_entry import EntryType, LogEntry, drop_range_name
 from coordination.log.part_set import PartSet
-from coordination.log.queue_rules import Action, ActionKind, Limits
+from coordination.log.queue_rules import Action, ActionKind, PoolLimits
 from coordination.log.replication_queue import ReplicationQueue
 from coordination.merges_mutations.merge_predicate import MergePredicate
 from coordination.merges_mutations.mutation_set import MutationSet
 from coordination.nodes.replica_positions import ReplicaPosition
-from coordination.replicas.cleanup import plan_log_trim, plan_lost_replicas, sole_holders
-from parts.common.part_name import PartName, merged_name
+from coordination.replicas.cleanup import find_sole_holders, select_log_entries_to_trim, select_lost_replicas
+from parts.common.part_name import PartName, make_merged_name
 from parts.merge.merge_selector import (
     PART_OVERHEAD_BYTES,
-    SMALL_PARTS,
-    SMALL_PARTS_SECONDS,
-    PartFacts,
-    balance_bases,
-    max_merge_bytes,
+    SMALL_PARTS_MAX_AGE_SECONDS,
+    SMALL_PARTS_PER_MERGE,
+    MergeCandidate,
+    compute_balance_bases,
+    compute_max_merge_bytes,
     select_merge,
 )
 
@@ -114,7 +114,7 @@ class MergePredicateMachine(RuleBasedStateMachine):
         """One multi: the number, the log entry, the version, the locks below."""
         below, self.counter = self.counter, self.counter + 1
         self.locks = {number for number in self.locks if number > below}
-        self.log.append(LogEntry(EntryType.DROP_RANGE, drop_range("p", below), 0.0, "r"))
+        self.log.append(LogEntry(EntryType.DROP_RANGE, drop_range_name("p", below), 0.0, "r"))
         self.version += 1
 
     @rule(leader=st.integers(0, leaders - 1))
@@ -152,7 +152,7 @@ class MergePredicateMachine(RuleBasedStateMachine):
         run = data.draw(st.sampled_from(runs))
         begin = data.draw(st.integers(0, len(run) - 2))
         sources = run[begin : data.draw(st.integers(begin + 2, len(run)))]
-        merged = merged_name(sources)
+        merged = make_merged_name(sources)
         self.log.append(LogEntry(EntryType.MERGE_PARTS, merged, 0.0, "r", source_parts=tuple(sources)))
         self.version += 1
 
@@ -217,7 +217,7 @@ class QueueMachine(RuleBasedStateMachine):
         parts = self.made.parts("p")
         begin = data.draw(st.integers(0, len(parts) - 2))
         sources = parts[begin : data.draw(st.integers(begin + 2, len(parts)))]
-        merged = merged_name(sources)
+        merged = make_merged_name(sources)
         self.made.add(merged)
         self._add(LogEntry(EntryType.MERGE_PARTS, merged, self.now, "r2", source_parts=tuple(sources)))
 
@@ -225,7 +225,7 @@ class QueueMachine(RuleBasedStateMachine):
     def log_drop(self) -> None:
         if self.counter == 0:
             return
-        gone = drop_range("p", self.counter)
+        gone = drop_range_name("p", self.counter)
         self.counter += 1
         self.made.remove_covered(gone)
         self._add(LogEntry(EntryType.DROP_RANGE, gone, self.now, "r2"))
@@ -233,7 +233,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(target=running, merges=st.integers(0, 2), fetches=st.integers(0, 2), limit=st.integers(1, 20))
     def start(self, merges: int, fetches: int, limit: int) -> Action | None:
         self.now += 1
-        action = self.queue.next_action(self, Limits(merges, fetches, limit))
+        action = self.queue.next_action(self, PoolLimits(merges, fetches, limit))
         if action is None:
             return None
         entry = action.entry
@@ -281,7 +281,7 @@ class QueueMachine(RuleBasedStateMachine):
             self.end(action, False)
         for _ in range(10 * self.names + 10):
             self.now += 100
-            action = self.queue.next_action(self, Limits(9, 9, 1 << 40))
+            action = self.queue.next_action(self, PoolLimits(9, 9, 1 << 40))
             if action is None:
                 break
             self.executing[action.name] = action
@@ -297,7 +297,7 @@ TestQueue = QueueMachine.TestCase
 @given(st.lists(st.integers(1, 1 << 30), min_size=2, max_size=60), st.integers(0, 10**6), st.integers(1, 1 << 33))
 def test_selector_keeps_its_limits(sizes: list[int], age: int, max_bytes: int) -> None:
     run = [PartName("p", i, i, 0) for i in range(len(sizes))]
-    chosen = select_merge([run], lambda p: PartFacts(sizes[p.min_block], age), max_bytes=max_bytes, max_parts=10)
+    chosen = select_merge([run], lambda p: MergeCandidate(sizes[p.min_block], age), max_bytes=max_bytes, max_parts=10)
     if chosen:
         assert 2 <= len(chosen) <= 10
         first = chosen[0].min_block
@@ -305,17 +305,21 @@ def test_selector_keeps_its_limits(sizes: list[int], age: int, max_bytes: int) -
         assert sum(sizes[p.min_block] for p in chosen) <= max_bytes
 
 
-facts = st.builds(PartFacts, st.integers(1, 4000) | st.integers(1, 1 << 24), st.floats(0, 2) | st.floats(0, 1e5))
+facts = st.builds(MergeCandidate, st.integers(1, 4000) | st.integers(1, 1 << 24), st.floats(0, 2) | st.floats(0, 1e5))
 
 
 @given(st.lists(facts, min_size=2, max_size=50), st.integers(1, 1 << 26), st.integers(2, 40))
-def test_selector_finds_the_best_of_all_windows(parts: list[PartFacts], max_bytes: int, max_parts: int) -> None:
-    def cost(window: list[PartFacts]) -> float:
+def test_selector_finds_the_best_of_all_windows(parts: list[MergeCandidate], max_bytes: int, max_parts: int) -> None:
+    def cost(window: list[MergeCandidate]) -> float:
         total, largest = sum(part.size_bytes for part in window), max(part.size_bytes for part in window)
         youngest = min(part.age_seconds for part in window)
-        is_soon = total < PART_OVERHEAD_BYTES and all(part.age_seconds < SMALL_PARTS_SECONDS for part in window)
-        (base,) = balance_bases(np.array([youngest]), len(parts))
-        if total > max_bytes or total + PART_OVERHEAD_BYTES < base * largest or (is_soon and len(window) < SMALL_PARTS):
+        is_soon = total < PART_OVERHEAD_BYTES and all(part.age_seconds < SMALL_PARTS_MAX_AGE_SECONDS for part in window)
+        (base,) = compute_balance_bases(np.array([youngest]), len(parts))
+        if (
+            total > max_bytes
+            or total + PART_OVERHEAD_BYTES < base * largest
+            or (is_soon and len(window) < SMALL_PARTS_PER_MERGE)
+        ):
             return math.inf
         return (total + len(window) * PART_OVERHEAD_BYTES) / (len(window) - 1) ** 1.1
 
@@ -329,20 +333,20 @@ def test_selector_finds_the_best_of_all_windows(parts: list[PartFacts], max_byte
 def test_selector_prefers_many_equal_neighbours_over_a_large_one() -> None:
     sizes = [10**9, *[10**4] * 8, 10**9]
     run = [PartName("p", i, i, 0) for i in range(len(sizes))]
-    chosen = select_merge([run], lambda p: PartFacts(sizes[p.min_block], 10), max_bytes=1 << 40)
+    chosen = select_merge([run], lambda p: MergeCandidate(sizes[p.min_block], 10), max_bytes=1 << 40)
     assert chosen == run[1:9]
 
 
 def _chosen_of_small(parts: int, age_of_first: float) -> int:
     run = [PartName("p", i, i, 0) for i in range(parts)]
     ages = [age_of_first, *[0.0] * (parts - 1)]
-    return len(select_merge([run], lambda p: PartFacts(500, ages[p.min_block]), max_bytes=1 << 40))
+    return len(select_merge([run], lambda p: MergeCandidate(500, ages[p.min_block]), max_bytes=1 << 40))
 
 
 def test_small_parts_wait_until_they_are_many_or_a_moment_old() -> None:
-    assert _chosen_of_small(SMALL_PARTS - 1, 0.0) == 0
-    assert _chosen_of_small(SMALL_PARTS, 0.0) == SMALL_PARTS
-    assert _chosen_of_small(2, SMALL_PARTS_SECONDS) == 2
+    assert _chosen_of_small(SMALL_PARTS_PER_MERGE - 1, 0.0) == 0
+    assert _chosen_of_small(SMALL_PARTS_PER_MERGE, 0.0) == SMALL_PARTS_PER_MERGE
+    assert _chosen_of_small(2, SMALL_PARTS_MAX_AGE_SECONDS) == 2
 
 
 def test_a_stream_of_single_rows_is_merged_by_dozens() -> None:
@@ -354,7 +358,7 @@ def test_a_stream_of_single_rows_is_merged_by_dozens() -> None:
         parts.append((PartName("p", number, number, 0), 500, now))
         most = max(most, len(parts))
         while number % 50 == 0:
-            known = {part: PartFacts(size, now - made) for part, size, made in parts}
+            known = {part: MergeCandidate(size, now - made) for part, size, made in parts}
             chosen = select_merge([list(known)], known.__getitem__, max_bytes=1 << 50)
             if not chosen:
                 break
@@ -362,7 +366,7 @@ def test_a_stream_of_single_rows_is_merged_by_dozens() -> None:
             merged += sum(part.level == 0 for part in chosen)
             at = list(known).index(chosen[0])
             size = sum(known[part].size_bytes for part in chosen)
-            parts[at : at + len(chosen)] = [(merged_name(chosen), size, now)]
+            parts[at : at + len(chosen)] = [(make_merged_name(chosen), size, now)]
     assert merged > 24 * merges
     assert most < 150
 
@@ -375,20 +379,20 @@ def test_write_amplification_is_logarithmic() -> None:
         known = dict(parts)
         chosen = select_merge(
             [[part for part, _ in parts]],
-            lambda p, known=known: PartFacts(known[p], 60),
+            lambda p, known=known: MergeCandidate(known[p], 60),
             max_bytes=1 << 50,  # type: ignore[misc]
         )
         if chosen:
             total = sum(known[part] for part in chosen)
             written += total
             at = parts.index((chosen[0], known[chosen[0]]))
-            parts[at : at + len(chosen)] = [(merged_name(chosen), total)]
+            parts[at : at + len(chosen)] = [(make_merged_name(chosen), total)]
     assert len(parts) < 40
     assert written / (2000 * block) < 12
 
 
 def test_size_limit_sinks_with_free_slots() -> None:
-    limits = [max_merge_bytes(free, 16) for free in range(17)]
+    limits = [compute_max_merge_bytes(free, 16) for free in range(17)]
     assert limits == sorted(limits)
     assert (limits[0], limits[1], limits[16]) == (0, 1024**2, 150 * 1024**3)
 
@@ -407,11 +411,11 @@ positions = st.builds(
 def test_cleanup_never_loses_all_and_never_trims_under_a_live_pointer(
     replicas: list[ReplicaPosition], min_logs: int, max_logs: int
 ) -> None:
-    lost = plan_lost_replicas(99, replicas, frozenset(), max_logs=max_logs)
+    lost = select_lost_replicas(99, replicas, frozenset(), max_logs=max_logs)
     alive_before = [r for r in replicas if not r.is_lost]
     assert not alive_before or len(lost) < len(alive_before)
     assert not any(r.is_active or r.is_lost for r in lost)
-    trimmed = plan_log_trim(range(100), replicas, min_logs=min_logs)
+    trimmed = select_log_entries_to_trim(range(100), replicas, min_logs=min_logs)
     assert trimmed == list(range(len(trimmed)))
     assert len(trimmed) <= 100 - min_logs
     for replica in replicas:
@@ -422,15 +426,15 @@ def test_cleanup_never_loses_all_and_never_trims_under_a_live_pointer(
 def test_sole_holder_of_an_awaited_part() -> None:
     held = {"a": PartSet([PartName("p", 0, 0, 0)]), "b": PartSet([PartName("p", 1, 3, 1)]), "c": PartSet()}
     awaited = [PartName("p", 0, 0, 0), PartName("p", 9, 9, 0)]
-    assert sole_holders(held, awaited) == {"a": awaited[0]}
-    assert sole_holders(held, [PartName("p", 2, 2, 0)]) == {"b": PartName("p", 2, 2, 0)}
+    assert find_sole_holders(held, awaited) == {"a": awaited[0]}
+    assert find_sole_holders(held, [PartName("p", 2, 2, 0)]) == {"b": PartName("p", 2, 2, 0)}
 
 
 @given(st.lists(st.integers(0, 1000), max_size=40), st.integers(1, 20), st.integers(0, 1000))
 def test_block_window_keeps_the_newest(ages: list[int], window: int, seconds: int) -> None:
     times = sorted(ages)
     blocks = [(f"b{i}", Stat(0, 0, i, i, t * 1000, t * 1000, 0, 0, 0)) for i, t in enumerate(times)]
-    removed = set(plan_block_removal(blocks, window=window, window_seconds=seconds))
+    removed = set(select_expired_block_ids(blocks, window=window, window_seconds=seconds))
     kept = [int(name[1:]) for name, _ in blocks if name not in removed]
     assert kept == list(range(len(blocks) - len(kept), len(blocks)))
     assert len(kept) <= window

@@ -9,11 +9,11 @@ import pytest
 
 from coordination.keeper.interface import Keeper
 from coordination.keeper.memory_keeper import Fault, MemoryEnsemble
-from coordination.reads.dropped_blocks import drop_ops, loss_ops
+from coordination.reads.dropped_blocks import record_drop_ops, record_lost_part_ops
 from coordination.reads.scan_records import KeeperScanRecords
 from coordination.replicas.table_nodes import CreateOutcome
-from coordination.transactions.application_versions import read_application
-from coordination.transactions.transaction_nodes import abort, name_of, open_transaction
+from coordination.transactions.application_versions import read_application_version
+from coordination.transactions.transaction_nodes import abort_transaction, open_transaction, transaction_node_name
 from parts.common.errors import PandoError, UserError
 from parts.common.part_name import PartName
 from tests.coordination.members import DEFINITION, TABLE
@@ -23,10 +23,12 @@ _PART = PartName("all", 1, 1, 0)
 _WRITERS: dict[str, Callable[[Keeper], object]] = {
     "scans": lambda keeper: KeeperScanRecords(keeper, TABLE).record("scan", b"parts"),
     "transactions": lambda keeper: open_transaction(keeper, TABLE, "x"),
-    "an aborted transaction": lambda keeper: abort(keeper, TABLE, name_of("x"), "late", transaction_id="x"),
-    "applications": lambda keeper: read_application(keeper, TABLE, "stream"),
-    "dropped_blocks": lambda keeper: keeper.multi(drop_ops(keeper, TABLE, {"all": 7})),
-    "lost_blocks": lambda keeper: keeper.multi(loss_ops(keeper, TABLE, _PART)),
+    "an aborted transaction": lambda keeper: abort_transaction(
+        keeper, TABLE, transaction_node_name("x"), "late", transaction_id="x"
+    ),
+    "applications": lambda keeper: read_application_version(keeper, TABLE, "stream"),
+    "dropped_blocks": lambda keeper: keeper.multi(record_drop_ops(keeper, TABLE, {"all": 7})),
+    "lost_blocks": lambda keeper: keeper.multi(record_lost_part_ops(keeper, TABLE, _PART)),
 }
 _LISTS = ["scans", "transactions", "open_transactions", "applications", "dropped_blocks", "lost_blocks"]
 writers = pytest.mark.parametrize("writer", _WRITERS)

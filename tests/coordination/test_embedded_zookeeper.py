@@ -11,13 +11,13 @@ import pytest
 
 from coordination.keeper.embedded_zookeeper import (
     EmbeddedZooKeeper,
-    command_line,
+    find_free_port,
     find_java,
-    four_letter_word,
-    free_port,
     is_serving,
+    send_four_letter_word,
+    server_command,
     start_detached,
-    wait_serving,
+    wait_until_serving,
 )
 from coordination.keeper.kazoo_keeper import KazooKeeper
 from parts.common.errors import PandoError
@@ -32,7 +32,7 @@ def test_data_survive_a_kill(tmp_path: Path) -> None:
             if attempt == 0:
                 keeper.create("/kept", b"value")
             assert keeper.get("/kept")[0] == b"value"
-            assert four_letter_word(server.port, "ruok") == "imok"
+            assert send_four_letter_word(server.port, "ruok") == "imok"
             server.kill()
             keeper.close()
         assert server.pid == 0
@@ -41,10 +41,10 @@ def test_data_survive_a_kill(tmp_path: Path) -> None:
 
 @pytest.mark.cluster
 def test_detached_server_is_in_a_session_of_its_own(tmp_path: Path) -> None:
-    port = free_port()
+    port = find_free_port()
     pid = start_detached(tmp_path, port)
     try:
-        wait_serving(port, tmp_path)
+        wait_until_serving(port, tmp_path)
         assert os.getsid(pid) == pid
         assert (tmp_path / "zookeeper.pid").read_text() == f"{pid}\n"
     finally:
@@ -75,11 +75,11 @@ def test_missing_java_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.Monk
 def test_early_death_tells_the_last_line_of_the_log(tmp_path: Path) -> None:
     (tmp_path / "zookeeper.log").write_text("first\nthe reason\n")
     with pytest.raises(PandoError, match="the reason"):
-        wait_serving(free_port(), tmp_path, is_alive=lambda: False)
+        wait_until_serving(find_free_port(), tmp_path, is_alive=lambda: False)
 
 
 def test_command_line_writes_the_configuration(tmp_path: Path) -> None:
-    command = command_line(tmp_path, 21810)
+    command = server_command(tmp_path, 21810)
     assert command[-1] == str(tmp_path / "zoo.cfg")
     lines = (tmp_path / "zoo.cfg").read_text().splitlines()
     assert "clientPort=21810" in lines

@@ -11,14 +11,20 @@ from coordination.drops.forget_partition import forget_partition
 from coordination.inserts.quorum import QuorumPlan, QuorumStatus, _last_part_ops, parse_last_parts
 from coordination.keeper.interface import MultiFailed
 from coordination.keeper.memory_keeper import MemoryEnsemble
-from coordination.merges_mutations.mutation_nodes import clean_mutations, create_mutation
-from coordination.reads.dropped_blocks import clean_lost_blocks, dropped_blocks, forget_ops, loss_ops, lost_blocks
+from coordination.merges_mutations.mutation_nodes import create_mutation, delete_finished_mutations
+from coordination.reads.dropped_blocks import (
+    clean_lost_blocks,
+    forget_drop_ops,
+    read_dropped_blocks,
+    read_lost_parts,
+    record_lost_part_ops,
+)
 from coordination.reads.scan_records import KeeperScanRecords
-from coordination.replicas.cleanup import CleanupSettings, clean_once
-from coordination.transactions.application_versions import clean_applications, read_application
+from coordination.replicas.cleanup import CleanupSettings, run_cleanup
+from coordination.transactions.application_versions import clean_applications, read_application_version
 from coordination.transactions.transaction_nodes import (
-    MOST_REMEMBERED,
-    abort,
+    MAX_REMEMBERED_TRANSACTIONS,
+    abort_transaction,
     clean_transactions,
     open_transaction,
 )
@@ -39,7 +45,7 @@ BOUNDS = {
     "mutations": 10 + CLEANS_EVERY,
     "dropped_blocks": 5,
     "lost_blocks": 20 + CLEANS_EVERY,
-    "transactions": MOST_REMEMBERED + CLEANS_EVERY,
+    "transactions": MAX_REMEMBERED_TRANSACTIONS + CLEANS_EVERY,
     "open_transactions": 1,
     "applications": 50 + CLEANS_EVERY,
     "scans": 500 + CLEANS_EVERY,
@@ -64,14 +70,14 @@ class Table:
         keeper, partition = self.one.keeper, str(number // PARTITION_LASTS)
         match number % 10:
             case 6:
-                application = read_application(keeper, TABLE, f"job {number}")
+                application = read_application_version(keeper, TABLE, f"job {number}")
                 keeper.multi([application.claim(1, 1)])
             case 7:
                 opened = open_transaction(keeper, TABLE, f"transaction {number}")
-                abort(keeper, TABLE, opened.name, "given up")
+                abort_transaction(keeper, TABLE, opened.name, "given up")
             case 8:
                 part = PartName(partition, number, number, 0)
-                keeper.multi(loss_ops(keeper, TABLE, part))
+                keeper.multi(record_lost_part_ops(keeper, TABLE, part))
                 KeeperScanRecords(keeper, TABLE).record(f"scan{number}", b"")
             case 9 if number % 50 == 9:
                 self.mutate()
@@ -105,9 +111,9 @@ class Table:
 
     def clean(self) -> None:
         self.count()
-        clean_once(self.one.keeper, TABLE, SETTINGS)
+        run_cleanup(self.one.keeper, TABLE, SETTINGS)
         clean_transactions(self.one.keeper, TABLE)
-        clean_mutations(self.one.keeper, TABLE, 10)
+        delete_finished_mutations(self.one.keeper, TABLE, 10)
 
     def count(self) -> None:
         for path, node in self.ensemble.tree.items():
@@ -133,13 +139,13 @@ def test_the_applications_that_committed_last_are_remembered() -> None:
     keeper = Table().one.keeper
     for version in range(1, 3):
         for number in range(25 if version == 1 else 5):
-            keeper.multi([read_application(keeper, TABLE, f"job {number}").claim(version, 7)])
+            keeper.multi([read_application_version(keeper, TABLE, f"job {number}").claim(version, 7)])
     assert clean_applications(keeper, TABLE, most=25) == 0
     assert clean_applications(keeper, TABLE, most=10) == 16
-    left = [read_application(keeper, TABLE, f"job {number}").committed for number in range(25)]
+    left = [read_application_version(keeper, TABLE, f"job {number}").committed for number in range(25)]
     assert left == [2] * 5 + [None] * 16 + [1] * 4
-    late = read_application(keeper, TABLE, "job 21")
-    keeper.multi([read_application(keeper, TABLE, "job 21").claim(2, 7)])
+    late = read_application_version(keeper, TABLE, "job 21")
+    keeper.multi([read_application_version(keeper, TABLE, "job 21").claim(2, 7)])
     with pytest.raises(MultiFailed):
         keeper.multi([late.claim(2, 7)])
 
@@ -148,13 +154,13 @@ def test_of_many_lost_parts_the_oldest_are_dropped_blocks() -> None:
     keeper = Table().one.keeper
     for number in range(30):
         part = PartName(f"p{number % 2}", number, number + 1, 1)
-        keeper.multi(loss_ops(keeper, TABLE, part))
+        keeper.multi(record_lost_part_ops(keeper, TABLE, part))
     clean_lost_blocks(keeper, TABLE, most=10)
-    assert sorted(part.min_block for part in lost_blocks(keeper, TABLE)) == list(range(20, 30))
-    assert dropped_blocks(keeper, TABLE) == {"p0": 19, "p1": 20}
-    keeper.multi(forget_ops(keeper, TABLE, "p0"))
-    assert dropped_blocks(keeper, TABLE) == {"p1": 20}
-    assert {part.partition_id for part in lost_blocks(keeper, TABLE)} == {"p1"}
+    assert sorted(part.min_block for part in read_lost_parts(keeper, TABLE)) == list(range(20, 30))
+    assert read_dropped_blocks(keeper, TABLE) == {"p0": 19, "p1": 20}
+    keeper.multi(forget_drop_ops(keeper, TABLE, "p0"))
+    assert read_dropped_blocks(keeper, TABLE) == {"p1": 20}
+    assert {part.partition_id for part in read_lost_parts(keeper, TABLE)} == {"p1"}
 
 
 def test_the_last_parts_with_quorum_are_those_of_the_latest_partitions() -> None:

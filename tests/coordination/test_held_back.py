@@ -13,21 +13,21 @@ import pytest
 
 from coordination.drops.drop_partition import drop_all_partitions, drop_partition
 from coordination.drops.forget_partition import forget_partition
-from coordination.inserts.block_numbers import release_orphans
+from coordination.inserts.block_numbers import release_orphaned_numbers
 from coordination.inserts.insert_commit import InsertStatus
 from coordination.inserts.quorum import QuorumPlan
-from coordination.inserts.quorum_failure import fail_unreachable_part, take_back_failed_parts
+from coordination.inserts.quorum_failure import fail_unreachable_part, list_own_failed_parts
 from coordination.inserts.quorum_wait import wait_for_quorum
 from coordination.keeper.interface import Create, MultiFailed
 from coordination.keeper.memory_keeper import Fault, MemoryEnsemble, MemoryKeeper
 from coordination.log.log_entry import LogEntry
-from coordination.log.queue_rules import Limits
-from coordination.merges_mutations.merge_assignment import assign_merges, merge_entry
+from coordination.log.queue_rules import PoolLimits
+from coordination.merges_mutations.merge_assignment import log_merges_and_mutations, make_merge_entry
 from coordination.nodes.part_record import PartRecord
 from coordination.replicas import log_pull
-from coordination.replicas.cleanup import CleanupSettings, clean_once
-from coordination.replicas.clone import finish_clone, is_lost, request_clone
-from coordination.replicas.part_commit import ProducedStatus
+from coordination.replicas.cleanup import CleanupSettings, run_cleanup
+from coordination.replicas.clone import finish_clone, needs_clone, request_clone
+from coordination.replicas.part_commit import PartCommitStatus
 from coordination.replicas.table_nodes import drop_dead_replica
 from parts.common.errors import PandoError, UnknownOutcomeError
 from parts.common.part_name import PartName
@@ -67,7 +67,7 @@ def test_entry_that_the_source_carries_out_while_it_is_cloned(
     ensemble.faults = None
     finish_clone(three.keeper, three.paths)
     log_pull.load_queue(three.keeper, three.paths, three.queue, [])
-    assert three.queue.has_virtual_cover(part) == part
+    assert three.queue.virtual_cover(part) == part
 
 
 @pytest.mark.parametrize("number", range(1, 40))
@@ -102,7 +102,7 @@ def test_holder_that_comes_back_while_its_quorum_part_is_given_up(
 
     def come_back() -> None:
         one.keeper.reconnect()
-        taken_back.extend(take_back_failed_parts(one.keeper, one.paths))
+        taken_back.extend(list_own_failed_parts(one.keeper, one.paths))
         one.start()
 
     left = at_request(ensemble, two, number, come_back)
@@ -150,19 +150,19 @@ def test_replica_that_comes_back_while_it_is_marked_as_lost(
 
     def come_back() -> None:
         three.keeper.reconnect()
-        was_lost.append(is_lost(three.keeper, three.paths))
+        was_lost.append(needs_clone(three.keeper, three.paths))
         three.start()
 
     left = at_request(ensemble, one, number, come_back)
     with contextlib.suppress(PandoError):
-        clean_once(one.keeper, TABLE, CleanupSettings(1, 2))
+        run_cleanup(one.keeper, TABLE, CleanupSettings(1, 2))
     ensemble.faults = None
     if left[0] > 0:
         come_back()
         assert was_lost == [True]
         return
     if not was_lost[0]:
-        assert not is_lost(three.keeper, three.paths)
+        assert not needs_clone(three.keeper, three.paths)
         assert three.pull() == 5
     three.pull()
     three.drain()
@@ -185,13 +185,13 @@ def test_of_two_replicas_one_stays_to_be_cloned_from(
     other = one if is_cleaner else two
     left = at_request(ensemble, one, number, lambda: request_clone(observer, other.paths))
     if is_cleaner:
-        clean_once(one.keeper, TABLE, CleanupSettings(1, 2))
+        run_cleanup(one.keeper, TABLE, CleanupSettings(1, 2))
     else:
         request_clone(one.keeper, one.paths)
     ensemble.faults = None
     if left[0] > 0:
         assert not request_clone(observer, other.paths)
-    assert [is_lost(observer, member.paths) for member in members].count(False) == 1
+    assert [needs_clone(observer, member.paths) for member in members].count(False) == 1
 
 
 @pytest.mark.parametrize("number", range(1, 20))
@@ -203,12 +203,14 @@ def test_merge_that_two_replicas_commit_with_other_content(
     parts = [one.insert("a"), one.insert("b")]
     two.pull()
     two.drain()
-    assert assign_merges(one.keeper, TABLE, one.predicate().log_version, [merge_entry(parts, "r1", 1.0)])
-    statuses: list[ProducedStatus] = []
+    assert log_merges_and_mutations(
+        one.keeper, TABLE, one.predicate().log_version, [make_merge_entry(parts, "r1", 1.0)]
+    )
+    statuses: list[PartCommitStatus] = []
 
     def commit(member: Member, content_hash: str) -> None:
         member.pull()
-        action = member.queue.next_action(member, Limits(9, 9, 1 << 40))
+        action = member.queue.next_action(member, PoolLimits(9, 9, 1 << 40))
         assert action is not None
         assert action.entry.new_part is not None
         record = PartRecord(content_hash, 1, 10)
@@ -234,7 +236,7 @@ def test_quorum_part_that_is_given_up_while_it_is_committed(
     part = one.insert("id", QuorumPlan(2, is_parallel=True))
     for member in (two, three):
         member.pull()
-    action = two.queue.next_action(two, Limits(9, 9, 1 << 40))
+    action = two.queue.next_action(two, PoolLimits(9, 9, 1 << 40))
     assert action is not None
     one.expire()
     has_failed: list[bool] = []
@@ -247,8 +249,8 @@ def test_quorum_part_that_is_given_up_while_it_is_committed(
     ensemble.faults = None
     if left[0] > 0:
         give_up()
-    assert has_failed == [status is ProducedStatus.DROPPED]
-    assert status is ProducedStatus.DROPPED or two.keeper.exists(two.paths.part(str(part)))
+    assert has_failed == [status is PartCommitStatus.DROPPED]
+    assert status is PartCommitStatus.DROPPED or two.keeper.exists(two.paths.part(str(part)))
     assert (three.keeper.exists(TABLE.block("id")) is None) == has_failed[0]
 
 
@@ -284,7 +286,7 @@ def test_log_that_is_trimmed_while_a_new_replica_is_cloned(
         parts.extend(two.insert(f"id {key}") for key in range(3))
         one.pull()
         two.pull()
-        clean_once(one.keeper, TABLE, CleanupSettings(1, 1000))
+        run_cleanup(one.keeper, TABLE, CleanupSettings(1, 1000))
 
     parts: list[PartName] = []
     at_request(ensemble, three, number, work)
@@ -422,7 +424,7 @@ def logged(member: Member) -> list[LogEntry]:
 def test_a_replica_that_starts_takes_back_its_own_numbers_only(members: list[Member]) -> None:
     one, two, _ = members
     mine, theirs = one.request("mine"), two.request("theirs")
-    assert release_orphans(one.keeper, TABLE, one.name) == 1
+    assert release_orphaned_numbers(one.keeper, TABLE, one.name) == 1
     assert one.commit(mine).status is InsertStatus.RETRY
     assert two.commit(theirs).status is InsertStatus.COMMITTED
 
@@ -437,7 +439,7 @@ def test_missing_part_whose_repair_is_cut_short(ensemble: MemoryEnsemble, member
     two.active.clear()
     left = at_request(ensemble, two, number, two.keeper.expire)
     with contextlib.suppress(PandoError):
-        log_pull.requeue_fetch(two.keeper, two.paths, two.queue, [part])
+        log_pull.queue_missing_fetches(two.keeper, two.paths, two.queue, [part])
     ensemble.faults = None
     assert left[0] <= 0 or number > 5, "it is cut short"
     queued = one.keeper.children(two.paths.queue)

@@ -6,12 +6,12 @@ from functools import partial
 
 import pytest
 
-from coordination.inserts.block_numbers import BlockLock, DuplicateBlock, allocate_block, committing_blocks
+from coordination.inserts.block_numbers import BlockLock, DuplicateBlock, allocate_block_number, read_committing_numbers
 from coordination.inserts.insert_commit import InsertStatus, begin_insert
 from coordination.keeper.interface import KeeperUnavailable
 from coordination.keeper.memory_keeper import Fault, MemoryEnsemble
 from coordination.nodes.replica_activation import ReplicaAddress
-from coordination.replicas.clone import is_lost
+from coordination.replicas.clone import needs_clone
 from coordination.replicas.table_nodes import CreateOutcome, SharedDefinition, drop_replica, record_identity
 from parts.common.errors import PandoError, UnavailableError, UserError
 from parts.common.part_name import PartName
@@ -30,7 +30,7 @@ def test_duplicate_is_found_before_anything_is_written(members: list[Member]) ->
     part = members[0].insert("id")
     again = begin_insert(members[1].keeper, TABLE, "all", "id", owner="r2")
     assert again == DuplicateBlock("id", str(part))
-    assert committing_blocks(members[0].keeper, TABLE, ["all"]) == {"all": []}
+    assert read_committing_numbers(members[0].keeper, TABLE, ["all"]) == {"all": []}
 
 
 def test_of_two_inserts_of_one_block_at_once_one_is_the_duplicate(members: list[Member]) -> None:
@@ -38,7 +38,7 @@ def test_of_two_inserts_of_one_block_at_once_one_is_the_duplicate(members: list[
     assert members[0].commit(first).status is InsertStatus.COMMITTED
     result = members[1].commit(second)
     assert (result.status, result.duplicate_of) == (InsertStatus.DUPLICATE, str(first.part))
-    assert committing_blocks(members[0].keeper, TABLE, ["all"]) == {"all": []}
+    assert read_committing_numbers(members[0].keeper, TABLE, ["all"]) == {"all": []}
 
 
 def test_acknowledgement_lost_after_commit_is_not_rolled_back(ensemble: MemoryEnsemble, members: list[Member]) -> None:
@@ -107,10 +107,10 @@ def test_away_is_a_definite_failure(members: list[Member]) -> None:
 
 def test_block_counter_made_anew_does_not_collide_with_surviving_parts(members: list[Member]) -> None:
     survivor = PartName("all", 0, 1234, 3)
-    lock = allocate_block(members[0].keeper, TABLE, "all", "id", minimum=survivor.max_block + 1)
+    lock = allocate_block_number(members[0].keeper, TABLE, "all", "id", minimum=survivor.max_block + 1)
     assert isinstance(lock, BlockLock)
     assert lock.number == 1235
-    following = allocate_block(members[0].keeper, TABLE, "all", "other")
+    following = allocate_block_number(members[0].keeper, TABLE, "all", "other")
     assert isinstance(following, BlockLock)
     assert following.number == 1236
 
@@ -244,4 +244,4 @@ def test_lost_answer_of_the_creating_multi(ensemble: MemoryEnsemble) -> None:
         create_table_or_replica(keeper, TABLE, "r1", DEFINITION)
     keeper.reconnect()
     assert create_table_or_replica(keeper, TABLE, "r1", DEFINITION) is CreateOutcome.ADOPTED
-    assert not is_lost(keeper, TABLE.replica("r1"))
+    assert not needs_clone(keeper, TABLE.replica("r1"))

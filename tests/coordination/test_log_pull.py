@@ -34,7 +34,7 @@ def test_a_pull_from_a_cursor_reads_neither_pointer_nor_queue(ensemble: MemoryEn
     assert not {two.paths.queue, two.paths.log_pointer} & set(paths)
     assert paths.count(TABLE.log) <= 1  # where it ends
     assert [item.entry.new_part for item in two.queue.entries()][-1] == part
-    assert log_pull.log_position(two.keeper, two.paths)[0] == 2
+    assert log_pull.read_log_position(two.keeper, two.paths)[0] == 2
 
 
 @pytest.mark.parametrize("count", [1, 3, 4, 5, 20, 21, 230])

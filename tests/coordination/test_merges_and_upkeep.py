@@ -10,15 +10,15 @@ from coordination.inserts.insert_commit import InsertStatus
 from coordination.keeper.interface import NoNode
 from coordination.keeper.memory_keeper import Fault, MemoryEnsemble
 from coordination.log.log_entry import EntryType, LogEntry, StagedPart
-from coordination.log.queue_rules import ActionKind, Limits
+from coordination.log.queue_rules import ActionKind, PoolLimits
 from coordination.log.replication_queue import ReplicationQueue
-from coordination.merges_mutations.merge_assignment import assign_merges, merge_entry
-from coordination.merges_mutations.merge_predicate import build_predicate, guess_predicate
+from coordination.merges_mutations.merge_assignment import log_merges_and_mutations, make_merge_entry
+from coordination.merges_mutations.merge_predicate import guess_predicate, read_merge_predicate
 from coordination.nodes.part_record import PartRecord
 from coordination.replicas import log_pull
-from coordination.replicas.cleanup import CleanupSettings, clean_once
+from coordination.replicas.cleanup import CleanupSettings, run_cleanup
 from coordination.replicas.clone import finish_clone
-from coordination.replicas.part_commit import ProducedStatus
+from coordination.replicas.part_commit import PartCommitStatus
 from parts.common.errors import ConflictError, PandoError, UnknownOutcomeError
 from parts.common.part_name import PartName
 from tests.coordination.members import TABLE, Member, fault_once
@@ -30,7 +30,9 @@ def test_two_leaders_a_merge_chosen_before_a_drop_is_not_assigned_after_it(membe
     predicate = members[0].predicate()
     assert predicate.can_merge(a, b) is None
     drop_partition(members[1].keeper, TABLE, "r2", "all")
-    assert not assign_merges(members[0].keeper, TABLE, predicate.log_version, [merge_entry([a, b], "r1", 1.0)])
+    assert not log_merges_and_mutations(
+        members[0].keeper, TABLE, predicate.log_version, [make_merge_entry([a, b], "r1", 1.0)]
+    )
     predicate = members[0].predicate()
     assert predicate.can_merge(a, b) == f"part {a} was dropped"
 
@@ -73,9 +75,9 @@ def test_merges_nothing_in_a_partition_that_nobody_asked_about(members: list[Mem
     one = members[0]
     a, b = (one.insert(f"p_{number}", partition="p") for number in range(2))
     c, d = (one.insert(f"q_{number}", partition="q") for number in range(2))
-    predicate = build_predicate(one.keeper, TABLE, one.queue, one.pull, one.mutations.load, ["q"])
+    predicate = read_merge_predicate(one.keeper, TABLE, one.queue, one.pull, one.mutations.load, ["q"])
     assert predicate.can_merge(c, d) is None
-    assert predicate.why_not_single(a) is None
+    assert predicate.why_not_mergeable(a) is None
     assert "nobody has asked" in (predicate.can_merge(a, b) or "")
     assert predicate.mergeable_runs("p") == [[a], [b]]
     with pytest.raises(ConflictError, match="nobody has asked"):
@@ -89,7 +91,7 @@ def test_nothing_is_assigned_by_a_guess(members: list[Member]) -> None:
     b = one.insert("b")
     guess = guess_predicate(one.queue, one.mutations.current)
     assert guess.mergeable_runs("all") == [[a, b]]
-    assert not assign_merges(one.keeper, TABLE, guess.log_version, [merge_entry([a, b], one.name, 1.0)])
+    assert not log_merges_and_mutations(one.keeper, TABLE, guess.log_version, [make_merge_entry([a, b], one.name, 1.0)])
 
 
 def test_drop_takes_back_inserts_in_flight_and_spares_later_ones(members: list[Member]) -> None:
@@ -114,7 +116,7 @@ def test_drop_after_pull_but_before_the_own_insert_is_active_waits_for_it(member
         member.commit(request)
         drop_partition(members[1].keeper, TABLE, "r2", "all")
         member.pull()
-        assert member.queue.next_action(member, Limits(1, 1, 1)) is None
+        assert member.queue.next_action(member, PoolLimits(1, 1, 1)) is None
         member.active.add(request.part)
         member.queue.add_active(request.part)
     assert ActionKind.DROP_RANGE in member.drain()
@@ -157,12 +159,14 @@ def test_merged_content_that_differs_is_fetched_instead(members: list[Member]) -
         member.pull()
         member.drain()
     predicate = members[0].predicate()
-    assert assign_merges(members[0].keeper, TABLE, predicate.log_version, [merge_entry([a, b], "r1", 1.0)])
+    assert log_merges_and_mutations(
+        members[0].keeper, TABLE, predicate.log_version, [make_merge_entry([a, b], "r1", 1.0)]
+    )
     for member in members[:2]:
         member.pull()
     assert members[0].drain() == [ActionKind.MERGE]
     second = members[1]
-    action = second.queue.next_action(second, Limits(1, 1, 9))
+    action = second.queue.next_action(second, PoolLimits(1, 1, 9))
     assert action is not None
     assert action.kind is ActionKind.MERGE
     assert action.entry.new_part is not None
@@ -170,7 +174,7 @@ def test_merged_content_that_differs_is_fetched_instead(members: list[Member]) -
     status = commit_produced_part(
         second.keeper, second.paths, second.queue, action.name, action.entry, action.entry.new_part, other
     )
-    assert status is ProducedStatus.DIFFERENT
+    assert status is PartCommitStatus.DIFFERENT
     second.queue.fetch_instead(action.name)
     assert second.drain() == [ActionKind.FETCH]
 
@@ -185,9 +189,9 @@ def test_log_is_not_trimmed_before_live_pointers_pass_it(members: list[Member]) 
         member.pull()
         member.drain()
     settings = CleanupSettings(min_replicated_logs_to_keep=5, max_replicated_logs_to_keep=1000)
-    assert clean_once(members[0].keeper, TABLE, settings).log_entries == 0
+    assert run_cleanup(members[0].keeper, TABLE, settings).log_entries == 0
     members[2].pull()
-    assert clean_once(members[0].keeper, TABLE, settings).log_entries == 25
+    assert run_cleanup(members[0].keeper, TABLE, settings).log_entries == 25
     assert members[1].pull() == 0
 
 
@@ -203,11 +207,13 @@ def test_sole_copy_on_a_dead_replica_is_not_declared_lost(members: list[Member],
         member.pull()
         member.drain()
     settings = CleanupSettings(min_replicated_logs_to_keep=5, max_replicated_logs_to_keep=10)
-    assert clean_once(members[0].keeper, TABLE, settings).lost_replicas == ()
+    assert run_cleanup(members[0].keeper, TABLE, settings).lost_replicas == ()
     dead.restart()
     for member in members:
         member.queue = ReplicationQueue(member.name, lambda: 1e12, lambda: 1e12)
-        log_pull.load_queue(member.keeper, member.paths, member.queue, log_pull.own_parts(member.keeper, member.paths))
+        log_pull.load_queue(
+            member.keeper, member.paths, member.queue, log_pull.read_listed_parts(member.keeper, member.paths)
+        )
         member.pull()
         member.drain()
     assert all(part in member.active for member in members)
@@ -223,11 +229,11 @@ def test_dead_replica_is_marked_lost_and_never_all_are(members: list[Member]) ->
     members[1].drain()
     settings = CleanupSettings(min_replicated_logs_to_keep=5, max_replicated_logs_to_keep=10)
     members[0].pull()
-    assert clean_once(members[0].keeper, TABLE, settings).lost_replicas == ("r3",)
+    assert run_cleanup(members[0].keeper, TABLE, settings).lost_replicas == ("r3",)
     observer = members[0].ensemble.connect()
     members[0].expire()
     members[1].expire()
-    clean_once(observer, TABLE, CleanupSettings(1, 0))
+    run_cleanup(observer, TABLE, CleanupSettings(1, 0))
     lost = [observer.get(member.paths.is_lost)[0] for member in members]
     assert b"0" in lost
 
@@ -241,10 +247,10 @@ def test_deduplication_window_counts_from_the_newest_block(ensemble: MemoryEnsem
         member.insert(f"b{number}")
     now[0] += 1e9
     settings = CleanupSettings(replicated_deduplication_window=100, replicated_deduplication_window_seconds=250)
-    assert clean_once(member.keeper, TABLE, settings).blocks == 2
+    assert run_cleanup(member.keeper, TABLE, settings).blocks == 2
     assert member.keeper.children(TABLE.blocks) == ["b2", "b3", "b4"]
     settings = CleanupSettings(replicated_deduplication_window=1, replicated_deduplication_window_seconds=10_000)
-    assert clean_once(member.keeper, TABLE, settings).blocks == 2
+    assert run_cleanup(member.keeper, TABLE, settings).blocks == 2
 
 
 def test_an_id_that_was_made_anew_is_as_old_as_its_new_block(members: list[Member]) -> None:
@@ -254,12 +260,12 @@ def test_an_id_that_was_made_anew_is_as_old_as_its_new_block(members: list[Membe
     settings = CleanupSettings(replicated_deduplication_window=2)
     one.insert("id")
     one.insert("x")
-    assert clean_once(one.keeper, TABLE, settings, window).blocks == 0
+    assert run_cleanup(one.keeper, TABLE, settings, window).blocks == 0
     drop_partition(one.keeper, TABLE, "r1", "all")
     for block_id in ("y", "id", "z"):
         one.insert(block_id)
     for _ in range(2):  # the first round notices
-        clean_once(one.keeper, TABLE, settings, window)
+        run_cleanup(one.keeper, TABLE, settings, window)
     assert one.keeper.children(TABLE.blocks) == ["id", "z"]
 
 
@@ -281,7 +287,7 @@ def test_missing_part_is_requeued_and_fetched(members: list[Member]) -> None:
     members[1].pull()
     members[1].drain()
     members[1].active.clear()
-    log_pull.requeue_fetch(members[1].keeper, members[1].paths, members[1].queue, [part])
+    log_pull.queue_missing_fetches(members[1].keeper, members[1].paths, members[1].queue, [part])
     with pytest.raises(NoNode):
         members[1].keeper.get(members[1].paths.part(str(part)))
     assert members[1].drain() == [ActionKind.FETCH]
@@ -353,7 +359,7 @@ def test_drop_that_was_cut_short_does_not_requeue_what_it_dropped(members: list[
     drop_partition(members[0].keeper, TABLE, "r1", "all")
     members[0].pull()
     members[0].active.clear()
-    log_pull.requeue_fetch(members[0].keeper, members[0].paths, members[0].queue, [part])
+    log_pull.queue_missing_fetches(members[0].keeper, members[0].paths, members[0].queue, [part])
     assert members[0].drain() == [ActionKind.DROP_RANGE]
     assert members[0].keeper.children(members[0].paths.parts) == []
     assert not list(members[0].queue.virtual_parts())

@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 from collections import Counter
 
-from coordination.log.log_entry import EntryType, LogEntry, drop_range
+from coordination.log.log_entry import EntryType, LogEntry, drop_range_name
 from coordination.log.part_set import PartSet
-from coordination.merges_mutations.merge_assignment import mutation_entry
+from coordination.merges_mutations.merge_assignment import make_mutate_part_entry
 from coordination.merges_mutations.merge_predicate import MergePredicate
-from coordination.merges_mutations.mutation_set import MutationEntry, MutationSet, removable
-from parts.common.part_name import PartName, merged_name
+from coordination.merges_mutations.mutation_set import MutationEntry, MutationSet, select_removable_mutations
+from parts.common.part_name import PartName, make_merged_name
 
 
 class Model:
@@ -90,7 +90,7 @@ class Model:
     def drop(self) -> None:
         below, self.counter = self.counter, self.counter + 1
         self.locks = {number for number in self.locks if number > below}
-        self.log.append(LogEntry(EntryType.DROP_RANGE, drop_range("p", below), 0.0, "r"))
+        self.log.append(LogEntry(EntryType.DROP_RANGE, drop_range_name("p", below), 0.0, "r"))
         self.version += 1
 
     def pull(self, leader: int) -> None:
@@ -121,11 +121,11 @@ class Model:
             self._mutate(predicate) if self.random.random() < 0.5 else self._merge(predicate)
 
     def _mutate(self, predicate: MergePredicate) -> None:
-        parts = [part for part in sorted(predicate.snapshot) if predicate.why_not_single(part) is None]
+        parts = [part for part in sorted(predicate.snapshot) if predicate.why_not_mergeable(part) is None]
         source = self.random.choice(parts) if parts else None
-        chosen = predicate.mutations.next_of(source, 0, self.random.randint(1, 3)) if source else []
+        chosen = predicate.mutations.next_mutations(source, 0, self.random.randint(1, 3)) if source else []
         if source and chosen:
-            self.log.append(mutation_entry(source, chosen, "r", 0.0, metadata_version=0))
+            self.log.append(make_mutate_part_entry(source, chosen, "r", 0.0, metadata_version=0))
             self.version += 1
             self.counts["mutate"] += 1
             for block in range(source.min_block, source.max_block + 1):
@@ -138,7 +138,7 @@ class Model:
             begin = self.random.randrange(len(run) - 1)
             sources = run[begin : self.random.randrange(begin + 2, len(run) + 1)]
             self.log.append(
-                LogEntry(EntryType.MERGE_PARTS, merged_name(sources), 0.0, "r", source_parts=tuple(sources))
+                LogEntry(EntryType.MERGE_PARTS, make_merged_name(sources), 0.0, "r", source_parts=tuple(sources))
             )
             self.version += 1
             self.counts["merge"] += 1
@@ -151,7 +151,7 @@ class Model:
             self.step_others()
             self.pull(leader)
             self.finished[leader] = known.finished_up_to(self.finished[leader], committing, list(self.virtual[leader]))
-        for id_ in removable([m.mutation_id for m in self.mutations], self.finished, 1):
+        for id_ in select_removable_mutations([m.mutation_id for m in self.mutations], self.finished, 1):
             (gone,) = [mutation for mutation in self.mutations if mutation.mutation_id == id_]
             self.mutations.remove(gone)
             self.done.add(gone.numbers["p"])

@@ -6,22 +6,27 @@ from collections.abc import Callable
 
 import pytest
 
-from coordination.inserts.block_numbers import BlockLock, allocate_block, release
+from coordination.inserts.block_numbers import BlockLock, allocate_block_number, release_block_number
 from coordination.inserts.quorum import QuorumPlan
 from coordination.keeper.interface import KeeperConnectionLoss
 from coordination.keeper.memory_keeper import Fault, MemoryEnsemble
 from coordination.log.log_entry import LogEntry
-from coordination.log.queue_rules import ActionKind, Limits
-from coordination.merges_mutations.merge_assignment import assign_merges, mutation_entry
+from coordination.log.queue_rules import ActionKind, PoolLimits
+from coordination.merges_mutations.merge_assignment import log_merges_and_mutations, make_mutate_part_entry
 from coordination.merges_mutations.mutation_nodes import (
-    advance_pointer,
-    clean_mutations,
+    advance_mutation_pointer,
     create_mutation,
+    delete_finished_mutations,
     kill_mutation,
-    pointers,
-    read_pointer,
+    read_mutation_pointer,
+    read_mutation_pointers,
 )
-from coordination.merges_mutations.mutation_set import MutationEntry, MutationSet, mutated_name, removable
+from coordination.merges_mutations.mutation_set import (
+    MutationEntry,
+    MutationSet,
+    mutated_part_name,
+    select_removable_mutations,
+)
 from coordination.nodes.replica_activation import ReplicaAddress
 from coordination.replicas import log_pull
 from parts.common.errors import PandoError, UnknownOutcomeError
@@ -41,15 +46,15 @@ def mutation(id_: int, numbers: dict[str, int], metadata_version: int = 0) -> Mu
 def test_what_a_part_is_to_go_through() -> None:
     first, second, third = mutation(0, {"p": 2}), mutation(1, {"p": 4, "q": 1}), mutation(2, {"p": 6}, 3)
     known = MutationSet((first, second, third))
-    assert known.next_of(part("p_0_0_0"), 3, 9) == [first, second, third]
-    assert known.next_of(part("p_0_0_0"), 2, 9) == [first, second]  # the third is of a later definition
-    assert known.next_of(part("p_0_0_0"), 3, 1) == [first]
-    assert known.next_of(part("p_0_1_1_2"), 3, 9) == [second, third]
-    assert known.next_of(part("p_3_3_0"), 3, 9) == [second, third]
-    assert known.next_of(part("p_7_7_0"), 3, 9) == []
-    assert known.next_of(part("q_2_2_0"), 3, 9) == []
-    assert known.next_of(part("r_0_0_0"), 3, 9) == []
-    assert mutated_name(part("p_0_1_1_2"), [second, third]) == part("p_0_1_1_6")
+    assert known.next_mutations(part("p_0_0_0"), 3, 9) == [first, second, third]
+    assert known.next_mutations(part("p_0_0_0"), 2, 9) == [first, second]  # the third is of a later definition
+    assert known.next_mutations(part("p_0_0_0"), 3, 1) == [first]
+    assert known.next_mutations(part("p_0_1_1_2"), 3, 9) == [second, third]
+    assert known.next_mutations(part("p_3_3_0"), 3, 9) == [second, third]
+    assert known.next_mutations(part("p_7_7_0"), 3, 9) == []
+    assert known.next_mutations(part("q_2_2_0"), 3, 9) == []
+    assert known.next_mutations(part("r_0_0_0"), 3, 9) == []
+    assert mutated_part_name(part("p_0_1_1_2"), [second, third]) == part("p_0_1_1_6")
     assert known.between(part("p_0_1_1_2"), part("p_0_1_1_6")) == [second, third]
     versions = {name: known.version(part(name)) for name in ("p_0_0_0", "p_0_0_0_2", "p_3_3_0", "p_5_5_0", "p_9_9_0_9")}
     assert versions == {"p_0_0_0": 0, "p_0_0_0_2": 2, "p_3_3_0": 2, "p_5_5_0": 4, "p_9_9_0_9": 6}
@@ -71,16 +76,16 @@ def test_what_is_done() -> None:
     assert known.finished_up_to(ids[0], {}, [part("q_0_0_0")]) == ids[0]
     assert known.last_numbers(ids[0]) == {"p": 4, "q": 1}
     assert known.unfinished(ids[1]) == []
-    assert removable(ids, ids, 0) == [ids[0]]
-    assert removable(ids, [ids[1], ids[1]], 0) == ids
-    assert removable(ids, [ids[1], ids[1]], 1) == [ids[0]]
-    assert removable(ids, ["", ids[1]], 0) == removable(ids, [], 0) == []
+    assert select_removable_mutations(ids, ids, 0) == [ids[0]]
+    assert select_removable_mutations(ids, [ids[1], ids[1]], 0) == ids
+    assert select_removable_mutations(ids, [ids[1], ids[1]], 1) == [ids[0]]
+    assert select_removable_mutations(ids, ["", ids[1]], 0) == select_removable_mutations(ids, [], 0) == []
 
 
 def test_what_is_written_is_read() -> None:
     one = mutation(7, {"p": 2, "q": 0}, 5)
     assert MutationEntry.parse(one.mutation_id, one.to_bytes()) == one
-    entry = mutation_entry(part("p_0_0_0"), [one], "r1", 2.0, metadata_version=5)
+    entry = make_mutate_part_entry(part("p_0_0_0"), [one], "r1", 2.0, metadata_version=5)
     assert LogEntry.parse(entry.to_bytes()) == entry
     assert (entry.mutations, entry.alter_version) == ((one.mutation_id,), 5)
     with pytest.raises(PandoError, match="Cannot read mutation"):
@@ -217,12 +222,12 @@ def test_an_old_replica_is_named() -> None:
 def assign(member: Member) -> list[PartName]:
     predicate = member.predicate()
     entries = [
-        mutation_entry(source, chosen, member.name, 1.0, metadata_version=0)
+        make_mutate_part_entry(source, chosen, member.name, 1.0, metadata_version=0)
         for source in predicate.snapshot
-        if predicate.why_not_single(source) is None and (chosen := predicate.mutations.next_of(source, 0, 9))
+        if predicate.why_not_mergeable(source) is None and (chosen := predicate.mutations.next_mutations(source, 0, 9))
     ]
     if entries:
-        assert assign_merges(member.keeper, TABLE, predicate.log_version, entries)
+        assert log_merges_and_mutations(member.keeper, TABLE, predicate.log_version, entries)
     return [entry.made[0] for entry in entries]
 
 
@@ -231,7 +236,7 @@ def advance(member: Member, finished: str = "") -> str:
         member.pull()
         return [*member.queue.parts_to_come(), *member.active]
 
-    return advance_pointer(member.keeper, member.paths, member.mutations, finished, parts)
+    return advance_mutation_pointer(member.keeper, member.paths, member.mutations, finished, parts)
 
 
 def test_from_the_mutation_to_the_end_of_it() -> None:
@@ -254,22 +259,22 @@ def test_from_the_mutation_to_the_end_of_it() -> None:
     two.queue.add_active(late.part)
     assert advance(one) == ""
     predicate = one.predicate()
-    assert "mutation versions" in str(predicate.why_not_pair(part("all_0_0_0_2"), late.part))
+    assert "mutation versions" in str(predicate.why_not_together(part("all_0_0_0_2"), late.part))
     assert assign(two) == [part("all_1_1_0_2")]
     one.pull()
     one.drain()
     assert advance(one) == first.mutation_id
-    assert pointers(one.keeper, TABLE) == {"r1": first.mutation_id, "r2": ""}
-    assert clean_mutations(one.keeper, TABLE, 0) == 0
+    assert read_mutation_pointers(one.keeper, TABLE) == {"r1": first.mutation_id, "r2": ""}
+    assert delete_finished_mutations(one.keeper, TABLE, 0) == 0
     assert advance(two) == ""
     two.pull()
     two.drain()
-    assert advance(two) == first.mutation_id == read_pointer(two.keeper, two.paths)
+    assert advance(two) == first.mutation_id == read_mutation_pointer(two.keeper, two.paths)
     assert one.active == two.active == {part("all_0_0_0_2"), part("all_1_1_0_2"), new}
     (run,) = one.predicate().mergeable_runs("all")
     assert len(run) == 3
-    assert clean_mutations(one.keeper, TABLE, 1) == 0
-    assert clean_mutations(one.keeper, TABLE, 0) == 1
+    assert delete_finished_mutations(one.keeper, TABLE, 1) == 0
+    assert delete_finished_mutations(one.keeper, TABLE, 0) == 1
     assert one.mutations.load(one.keeper).mutations == ()
 
 
@@ -291,14 +296,14 @@ def test_a_block_that_is_committed_while_it_is_looked_whether_all_is_done(number
 def test_a_number_that_is_given_up_is_not_waited_for() -> None:
     (one,) = members(1)
     one.insert("a")
-    lock = allocate_block(one.keeper, TABLE, "all")
+    lock = allocate_block_number(one.keeper, TABLE, "all")
     assert isinstance(lock, BlockLock)
     first = made(create(one))
     assign(one)
     one.pull()
     one.drain()
     assert advance(one) == ""
-    release(one.keeper, lock)
+    release_block_number(one.keeper, lock)
     assert advance(one) == first.mutation_id
 
 
@@ -324,15 +329,15 @@ def test_a_definition_that_is_not_here_yet() -> None:
     one, two = members()
     source = one.insert("a")
     first = made(create(one))
-    entry = mutation_entry(source, [first], "r1", 1.0, metadata_version=3)
-    assert assign_merges(one.keeper, TABLE, one.predicate().log_version, [entry])
+    entry = make_mutate_part_entry(source, [first], "r1", 1.0, metadata_version=3)
+    assert log_merges_and_mutations(one.keeper, TABLE, one.predicate().log_version, [entry])
     two.pull()
     two.drain()  # fetches the source
     one.pull()
-    assert one.queue.next_action(one, Limits(9, 9, 1 << 40, metadata_version=2)) is None
+    assert one.queue.next_action(one, PoolLimits(9, 9, 1 << 40, metadata_version=2)) is None
     (item,) = one.queue.entries()
     assert "version 3 of the table's definition" in item.postpone_reason
-    action = one.queue.next_action(one, Limits(9, 9, 1 << 40, metadata_version=3))
+    action = one.queue.next_action(one, PoolLimits(9, 9, 1 << 40, metadata_version=3))
     assert action is not None
     assert action.kind is ActionKind.MUTATE
 
@@ -344,7 +349,7 @@ def test_who_lacks_the_source_fetches() -> None:
     assign(one)
     one.pull()
     one.drain()
-    log_pull.remove_parts(one.keeper, one.paths, [part("all_0_0_0")])
+    log_pull.unlist_parts(one.keeper, one.paths, [part("all_0_0_0")])
     two.pull()
     assert ActionKind.FETCH in two.drain()
     assert two.active == {part("all_0_0_0_2")} or two.active == one.active

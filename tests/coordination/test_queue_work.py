@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from coordination.log.log_entry import EntryType, LogEntry, StagedPart, drop_range
+from coordination.log.log_entry import EntryType, LogEntry, StagedPart, drop_range_name
 from coordination.log.queue_index import QueueIndex, QueueItem
-from coordination.log.queue_rules import ActionKind, Limits
+from coordination.log.queue_rules import ActionKind, PoolLimits
 from coordination.log.replication_queue import ReplicationQueue
-from coordination.merges_mutations.merge_assignment import merge_entry
+from coordination.merges_mutations.merge_assignment import make_merge_entry
 from parts.common.part_name import PartName
 
 COUNT = 1000
-ALL = Limits(3, 4, 1 << 60)
+ALL = PoolLimits(3, 4, 1 << 60)
 
 
 class Disk:
@@ -41,7 +41,7 @@ def fetch(number: int) -> LogEntry:
     return LogEntry(EntryType.GET_PART, PartName("p", number, number, 0), 1.0, "r2")
 
 
-def drain(queue: ReplicationQueue, disk: Disk, limits: Limits = ALL) -> list[ActionKind]:
+def drain(queue: ReplicationQueue, disk: Disk, limits: PoolLimits = ALL) -> list[ActionKind]:
     kinds = []
     while (action := queue.next_action(disk, limits)) is not None:
         kinds.append(action.kind)
@@ -58,7 +58,7 @@ def test_draining_looks_at_each_entry_once() -> None:
 def test_entries_that_wait_for_a_slot_are_looked_at_once() -> None:
     queue = queue_of([fetch(number) for number in range(COUNT)])
     for _ in range(100):
-        assert queue.next_action(Disk(), Limits(3, 0, 1 << 60)) is None
+        assert queue.next_action(Disk(), PoolLimits(3, 0, 1 << 60)) is None
     assert queue.examined == COUNT
     assert queue.entries()[-1].postpone_reason.endswith("because no fetch slot is free.")
     assert len(drain(queue, Disk())) == COUNT
@@ -70,15 +70,15 @@ def merges(disk: Disk, sizes: list[int]) -> list[LogEntry]:
         sources = [PartName("p", 2 * number + i, 2 * number + i, 0) for i in range(2)]
         disk.parts |= set(sources)
         disk.sizes[sources[0]] = size
-        entries.append(merge_entry(sources, "r1", 1.0))
+        entries.append(make_merge_entry(sources, "r1", 1.0))
     return entries
 
 
 def test_merges_in_line_are_looked_at_as_slots_become_free() -> None:
     disk = Disk()
     queue = queue_of(merges(disk, [1] * COUNT))
-    while (action := queue.next_action(disk, Limits(1, 4, 1 << 60))) is not None:
-        assert queue.next_action(disk, Limits(0, 4, 1 << 60)) is None
+    while (action := queue.next_action(disk, PoolLimits(1, 4, 1 << 60))) is not None:
+        assert queue.next_action(disk, PoolLimits(0, 4, 1 << 60)) is None
         queue.finish(action.name)
     assert not queue.entries()
     assert queue.examined < 3 * COUNT
@@ -88,7 +88,7 @@ def test_small_merge_passes_large_ones_that_wait_for_an_idle_pool() -> None:
     disk = Disk()
     queue = queue_of(merges(disk, [1 << 40] * COUNT + [5]))
     for _ in range(100):
-        action = queue.next_action(disk, Limits(1, 4, 1 << 20))
+        action = queue.next_action(disk, PoolLimits(1, 4, 1 << 20))
         if action is not None:
             queue.finish(action.name)
     assert len(queue.entries()) == COUNT
@@ -99,14 +99,14 @@ def test_small_merge_passes_large_ones_that_wait_for_an_idle_pool() -> None:
 def test_merge_that_fits_is_not_kept_back_by_larger_ones_before_it() -> None:
     disk = Disk()
     queue = queue_of(merges(disk, [1500, 1400, 1300, 1100]))
-    assert queue.next_action(disk, Limits(1, 4, 100)) is None
-    action = queue.next_action(disk, Limits(1, 4, 1200))
+    assert queue.next_action(disk, PoolLimits(1, 4, 100)) is None
+    action = queue.next_action(disk, PoolLimits(1, 4, 1200))
     assert action is not None
     assert action.name.endswith("3")
 
 
 def test_entries_under_a_drop_wait_for_it_and_are_looked_at_once() -> None:
-    gone = LogEntry(EntryType.DROP_RANGE, drop_range("p", COUNT), 1.0, "r2")
+    gone = LogEntry(EntryType.DROP_RANGE, drop_range_name("p", COUNT), 1.0, "r2")
     queue = queue_of([*(fetch(number) for number in range(COUNT)), gone])
     drop = queue.next_action(Disk(), ALL)
     assert drop is not None
@@ -126,12 +126,12 @@ def test_recheck_finds_what_nobody_told() -> None:
     queue.add("queue-0000000000", fetch(0))
     for _ in range(1000):
         now[0] += 31
-        assert queue.next_action(disk, Limits(1, 0, 1)) is None
+        assert queue.next_action(disk, PoolLimits(1, 0, 1)) is None
     assert sum(map(len, queue._schedule._parked.values())) < 100
     assert len(queue._schedule._timers) < 100
     disk.parts.add(PartName("p", 0, 0, 0))
     now[0] += 31
-    action = queue.next_action(disk, Limits(1, 0, 1))
+    action = queue.next_action(disk, PoolLimits(1, 0, 1))
     assert action is not None
     assert action.kind is ActionKind.SKIP
 
@@ -141,11 +141,11 @@ def test_large_merge_is_fetched_at_the_very_moment_when_it_is_old(monkeypatch: p
     sources = [PartName("p", number, number, 0) for number in range(2)]
     now = [40.0]
     queue = ReplicationQueue("r1", lambda: 0.0, lambda: now[0])
-    queue.add("queue-0000000000", merge_entry(sources, "r2", 1e12, size_bytes=10))
+    queue.add("queue-0000000000", make_merge_entry(sources, "r2", 1e12, size_bytes=10))
     now[0] = 100.0
     disk = Disk()
     disk.parts.update(sources)
-    limits = Limits(0, 4, 1 << 60, prefer_fetch_seconds=60.0, prefer_fetch_bytes=0)
+    limits = PoolLimits(0, 4, 1 << 60, prefer_fetch_seconds=60.0, prefer_fetch_bytes=0)
     looks = iter(range(10))
     monkeypatch.setattr(Disk, "size_bytes", lambda *_: next(looks))
     action = queue.next_action(disk, limits)
@@ -172,7 +172,7 @@ def exchange(*names: str, gone: str = "") -> LogEntry:
 def test_what_covers_a_part_of_an_exchange_waits_until_all_its_parts_are_here() -> None:
     """Fetched before, it would show some rows of a transaction without the others."""
     sources = [PartName("p", 0, 0, 0), PartName("p", 1, 1, 0)]
-    queue = queue_of([exchange("p_1_1_0", "q_0_0_0"), merge_entry(sources, "r2", 1.0), fetch(9)])
+    queue = queue_of([exchange("p_1_1_0", "q_0_0_0"), make_merge_entry(sources, "r2", 1.0), fetch(9)])
     action = queue.next_action(Disk(), ALL)
     assert action is not None
     assert action.kind is ActionKind.REPLACE
@@ -189,7 +189,7 @@ def test_what_covers_a_part_of_an_exchange_waits_until_all_its_parts_are_here() 
 def test_a_drop_waits_for_the_exchange_before_it_and_takes_what_is_older_along() -> None:
     queue = queue_of(
         [fetch(0), exchange("p_3_3_0", "q_0_0_0", gone="p_0_2_999999999"), LogEntry(
-            EntryType.DROP_RANGE, drop_range("p", 5), 1.0, "r2"
+            EntryType.DROP_RANGE, drop_range_name("p", 5), 1.0, "r2"
         )]
     )  # fmt: skip
     first = queue.next_action(Disk(), ALL)
@@ -230,8 +230,8 @@ FIRST, LAST = exchange("p_3_3_0", "q_3_3_0"), exchange("p_6_6_0", gone="p_0_5_99
             exchange("s_1_1_0", "t_1_1_0"),
             drop_entry(EntryType.DROP_RANGE, "t_0_2_999999999", detach=True),
             drop_entry(EntryType.DROP_RANGE, "q_0_2_999999999", detach=True),
-            replace(exchange("p_9_9_0"), drop_ranges=tuple(drop_range(name, 9) for name in "pt")),
-            replace(exchange("s_9_9_0"), drop_ranges=tuple(drop_range(name, 9) for name in "sq")),
+            replace(exchange("p_9_9_0"), drop_ranges=tuple(drop_range_name(name, 9) for name in "pt")),
+            replace(exchange("s_9_9_0"), drop_ranges=tuple(drop_range_name(name, 9) for name in "sq")),
         ],
     ],
 )  # fmt: skip
@@ -240,7 +240,7 @@ def test_a_drop_between_the_halves_of_a_step_is_part_of_it(entries: list[LogEntr
     first = queue.next_action(Disk(), ALL)
     assert first is not None
     assert first.kind is ActionKind.REPLACE
-    more = queue.take_along([first.name], first.entry.made)
+    more = queue.start_replacements_with([first.name], first.entry.made)
     assert more is not None
     names = {first.name, *(action.name for action in more)}
     assert names == queue.names()
@@ -259,7 +259,7 @@ def test_a_drop_that_no_half_of_a_step_waits_for_stays_by_itself() -> None:
     queue = queue_of([FIRST, plain, DETACHED, LAST])
     first = queue.next_action(Disk(), ALL)
     assert first is not None
-    more = queue.take_along([first.name], first.entry.made)
+    more = queue.start_replacements_with([first.name], first.entry.made)
     assert more is not None
     assert [action.entry for action in more] == [LAST]
 
@@ -269,5 +269,5 @@ def test_a_step_waits_for_what_a_drop_of_it_waits_for() -> None:
     first = queue.next_action(Disk(), ALL)
     assert first is not None
     with queue.inserting(PartName.parse("q_4_4_0")):
-        assert queue.take_along([first.name], first.entry.made) is None
-    assert queue.take_along([first.name], first.entry.made) is not None
+        assert queue.start_replacements_with([first.name], first.entry.made) is None
+    assert queue.start_replacements_with([first.name], first.entry.made) is not None

@@ -7,18 +7,18 @@ from dataclasses import dataclass
 
 import pytest
 
-from coordination.inserts.block_numbers import DuplicateBlock, committing_blocks
+from coordination.inserts.block_numbers import DuplicateBlock, read_committing_numbers
 from coordination.inserts.insert_commit import InsertStatus, begin_insert
 from coordination.inserts.quorum import QuorumPlan, parse_last_parts, plan_quorum, required_replicas
-from coordination.inserts.quorum_failure import fail_unreachable_part, forget_failed_parts, take_back_failed_parts
-from coordination.inserts.quorum_wait import Verdict, judge, wait_for_quorum
+from coordination.inserts.quorum_failure import fail_unreachable_part, list_own_failed_parts, unlist_failed_parts
+from coordination.inserts.quorum_wait import QuorumOutcome, decide_quorum_outcome, wait_for_quorum
 from coordination.keeper.memory_keeper import Fault, MemoryEnsemble
-from coordination.log.queue_rules import ActionKind, Limits
-from coordination.merges_mutations.merge_assignment import assign_merges, merge_entry
+from coordination.log.queue_rules import ActionKind, PoolLimits
+from coordination.merges_mutations.merge_assignment import log_merges_and_mutations, make_merge_entry
 from coordination.reads.sequential_reads import read_confirmed
 from coordination.replicas import log_pull
-from coordination.replicas.cleanup import CleanupSettings, clean_once
-from coordination.replicas.part_commit import ProducedStatus
+from coordination.replicas.cleanup import CleanupSettings, run_cleanup
+from coordination.replicas.part_commit import PartCommitStatus
 from parts.common.errors import UnavailableError, UnknownOutcomeError
 from parts.common.part_name import PartName
 from tests.coordination.members import RECORD, TABLE, Member, fault_once
@@ -78,7 +78,7 @@ def test_second_quorum_insert_while_one_is_pending_is_286_unless_parallel(member
     with pytest.raises(UnavailableError) as caught:
         begin_insert(members[1].keeper, TABLE, "all", "two", owner="r2", quorum=pending)
     assert caught.value.code == 286
-    assert committing_blocks(members[0].keeper, TABLE, ["all"]) == {"all": []}
+    assert read_committing_numbers(members[0].keeper, TABLE, ["all"]) == {"all": []}
     members[1].insert("three", plan(members[1], is_parallel=True))
 
 
@@ -143,10 +143,12 @@ def test_quorum_wait_over_an_expired_session_is_unknown_even_if_the_marker_is_go
 def test_judge_says_met_in_one_case_only(
     node_exists: bool, marked_failed: bool, is_still_active: bool, is_lowered: bool
 ) -> None:
-    verdict = judge(
+    verdict = decide_quorum_outcome(
         node_exists=node_exists, marked_failed=marked_failed, is_still_active=is_still_active, is_lowered=is_lowered
     )
-    assert (verdict is Verdict.MET) == (not node_exists and not marked_failed and is_still_active and not is_lowered)
+    assert (verdict is QuorumOutcome.MET) == (
+        not node_exists and not marked_failed and is_still_active and not is_lowered
+    )
 
 
 def test_failed_part_is_taken_back_by_its_owner_and_its_block_can_be_inserted_again(members: list[Member]) -> None:
@@ -156,13 +158,13 @@ def test_failed_part_is_taken_back_by_its_owner_and_its_block_can_be_inserted_ag
     members[0].expire()
     entry = members[1].queue.entries()[0]
     assert fail_unreachable_part(members[1].keeper, members[1].paths, entry.entry)
-    log_pull.discard_entry(members[1].keeper, members[1].paths, members[1].queue, entry.name)
+    log_pull.abandon_entry(members[1].keeper, members[1].paths, members[1].queue, entry.name)
     assert part not in members[1].queue.virtual_parts()
     again = members[1].insert("id")
     assert again != part
     members[0].keeper.reconnect()
-    assert take_back_failed_parts(members[0].keeper, members[0].paths) == [str(part)]
-    forget_failed_parts(members[0].keeper, members[0].paths, [str(part)])
+    assert list_own_failed_parts(members[0].keeper, members[0].paths) == [str(part)]
+    unlist_failed_parts(members[0].keeper, members[0].paths, [str(part)])
     assert members[0].keeper.exists(members[0].paths.part(str(part))) is None
 
 
@@ -184,24 +186,26 @@ def test_failed_quorum_part_is_not_merged_by_who_has_not_heard_of_it(members: li
     members[0].expire()
     entry = next(item.entry for item in members[1].queue.entries() if item.entry.new_part == b)
     assert fail_unreachable_part(members[1].keeper, members[1].paths, entry)
-    clean_once(members[1].keeper, TABLE, CleanupSettings(0, 1000))
+    run_cleanup(members[1].keeper, TABLE, CleanupSettings(0, 1000))
     again = members[2].predicate()
     assert again.can_merge(a, b) == f"quorum for part {b} is not satisfied"
-    assert not assign_merges(members[2].keeper, TABLE, stale.log_version, [merge_entry([a, b], "r3", 1.0)])
+    assert not log_merges_and_mutations(
+        members[2].keeper, TABLE, stale.log_version, [make_merge_entry([a, b], "r3", 1.0)]
+    )
 
 
 def test_fetched_part_whose_quorum_failed_meanwhile_is_not_committed(members: list[Member]) -> None:
     part = members[0].insert("id", plan(members[0]))
     for member in members[1:]:
         member.pull()
-    action = members[2].queue.next_action(members[2], Limits(1, 1, 1))
+    action = members[2].queue.next_action(members[2], PoolLimits(1, 1, 1))
     assert action is not None
     members[0].expire()
     assert fail_unreachable_part(members[1].keeper, members[1].paths, action.entry)
     status = commit_produced_part(
         members[2].keeper, members[2].paths, members[2].queue, action.name, action.entry, part, RECORD
     )
-    assert status is ProducedStatus.DROPPED
+    assert status is PartCommitStatus.DROPPED
 
 
 def test_drop_of_the_pending_part_does_not_wedge_quorum(members: list[Member]) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from coordination.drops import drop_partition as drop_range
-from coordination.inserts.block_numbers import committing_blocks
+from coordination.inserts.block_numbers import read_committing_numbers
 from coordination.inserts.insert_commit import InsertStatus
 from coordination.inserts.quorum import QuorumPlan
 from coordination.keeper import request_limits
@@ -16,10 +16,10 @@ from coordination.keeper.interface import Op
 from coordination.keeper.memory_keeper import Fault, MemoryEnsemble
 from coordination.log.log_entry import EntryType, LogEntry
 from coordination.log.queue_rules import ActionKind
-from coordination.merges_mutations.merge_assignment import assign_merges, merge_entry
+from coordination.merges_mutations.merge_assignment import log_merges_and_mutations, make_merge_entry
 from coordination.nodes.replica_activation import ReplicaAddress
 from coordination.replicas import clone, log_pull
-from coordination.replicas.cleanup import CleanupSettings, clean_once
+from coordination.replicas.cleanup import CleanupSettings, run_cleanup
 from coordination.replicas.clone import finish_clone
 from parts.common.errors import ConflictError, PandoError, UnavailableError
 from parts.common.part_name import PartName
@@ -43,8 +43,8 @@ def before_multi(ensemble: MemoryEnsemble, member: Member, path_part: str, actio
 def merge_all(member: Member) -> PartName:
     predicate = member.predicate()
     (run,) = predicate.mergeable_runs("all")
-    entry = merge_entry(run, member.name, 1.0)
-    assert assign_merges(member.keeper, TABLE, predicate.log_version, [entry])
+    entry = make_merge_entry(run, member.name, 1.0)
+    assert log_merges_and_mutations(member.keeper, TABLE, predicate.log_version, [entry])
     assert entry.new_part is not None
     member.pull()
     member.drain()
@@ -100,7 +100,7 @@ def test_clone_notices_that_its_source_was_lost_and_cleared_its_queue(
         clone_replica(copy.keeper, copy.paths, {})
     assert copy.keeper.get(copy.paths.is_lost)[0] == b"1"
     source.keeper.set(source.paths.is_lost, b"0")
-    log_pull.requeue_fetch(source.keeper, source.paths, source.queue, [part])
+    log_pull.queue_missing_fetches(source.keeper, source.paths, source.queue, [part])
     clone_replica(copy.keeper, copy.paths, {})
     finish_clone(copy.keeper, copy.paths)
     log_pull.load_queue(copy.keeper, copy.paths, copy.queue, [])
@@ -130,7 +130,7 @@ def test_window_cleanup_does_not_take_a_block_id_that_was_made_anew(
         two.insert("old")
 
     before_multi(ensemble, three, "/block_numbers/", drop_and_repeat)
-    clean_once(three.keeper, TABLE, KEEP_TWO_BLOCKS)
+    run_cleanup(three.keeper, TABLE, KEEP_TWO_BLOCKS)
     assert two.keeper.exists(TABLE.block("old")) is not None
 
 
@@ -142,11 +142,11 @@ def test_two_cleaners_do_not_take_a_block_id_that_was_made_anew(
         one.insert(name)
 
     def clean_and_repeat() -> None:
-        clean_once(two.keeper, TABLE, KEEP_TWO_BLOCKS)
+        run_cleanup(two.keeper, TABLE, KEEP_TWO_BLOCKS)
         one.insert("old")
 
     before_multi(ensemble, three, "/block_numbers/", clean_and_repeat)
-    clean_once(three.keeper, TABLE, KEEP_TWO_BLOCKS)
+    run_cleanup(three.keeper, TABLE, KEEP_TWO_BLOCKS)
     assert two.keeper.exists(TABLE.block("old")) is not None
 
 
@@ -154,7 +154,7 @@ def test_window_cleanup_in_several_packets(members: list[Member], monkeypatch: p
     monkeypatch.setattr(request_limits, "MAX_OPERATIONS", 3)
     for number in range(10):
         members[0].insert(f"b{number}")
-    assert clean_once(members[1].keeper, TABLE, KEEP_TWO_BLOCKS).blocks == 8
+    assert run_cleanup(members[1].keeper, TABLE, KEEP_TWO_BLOCKS).blocks == 8
     assert members[0].keeper.children(TABLE.blocks) == ["b8", "b9"]
 
 
@@ -170,16 +170,16 @@ def test_window_cleanup_goes_on_while_merges_are_assigned(ensemble: MemoryEnsemb
             busy.set(TABLE.log, b"")
 
     ensemble.faults = faults
-    clean_once(two.keeper, TABLE, KEEP_TWO_BLOCKS)
+    run_cleanup(two.keeper, TABLE, KEEP_TWO_BLOCKS)
     assert len(one.keeper.children(TABLE.blocks)) == 2
 
 
 def test_merge_whose_entry_zookeeper_would_not_take_is_refused(members: list[Member]) -> None:
     sources = [PartName("0" * 32, number, number, 0) for number in range(20_000)]
-    large, small = merge_entry(sources, "r1", 1.0), merge_entry(sources[:10], "r1", 1.0)
+    large, small = make_merge_entry(sources, "r1", 1.0), make_merge_entry(sources[:10], "r1", 1.0)
     version = members[0].keeper.get(TABLE.log)[1].version
     with pytest.raises(PandoError, match="20000 parts") as refused:
-        assign_merges(members[0].keeper, TABLE, version, [small, large])
+        log_merges_and_mutations(members[0].keeper, TABLE, version, [small, large])
     assert refused.value.code == 290
     assert members[0].keeper.children(TABLE.log) == []
 
@@ -301,12 +301,14 @@ def test_merges_of_many_partitions_are_assigned_in_several_packets(members: list
     one, two, _ = members
     log = one.keeper.exists(TABLE.log)
     assert log is not None
-    entries = [merge_entry([PartName(f"p{n}", 0, 0, 0), PartName(f"p{n}", 1, 1, 0)], "r1", 1.0) for n in range(250)]
-    assert assign_merges(one.keeper, TABLE, log.version, entries)
+    entries = [
+        make_merge_entry([PartName(f"p{n}", 0, 0, 0), PartName(f"p{n}", 1, 1, 0)], "r1", 1.0) for n in range(250)
+    ]
+    assert log_merges_and_mutations(one.keeper, TABLE, log.version, entries)
     assert len(two.keeper.children(TABLE.log)) == 250
-    assert not assign_merges(two.keeper, TABLE, log.version, entries[:1])
-    assert not assign_merges(two.keeper, TABLE, log.version + 1, entries[:1])
-    assert assign_merges(two.keeper, TABLE, log.version + 2, [])
+    assert not log_merges_and_mutations(two.keeper, TABLE, log.version, entries[:1])
+    assert not log_merges_and_mutations(two.keeper, TABLE, log.version + 1, entries[:1])
+    assert log_merges_and_mutations(two.keeper, TABLE, log.version + 2, [])
 
 
 def test_insert_of_a_server_whose_replica_another_has_taken_over_fails(members: list[Member]) -> None:
@@ -319,4 +321,4 @@ def test_insert_of_a_server_whose_replica_another_has_taken_over_fails(members: 
     with pytest.raises(UnavailableError, match="lost its ZooKeeper session"):
         sleeper.insert("after")
     assert heir.exists(TABLE.block("after")) is None
-    assert committing_blocks(heir, TABLE, ["all"]) == {"all": []}
+    assert read_committing_numbers(heir, TABLE, ["all"]) == {"all": []}

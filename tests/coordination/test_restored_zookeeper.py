@@ -13,7 +13,7 @@ from kazoo.client import KazooState
 from kazoo.exceptions import SessionExpiredError
 
 from coordination.keeper.chroot import Chroot
-from coordination.keeper.embedded_zookeeper import EmbeddedZooKeeper, free_port
+from coordination.keeper.embedded_zookeeper import EmbeddedZooKeeper, find_free_port
 from coordination.keeper.interface import NodeExists, SessionState
 from coordination.keeper.kazoo_keeper import KazooKeeper
 from coordination.keeper.kazoo_session import KazooSession
@@ -116,7 +116,7 @@ def test_a_session_is_given_up_only_when_servers_that_are_reached_do_not_take_it
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """However long they were down, and though one that starts accepts connections before it serves them."""
-    session = KazooSession(f"127.0.0.1:{free_port()}", _SESSION_SECONDS, Chroot(""))
+    session = KazooSession(f"127.0.0.1:{find_free_port()}", _SESSION_SECONDS, Chroot(""))
     session.close()  # nobody else connects
     now = [1000.0]
     monkeypatch.setattr("coordination.keeper.kazoo_session.time.monotonic", lambda: now[0])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.queries.result_output import encode
+from engine.queries.result_output import encode_result
 from parts.common.errors import PandoError
 from sql.settings.supported_settings import DEFAULT_SETTINGS
 from tests.engine.conftest import Local, local
@@ -45,7 +45,7 @@ class Both:
     def _ours(self, statement: str) -> bytes | int:
         try:
             result = self._local.engine.execute(statement, self._local.session)
-            return b"".join(encode(result, "TSV", DEFAULT_SETTINGS, self._local.engine.services.monotonic))
+            return b"".join(encode_result(result, "TSV", DEFAULT_SETTINGS, self._local.engine.services.monotonic))
         except PandoError as error:
             return error.code
 

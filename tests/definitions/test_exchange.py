@@ -11,7 +11,7 @@ import pytest
 from engine.queries.session import Session
 from parts.common.errors import PandoError
 from parts.format import hashed_file
-from parts.format.hashed_file import syncing_by
+from parts.format.hashed_file import replace_sync
 from tests.definitions.conftest import Both
 from tests.engine.conftest import Local
 from tests.power_cut import power_cut
@@ -182,7 +182,7 @@ def _run_until(number: int, local: Local, statement: str) -> bool:
             raise OSError(errno.EIO, "the power is gone")
         sync(descriptor)
 
-    with syncing_by(fail):
+    with replace_sync(fail):
         try:
             local.run(statement)
         except (PandoError, OSError):

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.cluster.cluster_state import free_ports, is_free
+from engine.cluster.cluster_state import find_free_ports, is_port_free
 
 ROOT = Path(__file__).parents[2]
 TOUR = (
@@ -118,6 +118,6 @@ def recorded(text: str) -> dict[str, str]:
 def _free_run() -> int:
     """The first of as many free ports in a row as there are replicas."""
     while True:
-        (first,) = free_ports(1)
-        if all(is_free(first + offset) for offset in range(_REPLICAS)):
+        (first,) = find_free_ports(1)
+        if all(is_port_free(first + offset) for offset in range(_REPLICAS)):
             return first

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.scan.parquet_export import ABANDONED_SECONDS, remove_abandoned
+from engine.scan.parquet_export import ABANDONED_SECONDS, remove_abandoned_exports
 from engine.server.user_files import UserFiles
 
 _ID = "0123456789abcdef0123456789abcdef"
@@ -33,7 +33,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def removed(root: Path) -> list[str]:
-    return sorted(remove_abandoned(UserFiles(root), time.time()))
+    return sorted(remove_abandoned_exports(UserFiles(root), time.time()))
 
 
 def test_what_nobody_writes_goes(root: Path) -> None:
@@ -73,6 +73,6 @@ def test_what_is_of_others_stays(root: Path, tmp_path: Path) -> None:
 
 def test_files_of_the_whole_machine_are_not_looked_through(root: Path) -> None:
     folder = Folder(root, f"a.unfinished-{_ID}", _FILE)
-    assert list(remove_abandoned(UserFiles(root, is_confined=False), time.time())) == []
-    assert list(remove_abandoned(UserFiles(root / "nothing"), time.time())) == []
+    assert list(remove_abandoned_exports(UserFiles(root, is_confined=False), time.time())) == []
+    assert list(remove_abandoned_exports(UserFiles(root / "nothing"), time.time())) == []
     assert folder.path.is_dir()

@@ -7,7 +7,7 @@ import threading
 import pytest
 from chdb.session import Session
 
-from engine.tables.insert_delay import PartCounts, judge
+from engine.tables.insert_delay import PartCounts, compute_delay_seconds
 from engine.tables.statement_options import InsertOptions
 from parts.common.errors import PandoError
 from sql.settings.merge_tree_settings import MergeTreeSettings
@@ -97,7 +97,7 @@ def test_how_long_it_waits(counts: PartCounts, seconds: float) -> None:
     )
     if counts.inactive == 100:
         settings = MergeTreeSettings(inactive_parts_to_delay_insert=50, max_delay_to_insert=2)
-    assert judge(counts, settings, InsertOptions(), "d.t") == pytest.approx(seconds)
+    assert compute_delay_seconds(counts, settings, InsertOptions(), "d.t") == pytest.approx(seconds)
 
 
 def test_it_waits_and_a_stop_ends_the_wait(local: Local) -> None:

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from engine.queries.session import Session
-from engine.scan.stream_batches import end_of_batch
+from engine.scan.stream_batches import find_batch_end
 from engine.tables.capabilities.block_history import WantedBlocks
 from engine.tables.table import Table
 from parts.common.errors import PandoError
@@ -142,9 +142,9 @@ def test_batches_end_at_blocks_and_no_partition_starves(local: Local) -> None:
         after: dict[str, int] = {}
         found = []
         with local.engine.catalog.table("default", "t").snapshot() as snapshot:  # type: ignore[attr-defined]
-            while (end := end_of_batch(snapshot.parts, after, decided, 9)) != after:
+            while (end := find_batch_end(snapshot.parts, after, decided, 9)) != after:
                 found.append(end)
                 after = end
-            assert end_of_batch(snapshot.parts, {}, decided, None) == decided
+            assert find_batch_end(snapshot.parts, {}, decided, None) == decided
         assert found == expected
         local.run("OPTIMIZE TABLE t FINAL")

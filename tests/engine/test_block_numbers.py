@@ -10,7 +10,7 @@ import pytest
 
 from coordination.replicas.table_nodes import compare_definitions
 from engine.queries.session import Session
-from engine.tables.replicated.life.shared_definition import shared_definition
+from engine.tables.replicated.life.shared_definition import make_shared_definition
 from parts.common.errors import PandoError
 from tests.engine.conftest import Local
 from tests.sql_statements.oracle import Oracle
@@ -121,7 +121,7 @@ def test_the_name_is_reserved(local: Local) -> None:
 
 def test_replicas_must_agree_on_it() -> None:
     """A merge by one that does not keep the numbers would lose them for all."""
-    with_numbers, without = (shared_definition(describe(f"{CREATE} {settings}")) for settings in (KEPT, ""))
+    with_numbers, without = (make_shared_definition(describe(f"{CREATE} {settings}")) for settings in (KEPT, ""))
     with pytest.raises(PandoError) as raised:
         compare_definitions(with_numbers, without, "/t")
     assert raised.value.code == 342

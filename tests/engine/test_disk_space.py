@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from engine.tables.disk_reservations import DiskSpace
+from engine.tables.disk_reservations import DiskReservations
 from parts.common.errors import PandoError
 from tests.engine.conftest import Local
 
 
 def test_what_is_reserved_is_not_given_twice() -> None:
-    disk = DiskSpace(lambda path: 1000)
-    with disk.reserving(Path(), 500, "a merge"):
+    disk = DiskReservations(lambda path: 1000)
+    with disk.reserve(Path(), 500, "a merge"):
         assert disk.unreserved_bytes(Path()) == 450
         with pytest.raises(PandoError, match="Not enough free disk space for another: 495 bytes") as refused:
-            disk.reserving(Path(), 450, "another").__enter__()
+            disk.reserve(Path(), 450, "another").__enter__()
         assert refused.value.code == 243
     assert disk.unreserved_bytes(Path()) == 1000
 
@@ -27,7 +27,7 @@ def full(local: Local) -> Local:
     local.run("CREATE TABLE t (a Int32, s String) ENGINE = MergeTree ORDER BY a")
     for number in range(2):
         local.run(f"INSERT INTO t SELECT number + {number}, toString(number) FROM numbers(1000)")
-    local.engine.services.disk = DiskSpace(lambda path: 1000, lambda path: 10_000)
+    local.engine.services.disk = DiskReservations(lambda path: 1000, lambda path: 10_000)
     return local
 
 
@@ -40,7 +40,7 @@ def test_a_merge_that_does_not_fit(full: Local) -> None:
     assert not full.engine.catalog.table("default", "t")._merge_selected()  # type: ignore[attr-defined]
     assert not list(full.path.rglob("tmp_*"))
     assert full.value("SELECT count() FROM t") == 2000
-    full.engine.services.disk = DiskSpace()
+    full.engine.services.disk = DiskReservations()
     full.run("OPTIMIZE TABLE t FINAL")
     assert full.run("SELECT name FROM system.parts WHERE active") == [("all_1_2_1",)]
 

@@ -10,7 +10,7 @@ import pytest
 
 from engine.server.durable_texts import TextJournal
 from parts.common.errors import UnavailableError, UnknownOutcomeError
-from parts.format.hashed_file import syncing_by
+from parts.format.hashed_file import replace_sync
 from tests.failing_disk.disk import Killed, failing
 from tests.power_cut import power_cut
 
@@ -109,7 +109,7 @@ def test_the_power_goes_after_a_failure(tmp_path: Path) -> None:
                 sync(descriptor)
 
             expected = OLD
-            with syncing_by(fail), suppress(OSError):
+            with replace_sync(fail), suppress(OSError):
                 texts.change()
                 expected = NEW
         assert Texts(image).after_start() == expected, number

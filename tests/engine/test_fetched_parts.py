@@ -13,10 +13,10 @@ import pytest
 from engine.interserver.part_client import InterserverClient
 from engine.interserver.part_server import InterserverServer
 from engine.interserver.transfer import Transfer
-from engine.tables.disk_reservations import DiskSpace
+from engine.tables.disk_reservations import DiskReservations
 from parts.common.errors import CorruptionError, PandoError
 from parts.common.part_name import PartName
-from parts.format.hashed_file import reading_after, sync_directory, syncing_by
+from parts.format.hashed_file import reading_after, replace_sync, sync_directory
 from parts.read.part_reader import open_part
 from parts.store.part_store import PartStore
 from parts.write.part_writer import write_part
@@ -79,13 +79,13 @@ def test_a_disk_that_takes_nothing_is_no_error_of_the_network(
     def fail(descriptor: int) -> None:
         raise OSError(number, "the disk takes nothing")
 
-    with syncing_by(fail), pytest.raises(PandoError) as raised:
+    with replace_sync(fail), pytest.raises(PandoError) as raised:
         fetch(tmp_path / "ours")
     assert raised.value.code == code
 
 
 def test_what_has_no_room_does_not_begin_to_come(tmp_path: Path, fetch: Fetch) -> None:
-    disk = DiskSpace(lambda path: 100)
+    disk = DiskReservations(lambda path: 100)
 
     def reserve(size: int) -> None:
         disk.require(tmp_path, size, f"fetching {_NAME}")

@@ -69,8 +69,8 @@ def test_a_point_query_looks_at_the_index_of_few_parts(local: Local) -> None:
     sql = "SELECT d FROM t WHERE k = 7"
     local.run(sql)
     made = calls_of(lambda: local.run(sql))
-    assert made["sql.pruning.index_analysis.granules"] == 1
-    assert made["parts.read.key_mapping.index_of"] <= 2
+    assert made["sql.pruning.index_analysis.prune_granules"] == 1
+    assert made["parts.read.key_mapping.map_primary_index"] <= 2
     assert "sql.pruning.part_bounds._extremes" not in made
     assert local.run(sql) == [(date(2024, 1, 8),)]
     assert local.value("SELECT count() FROM t WHERE k BETWEEN 10 AND 29") == 20
@@ -85,12 +85,12 @@ def test_a_snapshot_of_parts_that_did_not_change_touches_none(local: Local) -> N
     assert calls.total() < 25
     assert store.is_read()
     local.run("TRUNCATE TABLE t")
-    outdated = store.outdated_expired(now=1e12)
+    outdated = store.list_deletable(now=1e12)
     assert outdated == []  # somebody reads them
     assert {entry.references for entry in store.entries()} == {1}
     first.release()
     assert not store.is_read()
-    assert len(store.outdated_expired(now=1e12)) == 30
+    assert len(store.list_deletable(now=1e12)) == 30
 
 
 def test_a_new_part_is_seen_beside_ranges_that_were_kept(local: Local) -> None:

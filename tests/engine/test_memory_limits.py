@@ -11,13 +11,13 @@ import pytest
 from engine.engine import Engine
 from engine.queries.process_list import Process, ProcessList
 from engine.queries.session import QueryStatistics, Session
-from engine.queries.watchdog import Watchdog, share_out
+from engine.queries.watchdog import Watchdog, attribute_measured_bytes
 from engine.server.config import Config
 from parts.common.errors import PandoError
-from parts.common.process_memory import held_memory
+from parts.common.process_memory import get_held_bytes
 from parts.common.query_status import MemoryTracker, QueryStatus
 from sql.settings.session_settings import (
-    settings_of,
+    make_settings,
 )
 
 GIGABYTE = 1_000_000_000
@@ -57,11 +57,11 @@ def rows(engine: Engine, sql: str, **settings: object) -> list[dict[str, object]
     ],
 )
 def test_one_call_that_makes_much_of_little(engine: Engine, sql: str, code: int) -> None:
-    before = held_memory()
+    before = get_held_bytes()
     with pytest.raises(PandoError) as caught:
         rows(engine, sql, max_memory_usage=GIGABYTE)
     assert caught.value.code == code
-    assert held_memory() - before < 2 * GIGABYTE
+    assert get_held_bytes() - before < 2 * GIGABYTE
 
 
 def test_what_fits_is_as_before(engine: Engine) -> None:
@@ -92,12 +92,12 @@ def test_groups_beyond_the_limit_go_to_disk(engine: Engine) -> None:
 
 def test_memory_goes_back(engine: Engine) -> None:
     rows(engine, "SELECT 1")
-    before = held_memory()
+    before = get_held_bytes()
     rows(engine, "SELECT length(groupArray(number)) FROM numbers(10000000)")
     deadline = time.monotonic() + 20
-    while held_memory() - before > 64 << 20 and time.monotonic() < deadline:
+    while get_held_bytes() - before > 64 << 20 and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert held_memory() - before <= 64 << 20
+    assert get_held_bytes() - before <= 64 << 20
 
 
 def test_processes_tell_their_memory(engine: Engine) -> None:
@@ -110,7 +110,7 @@ def test_processes_tell_their_memory(engine: Engine) -> None:
 
 
 def process(processes: ProcessList, name: str, **settings: object) -> Process:
-    status = processes.new_status("u", settings_of(settings))
+    status = processes.new_status("u", make_settings(settings))
     made = Process(name, "", "u", QueryStatistics(), time.time(), status=status)
     processes.add(made)
     return made
@@ -119,12 +119,12 @@ def process(processes: ProcessList, name: str, **settings: object) -> Process:
 def test_growth_is_shared_out_among_those_that_work() -> None:
     processes = ProcessList(time.monotonic)
     a, b = process(processes, "a"), process(processes, "b")
-    share_out(100, [a, b])
+    attribute_measured_bytes(100, [a, b])
     assert [p.status.memory.measured_bytes for p in (a, b)] == [50, 50]
     b.is_working = False
-    share_out(200, [a, b])
+    attribute_measured_bytes(200, [a, b])
     assert [p.status.memory.measured_bytes for p in (a, b)] == [150, 50]
-    share_out(100, [a, b])
+    attribute_measured_bytes(100, [a, b])
     assert [p.status.memory.measured_bytes for p in (a, b)] == [75, 25]
 
 
@@ -179,9 +179,9 @@ def test_what_a_query_left_behind_is_not_the_growth_of_the_next() -> None:
 def test_buffers_are_given_back_only_while_nothing_runs() -> None:
     processes, done = ProcessList(time.monotonic), []
     end = processes.add(Process("q", "", "u", QueryStatistics(), time.time()))
-    processes.while_idle(lambda: done.append("beside a query"))
+    processes.run_if_idle(lambda: done.append("beside a query"))
     end()
-    processes.while_idle(lambda: done.append("alone"))
+    processes.run_if_idle(lambda: done.append("alone"))
     assert done == ["alone"]
 
 
@@ -189,7 +189,7 @@ def test_an_interrupt_that_was_lost_is_repeated() -> None:
     calls = []
     processes = ProcessList(time.monotonic)
     one = process(processes, "one")
-    one.status.interrupting(lambda: calls.append(1))
+    one.status.register_interrupt(lambda: calls.append(1))
     one.stop()
     Watchdog(processes, lambda: 0).run_once()
     assert len(calls) == 2
@@ -198,10 +198,10 @@ def test_an_interrupt_that_was_lost_is_repeated() -> None:
 def test_what_is_taken_back_is_not_interrupted() -> None:
     calls: list[int] = []
     status = QueryStatus()
-    status.interrupting(lambda: calls.append(1))()
+    status.register_interrupt(lambda: calls.append(1))()
     status.stop()
     assert not calls
-    status.interrupting(lambda: calls.append(2))
+    status.register_interrupt(lambda: calls.append(2))
     assert calls == [2]
 
 

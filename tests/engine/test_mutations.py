@@ -213,7 +213,7 @@ def test_an_fsync_that_fails_leaves_all_or_nothing(tmp_path: Path, change: str, 
         local.run(CREATE + kind)
         local.run(INSERT)
         faults = Faults(number)
-        with hashed_file.syncing_by(faults):
+        with hashed_file.replace_sync(faults):
             acknowledged = is_acknowledged(local, statement)
         kept = bool(local.run("SELECT 1 FROM system.mutations"))
         assert kept or not acknowledged

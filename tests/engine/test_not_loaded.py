@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.catalog.database_names import TEMPORARY
+from engine.catalog.database_names import TEMPORARY_DATABASE
 from parts.common.errors import PandoError
-from parts.format.hashed_file import syncing_by
+from parts.format.hashed_file import replace_sync
 from tests.engine.conftest import Local
 
 TABLE = "CREATE TABLE {} (k UInt32) ENGINE = MergeTree ORDER BY k"
@@ -164,7 +164,7 @@ def test_a_journal_that_cannot_be_undone_yet(two: Local) -> None:
         if "/metadata" in os.readlink(f"/proc/self/fd/{descriptor}"):
             raise OSError(errno.ENOSPC, "No space left on device")
 
-    with syncing_by(full):
+    with replace_sync(full):
         two.restart()
         assert two.run("SELECT k FROM other") == [(1,)]
         assert "rename_in_progress" in refusal(two, "SELECT * FROM t")
@@ -204,4 +204,4 @@ def test_a_start_that_fails_tells_why(two: Local) -> None:
     (two.path / "metadata").write_text("no folder")
     with pytest.raises(NotADirectoryError, match="metadata"):
         two.restart()
-    assert TEMPORARY not in two.engine.catalog.databases()
+    assert TEMPORARY_DATABASE not in two.engine.catalog.databases()

@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
-from engine.environment import real_services
+from engine.environment import make_system_services
 from engine.server.config import Config
 
 ROOT = Path(__file__).parents[2]
@@ -42,8 +42,8 @@ def _spelled_out(pattern: str) -> list[str]:
 
 
 def test_the_real_world_fetches_as_many_parts_as_the_configuration_says(tmp_path: Path) -> None:
-    services = real_services(Config(path=tmp_path, background_fetches_pool_size=3))
-    with services.fetches.taking() as is_taken:
+    services = make_system_services(Config(path=tmp_path, background_fetches_pool_size=3))
+    with services.fetches.try_take() as is_taken:
         assert is_taken
         assert services.fetches.free == 2
     assert services.fetches.free == 3

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from parts.common.errors import PandoError
-from parts.format.hashed_file import syncing_by
+from parts.format.hashed_file import replace_sync
 from tests.engine.conftest import Local
 
 PREPARE = """
@@ -48,7 +48,7 @@ def test_an_fsync_that_fails_is_told_as_it_is(tmp_path: Path, command: str) -> N
         for statement in PREPARE.strip().splitlines():
             local.run(statement)
         disk = Failing(number)
-        with syncing_by(disk):
+        with replace_sync(disk):
             code = _code(local, command)
         allowed = {0: [COMMANDS[command]], 243: [[(2,)]], 341: [[(2,)], COMMANDS[command]]}[code]
         found = local.run("SELECT k FROM t ORDER BY k")

@@ -84,7 +84,7 @@ def test_truncated_parts_are_deleted(after: After) -> None:
     with power_cut(after.path / "one", after.path / "two"):
         table = first.engine.catalog.table("default", "t")
         table.clean_up_step()
-    assert not [p for p, _ in table.store.all_parts()]
+    assert not [p for p, _ in table.store.list_parts()]
     first.engine.stop()
     local = Local(after.path / "two")
     assert local.value("SELECT count() FROM t") == 0

@@ -11,7 +11,7 @@ from coordination.nodes.paths import TablePaths
 from engine.interserver.protocol import Manifest
 from parts.common.errors import PandoError, UserError
 from parts.common.part_name import PartName
-from parts.common.safe_names import check_znode_path, file_stem, is_plain_file_name
+from parts.common.safe_names import check_znode_path, encode_file_name, is_plain_file_name
 from sql.grammar.tokens import quote_identifier
 from tests.engine.conftest import Local
 
@@ -95,8 +95,8 @@ def test_directories_of_earlier_versions_keep_their_names(local: Local) -> None:
 
 @pytest.mark.parametrize("name", STRANGE)
 def test_a_file_is_read_back_as_its_name(name: str) -> None:
-    assert unquote(file_stem(name)) == name
-    assert is_plain_file_name(file_stem(name))
+    assert unquote(encode_file_name(name)) == name
+    assert is_plain_file_name(encode_file_name(name))
 
 
 @pytest.mark.parametrize(

@@ -19,15 +19,15 @@ import pytest
 
 from coordination.keeper.memory_keeper import MemoryEnsemble
 from coordination.nodes.paths import TablePaths
-from coordination.reads.scan_records import KeeperScanRecords, clean_scan_records
-from engine.front.http.scan_routes import delay_seconds
+from coordination.reads.scan_records import KeeperScanRecords, delete_unused_scan_records
+from engine.front.http.scan_routes import get_replica_delay_seconds
 from engine.scan.leases import Lease, LeaseBook, ScanOpening
-from engine.scan.slot_planning import Scan, TaskSize, measure
+from engine.scan.slot_planning import TaskSize, WeighedGranules, measure_steps
 from engine.tables.capabilities.replica_status import ReplicaStatus
-from engine.tables.capabilities.scan_records import LocalScanRecords, ScanRecords
+from engine.tables.capabilities.scan_records import FileScanRecords, ScanRecords
 from parts.common.errors import UnavailableError, UserError
 from parts.common.part_name import PartName
-from parts.common.thread_pool import THREADS
+from parts.common.thread_pool import POOL_THREADS
 from parts.format.primary_index import (
     MarkRange,
 )
@@ -94,7 +94,7 @@ class FakeTable:
 @pytest.fixture(params=["files", "keeper"])
 def records(request: pytest.FixtureRequest, tmp_path: Path) -> ScanRecords:
     if request.param == "files":
-        return LocalScanRecords(tmp_path / "scans", uuid.uuid4)
+        return FileScanRecords(tmp_path / "scans", uuid.uuid4)
     keeper = MemoryEnsemble(time.time).connect()
     keeper.create_parents("/t/replicas")
     return KeeperScanRecords(keeper, TablePaths("/t"))
@@ -110,7 +110,7 @@ def test_the_first_record_stays(records: ScanRecords) -> None:
 
 
 def test_records_go_when_they_are_not_used(tmp_path: Path) -> None:
-    files = LocalScanRecords(tmp_path / "scans", uuid.uuid4)
+    files = FileScanRecords(tmp_path / "scans", uuid.uuid4)
     files.clean_up(1.0)
     files.record("a", b"1")
     files.clean_up(100_000.0)  # seen for the first time: that it was written before says a wall clock
@@ -129,15 +129,15 @@ def test_records_of_replicas_go_by_the_one_that_was_used_last() -> None:
     table = TablePaths("/t")
     keeper.create_parents("/t/replicas")
     kept = KeeperScanRecords(keeper, table)
-    assert clean_scan_records(keeper, table) == 0
+    assert delete_unused_scan_records(keeper, table) == 0
     for name in ("old", "used"):
         kept.record(name, b"")
     now[0] += 80_000
     kept.touch("used")
     now[0] += 80_000
-    assert clean_scan_records(keeper, table) == 0
+    assert delete_unused_scan_records(keeper, table) == 0
     kept.record("new", b"")
-    assert clean_scan_records(keeper, table) == 1
+    assert delete_unused_scan_records(keeper, table) == 1
     assert (kept.find("old"), kept.find("used")) == (None, b"")
 
 
@@ -224,8 +224,8 @@ def test_replicas_deal_as_the_first_one_measured(records: ScanRecords) -> None:
 def test_every_granule_is_in_one_slot(slots: int) -> None:
     parts = [FakePart(PartName.parse(f"all_{n}_{n}_0"), marks=n * n, row_bytes=n * n) for n in range(6)]
     chosen: Any = [(part, [MarkRange(0, 1), MarkRange(2, part.marks)]) for part in parts if part.marks > 3]
-    steps = measure(parts, ["k"])  # type: ignore[arg-type]
-    scan = Scan.of(chosen, steps, TaskSize())
+    steps = measure_steps(parts, ["k"])  # type: ignore[arg-type]
+    scan = WeighedGranules.of(chosen, steps, TaskSize())
     dealt = [scan.slot(number, slots) for number in range(slots)]
     granules = [(part, mark) for slot in dealt for part, ranges in slot for item in ranges
                 for mark in range(item.begin, item.end)]  # fmt: skip
@@ -242,7 +242,7 @@ def test_a_task_keeps_within_rows_and_bytes() -> None:
     chosen: Any = [(part, [MarkRange(0, part.marks)]) for part in parts]
 
     def tasks(size: TaskSize, partitions: int | None = None) -> int:
-        return Scan.of(chosen, measure(parts, ["k"]), size).tasks(size, partitions)
+        return WeighedGranules.of(chosen, measure_steps(parts, ["k"]), size).tasks(size, partitions)
 
     granule = 8192
     assert tasks(TaskSize(rows=8 * granule)) == 16
@@ -250,8 +250,11 @@ def test_a_task_keeps_within_rows_and_bytes() -> None:
     assert tasks(TaskSize(rows=16 * granule, bytes=800 * granule)) == 12, "4 by rows, 8 by bytes"
     assert tasks(TaskSize()) == 8, "some parallelism for what is worth it"
     assert tasks(TaskSize(), partitions=3) == 3
-    assert Scan.of([], {}, TaskSize()).tasks(TaskSize(), None) == 1
-    assert Scan.of(chosen, measure(parts, ["k"]), TaskSize()).tasks(TaskSize(), None, is_computed=True) == 1
+    assert WeighedGranules.of([], {}, TaskSize()).tasks(TaskSize(), None) == 1
+    assert (
+        WeighedGranules.of(chosen, measure_steps(parts, ["k"]), TaskSize()).tasks(TaskSize(), None, is_computed=True)
+        == 1
+    )
 
 
 def test_long_rows_are_not_decoded_far_ahead() -> None:
@@ -262,9 +265,9 @@ def test_long_rows_are_not_decoded_far_ahead() -> None:
         return [pa.array([0])]
 
     batches = [RowRange(start, start + 8) for start in range(0, 8000, 8)]
-    with contextlib.closing(decode_ahead(batches, ["k"], 4 << 20, THREADS, read, is_split=True)) as decoded:  # type: ignore[type-var]
+    with contextlib.closing(decode_ahead(batches, ["k"], 4 << 20, POOL_THREADS, read, is_split=True)) as decoded:  # type: ignore[type-var]
         next(decoded)
-        assert len(begun) <= THREADS + 2
+        assert len(begun) <= POOL_THREADS + 2
 
 
 def test_what_came_in_between_is_not_read(records: ScanRecords) -> None:
@@ -318,7 +321,7 @@ def test_a_replica_that_has_not_met_zookeeper_since_its_start_opens_nothing(reco
     """Its disk may have been lost."""
     status = ReplicaStatus("d.t", 0.0, "The table is starting", "", has_started=False)
     server: Any = SimpleNamespace(replicas_status=lambda: [status])
-    book = LeaseBook(lambda: 0.0, partial(delay_seconds, server))
+    book = LeaseBook(lambda: 0.0, partial(get_replica_delay_seconds, server))
     table = FakeTable(records)
     with pytest.raises(UnavailableError, match="does not know yet"), opened(book, table, "a", max_delay_seconds=300):
         pass

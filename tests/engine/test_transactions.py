@@ -13,9 +13,9 @@ import pytest
 
 from engine.queries.session import Session
 from parts.common.errors import PandoError, UnavailableError
-from parts.format.hashed_file import syncing_by
+from parts.format.hashed_file import replace_sync
 from parts.read.part_reader import Part
-from parts.store.exchange_journal import ExchangeOnDisk
+from parts.store.exchange_journal import ExchangeJournal
 from parts.store.exchange_record import ExchangeRecord
 from sql.grammar.tokens import quote_string
 from tests.engine.conftest import Local
@@ -237,7 +237,7 @@ def test_a_table_keeps_working_beside_an_exchange_cut_short(table: Local, monkey
         raise OSError("the power is gone")
 
     with monkeypatch.context() as patch:
-        patch.setattr(ExchangeOnDisk, "carry_out", stop_after_the_record)
+        patch.setattr(ExchangeJournal, "carry_out", stop_after_the_record)
         with pytest.raises(OSError, match="power"):
             table.run("COMMIT TRANSACTION 'x' ON t OVERWRITE")
     assert cut
@@ -265,7 +265,7 @@ def test_a_commit_whose_disk_fails_at_any_fsync(table: Local, ends: str, is_repa
         name = f"{number}"
         insert(table, "(1, 7), (2, 8)", name)
         calls, commit = itertools.count(1), f"COMMIT TRANSACTION '{name}' ON t OVERWRITE"
-        with syncing_by(
+        with replace_sync(
             failing_disk(calls, lambda call, at=number: call == at if is_repaired else call >= at)  # type: ignore[misc]
         ):
             try:

@@ -9,7 +9,7 @@ from itertools import product
 import pytest
 
 from coordination.keeper.memory_keeper import Fault
-from engine.simulator.simulated_servers import Server, Servers
+from engine.simulator.simulated_servers import SimulatedServer, SimulatedServers
 from engine.simulator.simulated_table import TABLE
 from engine.simulator.step_pool import Crash
 from parts.common.errors import PandoError
@@ -30,12 +30,12 @@ LOST = [fault for fault in FAULTS if isinstance(fault, Fault)]
 CASES = list(product(ENGINES, LOST) if STEP == 1 else zip(ENGINES, LOST, strict=False))
 
 
-def create(node: Server, engine: str, arguments: str) -> None:
+def create(node: SimulatedServer, engine: str, arguments: str) -> None:
     given = ", ".join([f"'{TABLE.root}'", "'{replica}'", *([arguments] if arguments else [])])
     node.sql(f"CREATE TABLE t ({COLUMNS}) ENGINE = Replicated{engine}MergeTree({given}) ORDER BY k")
 
 
-def scenario(make_servers: MakeServers, engine: str) -> Servers:
+def scenario(make_servers: MakeServers, engine: str) -> SimulatedServers:
     servers = make_servers()
     for node in servers.servers:
         node.drop()
@@ -49,7 +49,7 @@ def scenario(make_servers: MakeServers, engine: str) -> Servers:
     return servers
 
 
-def rows(node: Server) -> list[tuple[object, ...]]:
+def rows(node: SimulatedServer) -> list[tuple[object, ...]]:
     return node.sql("SELECT * FROM t FINAL ORDER BY ALL")[1]
 
 

@@ -19,12 +19,12 @@ from engine.engine import Engine
 from engine.queries.session import Session
 from engine.server.config import Config, ConfigError
 from engine.server.graphite_rollup_config import tag_list_regexp
-from engine.simulator.simulated_disk import Disk, recording
-from engine.simulator.simulated_servers import Servers
+from engine.simulator.simulated_disk import SimulatedDisk, record_syncs
+from engine.simulator.simulated_servers import SimulatedServers
 from engine.simulator.trace import Trace
 from parts.common.errors import PandoError
 from parts.common.part_name import PartName
-from parts.common.thread_pool import working_inline
+from parts.common.thread_pool import run_jobs_inline
 from parts.merge import merge_parts
 from parts.merge.modes.graphite import Graphite, Pattern, Rollup
 from parts.read.part_reader import open_part
@@ -286,9 +286,9 @@ def test_steps_that_do_not_divide_each_other_leave_times_in_order() -> None:
 
 
 def test_replicas_roll_up_at_the_time_of_the_log_entry(tmp_path: Path) -> None:
-    disks: dict[Path, Disk] = {}
-    with recording(disks), working_inline():
-        servers = Servers(tmp_path, 2, 1, Trace(None), disks, config_of=lambda name: dict(ROLLUPS))
+    disks: dict[Path, SimulatedDisk] = {}
+    with record_syncs(disks), run_jobs_inline():
+        servers = SimulatedServers(tmp_path, 2, 1, Trace(None), disks, config_of=lambda name: dict(ROLLUPS))
         one, two = servers.servers
         engine = "ReplicatedGraphiteMergeTree('/tables/g', '{replica}', 'graphite_rollup')"
         for server in servers.servers:
@@ -316,6 +316,6 @@ def test_replicas_roll_up_at_the_time_of_the_log_entry(tmp_path: Path) -> None:
         servers.end()
 
 
-def logged(servers: Servers) -> list[LogEntry]:
+def logged(servers: SimulatedServers) -> list[LogEntry]:
     keeper, log = servers.ensemble.connect(), "/tables/g/log"
     return [LogEntry.parse(keeper.get(f"{log}/{name}")[0]) for name in keeper.children(log)]

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from parts.format.hashed_file import syncing_by
+from parts.format.hashed_file import replace_sync
 
 _OPERATIONS = ("mkdir", "rename", "replace", "unlink", "rmdir", "link", "write", "writev")
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
@@ -92,7 +92,7 @@ def failing(
             setattr(os, name, hooked(name))
         os.open = open_descriptor  # type: ignore[assignment]
         builtins.open = io.open = open_stream  # type: ignore[assignment]
-        with syncing_by(sync):
+        with replace_sync(sync):
             yield disk
     finally:
         builtins.open = io.open = open_file

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.catalog.database_names import SYSTEM_NAMES
+from engine.catalog.database_names import SYSTEM_DATABASES
 from parts.common.errors import PandoError
 from tests.engine.conftest import Local
 from tests.failing_disk.disk import failing
@@ -63,7 +63,7 @@ def shown(local: Local) -> dict[str, object]:
     """Everything that a user sees: databases, tables, their definitions and rows."""
     found: dict[str, object] = {}
     for (database,) in local.run("SHOW DATABASES"):
-        if database in SYSTEM_NAMES:
+        if database in SYSTEM_DATABASES:
             continue
         found[str(database)] = None
         for (name,) in local.run(f"SHOW TABLES FROM {database}"):
@@ -80,7 +80,7 @@ def shown(local: Local) -> dict[str, object]:
 
 def insert_everywhere(local: Local, value: int) -> None:
     for (database,) in local.run("SHOW DATABASES"):
-        for (name,) in [] if database in SYSTEM_NAMES else local.run(f"SHOW TABLES FROM {database}"):
+        for (name,) in [] if database in SYSTEM_DATABASES else local.run(f"SHOW TABLES FROM {database}"):
             if not str(name).startswith(".inner") and str(name) not in ("v", "m"):
                 column = local.run(f"DESCRIBE TABLE {database}.`{name}`")[0][0]
                 local.run(f"INSERT INTO {database}.`{name}` ({column}) VALUES ({value})")

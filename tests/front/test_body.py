@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 import zstandard
 
-from engine.front.http.request_body import BodyPipe, decompressed, joined
+from engine.front.http.request_body import BodyPipe, join_head, open_decompressed
 from engine.front.http.response_compression import choose_compressor
 from parts.common.errors import CancelledError, UserError
 
@@ -48,7 +48,7 @@ def _raw_deflate(data: bytes) -> bytes:
     ],
 )
 def test_content_encodings(encoding: str, compress: Callable[[bytes], bytes]) -> None:
-    assert decompressed(io.BytesIO(compress(DATA)), encoding).read() == DATA
+    assert open_decompressed(io.BytesIO(compress(DATA)), encoding).read() == DATA
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_content_encodings(encoding: str, compress: Callable[[bytes], bytes]) ->
 )
 def test_streams_that_were_put_together(encoding: str, compress: Callable[[bytes], bytes]) -> None:
     def read(data: bytes) -> bytes:
-        return decompressed(io.BytesIO(data), encoding).read()
+        return open_decompressed(io.BytesIO(data), encoding).read()
 
     one = compress(DATA)
     assert read(one + compress(b"") + compress(b"more")) == DATA + b"more"
@@ -70,16 +70,16 @@ def test_streams_that_were_put_together(encoding: str, compress: Callable[[bytes
 def test_bytes_that_are_not_of_the_encoding() -> None:
     for encoding in ("gzip", "deflate", "zstd", "lz4", "br", "bz2", "xz"):
         with pytest.raises(UserError) as caught:
-            decompressed(io.BytesIO(b"this is plain text, not compressed at all"), encoding).read()
+            open_decompressed(io.BytesIO(b"this is plain text, not compressed at all"), encoding).read()
         assert caught.value.name == "CANNOT_DECOMPRESS"
     with pytest.raises(UserError, match="snappy"):
-        decompressed(io.BytesIO(b""), "snappy")
+        open_decompressed(io.BytesIO(b""), "snappy")
 
 
 def test_cut_off_body() -> None:
     for encoding, compress in (("gzip", gzip.compress), ("deflate", zlib.compress), ("xz", lzma.compress)):
         with pytest.raises(UserError) as caught:
-            decompressed(io.BytesIO(compress(DATA)[:-200]), encoding).read()
+            open_decompressed(io.BytesIO(compress(DATA)[:-200]), encoding).read()
         assert caught.value.name == "CANNOT_DECOMPRESS"
 
 
@@ -89,7 +89,7 @@ def test_answers_are_one_stream(encoding: str) -> None:
     assert compressor.encoding == encoding
     parts = [compressor.compress(DATA[start : start + 100_000]) for start in range(0, len(DATA), 100_000)]
     whole = b"".join(parts) + compressor.finish()
-    assert decompressed(io.BytesIO(whole), encoding).read() == DATA
+    assert open_decompressed(io.BytesIO(whole), encoding).read() == DATA
     assert len(whole) < len(DATA) / 3
 
 
@@ -98,7 +98,7 @@ def test_a_bomb_is_taken_in_small_pieces(encoding: str) -> None:
     """What is copied at once is copied with the interpreter locked."""
     data = bytes(8 << 20)
     packed = {"gzip": gzip.compress, "deflate": zlib.compress, "zstd": zstandard.compress}[encoding](data)
-    raw = cast(io.BufferedReader, decompressed(io.BytesIO(packed), encoding)).raw
+    raw = cast(io.BufferedReader, open_decompressed(io.BytesIO(packed), encoding)).raw
     assert 0 < cast(io.RawIOBase, raw).readinto(bytearray(len(data))) <= 1 << 20
 
 
@@ -107,14 +107,14 @@ def test_no_compression_unless_accepted() -> None:
 
 
 def test_joined_keeps_the_order() -> None:
-    assert joined(b"head ", io.BytesIO(b"and rest")).read() == b"head and rest"
+    assert join_head(b"head ", io.BytesIO(b"and rest")).read() == b"head and rest"
 
 
 @pytest.mark.parametrize("buffer_bytes", [0, 1000, 1 << 20])
 def test_joined_reads_on_from_the_stream(buffer_bytes: int) -> None:
     rest = bytes(range(256)) * 20_000
     stream = io.BufferedReader(io.BytesIO(rest), buffer_bytes) if buffer_bytes else io.BytesIO(rest)  # type: ignore[arg-type]
-    whole = joined(b"head ", stream)  # type: ignore[arg-type]
+    whole = join_head(b"head ", stream)  # type: ignore[arg-type]
     assert b"".join(iter(lambda: whole.read(70_000), b"")) == b"head " + rest
 
 
@@ -174,4 +174,4 @@ def test_pipe_of_a_silent_client() -> None:
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "zstd", "lz4", "br", "bz2", "xz"])
 def test_an_empty_body_is_empty_in_every_encoding(encoding: str) -> None:
-    assert decompressed(io.BytesIO(), encoding).read() == b""
+    assert open_decompressed(io.BytesIO(), encoding).read() == b""

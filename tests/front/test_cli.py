@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from coordination.keeper.embedded_zookeeper import is_serving
-from engine.cluster.cluster_state import free_ports
+from engine.cluster.cluster_state import find_free_ports
 from engine.http_client.http_client import HttpClient
 from tests.front.conftest import RunningServer
 
@@ -241,7 +241,7 @@ def test_server_stops_gracefully(tmp_path: Path, number: signal.Signals) -> None
 @pytest.mark.cluster
 def test_embedded_zookeeper(tmp_path: Path) -> None:
     """It comes and goes with its server, and is taken over when the server was killed."""
-    zookeeper_port = free_ports(1)[0]
+    zookeeper_port = find_free_ports(1)[0]
     file = _config(tmp_path, embedded_zookeeper={"port": zookeeper_port}, macros={"replica": "r1"})
     process, port = _start(file)
     try:

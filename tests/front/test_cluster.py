@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from engine.cluster.cluster import Cluster
-from engine.cluster.cluster_state import ClusterState, Member, free_ports, load_state, save_state
-from engine.cluster.os_processes import ProcessId, identify, start_time, wait_until
+from engine.cluster.cluster_state import ClusterState, Member, find_free_ports, load_state, save_state
+from engine.cluster.os_processes import ProcessId, get_start_time, identify_process, wait_until
 from engine.http_client.http_client import HttpClient
 from engine.server.config import ConfigError
 
@@ -30,7 +30,7 @@ def _pando(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_reused_pid_is_nobody() -> None:
     process = subprocess.Popen(["sleep", "60"])
     try:
-        known = identify(process.pid)
+        known = identify_process(process.pid)
         assert known.is_alive()
         other = ProcessId(process.pid, "1")
         assert not other.is_alive()
@@ -41,8 +41,8 @@ def test_reused_pid_is_nobody() -> None:
     finally:
         process.kill()
         process.wait(10)
-    assert start_time(process.pid) == ""
-    assert not identify(process.pid).is_alive(), "gone before it was looked at"
+    assert get_start_time(process.pid) == ""
+    assert not identify_process(process.pid).is_alive(), "gone before it was looked at"
 
 
 def test_state_survives(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_state_survives(tmp_path: Path) -> None:
 
 
 def test_ports_are_distinct() -> None:
-    ports = free_ports(20)
+    ports = find_free_ports(20)
     assert len(set(ports)) == 20
 
 
@@ -137,7 +137,7 @@ def test_macros_and_replication(directory: Path) -> None:
 def test_kill_and_restart(directory: Path) -> None:
     before = next(member for member in Cluster(directory).status() if member.name == "r2")
     assert _pando("kill", "r2", "--dir", str(directory)).returncode == 0
-    assert start_time(before.pid) == ""
+    assert get_start_time(before.pid) == ""
     again = _pando("kill", "r2", "--dir", str(directory))
     assert (again.returncode, again.stderr) == (1, "pando: r2 does not run\n")
     assert _pando("restart", "r2", "--dir", str(directory)).returncode == 0

@@ -15,9 +15,9 @@ from engine.front.compressed_blocks import (
     NONE,
     ZSTD,
     BlockCompressor,
-    block_reader,
-    checksum,
-    frame,
+    compress_block,
+    compute_checksum,
+    open_reader,
 )
 from engine.front.http.response_compression import choose_compressor
 from parts.common.errors import UserError
@@ -34,14 +34,14 @@ DATA = b"".join(b"%d,some text\n" % number for number in range(200_000))
 
 def packed(method: int, data: bytes, size: int) -> bytes:
     rest = struct.pack("<BII", method, 9 + len(data), size) + data
-    return checksum(rest) + rest
+    return compute_checksum(rest) + rest
 
 
 def test_clickhouses_frames_are_read() -> None:
     for text, data in GOLDEN.items():
-        assert block_reader(io.BytesIO(bytes.fromhex(text))).read() == data
+        assert open_reader(io.BytesIO(bytes.fromhex(text))).read() == data
     together = b"".join(bytes.fromhex(text) for text in GOLDEN)
-    assert block_reader(io.BytesIO(together)).read() == b"".join(GOLDEN.values())
+    assert open_reader(io.BytesIO(together)).read() == b"".join(GOLDEN.values())
 
 
 def test_frames_that_are_written_are_read() -> None:
@@ -49,17 +49,17 @@ def test_frames_that_are_written_are_read() -> None:
     parts = [compressor.compress(DATA[start : start + 77_777]) for start in range(0, len(DATA), 77_777)]
     whole = b"".join(parts) + compressor.finish()
     assert len(whole) < len(DATA) / 2
-    assert block_reader(io.BytesIO(whole)).read() == DATA
+    assert open_reader(io.BytesIO(whole)).read() == DATA
     assert BlockCompressor().finish() == b""
 
 
 BOMB = zstandard.compress(bytes(100 << 20))
 BAD: dict[str, tuple[bytes, str]] = {
-    "one byte changed": (frame(DATA[:5000])[:-1] + b"\xff", "CHECKSUM_DOESNT_MATCH"),
-    "checksum changed": (b"\0" + frame(DATA[:5000])[1:], "CHECKSUM_DOESNT_MATCH"),
+    "one byte changed": (compress_block(DATA[:5000])[:-1] + b"\xff", "CHECKSUM_DOESNT_MATCH"),
+    "checksum changed": (b"\0" + compress_block(DATA[:5000])[1:], "CHECKSUM_DOESNT_MATCH"),
     "unknown method": (packed(0x55, b"abc", 3), "UNKNOWN_COMPRESSION_METHOD"),
-    "cut off": (frame(DATA[:5000])[:-7], "CANNOT_READ_ALL_DATA"),
-    "cut off in the head": (frame(DATA)[:11], "CANNOT_READ_ALL_DATA"),
+    "cut off": (compress_block(DATA[:5000])[:-7], "CANNOT_READ_ALL_DATA"),
+    "cut off in the head": (compress_block(DATA)[:11], "CANNOT_READ_ALL_DATA"),
     "huge": (packed(NONE, b"", MAX_FRAME_BYTES + 1), "TOO_LARGE_SIZE_COMPRESSED"),
     "smaller than its head": (bytes(16) + struct.pack("<BII", NONE, 3, 3), "TOO_LARGE_SIZE_COMPRESSED"),
     "more than it says": (packed(ZSTD, BOMB, 10), "CANNOT_DECOMPRESS"),
@@ -73,7 +73,7 @@ BAD: dict[str, tuple[bytes, str]] = {
 def test_what_is_no_frame_is_refused(name: str) -> None:
     data, error = BAD[name]
     with pytest.raises(UserError) as caught:
-        block_reader(io.BytesIO(data)).read()
+        open_reader(io.BytesIO(data)).read()
     assert caught.value.name == error
 
 
@@ -81,7 +81,7 @@ def test_both_compressions_at_once() -> None:
     compressor = choose_compressor("zstd", 3, in_blocks=True)
     whole = compressor.compress(DATA) + compressor.finish()
     assert compressor.encoding == "zstd"
-    assert block_reader(io.BytesIO(zstandard.ZstdDecompressor().stream_reader(whole).read())).read() == DATA
+    assert open_reader(io.BytesIO(zstandard.ZstdDecompressor().stream_reader(whole).read())).read() == DATA
 
 
 # Over HTTP ------------------------------------------------------------------------------------------------------------
@@ -96,12 +96,12 @@ def post(server: RunningServer) -> Callable[..., httpx.Response]:
 
 
 def test_questions_and_answers_in_frames(post: Callable[..., httpx.Response]) -> None:
-    answer = post(frame(b"SELECT number FROM numbers(300000)"), decompress=1, compress=1)
+    answer = post(compress_block(b"SELECT number FROM numbers(300000)"), decompress=1, compress=1)
     assert answer.status_code == 200
-    text = block_reader(io.BytesIO(answer.content)).read()
+    text = open_reader(io.BytesIO(answer.content)).read()
     assert text == b"".join(b"%d\n" % number for number in range(300_000))
     post(b"CREATE TABLE IF NOT EXISTS framed (a UInt64, b String) ENGINE = MergeTree ORDER BY a")
-    rows = b"".join(frame(b"%d\tx\n" % number) for number in range(100))
+    rows = b"".join(compress_block(b"%d\tx\n" % number) for number in range(100))
     assert post(rows, decompress=1, query="INSERT INTO framed FORMAT TSV").status_code == 200
     assert post(b"SELECT count(), sum(a) FROM framed").text == "100\t4950\n"
     answer = post(rows[:-1] + b"?", decompress=1, query="INSERT INTO framed FORMAT TSV")
@@ -112,7 +112,7 @@ def test_questions_and_answers_in_frames(post: Callable[..., httpx.Response]) ->
 
 @pytest.mark.parametrize("encoding", ["br", "xz", "bz2", "lz4"])
 def test_answers_in_the_encodings_of_http(server: RunningServer, encoding: str) -> None:
-    from engine.front.http.request_body import decompressed
+    from engine.front.http.request_body import open_decompressed
 
     with httpx.stream(
         "GET",
@@ -122,7 +122,7 @@ def test_answers_in_the_encodings_of_http(server: RunningServer, encoding: str) 
     ) as answer:
         raw = b"".join(answer.iter_raw())
     assert answer.headers["content-encoding"] == encoding
-    assert decompressed(io.BytesIO(raw), encoding).read() == b"".join(b"%d\n" % number for number in range(1000))
+    assert open_decompressed(io.BytesIO(raw), encoding).read() == b"".join(b"%d\n" % number for number in range(1000))
 
 
 def test_a_native_answer_knows_the_clients_protocol(post: Callable[..., httpx.Response]) -> None:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 import zstandard
 
-from engine.front.compressed_blocks import frame
+from engine.front.compressed_blocks import compress_block
 from engine.http_client.http_client import HttpClient
 from parts.common.errors import CorruptionError, PandoError, UserError
 from tests.front.conftest import RunningServer
@@ -165,7 +165,7 @@ def test_query_text_limit(http: httpx.Client) -> None:
     assert "max_query_size" in http.post("/", content=query).text
     assert http.post("/", params={"max_query_size": 1_000_000}, content=query).text == "1\n"
     any_size = {"max_query_size": 2**64 - 1, "decompress": 1}
-    assert http.post("/", params=any_size, content=frame(query.encode())).text == "1\n"
+    assert http.post("/", params=any_size, content=compress_block(query.encode())).text == "1\n"
 
 
 def test_query_that_is_not_utf8(http: httpx.Client) -> None:

@@ -9,10 +9,10 @@ from contextlib import contextmanager, nullcontext
 
 import pytest
 
-from engine.front.http.error_responses import as_pando_error, error_text, exception_trailer, http_status
+from engine.front.http.error_responses import as_pando_error, format_error, get_http_status, make_exception_trailer
 from engine.front.session_store import SessionStore
-from engine.http_client.connections import AnswerFile, Connections
-from engine.http_client.errors import RefusedError, answer_error, parse_error
+from engine.http_client.connections import Connections, ResponseFile
+from engine.http_client.errors import RefusedError, make_response_error, parse_error
 from engine.http_client.http_client import HttpClient
 from engine.http_client.retry import try_servers
 from engine.queries.session import Session
@@ -34,12 +34,12 @@ from parts.common.errors import CorruptionError, PandoError, UnavailableError, U
     ],
 )
 def test_status(error: PandoError, status: int) -> None:
-    assert http_status(error) == status
+    assert get_http_status(error) == status
 
 
 def test_error_text_is_read_back() -> None:
     error = UserError("UNKNOWN_TABLE", "Table default.t (with a bracket) does not exist\nsecond line")
-    parsed = parse_error(error_text(error))
+    parsed = parse_error(format_error(error))
     assert parsed is not None
     assert (parsed.code, parsed.message) == (error.code, error.message)
     assert parse_error("<html>502 Bad Gateway</html>") is None
@@ -47,7 +47,7 @@ def test_error_text_is_read_back() -> None:
 
 def test_bug_is_told_as_such() -> None:
     error = as_pando_error(ValueError("oops"))
-    assert (error.code, http_status(error)) == (1001, 500)
+    assert (error.code, get_http_status(error)) == (1001, 500)
     assert "ValueError: oops" in error.message
 
 
@@ -85,7 +85,9 @@ _HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nX-ClickHouse-Exceptio
 
 
 def test_error_in_the_middle_is_raised_after_the_data() -> None:
-    trailer = exception_trailer(CorruptionError("bad bytes", part="all_1_1_0", file="data.bin"), "abcdefghijklmnop")
+    trailer = make_exception_trailer(
+        CorruptionError("bad bytes", part="all_1_1_0", file="data.bin"), "abcdefghijklmnop"
+    )
     with _scripted(_HEAD + _chunk(b"1\n2\n") + _chunk(trailer)) as client:
         received = b""
         with pytest.raises(CorruptionError, match="part all_1_1_0") as caught:
@@ -129,7 +131,7 @@ def test_lost_connection_is_an_unknown_outcome(answer: bytes) -> None:
     ],
 )
 def test_what_an_answer_means_for_trying_again(status: int, text: str, kind: type[PandoError], code: int) -> None:
-    error = answer_error(text, status, "http://h:1", "http://h:1")
+    error = make_response_error(text, status, "http://h:1", "http://h:1")
     assert (type(error), error.code) == (kind, code)
     assert error.message.startswith("http://h:1 answered") or error.message.endswith("(from http://h:1)")
 
@@ -137,11 +139,11 @@ def test_what_an_answer_means_for_trying_again(status: int, text: str, kind: typ
 def test_a_file_of_an_answer_ends_with_the_servers_error() -> None:
     """Also when little came before the connection broke."""
     tag = "abcdefghijklmnop"
-    trailer = exception_trailer(CorruptionError("bad bytes"), tag)
+    trailer = make_exception_trailer(CorruptionError("bad bytes"), tag)
     with _scripted(_HEAD + _chunk(b"rows" * 50_000) + _chunk(trailer)) as client:
         connections = Connections(timeout_seconds=10, names_servers=True)
         with connections.post(f"http://127.0.0.1:{client.port}", "/", b"SELECT 1") as answer:
-            file = AnswerFile(answer)
+            file = ResponseFile(answer)
             assert file.read(100_000) == b"rows" * 25_000
             error = file.failure(OSError("not Arrow"))
         connections.close()

@@ -16,7 +16,7 @@ import pytest
 from engine.http_client.http_client import HttpClient
 from parts.common.errors import PandoError
 from sql.settings.supported_settings import (
-    HONOURED,
+    SUPPORTED_SETTINGS,
 )
 from tests.front.asking import ask, code_of, is_running, running_query, wait_for
 from tests.front.conftest import RunningServer
@@ -202,10 +202,12 @@ def test_bad_parameters(http: httpx.Client, parameters: str, code: int) -> None:
     assert "x-y" not in response.headers
 
 
-@pytest.mark.parametrize("name", sorted(name for name, setting in HONOURED.items() if "Int64" in setting.type))
+@pytest.mark.parametrize(
+    "name", sorted(name for name, setting in SUPPORTED_SETTINGS.items() if "Int64" in setting.type)
+)
 def test_largest_values_of_settings(http: httpx.Client, scanned: str, name: str) -> None:
     for value in (2**64 - 1, 2**63 - 1):
-        if name == "readonly" or (HONOURED[name].type == "Int64" and value >= 2**63):
+        if name == "readonly" or (SUPPORTED_SETTINGS[name].type == "Int64" and value >= 2**63):
             continue
         given = {name: value}
         selected = http.post("/", params=given, content="SELECT number, 'a' FROM numbers(3) FORMAT JSON")

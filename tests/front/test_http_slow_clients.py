@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from engine.front.http.http_server import HttpServer
-from engine.front.http.listener import most_connections
+from engine.front.http.listener import get_max_connections
 from engine.server.config import Config
 from parts.common.errors import PandoError
 from tests.front.asking import ask, code_of, is_running, rest, wait_for
@@ -169,10 +169,10 @@ def test_connections_are_bounded(hurried: RunningServer, caplog: pytest.LogCaptu
 
 def test_connections_leave_files_for_the_tables() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    assert most_connections(1) == 1
+    assert get_max_connections(1) == 1
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
-        assert most_connections(4096) == 128
+        assert get_max_connections(4096) == 128
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 

@@ -14,20 +14,20 @@ from engine.front.http.http_server import HttpServer
 from engine.http_client.http_client import HttpClient
 from engine.server.config import Config
 from parts.common.errors import PandoError, UserError
-from sql.settings.clickhouse_settings import settings_table
+from sql.settings.clickhouse_settings import load_clickhouse_settings
 from sql.settings.merge_tree_settings import parse_table_setting, table_setting_kind
 from sql.settings.session_settings import (
+    make_settings,
     parse_setting,
     setting_kind,
-    settings_of,
 )
 from sql.settings.supported_settings import (
     DEFAULT_SETTINGS,
-    HONOURED,
+    SUPPORTED_SETTINGS,
 )
 from tests.front.conftest import RunningServer
 
-TABLE = settings_table()
+TABLE = load_clickhouse_settings()
 ALL = {
     **{name: known.default for name, known in TABLE.session.items()},
     **{alias: TABLE.session[name].default for alias, name in TABLE.aliases.items()},
@@ -56,10 +56,10 @@ def test_honoured_settings_have_clickhouses_types_and_defaults() -> None:
         "insert_transaction",  # Pando's own, and so is the next
         "insert_transaction_attempt",
     }
-    for name in HONOURED.keys() - others:
-        assert HONOURED[name].type == TABLE.session[name].type, name
+    for name in SUPPORTED_SETTINGS.keys() - others:
+        assert SUPPORTED_SETTINGS[name].type == TABLE.session[name].type, name
     different = {"http_response_buffer_size", "enable_http_compression", "date_time_input_format"}
-    for name in HONOURED.keys() - others - different:
+    for name in SUPPORTED_SETTINGS.keys() - others - different:
         assert parse_setting(name, TABLE.session[name].default) == getattr(DEFAULT_SETTINGS, name), name
 
 
@@ -159,13 +159,13 @@ def test_a_limit_of_queries_of_no_size() -> None:
 
 
 def test_compatibility_gives_older_defaults() -> None:
-    older = settings_of({"compatibility": "23.8"})
+    older = make_settings({"compatibility": "23.8"})
     assert older.output_format_json_quote_64bit_integers
-    assert not settings_of({"compatibility": "23.8", "output_format_json_quote_64bit_integers": 0}).changes[
+    assert not make_settings({"compatibility": "23.8", "output_format_json_quote_64bit_integers": 0}).changes[
         "output_format_json_quote_64bit_integers"
     ]
-    assert settings_of({"compatibility": "26.9"}).output_format_pretty_max_rows == 1000
-    assert settings_of({"compatibility": ""}).output_format_pretty_max_rows == 1000
+    assert make_settings({"compatibility": "26.9"}).output_format_pretty_max_rows == 1000
+    assert make_settings({"compatibility": ""}).output_format_pretty_max_rows == 1000
 
 
 def test_default_takes_back(server: RunningServer) -> None:

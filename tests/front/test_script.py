@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from engine.client.backends import Answer, LocalBackend, Query
-from engine.client.script import is_complete, split_script
-from engine.client.script_runner import Options, Runner
+from engine.client.backends import ClientAnswer, ClientQuery, LocalBackend
+from engine.client.script import is_complete_statement, split_script
+from engine.client.script_runner import RunnerOptions, ScriptRunner
 from parts.common.errors import CancelledError, UserError
 from sql.grammar.statements.statement import SetSettings, Use
 
@@ -89,7 +89,7 @@ def test_open_quote_is_a_syntax_error() -> None:
     ],
 )
 def test_complete_input(text: str, complete: bool) -> None:
-    assert is_complete(text) is complete
+    assert is_complete_statement(text) is complete
 
 
 # -- running --------------------------------------------------------------------------------------------------------
@@ -102,7 +102,7 @@ class _FailingBackend(LocalBackend):
         self.ran: list[str] = []
 
     @contextlib.contextmanager
-    def run(self, query: Query) -> Iterator[Answer]:
+    def run(self, query: ClientQuery) -> Iterator[ClientAnswer]:
         self.ran.append(query.text)
         raise CancelledError if "cancel" in query.text else UserError("SYNTAX_ERROR", f"no {query.text}")
         yield
@@ -110,7 +110,7 @@ class _FailingBackend(LocalBackend):
 
 def test_every_ignored_error_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     backend = _FailingBackend()
-    runner = Runner(backend, Options(ignores_errors=True))
+    runner = ScriptRunner(backend, RunnerOptions(ignores_errors=True))
     assert runner.run_script("SELECT 1; SELECT 2") == 62
     shown = capsys.readouterr().err
     assert "no SELECT 1" in shown

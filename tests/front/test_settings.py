@@ -6,12 +6,12 @@ import pytest
 
 from parts.common.errors import UserError
 from sql.settings.session_settings import (
+    make_settings,
     parse_setting,
-    settings_of,
 )
 from sql.settings.supported_settings import (
     DEFAULT_SETTINGS,
-    HONOURED,
+    SUPPORTED_SETTINGS,
 )
 
 
@@ -64,6 +64,6 @@ def test_unknown_setting_names_near_ones() -> None:
 
 
 def test_every_default_is_a_valid_value() -> None:
-    for name, setting in HONOURED.items():
+    for name, setting in SUPPORTED_SETTINGS.items():
         assert parse_setting(name, setting.default) == setting.default, name
-    assert settings_of({}) == DEFAULT_SETTINGS
+    assert make_settings({}) == DEFAULT_SETTINGS

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from engine.front.http.short_answers import ShortAnswers
-from sql.run.short_queries.short_query_cache import ShortQueries
+from sql.run.short_queries.short_query_cache import ShortQueryCache
 from tests.front.conftest import RunningServer
 from tests.worker_count import WORKERS
 
@@ -104,13 +104,13 @@ def test_a_session_with_an_id_is_answered_shortly_too(
     http: httpx.Client, table: str, answers: _Answers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = []
-    real = ShortQueries.answer
+    real = ShortQueryCache.answer
 
-    def answer(own: ShortQueries, *given: object) -> object:
+    def answer(own: ShortQueryCache, *given: object) -> object:
         found.append(real(own, *given))  # type: ignore[arg-type]
         return found[-1]
 
-    monkeypatch.setattr(ShortQueries, "answer", answer)
+    monkeypatch.setattr(ShortQueryCache, "answer", answer)
     session = {"session_id": f"of-{table}"}
     for key in range(4):
         params = {"query": f"SELECT s FROM {table} WHERE k = {key} FORMAT JSON", **session}

@@ -14,8 +14,8 @@ import pytest
 
 from engine.cluster.os_processes import wait_until
 from engine.front.http import connection as protocol
-from engine.front.http.insert_request import InsertCycle
-from engine.front.http.query_exchange import Exchange
+from engine.front.http.insert_request import RunningInsert
+from engine.front.http.query_exchange import QueryExchange
 from engine.tables.insert_sink import InsertSink
 from tests.front.conftest import RunningServer
 from tests.worker_count import WORKERS
@@ -36,14 +36,14 @@ def table(http: httpx.Client) -> Iterator[str]:
 
 
 @pytest.fixture
-def begun(monkeypatch: pytest.MonkeyPatch) -> list[InsertCycle]:
+def begun(monkeypatch: pytest.MonkeyPatch) -> list[RunningInsert]:
     """Those that ran past the application."""
     if WORKERS:
         pytest.skip("what other processes do is not counted here")
-    cycles: list[InsertCycle] = []
+    cycles: list[RunningInsert] = []
 
-    def cycle(cancel: Callable[[], None]) -> InsertCycle:
-        cycles.append(InsertCycle(cancel))
+    def cycle(cancel: Callable[[], None]) -> RunningInsert:
+        cycles.append(RunningInsert(cancel))
         return cycles[-1]
 
     monkeypatch.setattr(protocol, "InsertCycle", cycle)
@@ -105,7 +105,7 @@ def test_the_same_answer_both_ways(server: RunningServer, table: str, path: str,
     assert short[0].split(" ")[1] == str(status)
 
 
-def test_rows_are_there_when_it_is_answered(http: httpx.Client, table: str, begun: list[InsertCycle]) -> None:
+def test_rows_are_there_when_it_is_answered(http: httpx.Client, table: str, begun: list[RunningInsert]) -> None:
     for number in range(3):
         answer = http.post("/", params={"query": f"INSERT INTO {table} FORMAT TSV"}, content=f"{number}\trow\n")
         assert answer.status_code == 200
@@ -115,13 +115,13 @@ def test_rows_are_there_when_it_is_answered(http: httpx.Client, table: str, begu
 
 
 @pytest.mark.parametrize("query", ["SELECT 'insert'", "INSERT INTO {t} SELECT 1, 'insert'"])
-def test_others_are_left_alone(http: httpx.Client, table: str, begun: list[InsertCycle], query: str) -> None:
+def test_others_are_left_alone(http: httpx.Client, table: str, begun: list[RunningInsert], query: str) -> None:
     http.post("/", content=query.format(t=table)).raise_for_status()
     assert not begun
 
 
 def test_requests_in_one_packet_are_answered_in_their_order(
-    server: RunningServer, table: str, begun: list[InsertCycle]
+    server: RunningServer, table: str, begun: list[RunningInsert]
 ) -> None:
     def request(body: str) -> bytes:
         return f"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
@@ -211,11 +211,11 @@ def test_what_comes_behind_it_waits(server: RunningServer, table: str, held: Hel
 
 
 def test_a_bug_is_an_answer(
-    http: httpx.Client, table: str, begun: list[InsertCycle], monkeypatch: pytest.MonkeyPatch
+    http: httpx.Client, table: str, begun: list[RunningInsert], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(self: Exchange) -> bytes:
+    def broken(self: QueryExchange) -> bytes:
         raise KeyError("it")
 
-    monkeypatch.setattr(Exchange, "start", broken)
+    monkeypatch.setattr(QueryExchange, "start", broken)
     answer = http.post("/", content=f"INSERT INTO {table} VALUES (1, 'a')")
     assert (answer.status_code, answer.headers["x-clickhouse-exception-code"], len(begun)) == (500, "1001", 1)

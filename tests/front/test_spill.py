@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.front.http.answer_spill import Spill, SpillSpace
+from engine.front.http.answer_spill import AnswerSpill, SpillSpace
 from parts.common.errors import PandoError
 
 
@@ -19,7 +19,7 @@ def chunks(failure: Exception | None = None) -> Iterator[bytes]:
     yield b"b" * 1000
 
 
-def read(spill: Spill) -> tuple[bytes, int]:
+def read(spill: AnswerSpill) -> tuple[bytes, int]:
     given = b""
     try:
         for chunk in spill.chunks():
@@ -31,7 +31,7 @@ def read(spill: Spill) -> tuple[bytes, int]:
 
 def test_a_disk_that_takes_nothing_ends_the_answer(tmp_path: Path) -> None:
     space = SpillSpace(tmp_path, 10_000)
-    spill = Spill(space)
+    spill = AnswerSpill(space)
     spill._file.close()
     with open(os.devnull, "rb") as spill._file:
         assert spill.fill(chunks())
@@ -41,7 +41,7 @@ def test_a_disk_that_takes_nothing_ends_the_answer(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("failure", [ValueError("a bug"), OSError(5, "a disk that is broken")])
 def test_what_fails_is_told_after_what_came_before(tmp_path: Path, failure: Exception) -> None:
-    spill = Spill(SpillSpace(tmp_path, 10_000))
+    spill = AnswerSpill(SpillSpace(tmp_path, 10_000))
     assert spill.fill(chunks(failure))
     given, code = read(spill)
     assert given == b"a" * 1000

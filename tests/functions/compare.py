@@ -17,7 +17,7 @@ from parts.common.errors import PandoError
 from parts.common.query_status import QueryStatus
 from parts.table.table_description import Column, TableSchema
 from parts.types import parse_type
-from sql.compile.passes.pipeline import rewrite
+from sql.compile.passes.pipeline import run_passes
 from sql.formats.binary.native_reader import read_native
 from sql.formats.format_options import FormatOptions
 from sql.formats.registry import write_blocks
@@ -147,7 +147,7 @@ class Engines:
         """Whether a part of it, in Pando (``sql.compile.scan_columns``)."""
         settings = replace(DEFAULT_SETTINGS, session_timezone=self.zone)
         try:
-            plan = self._pando.plan(rewrite(parse_query(query), {}), self._catalog, settings, "default")
+            plan = self._pando.plan(run_passes(parse_query(query), {}), self._catalog, settings, "default")
         except PandoError:
             return False
         return any(planned.scan.computed for planned in plan.scans)

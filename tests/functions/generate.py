@@ -13,7 +13,7 @@ from sql.aggregates.window_names import WINDOW_FUNCTIONS
 from sql.compile.expressions.special_forms import SPECIAL_FORMS
 from sql.functions.registry import (
     find_rule,
-    function_names,
+    list_functions,
 )
 
 TARGET = Path(__file__).parents[2] / "sql" / "functions" / "functions.tsv"
@@ -42,7 +42,7 @@ def lines() -> Iterator[str]:
         name, *rest = json.loads(line)
         listed[name] = rest
     forms = {name for name in (*SPECIAL_FORMS, *WINDOW_FUNCTIONS) if name in listed}
-    for name in sorted(forms | {name for name, _ in function_names()}):
+    for name in sorted(forms | {name for name, _ in list_functions()}):
         assert name in listed or _answers(session, name), f"ClickHouse has no {name}"
         rule = find_rule(name)
         alias, categories, syntax = listed.get(name, (rule.name if rule and rule.name != name else "", "", ""))

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from sql.typing.times import day_tables
-from sql.typing.times.day_tables import OfDays, months_later
+from sql.typing.times.day_tables import OfDays, add_months
 
 _EPOCH = datetime.date(1970, 1, 1)
 _DAYS = [*range(-25600, 120600, 97), -25567, 120529, 120530, -40000, 200000, 0, -1, 59, 789, 11016, 65535]
@@ -51,7 +51,7 @@ def test_months_later(count: int) -> None:
         last = calendar.monthrange(year, month + 1)[1]
         return (datetime.date(year, month + 1, min(day.day, last)) - _EPOCH).days
 
-    assert months_later(np.array(_DAYS), count).tolist() == [moved(days) for days in _DAYS]
+    assert add_months(np.array(_DAYS), count).tolist() == [moved(days) for days in _DAYS]
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from sql.functions.hashes.row_words import rows_of_texts
-from sql.functions.hashes.value_hashes import ALGORITHMS, Algorithm
+from sql.functions.hashes.value_hashes import ALGORITHMS, HashAlgorithm
 
 _LENGTHS = [*range(300), *range(300), 1000, 4095, 4096, 4097, 4098, 20_000]
 
@@ -36,7 +36,7 @@ def expected(texts: list[bytes], tmp_path_factory: pytest.TempPathFactory) -> di
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda algorithm: algorithm.function)
-def test_texts_of_every_length(algorithm: Algorithm, texts: list[bytes], expected: dict[str, list[str]]) -> None:
+def test_texts_of_every_length(algorithm: HashAlgorithm, texts: list[bytes], expected: dict[str, list[str]]) -> None:
     hashes = np.concatenate([algorithm.hashed(rows) for rows in rows_of_texts(pa.array(texts, pa.binary()))])
     if algorithm.bits == 128:
         found = [bytes(row).hex().upper() for row in hashes]

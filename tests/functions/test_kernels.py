@@ -43,9 +43,9 @@ def test_null_stays_null_and_slices_are_taken(name: str) -> None:
         "TIMESTAMP": pa.array([0, None, 1_600_000_000_000_000, -5, 3], pa.timestamp("us")),
     }
     if "INTEGER" in kernel.arguments:
-        from sql.typing.times.zone_offset_tables import zone_number
+        from sql.typing.times.zone_offset_tables import register_zone
 
-        samples["INTEGER"] = pa.array([zone_number("Europe/Berlin")] * 5, pa.int32())
+        samples["INTEGER"] = pa.array([register_zone("Europe/Berlin")] * 5, pa.int32())
     columns = [samples[argument] for argument in kernel.arguments]
     whole = kernel.compute(*columns).to_pylist()
     assert whole[1] is None

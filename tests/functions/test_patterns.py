@@ -7,7 +7,7 @@ import re
 import pyarrow as pa
 import pytest
 
-from sql.functions.strings.pattern_analysis import known_of
+from sql.functions.strings.pattern_analysis import analyze_pattern
 from sql.functions.strings.string_kernels import ilike_test
 
 _NEEDED = {
@@ -21,7 +21,7 @@ _NEEDED = {
 
 @pytest.mark.parametrize("pattern", _NEEDED)
 def test_a_text_that_every_match_holds(pattern: str) -> None:
-    found = known_of(pattern).needed
+    found = analyze_pattern(pattern).needed
     wanted = _NEEDED[pattern]
     assert len(found) == len(wanted)
     assert found in pattern.replace("\\.", ".")
@@ -30,17 +30,17 @@ def test_a_text_that_every_match_holds(pattern: str) -> None:
 
 def test_expressions_that_are_texts() -> None:
     texts = {"abc": "abc", r"a\.b": "a.b", "a": "a", r"\(": "("}
-    assert {pattern: known_of(pattern).literal for pattern in texts} == texts
+    assert {pattern: analyze_pattern(pattern).literal for pattern in texts} == texts
     for pattern in ("", "a.", "(a)", "a*", "(?i)a", "^a", "a|b", "[ab]", "(", r"\d"):
-        assert known_of(pattern).literal is None
+        assert analyze_pattern(pattern).literal is None
 
 
 def test_groups_and_empty_matches() -> None:
     for pattern in ("(a)(?:b)(c)", "a", "(?P<n>a)", "(a)|(b)"):
-        assert known_of(pattern).groups == re.compile(pattern).groups
-    assert known_of("a*").matches_empty
-    assert not known_of("a").matches_empty
-    assert known_of("(((").groups == 3
+        assert analyze_pattern(pattern).groups == re.compile(pattern).groups
+    assert analyze_pattern("a*").matches_empty
+    assert not analyze_pattern("a").matches_empty
+    assert analyze_pattern("(((").groups == 3
 
 
 def test_letters_that_equal_those_of_ascii_but_for_their_case() -> None:

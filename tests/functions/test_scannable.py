@@ -5,15 +5,15 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from sql.typing.column_kernels.scannable import Computed
+from sql.typing.column_kernels.scannable import ScanComputation
 
 
-def _lengths(met: list[int]) -> Computed:
+def _lengths(met: list[int]) -> ScanComputation:
     def compute(texts: pa.Array) -> pa.Array:
         met.append(len(texts))
         return pa.array([None if text is None else len(text) for text in texts.to_pylist()], pa.int32())
 
-    return Computed(("t",), compute, pa.int32(), 2)
+    return ScanComputation(("t",), compute, pa.int32(), 2)
 
 
 @pytest.mark.parametrize("different", [3, 200, 100_000])

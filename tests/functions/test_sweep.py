@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sql.functions.registry import find_aggregate, find_rule, function_names
+from sql.functions.registry import find_aggregate, find_rule, list_functions
 from tests.functions.calls import LEFT_OUT
 from tests.functions.compare import Engines, kind_of
 from tests.functions.known import QUICK_ROWS, known_differences
@@ -42,7 +42,7 @@ def _chosen(queries: list[str]) -> list[str]:
 
 def test_every_function_is_swept_or_left_out_for_a_reason() -> None:
     missing = set()
-    for name, is_aggregate in function_names():
+    for name, is_aggregate in list_functions():
         rule = find_aggregate(name) if is_aggregate else find_rule(name)
         assert rule is not None
         if rule.name not in QUERIES and rule.name not in LEFT_OUT and name not in QUERIES:

@@ -25,16 +25,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import zstandard
 
-from engine.front.compressed_blocks import block_reader, frame
-from engine.front.http.request_body import decompressed
+from engine.front.compressed_blocks import compress_block, open_reader
+from engine.front.http.request_body import open_decompressed
 from parts.common.errors import PandoError
 from parts.common.query_status import MemoryTracker, QueryStatus
 from parts.table.table_description import Column
 from parts.types import parse_type
-from sql.formats.converters.arrow_type_mapping import to_wire, wire_type
+from sql.formats.converters.arrow_type_mapping import arrow_file_type, to_arrow_file
 from sql.formats.registry import FORMATS, read_blocks, write_blocks
 from sql.settings.session_settings import (
-    settings_of,
+    make_settings,
 )
 from sql.settings.supported_settings import (
     DEFAULT_SETTINGS,
@@ -104,11 +104,11 @@ def _body(format_name: str, types: tuple[str, ...], variant: int) -> bytes:
     columns = [(f"c{index}", parse_type(text)) for index, text in enumerate(types)]
     arrays = [_values(text) for text in types]
     if format_name in _FILES:
-        wires = [to_wire(array, type_) for array, (_, type_) in zip(arrays, columns, strict=True)]
+        wires = [to_arrow_file(array, type_) for array, (_, type_) in zip(arrays, columns, strict=True)]
         if variant % 2:  # dictionaries as clients of pandas send them
             wires = [a.dictionary_encode() if pa.types.is_string(a.type) else a for a in wires]
         fields = [
-            pa.field(name, array.type if variant % 2 else wire_type(type_))
+            pa.field(name, array.type if variant % 2 else arrow_file_type(type_))
             for (name, type_), array in zip(columns, wires, strict=True)
         ]
         makers = _FILES[format_name]
@@ -155,7 +155,7 @@ _ENCODINGS: dict[str, Callable[[bytes], bytes]] = {
     "br": brotli.compress,
     "bz2": bz2.compress,
     "xz": lzma.compress,
-    "blocks": frame,
+    "blocks": compress_block,
 }
 
 
@@ -166,7 +166,7 @@ def _stream(seed: int, body: bytes) -> BinaryIO:
         return io.BytesIO(body)
     encoding = chance.choice(sorted(_ENCODINGS))
     stream = io.BytesIO(_mutated(_ENCODINGS[encoding](body), chance))
-    return block_reader(stream) if encoding == "blocks" else decompressed(stream, encoding)
+    return open_reader(stream) if encoding == "blocks" else open_decompressed(stream, encoding)
 
 
 _SETTINGS: dict[str, tuple[object, ...]] = {
@@ -185,7 +185,7 @@ def _settings(seed: int) -> Settings:
     chance = random.Random(~seed)
     if chance.random() < 0.7:
         return DEFAULT_SETTINGS
-    return settings_of({name: chance.choice(values) for name, values in _SETTINGS.items() if chance.random() < 0.5})
+    return make_settings({name: chance.choice(values) for name, values in _SETTINGS.items() if chance.random() < 0.5})
 
 
 def _case(seed: int) -> tuple[str, list[Column], bytes]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import zstandard
 
 from sql.settings.supported_settings import (
-    HONOURED,
+    SUPPORTED_SETTINGS,
 )
 
 _METHODS = (b"GET", b"GET", b"POST", b"POST", b"POST", b"POST", b"HEAD")
@@ -84,7 +84,9 @@ def _request(chance: random.Random) -> bytes:
         chance.choice(_NAMES) + b"=" + _one(chance, _VALUES, _ODD_VALUES) for _ in range(chance.choice((0, 0, 1, 3)))
     ]
     if chance.random() < 0.3:
-        parameters.append(chance.choice(sorted(HONOURED)).encode() + b"=" + _one(chance, _VALUES, _ODD_VALUES, 0.5))
+        parameters.append(
+            chance.choice(sorted(SUPPORTED_SETTINGS)).encode() + b"=" + _one(chance, _VALUES, _ODD_VALUES, 0.5)
+        )
     if chance.random() < 0.4:
         parameters.append(b"query=" + re.sub(rb"[^\w]", lambda match: b"%%%02X" % match.group()[0], statement))
         statement = b""

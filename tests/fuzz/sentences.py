@@ -12,7 +12,7 @@ from random import Random
 
 from sql.formats.registry import FORMATS
 from sql.settings.supported_settings import (
-    HONOURED,
+    SUPPORTED_SETTINGS,
 )
 from tests.functions.aggregates import aggregate_queries, window_queries
 from tests.functions.calls import calls
@@ -36,7 +36,7 @@ from tests.fuzz.mutation import HOSTILE
 
 _WORD = re.compile(r"\b[a-z]\w*\b(?!\()")
 _UNLIMITED = {"max_execution_time", "max_memory_usage", "max_memory_usage_for_user", "max_query_size"}
-SETTINGS = sorted(HONOURED.keys() - _UNLIMITED)
+SETTINGS = sorted(SUPPORTED_SETTINGS.keys() - _UNLIMITED)
 """The settings that a case may change: not those that bound it."""
 SETTING_VALUES = (
     "0", "1", "2", "3", "10", "1000", "'auto'", "'break'", "'throw'", "'best_effort'", "''", "'Europe/Berlin'", "';'",

@@ -12,13 +12,13 @@ from functools import cache
 from pathlib import Path
 from random import Random
 
-from engine.queries.result_output import encode
+from engine.queries.result_output import encode_result
 from engine.queries.session import Session
 from parts.common.errors import PandoError
 from sql.formats.registry import FORMATS
 from sql.functions import registry
 from sql.settings.session_settings import (
-    settings_of,
+    make_settings,
 )
 from tests.fuzz.limits import Faults, bounded_memory
 from tests.fuzz.mutation import Mutator
@@ -56,7 +56,7 @@ def _mutator() -> Mutator:
     cases = [line.strip() for path in sorted(_CASES.glob("*.sql")) for line in path.read_text().splitlines()]
     corpus = [line for line in cases if line and not line.startswith("--")]
     corpus += [text for text, _ in STATEMENTS] + (_MORE + FOUND) * 4
-    return Mutator(corpus, sorted(name for name, _ in registry.function_names()))
+    return Mutator(corpus, sorted(name for name, _ in registry.list_functions()))
 
 
 @dataclass(frozen=True)
@@ -124,8 +124,8 @@ def _read(server: Server, case: Case) -> bool:
     try:
         size = 0
         if result.columns:
-            settings, monotonic = settings_of(session.settings), server.engine.services.monotonic
-            for piece in encode(result, result.format or case.format, settings, monotonic):
+            settings, monotonic = make_settings(session.settings), server.engine.services.monotonic
+            for piece in encode_result(result, result.format or case.format, settings, monotonic):
                 size += len(piece)
                 if size > _MOST_BYTES:
                     break

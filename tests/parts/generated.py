@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from parts.table.table_description import Column, Key, PartSettings, TableDescription, TableSchema, column_key
+from parts.table.table_description import Column, Key, PartSettings, TableDescription, TableSchema, make_column_key
 from parts.types import (
     ArrayType,
     BoolType,
@@ -112,10 +112,15 @@ def description_of(
 ) -> TableDescription:
     """A table of plain-column keys; by default packed parts and a tiny granularity."""
     schema = TableSchema(tuple(Column(c[0], parse_type(c[1]), c[2] if len(c) > 2 else "") for c in columns))
-    sorting: Key = column_key(schema, order_by)
+    sorting: Key = make_column_key(schema, order_by)
     options = {"index_granularity": 4, "min_bytes_for_wide_part": 1 << 40, **settings}
     return TableDescription(
-        schema, sorting, sorting, column_key(schema, partition_by), column_key(schema, ()), PartSettings(**options)
+        schema,
+        sorting,
+        sorting,
+        make_column_key(schema, partition_by),
+        make_column_key(schema, ()),
+        PartSettings(**options),
     )
 
 
@@ -149,6 +154,6 @@ def plain(table: pa.Table) -> pa.Table:
 
 def same_rows(left: pa.Table, right: pa.Table) -> bool:
     """Equal values in equal order; NaN equals NaN."""
-    from parts.format.content_hash import block_hash
+    from parts.format.content_hash import hash_block
 
-    return left.num_rows == right.num_rows and block_hash(plain(left)) == block_hash(plain(right))
+    return left.num_rows == right.num_rows and hash_block(plain(left)) == hash_block(plain(right))

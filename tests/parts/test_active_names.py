@@ -7,13 +7,13 @@ import random
 import pytest
 
 from parts.common.part_name import PartName
-from parts.store.active_part_names import ActiveNames
+from parts.store.active_part_names import ActivePartNames
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_against_a_list(seed: int) -> None:
     chance = random.Random(seed)
-    names, model = ActiveNames(), []
+    names, model = ActivePartNames(), []
     for _ in range(300):
         begin = chance.randrange(60)
         name = PartName(chance.choice("ab"), begin, begin + chance.randrange(6), chance.randrange(4))

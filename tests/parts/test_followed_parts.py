@@ -74,12 +74,12 @@ def test_a_part_that_is_read_elsewhere_stays(store: PartStore) -> None:
     add(store, "all_2_2_0")
     add(store, "all_1_2_1")  # the third change
     follower.oldest = 2
-    assert store.outdated_expired() == []
-    outdated = [part for part, state in store.all_parts() if state is PartState.OUTDATED]
+    assert store.list_deletable() == []
+    outdated = [part for part, state in store.list_parts() if state is PartState.OUTDATED]
     assert store.delete(outdated) == []
     assert store.is_read()
     follower.oldest = 3
-    assert {str(part.name) for part in store.delete(store.outdated_expired())} == {"all_1_1_0", "all_2_2_0"}
+    assert {str(part.name) for part in store.delete(store.list_deletable())} == {"all_1_1_0", "all_2_2_0"}
     assert not store.is_read()
 
 
@@ -88,7 +88,7 @@ def test_a_table_that_went_is_read_until_everybody_noticed(store: PartStore) -> 
     add(store, "all_1_1_0")
     follower.oldest = 1
     assert not store.is_read()
-    store.hide_all(2)
+    store.mark_all_hidden(2)
     assert store.is_read()
     follower.oldest = 2
     assert not store.is_read()

@@ -17,8 +17,15 @@ from parts.common.errors import CorruptionError, PandoError, UserError
 from parts.common.part_name import PartName
 from parts.format.checksums import Checksums, FileChecksum
 from parts.format.file_names import CHECKSUMS, META_FILE
-from parts.format.packed_metadata import pack, unpack
-from parts.format.part_files import DATA_FILES, SMALL_FILES, SmallFile, data_file, is_small, version_of
+from parts.format.packed_metadata import pack_files, unpack_files
+from parts.format.part_files import (
+    DATA_FILES,
+    SMALL_FILES,
+    SmallFile,
+    find_data_file,
+    get_format_version,
+    is_small_file,
+)
 from parts.read.part_reader import Part, open_part
 from parts.store.part_store import PartStore
 from parts.table.table_description import TableDescription
@@ -40,13 +47,13 @@ def by_a_newer_server(description: TableDescription, directory: pathlib.Path) ->
     (directory / "skp_idx_s.idx").write_bytes(b"an index" * 1000)
     small = {"later": b'{"version":7}'}
     packed = directory / META_FILE
-    meta = unpack(packed.read_bytes(), NAME) if packed.exists() else {}
+    meta = unpack_files(packed.read_bytes(), NAME) if packed.exists() else {}
     known = Checksums.decode(meta.get(CHECKSUMS) or (directory / CHECKSUMS).read_bytes(), NAME)
     new = {**small, "skp_idx_s.idx": (directory / "skp_idx_s.idx").read_bytes()}
     hashes = {name: FileChecksum(len(data), xxhash.xxh3_128_hexdigest(data)) for name, data in new.items()}
     checksums = replace(known, files={**known.files, **hashes}, version=(known.version[0], 7)).encode()
     if meta:
-        packed.write_bytes(pack({**meta, **small, CHECKSUMS: checksums}))
+        packed.write_bytes(pack_files({**meta, **small, CHECKSUMS: checksums}))
     else:
         (directory / "later").write_bytes(small["later"])
         (directory / CHECKSUMS).write_bytes(checksums)
@@ -109,10 +116,12 @@ def test_a_newer_major_version_is_refused_by_name(description: TableDescription,
     directory = tmp_path / "table" / NAME
     write_part(directory, block_of(description, ROWS), description, ())
     packed = directory / META_FILE
-    meta = unpack(packed.read_bytes(), NAME) if packed.exists() else {}
+    meta = unpack_files(packed.read_bytes(), NAME) if packed.exists() else {}
     known = Checksums.decode(meta.get(CHECKSUMS) or (directory / CHECKSUMS).read_bytes(), NAME)
     checksums = replace(known, version=(5, 0)).encode()
-    (packed if meta else directory / CHECKSUMS).write_bytes(pack({**meta, CHECKSUMS: checksums}) if meta else checksums)
+    (packed if meta else directory / CHECKSUMS).write_bytes(
+        pack_files({**meta, CHECKSUMS: checksums}) if meta else checksums
+    )
     before = {file.name: file.read_bytes() for file in directory.iterdir()}
     with pytest.raises(UserError, match=f"Part {NAME} is of format version 5; .* up to 4.*newer one") as caught:
         store.load()
@@ -147,11 +156,11 @@ def test_a_version_that_never_was_is_corruption(version: object, tmp_path: pathl
 def test_a_file_that_changes_answers_needs_a_major_version(monkeypatch: pytest.MonkeyPatch) -> None:
     """The version of a part is that of its newest file: parts without it stay readable everywhere."""
     mask = SmallFile("row_exists", lambda _: b"", lambda data, _: data, since=(2, 0), absent=b"")
-    monkeypatch.setitem(version_of.__globals__["_SMALL_NAMES"], "row_exists", mask)
-    assert version_of(["k.bin", "count", "checksums"]) == (1, 0)
-    assert version_of(["k.bin", "count", "metadata_version"]) == (1, 1)
-    assert version_of(["metadata_version", "row_exists"]) == (2, 0)
-    assert version_of(["metadata_version"], is_packed=True) == (2, 0)
+    monkeypatch.setitem(get_format_version.__globals__["_SMALL_NAMES"], "row_exists", mask)
+    assert get_format_version(["k.bin", "count", "checksums"]) == (1, 0)
+    assert get_format_version(["k.bin", "count", "metadata_version"]) == (1, 1)
+    assert get_format_version(["metadata_version", "row_exists"]) == (2, 0)
+    assert get_format_version(["metadata_version"], is_packed=True) == (2, 0)
 
 
 def test_the_table_of_files_is_whole(tmp_path: pathlib.Path) -> None:
@@ -161,6 +170,6 @@ def test_the_table_of_files_is_whole(tmp_path: pathlib.Path) -> None:
     write_part(tmp_path / NAME, block_of(description, ROWS), description, ())
     names = {file.name for file in (tmp_path / NAME).iterdir()}
     assert names == {file.name for file in SMALL_FILES} - {"ttl"} | {CHECKSUMS, "k.bin", "count.bin"}
-    assert {name for name in names if not is_small(name)} == {"k.bin", "count.bin"}
-    assert data_file("k.bin") is DATA_FILES[0]
-    assert data_file("skp_idx_k.idx") is None
+    assert {name for name in names if not is_small_file(name)} == {"k.bin", "count.bin"}
+    assert find_data_file("k.bin") is DATA_FILES[0]
+    assert find_data_file("skp_idx_k.idx") is None

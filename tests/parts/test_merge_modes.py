@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parts.common.errors import UserError
-from parts.merge import Deduplicated, FinalSource, merge_parts, mode_of_engine, read_final
+from parts.merge import Deduplicating, FinalSource, merge_parts, mode_of_engine, read_final
 from parts.read.part_reader import open_part
 from parts.table.merge_mode import ORDINARY, MergeMode, SortedRows
 from parts.table.table_description import TableDescription
@@ -91,13 +91,13 @@ def test_rows_of_one_key_are_compared_over_all_blocks(data: st.DataObject) -> No
     pool = data.draw(blocks(description, 5))
     picks = st.lists(st.integers(0, max(pool.num_rows - 1, 0)), max_size=12 if pool.num_rows else 0)
     whole = [pool.take(pa.array(data.draw(picks), pa.int64())) for _ in range(3)]
-    expected = Deduplicated(ORDINARY).reduce(SortedRows(pa.concat_tables(whole), lambda _: ()))
-    found = list(Deduplicated(ORDINARY).reduce_one_key(iter(whole)))
+    expected = Deduplicating(ORDINARY).reduce(SortedRows(pa.concat_tables(whole), lambda _: ()))
+    found = list(Deduplicating(ORDINARY).reduce_one_key(iter(whole)))
     assert same_rows(pa.concat_tables(found), expected)
 
 
 @pytest.mark.parametrize("order_by", [("k",), ()])
-@pytest.mark.parametrize("mode", [ORDINARY, LastOfKey(), Deduplicated(ORDINARY)], ids=lambda mode: type(mode).__name__)
+@pytest.mark.parametrize("mode", [ORDINARY, LastOfKey(), Deduplicating(ORDINARY)], ids=lambda mode: type(mode).__name__)
 def test_a_key_of_a_million_rows_needs_the_memory_of_a_block(
     mode: MergeMode, order_by: tuple[str, ...], tmp_path: pathlib.Path
 ) -> None:
@@ -124,7 +124,7 @@ def test_a_key_of_a_million_rows_needs_the_memory_of_a_block(
     )
     merged_part = open_part(tmp_path / "m")
     expected = {"Ordinary": 2 * rows, "LastOfKey": 1}.get(mode.name, 0)
-    assert merged_part.rows == (rows // 3 if isinstance(mode, Deduplicated) else expected)
+    assert merged_part.rows == (rows // 3 if isinstance(mode, Deduplicating) else expected)
     assert max(sizes) <= target
     assert sum(sizes) == 2 * rows
     assert max(allocated) < 16 * 1024 * 1024, "a window of the writer, and a few blocks"

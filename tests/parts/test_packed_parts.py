@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from parts.common.errors import CorruptionError
 from parts.format.file_names import DATA_FILE, META_FILE
-from parts.format.hashed_file import SharedSync, syncing_by
-from parts.format.packed_metadata import unpack
+from parts.format.hashed_file import SharedSync, replace_sync
+from parts.format.packed_metadata import unpack_files
 from parts.read.part_reader import Part, open_part
 from parts.write.block_preparation import (
     sort_block,
@@ -85,7 +85,7 @@ def test_a_wrong_byte_of_the_data_is_met_by_a_read(tmp_path: pathlib.Path) -> No
     made = written(tmp_path / "7_1_1_0", SHORT)
     part = open_part(made.path, written=made.meta)
     content = bytearray(made.meta)
-    content[made.meta.rindex(unpack(made.meta, "")[DATA_FILE]) + 40] ^= 1
+    content[made.meta.rindex(unpack_files(made.meta, "")[DATA_FILE]) + 40] ^= 1
     (made.path / META_FILE).write_bytes(content)
     with pytest.raises(CorruptionError) as caught:
         list(part.read(["k"]))
@@ -107,7 +107,7 @@ def test_threads_share_the_fsyncs_of_a_directory(tmp_path: pathlib.Path) -> None
         assert go_on.wait(30)
 
     shared = SharedSync(tmp_path)
-    with syncing_by(sync):
+    with replace_sync(sync):
         threads = [threading.Thread(target=shared) for _ in range(9)]
         threads[0].start()
         assert first_runs.wait(30)
@@ -143,7 +143,7 @@ def test_a_failed_fsync_fails_for_all_who_shared_it(tmp_path: pathlib.Path) -> N
         except OSError:
             outcomes.append("failed")
 
-    with syncing_by(sync):
+    with replace_sync(sync):
         threads = [threading.Thread(target=call) for _ in range(5)]
         threads[0].start()
         assert first_runs.wait(30)

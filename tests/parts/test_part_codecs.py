@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parts.common.errors import UserError
-from parts.format.codecs import BufferKind, ChainError, DenseEncoder, decode, parse_codec
-from parts.format.codecs.buffer_slices import decode_window
+from parts.format.codecs import BufferKind, ChainError, DenseEncoder, decode_chain, parse_codec
+from parts.format.codecs.buffer_slices import decode_slice
 from parts.types import parse_type
 
 TEXTS = ["", "NONE", "LZ4", "LZ4HC", "LZ4HC(12)", "ZSTD", "ZSTD(7)", "Delta, LZ4", "Delta(2), ZSTD(1)",
@@ -26,7 +26,7 @@ def test_chain_round_trip(text: str, data: bytes, repeat: int, kind: int, values
     log2_width, integers = kinds[kind]
     raw = (data * repeat)[: len(data) * repeat >> log2_width << log2_width]
     chain, stored = codec.encode(pa.py_buffer(raw), BufferKind(log2_width, integers, values))
-    back = decode(chain, pa.py_buffer(stored), len(raw))
+    back = decode_chain(chain, pa.py_buffer(stored), len(raw))
     assert back.to_pybytes() == raw
 
 
@@ -40,7 +40,7 @@ def test_integers_and_decimals(numbers: list[int], text: str) -> None:
     wide = b"".join(n.to_bytes(16, "little", signed=True) for n in numbers)
     for data, kind in ((raw, BufferKind(3, "signed", True)), (wide, BufferKind(4, "signed", True))):
         chain, stored = codec.encode(pa.py_buffer(data), kind)
-        assert decode(chain, pa.py_buffer(stored), len(data)).to_pybytes() == data
+        assert decode_chain(chain, pa.py_buffer(stored), len(data)).to_pybytes() == data
 
 
 def test_large_decimals_are_not_narrowed() -> None:
@@ -48,7 +48,7 @@ def test_large_decimals_are_not_narrowed() -> None:
     codec = parse_codec("LZ4", parse_type("Decimal(38,0)"))
     chain, stored = codec.encode(pa.py_buffer(wide), BufferKind(4, "signed", True))
     assert chain == b"\x01"
-    assert decode(chain, pa.py_buffer(stored), len(wide)).to_pybytes() == wide
+    assert decode_chain(chain, pa.py_buffer(stored), len(wide)).to_pybytes() == wide
 
 
 @pytest.mark.parametrize(("text", "type_", "name"), [
@@ -79,7 +79,7 @@ def test_delta_takes_fixed_width_types(type_: str) -> None:
 @given(chain=st.binary(min_size=1, max_size=8), stored=st.binary(max_size=200), size=st.integers(0, 500))
 def test_nonsense_chains_raise_one_error(chain: bytes, stored: bytes, size: int) -> None:
     try:
-        result = decode(chain, pa.py_buffer(stored), size)
+        result = decode_chain(chain, pa.py_buffer(stored), size)
     except ChainError:
         return
     assert result.size == size
@@ -119,9 +119,9 @@ def test_dense_chains_give_back_every_frame_and_window(first: str, second: str, 
         chain, stored = encoder.encode(buffer, kind, 1)
         assert (chain, bytes(stored)) == tuple(map(bytes, again.encode(buffer, kind, 1))), "depends on the values alone"
         assert memoryview(stored).nbytes <= memoryview(codec.encode(buffer, kind)[1]).nbytes + buffer.size // 8
-        assert decode(chain, pa.py_buffer(stored), buffer.size).to_pybytes() == buffer.to_pybytes()
+        assert decode_chain(chain, pa.py_buffer(stored), buffer.size).to_pybytes() == buffer.to_pybytes()
         for begin, end in ((0, 1), (17, 4000), (4999, 5000)):
-            window = decode_window(
+            window = decode_slice(
                 chain, pa.py_buffer(stored), buffer.size, begin << log2_width, (end - begin) << log2_width
             )
             assert window.to_pybytes() == raw[begin:end].tobytes()
@@ -163,8 +163,8 @@ def test_decimal_fractions_come_back_bit_for_bit(odd: float | None, exponent: in
         buffer = pa.py_buffer(values.tobytes())
         chain, stored = encoder.encode(buffer, kind, 0)
         chains.append(chain)
-        assert decode(chain, pa.py_buffer(stored), buffer.size).to_pybytes() == buffer.to_pybytes()
-        window = decode_window(chain, pa.py_buffer(stored), buffer.size, 8 * 19_000, 8 * 1000)
+        assert decode_chain(chain, pa.py_buffer(stored), buffer.size).to_pybytes() == buffer.to_pybytes()
+        window = decode_slice(chain, pa.py_buffer(stored), buffer.size, 8 * 19_000, 8 * 1000)
         assert window.to_pybytes() == values[19_000:].tobytes()
     assert [chain[0] for chain in chains[:2]] == [0x70 + exponent] * 2
     assert odd is None or 0x70 + exponent not in (chains[2][0], chains[3][0])

@@ -11,7 +11,7 @@ import pytest
 
 from parts.common.errors import CorruptionError
 from parts.format.file_names import META_FILE
-from parts.format.flat_arrays import LayoutError, flatten, rebuild
+from parts.format.flat_arrays import LayoutError, flatten_array, rebuild_array
 from parts.read.part_reader import Part, open_part
 from parts.write.part_writer import write_part
 from tests.parts.generated import KINDS, block_of, description_of
@@ -144,11 +144,11 @@ def test_content_that_does_not_hold_together_is_refused_though_its_checksum_hold
     type_, nodes, buffers = LAYOUTS[name]
     given = iter([None if data is None else pa.py_buffer(data) for data in buffers])
     with pytest.raises(LayoutError):
-        rebuild(type_, iter(nodes), lambda: next(given))
+        rebuild_array(type_, iter(nodes), lambda: next(given))
 
 
 def test_a_column_of_nulls_alone_has_an_empty_dictionary() -> None:
     array = pa.array([None, None], pa.dictionary(pa.int32(), pa.string()))
-    flat = flatten(array)
+    flat = flatten_array(array)
     buffers = iter([buffer for buffer, _ in flat.buffers])
-    assert rebuild(array.type, iter(flat.nodes), lambda: next(buffers)).to_pylist() == [None, None]
+    assert rebuild_array(array.type, iter(flat.nodes), lambda: next(buffers)).to_pylist() == [None, None]

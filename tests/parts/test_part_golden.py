@@ -7,7 +7,7 @@ import pathlib
 import pyarrow as pa
 import pytest
 
-from parts.format.content_hash import block_hash
+from parts.format.content_hash import hash_block
 from parts.format.primary_index import (
     MarkRange,
 )
@@ -50,7 +50,7 @@ def test_golden_part_reads(golden: str) -> None:
     assert (part.uuid, part.partition, part.minmax) == (PART_UUID, (DAY,), {"d": (DAY, DAY)})
     table = pa.Table.from_batches(list(part.read(list(part.schema.names))))
     assert same_rows(table, block)
-    assert part.content_hash == CONTENT_HASH == block_hash(block)
+    assert part.content_hash == CONTENT_HASH == hash_block(block)
     some = pa.Table.from_batches(list(part.read(["s", "tup"], [MarkRange(2, 4)])))
     assert same_rows(some, block.select(["s", "tup"]).slice(16, 16))
     assert part.primary_index.keys[0].to_pylist() == block.column("k").take([0, 8, 16, 24, 32, 40, 48, 49]).to_pylist()
@@ -78,7 +78,7 @@ def test_golden_dense_part_reads(golden: str, tmp_path: pathlib.Path) -> None:
     for begin, end in ((0, 5), (333, 334), (700, 1100)):
         some = pa.Table.from_batches(list(part.read_rows(list(part.schema.names), [RowRange(begin, end)])))
         assert same_rows(some, block.slice(begin, end - begin))
-    assert part.content_hash == block_hash(block)
+    assert part.content_hash == hash_block(block)
     write_dense(tmp_path / "part")
     assert open_part(tmp_path / "part").content_hash == part.content_hash
 
@@ -89,7 +89,7 @@ def test_golden_part_with_repeated_texts_reads(tmp_path: pathlib.Path) -> None:
     assert part.checksums.version == (3, 0)
     block = repeated_expected()
     names = list(part.schema.names)
-    assert [name for name in names if part.has_repeated(name)] == ["s", "n", "lc"]
+    assert [name for name in names if part.starts_with_dictionary(name)] == ["s", "n", "lc"]
     assert same_rows(pa.Table.from_batches(list(part.read(names))), block)
     for begin, end in ((0, 5), (1025, 1026), (3000, 9000)):
         expected = block.slice(begin, end - begin)
@@ -98,10 +98,10 @@ def test_golden_part_with_repeated_texts_reads(tmp_path: pathlib.Path) -> None:
             some = pa.Table.from_batches(list(read))
             assert pa.types.is_dictionary(some.schema.field("s").type) == kept
             assert same_rows(some.cast(block.schema), expected)
-    few = part.read_few(names, RowRange(17, 20))
+    few = part.read_row_range(names, RowRange(17, 20))
     assert few is not None
     assert pa.Table.from_arrays(few, schema=block.schema).equals(block.slice(17, 3))
-    assert part.content_hash == block_hash(block)
+    assert part.content_hash == hash_block(block)
     write_repeated(tmp_path / "part")
     for name in ("columns", "count", "k.bin"):
         assert (tmp_path / "part" / name).read_bytes() == (GOLDEN / REPEATED / name).read_bytes()

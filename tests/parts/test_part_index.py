@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parts.format.primary_index import MarkRange, normalize_ranges
+from parts.format.primary_index import MarkRange, normalize_mark_ranges
 from parts.read.part_reader import open_part
 from parts.write.block_preparation import (
     sort_block,
@@ -62,6 +62,6 @@ def test_minmax(type_: str, data: st.DataObject) -> None:
 
 def test_ranges_are_normalised() -> None:
     ranges = [MarkRange(5, 6), MarkRange(0, 2), MarkRange(1, 3), MarkRange(6, 60), MarkRange(4, 4), MarkRange(70, 80)]
-    assert normalize_ranges(ranges, 10) == [MarkRange(0, 3), MarkRange(5, 10)]
-    assert normalize_ranges(None, 3) == [MarkRange(0, 3)]
-    assert normalize_ranges(None, 0) == []
+    assert normalize_mark_ranges(ranges, 10) == [MarkRange(0, 3), MarkRange(5, 10)]
+    assert normalize_mark_ranges(None, 3) == [MarkRange(0, 3)]
+    assert normalize_mark_ranges(None, 0) == []

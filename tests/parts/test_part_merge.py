@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parts.common.errors import CancelledError, CorruptionError
-from parts.format.content_hash import block_hash
-from parts.merge import Deduplicated, MergeProgress, merge_parts
-from parts.merge.part_merge import DENSE_BYTES
-from parts.merge.source_reader import SourceRows
+from parts.format.content_hash import hash_block
+from parts.merge import Deduplicating, MergeProgress, merge_parts
+from parts.merge.part_merge import DENSE_ENCODING_MIN_BYTES
+from parts.merge.source_reader import SourceReader
 from parts.read.part_reader import Part, open_part
 from parts.table.block_number_column import BLOCK_NUMBER
 from parts.table.merge_mode import ORDINARY
@@ -106,12 +106,12 @@ def test_deduplicate(data: st.DataObject) -> None:
         keep = []
         for row in range(ordered.num_rows):
             one = ordered.slice(row, 1)
-            text = block_hash(one.select(list(by)) if by else one)
+            text = hash_block(one.select(list(by)) if by else one)
             keep.append(text not in seen)
             seen.add(text)
         target = data.draw(st.sampled_from([None, 3]))
         path = pathlib.Path(directory) / "m"
-        part = merged(parts, path, description, mode=Deduplicated(ORDINARY, by), target_slice_rows=target)
+        part = merged(parts, path, description, mode=Deduplicating(ORDINARY, by), target_slice_rows=target)
         assert same_rows(read(part), ordered.filter(pa.array(keep, pa.bool_())))
 
 
@@ -186,7 +186,7 @@ def test_large_parts_are_stored_densely(tmp_path: pathlib.Path) -> None:
     """Columns of the default codec alone, and the same bytes whatever the slicing."""
     columns = [("k", "UInt64"), ("price", "Float64"), ("kept", "UInt64", "LZ4")]
     description = description_of(columns, ("k",), **NO_SYNC)
-    rows = DENSE_BYTES // (3 * 8 * 2) + 1
+    rows = DENSE_ENCODING_MIN_BYTES // (3 * 8 * 2) + 1
     parts = []
     for number in range(2):
         random = np.random.default_rng(number)
@@ -212,7 +212,7 @@ def test_rows_of_a_source_come_in_any_slices(tmp_path: pathlib.Path) -> None:
     description = description_of([("k", "Int64"), ("s", "String")], ("k",), index_granularity=16, **NO_SYNC)
     (part,) = write_sources(tmp_path, [block_of(description, [(i, f"s{i}") for i in range(1000)])], description)
     for sources in (1, 10**9):
-        rows = SourceRows(part, ["k", "s"], sources)
+        rows = SourceReader(part, ["k", "s"], sources)
         for begin, end in ((0, 3), (3, 100), (100, 101), (300, 700), (650, 651), (0, 1000), (999, 1000)):
             table = rows.read(begin, end)
             assert table.column("k").to_pylist() == list(range(begin, end))

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parts.blocks.partition_ids import partition_id
+from parts.blocks.partition_ids import compute_partition_id
 from parts.types import parse_type
 from parts.write.block_preparation import split_by_partition
 from tests.parts.generated import blocks, description_of, plain, same_rows
@@ -49,16 +49,16 @@ CLICKHOUSE_IDS: list[tuple[str, Any, str]] = [
 def test_ids_are_clickhouse_ids(type_: str, value: Any, expected: str) -> None:
     parsed = parse_type(type_)
     arrow = parsed.arrow.value_type if pa.types.is_dictionary(parsed.arrow) else parsed.arrow
-    assert partition_id([pa.scalar(value, arrow)], [parsed]) == expected
+    assert compute_partition_id([pa.scalar(value, arrow)], [parsed]) == expected
 
 
 def test_ids_of_several_values() -> None:
-    assert partition_id([], []) == "all"
+    assert compute_partition_id([], []) == "all"
     two = [parse_type("UInt8"), parse_type("String")]
-    assert partition_id([pa.scalar(5, pa.uint8()), pa.scalar("abc")], two) == "801e1b68c17cc67324a077e29b91312b"
+    assert compute_partition_id([pa.scalar(5, pa.uint8()), pa.scalar("abc")], two) == "801e1b68c17cc67324a077e29b91312b"
     dated = [parse_type("Int8"), parse_type("Date")]
     day = pa.scalar(datetime.date(2020, 1, 1))
-    assert partition_id([pa.scalar(-5, pa.int8()), day], dated) == "-5-20200101"
+    assert compute_partition_id([pa.scalar(-5, pa.int8()), day], dated) == "-5-20200101"
 
 
 @pytest.mark.parametrize("keys", [("a",), ("a", "b"), ("c",), ("d", "c"), ("t",)])

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parts.common.errors import UserError
-from parts.format.content_hash import block_hash
-from parts.format.flat_arrays import FlatArray, dictionary_of, flatten, rebuild
+from parts.format.content_hash import hash_block
+from parts.format.flat_arrays import FlatArray, build_dictionary_array, flatten_array, rebuild_array
 from parts.format.primary_index import (
     MarkRange,
 )
@@ -65,7 +65,7 @@ def test_every_type(type_: str, is_wide: bool, data: st.DataObject) -> None:
         result = read(part)
         result.validate(full=True)
         assert same_rows(result, block)
-        assert part.content_hash == block_hash(block) == block_hash(result)
+        assert part.content_hash == hash_block(block) == hash_block(result)
         part.verify()
 
 
@@ -245,12 +245,15 @@ def test_uuid_and_partition_values(tmp_path: pathlib.Path) -> None:
 def test_null_values_of_a_dictionary_are_nulls() -> None:
     type_ = pa.dictionary(pa.int32(), pa.string())
     values = pa.DictionaryArray.from_arrays(pa.array([0, 1, None, 0], pa.int32()), pa.array([None, "a"]))
-    flat = flatten(values)
+    flat = flatten_array(values)
     assert rebuilt(type_, flat).to_pylist() == [None, "a", None, None]
     # Written before: a column of nulls without validity bits.
-    assert dictionary_of(type_, 2, 0, None, pa.py_buffer(bytes(8)), pa.array([], pa.string())).to_pylist() == [None] * 2
+    assert (
+        build_dictionary_array(type_, 2, 0, None, pa.py_buffer(bytes(8)), pa.array([], pa.string())).to_pylist()
+        == [None] * 2
+    )
 
 
 def rebuilt(type_: pa.DataType, flat: FlatArray) -> pa.Array:
     buffers = iter(flat.buffers)
-    return rebuild(type_, iter(flat.nodes), lambda: next(buffers)[0])
+    return rebuild_array(type_, iter(flat.nodes), lambda: next(buffers)[0])

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parts.blocks.sort_order import sort_permutation
+from parts.blocks.sort_order import compute_sort_permutation
 from parts.common.errors import UserError
 from parts.types import parse_type
 from tests.parts.generated import SCALAR_TYPES, arrow_array, values_of
@@ -42,7 +42,7 @@ def expected_order(columns: list[list[Any]]) -> list[int]:
 
 def check(columns: list[list[Any]], types: list[str]) -> None:
     arrays = [pa.chunked_array([arrow_array(v, parse_type(t))]) for v, t in zip(columns, types, strict=True)]
-    order = sort_permutation(arrays, len(columns[0]))
+    order = compute_sort_permutation(arrays, len(columns[0]))
     actual = list(range(len(columns[0]))) if order is None else order.tolist()
     assert actual == expected_order(columns)
 
@@ -74,7 +74,7 @@ def test_many_texts(distinct: int) -> None:
 
 def test_sorted_rows_are_left_alone() -> None:
     keys = [pa.chunked_array([[1, 1, 2]]), pa.chunked_array([["a", "b", "a"]])]
-    assert sort_permutation(keys, 3) is None
+    assert compute_sort_permutation(keys, 3) is None
 
 
 @pytest.mark.parametrize("distinct", [2, 1 << 16, (1 << 16) + 1, 1 << 40])
@@ -94,13 +94,13 @@ def test_wide_keys_use_the_lexicographic_sort() -> None:
 
 def test_arrays_in_keys_are_refused() -> None:
     with pytest.raises(UserError) as caught:
-        sort_permutation([pa.chunked_array([[[1], [0]]])], 2)
+        compute_sort_permutation([pa.chunked_array([[[1], [0]]])], 2)
     assert caught.value.code == 48
 
 
 def test_order_of_ties_is_kept_over_chunks() -> None:
     keys = [pa.chunked_array([pa.array([1, 0] * 50), pa.array([0, 1] * 50)])]
-    order = sort_permutation(keys, 200)
+    order = compute_sort_permutation(keys, 200)
     assert order is not None
     values = keys[0].to_numpy()
     key = functools.partial(lambda v, i: (v[i], i), values)

@@ -10,7 +10,7 @@ import pytest
 
 from parts.common.errors import ConflictError, UserError
 from parts.common.part_name import PartName
-from parts.store.detached_parts import split_detached
+from parts.store.detached_parts import parse_detached_name
 from parts.store.part_states import (
     PartState,
 )
@@ -36,11 +36,11 @@ def test_life_of_a_part(tmp_path: pathlib.Path) -> None:
     assert store.commit(merged) == [part, other]
     assert store.covering_active(part.name) is merged
     assert names(store) == ["all_1_2_1"]
-    assert store.outdated_expired(clock.now + LIFETIME - 1) == []
+    assert store.list_deletable(clock.now + LIFETIME - 1) == []
     clock.now += LIFETIME
-    expired = store.outdated_expired()
+    expired = store.list_deletable()
     assert store.delete(expired) == [part, other]
-    assert [str(p.name) for p, _ in store.all_parts()] == ["all_1_2_1"]
+    assert [str(p.name) for p, _ in store.list_parts()] == ["all_1_2_1"]
     assert sorted(p.name for p in tmp_path.iterdir()) == ["all_1_2_1", "detached"]
 
 
@@ -49,11 +49,11 @@ def test_snapshot_keeps_files(tmp_path: pathlib.Path) -> None:
     add_active(store, "all_1_1_0")
     with store.snapshot() as snapshot:
         store.drop_active([PartName.parse("all_1_1_0")])
-        assert store.outdated_expired(1e9) == []
+        assert store.list_deletable(1e9) == []
         assert store.delete(snapshot.parts) == []
         assert sum(b.num_rows for b in snapshot.parts[0].read(["k"])) == 3
     snapshot.release()
-    assert len(store.delete(store.outdated_expired(1e9))) == 1
+    assert len(store.delete(store.list_deletable(1e9))) == 1
 
 
 def test_entries_tell_how_many_read_each_part(tmp_path: pathlib.Path) -> None:
@@ -77,7 +77,7 @@ def test_rollback_and_conflicts(tmp_path: pathlib.Path) -> None:
     with pytest.raises(ConflictError):
         add(store, "all_1_1_0")
     store.rollback(part)
-    assert store.all_parts() == []
+    assert store.list_parts() == []
     with pytest.raises(UserError) as caught:
         store.commit(part)
     assert caught.value.code == 232
@@ -174,7 +174,7 @@ def test_dropped_parts_and_their_sources_stay_dropped(tmp_path: pathlib.Path) ->
     again = new_store(tmp_path)
     again.load()
     assert names(again) == ["all_3_3_0"]
-    again.delete([part for part in again.outdated_expired(1e9) if str(part.name) == "all_1_2_1"])
+    again.delete([part for part in again.list_deletable(1e9) if str(part.name) == "all_1_2_1"])
     again = new_store(tmp_path)
     again.load()
     assert names(again) == ["all_3_3_0"]
@@ -182,7 +182,7 @@ def test_dropped_parts_and_their_sources_stay_dropped(tmp_path: pathlib.Path) ->
     later = new_store(tmp_path)
     later.load()
     assert names(later) == ["all_2_2_1", "all_3_3_0"]
-    later.delete(later.outdated_expired(1e9))
+    later.delete(later.list_deletable(1e9))
     assert sorted(p.name for p in tmp_path.iterdir()) == ["all_2_2_1", "all_3_3_0", "detached"]
 
 
@@ -190,9 +190,11 @@ def test_revive_after_the_cover_left(tmp_path: pathlib.Path) -> None:
     store = new_store(tmp_path)
     sources = [add_active(store, name) for name in ("all_1_1_0", "all_2_2_0")]
     cover = add_active(store, "all_1_2_1")
-    assert store.revive([part.name for part in sources]) == []
+    assert store.reactivate_covered([part.name for part in sources]) == []
     store.detach(cover.name, "broken")
-    assert {part.name for part in store.revive([part.name for part in sources])} == {part.name for part in sources}
+    assert {part.name for part in store.reactivate_covered([part.name for part in sources])} == {
+        part.name for part in sources
+    }
     assert names(store) == ["all_1_1_0", "all_2_2_0"]
 
 
@@ -201,7 +203,7 @@ def test_take_back_and_add_again(tmp_path: pathlib.Path) -> None:
     part = add(store, "all_1_1_0")
     assert store.preactive() == [part]
     directory = store.take_back(part)
-    assert (store.all_parts(), store.preactive()) == ([], [])
+    assert (store.list_parts(), store.preactive()) == ([], [])
     again = store.add_preactive(directory, PartName.parse("all_2_2_0"))
     store.commit(again)
     assert names(store) == ["all_2_2_0"]
@@ -259,5 +261,5 @@ def test_load(tmp_path: pathlib.Path) -> None:
     ],
 )
 def test_a_reason_is_no_partition(directory: str, reason: str, name: str | None) -> None:
-    found = split_detached(directory)
+    found = parse_detached_name(directory)
     assert (found[0], str(found[1]) if found[1] else None) == (reason, name)

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-from parts.common.part_name import PartName, merged_name
+from parts.common.part_name import PartName, make_merged_name
 from parts.read.part_reader import Part
 from parts.store.part_states import (
     PartState,
@@ -66,8 +66,8 @@ class StoreMachine(RuleBasedStateMachine):
         first = data.draw(st.integers(0, len(active) - 2))
         last = data.draw(st.integers(first + 1, len(active) - 1))
         sources = active[first : last + 1]
-        pending = [part for part, state in self.store.all_parts() if state is PartState.PRE_ACTIVE]
-        name = merged_name([part.name for part in sources])
+        pending = [part for part, state in self.store.list_parts() if state is PartState.PRE_ACTIVE]
+        name = make_merged_name([part.name for part in sources])
         if any(name.covers(part.name) for part in pending) or self.store.get(name) is not None:
             return
         covered = self.store.commit(add(self.store, str(name), 1))
@@ -100,7 +100,7 @@ class StoreMachine(RuleBasedStateMachine):
     def clean_up(self, seconds: int) -> None:
         self.clock.now += seconds
         before = {entry.part.name: entry.remove_time for entry in self.store.entries()}
-        for part in self.store.delete(self.store.outdated_expired()):
+        for part in self.store.delete(self.store.list_deletable()):
             removed = before[part.name]
             assert removed is not None
             assert removed + LIFETIME <= self.clock.now
@@ -123,7 +123,7 @@ class StoreMachine(RuleBasedStateMachine):
     @invariant()
     def disk_and_set_agree(self) -> None:
         on_disk = {p.name for p in self.directory.iterdir() if not p.name.startswith("dropped_")} - {"detached"}
-        assert on_disk == {str(part.name) for part, _ in self.store.all_parts()}
+        assert on_disk == {str(part.name) for part, _ in self.store.list_parts()}
 
     @rule()
     def restart(self) -> None:
@@ -135,7 +135,7 @@ class StoreMachine(RuleBasedStateMachine):
             assert again.load().broken == []
             for part in self.store.active():
                 assert again.covering_active(part.name) is not None
-            pending = [part.name for part, state in self.store.all_parts() if state is PartState.PRE_ACTIVE]
+            pending = [part.name for part, state in self.store.list_parts() if state is PartState.PRE_ACTIVE]
             for part in again.active():
                 blocks = range(part.name.min_block, part.name.max_block + 1)
                 assert not self.expected_blocks.isdisjoint(blocks) or part.name in pending
@@ -234,7 +234,7 @@ def test_concurrent_use(tmp_path: pathlib.Path) -> None:
             for _ in range(30):
                 active = store.active()
                 store.drop_active([p.name for p in active if p.name.min_block % 2])
-                store.delete(store.outdated_expired(1e9))
+                store.delete(store.list_deletable(1e9))
         except BaseException as error:
             errors.append(error)
 

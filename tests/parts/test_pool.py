@@ -13,7 +13,7 @@ def test_results_come_in_the_order_of_the_items(count: int) -> None:
 
 
 def test_thousands_of_items_share_some_jobs() -> None:
-    assert len(thread_pool.job_runs(range(5000))) <= 64 * thread_pool.THREADS
+    assert len(thread_pool.job_runs(range(5000))) <= 64 * thread_pool.POOL_THREADS
     assert [item for run in thread_pool.job_runs(range(5000)) for item in run] == list(range(5000))
     assert len(thread_pool.job_runs(range(100))) == 100
 

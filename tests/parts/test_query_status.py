@@ -26,7 +26,7 @@ def test_memory_held_for_a_block_of_code_is_given_back_when_it_fails() -> None:
     query = MemoryTracker("for query", 10)
 
     def fails() -> None:
-        with query.holding(10, "a result"):
+        with query.hold(10, "a result"):
             assert query.used_bytes == 10
             raise ZeroDivisionError
 

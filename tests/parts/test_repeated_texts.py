@@ -10,10 +10,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from parts.blocks.dictionary_strings import TEXTS, dictionary_of_runs, joined, plain, repeated, text_bytes
+from parts.blocks.dictionary_strings import (
+    DICTIONARY_STRING,
+    concat_blocks,
+    count_text_bytes,
+    decode_dictionary,
+    encode_dictionary,
+    encode_if_repetitive,
+)
 from parts.common.errors import CorruptionError
-from parts.format.content_hash import block_hash
-from parts.format.flat_arrays import content_bytes
+from parts.format.content_hash import hash_block
+from parts.format.flat_arrays import count_content_bytes
 from parts.merge.part_merge import merge_parts
 from parts.read.batch_plan import (
     RowRange,
@@ -62,13 +69,13 @@ NOT_REPEATED: dict[str, list[str | None]] = {
 def test_values(values: list[str | None]) -> None:
     array = pa.array(["x", *values, "y"], pa.string())
     for piece in (array, array.slice(1, len(values)), array.slice(len(array))):
-        found = dictionary_of_runs(piece)
+        found = encode_dictionary(piece)
         found.validate(full=True)
-        assert (found.type, found.to_pylist()) == (TEXTS, piece.to_pylist())
+        assert (found.type, found.to_pylist()) == (DICTIONARY_STRING, piece.to_pylist())
 
 
 def test_a_run_is_one_value() -> None:
-    found = dictionary_of_runs(pa.array(["a"] * 500 + ["b"] * 300 + ["cc"] * 10 + ["a"]))
+    found = encode_dictionary(pa.array(["a"] * 500 + ["b"] * 300 + ["cc"] * 10 + ["a"]))
     assert found.dictionary.to_pylist() == ["a", "b", "cc", "a"]
 
 
@@ -78,26 +85,29 @@ def test_the_texts_alone_decide(name: str) -> None:
     array = pa.array(values, pa.string())
     with_more = pa.array([*(f"unused {i}" for i in range(ROWS)), *values], pa.string()).dictionary_encode()
     for given in (array, array.dictionary_encode(), with_more.slice(ROWS)):
-        found = repeated(given)
+        found = encode_if_repetitive(given)
         assert (found is not None) == (name in REPEATED)
         if found is not None:
-            assert found.type == TEXTS
-            assert plain(found).equals(array)
+            assert found.type == DICTIONARY_STRING
+            assert decode_dictionary(found).equals(array)
 
 
 @pytest.mark.parametrize("name", REPEATED)
 def test_bytes_are_those_of_plain_texts(name: str) -> None:
     array = pa.array(["x", *REPEATED[name]], pa.string()).slice(1)
     boundaries = np.array([0, 1, 77, ROWS])
-    assert text_bytes(array.dictionary_encode(), boundaries).tolist() == content_bytes(array, boundaries).tolist()
+    assert (
+        count_text_bytes(array.dictionary_encode(), boundaries).tolist()
+        == count_content_bytes(array, boundaries).tolist()
+    )
 
 
 def test_tables_with_and_without_dictionaries() -> None:
     texts = pa.array(["a", "b", "a"])
     tables = [pa.table({"x": texts, "y": texts}), pa.table({"x": texts.dictionary_encode(), "y": texts})]
-    assert joined(tables[1:]) is tables[1]
-    assert joined([tables[1], tables[1]]).schema == tables[1].schema
-    assert joined(tables).equals(pa.concat_tables([tables[0]] * 2))
+    assert concat_blocks(tables[1:]) is tables[1]
+    assert concat_blocks([tables[1], tables[1]]).schema == tables[1].schema
+    assert concat_blocks(tables).equals(pa.concat_tables([tables[0]] * 2))
 
 
 def described(sorting_key: tuple[str, ...] = ("s", "k")) -> TableDescription:
@@ -137,16 +147,16 @@ def test_merges_of_parts_with_and_without_dictionaries(sorting_key: tuple[str, .
         path = tmp_path / f"all_{number}_{number}_0"
         sources.append(write(path, sorted_block, description, with_dictionaries=number != 1))
         rows += size
-    assert [source.has_repeated("s") for source in sources] == [True, False, True]
+    assert [source.starts_with_dictionary("s") for source in sources] == [True, False, True]
     for number, chosen in enumerate((sources, sources[::2], sources[1:2])):
         merge_parts(chosen, tmp_path / f"merged_{number}", description, target_slice_rows=5000)
         merged = open_part(tmp_path / f"merged_{number}")
         merged.verify()
-        assert [merged.has_repeated(name) for name in ("s", "n", "u")] == [True, True, False]
+        assert [merged.starts_with_dictionary(name) for name in ("s", "n", "u")] == [True, True, False]
         assert merged.checksums.version == (3, 0)
         parts = [batch for source in chosen for batch in source.read(["k", "s", "n", "u"])]
         expected = sort_block(pa.Table.from_batches(parts), description)
-        assert merged.content_hash == block_hash(expected)
+        assert merged.content_hash == hash_block(expected)
         at_once = write(tmp_path / f"at_once_{number}", expected, description, with_dictionaries=True)
         assert merged.checksums.files == at_once.checksums.files
 
@@ -168,9 +178,9 @@ def test_a_key_that_is_computed_of_texts(tmp_path: pathlib.Path) -> None:
     ]
     merge_parts(sources, tmp_path / "merged", description)
     merged = open_part(tmp_path / "merged")
-    assert merged.has_repeated("s")
+    assert merged.starts_with_dictionary("s")
     assert set(seen) == {pa.string()}
-    assert merged.content_hash == block_hash(sort_block(pa.concat_tables(blocks), description))
+    assert merged.content_hash == hash_block(sort_block(pa.concat_tables(blocks), description))
 
 
 def test_damage_is_told(tmp_path: pathlib.Path) -> None:

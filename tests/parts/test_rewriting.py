@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from parts.common.part_name import PartName
-from parts.format.content_hash import block_hash
+from parts.format.content_hash import hash_block
 from parts.merge import merge_parts
-from parts.merge.part_rewriting import clone_part, rewrite_columns, write_rows
+from parts.merge.part_rewriting import clone_part, rewrite_columns, rewrite_rows
 from parts.read.batch_plan import (
     RowRange,
 )
@@ -95,7 +95,7 @@ def test_rows_that_are_marked_as_gone_are_read_only_by_who_asks(
     assert sum(batch.num_rows for batch in part.read([], with_deleted=True)) == _ROWS
     offsets = [row[PART_OFFSET] for row in _rows(part, [PART_OFFSET])]
     assert offsets == list(range(1, _ROWS, 2))
-    assert part.read_few(["k"], RowRange(0, 10)) is None
+    assert part.read_row_range(["k"], RowRange(0, 10)) is None
 
 
 def test_merges_leave_out_the_rows_that_are_gone(tmp_path: pathlib.Path, description: TableDescription) -> None:
@@ -104,7 +104,7 @@ def test_merges_leave_out_the_rows_that_are_gone(tmp_path: pathlib.Path, descrip
     merged = _opened(tmp_path / "merged", description)
     assert not merged.has_deleted_rows
     left = _block().take(list(range(1, _ROWS, 2)))
-    assert merged.content_hash == block_hash(left.cast(description.schema.arrow))
+    assert merged.content_hash == hash_block(left.cast(description.schema.arrow))
 
 
 def test_a_merge_of_rows_that_are_all_gone_has_none(tmp_path: pathlib.Path, description: TableDescription) -> None:
@@ -120,9 +120,9 @@ def test_some_rows_make_the_part_that_an_insert_of_them_makes(
     source = _part(tmp_path, description)
     (tmp_path / "tmp_a").mkdir()
     left = _block().slice(1000, 1500)
-    write_rows(source, tmp_path / "tmp_a", description, iter([left.slice(0, 10), left.slice(10)]))
+    rewrite_rows(source, tmp_path / "tmp_a", description, iter([left.slice(0, 10), left.slice(10)]))
     part = _opened(tmp_path / "tmp_a", description)
-    assert part.content_hash == block_hash(left.cast(description.schema.arrow))
+    assert part.content_hash == hash_block(left.cast(description.schema.arrow))
 
 
 def test_a_clone_shares_all_files(tmp_path: pathlib.Path, description: TableDescription) -> None:

@@ -18,7 +18,7 @@ from parts.read.part_reader import (
     Part,
     open_part,
 )
-from parts.table.table_description import Column, TableDescription, TableSchema, column_key
+from parts.table.table_description import Column, TableDescription, TableSchema, make_column_key
 from parts.types import parse_type
 from parts.write.part_writer import write_part
 from sql.definitions.table_description import build_description
@@ -104,8 +104,8 @@ def test_every_type_has_a_default(tmp_path: pathlib.Path) -> None:
     write_part(tmp_path / "all_0_0_0", block_of(old, [(1,), (2,)]), old, ())
     names = {f"c{i}": parse_type(text) for i, text in enumerate(ALL_TYPES)}
     schema = TableSchema((Column("k", parse_type("Int64")), *(Column(name, type_) for name, type_ in names.items())))
-    key = column_key(schema, ["k"])
-    new = TableDescription(schema, key, key, column_key(schema, []), column_key(schema, []), old.settings)
+    key = make_column_key(schema, ["k"])
+    new = TableDescription(schema, key, key, make_column_key(schema, []), make_column_key(schema, []), old.settings)
     part = open_part(tmp_path / "all_0_0_0", table_schema=schema)
     block = pa.Table.from_batches(list(part.read(schema.names)), schema.arrow)
     write_part(tmp_path / "all_1_1_0", block, new, ())  # else a merge would write none of them

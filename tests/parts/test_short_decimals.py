@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from parts.format.codecs import parse_codec
-from parts.format.decimal64 import short_array, short_type
+from parts.format.decimal64 import to_decimal64, to_decimal64_type
 from parts.format.frames import decode_rows, encode_frame
 from parts.read.batch_plan import (
     RowRange,
@@ -60,17 +60,17 @@ def test_frames(codec: str, with_nulls: bool, values: str) -> None:
 
 
 def test_wider_ones_and_other_types_stay() -> None:
-    assert short_type(pa.decimal128(19, 3)) == pa.decimal128(19, 3)
-    assert short_type(pa.int64()) == pa.int64()
+    assert to_decimal64_type(pa.decimal128(19, 3)) == pa.decimal128(19, 3)
+    assert to_decimal64_type(pa.int64()) == pa.int64()
     array = decimals([10**30], with_nulls=False, precision=38)
-    assert short_array(array) is array
+    assert to_decimal64(array) is array
 
 
 @pytest.mark.parametrize("with_nulls", [False, True])
 def test_slices(with_nulls: bool) -> None:
     array = decimals(VALUES["negative"], with_nulls=with_nulls)
     for piece in (array.slice(5, 20), array.slice(0, 3), array.slice(len(array))):
-        found = short_array(piece)
+        found = to_decimal64(piece)
         found.validate(full=True)
         assert (found.type, found.to_pylist()) == (pa.decimal64(18, 3), piece.to_pylist())
 

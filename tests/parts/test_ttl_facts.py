@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from parts.common.errors import CorruptionError
 from parts.read.part_reader import open_part
-from parts.table.ttl_rules import NEVER, PartTtl, RuleFacts, RuleKind, TableTtl, TtlCollector, TtlRule
+from parts.table.ttl_rules import NEVER, PartTtl, RuleKind, RuleTimes, TableTtl, TtlCollector, TtlRule
 from parts.write.part_writer import write_part
 from tests.parts.generated import WIDE, block_of, description_of
 
@@ -62,7 +62,7 @@ def test_what_was_applied_is_not_due_again(times: list[int], now: int) -> None:
 def test_of_an_unknown_rule_nothing_is_said() -> None:
     known, other = rule(RuleKind.ROWS), rule(RuleKind.ROWS_WHERE, "other")
     ttl = TableTtl((known, other))
-    part = PartTtl({"t": RuleFacts(5, 9, True, 5)})
+    part = PartTtl({"t": RuleTimes(5, 9, True, 5)})
     assert ttl.may_have_expired(part, 1)
     assert not TableTtl((known,)).may_have_expired(part, 1)
     assert not ttl.knows(part)
@@ -75,7 +75,7 @@ def test_of_an_unknown_rule_nothing_is_said() -> None:
 def test_the_codec_is_that_of_the_last_that_has_come() -> None:
     first, second = rule(RuleKind.RECOMPRESS, "a", "ZSTD(3)"), rule(RuleKind.RECOMPRESS, "b", "ZSTD(9)")
     ttl = TableTtl((first, second))
-    part = PartTtl({"a": RuleFacts(1, 10), "b": RuleFacts(1, 20)})
+    part = PartTtl({"a": RuleTimes(1, 10), "b": RuleTimes(1, 20)})
     assert [ttl.codec_at(part, now) for now in (9, 10, 19, 20)] == ["", "ZSTD(3)", "ZSTD(3)", "ZSTD(9)"]
     assert not ttl.may_have_expired(part, 99)
 
@@ -86,7 +86,7 @@ def test_damaged_facts_are_found_when_the_part_is_opened(tmp_path: pathlib.Path,
     write_part(tmp_path / "all_1_1_0", block_of(description, [(1,), (7,)]), description, ())
     part = open_part(tmp_path / "all_1_1_0")
     assert part.checksums.version == (1, 2)
-    assert part.ttl == PartTtl({"t": RuleFacts(1, 7, True, 1)})
+    assert part.ttl == PartTtl({"t": RuleTimes(1, 7, True, 1)})
     assert json.loads((tmp_path / "all_1_1_0" / "ttl").read_bytes())["rules"] == {"t": [1, 7, True, 1]}
     (tmp_path / "all_1_1_0" / "ttl").write_bytes(content)
     with pytest.raises(CorruptionError):
@@ -97,7 +97,7 @@ def test_damaged_facts_are_found_when_the_part_is_opened(tmp_path: pathlib.Path,
 
 def test_a_rule_of_a_column_that_a_part_has_otherwise() -> None:
     ttl = TableTtl((rule(RuleKind.ROWS),))
-    part = PartTtl({"t": RuleFacts(1, 7, True, 1)}, "ZSTD(3)")
+    part = PartTtl({"t": RuleTimes(1, 7, True, 1)}, "ZSTD(3)")
     assert ttl.readable(["k"]).known(part) == part
     assert ttl.readable(["v"]).known(part) == ttl.beside(part, ["k"]) == PartTtl({}, "ZSTD(3)")
     assert np.array_equal(rule(RuleKind.ROWS).times_of(pa.table({"k": [0, 3]})), [NEVER, 3])

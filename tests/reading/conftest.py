@@ -9,7 +9,7 @@ import pytest
 from parts.common.errors import PandoError
 from sql.formats.registry import write_blocks
 from sql.settings.session_settings import (
-    settings_of,
+    make_settings,
 )
 from tests.skip_indexes.conftest import Local, Oracle, local, oracle
 
@@ -51,7 +51,7 @@ class Pair:
         theirs = self.oracle.run(f"{sql} FORMAT {format}")
         for _ in range(2):
             result = self.local.engine.execute(sql, self.local.session)
-            settings = settings_of({"output_format_pretty_color": int("pretty_color = 1" in sql)})
+            settings = make_settings({"output_format_pretty_color": int("pretty_color = 1" in sql)})
             written = write_blocks(format, result.columns, result.batches, settings=settings)
             assert b"".join(written).decode() == theirs, sql
         return theirs

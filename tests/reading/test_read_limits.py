@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sql.settings.setting_values import parse_value
+from sql.settings.setting_values import parse_setting_value
 from tests.reading.conftest import Pair
 
 TABLE = """CREATE TABLE t (d Date, k UInt64, v String) ENGINE = MergeTree PARTITION BY toYYYYMM(d) ORDER BY k
@@ -127,4 +127,4 @@ def test_no_units(pair: Pair, text: str) -> None:
 
 
 def test_units_of_a_table() -> None:
-    assert parse_value("UInt64", "min_bytes_for_wide_part", "10M") == 10_000_000
+    assert parse_setting_value("UInt64", "min_bytes_for_wide_part", "10M") == 10_000_000

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from engine.simulator.simulated_disk import (
-    Disk,
-    read_tree,
-    recording,
+    SimulatedDisk,
+    read_directory,
+    record_syncs,
 )
-from engine.simulator.simulated_servers import Server, Servers
+from engine.simulator.simulated_servers import SimulatedServer, SimulatedServers
 from engine.simulator.trace import Trace
 from parts.common.thread_pool import (
-    working_inline,
+    run_jobs_inline,
 )
 from tests.engine.conftest import local
 
@@ -30,7 +30,7 @@ PLAIN = "ENGINE = MergeTree PARTITION BY p ORDER BY k"
 class Operator:
     """What a person does to servers ``r1`` and ``r2`` and to their files; most tests are about the table ``u``."""
 
-    def __init__(self, servers: Servers) -> None:
+    def __init__(self, servers: SimulatedServers) -> None:
         servers.power_cut_rate = 0.0
         self.servers = servers
         self.first, self.second = servers.servers
@@ -40,32 +40,32 @@ class Operator:
             server.sql(f"CREATE TABLE {table} ({COLUMNS}) {REPLICATED}")
         self.servers.settle()
 
-    def insert(self, server: Server, table: str = "u") -> None:
+    def insert(self, server: SimulatedServer, table: str = "u") -> None:
         """Rows of two partitions in four parts, of which two are then merged."""
         for first in (0, 10):
             values = ", ".join(f"({k % 2}, {k})" for k in range(first, first + 10))
             server.sql(f"INSERT INTO {table} VALUES {values}")
         server.sql(f"OPTIMIZE TABLE {table} PARTITION 0 FINAL")
 
-    def rows(self, server: Server, table: str = "u") -> list[tuple[object, ...]]:
+    def rows(self, server: SimulatedServer, table: str = "u") -> list[tuple[object, ...]]:
         return server.sql(f"SELECT p, k FROM {table} ORDER BY k")[1]
 
     @staticmethod
-    def data(server: Server, table: str = "u") -> Path:
+    def data(server: SimulatedServer, table: str = "u") -> Path:
         return server.path / "data" / "default" / table
 
     @staticmethod
-    def definition(server: Server, table: str = "u") -> Path:
+    def definition(server: SimulatedServer, table: str = "u") -> Path:
         return server.path / "metadata" / "default" / f"{table}.sql"
 
-    def parts(self, server: Server, table: str = "u") -> list[Path]:
+    def parts(self, server: SimulatedServer, table: str = "u") -> list[Path]:
         """The directories of all parts, those that are covered too."""
         return sorted(path for path in self.data(server, table).iterdir() if path.name[:2] in ("0_", "1_"))
 
     @staticmethod
-    def start(server: Server) -> None:
+    def start(server: SimulatedServer) -> None:
         """With the files as they are now."""
-        server.found = read_tree(server.path)
+        server.found = read_directory(server.path)
         server.start()
 
 
@@ -74,9 +74,9 @@ ROWS = [(k % 2, k) for k in range(20)]
 
 @pytest.fixture
 def operator(tmp_path: Path) -> Iterator[Operator]:
-    disks: dict[Path, Disk] = {}
-    with recording(disks), working_inline():
-        servers = Servers(tmp_path, 2, 1, Trace(None), disks)
+    disks: dict[Path, SimulatedDisk] = {}
+    with record_syncs(disks), run_jobs_inline():
+        servers = SimulatedServers(tmp_path, 2, 1, Trace(None), disks)
         servers.settle()
         yield Operator(servers)
         servers.end()

@@ -4,25 +4,25 @@ disk is read-only from then on. ``python -m tests.recovery disk`` runs the whole
 from __future__ import annotations
 
 from engine.simulator.disk_operations import untold
-from engine.simulator.simulated_servers import Server
+from engine.simulator.simulated_servers import SimulatedServer
 from tests.alter.fault_matrix import OPERATIONS, ROWS, Operation
 
 _NEW = (1, 8, "new")
 
 
-def _flip(server: Server) -> None:
+def _flip(server: SimulatedServer) -> None:
     """A bit of the data of a part."""
     with untold():
         server.rot("1_0_0_0")
 
 
-def _reattach(server: Server) -> None:
+def _reattach(server: SimulatedServer) -> None:
     if server.has_table:
         server.sql("DETACH TABLE t")
     server.sql("ATTACH TABLE t")
 
 
-def _restart(server: Server) -> None:
+def _restart(server: SimulatedServer) -> None:
     if server.is_up:
         server.crash()
     server.start()

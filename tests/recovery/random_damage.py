@@ -14,12 +14,12 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from engine.simulator.simulated_disk import Disk, Tree, read_tree, recording, write_tree
-from engine.simulator.simulated_servers import Server, Servers
+from engine.simulator.simulated_disk import SimulatedDisk, Tree, read_directory, record_syncs, write_directory
+from engine.simulator.simulated_servers import SimulatedServer, SimulatedServers
 from engine.simulator.trace import Trace
 from parts.common.errors import CorruptionError, PandoError
 from parts.common.part_name import PartName
-from parts.common.thread_pool import working_inline
+from parts.common.thread_pool import run_jobs_inline
 from parts.store.detached_parts import DETACHED
 from tests.recovery.damages import DAMAGES, DEFINITION, KINDS
 
@@ -37,7 +37,7 @@ Rows = list[tuple[object, ...]]
 class DamagedReplicas:
     """Two servers with a replicated table; made by :func:`damaged_replicas`."""
 
-    def __init__(self, servers: Servers, kind: str) -> None:
+    def __init__(self, servers: SimulatedServers, kind: str) -> None:
         servers.power_cut_rate = 0.0
         self._servers = servers
         self._next_key = 0
@@ -81,7 +81,7 @@ class DamagedReplicas:
 
     # -- work -----------------------------------------------------------------------------------------------------
 
-    def _insert(self, server: Server, partition: int) -> None:
+    def _insert(self, server: SimulatedServer, partition: int) -> None:
         first, self._next_key = self._next_key, self._next_key + _ROWS
         server.sql(
             f"INSERT INTO damaged SELECT {partition}, number, concat('s', toString(number)), "
@@ -103,23 +103,23 @@ class DamagedReplicas:
 
     # -- damage ---------------------------------------------------------------------------------------------------
 
-    def _hurt(self, server: Server, rng: random.Random) -> tuple[str, Tree]:
+    def _hurt(self, server: SimulatedServer, rng: random.Random) -> tuple[str, Tree]:
         """What was done, and what the directory of the table is then."""
         relative = self._home(server).relative_to(server.path)
         if server.is_up:
             home = self._home(server)
             what = _hurt_something(home, rng)
-            return what, read_tree(home)
+            return what, read_directory(home)
         with as_files(self._servers.root / "stopped", server) as root:
             what = _hurt_something(root / relative, rng)
-            server.found = read_tree(root)
-            return what, read_tree(root / relative)
+            server.found = read_directory(root)
+            return what, read_directory(root / relative)
 
     @staticmethod
-    def _home(server: Server) -> Path:
+    def _home(server: SimulatedServer) -> Path:
         return server.path / "data" / "default" / "damaged"
 
-    def _ask(self, server: Server, right: Rows, what: str) -> None:
+    def _ask(self, server: SimulatedServer, right: Rows, what: str) -> None:
         """While nobody has mended it: the right answer, or an error that says which part."""
         for partition in range(_PARTITIONS):
             query = _QUERY.replace("WHERE", f"WHERE p = {partition} AND")
@@ -135,7 +135,7 @@ class DamagedReplicas:
             assert problem.code in _ALLOWED, f"{what}: {problem}"
             assert problem.part in problem.message, f"{what}: {problem}"
 
-    def _mend(self, server: Server) -> None:
+    def _mend(self, server: SimulatedServer) -> None:
         """What no query meets CHECK TABLE finds. A server that lost what says who it is waits for the end of its own
         former session."""
         self._servers.end_zombies()
@@ -143,15 +143,15 @@ class DamagedReplicas:
         self.counts["broken parts found by CHECK"] += len(self._broken(server))
 
     @staticmethod
-    def _broken(server: Server) -> Rows:
+    def _broken(server: SimulatedServer) -> Rows:
         return [row for row in server.sql("CHECK TABLE damaged")[1] if not row[1]]
 
     # -- afterwards -----------------------------------------------------------------------------------------------
 
-    def _check_bytes(self, server: Server, before: Tree, what: str) -> None:
+    def _check_bytes(self, server: SimulatedServer, before: Tree, what: str) -> None:
         """Every byte that was there is there, in ``detached/``, or of a part that an active one covers."""
         home = self._home(server)
-        now = read_tree(home)
+        now = read_directory(home)
         detached = now.get(DETACHED, {})
         assert isinstance(detached, dict)
         active = [part.name for part in server.engine.catalog.table("default", "damaged").store.active()]
@@ -185,10 +185,10 @@ def _hurt_something(home: Path, rng: random.Random) -> str:
 
 
 @contextlib.contextmanager
-def as_files(root: Path, server: Server) -> Iterator[Path]:
+def as_files(root: Path, server: SimulatedServer) -> Iterator[Path]:
     """The disk of a server that is down, as files."""
     assert server.found is not None
-    write_tree(root, server.found)
+    write_directory(root, server.found)
     try:
         yield root
     finally:
@@ -199,9 +199,9 @@ def as_files(root: Path, server: Server) -> Iterator[Path]:
 def damaged_replicas(root: Path, seed: int) -> Iterator[DamagedReplicas]:
     """The seed of its first damage says which kind of parts they have."""
     kind = list(KINDS)[seed // DAMAGES_A_HISTORY % len(KINDS)]
-    disks: dict[Path, Disk] = {}
-    with recording(disks), working_inline():
-        servers = Servers(root, 2, 1, Trace(None), disks, old_parts_lifetime=40, cleanup_delay_period=5)
+    disks: dict[Path, SimulatedDisk] = {}
+    with record_syncs(disks), run_jobs_inline():
+        servers = SimulatedServers(root, 2, 1, Trace(None), disks, old_parts_lifetime=40, cleanup_delay_period=5)
         try:
             servers.settle()
             yield DamagedReplicas(servers, kind)

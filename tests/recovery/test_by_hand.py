@@ -40,7 +40,7 @@ def test_definitions_are_copied_and_the_data_come_from_a_replica(operator: Opera
     shutil.rmtree(operator.second.path / "metadata")
     shutil.copytree(operator.first.path / "metadata", operator.second.path / "metadata")
     if way == "znode":
-        force_restore_flag.raise_flag(operator.first.keeper, TABLE.replica("r2"))
+        force_restore_flag.set_flag(operator.first.keeper, TABLE.replica("r2"))
     operator.second.force_restore_all = way == "file"
     operator.start(operator.second)
     operator.servers.settle()
@@ -55,7 +55,7 @@ def test_definitions_are_attached_and_the_data_come_from_a_replica(operator: Ope
     operator.second.stop()
     shutil.rmtree(operator.data(operator.second))
     operator.definition(operator.second).unlink()
-    force_restore_flag.raise_flag(operator.first.keeper, TABLE.replica("r2"))
+    force_restore_flag.set_flag(operator.first.keeper, TABLE.replica("r2"))
     operator.start(operator.second)
     operator.second.sql(f"ATTACH TABLE u ({COLUMNS}) {REPLICATED}")
     operator.servers.settle()
@@ -183,7 +183,7 @@ def test_data_are_saved_into_a_plain_table_when_zookeeper_lost_everything(operat
 def test_a_flag_can_be_touched_after_the_first_start(tmp_path: Path) -> None:
     """The directory is there, as ClickHouse's is, and the file counts once."""
     file = tmp_path / "flags" / "force_restore_data"
-    assert not force_restore_flag.take_file(file)
+    assert not force_restore_flag.consume_flag_file(file)
     file.touch()
-    assert force_restore_flag.take_file(file)
-    assert not force_restore_flag.take_file(file)
+    assert force_restore_flag.consume_flag_file(file)
+    assert not force_restore_flag.consume_flag_file(file)

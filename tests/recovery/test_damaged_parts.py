@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.simulator.simulated_servers import Server
+from engine.simulator.simulated_servers import SimulatedServer
 from parts.common.errors import CorruptionError
 from parts.format.hashed_file import reading_after
 from tests.engine.conftest import Local
@@ -40,7 +40,7 @@ def _filled(operator: Operator, kind: str) -> list[Damage]:
     return damages
 
 
-def _meets(server: Server, damage: Damage, part: str, right: Sequence[object]) -> bool:
+def _meets(server: SimulatedServer, damage: Damage, part: str, right: Sequence[object]) -> bool:
     """Whether a query fails for it; else its answer is right."""
     try:
         answer = server.sql(query(damage.partition))[1]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from engine.simulator.simulated_cluster import Colony, Node
+from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
 from tests.replication.mutations import shown, values
 
 
-def settle(colony: Colony, *expected: dict[int, str]) -> None:
+def settle(colony: SimulatedCluster, *expected: dict[int, str]) -> None:
     colony.settle()
     colony.check_equal()
     for node in colony:
@@ -17,18 +17,18 @@ def settle(colony: Colony, *expected: dict[int, str]) -> None:
         assert all(mutation.is_done for mutation in shown(node)), node.name
 
 
-def step(colony: Colony, *nodes: Node) -> None:
+def step(colony: SimulatedCluster, *nodes: SimulatedNode) -> None:
     for _ in range(5):
         colony.now += 7
         for node in nodes:
             node.step_all()
 
 
-def at_failpoint(colony: Colony, name: str, action: Callable[[], object]) -> list[str]:
+def at_failpoint(colony: SimulatedCluster, name: str, action: Callable[[], object]) -> list[str]:
     """Once, whoever passes it."""
     done: list[str] = []
 
-    def on_failpoint(node: Node, point: str) -> None:
+    def on_failpoint(node: SimulatedNode, point: str) -> None:
         if point == name and not done:
             done.append(node.name)
             action()
@@ -37,11 +37,11 @@ def at_failpoint(colony: Colony, name: str, action: Callable[[], object]) -> lis
     return done
 
 
-def during_insert(colony: Colony, node: Node, action: Callable[[], object]) -> list[str]:
+def during_insert(colony: SimulatedCluster, node: SimulatedNode, action: Callable[[], object]) -> list[str]:
     """Between the number of its block and the commit."""
     done: list[str] = []
 
-    def on_request(who: Node, kind: str, path: str) -> None:
+    def on_request(who: SimulatedNode, kind: str, path: str) -> None:
         if who is node and kind == "multi" and path == who.table.paths.log_prefix and not done:
             done.append(path)
             action()

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from engine.simulator.simulated_disk import Disk, recording
-from engine.simulator.simulated_servers import Server, Servers
+from engine.simulator.simulated_disk import SimulatedDisk, record_syncs
+from engine.simulator.simulated_servers import SimulatedServer, SimulatedServers
 from engine.simulator.trace import Trace
 from parts.common.errors import PandoError
-from parts.common.thread_pool import working_inline
+from parts.common.thread_pool import run_jobs_inline
 
-MakeCluster = Callable[..., Servers]
+MakeCluster = Callable[..., SimulatedServers]
 PLAIN = "CREATE TABLE {} ON CLUSTER c (k UInt64, v UInt64) ENGINE = MergeTree ORDER BY k"
 REPLICATED = (
     "CREATE TABLE {} ON CLUSTER c (p UInt8, k UInt64, v UInt64) "
@@ -33,12 +33,12 @@ def port_of(name: str) -> int:
 @pytest.fixture
 def make_cluster(tmp_path: Path) -> Iterator[MakeCluster]:
     """``shards`` are the numbers of replicas of the cluster ``c``; ``{cluster}`` is its name."""
-    disks: dict[Path, Disk] = {}
+    disks: dict[Path, SimulatedDisk] = {}
     with contextlib.ExitStack() as stack:
-        stack.enter_context(recording(disks))
-        stack.enter_context(working_inline())
+        stack.enter_context(record_syncs(disks))
+        stack.enter_context(run_jobs_inline())
 
-        def make(*shards: int, **distributed_ddl: object) -> Servers:
+        def make(*shards: int, **distributed_ddl: object) -> SimulatedServers:
             names = [f"r{number}" for number in range(1, sum(shards) + 1)]
             members = iter(names)
             divided = [[next(members) for _ in range(size)] for size in shards]
@@ -58,7 +58,9 @@ def make_cluster(tmp_path: Path) -> Iterator[MakeCluster]:
                     "distributed_ddl": {"path": "/ddl", "replicas_path": "/ddl_replicas", **distributed_ddl},
                 }
 
-            servers = Servers(tmp_path / str(len(disks)), len(names), 1, Trace(None), disks, config_of=config_of)
+            servers = SimulatedServers(
+                tmp_path / str(len(disks)), len(names), 1, Trace(None), disks, config_of=config_of
+            )
             servers.power_cut_rate = 0.0
             stack.callback(servers.end)
             servers.settle()
@@ -67,21 +69,21 @@ def make_cluster(tmp_path: Path) -> Iterator[MakeCluster]:
         yield make
 
 
-def rows(server: Server, statement: str, **settings: int | float | str) -> list[tuple[object, ...]]:
+def rows(server: SimulatedServer, statement: str, **settings: int | float | str) -> list[tuple[object, ...]]:
     return server.sql(statement, **settings)[1]
 
 
-def refusal(server: Server, statement: str, **settings: int | float | str) -> PandoError:
+def refusal(server: SimulatedServer, statement: str, **settings: int | float | str) -> PandoError:
     with pytest.raises(PandoError) as caught:
         server.sql(statement, **settings)
     return caught.value
 
 
-def has_table(server: Server, name: str) -> bool:
+def has_table(server: SimulatedServer, name: str) -> bool:
     return rows(server, f"EXISTS TABLE {name}") == [(1,)]
 
 
-def work(servers: Servers, rounds: int = 5) -> None:
+def work(servers: SimulatedServers, rounds: int = 5) -> None:
     """Everybody's background tasks."""
     for _ in range(rounds):
         servers.now += 10.0

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from engine.simulator.simulated_cluster import Colony
+from engine.simulator.simulated_cluster import SimulatedCluster
 
 
 @pytest.fixture
-def make_colony(tmp_path: Path) -> Callable[..., Colony]:
-    def make(replicas: int = 3, seed: int = 0, **settings: object) -> Colony:
-        return Colony(tmp_path, replicas, seed, **settings)  # type: ignore[arg-type]
+def make_colony(tmp_path: Path) -> Callable[..., SimulatedCluster]:
+    def make(replicas: int = 3, seed: int = 0, **settings: object) -> SimulatedCluster:
+        return SimulatedCluster(tmp_path, replicas, seed, **settings)  # type: ignore[arg-type]
 
     return make

@@ -11,20 +11,20 @@ import pytest
 from coordination.keeper.memory_keeper import MemoryEnsemble, MemoryKeeper
 from engine.interserver.replication import Replication
 from engine.server.config import Config
-from engine.simulator.simulated_cluster import Node
-from engine.simulator.simulated_disk import Disk, recording
-from engine.simulator.simulated_servers import Server, Servers
+from engine.simulator.simulated_cluster import SimulatedNode
+from engine.simulator.simulated_disk import SimulatedDisk, record_syncs
+from engine.simulator.simulated_servers import SimulatedServer, SimulatedServers
 from engine.simulator.trace import Trace
 from engine.tables.replicated.replicated_table import ReplicatedTable
 from engine.tables.table import Table
 from parts.common.errors import PandoError
-from parts.common.thread_pool import working_inline
+from parts.common.thread_pool import run_jobs_inline
 
 ROOT = "/clickhouse/tables/default/t"
 PLAIN = "CREATE TABLE t (p UInt8, k UInt64, v String) ENGINE = MergeTree PARTITION BY p ORDER BY k"
 
 
-class PlainServer(Server):
+class PlainServer(SimulatedServer):
     """Its table is made by the test."""
 
     def create(self) -> None:
@@ -71,14 +71,14 @@ class PlainServer(Server):
         return self.any_table.state.readonly_reason
 
 
-class PlainServers(Servers):
+class PlainServers(SimulatedServers):
     """``other_ensemble`` is the auxiliary ZooKeeper ``aux``."""
 
     def __init__(self, *args: object, **settings: object) -> None:
         self.other_ensemble = MemoryEnsemble(clock=lambda: self.now)
         super().__init__(*args, **settings)  # type: ignore[arg-type]
 
-    def make_node(self, name: str) -> Node:
+    def make_node(self, name: str) -> SimulatedNode:
         return PlainServer(self, name)
 
 
@@ -88,7 +88,7 @@ MakeServers = Callable[..., list[PlainServer]]
 @contextmanager
 def making_servers(root: Path) -> Iterator[MakeServers]:
     """``make(count, **settings)``: so many servers with a plain table ``t``."""
-    disks: dict[Path, Disk] = {}
+    disks: dict[Path, SimulatedDisk] = {}
     made: list[PlainServers] = []
 
     def make(count: int = 1, **settings: object) -> list[PlainServer]:
@@ -100,7 +100,7 @@ def making_servers(root: Path) -> Iterator[MakeServers]:
             server.sql(PLAIN)
         return found
 
-    with recording(disks), working_inline():
+    with record_syncs(disks), run_jobs_inline():
         yield make
         for servers in made:
             servers.end()

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from coordination.keeper.memory_tree import Snapshot
-from engine.simulator.simulated_cluster import Colony, Node
+from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
 from parts.common.query_status import QueryStatus
 
-MakeColony = Callable[..., Colony]
+MakeColony = Callable[..., SimulatedCluster]
 
 
-def put_back(colony: Colony, past: Snapshot, *, ends_sessions: bool = True) -> None:
+def put_back(colony: SimulatedCluster, past: Snapshot, *, ends_sessions: bool = True) -> None:
     """All servers are down meanwhile, and start behind it. Without ``ends_sessions`` those of the copy still last."""
     for node in colony:
         if node.is_up:
@@ -23,21 +23,21 @@ def put_back(colony: Colony, past: Snapshot, *, ends_sessions: bool = True) -> N
         node.start()
 
 
-def lose(node: Node, path: str) -> None:
+def lose(node: SimulatedNode, path: str) -> None:
     """Somebody deletes the node and all below it, whatever depends on it."""
     keeper = node.colony.ensemble.connect()
     keeper.delete_tree(path)
 
 
-def restore(node: Node, timeout_seconds: float = 60.0) -> None:
+def restore(node: SimulatedNode, timeout_seconds: float = 60.0) -> None:
     node.call(lambda table: table.restore(timeout_seconds, QueryStatus()))
 
 
-def reason(node: Node) -> str:
+def reason(node: SimulatedNode) -> str:
     return node.table.state.readonly_reason
 
 
-def insert(node: Node, first: int, count: int, **options: object) -> None:
+def insert(node: SimulatedNode, first: int, count: int, **options: object) -> None:
     for number in range(first, first + count):
         node.insert(1, [10 * number, 10 * number + 1], **options)
 
@@ -46,7 +46,7 @@ def keys_of(first: int, count: int) -> list[int]:
     return [key for number in range(first, first + count) for key in (10 * number, 10 * number + 1)]
 
 
-def restored_from_older_snapshot(make_colony: MakeColony, replicas: int = 3) -> Colony:
+def restored_from_older_snapshot(make_colony: MakeColony, replicas: int = 3) -> SimulatedCluster:
     """Of 16 blocks that all replicas have confirmed, ZooKeeper knows 4."""
     colony = make_colony(replicas)
     one = colony.nodes["r1"]
@@ -59,7 +59,7 @@ def restored_from_older_snapshot(make_colony: MakeColony, replicas: int = 3) -> 
     return colony
 
 
-def check_all(colony: Colony, keys: list[int]) -> None:
+def check_all(colony: SimulatedCluster, keys: list[int]) -> None:
     colony.settle()
     colony.check_equal()
     for node in colony:

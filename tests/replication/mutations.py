@@ -4,31 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from engine.simulator.simulated_cluster import Colony, Node
-from engine.tables.capabilities.table_mutations import MutationOptions, ShownMutation
+from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
+from engine.tables.capabilities.table_mutations import MutationOptions, MutationSummary
 from parts.common.errors import PandoError
-from sql.grammar.statements.mutate_table import parse_mutations
+from sql.grammar.statements.mutate_table import parse_stored_mutations
 from sql.mutations.mutation import Mutation
 
-MakeColony = Callable[..., Colony]
+MakeColony = Callable[..., SimulatedCluster]
 
 
-def mutate(node: Node, text: str, *, sync: int = 0, **options: object) -> str:
+def mutate(node: SimulatedNode, text: str, *, sync: int = 0, **options: object) -> str:
     """The id."""
-    mutation = Mutation(parse_mutations(text), "db")
+    mutation = Mutation(parse_stored_mutations(text), "db")
     chosen = MutationOptions(sync=sync, **options)  # type: ignore[arg-type]
     return str(node.call(lambda table: table.mutations.add(mutation, chosen)))
 
 
-def kill(node: Node, id_: str) -> bool:
+def kill(node: SimulatedNode, id_: str) -> bool:
     return bool(node.call(lambda table: table.mutations.kill(id_)))
 
 
-def shown(node: Node) -> list[ShownMutation]:
+def shown(node: SimulatedNode) -> list[MutationSummary]:
     return list(node.table.mutations.shown())
 
 
-def values(node: Node) -> dict[int, str]:
+def values(node: SimulatedNode) -> dict[int, str]:
     """Key → value; a key that is there twice is our bug."""
     with node.acting(), node.table.snapshot() as snapshot:
         batches = [batch for part in snapshot.parts for batch in part.read(["k", "v"])]

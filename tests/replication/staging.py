@@ -5,22 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from coordination.transactions.transaction_commit import CommitOutcome, CommitRequest, Overwrite
-from engine.simulator.simulated_cluster import Colony, Node
+from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
 from engine.tables.statement_options import CommitOptions
 
-MakeColony = Callable[..., Colony]
+MakeColony = Callable[..., SimulatedCluster]
 
 OLD = [1, 2, 3]
 
 NEW = [10, 11, 12, 13]
 
 
-def stage(node: Node, partition: int, keys: list[int], attempt: str = "", transaction: str = "x") -> int:
+def stage(node: SimulatedNode, partition: int, keys: list[int], attempt: str = "", transaction: str = "x") -> int:
     token = f"{partition}:{keys}"
     return node.insert(partition, keys, transaction=transaction, transaction_attempt=attempt, deduplication_token=token)
 
 
-def commit(node: Node, transaction: str = "x", *, timeout_seconds: float = 60.0, **wishes: object) -> CommitOutcome:
+def commit(
+    node: SimulatedNode, transaction: str = "x", *, timeout_seconds: float = 60.0, **wishes: object
+) -> CommitOutcome:
     request = CommitRequest(transaction, **wishes)  # type: ignore[arg-type]
     options = CommitOptions(timeout_seconds=timeout_seconds)
     outcome = node.call(lambda table: table.transactions.commit(request, options))
@@ -28,11 +30,11 @@ def commit(node: Node, transaction: str = "x", *, timeout_seconds: float = 60.0,
     return outcome
 
 
-def keys(node: Node) -> list[int]:
+def keys(node: SimulatedNode) -> list[int]:
     return node.keys()
 
 
-def scenario(colony: Colony) -> tuple[Node, Node]:
+def scenario(colony: SimulatedCluster) -> tuple[SimulatedNode, SimulatedNode]:
     one, two = colony
     one.insert(1, [1, 2])
     two.insert(2, [3])
@@ -44,7 +46,7 @@ def scenario(colony: Colony) -> tuple[Node, Node]:
     return one, two
 
 
-def finish(colony: Colony) -> None:
+def finish(colony: SimulatedCluster) -> None:
     """The driver repeats its commit, on the other replica, until it is told what became of it."""
     colony.heal()
     for node in reversed(list(colony)):

@@ -11,35 +11,35 @@ import pytest
 
 from coordination.keeper.memory_keeper import Fault
 from coordination.transactions.transaction_commit import Overwrite
-from engine.simulator.simulated_cluster import Colony, Node
+from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
 from engine.simulator.step_pool import Crash
-from engine.tables.capabilities.attach_parts import attachable
+from engine.tables.capabilities.attach_parts import select_attachable
 from engine.tables.replicated.replicated_table import ReplicatedTable
-from engine.tables.stopped_actions import Stoppable
+from engine.tables.stopped_actions import StoppableAction
 from parts.common.errors import PandoError
 from parts.common.query_status import QueryStatus
 from tests.faults import FAULTS, hit_request
 from tests.replication.test_partitions_in_colony import code, detached_keys, drop, restart_all, settle
 
-MakeColony = Callable[..., Colony]
+MakeColony = Callable[..., SimulatedCluster]
 ALL = [1, 2, 3, 4, 5]
 FAILPOINTS = ["attach.after_begin", "stage.after_move", "stage.after_told", "attach.after_stage",
               "transaction.after_commit", "exchange.before", "exchange.after"]  # fmt: skip
 
 
-def attach(node: Node, partition: str | None = "1") -> None:
-    names = attachable(node.table.store.detached(), partition)[0]
+def attach(node: SimulatedNode, partition: str | None = "1") -> None:
+    names = select_attachable(node.table.store.detached(), partition)[0]
     node.call(lambda table: table.partitions.attaching.attach(names, QueryStatus()))
 
 
-def scenario(colony: Colony) -> tuple[Node, Node]:
+def scenario(colony: SimulatedCluster) -> tuple[SimulatedNode, SimulatedNode]:
     """Partition 1 was detached: as two parts here, one of them merged; and as other parts there."""
     one, two = colony
     one.insert(1, [1])
     one.insert(1, [2])
     settle(colony)
-    two.table.allow(Stoppable.MERGES, False)
-    two.table.allow(Stoppable.FETCHES, False)
+    two.table.allow(StoppableAction.MERGES, False)
+    two.table.allow(StoppableAction.FETCHES, False)
     one.optimize()
     one.insert(1, [3])
     two.insert(2, [4, 5])
@@ -119,10 +119,10 @@ def test_a_replica_dies_in_the_middle(make_colony: MakeColony, point: str, victi
     one, _ = scenario(colony)
     died: list[str] = []
 
-    def on_failpoint(node: Node, name: str) -> None:
+    def on_failpoint(node: SimulatedNode, name: str) -> None:
         if name == point and node.name == victim and not died:
             died.append(name)
-            node.die()
+            node.crash_here()
 
     colony.on_failpoint = on_failpoint
     with contextlib.suppress(PandoError, Crash):
@@ -132,12 +132,12 @@ def test_a_replica_dies_in_the_middle(make_colony: MakeColony, point: str, victi
     finish(colony, one)
 
 
-def settle_down(colony: Colony) -> None:
+def settle_down(colony: SimulatedCluster) -> None:
     colony.calm()
     settle(colony)
 
 
-def finish(colony: Colony, one: Node) -> None:
+def finish(colony: SimulatedCluster, one: SimulatedNode) -> None:
     """Nothing is lost or doubled; then it is attached again."""
     settle_down(colony)
     assert sorted(one.keys() + detached_keys(one)) == ALL, one.table.store.detached()
@@ -187,21 +187,21 @@ def replace_under(make_colony: MakeColony, number: int, fault: Fault | str) -> i
     two.insert(2, [4, 5])
     settle(colony)
 
-    def on_request(node: Node, kind: str, path: str) -> Fault | None:
+    def on_request(node: SimulatedNode, kind: str, path: str) -> Fault | None:
         nonlocal count
         count += 1
         if count != number:
             return None
         if isinstance(fault, Fault):
             return fault
-        node.die()
+        node.crash_here()
         return None
 
     def replace_by_itself(table: ReplicatedTable) -> None:
         with table.store.snapshot() as held:
             parts = [part for part in held.parts if part.name.partition_id == "1"]
             schema = table.description.schema
-            table.partitions.attaching.attach_from(parts, schema, Overwrite.PARTITIONS, QueryStatus())
+            table.partitions.attaching.attach_from_table(parts, schema, Overwrite.PARTITIONS, QueryStatus())
 
     colony.on_request = on_request
     with contextlib.suppress(PandoError, Crash):

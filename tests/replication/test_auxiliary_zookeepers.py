@@ -9,7 +9,7 @@ import pytest
 
 from engine.interserver.replication import Replication
 from engine.server.config import Config, ConfigError
-from engine.simulator.replica_agreement import check_agreement
+from engine.simulator.replica_agreement import check_replicas_agree
 from engine.tables.replicated.replicated_table import ReplicatedTable
 from parts.common.errors import UserError
 from sql.definitions.engines.engine_clauses import split_zookeeper
@@ -73,8 +73,8 @@ def test_each_table_lives_in_its_own(servers: list[PlainServer]) -> None:
     one.restart()
     one.colony.settle()
     assert two.rows("SELECT k, v, n FROM a ORDER BY k") == [(10, "x", 7), (11, "x", 7)]
-    check_agreement(one.other_keeper, [table(server, "a") for server in servers])
-    check_agreement(one.keeper, [table(server, "d") for server in servers])
+    check_replicas_agree(one.other_keeper, [table(server, "a") for server in servers])
+    check_replicas_agree(one.keeper, [table(server, "d") for server in servers])
 
 
 def test_one_that_is_away_stops_only_its_own_tables(servers: list[PlainServer]) -> None:

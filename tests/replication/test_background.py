@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from engine.server.background_pool import BackgroundPool, Task, wake_one
+from engine.server.background_pool import BackgroundPool, BackgroundTask, wake_one_task
 from parts.common.errors import CancelledError
 
 IDLE_SECONDS = 3600.0
@@ -30,7 +30,7 @@ class Sleeper:
         self.began = threading.Semaphore(0)
         self.go = threading.Semaphore(0)
         self.ran = 0
-        self.task = pool.add(Task("sleeper", self.run_once), IDLE_SECONDS)
+        self.task = pool.add(BackgroundTask("sleeper", self.run_once), IDLE_SECONDS)
 
     def run_once(self) -> float:
         self.ran += 1
@@ -42,10 +42,10 @@ class Sleeper:
 def test_one_of_several_tasks_is_woken_and_then_the_next(pool: BackgroundPool) -> None:
     sleepers = [Sleeper(pool) for _ in range(2)]
     tasks = [sleeper.task for sleeper in sleepers]
-    wake_one(tasks)
+    wake_one_task(tasks)
     assert sleepers[0].began.acquire(timeout=WAIT_SECONDS)
     assert sleepers[1].ran == 0
-    wake_one(tasks)
+    wake_one_task(tasks)
     assert sleepers[1].began.acquire(timeout=WAIT_SECONDS)
     for sleeper in sleepers:
         sleeper.go.release()
@@ -55,9 +55,9 @@ def test_when_all_run_each_runs_once_more(pool: BackgroundPool) -> None:
     sleepers = [Sleeper(pool) for _ in range(2)]
     tasks = [sleeper.task for sleeper in sleepers]
     for sleeper in sleepers:
-        wake_one(tasks)
+        wake_one_task(tasks)
         assert sleeper.began.acquire(timeout=WAIT_SECONDS)
-    wake_one(tasks)
+    wake_one_task(tasks)
     for sleeper in sleepers:
         sleeper.go.release(2)
         assert sleeper.began.acquire(timeout=WAIT_SECONDS)
@@ -95,7 +95,7 @@ def test_a_removed_task_keeps_nobody_from_running(pool: BackgroundPool) -> None:
 
 
 def test_tasks_of_no_pool_are_left_alone() -> None:
-    wake_one([Task("none", lambda: 0.0)])
+    wake_one_task([BackgroundTask("none", lambda: 0.0)])
 
 
 @pytest.mark.parametrize(("error", "is_fault"), [(CancelledError("dropped"), False), (OSError("disk"), True)])
@@ -108,7 +108,7 @@ def test_work_that_was_cancelled_is_no_fault(
         began.set()
         raise error
 
-    task = pool.add(Task("ends badly", step))
+    task = pool.add(BackgroundTask("ends badly", step))
     assert began.wait(WAIT_SECONDS)
     pool.remove(task)
     assert any(record.exc_info for record in caplog.records) == is_fault

@@ -9,22 +9,22 @@ from pathlib import Path
 import pytest
 
 from engine.background_check import Scrub
-from engine.simulator.simulated_cluster import Colony, Node
+from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
 from parts.read.slow_verification import PIECE_BYTES, verify_slowly
 from tests.engine.conftest import Local, local
 from tests.recovery.damages import DAMAGES
 
 __all__ = ["local"]
 
-MakeColony = Callable[..., Colony]
+MakeColony = Callable[..., SimulatedCluster]
 _WEEK = 7 * 24 * 3600
 
 
-def _scrub(node: Node, bytes_per_second: int = 1 << 20) -> Scrub:
+def _scrub(node: SimulatedNode, bytes_per_second: int = 1 << 20) -> Scrub:
     return Scrub(lambda: [node.table], node.table.services, bytes_per_second, _WEEK)
 
 
-def _checked(node: Node) -> dict[str, tuple[float, str]]:
+def _checked(node: SimulatedNode) -> dict[str, tuple[float, str]]:
     return {str(entry.part.name): (entry.checked_at, entry.check_error) for entry in node.table.store.entries()}
 
 

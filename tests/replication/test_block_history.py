@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from engine.scan.block_filter import block_test
-from engine.scan.stream_batches import end_of_batch
-from engine.simulator.simulated_cluster import Colony, Node
+from engine.scan.block_filter import make_block_filter
+from engine.scan.stream_batches import find_batch_end
+from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
 from engine.tables.capabilities.block_history import BlockHistory, WantedBlocks
 from parts.common.errors import PandoError
 from parts.table.block_number_column import BLOCK_NUMBER
@@ -24,32 +24,32 @@ class Stream:
         self.blocks: dict[str, int] = {}
         self.keys: list[int] = []
 
-    def look(self, node: Node, max_rows: int | None = None) -> dict[str, int]:
+    def look(self, node: SimulatedNode, max_rows: int | None = None) -> dict[str, int]:
         """Where its next batch ends."""
         history = node.call(lambda table: table.history())
         assert isinstance(history, BlockHistory)
         self.identity = self.identity or history.identity
         with node.table.snapshot() as snapshot:
-            return end_of_batch(snapshot.parts, self.blocks, history.decided, max_rows)
+            return find_batch_end(snapshot.parts, self.blocks, history.decided, max_rows)
 
-    def read(self, node: Node, end: Mapping[str, int], *, may_lack_rows: bool = False) -> list[int]:
+    def read(self, node: SimulatedNode, end: Mapping[str, int], *, may_lack_rows: bool = False) -> list[int]:
         ranges = tuple((name, self.blocks.get(name, -1), number) for name, number in end.items())
         wanted = WantedBlocks(self.identity, ranges, may_lack_rows)
         with node.acting(), node.table.snapshot_of_blocks(wanted) as snapshot:
             keys = []
             for part in snapshot.parts:
                 if wanted.overlaps(part.name):
-                    test = block_test(part, wanted)
+                    test = make_block_filter(part, wanted)
                     for batch in part.read(["k", BLOCK_NUMBER], test=test):
                         keys += (test.keep(batch) if test is not None else batch).column(0).to_pylist()
         return sorted(keys)
 
-    def take(self, node: Node, end: dict[str, int]) -> None:
+    def take(self, node: SimulatedNode, end: dict[str, int]) -> None:
         self.keys += self.read(node, end)
         self.blocks = end
 
 
-def test_a_merge_that_is_still_to_be_done_hides_nothing(make_colony: Callable[..., Colony]) -> None:
+def test_a_merge_that_is_still_to_be_done_hides_nothing(make_colony: Callable[..., SimulatedCluster]) -> None:
     """Its sources are there."""
     colony = make_colony(2, **KEPT)
     one, two = colony
@@ -68,7 +68,7 @@ def test_a_merge_that_is_still_to_be_done_hides_nothing(make_colony: Callable[..
 
 @pytest.mark.parametrize("seed", range(12))
 def test_every_row_once_through_merges_restarts_and_other_replicas(
-    make_colony: Callable[..., Colony], seed: int
+    make_colony: Callable[..., SimulatedCluster], seed: int
 ) -> None:
     colony = make_colony(3, seed, selects_merges=True, old_parts_lifetime=1, **KEPT)
     random, stream, written = colony.random, Stream(), 0
@@ -107,7 +107,9 @@ def test_every_row_once_through_merges_restarts_and_other_replicas(
     colony.check_equal()
 
 
-def test_a_block_that_is_being_committed_comes_later_and_not_never(make_colony: Callable[..., Colony]) -> None:
+def test_a_block_that_is_being_committed_comes_later_and_not_never(
+    make_colony: Callable[..., SimulatedCluster],
+) -> None:
     colony = make_colony(2, **KEPT)
     one, two = colony
     one.insert(0, [1])
@@ -115,7 +117,7 @@ def test_a_block_that_is_being_committed_comes_later_and_not_never(make_colony: 
     stream = Stream()
     seen: list[list[int]] = []
 
-    def at(node: Node, name: str) -> None:
+    def at(node: SimulatedNode, name: str) -> None:
         if node is one and name == "insert.after_rename":
             colony.on_failpoint = lambda node, name: None
             two.insert(0, [3])
@@ -131,7 +133,9 @@ def test_a_block_that_is_being_committed_comes_later_and_not_never(make_colony: 
         assert stream.read(reader, stream.look(reader)) == [1, 2, 3]
 
 
-def test_rows_dropped_before_they_were_read_are_not_passed_over_in_silence(make_colony: Callable[..., Colony]) -> None:
+def test_rows_dropped_before_they_were_read_are_not_passed_over_in_silence(
+    make_colony: Callable[..., SimulatedCluster],
+) -> None:
     colony = make_colony(2, **KEPT)
     one, two = colony
     one.insert([0, 1], [1, 2])
@@ -159,7 +163,9 @@ def test_rows_dropped_before_they_were_read_are_not_passed_over_in_silence(make_
     assert stream.keys == [1, 2, 4]
 
 
-def test_blocks_lost_before_they_were_read_are_not_passed_over_in_silence(make_colony: Callable[..., Colony]) -> None:
+def test_blocks_lost_before_they_were_read_are_not_passed_over_in_silence(
+    make_colony: Callable[..., SimulatedCluster],
+) -> None:
     colony = make_colony(3, **KEPT)
     one, two, _ = colony
     one.insert(1, [0])
@@ -185,7 +191,7 @@ def test_blocks_lost_before_they_were_read_are_not_passed_over_in_silence(make_c
     assert stream.read(two, stream.look(two), may_lack_rows=True) == [2]
 
 
-def test_a_replica_that_is_behind_waits_for_what_it_is_to_read(make_colony: Callable[..., Colony]) -> None:
+def test_a_replica_that_is_behind_waits_for_what_it_is_to_read(make_colony: Callable[..., SimulatedCluster]) -> None:
     colony = make_colony(2, **KEPT)
     one, two = colony
     one.insert(0, [1])

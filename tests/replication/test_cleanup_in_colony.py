@@ -6,19 +6,19 @@ from collections.abc import Callable
 
 import pytest
 
-from coordination.replicas.log_pull import own_parts
-from engine.server.background_pool import Task
-from engine.simulator.simulated_cluster import Colony, Node
+from coordination.replicas.log_pull import read_listed_parts
+from engine.server.background_pool import BackgroundTask
+from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
 from engine.tables.statement_options import OptimizeOptions
 
-MakeColony = Callable[..., Colony]
+MakeColony = Callable[..., SimulatedCluster]
 
 
 def test_many_inserts_do_not_wait_for_the_period_of_cleaning(make_colony: MakeColony) -> None:
     """A period would see hundreds of them: a quarter of the window is time to clean, too."""
     colony = make_colony(2, replicated_deduplication_window=100, cleanup_delay_period=3600)
-    cleaning: dict[Task, Node] = {node.task("clean up log"): node for node in colony}
-    woken: list[Task] = []
+    cleaning: dict[BackgroundTask, SimulatedNode] = {node.task("clean up log"): node for node in colony}
+    woken: list[BackgroundTask] = []
     for node in colony:
         node.pool.tasks.remove(node.task("clean up log"))
         node.pool.wake = lambda task, delay_seconds=0.0: woken.append(task)  # type: ignore[method-assign]
@@ -48,7 +48,7 @@ def test_cleanup_trims_log_and_outdated_parts(make_colony: MakeColony) -> None:
     colony.settle()
     for node in colony:
         assert [path.name for path in node.directories()] == list(node.parts())
-        assert {str(name) for name in own_parts(node.keeper, node.table.replica)} == set(node.parts())
+        assert {str(name) for name in read_listed_parts(node.keeper, node.table.replica)} == set(node.parts())
     assert len(one.keeper.children(one.table.paths.log)) == 3
 
 
@@ -62,7 +62,7 @@ def test_deletion_of_outdated_parts_cut_short(make_colony: MakeColony, monkeypat
     one.call(lambda table: table.optimize(OptimizeOptions(final=True)))
     colony.settle()
     colony.now += 1000
-    monkeypatch.setattr(two.table.store, "delete", lambda parts: two.die())
+    monkeypatch.setattr(two.table.store, "delete", lambda parts: two.crash_here())
     two.step_all()
     assert not two.is_up
     assert len(two.directories()) == 11

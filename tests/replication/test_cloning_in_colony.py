@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from coordination.nodes.paths import sequence_number
-from coordination.replicas.clone import is_lost
-from engine.simulator.simulated_cluster import Colony, Node
+from coordination.nodes.paths import parse_sequence_number
+from coordination.replicas.clone import needs_clone
+from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
 from tests.replication.beside import settle, step
 from tests.replication.mutations import MakeColony, mutate, values
 
 
-def lose_last(colony: Colony) -> Node:
+def lose_last(colony: SimulatedCluster) -> SimulatedNode:
     """The last replica was down for so long that it is marked as lost."""
     node = list(colony)[-1]
     node.crash()
@@ -20,12 +20,12 @@ def lose_last(colony: Colony) -> Node:
     return node
 
 
-def start_cloning(colony: Colony, node: Node, meanwhile: Callable[[], object]) -> list[str]:
+def start_cloning(colony: SimulatedCluster, node: SimulatedNode, meanwhile: Callable[[], object]) -> list[str]:
     """Starts the replica. ``meanwhile`` is called once, when pointer and queue are copied and the replica is still
     marked as lost. The list has one item for each time that it is cloned."""
     cloned: list[str] = []
 
-    def on_request(who: Node, kind: str, path: str) -> None:
+    def on_request(who: SimulatedNode, kind: str, path: str) -> None:
         if who is node and kind == "multi" and path == node.table.replica.is_lost:
             cloned.append(path)
             if len(cloned) == 1:
@@ -51,7 +51,9 @@ def test_the_log_is_kept_for_a_replica_that_is_being_cloned(make_colony: MakeCol
         for key in range(1, 10):
             one.insert(1, [key])
         step(colony, one, two)
-        kept.extend(i - pointer for i in map(sequence_number, one.keeper.children(one.table.paths.log)) if i >= pointer)
+        kept.extend(
+            i - pointer for i in map(parse_sequence_number, one.keeper.children(one.table.paths.log)) if i >= pointer
+        )
 
     cloned = start_cloning(colony, three, meanwhile)
     assert kept == list(range(9))
@@ -103,6 +105,6 @@ def test_the_last_replica_is_not_lost_when_the_log_has_gone_on_without_it(make_c
     one.table.restart()
     step(colony, one)
     assert "must be cloned" in one.table.state.readonly_reason
-    assert not is_lost(one.keeper, one.table.replica)
-    assert is_lost(one.keeper, two.table.replica)
+    assert not needs_clone(one.keeper, one.table.replica)
+    assert needs_clone(one.keeper, two.table.replica)
     assert one.keys() == [0, 1, 2, 3]

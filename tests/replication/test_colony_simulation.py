@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from coordination.keeper.memory_keeper import Fault
-from engine.simulator.simulated_cluster import Colony
+from engine.simulator.simulated_cluster import SimulatedCluster
 from engine.simulator.simulation import Simulation, Weights
 
-MakeColony = Callable[..., Colony]
+MakeColony = Callable[..., SimulatedCluster]
 FIRST_SEED, END_SEED = map(int, os.environ.get("PANDO_SIMULATION_SEEDS", "100:105").split(":"))
 SETTINGS = {
     "cleanup_delay_period": 5, "min_replicated_logs_to_keep": 3, "old_parts_lifetime": 20, "queue_wait_seconds": 30.0,
@@ -28,7 +28,7 @@ def make_colony_at(tmp_path: Path) -> Callable[[int], MakeColony]:
     """Several colonies in one test, each in a directory of its own."""
 
     def at(number: int) -> MakeColony:
-        return lambda *args, **settings: Colony(tmp_path / str(number), *args, **settings)
+        return lambda *args, **settings: SimulatedCluster(tmp_path / str(number), *args, **settings)
 
     return at
 
@@ -73,7 +73,7 @@ def test_a_seed_replays(make_colony_at: Callable[[int], MakeColony]) -> None:
     assert first == second
 
 
-def trace_of(colony: Colony) -> list[tuple[float, int, str, str]]:
+def trace_of(colony: SimulatedCluster) -> list[tuple[float, int, str, str]]:
     simulation = Simulation(colony)
     trace, decide = [], colony.ensemble.faults
     assert decide is not None

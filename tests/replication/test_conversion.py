@@ -441,7 +441,7 @@ def test_a_crash_between_zookeeper_and_disk(make_servers: MakeServers, point: st
     (one,) = make_servers()
     keys = work_on(one)
     one.sql("DETACH TABLE t")
-    one.colony.on_failpoint = lambda node, name: one.die() if name == point else None  # type: ignore[func-returns-value]
+    one.colony.on_failpoint = lambda node, name: one.crash_here() if name == point else None  # type: ignore[func-returns-value]
     with pytest.raises(Crash):
         one.sql("ATTACH TABLE t AS REPLICATED")
     one.colony.on_failpoint = lambda node, name: None

@@ -7,20 +7,20 @@ from collections.abc import Callable
 
 import pytest
 
-from engine.simulator.simulated_cluster import Colony, Node
+from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
 from engine.simulator.step_pool import Crash
 from parts.common.errors import PandoError
 
-MakeColony = Callable[..., Colony]
+MakeColony = Callable[..., SimulatedCluster]
 
 
-def crash_at(colony: Colony, name: str, node: Node | None = None) -> None:
+def crash_at(colony: SimulatedCluster, name: str, node: SimulatedNode | None = None) -> None:
     """The next node (or just this one) that passes the failpoint dies there."""
 
-    def at(passing: Node, failpoint: str) -> None:
+    def at(passing: SimulatedNode, failpoint: str) -> None:
         if failpoint == name and (node is None or passing is node):
             colony.on_failpoint = lambda *_: None
-            passing.die()
+            passing.crash_here()
 
     colony.on_failpoint = at
 
@@ -208,14 +208,14 @@ def test_crash_at_any_request_of_a_clone(make_colony: MakeColony, after_requests
     assert colony.nodes["r2"].keys() == [0, 1, 2, 3, 4, 5, 10]
 
 
-def _crash_after(colony: Colony, requests: int, name: str = "r1") -> None:
+def _crash_after(colony: SimulatedCluster, requests: int, name: str = "r1") -> None:
     left = [requests]
 
     def count(node: object, kind: str, path: str) -> None:
         if node is colony.nodes.get(name) and colony.stack.count(node) == 1:  # type: ignore[arg-type]
             left[0] -= 1
             if left[0] == 0:
-                node.die()  # type: ignore[attr-defined]
+                node.crash_here()  # type: ignore[attr-defined]
 
     colony.on_request = count  # type: ignore[assignment]
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from coordination.keeper.memory_keeper import Fault
-from engine.simulator.simulated_cluster import Node
-from engine.simulator.simulated_disk import Disk, recording
-from engine.simulator.simulated_servers import Server, Servers
+from engine.simulator.simulated_cluster import SimulatedNode
+from engine.simulator.simulated_disk import SimulatedDisk, record_syncs
+from engine.simulator.simulated_servers import SimulatedServer, SimulatedServers
 from engine.simulator.simulated_table import TABLE
 from engine.simulator.step_pool import Crash
 from engine.simulator.trace import Trace
@@ -22,10 +22,10 @@ KEYS = "PARTITION BY p ORDER BY k"
 
 
 @pytest.fixture
-def servers(tmp_path: Path) -> Iterator[Servers]:
-    disks: dict[Path, Disk] = {}
-    with recording(disks):
-        made = Servers(tmp_path, 2, 0, Trace(None), disks)
+def servers(tmp_path: Path) -> Iterator[SimulatedServers]:
+    disks: dict[Path, SimulatedDisk] = {}
+    with record_syncs(disks):
+        made = SimulatedServers(tmp_path, 2, 0, Trace(None), disks)
         made.power_cut_rate = 0.0
         made.settle()
         yield made
@@ -40,18 +40,18 @@ def code(action: Callable[[], object]) -> int:
     return 0
 
 
-def directory(server: Server) -> Path:
+def directory(server: SimulatedServer) -> Path:
     return server.path / "data" / "default" / "t"
 
 
-def start_without_table(server: Server, create: Callable[[], object]) -> None:
+def start_without_table(server: SimulatedServer, create: Callable[[], object]) -> None:
     """``create`` makes it."""
     server.colony.end_zombies()
     server.create = create  # type: ignore[method-assign, assignment]
     server.start()
 
 
-def test_a_replica_that_is_only_down_is_not_taken_over(servers: Servers) -> None:
+def test_a_replica_that_is_only_down_is_not_taken_over(servers: SimulatedServers) -> None:
     """What only it has stays, and is there when it comes back."""
     one, two = servers.servers
     servers.cuts.add(frozenset(("r1", "r2")))
@@ -70,7 +70,7 @@ def test_a_replica_that_is_only_down_is_not_taken_over(servers: Servers) -> None
 
 
 @pytest.mark.parametrize("way", ["ATTACH", "DROP REPLICA"])
-def test_a_server_that_lost_everything(servers: Servers, way: str) -> None:
+def test_a_server_that_lost_everything(servers: SimulatedServers, way: str) -> None:
     """The page's two ways: the definition is attached, or the replica is taken away and created again."""
     one, two = servers.servers
     two.insert(1, [1, 2])
@@ -98,12 +98,12 @@ def test_a_server_that_lost_everything(servers: Servers, way: str) -> None:
 
 @pytest.mark.parametrize("fault", [Fault.LOSE_ANSWER, Fault.LOSE_REQUEST, Fault.EXPIRE_AFTER])
 @pytest.mark.parametrize("number", range(1, 24, 2))
-def test_create_is_repeated_until_it_is_answered(servers: Servers, number: int, fault: Fault) -> None:
+def test_create_is_repeated_until_it_is_answered(servers: SimulatedServers, number: int, fault: Fault) -> None:
     two = servers.servers[1]
     two.drop()
     left = [number]
 
-    def on_request(node: Node, kind: str, path: str) -> Fault | None:
+    def on_request(node: SimulatedNode, kind: str, path: str) -> Fault | None:
         left[0] -= 1
         return fault if left[0] == 0 else None
 
@@ -119,15 +119,15 @@ def test_create_is_repeated_until_it_is_answered(servers: Servers, number: int, 
 
 
 @pytest.mark.parametrize("number", range(1, 40, 3))
-def test_create_after_a_crash_in_the_midst_of_it(servers: Servers, number: int) -> None:
+def test_create_after_a_crash_in_the_midst_of_it(servers: SimulatedServers, number: int) -> None:
     two = servers.servers[1]
     two.drop()
     left = [number]
 
-    def on_request(node: Node, kind: str, path: str) -> None:
+    def on_request(node: SimulatedNode, kind: str, path: str) -> None:
         left[0] -= 1
         if left[0] == 0:
-            node.die()
+            node.crash_here()
 
     servers.on_request = on_request
     try:
@@ -141,7 +141,7 @@ def test_create_after_a_crash_in_the_midst_of_it(servers: Servers, number: int) 
     two.insert(1, [1])
 
 
-def test_create_without_zookeeper_leaves_nothing(servers: Servers) -> None:
+def test_create_without_zookeeper_leaves_nothing(servers: SimulatedServers) -> None:
     two = servers.servers[1]
     two.drop()
     assert not directory(two).exists()
@@ -152,7 +152,7 @@ def test_create_without_zookeeper_leaves_nothing(servers: Servers) -> None:
     two.sql(f"{CREATE} {KEYS}")
 
 
-def test_drop_takes_the_whole_directory(servers: Servers) -> None:
+def test_drop_takes_the_whole_directory(servers: SimulatedServers) -> None:
     two = servers.servers[1]
     two.insert(1, [1, 2])
     two.insert(1, [3])
@@ -163,7 +163,7 @@ def test_drop_takes_the_whole_directory(servers: Servers) -> None:
     assert not directory(two).exists()
 
 
-def test_table_is_restored_with_the_last_alter(servers: Servers) -> None:
+def test_table_is_restored_with_the_last_alter(servers: SimulatedServers) -> None:
     """That the first replica has missed."""
     one, two = servers.servers
     one.insert(1, [1])

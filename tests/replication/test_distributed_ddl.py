@@ -6,8 +6,8 @@ import pytest
 
 from coordination.ddl.ddl_queue import DdlQueue
 from coordination.keeper.memory_keeper import Fault
-from engine.simulator.simulated_cluster import Node
-from engine.simulator.simulated_servers import Server, Servers
+from engine.simulator.simulated_cluster import SimulatedNode
+from engine.simulator.simulated_servers import SimulatedServer, SimulatedServers
 from parts.common.errors import CancelledError, PandoError
 from tests.replication.clusters import (
     PLAIN,
@@ -26,11 +26,11 @@ __all__ = ["make_cluster"]
 ASYNC = {"distributed_ddl_task_timeout": 0}
 
 
-def _names(servers: Servers) -> list[str]:
+def _names(servers: SimulatedServers) -> list[str]:
     return DdlQueue("/ddl", "/ddl_replicas").names(servers.ensemble.connect())
 
 
-def _carried_out(servers: Servers, statement: str) -> list[object]:
+def _carried_out(servers: SimulatedServers, statement: str) -> list[object]:
     """The codes of the servers, when all is done that follows from the statement."""
     first = servers.servers[0]
     rows(first, statement, **ASYNC)
@@ -39,11 +39,11 @@ def _carried_out(servers: Servers, statement: str) -> list[object]:
     return [row[3] for row in rows(first, STATUS.format(_names(servers)[-1]))]
 
 
-def _crash_at(servers: Servers, server: Server, point: str) -> None:
-    def on_failpoint(node: Node, name: str) -> None:
+def _crash_at(servers: SimulatedServers, server: SimulatedServer, point: str) -> None:
+    def on_failpoint(node: SimulatedNode, name: str) -> None:
         if node is server and name == point:
             servers.on_failpoint = lambda node, name: None
-            node.die()
+            node.crash_here()
 
     servers.on_failpoint = on_failpoint
 
@@ -299,7 +299,7 @@ def test_a_statement_that_runs_when_the_server_stops_has_no_outcome(make_cluster
     first, second = servers.servers
     rows(first, PLAIN.format("a"))
 
-    def on_failpoint(node: Node, name: str) -> None:
+    def on_failpoint(node: SimulatedNode, name: str) -> None:
         if node is second and name == "distributed_ddl.before_execution":
             assert second.engine._ddl_worker is not None
             second.engine._ddl_worker.stop()
@@ -327,7 +327,7 @@ def test_the_answer_of_zookeeper_is_lost(make_cluster: MakeCluster) -> None:
             rows(server, "INSERT INTO a VALUES (1, 1)")
         count = 0
 
-        def on_request(node: Node, kind: str, path: str) -> Fault | None:
+        def on_request(node: SimulatedNode, kind: str, path: str) -> Fault | None:
             nonlocal count
             if node is second and path.startswith("/ddl") and kind != "read":  # noqa: B023
                 count += 1
@@ -374,10 +374,10 @@ def test_another_replica_takes_over_from_one_that_ended_before_it_began(make_clu
     servers.settle()
     second.is_frozen = True
 
-    def on_request(node: Node, kind: str, path: str) -> None:
+    def on_request(node: SimulatedNode, kind: str, path: str) -> None:
         if node is first and path.startswith("/ddl/") and path.endswith("/shards/0/executed") and kind == "read":
             servers.on_request = lambda node, kind, path: None
-            node.die()
+            node.crash_here()
 
     servers.on_request = on_request
     rows(second, "ALTER TABLE a ON CLUSTER c ADD COLUMN w UInt8", **ASYNC)
@@ -565,7 +565,7 @@ def test_a_replica_that_is_read_only_for_a_while(make_cluster: MakeCluster) -> N
     servers.settle()
     for server in servers.servers:
         table = server.engine.catalog.table("default", "a")
-        table.state.become_readonly("A test")  # type: ignore[attr-defined]
+        table.state.set_readonly("A test")  # type: ignore[attr-defined]
     tried: list[str] = []
     servers.on_failpoint = lambda node, name: tried.append(name)
 

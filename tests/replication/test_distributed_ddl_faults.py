@@ -8,7 +8,7 @@ import pytest
 
 from coordination.ddl.ddl_queue import DdlQueue
 from coordination.keeper.memory_keeper import Fault
-from engine.simulator.simulated_cluster import Node
+from engine.simulator.simulated_cluster import SimulatedNode
 from tests.replication.clusters import PLAIN, REPLICATED, MakeCluster, make_cluster, rows, work
 
 __all__ = ["make_cluster"]
@@ -33,16 +33,16 @@ def test_what_is_done_is_done_once(make_cluster: MakeCluster, definition: str) -
                 rows(server, "INSERT INTO a VALUES (1, 0)")
         servers.settle()
 
-        def on_request(node: Node, kind: str, path: str) -> Fault | None:
+        def on_request(node: SimulatedNode, kind: str, path: str) -> Fault | None:
             if not path.startswith("/ddl") or servers.random.random() > _RATE:  # noqa: B023
                 return None
             if servers.random.random() < 0.5:  # noqa: B023
-                node.die()
+                node.crash_here()
             return servers.random.choice(_FAULTS) if kind != "read" else None  # noqa: B023
 
-        def on_failpoint(node: Node, name: str) -> None:
+        def on_failpoint(node: SimulatedNode, name: str) -> None:
             if name.startswith("distributed_ddl") and servers.random.random() < _RATE:  # noqa: B023
-                node.die()
+                node.crash_here()
 
         initiator = DdlQueue("/ddl", "/ddl_replicas")
         for _ in range(_STATEMENTS):

@@ -6,16 +6,16 @@ from collections.abc import Callable
 
 import pytest
 
-from coordination.inserts.quorum import QuorumStatus, pending_parts
+from coordination.inserts.quorum import QuorumStatus, read_pending_quorums
 from coordination.inserts.quorum_settlement import settle_quorums, settled
 from coordination.replicas.table_nodes import SharedDefinition, create_table_or_replica, drop_dead_replica
 from coordination.transactions.transaction_commit import CommitRequest
-from engine.simulator.simulated_cluster import Colony, Node
+from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
 from engine.tables.statement_options import CommitOptions
 from parts.common.errors import PandoError
 from tests.replication.staging import stage
 
-MakeColony = Callable[..., Colony]
+MakeColony = Callable[..., SimulatedCluster]
 ANYHOW = pytest.mark.parametrize("is_parallel", [True, False])
 QUICK = {"quorum_timeout_seconds": 5.0}
 
@@ -26,24 +26,24 @@ def refused(action: Callable[[], object]) -> PandoError:
     return raised.value
 
 
-def lose(node: Node) -> None:
+def lose(node: SimulatedNode) -> None:
     """Its server will not come back."""
     node.crash()
     node.colony.end_zombies()
     del node.colony.nodes[node.name]
 
 
-def drop(node: Node, *, by: Node) -> None:
+def drop(node: SimulatedNode, *, by: SimulatedNode) -> None:
     """SYSTEM DROP REPLICA."""
     lose(node)
     drop_dead_replica(by.keeper, by.table.paths, node.name)
 
 
-def statuses(node: Node) -> list[QuorumStatus]:
-    return [status for status, _, _ in pending_parts(node.keeper, node.table.paths)]
+def statuses(node: SimulatedNode) -> list[QuorumStatus]:
+    return [status for status, _, _ in read_pending_quorums(node.keeper, node.table.paths)]
 
 
-def at_first_wait(colony: Colony, action: Callable[[], object]) -> None:
+def at_first_wait(colony: SimulatedCluster, action: Callable[[], object]) -> None:
     waits: list[float] = []
 
     def on_wait() -> None:
@@ -55,12 +55,12 @@ def at_first_wait(colony: Colony, action: Callable[[], object]) -> None:
     colony.on_wait = on_wait
 
 
-def insert_pending(one: Node, key: int, quorum: int, *, is_parallel: bool) -> None:
+def insert_pending(one: SimulatedNode, key: int, quorum: int, *, is_parallel: bool) -> None:
     options = {"quorum": quorum, "quorum_parallel": is_parallel, **QUICK}
     assert refused(lambda: one.insert(1, [key], **options)).code == 319
 
 
-def check_nothing_waits(colony: Colony, *keys: int) -> None:
+def check_nothing_waits(colony: SimulatedCluster, *keys: int) -> None:
     """The rows are there, and the partition takes quorums and merges again."""
     one, *_ = colony
     colony.settle()
@@ -145,7 +145,7 @@ def test_insert_that_began_before_the_drop_and_commits_behind_it(make_colony: Ma
     one, two, three = colony
     dropped: list[str] = []
 
-    def on_request(node: Node, kind: str, path: str) -> None:
+    def on_request(node: SimulatedNode, kind: str, path: str) -> None:
         if node is one and kind == "multi" and path == one.table.paths.log_prefix and not dropped:
             dropped.append(path)
             drop(three, by=two)
@@ -230,7 +230,7 @@ def test_what_may_stay_of_a_status() -> None:
     assert not settled(status, ["r1", "r2"]).is_met
 
 
-def at_request_of(colony: Colony, number: int, action: Callable[[], object]) -> list[int]:
+def at_request_of(colony: SimulatedCluster, number: int, action: Callable[[], object]) -> list[int]:
     """Once, before the request of this number of one who settles. How many requests are left until then."""
     left = [number]
     settler = colony.ensemble.connect()

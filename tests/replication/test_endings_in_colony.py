@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from engine.simulator.simulated_cluster import Colony
+from engine.simulator.simulated_cluster import SimulatedCluster
 from parts.common.errors import CancelledError
 from parts.common.part_name import PartName
 from parts.common.query_status import QueryStatus
 
-MakeColony = Callable[..., Colony]
+MakeColony = Callable[..., SimulatedCluster]
 
 
 @pytest.mark.parametrize("ends", ["restart", "stop"])
@@ -24,7 +24,7 @@ def test_check_of_a_part_ends_when_its_table_pauses(
     (one,) = colony
     one.insert(1, [1, 2])
     (name,) = map(PartName.parse, one.parts())
-    one.call(lambda table: table.part_checks.check_soon(name))
+    one.call(lambda table: table.part_checks.schedule_check(name))
     frames: list[int] = []
 
     def slow_frame(_: object, offset: int, *__: object) -> int:
@@ -32,7 +32,7 @@ def test_check_of_a_part_ends_when_its_table_pauses(
         if len(frames) == 1 and ends == "stop":
             one.table.is_stopping.set()
         elif len(frames) == 1:
-            one.table.state.become_readonly("a new session")
+            one.table.state.set_readonly("a new session")
         return 1
 
     with monkeypatch.context() as patch:

@@ -7,18 +7,18 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-from engine.simulator.simulated_cluster import Colony, Node
+from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
 from engine.simulator.simulated_table import SCHEMA
 from engine.tables.insert_sink import InsertOutcome, InsertSink, TemporaryPart
 from engine.tables.statement_options import InsertOptions
 
-MakeColony = Callable[..., Colony]
+MakeColony = Callable[..., SimulatedCluster]
 
 
 class Worker:
     """Writes parts as a worker process does, and hands them to a sink of the node that expects them."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: SimulatedNode) -> None:
         self.node = node
 
     def expecting(self, partition: int = 1, **options: object) -> InsertSink:
@@ -45,18 +45,18 @@ class Worker:
 
 
 @pytest.fixture
-def colony(make_colony: MakeColony) -> Colony:
+def colony(make_colony: MakeColony) -> SimulatedCluster:
     return make_colony(2)
 
 
-def _check(colony: Colony, keys: list[int]) -> None:
+def _check(colony: SimulatedCluster, keys: list[int]) -> None:
     """``check_equal`` finds numbers that were left behind."""
     colony.heal()
     colony.check_equal()
     assert [node.keys() for node in colony] == [keys] * 2
 
 
-def test_the_number_is_taken_before_and_used(colony: Colony) -> None:
+def test_the_number_is_taken_before_and_used(colony: SimulatedCluster) -> None:
     one, two = colony
     worker = Worker(one)
     parts = worker.written([1])
@@ -70,7 +70,7 @@ def test_the_number_is_taken_before_and_used(colony: Colony) -> None:
     _check(colony, [1, 2])
 
 
-def test_a_block_that_is_known_gives_its_number_up(colony: Colony) -> None:
+def test_a_block_that_is_known_gives_its_number_up(colony: SimulatedCluster) -> None:
     one, _ = colony
     one.insert(1, [1])
     worker = Worker(one)
@@ -79,7 +79,7 @@ def test_a_block_that_is_known_gives_its_number_up(colony: Colony) -> None:
     _check(colony, [1])
 
 
-def test_what_is_given_up_leaves_no_number(colony: Colony) -> None:
+def test_what_is_given_up_leaves_no_number(colony: SimulatedCluster) -> None:
     one, _ = colony
     sink = Worker(one).expecting()
     with one.acting():
@@ -87,7 +87,7 @@ def test_what_is_given_up_leaves_no_number(colony: Colony) -> None:
     _check(colony, [])
 
 
-def test_parts_of_other_partitions_take_their_own(colony: Colony) -> None:
+def test_parts_of_other_partitions_take_their_own(colony: SimulatedCluster) -> None:
     one, _ = colony
     worker = Worker(one)
     outcome = worker.commit(worker.expecting(1), worker.written([5], partition=2))
@@ -95,7 +95,7 @@ def test_parts_of_other_partitions_take_their_own(colony: Colony) -> None:
     _check(colony, [5])
 
 
-def test_a_drop_takes_the_number_away(colony: Colony) -> None:
+def test_a_drop_takes_the_number_away(colony: SimulatedCluster) -> None:
     """The rows are of after the drop: they stay."""
     one, _ = colony
     worker = Worker(one)
@@ -108,7 +108,7 @@ def test_a_drop_takes_the_number_away(colony: Colony) -> None:
 
 
 @pytest.mark.parametrize("is_new_session", [True, False])
-def test_a_number_of_a_former_start_is_not_used(colony: Colony, is_new_session: bool) -> None:
+def test_a_number_of_a_former_start_is_not_used(colony: SimulatedCluster, is_new_session: bool) -> None:
     one, _ = colony
     worker = Worker(one)
     sink = worker.expecting()

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from coordination.keeper.memory_keeper import Fault
-from engine.simulator.simulated_servers import Server, Servers
+from engine.simulator.simulated_servers import SimulatedServer, SimulatedServers
 from engine.simulator.step_pool import Crash
 from parts.common.errors import PandoError
 from parts.read.part_reader import open_part
@@ -20,7 +20,7 @@ __all__ = ["local", "make_servers"]
 FETCH = "ALTER TABLE t FETCH PARTITION 1 FROM '/tables/t'"
 
 
-def with_parts(servers: Servers) -> tuple[Server, Server]:
+def with_parts(servers: SimulatedServers) -> tuple[SimulatedServer, SimulatedServer]:
     one, two = servers.servers
     one.insert(1, [1, 2])
     one.insert([1, 2], [3, 4])
@@ -28,11 +28,11 @@ def with_parts(servers: Servers) -> tuple[Server, Server]:
     return one, two
 
 
-def fetched(node: Server) -> list[str]:
+def fetched(node: SimulatedServer) -> list[str]:
     return node.table.store.detached()
 
 
-def verify(node: Server) -> int:
+def verify(node: SimulatedServer) -> int:
     """Reads every byte of what is there; returns its rows."""
     rows = 0
     for name in fetched(node):

@@ -10,14 +10,14 @@ from collections.abc import Callable
 
 import pytest
 
-from coordination.inserts.block_ids import judge_block_ids
+from coordination.inserts.block_ids import select_block_ids
 from coordination.keeper.interface import MultiFailed
 from coordination.keeper.memory_keeper import Fault
 from coordination.transactions.transaction_commit import CommitRequest, Overwrite
-from engine.simulator.simulated_cluster import Colony, Node
+from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
 from engine.simulator.step_pool import Crash
 from engine.tables.statement_options import CommitOptions
-from engine.tables.stopped_actions import Stoppable
+from engine.tables.stopped_actions import StoppableAction
 from parts.common.errors import PandoError
 from parts.common.query_status import QueryStatus
 from tests.faults import FAULTS, hit_request
@@ -29,19 +29,19 @@ STEP = 1 if "PANDO_SIMULATION_SEEDS" in os.environ else 3
 LOSES_REPLICAS = {"min_replicated_logs_to_keep": 1, "max_replicated_logs_to_keep": 3}
 
 
-def drop(node: Node, partition: str = "1") -> None:
+def drop(node: SimulatedNode, partition: str = "1") -> None:
     node.call(lambda table: table.partitions.drop(partition))
 
 
-def forget(node: Node, partition: str = "1") -> None:
+def forget(node: SimulatedNode, partition: str = "1") -> None:
     node.call(lambda table: table.partitions.forget(partition, QueryStatus()))
 
 
-def partition_nodes(node: Node) -> list[str]:
+def partition_nodes(node: SimulatedNode) -> list[str]:
     return sorted(node.keeper.children(node.table.paths.block_numbers))
 
 
-def settle(colony: Colony) -> None:
+def settle(colony: SimulatedCluster) -> None:
     colony.settle()
     colony.check_equal()
     names = [name.partition("_")[0] for name in partition_nodes(next(iter(colony)))]
@@ -49,7 +49,7 @@ def settle(colony: Colony) -> None:
     assert {name.partition("_")[0] for node in colony for name in node.parts()} <= set(names)
 
 
-def emptied(colony: Colony, *, blocks: int = 3) -> Node:
+def emptied(colony: SimulatedCluster, *, blocks: int = 3) -> SimulatedNode:
     """A partition of some blocks was dropped, everywhere."""
     one = next(iter(colony))
     for key in range(blocks):
@@ -130,14 +130,14 @@ def test_a_mutation_that_is_open_does_not_claim_what_comes(make_colony: MakeColo
     two.insert(2, [100])
     settle(colony)
     for node in colony:
-        node.table.allow(Stoppable.MERGES, False)
+        node.table.allow(StoppableAction.MERGES, False)
     mutate(one, "UPDATE v = 'new' WHERE 1")
     drop(one)
     forget(two)
     one.insert(1, [1])
     assert not shown(one)[0].is_done
     for node in colony:
-        node.table.allow(Stoppable.MERGES, True)
+        node.table.allow(StoppableAction.MERGES, True)
     settle(colony)
     assert [values(node) for node in colony] == [{1: "value 1", 100: "new"}] * 2
 
@@ -189,7 +189,7 @@ def test_a_clean_up_that_judged_an_id_before_does_not_delete_a_new_one(make_colo
     (one,) = colony
     one.insert(1, [1])
     paths = one.table.paths
-    judged = judge_block_ids(one.keeper, paths, "1", lambda _: True)
+    judged = select_block_ids(one.keeper, paths, "1", lambda _: True)
     drop(one)
     forget(one)
     one.insert(1, [1])
@@ -245,12 +245,12 @@ def test_beside_a_replica_of_an_older_version(make_colony: MakeColony) -> None:
     assert "1" in partition_nodes(one)
 
 
-def commit(node: Node) -> None:
+def commit(node: SimulatedNode) -> None:
     request = CommitRequest("x", Overwrite.TABLE)
     node.call(lambda table: table.transactions.commit(request, CommitOptions(timeout_seconds=60.0)))
 
 
-OTHERS: dict[str, Callable[[Node], object]] = {
+OTHERS: dict[str, Callable[[SimulatedNode], object]] = {
     "insert": lambda node: node.insert(1, [50]),
     "mutation": lambda node: mutate(node, "UPDATE v = 'new' WHERE 1"),
     "drop": drop,
@@ -274,8 +274,8 @@ def test_others_at_any_request(make_colony: MakeColony, name: str, is_inside: bo
 def interleave(
     make_colony: MakeColony,
     name: str,
-    outer: Callable[[Node], object],
-    inner: Callable[[Node], object],
+    outer: Callable[[SimulatedNode], object],
+    inner: Callable[[SimulatedNode], object],
     number: int,
 ) -> int:
     """How many requests ``outer`` made; ``inner`` came before that of this number, or at last."""
@@ -286,7 +286,7 @@ def interleave(
         two.insert(1, [51], transaction="x")
     seen: list[str] = []
 
-    def on_request(node: Node, kind: str, path: str) -> Fault | None:
+    def on_request(node: SimulatedNode, kind: str, path: str) -> Fault | None:
         if node is one:
             seen.append(f"{kind} {path}")
             if len(seen) == number:
@@ -340,7 +340,7 @@ def hit(make_colony: MakeColony, number: int, fault: Fault | str) -> int:
     return len(seen)
 
 
-def end(colony: Colony) -> None:
+def end(colony: SimulatedCluster) -> None:
     colony.end()
     for node in colony:
         shutil.rmtree(node.path)

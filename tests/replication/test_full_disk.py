@@ -9,19 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from engine.simulator.simulated_cluster import Colony
-from engine.tables.disk_reservations import DiskSpace
+from engine.simulator.simulated_cluster import SimulatedCluster
+from engine.tables.disk_reservations import DiskReservations
 from parts.common.errors import PandoError
-from parts.format.hashed_file import syncing_by
+from parts.format.hashed_file import replace_sync
 
-MakeColony = Callable[..., Colony]
-
-
-def _full(free: int = 100) -> DiskSpace:
-    return DiskSpace(lambda path: free)
+MakeColony = Callable[..., SimulatedCluster]
 
 
-def _two_parts(make_colony: MakeColony, **settings: object) -> Colony:
+def _full(free: int = 100) -> DiskReservations:
+    return DiskReservations(lambda path: free)
+
+
+def _two_parts(make_colony: MakeColony, **settings: object) -> SimulatedCluster:
     colony = make_colony(2, **settings)
     one, _ = colony
     for first in (1, 3):
@@ -56,7 +56,7 @@ def test_optimize_does_not_wait_for_a_disk_that_became_full(make_colony: MakeCol
         if "tmp_merge_" in os.readlink(f"/proc/self/fd/{descriptor}") and one in colony.stack:
             raise OSError(errno.ENOSPC, "No space left on device")
 
-    with syncing_by(refuse), pytest.raises(PandoError, match="is in the log, and will be made") as raised:
+    with replace_sync(refuse), pytest.raises(PandoError, match="is in the log, and will be made") as raised:
         one.optimize()
     assert raised.value.code == 243
     assert colony.now < 1_700_000_300, "it has not waited until its end"
@@ -85,7 +85,7 @@ def test_a_fetch_has_room_before_it_begins(make_colony: MakeColony) -> None:
     colony = make_colony(2)
     one, two = colony
     free = 1 << 20
-    disk = two.table.state.services.disk = DiskSpace(lambda path: free)
+    disk = two.table.state.services.disk = DiskReservations(lambda path: free)
     one.insert(1, [1, 2])
     seen: list[int] = []
     colony.on_copy = lambda part, sender: seen.append(disk.unreserved_bytes(Path()))

@@ -11,15 +11,15 @@ from coordination.keeper.interface import Create, Delete
 from coordination.keeper.memory_keeper import Fault
 from coordination.nodes.part_record import PartRecord
 from coordination.replicas.table_nodes import drop_dead_replica
-from engine.simulator.simulated_cluster import Colony, Node
+from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
 from engine.tables.replicated.replicated_table import ReplicatedTable
 from engine.tables.statement_options import OptimizeOptions
 from parts.common.errors import PandoError
 
-MakeColony = Callable[..., Colony]
+MakeColony = Callable[..., SimulatedCluster]
 
 
-def lose_merged_part(colony: Colony, *sleepers: Node) -> None:
+def lose_merged_part(colony: SimulatedCluster, *sleepers: SimulatedNode) -> None:
     """Blocks 0 and 1 are on all replicas; 2 and 3, and the merge of all four, were on r1's disk alone."""
     one = colony.nodes["r1"]
     for key in range(2):
@@ -121,7 +121,7 @@ def test_lost_answer_while_a_part_is_given_up(make_colony: MakeColony, fault: Fa
     one, two = colony
     faults = []
 
-    def on_request(node: Node, kind: str, path: str) -> Fault | None:
+    def on_request(node: SimulatedNode, kind: str, path: str) -> Fault | None:
         if kind == "multi" and path.endswith("/log") and node.table.state.activation is not None:
             faults.append(path)
             return fault if len(faults) < 3 else None
@@ -140,7 +140,7 @@ def test_lost_answer_while_a_part_is_given_up(make_colony: MakeColony, fault: Fa
     colony.check_equal()
 
 
-def wait_in_vain(colony: Colony) -> tuple[Node, Node]:
+def wait_in_vain(colony: SimulatedCluster) -> tuple[SimulatedNode, SimulatedNode]:
     """Two replicas wait for blocks 0 and 1 and for the merged part. The third had them, and was dropped."""
     one, two, three = colony
     one.is_frozen = two.is_frozen = True
@@ -157,12 +157,12 @@ def wait_in_vain(colony: Colony) -> tuple[Node, Node]:
     return one, two
 
 
-def look_while(colony: Colony, one: Node, two: Node, action: Callable[[], object]) -> None:
+def look_while(colony: SimulatedCluster, one: SimulatedNode, two: SimulatedNode, action: Callable[[], object]) -> None:
     """The first replica fetches in vain until it looks whether a part is lost. The action comes when it reads the queue
     of the other."""
     done: list[str] = []
 
-    def on_request(node: Node, kind: str, path: str) -> None:
+    def on_request(node: SimulatedNode, kind: str, path: str) -> None:
         if node is one and path == two.table.replica.queue and not done:
             done.append(path)
             action()

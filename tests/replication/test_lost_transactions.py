@@ -6,8 +6,8 @@ import pytest
 
 from coordination.replicas.table_nodes import drop_replica
 from coordination.transactions.transaction_commit import Overwrite
-from coordination.transactions.transaction_nodes import name_of
-from engine.simulator.simulated_cluster import Colony, Node
+from coordination.transactions.transaction_nodes import transaction_node_name
+from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
 from parts.common.errors import PandoError
 from tests.replication.staging import MakeColony, commit, keys, stage
 
@@ -59,7 +59,7 @@ def test_a_committed_transaction_that_nobody_has_is_given_up_whole(
     for _ in range(40):  # it may come back with its disk
         colony.now += 30.0
         two.step_all()
-    assert two.table.queue.is_queued(name_of("x"))
+    assert two.table.queue.is_queued(transaction_node_name("x"))
     one.is_frozen = False
     one.force_restore_all = True
     one.start()
@@ -103,7 +103,7 @@ def test_a_lost_transaction_that_comes_along_with_another_is_given_up(make_colon
     assert [keys(node) for node in colony] == [[11, 12]] * 3
 
 
-def catch_up(colony: Colony, late: Node, wanted: set[tuple[int, ...]]) -> None:
+def catch_up(colony: SimulatedCluster, late: SimulatedNode, wanted: set[tuple[int, ...]]) -> None:
     """What the replica shows meanwhile, at every request of anybody, is among ``wanted``."""
     seen: set[tuple[int, ...]] = set()
     for _ in range(20):  # the parts as they were committed are gone

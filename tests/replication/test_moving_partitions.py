@@ -14,36 +14,36 @@ from pathlib import Path
 
 import pytest
 
-from coordination.drops.move_partition import why_not_whole
+from coordination.drops.move_partition import why_parts_are_incomplete
 from coordination.log.log_entry import EntryType, LogEntry
 from coordination.merges_mutations.mutation_set import MutationEntry, MutationSet
-from engine.simulator.simulated_disk import Disk, recording
-from engine.simulator.simulated_servers import Server, Servers
+from engine.simulator.simulated_disk import SimulatedDisk, record_syncs
+from engine.simulator.simulated_servers import SimulatedServer, SimulatedServers
 from engine.simulator.trace import Trace
 from engine.tables.replicated.replicated_table import ReplicatedTable
-from engine.tables.stopped_actions import Stoppable
+from engine.tables.stopped_actions import StoppableAction
 from parts.common.errors import PandoError
 from parts.common.part_name import PartName
 from parts.common.query_status import QueryStatus
-from parts.common.thread_pool import working_inline
+from parts.common.thread_pool import run_jobs_inline
 from tests.faults import hit_request
 
 COLUMNS = "(p UInt8, k UInt64, v String)"
 REPLICATED = "ENGINE = ReplicatedMergeTree('/tables/{}', '{{replica}}') PARTITION BY p ORDER BY k"
 MOVE = "ALTER TABLE t MOVE PARTITION 1 TO TABLE u"
-Make = Callable[..., Servers]
+Make = Callable[..., SimulatedServers]
 
 
 @pytest.fixture
 def make(tmp_path: Path) -> Iterator[Make]:
     """Servers of a table ``t``; ``u`` is on those of ``second``, by default on all."""
-    disks: dict[Path, Disk] = {}
+    disks: dict[Path, SimulatedDisk] = {}
     with contextlib.ExitStack() as stack:
-        stack.enter_context(recording(disks))
-        stack.enter_context(working_inline())
+        stack.enter_context(record_syncs(disks))
+        stack.enter_context(run_jobs_inline())
 
-        def make(replicas: int = 2, *, second: tuple[int, ...] = (), **settings: object) -> Servers:
-            servers = Servers(tmp_path / str(len(disks)), replicas, 1, Trace(None), disks, **settings)
+        def make(replicas: int = 2, *, second: tuple[int, ...] = (), **settings: object) -> SimulatedServers:
+            servers = SimulatedServers(tmp_path / str(len(disks)), replicas, 1, Trace(None), disks, **settings)
             stack.callback(servers.end)
             for number, server in enumerate(servers.servers):
                 if number in (second or range(replicas)):
@@ -54,11 +54,11 @@ def make(tmp_path: Path) -> Iterator[Make]:
         yield make
 
 
-def keys(server: Server, table: str) -> list[object]:
+def keys(server: SimulatedServer, table: str) -> list[object]:
     return [key for (key,) in server.sql(f"SELECT k FROM {table} ORDER BY k")[1]]
 
 
-def both(server: Server) -> tuple[list[object], list[object]]:
+def both(server: SimulatedServer) -> tuple[list[object], list[object]]:
     return keys(server, "t"), keys(server, "u")
 
 
@@ -70,16 +70,16 @@ def code(action: Callable[[], object]) -> int:
     return 0
 
 
-def settle(servers: Servers) -> None:
+def settle(servers: SimulatedServers) -> None:
     for server in servers.servers:
         for table in server.tables:
-            for action in Stoppable:
+            for action in StoppableAction:
                 table.allow(action, True)
     servers.settle()
     servers.check_equal()
 
 
-def fill(servers: Servers) -> tuple[Server, Server]:
+def fill(servers: SimulatedServers) -> tuple[SimulatedServer, SimulatedServer]:
     """Partition 1 as one merged part and another, of which the second server has only the first."""
     one, two, *_ = servers.servers
     one.insert(1, [1])
@@ -208,14 +208,14 @@ def beside(make: Make, rival: str, number: int) -> tuple[bool, int]:
 def test_what_is_not_whole_here_is_waited_for(make: Make) -> None:
     servers = make(queue_wait_seconds=3.0)
     one, two = fill(servers)
-    two.table.allow(Stoppable.FETCHES, False)
+    two.table.allow(StoppableAction.FETCHES, False)
     assert code(lambda: two.sql(MOVE)) == 159  # it lacks a part
     assert code(lambda: one.insert(1, [5], quorum=2, quorum_timeout_seconds=2.0)) == 319
     assert code(lambda: one.sql(MOVE)) == 159  # and that one has no quorum
-    two.table.allow(Stoppable.FETCHES, True)
+    two.table.allow(StoppableAction.FETCHES, True)
     servers.settle()
-    one.table.allow(Stoppable.MERGES, False)
-    two.table.allow(Stoppable.MERGES, False)
+    one.table.allow(StoppableAction.MERGES, False)
+    two.table.allow(StoppableAction.MERGES, False)
     one.sql("ALTER TABLE t UPDATE v = 'new' WHERE 1 SETTINGS mutations_sync = 0")
     assert code(lambda: one.sql(MOVE)) == 159  # nor is that done
     assert [both(one), both(two)] == [([1, 2, 3, 4, 5], [])] * 2
@@ -229,7 +229,7 @@ def test_a_merge_that_is_only_logged_is_not_waited_for(make: Make) -> None:
     servers = make(queue_wait_seconds=3.0)
     one, two = fill(servers)
     servers.settle()
-    one.table.allow(Stoppable.MERGES, False)
+    one.table.allow(StoppableAction.MERGES, False)
     two.sql("OPTIMIZE TABLE t PARTITION 1 FINAL")
     one.sql(MOVE)
     settle(servers)
@@ -314,5 +314,5 @@ def entry(type_: EntryType, made: str, *sources: str) -> LogEntry:
 def test_when_the_parts_are_whole(active: str, virtual: str, entries: list[LogEntry], expected: str | None) -> None:
     mutations = MutationSet((MutationEntry("0000000000", 0.0, "r1", "", {"3": 5}),))
     names = [[part(name) for name in text.split()] for text in (active, virtual)]
-    reason = why_not_whole(names[0], names[1], entries, [part("1_7_7_0")], mutations)
+    reason = why_parts_are_incomplete(names[0], names[1], entries, [part("1_7_7_0")], mutations)
     assert reason is None if expected is None else expected in (reason or "")

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from engine.simulator.simulated_cluster import Colony, Node
+from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
 from tests.replication.mutations import MakeColony, mutate, shown, values
 
 
@@ -14,7 +14,7 @@ def left(*keys: int) -> dict[int, str]:
     return {key: f"value {key}" for key in keys}
 
 
-def lose(colony: Colony, *names: str) -> None:
+def lose(colony: SimulatedCluster, *names: str) -> None:
     """Every replica loses the parts, which are mutated, and finds the sources when it starts."""
     for node in colony:
         node.crash()
@@ -26,7 +26,7 @@ def lose(colony: Colony, *names: str) -> None:
         node.start()
 
 
-def check(colony: Colony, expected: dict[int, str]) -> None:
+def check(colony: SimulatedCluster, expected: dict[int, str]) -> None:
     colony.settle(300)
     colony.check_equal()
     for node in colony:
@@ -95,7 +95,7 @@ def test_a_mutation_that_is_not_known_any_more_is_told_of(
     )
 
 
-def forget_mutations(colony: Colony, node: Node) -> None:
+def forget_mutations(colony: SimulatedCluster, node: SimulatedNode) -> None:
     for _ in range(20):
         colony.now += 100
         node.step_all()

@@ -6,8 +6,8 @@ import pytest
 
 from coordination.drops.drop_partition import drop_partition
 from coordination.transactions.transaction_commit import Overwrite
-from engine.simulator.simulated_cluster import Node
-from engine.tables.stopped_actions import Stoppable
+from engine.simulator.simulated_cluster import SimulatedNode
+from engine.tables.stopped_actions import StoppableAction
 from parts.common.part_name import PartName
 from tests.replication.beside import at_failpoint, during_insert, settle, step
 from tests.replication.mutations import MakeColony, code, mutate, shown, values
@@ -66,13 +66,13 @@ def test_a_part_that_awaits_its_quorum_is_not_changed(make_colony: MakeColony) -
     one, two = colony
     one.insert(1, [1, 2])
     colony.settle()
-    two.table.allow(Stoppable.FETCHES, False)
+    two.table.allow(StoppableAction.FETCHES, False)
     assert code(lambda: one.insert(1, [3, 4], quorum=2, quorum_timeout_seconds=3.0)) == 319
     mutate(one, UPDATE)
     step(colony, one, two)
     assert values(one) == old(1, 3, 4) | new(2)
     assert not shown(one)[0].is_done
-    two.table.allow(Stoppable.FETCHES, True)
+    two.table.allow(StoppableAction.FETCHES, True)
     settle(colony, old(1, 3) | new(2, 4))
 
 
@@ -81,13 +81,13 @@ def test_a_quorum_that_fails(make_colony: MakeColony) -> None:
     colony = make_colony(3)
     one, two, three = colony
     for node in (two, three):
-        node.table.allow(Stoppable.FETCHES, False)
+        node.table.allow(StoppableAction.FETCHES, False)
     assert code(lambda: one.insert(1, [3, 4], quorum=3, quorum_timeout_seconds=3.0)) == 319
     mutate(two, UPDATE)
     one.crash()
     colony.end_zombies()
     for node in (two, three):
-        node.table.allow(Stoppable.FETCHES, True)
+        node.table.allow(StoppableAction.FETCHES, True)
     for _ in range(30):
         colony.now += 7
         two.step_all()
@@ -117,7 +117,7 @@ def test_a_drop_in_the_middle(make_colony: MakeColony, point: str, detach: bool)
     settle(colony, old(1, 2, 3) | new(4))
 
 
-def drop_logged(node: Node, partition: str, *, detach: bool = False) -> None:
+def drop_logged(node: SimulatedNode, partition: str, *, detach: bool = False) -> None:
     """Does not wait until it is carried out."""
 
     def drop(table: object) -> None:
@@ -137,12 +137,12 @@ def test_truncate_of_what_is_half_changed(make_colony: MakeColony) -> None:
     one.insert(1, [1, 2])
     one.insert(1, [3, 4])
     colony.settle()
-    two.table.allow(Stoppable.MERGES, False)
-    two.table.allow(Stoppable.FETCHES, False)
+    two.table.allow(StoppableAction.MERGES, False)
+    two.table.allow(StoppableAction.FETCHES, False)
     mutate(one, UPDATE, sync=1)
     two.truncate()
-    two.table.allow(Stoppable.MERGES, True)
-    two.table.allow(Stoppable.FETCHES, True)
+    two.table.allow(StoppableAction.MERGES, True)
+    two.table.allow(StoppableAction.FETCHES, True)
     settle(colony, {})
     mutate(one, UPDATE, sync=2)
     settle(colony, {})
@@ -156,7 +156,7 @@ def test_a_number_taken_before_a_drop_and_a_mutation_behind_it(make_colony: Make
     colony.settle()
     done: list[str] = []
 
-    def on_request(who: Node, kind: str, path: str) -> None:
+    def on_request(who: SimulatedNode, kind: str, path: str) -> None:
         if who is one and kind == "multi" and path == who.table.paths.log_prefix and not done:
             done.append(path)
             mutate(two, UPDATE)
@@ -175,16 +175,16 @@ def test_drop_of_a_part(make_colony: MakeColony) -> None:
     one.insert(1, [1, 2])
     one.insert(1, [3, 4])
     colony.settle()
-    two.table.allow(Stoppable.MERGES, False)
-    two.table.allow(Stoppable.FETCHES, False)
+    two.table.allow(StoppableAction.MERGES, False)
+    two.table.allow(StoppableAction.FETCHES, False)
     mutate(one, UPDATE, sync=1)
 
     def drop(name: str, *, detach: bool = False) -> int:
         return code(lambda: two.call(lambda t: t.partitions.drop_part(PartName.parse(name), detach=detach)))
 
     assert drop("1_0_0_0") == 384  # its mutation is assigned
-    two.table.allow(Stoppable.MERGES, True)
-    two.table.allow(Stoppable.FETCHES, True)
+    two.table.allow(StoppableAction.MERGES, True)
+    two.table.allow(StoppableAction.FETCHES, True)
     colony.settle()
     assert drop("1_0_0_0_2", detach=True) == 0
     settle(colony, old(3) | new(4))
@@ -250,12 +250,12 @@ def test_who_joins_later_and_who_was_lost(make_colony: MakeColony) -> None:
     colony.end_zombies()
     mutate(one, UPDATE, sync=1)
     one.insert(1, [3, 4])
-    one.table.allow(Stoppable.MERGES, False)
+    one.table.allow(StoppableAction.MERGES, False)
     mutate(one, "UPDATE v = 'later' WHERE k < 4")
     one.keeper.set(two.table.replica.is_lost, b"1")
     colony.add_node("r3")
     two.start()
-    one.table.allow(Stoppable.MERGES, True)
+    one.table.allow(StoppableAction.MERGES, True)
     settle(colony, dict.fromkeys((1, 2, 3), "later") | old(4))
 
 
@@ -268,7 +268,7 @@ def test_a_source_that_is_missing_is_not_needed(make_colony: MakeColony) -> None
     colony.end_zombies()
     one.insert(1, [3, 4])
     mutate(one, UPDATE, sync=1)
-    one.table.store.delete(one.table.store.outdated_expired(one.clock.monotonic() + 1e6))
+    one.table.store.delete(one.table.store.list_deletable(one.clock.monotonic() + 1e6))
     two.start()
     settle(colony, old(1, 3) | new(2, 4))
 
@@ -302,7 +302,7 @@ def test_two_at_once(make_colony: MakeColony) -> None:
     colony.settle()
     done: list[str] = []
 
-    def on_request(who: Node, kind: str, path: str) -> None:
+    def on_request(who: SimulatedNode, kind: str, path: str) -> None:
         if who is one and kind == "multi" and path == who.table.paths.mutation_prefix and not done:
             done.append(path)
             mutate(two, "UPDATE v = concat(v, ' b') WHERE 1")

@@ -6,9 +6,9 @@ import pytest
 
 from coordination.keeper.memory_keeper import Fault
 from coordination.log.log_entry import EntryType
-from engine.simulator.simulated_cluster import Node
+from engine.simulator.simulated_cluster import SimulatedNode
 from engine.tables.statement_options import OptimizeOptions
-from engine.tables.stopped_actions import Stoppable
+from engine.tables.stopped_actions import StoppableAction
 from parts.common.errors import PandoError
 from tests.replication.beside import at_failpoint, settle, step
 from tests.replication.mutations import MakeColony, code, kill, mutate, shown, values
@@ -39,7 +39,7 @@ def test_killed_while_somebody_waits(make_colony: MakeColony) -> None:
     one.insert(1, [1, 2])
     colony.settle()
     for node in colony:
-        node.table.allow(Stoppable.MERGES, False)
+        node.table.allow(StoppableAction.MERGES, False)
     is_killed: list[bool] = []
 
     def on_wait() -> None:
@@ -110,7 +110,7 @@ def test_a_commit_whose_answer_is_lost(make_colony: MakeColony, fault: Fault) ->
     colony.settle()
     done: list[str] = []
 
-    def on_request(who: Node, kind: str, path: str) -> Fault | None:
+    def on_request(who: SimulatedNode, kind: str, path: str) -> Fault | None:
         mutating = [item.name for item in who.table.queue.entries() if item.entry.type is EntryType.MUTATE_PART]
         if kind == "multi" and path in map(who.table.replica.queue_entry, mutating) and len(done) < 2:
             done.append(who.name)
@@ -132,7 +132,7 @@ def test_nobody_waits_for_numbers_of_a_mutation_that_may_have_been_made(make_col
     one.insert(1, [1, 2])
     colony.settle()
 
-    def on_request(who: Node, kind: str, path: str) -> Fault | None:
+    def on_request(who: SimulatedNode, kind: str, path: str) -> Fault | None:
         return fault if kind == "multi" and path == who.table.paths.mutation_prefix else None
 
     colony.on_request = on_request

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from engine.simulator.simulated_cluster import Colony
+from engine.simulator.simulated_cluster import SimulatedCluster
 from parts.common.part_name import PartName
 
-MakeColony = Callable[..., Colony]
+MakeColony = Callable[..., SimulatedCluster]
 
 
 def test_a_copy_with_other_content_than_was_committed_does_not_take_the_place_of_a_broken_part(
@@ -29,7 +29,7 @@ def test_a_copy_with_other_content_than_was_committed_does_not_take_the_place_of
         return lend(PartName("1", 1, 1, 0) if len(asked) == 1 else name)
 
     one.table.lend_part = lend_another  # type: ignore[method-assign, assignment]
-    two.call(lambda table: table.part_checks.check_soon(PartName("1", 0, 0, 0)))
+    two.call(lambda table: table.part_checks.schedule_check(PartName("1", 0, 0, 0)))
     two.step(two.task("check parts"))
     assert len(asked) == 1
     assert not two.table.store.detached(), "nothing has taken its place"

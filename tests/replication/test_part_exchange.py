@@ -29,7 +29,7 @@ from parts.store.part_states import (
 from parts.store.part_store import (
     PartStore,
 )
-from parts.table.table_description import TableDescription, column_key
+from parts.table.table_description import TableDescription, make_column_key
 from parts.write.part_writer import write_part
 from sql.settings.merge_tree_settings import MergeTreeSettings
 from tests.power_cut import power_cut
@@ -42,8 +42,8 @@ class Owner:
     """One part on disk and a server that lends it."""
 
     def __init__(self, root: Path, rows: int, credentials: tuple[str, str] | None, **settings: object) -> None:
-        key = column_key(SCHEMA, ["k"])
-        partition, none = column_key(SCHEMA, ["p"]), column_key(SCHEMA, [])
+        key = make_column_key(SCHEMA, ["k"])
+        partition, none = make_column_key(SCHEMA, ["p"]), make_column_key(SCHEMA, [])
         description = TableDescription(SCHEMA, key, key, partition, none, MergeTreeSettings(**settings))  # type: ignore[arg-type]
         self.store = PartStore(root, description, time.time, uuid.uuid4)
         block = pa.table(

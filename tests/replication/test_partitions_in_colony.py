@@ -13,26 +13,26 @@ import pytest
 
 from coordination.keeper.memory_keeper import Fault
 from coordination.transactions.transaction_commit import Overwrite
-from engine.simulator.simulated_cluster import Colony, Node
+from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
 from engine.simulator.step_pool import Crash
 from engine.tables.statement_options import OptimizeOptions
-from engine.tables.stopped_actions import Stoppable
+from engine.tables.stopped_actions import StoppableAction
 from parts.common.errors import PandoError
 from parts.common.part_name import PartName
 from parts.read.part_reader import Part, open_part
-from parts.store.detached_parts import wanted_detached
+from parts.store.detached_parts import list_detached_by_users
 from tests.faults import FAULTS, hit_request
 from tests.replication.staging import commit, stage
 
-MakeColony = Callable[..., Colony]
+MakeColony = Callable[..., SimulatedCluster]
 GONE, LEFT = [1, 2, 3], [4, 5]
 
 
-def drop(node: Node, partition: str | None, *, detach: bool = False) -> None:
+def drop(node: SimulatedNode, partition: str | None, *, detach: bool = False) -> None:
     node.call(lambda table: table.partitions.drop(partition, detach=detach))
 
 
-def drop_part(node: Node, name: str, *, detach: bool = False) -> None:
+def drop_part(node: SimulatedNode, name: str, *, detach: bool = False) -> None:
     node.call(lambda table: table.partitions.drop_part(PartName.parse(name), detach=detach))
 
 
@@ -44,22 +44,22 @@ def code(action: Callable[[], object]) -> int:
     return 0
 
 
-def detached_keys(node: Node) -> list[int]:
+def detached_keys(node: SimulatedNode) -> list[int]:
     """Of what was detached by somebody's wish."""
-    places = [node.path / "detached" / str(name) for name in wanted_detached(node.table.store.detached())]
+    places = [node.path / "detached" / str(name) for name in list_detached_by_users(node.table.store.detached())]
     batches = [batch for place in places for batch in open_part(place).read(["k"])]
     return sorted(key for batch in batches for key in batch.column(0).to_pylist())
 
 
-def settle(colony: Colony) -> None:
+def settle(colony: SimulatedCluster) -> None:
     for node in colony:
-        for action in (Stoppable.MERGES, Stoppable.FETCHES):
+        for action in (StoppableAction.MERGES, StoppableAction.FETCHES):
             node.table.allow(action, True)
     colony.settle()
     colony.check_equal()
 
 
-def restart_all(colony: Colony) -> None:
+def restart_all(colony: SimulatedCluster) -> None:
     for node in colony:
         node.restart()
     colony.end_zombies()
@@ -68,7 +68,7 @@ def restart_all(colony: Colony) -> None:
 
 @dataclass(frozen=True)
 class Operation:
-    run: Callable[[Node], None]
+    run: Callable[[SimulatedNode], None]
     detach: bool = False
     repeated: int = 0
     """The code of a repetition of what is done."""
@@ -82,20 +82,20 @@ OPERATIONS = {
 }
 
 
-def scenario(colony: Colony) -> Node:
+def scenario(colony: SimulatedCluster) -> SimulatedNode:
     """Partition 1 is one merged part, of which one replica has the sources only."""
     one, two = colony
     one.insert(1, [1, 2])
     two.insert(1, [3])
     two.insert(2, [4, 5])
     colony.settle()
-    two.table.allow(Stoppable.MERGES, False)
-    two.table.allow(Stoppable.FETCHES, False)
+    two.table.allow(StoppableAction.MERGES, False)
+    two.table.allow(StoppableAction.FETCHES, False)
     one.optimize()
     return one
 
 
-def check(colony: Colony, operation: Operation) -> None:
+def check(colony: SimulatedCluster, operation: Operation) -> None:
     for node in colony:
         assert node.keys() == LEFT, node.explain()
         assert detached_keys(node) == (GONE if operation.detach else []), (node.name, node.table.store.detached())
@@ -183,7 +183,7 @@ def test_an_insert_under_way_takes_a_number_behind_the_drop(make_colony: MakeCol
     two.insert(1, [1])
     dropped: list[str] = []
 
-    def on_failpoint(node: Node, name: str) -> None:
+    def on_failpoint(node: SimulatedNode, name: str) -> None:
         if name == "insert.before_commit" and not dropped:
             dropped.append(name)
             drop(two, "1")
@@ -203,7 +203,7 @@ def test_a_part_of_a_merge_or_of_another_replica_is_not_dropped(make_colony: Mak
     two.table.log_pull.pull(two.keeper)
     assert code(lambda: drop_part(two, "1_0_0_0")) == 232  # not fetched yet
     settle(colony)
-    one.table.allow(Stoppable.MERGES, False)
+    one.table.allow(StoppableAction.MERGES, False)
     with contextlib.suppress(PandoError):
         one.call(lambda table: table.merge_steps._assign_optimize(one.keeper, OptimizeOptions(final=True)))
     assert code(lambda: drop_part(one, "1_0_0_0")) == 384
@@ -234,11 +234,11 @@ def test_a_detach_behind_a_commit_that_nobody_has_carried_out(make_colony: MakeC
     stage(one, 1, [10])
     stage(one, 2, [20])
     for node in colony:
-        node.table.allow(Stoppable.QUEUES, False)
+        node.table.allow(StoppableAction.QUEUES, False)
     assert code(lambda: commit(one, timeout_seconds=5.0)) == 341
     assert code(lambda: drop(one, "2", detach=True)) == 341
     for node in colony:
-        node.table.allow(Stoppable.QUEUES, True)
+        node.table.allow(StoppableAction.QUEUES, True)
     settle(colony)
     assert one.keys() == [10]
     assert detached_keys(one) == detached_keys(two) == [2, 20]
@@ -255,12 +255,12 @@ def test_a_detach_between_two_overwrites_that_nobody_has_carried_out(make_colony
     stage(one, 2, [20])
     stage(one, 2, [21], transaction="y")
     for node in colony:
-        node.table.allow(Stoppable.QUEUES, False)
+        node.table.allow(StoppableAction.QUEUES, False)
     assert code(lambda: commit(one, timeout_seconds=5.0)) == 341
     assert code(lambda: drop(one, "2", detach=True)) == 341
     assert code(lambda: commit(one, "y", timeout_seconds=5.0, overwrite=Overwrite.TABLE)) == 341
     for node in colony:
-        node.table.allow(Stoppable.QUEUES, True)
+        node.table.allow(StoppableAction.QUEUES, True)
     seen: set[tuple[int, ...]] = set()
     colony.on_request = lambda node, kind, path: seen.update(tuple(node.keys()) for node in (one, two))
     colony.settle()

@@ -9,12 +9,12 @@ from dataclasses import replace
 import pytest
 
 from coordination.nodes.part_record import PartRecord
-from engine.simulator.simulated_cluster import Colony, Node
+from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
 from engine.simulator.step_pool import Crash
 from parts.common.errors import PandoError
 from parts.common.part_name import PartName
 from recovery import force_restore_flag
-from recovery.replica_inspection import Inspection, inspect_replica
+from recovery.replica_inspection import ReplicaInspection, inspect_replica
 from tests.replication.lost_zookeeper import (
     MakeColony,
     check_all,
@@ -68,7 +68,7 @@ def test_inspection_tells_of_the_past_and_knows_marks_of_drops(make_colony: Make
     insert(one, 0, 3)
     one.call(lambda table: table.store.drop_active([PartName.parse("1_1_1_0")]))
 
-    def inspect() -> Inspection:
+    def inspect() -> ReplicaInspection:
         return inspect_replica(one.keeper, one.table.replica, one.path, 0.5, "db.t")
 
     assert (inspect().broken, inspect().forgotten) == ([], [])
@@ -82,7 +82,7 @@ def test_inspection_tells_of_the_past_and_knows_marks_of_drops(make_colony: Make
 def test_forced_restore_from_an_older_snapshot_keeps_all_in_detached(make_colony: MakeColony) -> None:
     colony = restored_from_older_snapshot(make_colony)
     for node in colony:
-        force_restore_flag.raise_flag(node.keeper, node.table.replica)
+        force_restore_flag.set_flag(node.keeper, node.table.replica)
     check_all(colony, keys_of(0, 4))
     for node in colony:
         assert len(node.table.store.detached()) == 12
@@ -142,9 +142,9 @@ def test_interrupted_inserts_are_no_sign_of_the_past(make_colony: MakeColony) ->
     insert(one, 0, 2)
     colony.settle()
 
-    def on_failpoint(node: Node, name: str) -> None:
+    def on_failpoint(node: SimulatedNode, name: str) -> None:
         if name == "insert.after_rename":
-            node.die()
+            node.crash_here()
 
     colony.on_failpoint = on_failpoint
     with pytest.raises(Crash):
@@ -157,7 +157,7 @@ def test_interrupted_inserts_are_no_sign_of_the_past(make_colony: MakeColony) ->
     check_all(colony, keys_of(0, 2))
 
 
-def written_anew(make_colony: MakeColony) -> Colony:
+def written_anew(make_colony: MakeColony) -> SimulatedCluster:
     """ZooKeeper and the disk of r1 are put back to an older copy, and clients repeat their INSERTs into r1. Of 16
     blocks that r2 has, ZooKeeper lists 4 for it: numbers and contents of the others are as they were."""
     colony = make_colony(2)
@@ -201,7 +201,7 @@ def test_beside_parts_that_nobody_lists_the_start_is_refused_as_before(make_colo
     colony = written_anew(make_colony)
     one, two = colony
     with suppress(Crash):
-        colony.on_failpoint = lambda node, name: node.die() if name == "insert.before_commit" else None
+        colony.on_failpoint = lambda node, name: node.crash_here() if name == "insert.before_commit" else None
         insert(one, 20, 1)
     (unlisted,) = (path for path in one.directories() if path.name == "1_16_16_0")
     shutil.copytree(unlisted, two.path / unlisted.name)

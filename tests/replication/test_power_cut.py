@@ -7,32 +7,34 @@ from pathlib import Path
 
 import pytest
 
-from engine.simulator.simulated_cluster import Colony, Node
+from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
 from engine.tables.statement_options import OptimizeOptions
 from parts.common.part_name import PartName
-from parts.format.hashed_file import sync
+from parts.format.hashed_file import sync_descriptor
 from tests.power_cut import power_cut
 from tests.replication.staging import commit, stage
 
-MakeColony = Callable[..., Colony]
+MakeColony = Callable[..., SimulatedCluster]
 DURABLE = {"fsync_after_insert": True, "fsync_part_directory": True}
 
 
 @pytest.fixture
 def cut(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> object:
     """``cut(colony, name, action)``: the node's disk after ``action`` and a power cut takes the place of its disk."""
-    fetch_part = Node.fetch_part
+    fetch_part = SimulatedNode.fetch_part
 
-    def fetch_and_sync(node: Node, url: str, endpoint: str, part: PartName, directory: Path, stop: object) -> None:
+    def fetch_and_sync(
+        node: SimulatedNode, url: str, endpoint: str, part: PartName, directory: Path, stop: object
+    ) -> None:
         """As the client of the part exchange does."""
         fetch_part(node, url, endpoint, part, directory, stop)  # type: ignore[arg-type]
         for file in directory.iterdir():
             with open(file, "rb") as stream:
-                sync(stream.fileno())
+                sync_descriptor(stream.fileno())
 
-    monkeypatch.setattr(Node, "fetch_part", fetch_and_sync)
+    monkeypatch.setattr(SimulatedNode, "fetch_part", fetch_and_sync)
 
-    def run(colony: Colony, name: str, action: Callable[[], object]) -> None:
+    def run(colony: SimulatedCluster, name: str, action: Callable[[], object]) -> None:
         with power_cut(colony.root, tmp_path_factory.mktemp("image") / "root") as image:
             action()
         node = colony.nodes[name]
@@ -44,7 +46,7 @@ def cut(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: p
     return run
 
 
-Cut = Callable[[Colony, str, Callable[[], object]], None]
+Cut = Callable[[SimulatedCluster, str, Callable[[], object]], None]
 
 
 def test_acknowledged_insert(make_colony: MakeColony, cut: Cut) -> None:
@@ -145,7 +147,7 @@ def test_part_that_a_check_replaced(make_colony: MakeColony, cut: Cut) -> None:
         data.chmod(0o644)
         content = data.read_bytes()
         data.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-        two.call(lambda table: table.part_checks.check_soon(PartName.parse(directory.name)))
+        two.call(lambda table: table.part_checks.schedule_check(PartName.parse(directory.name)))
         two.step(two.task("check parts"))
         assert any(name.startswith("broken") for name in two.table.store.detached())
         one.crash()

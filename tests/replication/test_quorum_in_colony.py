@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 import engine.tables.replicated.follow.queue_execution as queue_steps
-from coordination.inserts.quorum import pending_parts
-from coordination.inserts.quorum_failure import failure_ops
+from coordination.inserts.quorum import read_pending_quorums
+from coordination.inserts.quorum_failure import fail_part_ops
 from coordination.keeper.memory_keeper import Fault
-from engine.simulator.simulated_cluster import Colony, Node
+from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
 from engine.simulator.step_pool import Crash
 from engine.tables.replicated.replicated_table import ReplicatedTable
 from engine.tables.statement_options import OptimizeOptions
@@ -22,7 +22,7 @@ from parts.common.query_status import QueryStatus
 from parts.read.part_reader import Part
 from tests.coordination.real_time import drop_all_partitions
 
-MakeColony = Callable[..., Colony]
+MakeColony = Callable[..., SimulatedCluster]
 ANYHOW = pytest.mark.parametrize("is_parallel", [True, False])
 QUICK = {"quorum_timeout_seconds": 5.0}
 
@@ -33,7 +33,7 @@ def code_of(action: Callable[[], object]) -> int:
     return raised.value.code
 
 
-def freeze(*nodes: Node) -> None:
+def freeze(*nodes: SimulatedNode) -> None:
     for node in nodes:
         node.is_frozen = True
 
@@ -225,7 +225,7 @@ def test_fault_at_any_request_of_an_insert(make_colony: MakeColony, fault: Fault
     one, two = colony
     left = [at]
 
-    def on_request(node: Node, kind: str, path: str) -> Fault | None:
+    def on_request(node: SimulatedNode, kind: str, path: str) -> Fault | None:
         if node is one:
             left[0] -= 1
             return fault if left[0] == 0 else None
@@ -307,11 +307,11 @@ def test_optimize_of_nothing(make_colony: MakeColony) -> None:
     assert code_of(lambda: one.call(lambda table: table.optimize(throwing))) == 388
 
 
-def fail_quorum(node: Node) -> None:
+def fail_quorum(node: SimulatedNode) -> None:
     """As a server would that does not ask who has the part."""
     paths = node.table.paths
-    ((status, stat, path),) = pending_parts(node.keeper, paths)
-    node.keeper.multi(failure_ops(node.keeper, paths, status, path, stat.version))
+    ((status, stat, path),) = read_pending_quorums(node.keeper, paths)
+    node.keeper.multi(fail_part_ops(node.keeper, paths, status, path, stat.version))
 
 
 def test_active_replica_takes_a_failed_part_back_at_once(make_colony: MakeColony) -> None:
@@ -341,7 +341,7 @@ def test_failed_part_leaves_zookeeper_though_it_went_away_after_the_disk(make_co
     fail_quorum(two)
     faults: list[str] = []
 
-    def on_request(node: Node, kind: str, path: str) -> Fault | None:
+    def on_request(node: SimulatedNode, kind: str, path: str) -> Fault | None:
         if node is one and kind == "multi" and "/parts/" in path and not faults:
             faults.append(path)
             return fault
@@ -364,7 +364,7 @@ def test_a_number_that_a_pending_quorum_does_not_let_be_used_is_given_up(make_co
     assert code_of(lambda: one.insert(1, [1], quorum=2, quorum_parallel=False, **QUICK)) == 319
     faults: list[str] = []
 
-    def on_request(node: Node, kind: str, path: str) -> Fault | None:
+    def on_request(node: SimulatedNode, kind: str, path: str) -> Fault | None:
         if node is one and kind == "multi" and "/block_numbers/1/block-" in path and not faults:
             faults.append(path)
             return Fault.LOSE_REQUEST

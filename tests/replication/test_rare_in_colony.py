@@ -12,19 +12,19 @@ import pytest
 
 import engine.system_tables.replication as replication_tables
 from coordination.keeper.memory_keeper import Fault
-from coordination.merges_mutations.merge_assignment import assign_merges, merge_entry
+from coordination.merges_mutations.merge_assignment import log_merges_and_mutations, make_merge_entry
 from engine.simulator import simulated_transfer
-from engine.simulator.simulated_cluster import Colony, Node
+from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
 from engine.tables.statement_options import InsertOptions, OptimizeOptions
 from parts.common.errors import PandoError, UnavailableError, UnknownOutcomeError
 from parts.common.part_name import PartName
-from parts.format.hashed_file import read_file
+from parts.format.hashed_file import read_small_file
 from parts.read.part_reader import Part
 
-MakeColony = Callable[..., Colony]
+MakeColony = Callable[..., SimulatedCluster]
 
 
-def half_drop(colony: Colony, name: str) -> None:
+def half_drop(colony: SimulatedCluster, name: str) -> None:
     """DROP REPLICA of a dead one, cut short in its middle."""
     node = colony.nodes.pop(name)
     node.crash()
@@ -68,7 +68,7 @@ def test_repeat_on_another_replica_while_the_first_attempt_is_undecided(
     one, two = colony
     written = []
 
-    def on_request(node: Node, kind: str, path: str) -> Fault | None:
+    def on_request(node: SimulatedNode, kind: str, path: str) -> Fault | None:
         if node is not one or kind != "multi" or "/log/" not in path:
             return None
         colony.on_request = lambda *_: None
@@ -97,7 +97,7 @@ def test_restart_of_a_replica_while_others_act(make_colony: MakeColony, action: 
     colony.settle()
     count = [0]
 
-    def on_request(node: Node, kind: str, path: str) -> None:
+    def on_request(node: SimulatedNode, kind: str, path: str) -> None:
         count[0] += 1
         if node is one and count[0] % 5 == 0:
             one.table.restart()
@@ -147,7 +147,7 @@ def test_sequential_read_between_commit_and_activation_of_a_quorum_part(make_col
     colony.settle()
     seen: list[object] = []
 
-    def read(node: Node, failpoint: str) -> None:
+    def read(node: SimulatedNode, failpoint: str) -> None:
         if node is two and failpoint == place:
             colony.on_failpoint = lambda *_: None
             try:
@@ -180,7 +180,7 @@ def test_broken_part_that_nobody_can_replace_is_not_read_all_the_time(
     monkeypatch.setattr(Part, "verify", lambda part, check: (verified.append(colony.now), verify(part, check)))
     for _ in range(1000):
         colony.now += 1.0
-        two.call(lambda table: table.part_checks.check_soon(PartName.parse(directory.name)))
+        two.call(lambda table: table.part_checks.schedule_check(PartName.parse(directory.name)))
         two.step(two.task("check parts"))
     assert 2 < len(verified) < 15
     assert good.exists()
@@ -260,7 +260,7 @@ def test_truncate_drops_partitions_that_its_zookeeper_server_has_not_seen_yet(ma
     assert one.keys() == two.keys() == []
 
 
-def insert_blocks(node: Node, blocks: list[list[int]], **options: object) -> int:
+def insert_blocks(node: SimulatedNode, blocks: list[list[int]], **options: object) -> int:
     """One INSERT of several blocks; rows written."""
     with node.acting():
         sink = node.table.begin_insert(InsertOptions(**options))  # type: ignore[arg-type]
@@ -292,7 +292,7 @@ def test_insert_over_partitions_that_fails_midway_says_what_is_stored(
     one, two = colony
     commits: list[str] = []
 
-    def at(node: Node, name: str) -> None:
+    def at(node: SimulatedNode, name: str) -> None:
         if name == "insert.after_rename":
             commits.append(name)
             if len(commits) == 2 and fault is None:
@@ -389,7 +389,7 @@ def test_part_that_a_fetch_reads_is_not_deleted(make_colony: MakeColony, monkeyp
     one.call(lambda table: table.optimize(OptimizeOptions(final=True)))
     wanted = one.path / "1_0_0_0"
     assert "1_0_0_0" in one.outdated()
-    chosen = [part for part, _ in one.table.store.all_parts() if str(part.name) == "1_0_0_0"]
+    chosen = [part for part, _ in one.table.store.list_parts() if str(part.name) == "1_0_0_0"]
     copied: list[str] = []
 
     def read_slowly(source: Path, part: str) -> bytes:
@@ -398,7 +398,7 @@ def test_part_that_a_fetch_reads_is_not_deleted(make_colony: MakeColony, monkeyp
             one.step(one.task("clean up"))
             one.call(lambda table: table.delete_outdated(chosen))  # by a clean-up that chose it before
             copied.append(source.name)
-        return read_file(source, part)
+        return read_small_file(source, part)
 
     monkeypatch.setattr(simulated_transfer, "read_file", read_slowly)
     two.step(two.task("execute queue 0"))
@@ -425,7 +425,7 @@ def test_outdated_parts_leave_zookeeper_before_the_disk(make_colony: MakeColony,
     assert outdated == ["1_0_0_0", "1_1_1_0"]
     seen: list[bool] = []
 
-    def on_request(node: Node, kind: str, path: str) -> Fault | None:
+    def on_request(node: SimulatedNode, kind: str, path: str) -> Fault | None:
         if node is one and kind in ("multi", "delete") and "/parts/1_" in path:
             seen.append(all((one.path / name).exists() for name in outdated))
             return fault
@@ -453,7 +453,7 @@ def test_optimize_whose_logging_was_not_answered_may_have_been_done(make_colony:
         one.insert(1, [key])
     faults = [fault]
 
-    def lose(node: Node, kind: str, path: str) -> Fault | None:
+    def lose(node: SimulatedNode, kind: str, path: str) -> Fault | None:
         is_logging = kind == "multi" and path == one.table.paths.log_prefix
         return faults.pop() if faults and is_logging else None
 
@@ -470,10 +470,10 @@ def test_merges_of_which_some_are_logged_are_not_refused(make_colony: MakeColony
     colony = make_colony(1)
     (one,) = colony
     sources = [[PartName(f"{number:032}", index, index, 0) for index in range(2)] for number in range(3000)]
-    merges = [merge_entry(names, one.name, 1.0) for names in sources]
+    merges = [make_merge_entry(names, one.name, 1.0) for names in sources]
     asked: list[str] = []
 
-    def lose(node: Node, kind: str, path: str) -> Fault | None:
+    def lose(node: SimulatedNode, kind: str, path: str) -> Fault | None:
         asked.append(path)
         return Fault.EXPIRE if len(asked) == 2 else None
 
@@ -481,5 +481,5 @@ def test_merges_of_which_some_are_logged_are_not_refused(make_colony: MakeColony
     version = keeper.get(paths.log)[1].version
     colony.on_request = lose
     with one.acting(), pytest.raises(UnknownOutcomeError, match="of 3000 merges are in the log"):
-        assign_merges(keeper, paths, version, merges)
+        log_merges_and_mutations(keeper, paths, version, merges)
     assert 0 < len(colony.ensemble.connect().children(paths.log)) < len(merges)

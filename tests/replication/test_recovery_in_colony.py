@@ -10,19 +10,19 @@ from types import SimpleNamespace
 import pytest
 
 import engine.system_tables.replication as replication_tables
-from coordination.inserts.block_numbers import BlockLock, allocate_block, release
+from coordination.inserts.block_numbers import BlockLock, allocate_block_number, release_block_number
 from coordination.replicas.table_nodes import drop_dead_replica
 from engine.engine import Engine
-from engine.front.http.status_pages import replicas_status
-from engine.simulator.simulated_cluster import Colony, Node
+from engine.front.http.status_pages import make_replicas_status_page
+from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
 from engine.tables.statement_options import OptimizeOptions
 from parts.common.errors import CorruptionError, PandoError
 from recovery import force_restore_flag
 
-MakeColony = Callable[..., Colony]
+MakeColony = Callable[..., SimulatedCluster]
 
 
-def filled(make_colony: MakeColony, replicas: int = 2, parts: int = 10) -> Colony:
+def filled(make_colony: MakeColony, replicas: int = 2, parts: int = 10) -> SimulatedCluster:
     colony = make_colony(replicas, min_bytes_for_full_part_storage=0)
     for number in range(parts):
         colony.nodes["r1"].insert(1, [10 * number, 10 * number + 1])
@@ -30,7 +30,7 @@ def filled(make_colony: MakeColony, replicas: int = 2, parts: int = 10) -> Colon
     return colony
 
 
-def delete_parts(node: Node, count: int) -> None:
+def delete_parts(node: SimulatedNode, count: int) -> None:
     for directory in node.directories()[:count]:
         shutil.rmtree(directory)
 
@@ -50,7 +50,7 @@ def test_emptied_directory_is_filled_from_the_others(make_colony: MakeColony) ->
     assert two.keys() == [*expected, 1000]
 
 
-def delay(node: Node) -> int:
+def delay(node: SimulatedNode) -> int:
     return node.table.state.queue.absolute_delay(node.colony.now)
 
 
@@ -113,14 +113,14 @@ def test_great_loss_is_refused_until_forced(make_colony: MakeColony, way: str) -
     assert two.directories() == before
     assert not two.table.store.detached()
     if way == "znode":
-        force_restore_flag.raise_flag(one.keeper, two.table.replica)
+        force_restore_flag.set_flag(one.keeper, two.table.replica)
     else:
         two.force_restore_all = True
         two.restart()
     colony.settle()
     colony.check_equal()
     assert two.keys() == one.keys()
-    assert not force_restore_flag.is_raised(one.keeper, two.table.replica)
+    assert not force_restore_flag.is_flag_set(one.keeper, two.table.replica)
 
 
 def test_forced_restore_that_a_crash_interrupts_goes_on(make_colony: MakeColony) -> None:
@@ -130,13 +130,13 @@ def test_forced_restore_that_a_crash_interrupts_goes_on(make_colony: MakeColony)
     two.crash()
     delete_parts(two, 6)
     two.start()
-    force_restore_flag.raise_flag(one.keeper, two.table.replica)
+    force_restore_flag.set_flag(one.keeper, two.table.replica)
     begun: list[str] = []
 
-    def on_request(node: Node, kind: str, path: str) -> None:
+    def on_request(node: SimulatedNode, kind: str, path: str) -> None:
         if node is two and kind == "multi" and path.startswith(two.table.replica.queue_prefix) and not begun:
             begun.append(path)
-            node.die()
+            node.crash_here()
 
     colony.on_request = on_request
     two.step(two.task("ZooKeeper session"))
@@ -147,7 +147,7 @@ def test_forced_restore_that_a_crash_interrupts_goes_on(make_colony: MakeColony)
     colony.settle()
     colony.check_equal()
     assert two.keys() == one.keys()
-    assert not force_restore_flag.is_raised(one.keeper, two.table.replica)
+    assert not force_restore_flag.is_flag_set(one.keeper, two.table.replica)
 
 
 def test_small_loss_is_mended(make_colony: MakeColony) -> None:
@@ -165,9 +165,9 @@ def test_small_loss_is_mended(make_colony: MakeColony) -> None:
 def test_unexpected_part_is_detached(make_colony: MakeColony) -> None:
     colony = filled(make_colony)
     one, two = colony
-    lock = allocate_block(one.keeper, one.table.paths, "1")
+    lock = allocate_block_number(one.keeper, one.table.paths, "1")
     assert isinstance(lock, BlockLock)
-    assert release(one.keeper, lock)  # a number that no part uses
+    assert release_block_number(one.keeper, lock)  # a number that no part uses
     two.crash()
     shutil.copytree(two.path / "1_0_0_0", two.path / f"1_{lock.number}_{lock.number}_0")
     two.start()
@@ -273,7 +273,7 @@ def test_replica_that_slept_too_long_is_cloned(make_colony: MakeColony) -> None:
     assert all(name.startswith("clone_") for name in two.table.store.detached())
 
 
-def shown_of(node: Node) -> tuple[str, str]:
+def shown_of(node: SimulatedNode) -> tuple[str, str]:
     """``warning`` in ``system.replicas``, and the answer of ``/replicas_status?verbose=1``."""
     server = SimpleNamespace(
         services=node.table.services,
@@ -283,7 +283,7 @@ def shown_of(node: Node) -> tuple[str, str]:
     server.replicas_status = lambda: list(Engine._loaded_replicas(server))  # type: ignore[arg-type]
     names = [column.name for column in replication_tables.TABLES[0].schema.columns]
     (row,) = replication_tables.TABLES[0].rows(SimpleNamespace(server=server), names)  # type: ignore[arg-type]
-    page = replicas_status(server, verbose=True)  # type: ignore[arg-type]
+    page = make_replicas_status_page(server, verbose=True)  # type: ignore[arg-type]
     return str(row[names.index("warning")]), page.body.decode()
 
 
@@ -533,7 +533,7 @@ def test_too_many_broken_parts_leave_the_table_readonly_until_forced(make_colony
     (part / "meta.bin").write_bytes(b"not a part")
     two.start()
     assert "max_suspicious_broken_parts" in two.table.state.readonly_reason
-    force_restore_flag.raise_flag(one.keeper, two.table.replica)
+    force_restore_flag.set_flag(one.keeper, two.table.replica)
     colony.settle()
     colony.check_equal()
     assert two.keys() == one.keys() == [0, 1, 2, 3]

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 import pytest
 
 import engine.system_tables.replication as replication_tables
-from engine.simulator.simulated_cluster import Node
+from engine.simulator.simulated_cluster import SimulatedNode
 from tests.replication.mutations import MakeColony
 
 
-def row_of(node: Node, *columns: str) -> dict[str, object]:
+def row_of(node: SimulatedNode, *columns: str) -> dict[str, object]:
     """Of ``system.replicas``: the columns, or all."""
     server = SimpleNamespace(services=node.table.services, catalog=SimpleNamespace(tables=lambda: [node.table]))
     shown = replication_tables.TABLES[0]

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from engine.simulator.simulated_cluster import Colony, Node
+from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
 from engine.tables.services import Slots
 from parts.common.part_name import PartName
 
 
 def test_inserts_through_all_replicas_converge(tmp_path: Path) -> None:
-    colony = Colony(tmp_path, 3)
+    colony = SimulatedCluster(tmp_path, 3)
     for number, node in enumerate([*colony.nodes.values()] * 3):
         assert node.insert(number % 2, [number * 10, number * 10 + 1]) == 2
     colony.settle()
@@ -25,7 +25,7 @@ def test_inserts_through_all_replicas_converge(tmp_path: Path) -> None:
 
 
 def test_repeated_block_is_dropped_on_every_replica(tmp_path: Path) -> None:
-    colony = Colony(tmp_path, 2)
+    colony = SimulatedCluster(tmp_path, 2)
     one, two = colony.nodes.values()
     assert one.insert(1, [1, 2]) == 2
     assert two.insert(1, [1, 2]) == 0
@@ -37,7 +37,7 @@ def test_repeated_block_is_dropped_on_every_replica(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("most", [1, 2])
 def test_no_more_fetches_at_a_time_than_the_server_may_make(tmp_path: Path, most: int) -> None:
-    colony = Colony(tmp_path, 2)
+    colony = SimulatedCluster(tmp_path, 2)
     one, two = colony
     two.is_frozen = True
     two.table.services.fetches = Slots(most)
@@ -46,7 +46,7 @@ def test_no_more_fetches_at_a_time_than_the_server_may_make(tmp_path: Path, most
     two.step(two.task("pull log"))
     at_a_time: list[int] = []
 
-    def on_copy(part: PartName, source: Node) -> None:
+    def on_copy(part: PartName, source: SimulatedNode) -> None:
         at_a_time.append(len(list(two.path.glob("tmp_fetch_*"))))
         for number in (1, 2):
             two.step(two.task(f"execute queue {number}"))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from coordination.inserts.block_numbers import BlockLock, allocate_block, release
+from coordination.inserts.block_numbers import BlockLock, allocate_block_number, release_block_number
 from engine.simulator.statement_costs import CountedTable, counted_table
 from parts.common.errors import PandoError
 
@@ -109,7 +109,7 @@ def test_what_truncate_took_can_be_inserted_again(make: Make) -> None:
 def test_a_merge_waits_for_the_block_that_is_being_inserted_between_its_sources(make: Make) -> None:
     table = make(2)
     keeper, paths = table.servers.ensemble.connect(), table.table.paths
-    lock = allocate_block(keeper, paths, "1", owner="another replica")
+    lock = allocate_block_number(keeper, paths, "1", owner="another replica")
     assert isinstance(lock, BlockLock)
     insert(table, 2, 1)
     table.select_merges(True)
@@ -119,7 +119,7 @@ def test_a_merge_waits_for_the_block_that_is_being_inserted_between_its_sources(
     table.work_until(lambda: table.servers.now > end)
     assert [str(part.name) for part in table.table.store.active()] == ["0_0_1_1", "1_0_0_0", "1_2_2_0"]
     assert 5 < len(asked) < 20, "now and then"
-    assert release(keeper, lock)
+    assert release_block_number(keeper, lock)
     table.work_until(lambda: len(table.table.store.active()) == 2)
 
 
@@ -127,7 +127,7 @@ def test_a_partition_that_cannot_merge_does_not_keep_the_others_from_it(make: Ma
     table = make(8)
     keeper, paths = table.servers.ensemble.connect(), table.table.paths
     for partition in range(5):  # more than are asked about at once
-        assert isinstance(allocate_block(keeper, paths, str(partition), owner="another replica"), BlockLock)
+        assert isinstance(allocate_block_number(keeper, paths, str(partition), owner="another replica"), BlockLock)
     insert(table, 8, 1)
     table.select_merges(True)
     end = table.servers.now + 30
@@ -138,7 +138,7 @@ def test_a_partition_that_cannot_merge_does_not_keep_the_others_from_it(make: Ma
 def test_optimize_looks_at_the_other_partitions_when_the_best_cannot_merge(make: Make) -> None:
     table = make(3)
     keeper, paths = table.servers.ensemble.connect(), table.table.paths
-    assert isinstance(allocate_block(keeper, paths, "0", owner="another replica"), BlockLock)
+    assert isinstance(allocate_block_number(keeper, paths, "0", owner="another replica"), BlockLock)
     insert(table, 3, 1)
     table.first.sql("OPTIMIZE TABLE costs")
     assert sum(part.name.level for part in table.table.store.active()) == 1

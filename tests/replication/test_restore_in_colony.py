@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 
-from engine.simulator.simulated_cluster import Colony, Node
+from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
 from engine.simulator.step_pool import Crash
 from parts.common.errors import PandoError
 from tests.replication.lost_zookeeper import (
@@ -280,7 +280,7 @@ def test_restore_is_refused_when_there_is_nothing_to_restore(make_colony: MakeCo
         restore(one)
     assert refused.value.code == 36
     two.keeper.expire()
-    two.table.state.become_readonly("a test")
+    two.table.state.set_readonly("a test")
     two.keeper.reconnect()
     with pytest.raises(PandoError, match="nothing to restore") as refused:
         restore(two)
@@ -288,7 +288,7 @@ def test_restore_is_refused_when_there_is_nothing_to_restore(make_colony: MakeCo
     check_all(colony, keys_of(0, 1))
 
 
-def lost_table(make_colony: MakeColony, way: str) -> Colony:
+def lost_table(make_colony: MakeColony, way: str) -> SimulatedCluster:
     """Two replicas that have 6 blocks together, one each alone, and ZooKeeper knows nothing, or too little."""
     colony = make_colony(2)
     one, two = colony
@@ -313,7 +313,7 @@ def lost_table(make_colony: MakeColony, way: str) -> Colony:
     return colony
 
 
-def try_to_restore(node: Node, *codes: int) -> None:
+def try_to_restore(node: SimulatedNode, *codes: int) -> None:
     """In five seconds; ``codes``: of the errors that may be."""
     try:
         restore(node, timeout_seconds=5)
@@ -329,10 +329,10 @@ def test_crash_at_every_request_of_a_restore(make_colony: MakeColony, way: str, 
     colony = lost_table(make_colony, way)
     left = [number]
 
-    def on_request(node: Node, kind: str, path: str) -> None:
+    def on_request(node: SimulatedNode, kind: str, path: str) -> None:
         left[0] -= 1
         if left[0] == 0:
-            node.die()
+            node.crash_here()
 
     colony.on_request = on_request
     for node in colony:
@@ -357,7 +357,7 @@ def test_two_replicas_are_restored_at_once(make_colony: MakeColony, way: str, nu
     one, two = colony
     left = [number]
 
-    def on_request(node: Node, kind: str, path: str) -> None:
+    def on_request(node: SimulatedNode, kind: str, path: str) -> None:
         if node is not one:
             return
         left[0] -= 1

@@ -17,14 +17,14 @@ from typing import Any
 
 import pytest
 
-from coordination.inserts.quorum import unconfirmed_parts
+from coordination.inserts.quorum import read_unconfirmed_parts
 from coordination.keeper.interface import Op
 from coordination.keeper.memory_keeper import MemoryKeeper
-from engine.simulator.simulated_cluster import Colony, Node
+from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
 from parts.common.errors import UnavailableError, UnknownOutcomeError
 from tests.replication.interleaving import Turns, every_order
 
-MakeColony = Callable[..., Colony]
+MakeColony = Callable[..., SimulatedCluster]
 _HAS_TIME = "PANDO_SIMULATION_SEEDS" in os.environ
 _WRITES = ("create", "set", "delete", "multi")
 _READS = ("get", "exists", "children", "sync")
@@ -52,7 +52,7 @@ def _matters(asked: str | Sequence[Op]) -> bool:
 class Stepped:
     """Sequential reads of ``node`` beside actions there; between runs the node goes its usual way."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: SimulatedNode) -> None:
         self.node = node
         self._turns = Turns()
         self._reader: threading.Thread | None = None
@@ -80,7 +80,7 @@ class Stepped:
 
         return stepped
 
-    def _on_failpoint(self, _: Node, name: str) -> None:
+    def _on_failpoint(self, _: SimulatedNode, name: str) -> None:
         if name.endswith("after_commit"):  # not active yet
             self._turns.point()
 
@@ -104,7 +104,7 @@ class Stepped:
                 answer.keys = self.node.keys(sequential=True)
             except UnavailableError as error:
                 answer.code = error.code
-            answer.are_all_confirmed = not unconfirmed_parts(self._observer, self.node.table.paths)
+            answer.are_all_confirmed = not read_unconfirmed_parts(self._observer, self.node.table.paths)
 
         def act() -> None:
             action()
@@ -117,7 +117,7 @@ class Stepped:
 
 
 def in_every_order(
-    node: Node,
+    node: SimulatedNode,
     prepare: Callable[[int], object],
     action: Callable[[int], object],
     check: Callable[[int, Answer], None],
@@ -146,18 +146,18 @@ def in_every_order(
 FETCH = ("pull log", "execute queue 0")
 
 
-def step(node: Node, *tasks: str) -> None:
+def step(node: SimulatedNode, *tasks: str) -> None:
     for task in tasks:
         node.step(node.task(task))
 
 
-def catch_up(*nodes: Node) -> None:
+def catch_up(*nodes: SimulatedNode) -> None:
     for node in nodes:
         step(node, *FETCH, "execute queue 0")
         assert not node.table.queue.entries(), node.explain()
 
 
-def begin_anew(colony: Colony, key: int) -> None:
+def begin_anew(colony: SimulatedCluster, key: int) -> None:
     """Now and then without parts, or every read takes longer than the last."""
     catch_up(*colony)
     if key % 50 == 0:

@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 from coordination.keeper.memory_keeper import Fault
-from engine.simulator.simulated_cluster import Colony, Node
+from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
 from parts.common.part_name import PartName
 
-MakeColony = Callable[..., Colony]
+MakeColony = Callable[..., SimulatedCluster]
 _INSERTS = 5
 
 
 class Behind:
     """The second replica has pulled the first one's INSERTs and brought none of them yet."""
 
-    def __init__(self, colony: Colony) -> None:
+    def __init__(self, colony: SimulatedCluster) -> None:
         self.colony = colony
         self.one, self.two = colony
         self.two.is_frozen = True
@@ -42,7 +42,7 @@ class Behind:
             self.exchanges.append([str(part)])
             fetch_part(url, endpoint, part, directory, stop)
 
-        def on_request(node: Node, kind: str, path: str) -> Fault | None:
+        def on_request(node: SimulatedNode, kind: str, path: str) -> Fault | None:
             if node is not self.two or kind != "multi":
                 return None
             self.multis += 1
@@ -99,7 +99,7 @@ def test_a_commit_of_all_that_gets_no_answer_is_settled_part_by_part(behind: Beh
 def test_a_listing_that_changes_meanwhile_makes_each_be_committed_alone(behind: Behind) -> None:
     paths = behind.one.table.paths.replica("r1")
 
-    def on_failpoint(node: Node, name: str) -> None:
+    def on_failpoint(node: SimulatedNode, name: str) -> None:
         if node is behind.two and name == "produced.after_rename" and behind.exchanges:
             behind.colony.on_failpoint = lambda node, name: None
             behind.one.keeper.set(paths.part("1_3_3_0"), behind.one.keeper.get(paths.part("1_3_3_0"))[0])

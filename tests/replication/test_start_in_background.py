@@ -13,8 +13,8 @@ import pytest
 from coordination.keeper.memory_keeper import MemoryEnsemble
 from coordination.nodes.replica_activation import ReplicaAddress
 from engine.engine import Engine
-from engine.environment import World, real_services
-from engine.front.http.status_pages import EnginePages
+from engine.environment import ServerEnvironment, make_system_services
+from engine.front.http.status_pages import EngineStatusPages
 from engine.front.prometheus_metrics import Metrics
 from engine.interserver.part_client import InterserverClient
 from engine.interserver.replication import Replication
@@ -43,7 +43,7 @@ class Held:
         config = Config.model_validate(
             {"path": self.path, "http_port": None, "interserver_http_port": None, "macros": {"replica": "r1"}}
         )
-        self.engine = Engine(config, World(real_services, self._connect, has_watchdog=False))
+        self.engine = Engine(config, ServerEnvironment(make_system_services, self._connect, has_watchdog=False))
         self.engine.start(in_background=in_background)
 
     def _connect(self, config: Config, path: Path, failpoint: Callable[[str], None]) -> Replication:
@@ -63,7 +63,7 @@ class Held:
         return [str(name) for (name,) in self.run("SELECT table FROM system.replicas WHERE is_readonly")]
 
     def ready(self) -> int:
-        return EnginePages(self.engine, Metrics(self.engine)).ready().status  # type: ignore[arg-type]
+        return EngineStatusPages(self.engine, Metrics(self.engine)).ready().status  # type: ignore[arg-type]
 
 
 class _HeldKeeper:

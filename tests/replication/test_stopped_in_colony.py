@@ -7,23 +7,23 @@ from collections.abc import Callable
 import pytest
 
 from coordination.transactions.transaction_commit import CommitRequest
-from engine.simulator.simulated_cluster import Colony, Node
-from engine.tables.disk_reservations import DiskSpace
+from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
+from engine.tables.disk_reservations import DiskReservations
 from engine.tables.part_log import PartEventType
 from engine.tables.statement_options import CommitOptions, OptimizeOptions, SyncMode
-from engine.tables.stopped_actions import Stoppable
+from engine.tables.stopped_actions import StoppableAction
 from parts.common.errors import PandoError
 from parts.common.part_name import PartName
 from parts.common.query_status import QueryStatus
 
-MakeColony = Callable[..., Colony]
+MakeColony = Callable[..., SimulatedCluster]
 
 
-def stop(node: Node, action: Stoppable) -> None:
+def stop(node: SimulatedNode, action: StoppableAction) -> None:
     node.table.allow(action, False)
 
 
-def work(colony: Colony) -> None:
+def work(colony: SimulatedCluster) -> None:
     """Not to an end: something is stopped."""
     for _ in range(10):
         colony.now += 7.0
@@ -32,7 +32,7 @@ def work(colony: Colony) -> None:
                 node.step_all()
 
 
-def start(colony: Colony, node: Node, action: Stoppable) -> None:
+def start(colony: SimulatedCluster, node: SimulatedNode, action: StoppableAction) -> None:
     node.table.allow(action, True)
     colony.now += 60.0
     colony.settle()
@@ -46,15 +46,15 @@ def code(action: Callable[[], object]) -> int:
     return 0
 
 
-@pytest.mark.parametrize("action", [Stoppable.FETCHES, Stoppable.QUEUES, Stoppable.PULLING])
-def test_what_is_stopped_on_the_receiving_replica(make_colony: MakeColony, action: Stoppable) -> None:
+@pytest.mark.parametrize("action", [StoppableAction.FETCHES, StoppableAction.QUEUES, StoppableAction.PULLING])
+def test_what_is_stopped_on_the_receiving_replica(make_colony: MakeColony, action: StoppableAction) -> None:
     colony = make_colony(2)
     one, two = colony
     stop(two, action)
     one.insert(1, [1])
     work(colony)
     assert two.keys() == []
-    assert len(two.table.queue.entries()) == (0 if action is Stoppable.PULLING else 1)
+    assert len(two.table.queue.entries()) == (0 if action is StoppableAction.PULLING else 1)
     start(colony, two, action)
     assert two.keys() == [1]
     colony.check_equal()
@@ -63,25 +63,25 @@ def test_what_is_stopped_on_the_receiving_replica(make_colony: MakeColony, actio
 def test_stopped_sends_are_refused_and_others_are_asked(make_colony: MakeColony) -> None:
     colony = make_colony(3)
     one, two, three = colony
-    stop(one, Stoppable.SENDS)
+    stop(one, StoppableAction.SENDS)
     one.insert(1, [1])
     work(colony)
     assert two.keys() == three.keys() == []
     item = two.table.queue.entries()[0]
     assert "Transferring part to replica was cancelled" in item.last_exception
-    start(colony, one, Stoppable.SENDS)
+    start(colony, one, StoppableAction.SENDS)
     assert two.keys() == three.keys() == [1]
 
 
 def test_a_transaction_waits_for_stopped_fetches(make_colony: MakeColony) -> None:
     colony = make_colony(2)
     one, two = colony
-    stop(two, Stoppable.FETCHES)
+    stop(two, StoppableAction.FETCHES)
     one.insert(1, [1], transaction="x", deduplication_token="a")
     one.call(lambda table: table.transactions.commit(CommitRequest("x"), CommitOptions()))
     work(colony)
     assert two.keys() == []
-    start(colony, two, Stoppable.FETCHES)
+    start(colony, two, StoppableAction.FETCHES)
     assert two.keys() == [1]
 
 
@@ -91,13 +91,13 @@ def test_stopped_merges_wait_on_one_replica_alone(make_colony: MakeColony) -> No
     for key in range(2):
         one.insert(1, [key])
     colony.settle()
-    stop(two, Stoppable.MERGES)
+    stop(two, StoppableAction.MERGES)
     assert code(two.optimize) == 236
     one.optimize()
     work(colony)
     assert len(one.parts()) == 1
     assert len(two.parts()) == 2
-    start(colony, two, Stoppable.MERGES)
+    start(colony, two, StoppableAction.MERGES)
     colony.check_equal()
     assert len(two.parts()) == 1
 
@@ -108,7 +108,7 @@ def test_syncing_in_three_ways(make_colony: MakeColony) -> None:
     for key in range(2):
         one.insert(1, [key])
     colony.settle()
-    stop(two, Stoppable.MERGES)
+    stop(two, StoppableAction.MERGES)
     one.insert(1, [2])
     one.optimize()
     two.call(lambda table: table.sync(10.0, mode=SyncMode.PULL))
@@ -117,7 +117,7 @@ def test_syncing_in_three_ways(make_colony: MakeColony) -> None:
     assert two.keys() == [0, 1, 2]
     for mode in (SyncMode.DEFAULT, SyncMode.STRICT):
         assert code(lambda mode=mode: two.call(lambda table: table.sync(5.0, mode=mode))) == 159  # type: ignore[misc]
-    two.table.allow(Stoppable.MERGES, True)
+    two.table.allow(StoppableAction.MERGES, True)
     two.call(lambda table: table.sync(60.0, mode=SyncMode.STRICT))
     colony.check_equal()
 
@@ -128,14 +128,14 @@ def test_waiting_for_the_other_replicas(make_colony: MakeColony) -> None:
     for key in range(2):
         one.insert(1, [key])
     colony.settle()
-    stop(two, Stoppable.MERGES)
+    stop(two, StoppableAction.MERGES)
     three.crash()
     colony.end_zombies()
     one.call(lambda table: table.optimize(OptimizeOptions(final=True)))
     with pytest.raises(PandoError, match="replicas r2 have not followed yet") as late:
         one.call(lambda table: table.wait_for_others(5.0, QueryStatus()))
     assert late.value.code == 341
-    two.table.allow(Stoppable.MERGES, True)
+    two.table.allow(StoppableAction.MERGES, True)
     one.call(lambda table: table.wait_for_others(60.0, QueryStatus()))
     assert len(two.parts()) == 1
 
@@ -146,19 +146,19 @@ def test_an_optimize_that_nobody_waits_for_is_assigned_though_merges_are_stopped
     for key in range(2):
         one.insert(1, [key])
     colony.settle()
-    stop(one, Stoppable.MERGES)
+    stop(one, StoppableAction.MERGES)
     one.call(lambda table: table.optimize(OptimizeOptions(final=True, is_waited_for=False)))
     work(colony)
     assert len(two.parts()) == 1
-    start(colony, one, Stoppable.MERGES)
+    start(colony, one, StoppableAction.MERGES)
     colony.check_equal()
 
 
-def merge_kinds(colony: Colony) -> dict[str, list[str]]:
+def merge_kinds(colony: SimulatedCluster) -> dict[str, list[str]]:
     """Which replicas merge, and which fetch, while a merged part comes to all."""
     kinds: dict[str, list[str]] = {"merge.after_temporary_part": [], "fetch.after_temporary_part": []}
 
-    def on_failpoint(node: Node, name: str) -> None:
+    def on_failpoint(node: SimulatedNode, name: str) -> None:
         if name in kinds:
             kinds[name].append(node.name)
 
@@ -185,16 +185,16 @@ def test_the_replica_that_merges_for_all_is_not_waited_for_for_ever(make_colony:
         colony.nodes["r1"].insert(1, [key])
     colony.settle()
     for node in colony:
-        stop(node, Stoppable.MERGES)
+        stop(node, StoppableAction.MERGES)
     colony.nodes["r1"].call(lambda table: table.optimize(OptimizeOptions(final=True, is_waited_for=False)))
     work(colony)
     kinds = merge_kinds(colony)
     for name in ("r1", "r2"):
-        colony.nodes[name].table.allow(Stoppable.MERGES, True)
+        colony.nodes[name].table.allow(StoppableAction.MERGES, True)
     colony.now += 2000.0
     work(colony)
     assert sorted(kinds["merge.after_temporary_part"]) == ["r1", "r2"]
-    start(colony, colony.nodes["r3"], Stoppable.MERGES)
+    start(colony, colony.nodes["r3"], StoppableAction.MERGES)
     colony.check_equal()
 
 
@@ -204,12 +204,12 @@ def test_a_merge_that_does_not_fit_waits_for_room(make_colony: MakeColony) -> No
     for key in range(2):
         one.insert(1, [key])
     colony.settle()
-    two.table.services.disk = DiskSpace(lambda path: 100)
+    two.table.services.disk = DiskReservations(lambda path: 100)
     one.optimize()
     work(colony)
     (item,) = two.table.queue.entries()
     assert "is greater than the current maximum (90)" in item.postpone_reason
-    two.table.services.disk = DiskSpace(lambda path: 1 << 40)
+    two.table.services.disk = DiskReservations(lambda path: 1 << 40)
     colony.now += 60.0
     colony.settle()
     colony.check_equal()
@@ -220,7 +220,7 @@ def test_fetched_parts_are_logged_and_seen_on_their_way(make_colony: MakeColony)
     one, two = colony
     seen: list[tuple[str, str]] = []
 
-    def on_copy(part: PartName, source: Node) -> None:
+    def on_copy(part: PartName, source: SimulatedNode) -> None:
         seen.extend((str(fetch.part), fetch.source_path) for fetch in two.table.services.running_fetches)
 
     colony.on_copy = on_copy

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from engine.simulator.simulated_cluster import Colony
+from engine.simulator.simulated_cluster import SimulatedCluster
 from engine.simulator.simulation import Simulation, Weights
 from parts.common.errors import PandoError
 from tests.replication.test_block_history import KEPT, Stream
@@ -97,7 +97,9 @@ SCENARIOS = {
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 @pytest.mark.parametrize("seed", range(4))
-def test_every_row_that_is_there_came_once(make_colony: Callable[..., Colony], seed: int, scenario: str) -> None:
+def test_every_row_that_is_there_came_once(
+    make_colony: Callable[..., SimulatedCluster], seed: int, scenario: str
+) -> None:
     weights, quorum = SCENARIOS[scenario]
     colony = make_colony(3, seed, selects_merges=True, **SETTINGS, **KEPT)
     simulation = StreamSimulation(colony, weights, quorum=quorum)

@@ -9,15 +9,15 @@ import pytest
 
 from coordination.keeper.interface import Keeper
 from coordination.nodes.replica_activation import ReplicaAddress
-from engine.simulator.simulated_cluster import Colony, Node
+from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
 from engine.tables.statement_options import OptimizeOptions
 from parts.common.errors import PandoError
 from tests.coordination.real_time import activate
 
-MakeColony = Callable[..., Colony]
+MakeColony = Callable[..., SimulatedCluster]
 
 
-def take_over(colony: Colony, node: Node) -> Keeper:
+def take_over(colony: SimulatedCluster, node: SimulatedNode) -> Keeper:
     """Another server on the same data becomes active as this replica; closing the keeper ends it."""
     replica = node.table.replica
     keeper = colony.ensemble.connect()
@@ -26,7 +26,7 @@ def take_over(colony: Colony, node: Node) -> Keeper:
     return keeper
 
 
-def state_of(node: Node) -> object:
+def state_of(node: SimulatedNode) -> object:
     """Whatever a server writes on behalf of its replica."""
     paths, replica, keeper = node.table.paths, node.table.replica, node.keeper
     nodes = [replica.log_pointer, replica.min_unprocessed_insert_time, paths.log, paths.blocks, paths.block_numbers]
@@ -34,7 +34,7 @@ def state_of(node: Node) -> object:
     return [keeper.get_many(nodes), [keeper.children(path) for path in parents]]
 
 
-ACTIONS: dict[str, Callable[[Node], object]] = {
+ACTIONS: dict[str, Callable[[SimulatedNode], object]] = {
     "insert": lambda node: node.insert(1, [7]),
     "insert with quorum": lambda node: node.insert(1, [8], quorum=2, quorum_timeout_seconds=1.0),
     "pull": lambda node: node.step(node.task("pull log")),
@@ -75,7 +75,7 @@ def test_server_that_was_taken_over_commits_nothing(make_colony: MakeColony, pla
         others.append(take_over(colony, two))
         states.append(state_of(two))
 
-    def at(node: Node, failpoint: str) -> None:
+    def at(node: SimulatedNode, failpoint: str) -> None:
         if node is two and failpoint == place and not others:
             displace()
 

@@ -24,7 +24,7 @@ from engine.tables.services import TableServices
 from engine.tables.statement_options import InsertOptions, OptimizeOptions
 from engine.tables.table_definition import TableDefinition
 from parts.common.errors import PandoError
-from parts.table.table_description import TableDescription, column_key
+from parts.table.table_description import TableDescription, make_column_key
 from sql.grammar.clause_types import (
     ColumnClause,
     TableRef,
@@ -65,11 +65,13 @@ class Server:
             tuple(ColumnClause(column.name, str(column.type)) for column in SCHEMA.columns),
             EngineClause("ReplicatedMergeTree", ("'/tables/t'", f"'{name}'")),
         )
-        key = column_key(SCHEMA, ["k"])
+        key = make_column_key(SCHEMA, ["k"])
         settings = MergeTreeSettings(
             fsync_after_insert=False, fsync_part_directory=False, merge_selecting_sleep_ms=50, cleanup_delay_period=1
         )
-        description = TableDescription(SCHEMA, key, key, column_key(SCHEMA, ["p"]), column_key(SCHEMA, []), settings)
+        description = TableDescription(
+            SCHEMA, key, key, make_column_key(SCHEMA, ["p"]), make_column_key(SCHEMA, []), settings
+        )
         self.table = ReplicatedTable(
             TableDefinition("db", "t", create, description, root / name), services, self.replication
         )

@@ -14,8 +14,8 @@ import pytest
 from coordination.keeper.interface import KeeperConnectionLoss, Op
 from coordination.keeper.memory_keeper import Fault, MemoryKeeper
 from coordination.transactions.transaction_commit import CommitRequest, Overwrite
-from coordination.transactions.transaction_nodes import clean_transactions, name_of
-from engine.simulator.simulated_cluster import Colony, Node
+from coordination.transactions.transaction_nodes import clean_transactions, transaction_node_name
+from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
 from engine.simulator.step_pool import Crash
 from engine.tables.statement_options import CommitOptions
 from parts.common.errors import PandoError
@@ -23,7 +23,7 @@ from tests.faults import FAULTS, hit_request
 from tests.replication.staging import NEW, OLD, MakeColony, commit, finish, keys, scenario, stage
 
 
-def watch_what_is_seen(colony: Colony) -> Callable[[], None]:
+def watch_what_is_seen(colony: SimulatedCluster) -> Callable[[], None]:
     """Every reader sees the old rows or the new ones, at every moment."""
 
     @cache
@@ -55,7 +55,7 @@ def requests_of_a_commit(make_colony: MakeColony) -> int:
     one, _ = scenario(colony)
     count = 0
 
-    def on_request(node: Node, kind: str, path: str) -> None:
+    def on_request(node: SimulatedNode, kind: str, path: str) -> None:
         nonlocal count
         count += 1
 
@@ -76,7 +76,7 @@ def test_a_commit_that_is_hit_at_any_request(make_colony: MakeColony, fault: Fau
         hit(make_colony, number, fault)
 
 
-def remove(colony: Colony) -> None:
+def remove(colony: SimulatedCluster) -> None:
     """The next colony in the same place has another ZooKeeper, and must not find these disks."""
     colony.end()
     for node in colony:
@@ -111,11 +111,11 @@ def test_a_replica_that_dies_in_the_middle(make_colony: MakeColony, point: str, 
     look = watch_what_is_seen(colony)
     died = []
 
-    def on_failpoint(node: Node, name: str) -> None:
+    def on_failpoint(node: SimulatedNode, name: str) -> None:
         look()
         if name == point and node.name == victim and not died:
             died.append(name)
-            node.die()
+            node.crash_here()
 
     colony.on_failpoint = on_failpoint
     with contextlib.suppress(PandoError, Crash):
@@ -132,9 +132,9 @@ def test_an_insert_that_dies_is_repeated_on_another_replica(make_colony: MakeCol
     colony = make_colony(2)
     one, two = colony
 
-    def on_failpoint(node: Node, name: str) -> None:
+    def on_failpoint(node: SimulatedNode, name: str) -> None:
         if name == point:
-            node.die()
+            node.crash_here()
 
     colony.on_failpoint = on_failpoint
     with pytest.raises(Crash):
@@ -157,7 +157,7 @@ def test_an_insert_of_more_parts_than_a_request_tells_of_leaves_nothing(
         one.insert(list(range(20)), list(range(20)), transaction="x")
     monkeypatch.undo()
     assert large.value.code == 290
-    assert not one.table.store.staged.places(name_of("x"))
+    assert not one.table.store.staged.places(transaction_node_name("x"))
     stage(one, 1, [1])
     assert commit(two, rows=1).rows == 1
 
@@ -179,10 +179,10 @@ def test_a_replica_that_dies_while_a_merged_part_comes_instead(make_colony: Make
         one.step_all()
     died: list[str] = []
 
-    def on_failpoint(node: Node, name: str) -> None:
+    def on_failpoint(node: SimulatedNode, name: str) -> None:
         if name == point and node is two and not died:
             died.append(name)
-            node.die()
+            node.crash_here()
 
     colony.on_failpoint = on_failpoint
     two.is_frozen = False
@@ -232,7 +232,7 @@ def test_a_commit_that_loses_its_connection_leaves_no_numbers(make_colony: MakeC
     colony = make_colony(2)
     one, _ = scenario(colony)
 
-    def on_request(node: Node, kind: str, path: str) -> Fault | None:
+    def on_request(node: SimulatedNode, kind: str, path: str) -> Fault | None:
         return fault if node is one and kind == "multi" and "/log/" in path else None
 
     colony.on_request = on_request

@@ -8,9 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from coordination.transactions.transaction_commit import CommitOutcome, Overwrite, Verdict
-from coordination.transactions.transaction_nodes import State, clean_transactions, name_of, read
-from engine.simulator.simulated_cluster import Colony, Node
+from coordination.transactions.transaction_commit import CommitOutcome, CommitVerdict, Overwrite
+from coordination.transactions.transaction_nodes import (
+    TransactionState,
+    clean_transactions,
+    read_transaction,
+    transaction_node_name,
+)
+from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
 from parts.common.errors import PandoError
 from parts.common.part_name import PartName
 from parts.store.part_states import (
@@ -27,12 +32,12 @@ def test_rows_of_several_replicas_come_at_once(make_colony: MakeColony) -> None:
     stage(three, 2, [4])
     colony.settle()
     assert keys(one) == []
-    assert commit(two).verdict is Verdict.COMMITTED
+    assert commit(two).verdict is CommitVerdict.COMMITTED
     assert keys(two) == [1, 2, 3, 4]
     colony.settle()
     colony.check_equal()
     assert keys(one) == keys(three) == [1, 2, 3, 4]
-    assert commit(one).verdict is Verdict.REPEATED
+    assert commit(one).verdict is CommitVerdict.REPEATED
     one.optimize()
     colony.settle()
     colony.check_equal()
@@ -61,7 +66,7 @@ def test_an_overwrite_that_comes_while_the_one_before_is_brought(tmp_path: Path)
     """At whichever request of the replica that brings it: readers see the rows of one of them."""
     seen: set[tuple[int, ...]] = set()
     for number in itertools.count(1):
-        colony = Colony(tmp_path / str(number), 2, 0)
+        colony = SimulatedCluster(tmp_path / str(number), 2, 0)
         one, two = colony
         one.insert(1, [1])
         colony.settle()
@@ -74,7 +79,9 @@ def test_an_overwrite_that_comes_while_the_one_before_is_brought(tmp_path: Path)
         requests = 0
         seen.clear()
 
-        def watch(node: Node, kind: str, path: str, colony: Colony = colony, number: int = number) -> None:
+        def watch(
+            node: SimulatedNode, kind: str, path: str, colony: SimulatedCluster = colony, number: int = number
+        ) -> None:
             nonlocal requests
             one, two = colony
             if node is two and two.task("execute queue 0") in two.pool.running:
@@ -131,7 +138,7 @@ def test_two_commits_at_once_decide_it_once(make_colony: MakeColony, overwrite: 
     one, two = scenario(colony)
     inner: list[CommitOutcome] = []
 
-    def on_request(node: Node, kind: str, path: str) -> None:
+    def on_request(node: SimulatedNode, kind: str, path: str) -> None:
         if node is one and kind == "multi" and not inner and "log/" in path:
             inner.append(commit(two, overwrite=overwrite, attempts=("",), rows=4))
 
@@ -139,7 +146,7 @@ def test_two_commits_at_once_decide_it_once(make_colony: MakeColony, overwrite: 
     outer = commit(one, overwrite=overwrite, attempts=("",), rows=4)
     colony.on_request = lambda node, kind, path: None
     assert inner
-    assert {inner[0].verdict, outer.verdict} == {Verdict.COMMITTED, Verdict.REPEATED}
+    assert {inner[0].verdict, outer.verdict} == {CommitVerdict.COMMITTED, CommitVerdict.REPEATED}
     colony.settle()
     colony.check_equal()
     assert keys(one) == (NEW if overwrite is Overwrite.TABLE else OLD + NEW)
@@ -224,7 +231,7 @@ def test_what_is_left_open_is_aborted_after_a_day(make_colony: MakeColony) -> No
     colony.now += 86_000
     colony.settle()
     assert two.table.store.staged.transactions() == []
-    assert one.table.store.staged.transactions() == [name_of("x")]
+    assert one.table.store.staged.transactions() == [transaction_node_name("x")]
     colony.now += 3_600
     colony.settle()
     colony.settle()
@@ -243,7 +250,7 @@ def test_an_insert_that_comes_after_its_rollback_is_refused(make_colony: MakeCol
     assert late.value.code == 649
     assert two.table.store.staged.transactions() == []
     commit(one, "y", application="a", version=1)
-    assert commit(one, "z", application="a", version=1).verdict is Verdict.SKIPPED
+    assert commit(one, "z", application="a", version=1).verdict is CommitVerdict.SKIPPED
     with pytest.raises(PandoError, match="had committed this version"):
         stage(two, 1, [10], transaction="z")
 
@@ -260,7 +267,7 @@ def test_an_insert_beside_a_commit_is_in_it_or_refused(make_colony: MakeColony) 
         expected.append(2 * number)
         answers.append("")
 
-        def on_request(node: Node, kind: str, path: str, name: str = name, at: int = number) -> None:
+        def on_request(node: SimulatedNode, kind: str, path: str, name: str = name, at: int = number) -> None:
             nonlocal count, is_over
             if node is not one or is_over:
                 return
@@ -284,7 +291,7 @@ def test_an_insert_beside_a_commit_is_in_it_or_refused(make_colony: MakeColony) 
     colony.check_equal()
 
 
-def insert_beside(node: Node, transaction: str, key: int) -> str:
+def insert_beside(node: SimulatedNode, transaction: str, key: int) -> str:
     try:
         stage(node, 1, [key], transaction=transaction)
     except PandoError as error:
@@ -300,10 +307,10 @@ def test_inserts_do_not_hinder_one_another(make_colony: MakeColony) -> None:
     requests: list[str] = []
     inner = itertools.count(100)
 
-    def count_only(node: Node, kind: str, path: str) -> None:
+    def count_only(node: SimulatedNode, kind: str, path: str) -> None:
         requests.append(kind)
 
-    def on_request(node: Node, kind: str, path: str) -> None:
+    def on_request(node: SimulatedNode, kind: str, path: str) -> None:
         if node is one:
             requests.append(kind)
             stage(two, 1, [next(inner)])
@@ -329,20 +336,20 @@ def test_every_replica_tells_of_all_transactions(make_colony: MakeColony) -> Non
     stage(two, 1, [5], transaction="open")
     for node in colony:
         decided, still_open = sorted(node.table.transactions.known(), key=lambda known: known.id)
-        assert (still_open.state, still_open.rows, still_open.staged_parts) == (State.OPEN, 4, 3)
+        assert (still_open.state, still_open.rows, still_open.staged_parts) == (TransactionState.OPEN, 4, 3)
         assert still_open.replicas == ("r1", "r2")
         assert still_open.staged_bytes > 0
         assert still_open.changed - still_open.created >= 60
-        assert (decided.state, decided.rows, decided.replicas) == (State.COMMITTED, 1, ())
+        assert (decided.state, decided.rows, decided.replicas) == (TransactionState.COMMITTED, 1, ())
     colony.now += 8 * 86_400
     colony.settle()
     colony.settle()
-    assert [known.state for known in one.table.transactions.known()] == [State.ABORTED]
+    assert [known.state for known in one.table.transactions.known()] == [TransactionState.ABORTED]
 
 
 def test_the_last_decided_transactions_are_remembered(make_colony: MakeColony, monkeypatch: pytest.MonkeyPatch) -> None:
     """Upkeep asks one thing of each, however many there are."""
-    monkeypatch.setattr("coordination.transactions.transaction_nodes.MOST_REMEMBERED", 3)
+    monkeypatch.setattr("coordination.transactions.transaction_nodes.MAX_REMEMBERED_TRANSACTIONS", 3)
     colony = make_colony(2)
     one, two = colony
     stage(two, 1, [99], transaction="open")
@@ -358,10 +365,10 @@ def test_the_last_decided_transactions_are_remembered(make_colony: MakeColony, m
     colony.on_request = lambda node, kind, path: requests.append(path)
     one.call(lambda table: clean_transactions(one.keeper, table.paths))
     colony.on_request = lambda node, kind, path: None
-    known = [two.table.paths.transaction(name_of(f"{number}")) for number in range(3, 6)]
+    known = [two.table.paths.transaction(transaction_node_name(f"{number}")) for number in range(3, 6)]
     assert [requests.count(path) for path in known] == [1, 1, 1]
     assert commit(two, "open").rows == 1
-    assert commit(one, "5").verdict is Verdict.REPEATED
+    assert commit(one, "5").verdict is CommitVerdict.REPEATED
 
 
 def test_a_staged_part_with_other_content_than_was_committed_is_not_taken(make_colony: MakeColony) -> None:
@@ -372,13 +379,13 @@ def test_a_staged_part_with_other_content_than_was_committed_is_not_taken(make_c
     colony.settle()
     stage(one, 1, [10])
     stage(one, 2, [11])
-    lend, sent = one.table.lend_staged, list[str]()
+    lend, sent = one.table.open_staged_part, list[str]()
 
     def lend_another(transaction: str, place: str, name: PartName) -> tuple[Snapshot, Path]:
         sent.append(place)
         return one.table.lend_part(PartName("1", 0, 0, 0)) if len(sent) == 1 else lend(transaction, place, name)
 
-    one.table.lend_staged = lend_another  # type: ignore[method-assign]
+    one.table.open_staged_part = lend_another  # type: ignore[method-assign]
     commit(one)
     colony.settle()
     assert sent.count(sent[0]) == 2, "it was asked for again"
@@ -389,7 +396,7 @@ def test_a_staged_part_with_other_content_than_was_committed_is_not_taken(make_c
 def test_an_overwrite_of_the_table_takes_along_a_partition_that_comes_meanwhile(tmp_path: Path) -> None:
     """Each time the commit looks at the partitions. Only what comes behind the commit stays."""
     for number in itertools.count(1):
-        colony = Colony(tmp_path / str(number), 2, 0)
+        colony = SimulatedCluster(tmp_path / str(number), 2, 0)
         one, two = colony
         one.insert(1, [1])
         colony.settle()
@@ -398,10 +405,10 @@ def test_an_overwrite_of_the_table_takes_along_a_partition_that_comes_meanwhile(
         was_committed: list[bool] = []
 
         def insert(
-            node: Node,
+            node: SimulatedNode,
             kind: str,
             path: str,
-            colony: Colony = colony,
+            colony: SimulatedCluster = colony,
             number: int = number,
             looks: list[str] = looks,
             was_committed: list[bool] = was_committed,
@@ -410,8 +417,8 @@ def test_an_overwrite_of_the_table_takes_along_a_partition_that_comes_meanwhile(
             if node is one and path == one.table.paths.block_numbers:
                 looks.append(path)
                 if len(looks) == number:
-                    found = read(colony.ensemble.connect(), one.table.paths, name_of("x"))
-                    was_committed.append(found is not None and found.state is State.COMMITTED)
+                    found = read_transaction(colony.ensemble.connect(), one.table.paths, transaction_node_name("x"))
+                    was_committed.append(found is not None and found.state is TransactionState.COMMITTED)
                     two.insert(2, [20])
 
         colony.on_request = insert
@@ -433,7 +440,7 @@ def test_a_staged_part_that_is_another_than_was_committed_is_fetched(make_colony
         stage(one, 1, [key])
     one.is_frozen = True
     commit(two)
-    first, second = sorted((one.path / "staged" / name_of("x")).iterdir())
+    first, second = sorted((one.path / "staged" / transaction_node_name("x")).iterdir())
     shutil.rmtree(first)
     shutil.copytree(second, first)
     one.is_frozen = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordination.transactions.transaction_commit import CommitRequest
-from engine.simulator.simulated_cluster import Colony
+from engine.simulator.simulated_cluster import SimulatedCluster
 from engine.tables.statement_options import CommitOptions
 from parts.common.errors import PandoError
 from tests.replication.staging import MakeColony, keys, stage
@@ -31,7 +31,7 @@ def test_the_quorum_is_waited_for(make_colony: MakeColony) -> None:
     assert few.value.code == 285
 
 
-def begin_quorum(colony: Colony, required: int) -> tuple[CommitRequest, CommitOptions]:
+def begin_quorum(colony: SimulatedCluster, required: int) -> tuple[CommitRequest, CommitOptions]:
     """A COMMIT of two parts that waits for its quorum; everybody but the first is frozen."""
     one, two, *_ = colony
     stage(one, 1, [10])

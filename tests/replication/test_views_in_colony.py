@@ -11,16 +11,16 @@ import pytest
 
 from coordination.keeper.memory_keeper import Fault
 from coordination.nodes.replica_activation import FEATURES, VIEWS, ReplicaAddress
-from engine.simulator.simulated_cluster import Node
-from engine.simulator.simulated_disk import Disk, recording
-from engine.simulator.simulated_servers import Server, Servers
+from engine.simulator.simulated_cluster import SimulatedNode
+from engine.simulator.simulated_disk import SimulatedDisk, record_syncs
+from engine.simulator.simulated_servers import SimulatedServer, SimulatedServers
 from engine.simulator.step_pool import Crash
 from engine.simulator.trace import Trace
 from parts.common.errors import PandoError, UnavailableError
-from parts.common.thread_pool import working_inline
+from parts.common.thread_pool import run_jobs_inline
 from tests.faults import hit_request
 
-Make = Callable[..., Servers]
+Make = Callable[..., SimulatedServers]
 REPLICATED = "ENGINE = ReplicatedMergeTree('/tables/{}', '{{replica}}') ORDER BY k"
 TARGET = f"(k UInt64, n UInt64) {REPLICATED} PARTITION BY k % 3"
 QUERY = "SELECT max(k) AS k, count() AS n FROM t"
@@ -29,13 +29,13 @@ QUERY = "SELECT max(k) AS k, count() AS n FROM t"
 @pytest.fixture
 def make(tmp_path: Path) -> Iterator[Make]:
     """Servers of ``t``; on each of them the views ``a`` and ``b``, by default, with targets ``of_a`` and ``of_b``."""
-    disks: dict[Path, Disk] = {}
+    disks: dict[Path, SimulatedDisk] = {}
     with contextlib.ExitStack() as stack:
-        stack.enter_context(recording(disks))
-        stack.enter_context(working_inline())
+        stack.enter_context(record_syncs(disks))
+        stack.enter_context(run_jobs_inline())
 
-        def make(*views: str, **settings: object) -> Servers:
-            servers = Servers(tmp_path / str(len(disks)), 2, 1, Trace(None), disks, **settings)
+        def make(*views: str, **settings: object) -> SimulatedServers:
+            servers = SimulatedServers(tmp_path / str(len(disks)), 2, 1, Trace(None), disks, **settings)
             stack.callback(servers.end)
             for server, names in zip(servers.servers, views or ("ab", "ab"), strict=True):
                 for name in names:
@@ -45,24 +45,24 @@ def make(tmp_path: Path) -> Iterator[Make]:
         yield make
 
 
-def view(server: Server, name: str, window: int = 1000) -> None:
+def view(server: SimulatedServer, name: str, window: int = 1000) -> None:
     settings = f"SETTINGS replicated_deduplication_window = {window}"
     server.sql(f"CREATE TABLE IF NOT EXISTS of_{name} {TARGET.format('of_' + name)} {settings}")
     server.sql(f"CREATE MATERIALIZED VIEW {name} TO of_{name} AS {QUERY}")
 
 
-def rows(server: Server, table: str, columns: str = "k, n") -> list[tuple[object, ...]]:
+def rows(server: SimulatedServer, table: str, columns: str = "k, n") -> list[tuple[object, ...]]:
     return server.sql(f"SELECT {columns} FROM {table} ORDER BY ALL")[1]
 
 
-def dies(server: Server, failpoint: str, partitions: int | list[int], keys: list[int]) -> None:
-    server.colony.on_failpoint = lambda node, name: node.die() if name == failpoint else None
+def dies(server: SimulatedServer, failpoint: str, partitions: int | list[int], keys: list[int]) -> None:
+    server.colony.on_failpoint = lambda node, name: node.crash_here() if name == failpoint else None
     with pytest.raises(Crash):
         server.insert(partitions, keys)
     server.colony.heal()
 
 
-def records(server: Server, table: str = "t") -> list[str]:
+def records(server: SimulatedServer, table: str = "t") -> list[str]:
     """Of the block ids those that hold more than the name of a part."""
     keeper = server.colony.ensemble.connect()
     root = server.engine.catalog.table("default", table).paths.blocks  # type: ignore[attr-defined]
@@ -70,7 +70,7 @@ def records(server: Server, table: str = "t") -> list[str]:
     return [text for text in data if "\n" in text]
 
 
-def forget(servers: Servers, table: str) -> None:
+def forget(servers: SimulatedServers, table: str) -> None:
     """The table's window passes."""
     keeper = servers.ensemble.connect()
     root = servers.servers[0].engine.catalog.table("default", table).paths.blocks  # type: ignore[attr-defined]
@@ -148,7 +148,7 @@ def test_views_that_did_not_come_to_their_turn(make: Make) -> None:
     view(one, "b")
     commits: list[str] = []
 
-    def on_failpoint(node: Node, name: str) -> None:
+    def on_failpoint(node: SimulatedNode, name: str) -> None:
         commits.extend([name] if name == "insert.before_commit" else [])
         if len(commits) == 2:
             raise UnavailableError("NOT_ENOUGH_SPACE", "The disk is full")
@@ -171,10 +171,10 @@ def test_chains(make: Make) -> None:
     for level in (1, 2):
         passages: list[str] = []
 
-        def on_failpoint(node: Node, name: str, level: int = level, passages: list[str] = passages) -> None:
+        def on_failpoint(node: SimulatedNode, name: str, level: int = level, passages: list[str] = passages) -> None:
             passages.extend([name] if name == "insert.before_views" else [])
             if len(passages) == level:
-                node.die()
+                node.crash_here()
 
         servers.on_failpoint = on_failpoint
         with pytest.raises(Crash):
@@ -221,7 +221,7 @@ def test_equal_inserts_at_one_time(make: Make) -> None:
     one, two = servers.servers
     others: list[int] = []
 
-    def on_failpoint(node: Node, name: str) -> None:
+    def on_failpoint(node: SimulatedNode, name: str) -> None:
         if name == "insert.after_temporary_part" and not others:
             others.append(1)
             others.append(two.insert([1, 2], [1, 2]))
@@ -231,10 +231,10 @@ def test_equal_inserts_at_one_time(make: Make) -> None:
     assert others == [1, 2]
     others.clear()
 
-    def on_crash(node: Node, name: str) -> None:
+    def on_crash(node: SimulatedNode, name: str) -> None:
         if name == "insert.after_temporary_part" and not others:
             others.append(1)
-            servers.on_failpoint = lambda node, name: node.die() if name == "insert.before_views" else None
+            servers.on_failpoint = lambda node, name: node.crash_here() if name == "insert.before_views" else None
             with contextlib.suppress(Crash):
                 two.insert([1, 2], [5, 6])
             servers.on_failpoint = lambda node, name: None
@@ -258,7 +258,7 @@ def test_beside_an_older_version(make: Make) -> None:
         server.replication.address = replace(older, interserver_port=int(server.name[1:]))
         server.begin_anew()
     servers.settle()
-    servers.on_failpoint = lambda node, name: node.die() if name == "insert.before_views" else None
+    servers.on_failpoint = lambda node, name: node.crash_here() if name == "insert.before_views" else None
     with pytest.raises(Crash):
         one.insert([1, 2], [1, 2])
     servers.calm()

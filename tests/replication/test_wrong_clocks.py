@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import pytest
 
-from coordination.transactions.transaction_commit import Verdict
-from coordination.transactions.transaction_nodes import name_of
-from engine.simulator.simulated_cluster import Colony, Node
-from engine.tables.merges.ttl_merges import Expiring
+from coordination.transactions.transaction_commit import CommitVerdict
+from coordination.transactions.transaction_nodes import transaction_node_name
+from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
+from engine.tables.merges.ttl_merges import TtlMergeSelector
 from engine.tables.statement_options import OptimizeOptions
 from parts.common.part_name import PartName
 from parts.merge.ttl_merge_selector import TTL_DELETE, TtlMerge
@@ -18,11 +18,11 @@ _DAY = 86_400.0
 _HOUR = 3_600.0
 
 
-def step(node: Node, seconds: float) -> None:
+def step(node: SimulatedNode, seconds: float) -> None:
     node.clock.skew += seconds
 
 
-def pass_time(colony: Colony, seconds: float) -> None:
+def pass_time(colony: SimulatedCluster, seconds: float) -> None:
     """In small steps, with everybody at work; far less than a wall clock steps here."""
     for _ in range(int(seconds)):
         colony.now += 1.0
@@ -30,35 +30,39 @@ def pass_time(colony: Colony, seconds: float) -> None:
 
 
 @pytest.fixture
-def two_replicas(make_colony: MakeColony) -> tuple[Colony, Node, Node]:
+def two_replicas(make_colony: MakeColony) -> tuple[SimulatedCluster, SimulatedNode, SimulatedNode]:
     colony = make_colony(2, cleanup_delay_period=5)
     one, two = colony
     return colony, one, two
 
 
-def test_a_server_ahead_aborts_nobodys_transaction(two_replicas: tuple[Colony, Node, Node]) -> None:
+def test_a_server_ahead_aborts_nobodys_transaction(
+    two_replicas: tuple[SimulatedCluster, SimulatedNode, SimulatedNode],
+) -> None:
     colony, one, two = two_replicas
     stage(one, 1, [10])
     step(two, 10 * _DAY)
     pass_time(colony, 30)
-    assert one.table.store.staged.transactions() == [name_of("x")]
+    assert one.table.store.staged.transactions() == [transaction_node_name("x")]
     stage(two, 1, [11])
-    assert commit(one).verdict is Verdict.COMMITTED
+    assert commit(one).verdict is CommitVerdict.COMMITTED
     colony.settle()
     assert keys(one) == keys(two) == [10, 11]
 
 
-def test_a_server_ahead_forgets_no_decision(two_replicas: tuple[Colony, Node, Node]) -> None:
+def test_a_server_ahead_forgets_no_decision(
+    two_replicas: tuple[SimulatedCluster, SimulatedNode, SimulatedNode],
+) -> None:
     colony, one, two = two_replicas
     stage(one, 1, [10])
     commit(one)
     step(two, 30 * _DAY)
     pass_time(colony, 30)
-    assert commit(two).verdict is Verdict.REPEATED
+    assert commit(two).verdict is CommitVerdict.REPEATED
     assert keys(one) == [10]
 
 
-def test_ages_are_told_by_zookeeper(two_replicas: tuple[Colony, Node, Node]) -> None:
+def test_ages_are_told_by_zookeeper(two_replicas: tuple[SimulatedCluster, SimulatedNode, SimulatedNode]) -> None:
     """What is left open is aborted after a day, what is decided is forgotten after a week."""
     colony, one, two = two_replicas
     stage(one, 1, [10])
@@ -69,13 +73,15 @@ def test_ages_are_told_by_zookeeper(two_replicas: tuple[Colony, Node, Node]) -> 
     colony.now += 1.1 * _DAY
     pass_time(colony, 30)
     assert one.table.store.staged.transactions() == []
-    assert two.keeper.exists(two.table.paths.transaction(name_of("y"))) is not None
+    assert two.keeper.exists(two.table.paths.transaction(transaction_node_name("y"))) is not None
     colony.now += 7 * _DAY
     pass_time(colony, 30)
     assert two.keeper.children(two.table.paths.transactions) == []
 
 
-def test_a_failed_entry_is_tried_again_though_the_clock_went_back(two_replicas: tuple[Colony, Node, Node]) -> None:
+def test_a_failed_entry_is_tried_again_though_the_clock_went_back(
+    two_replicas: tuple[SimulatedCluster, SimulatedNode, SimulatedNode],
+) -> None:
     colony, one, two = two_replicas
     colony.cuts.add(frozenset(("r1", "r2")))
     one.insert(1, [1, 2])
@@ -90,7 +96,9 @@ def test_a_failed_entry_is_tried_again_though_the_clock_went_back(two_replicas: 
     assert two.keys() == [1, 2]
 
 
-def test_a_postponed_entry_is_taken_up_though_the_clock_went_back(two_replicas: tuple[Colony, Node, Node]) -> None:
+def test_a_postponed_entry_is_taken_up_though_the_clock_went_back(
+    two_replicas: tuple[SimulatedCluster, SimulatedNode, SimulatedNode],
+) -> None:
     colony, one, two = two_replicas
     one.insert(1, [1, 2])
     two.step(two.task("pull log"))
@@ -105,7 +113,7 @@ def test_a_postponed_entry_is_taken_up_though_the_clock_went_back(two_replicas: 
 
 
 def test_a_part_is_checked_again_though_the_clock_went_back(
-    two_replicas: tuple[Colony, Node, Node], monkeypatch: pytest.MonkeyPatch
+    two_replicas: tuple[SimulatedCluster, SimulatedNode, SimulatedNode], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     colony, one, two = two_replicas
     one.insert(1, [1, 2])
@@ -115,7 +123,7 @@ def test_a_part_is_checked_again_though_the_clock_went_back(
     content = data.read_bytes()
     data.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     one.crash()
-    two.call(lambda table: table.part_checks.check_soon(PartName.parse(directory.name)))
+    two.call(lambda table: table.part_checks.schedule_check(PartName.parse(directory.name)))
     pass_time(colony, 5)  # nobody has another copy
     step(two, -_HOUR)
     one.start()
@@ -124,7 +132,9 @@ def test_a_part_is_checked_again_though_the_clock_went_back(
     assert not len(two.table.part_checks)
 
 
-def test_outdated_parts_live_as_long_as_they_are_to(two_replicas: tuple[Colony, Node, Node]) -> None:
+def test_outdated_parts_live_as_long_as_they_are_to(
+    two_replicas: tuple[SimulatedCluster, SimulatedNode, SimulatedNode],
+) -> None:
     colony, one, _ = two_replicas
     for key in range(2):
         one.insert(1, [key])
@@ -140,7 +150,9 @@ def test_outdated_parts_live_as_long_as_they_are_to(two_replicas: tuple[Colony, 
     assert not one.outdated()
 
 
-def test_times_of_inserts_are_saved_though_the_clock_went_back(two_replicas: tuple[Colony, Node, Node]) -> None:
+def test_times_of_inserts_are_saved_though_the_clock_went_back(
+    two_replicas: tuple[SimulatedCluster, SimulatedNode, SimulatedNode],
+) -> None:
     colony, one, two = two_replicas
     one.insert(1, [1])
     pass_time(colony, 60)
@@ -168,10 +180,12 @@ def test_the_replica_that_merges_for_all_is_given_up_by_a_server_behind(make_col
     assert "1_0_1_1" in colony.nodes["r2"].parts()
 
 
-def test_a_rest_between_merges_of_expired_rows_ends(two_replicas: tuple[Colony, Node, Node]) -> None:
+def test_a_rest_between_merges_of_expired_rows_ends(
+    two_replicas: tuple[SimulatedCluster, SimulatedNode, SimulatedNode],
+) -> None:
     colony, one, _ = two_replicas
     one.insert(1, [1])
-    expiring = Expiring(one.table.state)
+    expiring = TtlMergeSelector(one.table.state)
     part = PartName.parse("1_0_0_0")
     expiring.note(TtlMerge([part], TTL_DELETE))
     assert expiring._resting(TTL_DELETE) == {"1"}

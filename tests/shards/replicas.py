@@ -10,9 +10,9 @@ from pathlib import Path
 
 from coordination.keeper.memory_keeper import MemoryEnsemble
 from coordination.nodes.replica_activation import ReplicaAddress
-from engine.cluster.cluster_state import free_ports
+from engine.cluster.cluster_state import find_free_ports
 from engine.engine import Engine
-from engine.environment import World, real_services
+from engine.environment import ServerEnvironment, make_system_services
 from engine.front.http.http_server import HttpServer
 from engine.interserver.part_client import InterserverClient
 from engine.interserver.part_server import InterserverServer
@@ -41,8 +41,10 @@ class Replica:
                 **config,
             }
         )
-        world = World(
-            make_services=lambda config: replace(real_services(config), clock=lambda: time.time() + self.clock_ahead),
+        world = ServerEnvironment(
+            make_services=lambda config: replace(
+                make_system_services(config), clock=lambda: time.time() + self.clock_ahead
+            ),
             connect=self._connect,
             has_watchdog=False,
         )
@@ -76,7 +78,7 @@ class Replicas:
         self, path: Path, count: int, clusters: Callable[[list[int]], dict[str, object]], **config: object
     ) -> None:
         ensemble = MemoryEnsemble(time.time)
-        self.ports = free_ports(count)
+        self.ports = find_free_ports(count)
         self.servers: list[Replica] = []
         for number, port in enumerate(self.ports, 1):
             self.servers.append(Replica(path / f"r{number}", port, ensemble, clusters(self.ports), **config))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from parts.common.errors import UserError
-from sql.grammar.queries.query_formatter import query_text
+from sql.grammar.queries.query_formatter import format_query
 from sql.grammar.queries.query_parser import parse_query
 
 QUERIES = [
@@ -30,7 +30,7 @@ QUERIES = [
 @pytest.mark.parametrize("query", QUERIES)
 def test_the_text_means_the_same(query: str) -> None:
     tree = parse_query(query)
-    assert parse_query(query_text(tree)) == tree
+    assert parse_query(format_query(tree)) == tree
 
 
 def test_the_text_of_every_case_means_the_same() -> None:
@@ -41,6 +41,6 @@ def test_the_text_of_every_case_means_the_same() -> None:
                 tree = parse_query(query)
             except UserError:
                 continue  # what is left of a comment or of a longer query
-            assert parse_query(query_text(tree)) == tree, query
+            assert parse_query(format_query(tree)) == tree, query
             seen += 1
     assert seen > 400

@@ -118,17 +118,17 @@ def test_alter(local: Local, oracle: Oracle) -> None:
 
 def test_index_on_replicas_is_one(tmp_path: Path) -> None:
     from engine.simulator.simulated_disk import (
-        recording,
+        record_syncs,
     )
-    from engine.simulator.simulated_servers import Servers
+    from engine.simulator.simulated_servers import SimulatedServers
     from engine.simulator.trace import Trace
     from parts.common.thread_pool import (
-        working_inline,
+        run_jobs_inline,
     )
 
     disks: dict[Path, object] = {}
-    with recording(disks), working_inline():  # type: ignore[arg-type]
-        servers = Servers(tmp_path, 2, 0, Trace(None), disks)  # type: ignore[arg-type]
+    with record_syncs(disks), run_jobs_inline():  # type: ignore[arg-type]
+        servers = SimulatedServers(tmp_path, 2, 0, Trace(None), disks)  # type: ignore[arg-type]
         servers.settle()
         one, two = servers.servers
         two.is_frozen = True
@@ -145,17 +145,17 @@ def test_index_on_replicas_is_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize("setting", ["", "min_bytes_for_full_part_storage = 0", "min_bytes_for_wide_part = 0"])
 def test_replicas_fetch_indexes(tmp_path: Path, setting: str) -> None:
     from engine.simulator.simulated_disk import (
-        recording,
+        record_syncs,
     )
-    from engine.simulator.simulated_servers import Servers
+    from engine.simulator.simulated_servers import SimulatedServers
     from engine.simulator.trace import Trace
     from parts.common.thread_pool import (
-        working_inline,
+        run_jobs_inline,
     )
 
     disks: dict[Path, object] = {}
-    with recording(disks), working_inline():  # type: ignore[arg-type]
-        servers = Servers(tmp_path, 2, 0, Trace(None), disks)  # type: ignore[arg-type]
+    with record_syncs(disks), run_jobs_inline():  # type: ignore[arg-type]
+        servers = SimulatedServers(tmp_path, 2, 0, Trace(None), disks)  # type: ignore[arg-type]
         servers.settle()
         one, two = servers.servers
         one.sql("ALTER TABLE t ADD INDEX i k TYPE minmax, ADD INDEX j v TYPE bloom_filter(0.0001)")

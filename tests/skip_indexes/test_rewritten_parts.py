@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from engine.tables.merges.mutation_execution import HeldTables
+from engine.tables.merges.mutation_execution import HeldPartsCatalog
 from parts.read.part_reader import Part, open_part
-from sql.grammar.statements.mutate_table import mutation_text, parse_mutations
-from sql.mutations.mutation_queries import Step
-from sql.mutations.part_mutation import MutationRun
+from sql.grammar.statements.mutate_table import format_mutations, parse_stored_mutations
+from sql.mutations.mutation_queries import MutationStep
+from sql.mutations.part_mutation import PartMutator
 from sql.run.query_engine import QueryEngine
 from tests.skip_indexes.conftest import Local
 
@@ -36,11 +36,11 @@ def part_of(local: Local) -> Part:
 def mutated(local: Local, text: str, directory: Path) -> Part:
     """The part of the table as the commands leave it."""
     definition = local.engine.catalog.table("default", "t").definition
-    commands = parse_mutations(text)
-    assert parse_mutations(mutation_text(commands)) == commands
+    commands = parse_stored_mutations(text)
+    assert parse_stored_mutations(format_mutations(commands)) == commands
     directory.mkdir()
-    run = MutationRun(QueryEngine(), definition.description, "t", HeldTables({}))
-    run.apply(part_of(local), [Step(command, "default", "UTC") for command in commands], directory)
+    run = PartMutator(QueryEngine(), definition.description, "t", HeldPartsCatalog({}))
+    run.apply(part_of(local), [MutationStep(command, "default", "UTC") for command in commands], directory)
     part = open_part(directory, table_schema=definition.description.schema)
     part.verify()
     return part
@@ -48,7 +48,7 @@ def mutated(local: Local, text: str, directory: Path) -> Part:
 
 def indexes_of(local: Local, part: Part) -> dict[str, object]:
     description = local.engine.catalog.table("default", "t").definition.description
-    found = {index.name: part.skip_index(index) for index in description.indexes}
+    found = {index.name: part.read_skip_index(index) for index in description.indexes}
     return {name: [array.to_pylist() for _, _, array in values] for name, values in found.items() if values is not None}
 
 

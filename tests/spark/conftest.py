@@ -15,7 +15,7 @@ from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
 
 from engine.cluster.cluster import ZOOKEEPER, Cluster
-from engine.cluster.cluster_state import ClusterState, Member, free_ports, save_state
+from engine.cluster.cluster_state import ClusterState, Member, find_free_ports, save_state
 from engine.http_client.errors import RefusedError
 from engine.http_client.http_client import HttpClient
 from parts.common.errors import PandoError
@@ -31,7 +31,7 @@ class Pando:
 
     def __init__(self, directory: Path) -> None:
         self.cluster = Cluster(directory)
-        ports = free_ports(5)
+        ports = find_free_ports(5)
         members = [Member("r1", ports[1], ports[2]), Member("r2", ports[3], ports[4])]
         save_state(directory, ClusterState(Member(ZOOKEEPER, ports[0]), members))
         overrides = {

@@ -8,13 +8,13 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.types import StructType
 
-from spark_connector.python_source.batch_writer import PandoWriter, WrittenBlocks
+from spark_connector.python_source.batch_writer import BatchWriter, StagedBlocks
 from spark_connector.python_source.data_source import PandoDataSource
 from spark_connector.shared.options import parse_options
 
 
-class FailingWriter(PandoWriter):
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenBlocks:
+class FailingWriter(BatchWriter):
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedBlocks:
         written = super().write(iterator)
         context = TaskContext.get()
         if context is not None and context.attemptNumber() == 0:

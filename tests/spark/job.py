@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import WriterCommitMessage
 
-from spark_connector.python_source.batch_writer import PandoWriter, WrittenBlocks
+from spark_connector.python_source.batch_writer import BatchWriter, StagedBlocks
 from spark_connector.python_source.data_source import PandoDataSource
 from spark_connector.shared.options import parse_options
 
@@ -30,11 +30,11 @@ ROWS = 20_000
 _LONGEST_SECONDS = 120.0
 
 
-class SlowWriter(PandoWriter):
+class SlowWriter(BatchWriter):
     moment = ""
     signal = ""
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenBlocks:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedBlocks:
         return super().write(self._wait_in_the_middle(iterator))
 
     def _wait_in_the_middle(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -15,7 +15,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from parts.common.errors import PandoError, UserError
 from spark_connector import aggregate, create_table, narrowed, prepare
-from spark_connector.python_source.scan_reader import PandoReader
+from spark_connector.python_source.scan_reader import ScanReader
 from spark_connector.shared.transport import Transport
 from tests.spark.conftest import Pando, load, save
 from tests.spark.test_spark_scans import free_port, read_all
@@ -168,7 +168,7 @@ def test_tasks_compute_over_one_state(pando: Pando, spark: SparkSession) -> None
         table, partitions="4", task_query="SELECT toInt64(count()) AS n, toInt64(sum(k)) AS s FROM slot"
     )
     schema = StructType([StructField("n", LongType(), False), StructField("s", LongType(), False)])
-    reader = PandoReader(options, schema)
+    reader = ScanReader(options, schema)
     first, *others = reader.partitions()
     read = read_all(reader, [first]).to_pylist()
     for number, name in enumerate(("r1", "r2")):
@@ -178,7 +178,7 @@ def test_tasks_compute_over_one_state(pando: Pando, spark: SparkSession) -> None
     assert len(others) == 3
     read += read_all(reader, others).to_pylist()
     assert (sum(row["n"] for row in read), sum(row["s"] for row in read)) == (20_000, sum(range(20_000)))
-    elsewhere = PandoReader(pando.parsed(table, url=f"http://127.0.0.1:{free_port()},{pando.urls['r2']}",
+    elsewhere = ScanReader(pando.parsed(table, url=f"http://127.0.0.1:{free_port()},{pando.urls['r2']}",
                                          task_query=options.task_query), schema)  # fmt: skip
     assert sum(row["n"] for row in read_all(elsewhere, elsewhere.partitions()).to_pylist()) == 21_000
 

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from parts.common.errors import PandoError
-from spark_connector.python_source.scan_reader import PandoReader
+from spark_connector.python_source.scan_reader import ScanReader
 from tests.spark.conftest import Pando
 from tests.spark.test_spark_scans import read_all
 
@@ -35,7 +35,7 @@ def alter(pando: Pando, table: str, commands: str) -> None:
 def test_a_scan_goes_on_under_the_columns_it_began_with(pando: Pando, table: str, only: bool, restarted: bool) -> None:
     """Also where a name is another column's now. A server that was restarted does not know how the table was."""
     more = {"url": pando.urls["r1"]} if only else {}
-    reader = PandoReader(pando.parsed(table, partitions="6", filter="n != 7 AND s != 'x'", retries="0", **more), SCHEMA)
+    reader = ScanReader(pando.parsed(table, partitions="6", filter="n != 7 AND s != 'x'", retries="0", **more), SCHEMA)
     first, *others = reader.partitions()
     read = [read_all(reader, [first])]
     alter(pando, table, "RENAME COLUMN s TO t, DROP COLUMN n, ADD COLUMN u UInt8 DEFAULT 1")
@@ -55,7 +55,7 @@ def test_a_scan_goes_on_under_the_columns_it_began_with(pando: Pando, table: str
 
 
 def test_another_replica_goes_on_where_one_does_not_know(pando: Pando, table: str) -> None:
-    reader = PandoReader(pando.parsed(table, partitions="4"), SCHEMA)
+    reader = ScanReader(pando.parsed(table, partitions="4"), SCHEMA)
     first, *others = reader.partitions()
     rows = read_all(reader, [first]).num_rows
     alter(pando, table, "RENAME COLUMN s TO t")
@@ -65,7 +65,7 @@ def test_another_replica_goes_on_where_one_does_not_know(pando: Pando, table: st
 
 
 def test_a_scan_that_begins_after_the_change_is_refused(pando: Pando, table: str) -> None:
-    reader = PandoReader(pando.parsed(table, partitions="2"), SCHEMA)
+    reader = ScanReader(pando.parsed(table, partitions="2"), SCHEMA)
     slots = reader.partitions()
     alter(pando, table, "RENAME COLUMN s TO t")
     with pytest.raises(PandoError) as raised:

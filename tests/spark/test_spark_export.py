@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from engine.client.shared_work import Servers
-from engine.client.table_export import Export, export_table
-from engine.client.table_load import Load, load_folder
+from engine.client.shared_work import ServerGroup
+from engine.client.table_export import TableExport, export_table
+from engine.client.table_load import TableLoad, load_folder
 from tests.spark.conftest import Pando, rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.xdist_group("spark")]
@@ -35,8 +35,8 @@ _VALUES = """
 
 
 @pytest.fixture
-def servers(pando: Pando) -> Iterator[Servers]:
-    with Servers(list(pando.urls.values())) as made:
+def servers(pando: Pando) -> Iterator[ServerGroup]:
+    with ServerGroup(list(pando.urls.values())) as made:
         yield made
 
 
@@ -46,13 +46,13 @@ def root(pando: Pando) -> Path:
 
 
 def test_every_type_reaches_spark_and_comes_back(
-    spark: SparkSession, pando: Pando, servers: Servers, root: Path
+    spark: SparkSession, pando: Pando, servers: ServerGroup, root: Path
 ) -> None:
     columns = ", ".join(f"{name} {type_}" for name, type_ in _COLUMNS.items())
     table, again = (pando.new_table(columns, "u8") for _ in range(2))
     pando["r1"].execute(f"INSERT INTO {table} VALUES {_VALUES}")
     pando.sync(table)
-    export_table(servers, Export(f"default.{table}", table))
+    export_table(servers, TableExport(f"default.{table}", table))
     files = spark.read.parquet(str(root / table))
     same = [name for name in _COLUMNS if name not in ("fs", "a")]  # padding, and a long in the array
     options = pando.options(table, nanoseconds="long", columns=",".join(same))
@@ -62,14 +62,14 @@ def test_every_type_reaches_spark_and_comes_back(
     first = files.orderBy("u8").first()
     assert first is not None
     assert (bytes(first["fs"]), first["t9"], first["a"]) == (b"abc", 1795309323123456789, [1795309323123456789, None])
-    assert load_folder(servers, Load(table, f"default.{again}")).is_new
+    assert load_folder(servers, TableLoad(table, f"default.{again}")).is_new
     pando.sync(again)
     assert rows(pando["r2"], f"SELECT * FROM {again} ORDER BY u8") == rows(
         pando["r1"], f"SELECT * FROM {table} ORDER BY u8"
     )
 
 
-def test_what_spark_wrote_is_loaded(spark: SparkSession, pando: Pando, servers: Servers, root: Path) -> None:
+def test_what_spark_wrote_is_loaded(spark: SparkSession, pando: Pando, servers: ServerGroup, root: Path) -> None:
     frame = spark.range(10_000).selectExpr(
         "id", "cast(id as string) AS s", "timestamp_seconds(id) AS t", "cast(id / 3 as decimal(18, 4)) AS d",
         "array(id, null) AS a", "if(id % 2 = 0, null, id) AS n",
@@ -78,9 +78,9 @@ def test_what_spark_wrote_is_loaded(spark: SparkSession, pando: Pando, servers: 
         "id Int64, s String, t DateTime64(6), d Decimal(18, 4), a Array(Nullable(Int64)), n Nullable(Int64)", "id"
     )
     frame.repartition(3).write.parquet(str(root / "from spark"))
-    loaded = load_folder(servers, Load("from spark", f"default.{table}"))
+    loaded = load_folder(servers, TableLoad("from spark", f"default.{table}"))
     assert (loaded.files, loaded.rows, loaded.is_new) == (3, 10_000, True)
-    assert not load_folder(servers, Load("from spark", f"default.{table}")).is_new
+    assert not load_folder(servers, TableLoad("from spark", f"default.{table}")).is_new
     pando.sync(table)
 
     def facts(some: Any) -> list[Any]:

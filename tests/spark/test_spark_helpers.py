@@ -69,7 +69,7 @@ def test_a_table_that_is_not_there(pando: Pando, spark: SparkSession) -> None:
 
 def test_statements_are_told_apart() -> None:
     text = "SELECT ';', \"a;b\" -- no; end\n, `x;y`; /* ; */ SELECT 'it''s; \\'; ';;\n SELECT 4 - 3 / 2"
-    ended, last = sql_shell.statements(text)
+    ended, last = sql_shell.split_statements(text)
     assert ended == ["SELECT ';', \"a;b\" -- no; end\n, `x;y`", "/* ; */ SELECT 'it''s; \\'; '"]
     assert last == "\n SELECT 4 - 3 / 2"
 
@@ -85,11 +85,11 @@ def test_the_shell(pando: Pando, spark: SparkSession) -> None:
     out, errors = io.StringIO(), io.StringIO()
     lines = ["SELECT * FROM sh_t ORDER BY k;\n", "SELECT nope;\n", "SELECT k AS a,\n", " k + 1 AS a FROM sh_t\n",
              "ORDER BY k; SET x.y = 1;\n", "quit\n", "SELECT 'not any more';\n"]  # fmt: skip
-    sql_shell.converse(spark, iter(lines), out, errors)
+    sql_shell.run_interactively(spark, iter(lines), out, errors)
     assert out.getvalue() == "1\t[x, y]\tNULL\n2\t[]\t-1\n1\t2\n2\t3\nx.y\t1\n"
     assert "`nope` cannot be resolved" in errors.getvalue()
     out = io.StringIO()
-    sql_shell.run_all(spark, ["SELECT 1; SELECT 2", "SELECT count(*) FROM sh_t"], out)
+    sql_shell.run_statements(spark, ["SELECT 1; SELECT 2", "SELECT count(*) FROM sh_t"], out)
     assert out.getvalue() == "1\n2\n2\n"
 
 

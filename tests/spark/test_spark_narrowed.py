@@ -16,11 +16,11 @@ from spark_connector import narrowed
 from spark_connector.python_source.scan_pushdown import (
     _is_scan,
 )
-from spark_connector.python_source.scan_reader import PandoReader
+from spark_connector.python_source.scan_reader import ScanReader
 from spark_connector.shared.condition_translation import (
-    elements,
+    list_scala_elements,
 )
-from spark_connector.shared.options import escaped, parse_options
+from spark_connector.shared.options import escape_string, parse_options
 from spark_connector.shared.transport import Transport
 from tests.spark.conftest import Pando, load
 
@@ -95,7 +95,7 @@ def table(pando: Pando) -> str:
     made = []
     for place, (column, values) in enumerate(cases.items()):
         alias, _, type_ = column.partition(" ")
-        texts = ", ".join("NULL" if value is None else f"'{escaped(value)}'" for value in values)
+        texts = ", ".join("NULL" if value is None else f"'{escape_string(value)}'" for value in values)
         chosen = f"arrayElement([{texts}], 1 + intHash32(number * 31 + {place}) % {len(values)})"
         made.append(f"CAST({chosen}, '{type_}') AS {alias}_")
     pando["r1"].execute(f"""
@@ -111,9 +111,9 @@ def scans(frame: DataFrame) -> list[dict[str, str]]:
     found, plans = [], [frame._jdf.queryExecution().analyzed()]
     while plans:
         plan = plans.pop()
-        plans += elements(plan.children())
+        plans += list_scala_elements(plan.children())
         if _is_scan(plan):
-            names = [attribute.name() for attribute in elements(plan.output())]
+            names = [attribute.name() for attribute in list_scala_elements(plan.output())]
             found.append({**plan.options().asCaseSensitiveMap(), "reads": ",".join(names)})
     return found
 
@@ -142,7 +142,7 @@ def truths(pando: Pando, spark: SparkSession, table: str) -> dict[str, set[int]]
 
 
 def left_by_server(pando: Pando, table: str, condition: str) -> set[int]:
-    reader = PandoReader(pando.parsed(table, filter=condition), StructType([StructField("k", LongType(), False)]))
+    reader = ScanReader(pando.parsed(table, filter=condition), StructType([StructField("k", LongType(), False)]))
     return {key for item in reader.partitions() for batch in reader.read(item) for key in batch["k"].to_pylist()}
 
 
@@ -265,7 +265,7 @@ def test_the_scans_of_a_frame_read_one_state(pando: Pando, spark: SparkSession, 
     pando.sync(fresh)
     counts = []
     for column, type_ in (("k", LongType()), ("s", StringType())):
-        reader = PandoReader(
+        reader = ScanReader(
             pando.parsed(fresh, scan_name="joined to itself"), StructType([StructField(column, type_, False)])
         )
         counts.append(sum(batch.num_rows for item in reader.partitions() for batch in reader.read(item)))

@@ -23,7 +23,7 @@ from pyspark import TaskContext
 from pyspark.sql import Row, SparkSession
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
-from engine.scan.arrow_stream import scan_batches
+from engine.scan.arrow_stream import read_batches
 from engine.scan.scan_filter import ScanFilter
 from parts.common.errors import CorruptionError, PandoError, UnknownOutcomeError, UserError
 from parts.format.primary_index import (
@@ -31,7 +31,7 @@ from parts.format.primary_index import (
 )
 from parts.table.table_description import Column
 from parts.types import parse_type
-from spark_connector.python_source.scan_reader import PandoReader, ScanPartition
+from spark_connector.python_source.scan_reader import ScanPartition, ScanReader
 from spark_connector.shared.options import parse_options
 from spark_connector.shared.transport import Transport
 from tests.spark.conftest import Pando
@@ -42,7 +42,7 @@ cluster = pytest.mark.cluster
 pytestmark = pytest.mark.xdist_group("spark")
 
 
-def read_all(reader: PandoReader, partitions: list[ScanPartition]) -> pa.Table:
+def read_all(reader: ScanReader, partitions: list[ScanPartition]) -> pa.Table:
     return pa.Table.from_batches([batch for item in partitions for batch in reader.read(item)])
 
 
@@ -63,20 +63,20 @@ def table(pando: Pando) -> str:
 
 @cluster
 def test_a_scan_that_has_begun_outlives_a_merge(pando: Pando, table: str) -> None:
-    reader = PandoReader(pando.parsed(table, url=pando.urls["r1"], partitions="3"), SCHEMA)
+    reader = ScanReader(pando.parsed(table, url=pando.urls["r1"], partitions="3"), SCHEMA)
     first, *others = reader.partitions()
     assert len(others) == 2
     rows = read_all(reader, [first]).num_rows
     pando["r1"].execute(f"OPTIMIZE TABLE {table} FINAL")
     pando["r1"].execute(f"TRUNCATE TABLE {table}")
     assert rows + read_all(reader, others).num_rows == 80_000
-    later = PandoReader(reader.options, SCHEMA)
+    later = ScanReader(reader.options, SCHEMA)
     assert not [batch for slot in (first, *others) for batch in later.read(slot)]
 
 
 @cluster
 def test_slots_read_from_both_replicas_are_of_one_state(pando: Pando, table: str) -> None:
-    reader = PandoReader(pando.parsed(table, partitions="6"), SCHEMA)
+    reader = ScanReader(pando.parsed(table, partitions="6"), SCHEMA)
     slots = reader.partitions()
     read = [read_all(reader, slots[:1])]
     for replica, rows in (("r1", 1000), ("r2", 500)):
@@ -91,7 +91,7 @@ def test_slots_read_from_both_replicas_are_of_one_state(pando: Pando, table: str
 
 @cluster
 def test_a_released_scan_reads_on_while_the_parts_are_here(pando: Pando, table: str) -> None:
-    reader = PandoReader(pando.parsed(table, url=pando.urls["r1"], partitions="2"), SCHEMA)
+    reader = ScanReader(pando.parsed(table, url=pando.urls["r1"], partitions="2"), SCHEMA)
     first, second = reader.partitions()
     rows = read_all(reader, [first]).num_rows
     with Transport(reader.options) as transport:
@@ -103,7 +103,7 @@ def test_a_released_scan_reads_on_while_the_parts_are_here(pando: Pando, table: 
 
 @cluster
 def test_another_replica_with_the_same_parts_goes_on(pando: Pando, table: str) -> None:
-    reader = PandoReader(pando.parsed(table, retries="1", partitions="2"), SCHEMA)
+    reader = ScanReader(pando.parsed(table, retries="1", partitions="2"), SCHEMA)
     slots = reader.partitions()
     whole = read_all(reader, slots).sort_by("k")
     dead = f"http://127.0.0.1:{free_port()}"
@@ -114,7 +114,7 @@ def test_another_replica_with_the_same_parts_goes_on(pando: Pando, table: str) -
 @cluster
 def test_a_task_breaks_off_and_goes_on_elsewhere(pando: Pando, table: str) -> None:
     """The first server is a proxy that cuts the answer off in its middle; no row is lost or repeated."""
-    reader = PandoReader(pando.parsed(table, retries="0"), SCHEMA)
+    reader = ScanReader(pando.parsed(table, retries="0"), SCHEMA)
     if sum(reader.scan.encode()) % 2:
         reader.scan += "a"  # an even name has slot 0 begin at the first server
     with CuttingProxy(pando.urls["r1"], 150_000) as proxy:
@@ -137,7 +137,7 @@ def test_a_repeated_read_opens_nothing(pando: Pando, table: str) -> None:
     assert raised.value.code == 232
 
 
-class _BrokenOn(PandoReader):
+class _BrokenOn(ScanReader):
     """A reader for which a part is broken on some servers, behind its first rows."""
 
     broken: tuple[str, ...] = ("http://r1:1",)
@@ -164,7 +164,7 @@ def test_a_part_that_is_broken_on_one_server_is_read_from_another(broken: tuple[
         read_all(reader, [item])
 
 
-class _Interrupted(PandoReader):
+class _Interrupted(ScanReader):
     """A reader whose connection is lost after every row."""
 
     def _scan(self, transport: Transport, url: str, request: dict[str, Any]) -> Iterator[pa.RecordBatch]:
@@ -202,14 +202,14 @@ def test_a_server_is_never_silent_for_long() -> None:
     keep: Any = ScanFilter((), lambda table: pc.equal(table["k"], 8))
     column = Column("k", parse_type("UInt32"))
     times = itertools.count(0, 3)
-    sent = list(scan_batches([(part, [MarkRange(0, 9)])], [column], keep, clock=lambda: float(next(times))))
+    sent = list(read_batches([(part, [MarkRange(0, 9)])], [column], keep, clock=lambda: float(next(times))))
     assert [batch.num_rows for batch in sent] == [0, 0, 0, 0, 1]
 
 
 @cluster
 def test_a_server_that_falls_silent_is_left(pando: Pando, table: str) -> None:
     """Its system still answers for it, as when the process is frozen."""
-    reader = PandoReader(pando.parsed(table, retries="0", stall_timeout="0.5"), SCHEMA)
+    reader = ScanReader(pando.parsed(table, retries="0", stall_timeout="0.5"), SCHEMA)
     if sum(reader.scan.encode()) % 2:
         reader.scan += "a"
     with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as silent:
@@ -260,7 +260,7 @@ def test_a_replica_without_the_parts_is_no_substitute(pando: Pando, table: str) 
     pando["r2"].execute("SYSTEM STOP FETCHES")
     try:
         pando["r1"].execute(f"INSERT INTO {table} VALUES (1000000, 'only on r1')")
-        reader = PandoReader(pando.parsed(table, retries="0", partitions="2"), SCHEMA)
+        reader = ScanReader(pando.parsed(table, retries="0", partitions="2"), SCHEMA)
         slots = reader.partitions()
         both = reader.options
         # The other server is none: what r1 opens is still written down for others.
@@ -277,7 +277,7 @@ def test_a_replica_without_the_parts_is_no_substitute(pando: Pando, table: str) 
 @cluster
 def test_the_filter_chooses_granules(pando: Pando, table: str) -> None:
     condition = "k >= 70000 AND s LIKE '%7'"
-    reader = PandoReader(pando.parsed(table, filter=condition), SCHEMA)
+    reader = ScanReader(pando.parsed(table, filter=condition), SCHEMA)
     with Transport(reader.options) as transport:
         body = {"table": table, "columns": ["k"], "filter": condition}
         assert transport.call(pando.urls["r1"], "/scan/plan", body)["rows"] <= 20_000
@@ -291,18 +291,18 @@ def test_slots_have_equal_bytes_and_batches_are_bounded(pando: Pando) -> None:
     pando["r1"].execute(f"INSERT INTO {name} SELECT number, '' FROM numbers(100000)")
     pando["r1"].execute(f"INSERT INTO {name} SELECT 100000 + number, repeat('long', 2500) FROM numbers(5000)")
     one = pando.parsed(name, url=pando.urls["r1"], max_bytes_per_task=str(8 << 20))
-    slots = PandoReader(one, SCHEMA).partitions()
+    slots = ScanReader(one, SCHEMA).partitions()
     assert len(slots) == 7
-    reader = PandoReader(one, SCHEMA)
+    reader = ScanReader(one, SCHEMA)
     batches = [list(reader.read(slot)) for slot in slots]
     assert sum(batch.num_rows for slot in batches for batch in slot) == 105_000
     sizes = [sum(batch.nbytes for batch in slot) for slot in batches]
     assert max(sizes) - min(sizes) < 6 << 20, "two granules of 2.5 MB"
-    whole = PandoReader(replace(one, max_bytes_per_task=None, partitions=1), SCHEMA)
+    whole = ScanReader(replace(one, max_bytes_per_task=None, partitions=1), SCHEMA)
     largest = max(batch.nbytes for batch in whole.read(ScanPartition(0, 1)))
     assert 8 << 20 < largest < 17 << 20
-    assert len(PandoReader(replace(one, filter="k < 8192"), SCHEMA).partitions()) == 1
-    assert len(PandoReader(replace(one, columns=("k",)), StructType(SCHEMA.fields[:1])).partitions()) == 1
+    assert len(ScanReader(replace(one, filter="k < 8192"), SCHEMA).partitions()) == 1
+    assert len(ScanReader(replace(one, columns=("k",)), StructType(SCHEMA.fields[:1])).partitions()) == 1
 
 
 @cluster
@@ -313,7 +313,7 @@ def test_quorum_is_respected_when_asked(pando: Pando, table: str) -> None:
         with pytest.raises(PandoError):
             pando["r1"].execute(f"INSERT INTO {table} VALUES (1000000, 'unconfirmed')", settings=settings)
         options = {"url": pando.urls["r1"], "select_sequential_consistency": "true"}
-        reader = PandoReader(pando.parsed(table, **options), SCHEMA)
+        reader = ScanReader(pando.parsed(table, **options), SCHEMA)
         assert read_all(reader, reader.partitions()).num_rows == 80_000
     finally:
         pando["r2"].execute("SYSTEM START FETCHES")

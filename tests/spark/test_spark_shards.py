@@ -13,7 +13,7 @@ from pyspark.sql import functions as f
 
 from parts.common.errors import PandoError
 from spark_connector import aggregate, register
-from spark_connector.python_source.scan_reader import PandoReader, ScanPartition
+from spark_connector.python_source.scan_reader import ScanPartition, ScanReader
 from tests.spark.conftest import Pando, load, save
 from tests.spark.test_spark_scans import SCHEMA, fill
 
@@ -60,7 +60,7 @@ def test_what_servers_compute(pando: Pando, spark: SparkSession, sharded: str) -
 
 
 def test_tasks_go_on_at_the_other_replica_of_their_shard(pando: Pando, spark: SparkSession, sharded: str) -> None:
-    reader = PandoReader(pando.parsed(sharded, url=pando.urls["r1"], batch_rows="1000"), SCHEMA)
+    reader = ScanReader(pando.parsed(sharded, url=pando.urls["r1"], batch_rows="1000"), SCHEMA)
     slots = reader.partitions()
     assert {slot.shard.table for slot in slots if isinstance(slot, ScanPartition) and slot.shard} == {"t"}
     streams = [reader.read(slot) for slot in slots]
@@ -81,7 +81,7 @@ def test_a_shard_that_nobody_has_is_named(pando: Pando, spark: SparkSession, sha
     name = pando.new_table("k Int64, s String", engine="MergeTree")
     pando["r1"].execute(f"CREATE TABLE half {COLUMNS} ENGINE = Distributed(gone, default, {name})")
     with pytest.raises(PandoError, match="Shard 2, default"):
-        PandoReader(pando.parsed("half", url=pando.urls["r1"], retries="0"), SCHEMA).partitions()
+        ScanReader(pando.parsed("half", url=pando.urls["r1"], retries="0"), SCHEMA).partitions()
 
 
 def test_what_needs_one_table_is_refused(pando: Pando, spark: SparkSession, sharded: str) -> None:

@@ -15,11 +15,11 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from parts.common.errors import PandoError
 from spark_connector.python_source.batch_writer import (
-    Committed,
-    WrittenBlocks,
+    CommitResult,
+    StagedBlocks,
     check_target,
     commit_transaction,
-    report,
+    log_commit,
     rollback_transaction,
     write_blocks,
 )
@@ -125,10 +125,10 @@ def test_the_same_job_again_writes_nothing_and_another_under_its_token_is_refuse
 
 def test_the_driver_is_told_what_was_written(capsys: pytest.CaptureFixture[str]) -> None:
     options = parse_options({"url": "http://127.0.0.1:1", "table": "t"})
-    messages = [WrittenBlocks("0:a", 2000, 2), None, WrittenBlocks("1:b", 10, 1)]
-    report(options, messages, Committed("committed", 2010))
+    messages = [StagedBlocks("0:a", 2000, 2), None, StagedBlocks("1:b", 10, 1)]
+    log_commit(options, messages, CommitResult("committed", 2010))
     assert "2010 rows in 3 blocks written to default.t (committed)" in capsys.readouterr().err
-    report(options, messages, Committed("skipped: the application had committed this version", 2010))
+    log_commit(options, messages, CommitResult("skipped: the application had committed this version", 2010))
     assert "nothing was written to default.t" in capsys.readouterr().err
 
 

@@ -9,10 +9,10 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import LongType, StructField, StructType
 
-from engine.front.http.scan_parameters import stream_start, wanted_blocks
+from engine.front.http.scan_parameters import parse_stream_start, parse_wanted_blocks
 from parts.common.errors import PandoError
 from parts.common.part_name import PartName
-from spark_connector.python_source.stream_reader import Offset, PandoStreamReader
+from spark_connector.python_source.stream_reader import PandoStreamReader, StreamOffset
 from spark_connector.shared.options import Options, parse_options
 
 SCHEMA = StructType([StructField("k", LongType(), False)])
@@ -72,11 +72,11 @@ def test_options_of_streams() -> None:
 )
 def test_where_a_stream_begins(starting: str, blocks: dict[str, int]) -> None:
     first = Answering(ANSWER, startingOffsets=starting).initialOffset()
-    assert Offset.of_json(first) == Offset("7f", blocks)
+    assert StreamOffset.from_json(first) == StreamOffset("7f", blocks)
 
 
 def test_an_offset_of_another_query_is_a_beginning() -> None:
-    given = Offset("6e", {"a": 2}).to_json()
+    given = StreamOffset("6e", {"a": 2}).to_json()
     assert Answering(ANSWER, startingOffsets=json.dumps(given)).initialOffset() == given
     assert code(Answering(ANSWER).latestOffset, {"offset": 1}, ReadAllAvailable()) == 36
 
@@ -85,11 +85,11 @@ def test_limits_and_targets_are_passed_on() -> None:
     reader = Answering(ANSWER, maxRowsPerTrigger="100")
     assert reader.getDefaultReadLimit() == ReadMaxRows(100)
     assert Answering(ANSWER).getDefaultReadLimit() == ReadAllAvailable()
-    start = Offset("7f", {"a": 1})
+    start = StreamOffset("7f", {"a": 1})
     end = reader.latestOffset(start.to_json(), ReadMaxRows(7))
-    assert json.dumps(end) == json.dumps(Offset("7f", {"b": 4, "a": 5}).to_json()), "Spark compares the texts"
+    assert json.dumps(end) == json.dumps(StreamOffset("7f", {"b": 4, "a": 5}).to_json()), "Spark compares the texts"
     assert reader.asked == {"start": {"identity": "7f", "blocks": {"a": 1}}, "until": None, "max_rows": 7}
-    assert reader.reportLatestOffset() == Offset("7f", {"a": 9, "b": 4}).to_json()
+    assert reader.reportLatestOffset() == StreamOffset("7f", {"a": 9, "b": 4}).to_json()
     reader.prepareForTriggerAvailableNow()
     reader.latestOffset(start.to_json(), ReadAllAvailable())
     assert (reader.asked["until"], reader.asked["max_rows"]) == (ANSWER["available"], None)
@@ -97,14 +97,16 @@ def test_limits_and_targets_are_passed_on() -> None:
 
 
 def test_what_a_request_says() -> None:
-    start = stream_start({"start": {"identity": "7f", "blocks": {"a": 1}}, "until": {"a": 4}, "may_lack_rows": True})
+    start = parse_stream_start(
+        {"start": {"identity": "7f", "blocks": {"a": 1}}, "until": {"a": 4}, "may_lack_rows": True}
+    )
     assert start.limited({"a": 9, "b": 2}) == {"a": 4}
-    assert stream_start({}).limited({"a": 9}) == {"a": 9}
-    wanted = wanted_blocks({"blocks": {"identity": "7f", "ranges": {"a": [3, 5]}}})
+    assert parse_stream_start({}).limited({"a": 9}) == {"a": 9}
+    wanted = parse_wanted_blocks({"blocks": {"identity": "7f", "ranges": {"a": [3, 5]}}})
     assert wanted is not None
     overlapping = {name: wanted.overlaps(PartName.parse(name)) for name in ("a_0_3_1", "a_4_4_0", "a_0_9_2", "b_0_9_1")}
     assert overlapping == {"a_0_3_1": False, "a_4_4_0": True, "a_0_9_2": True, "b_0_9_1": False}
-    assert wanted_blocks({}) is None
+    assert parse_wanted_blocks({}) is None
 
 
 @pytest.mark.parametrize(
@@ -115,7 +117,7 @@ def test_what_a_request_says() -> None:
     ],
 )  # fmt: skip
 def test_a_wrong_start_is_refused(body: dict[str, Any]) -> None:
-    assert code(stream_start, body) == 36
+    assert code(parse_stream_start, body) == 36
 
 
 @pytest.mark.parametrize(
@@ -128,4 +130,4 @@ def test_a_wrong_start_is_refused(body: dict[str, Any]) -> None:
     ],
 )  # fmt: skip
 def test_wrong_blocks_are_refused(blocks: Any) -> None:
-    assert code(wanted_blocks, {"blocks": blocks}) == 36
+    assert code(parse_wanted_blocks, {"blocks": blocks}) == 36

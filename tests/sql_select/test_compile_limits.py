@@ -12,11 +12,11 @@ import pytest
 from parts.common.errors import CancelledError, UserError
 from parts.common.query_status import QueryStatus
 from parts.types import parse_type
-from sql.grammar.queries.literal_lists import LEAST_LITERALS
+from sql.grammar.queries.literal_lists import MIN_LIST_LITERALS
 from sql.grammar.statement_parser import parse_statements
 from sql.run.query_engine import QueryEngine
 from sql.settings.session_settings import (
-    settings_of,
+    make_settings,
 )
 from tests.sql_select.dataset import Engines, MemoryCatalog
 
@@ -24,7 +24,7 @@ NOTHING = MemoryCatalog({})
 
 
 def rows(query: str, **settings: object) -> list[tuple[Any, ...]]:
-    result = QueryEngine().select(query, catalog=NOTHING, settings=settings_of(settings))
+    result = QueryEngine().select(query, catalog=NOTHING, settings=make_settings(settings))
     return [tuple(row.values()) for row in result.read_all().to_pylist()]
 
 
@@ -145,7 +145,7 @@ def test_ordinary_calls_have_no_layers() -> None:
     query = (
         "SELECT substring(toString(number), 1, 2), number + 1 + 2 + 3, round(number / 3, 1) AS r, r + r FROM numbers(1)"
     )
-    _, _, compiled = QueryEngine()._compile(query, NOTHING, settings_of({}), "default", None, None, None)
+    _, _, compiled = QueryEngine()._compile(query, NOTHING, make_settings({}), "default", None, None, None)
     assert ' AS "e' not in compiled.sql.render()
 
 
@@ -198,7 +198,7 @@ def test_types_as_deep_as_values_can_be(open_: str, levels: int) -> None:
     assert code(f"SELECT CAST([], '{open_ * 140}Int8{')' * 140}')") == 306
 
 
-@pytest.mark.parametrize("count", [LEAST_LITERALS - 1, LEAST_LITERALS])
+@pytest.mark.parametrize("count", [MIN_LIST_LITERALS - 1, MIN_LIST_LITERALS])
 def test_lists_of_any_length_mean_the_same(engines: Engines, count: int) -> None:
     numbers, negative = ", ".join(map(str, range(count))), ",".join(f"{n - 50}" for n in range(count))
     texts = ", ".join(f"'it''s {n}\\n'" for n in range(count))
@@ -222,7 +222,7 @@ def test_a_list_that_is_a_scan_means_the_same(engines: Engines) -> None:
     assert engines.pando(query)[2] == engines.clickhouse(query)[2]
 
 
-@pytest.mark.parametrize("count", [LEAST_LITERALS - 1, 1000])
+@pytest.mark.parametrize("count", [MIN_LIST_LITERALS - 1, 1000])
 @pytest.mark.parametrize(
     ("left", "right"),
     [

@@ -15,7 +15,7 @@ import pytest
 
 from parts.common.errors import CancelledError, PandoError
 from sql.functions.registry import (
-    function_names,
+    list_functions,
 )
 from sql.run.query_engine import QueryEngine
 from tests.sql_select.dataset import MemoryCatalog, MemoryRelation, schema_of
@@ -248,7 +248,7 @@ def test_alias_and_virtual_columns(tmp_path: Path) -> None:
 
 
 def test_every_function_has_a_name() -> None:
-    names = function_names()
+    names = list_functions()
     assert len(names) > 300
     assert ("sum", True) in names
     assert ("length", False) in names

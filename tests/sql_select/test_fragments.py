@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from sql.compile.macros_and_kernels import check_weight
+from sql.compile.macros_and_kernels import check_macro_weight
 from sql.functions import memory_guards
-from sql.typing.duckdb.sql_fragments import EMPTY, ONCE, WINDOW, Fragment, Table, called, fragment, joined, leaf
-from sql.typing.typed_expressions import text
+from sql.typing.duckdb.sql_fragments import (
+    EMPTY,
+    WINDOW,
+    WRITE_ONCE,
+    Fragment,
+    ScanReference,
+    fragment,
+    function_call,
+    join_fragments,
+    leaf,
+)
+from sql.typing.typed_expressions import string_literal
 
 _X = leaf('"1.x"')
 
@@ -19,12 +29,12 @@ _X = leaf('"1.x"')
         (fragment("({0} + {1}) * {0}", _X, 2), '("1.x" + 2) * "1.x"'),
         (fragment("{low} <= {} AND {} <= {low}", _X, 7, low=3), '3 <= "1.x" AND 7 <= 3'),
         (fragment("MAP {{}}"), "MAP {}"),
-        (called("f"), "f()"),
-        (called("f", _X, "a"), 'f("1.x", a)'),
-        (joined(", ", ["a", _X, 1]), 'a, "1.x", 1'),
-        (joined(", ", ["a"]), "a"),
-        (joined(", ", []), ""),
-        (fragment("{}{}", EMPTY, text("it's {}")), "'it''s {}'"),
+        (function_call("f"), "f()"),
+        (function_call("f", _X, "a"), 'f("1.x", a)'),
+        (join_fragments(", ", ["a", _X, 1]), 'a, "1.x", 1'),
+        (join_fragments(", ", ["a"]), "a"),
+        (join_fragments(", ", []), ""),
+        (fragment("{}{}", EMPTY, string_literal("it's {}")), "'it''s {}'"),
     ],
 )
 def test_rendered(made: Fragment, expected: str) -> None:
@@ -34,7 +44,7 @@ def test_rendered(made: Fragment, expected: str) -> None:
 
 
 def test_tables_are_written_as_is_said_at_the_end() -> None:
-    sql = fragment("{} JOIN {}", Table(1), Table(2))
+    sql = fragment("{} JOIN {}", ScanReference(1), ScanReference(2))
     assert sql.render() == "s1 JOIN s2"
     assert sql.render({2: "(SELECT 1)"}) == "s1 JOIN (SELECT 1)"
 
@@ -96,30 +106,30 @@ def test_macros_write_their_arguments_out() -> None:
     once = fragment("lower({})", sql).weight
     written, parted = (
         fragment("pando_replace(lower({}), 1, 2)", sql),
-        called("pando_replace", fragment("lower({})", sql), 1, 2),
+        function_call("pando_replace", fragment("lower({})", sql), 1, 2),
     )
     assert written.weight == parted.weight > 2 * once
     assert written.depth == parted.depth == 2
     for _ in range(20):
         sql = fragment("pando_replace({}, 'a', 'b')", sql)
     with pytest.raises(Exception, match="too big"):
-        check_weight(sql)
+        check_macro_weight(sql)
 
 
 def test_traits_are_inherited_and_no_user_text_has_any() -> None:
     window = fragment("rank(){}", fragment(" OVER (ORDER BY {})", _X))
     assert fragment("abs({})", window).traits & WINDOW
-    assert fragment("abs({})", window).traits & ONCE
-    assert not text("rank() OVER (ORDER BY random())").traits
+    assert fragment("abs({})", window).traits & WRITE_ONCE
+    assert not string_literal("rank() OVER (ORDER BY random())").traits
 
 
 def test_lambdas_in_lambdas_look_whether_the_query_may_go_on() -> None:
-    inner = memory_guards.watched(fragment("x + 1"), False)
+    inner = memory_guards.interruptible_body(fragment("x + 1"), False)
     assert inner.render() == "x + 1"
-    outer = memory_guards.watched(fragment("list_transform(y, lambda x: {})", inner), False)
+    outer = memory_guards.interruptible_body(fragment("list_transform(y, lambda x: {})", inner), False)
     assert outer.render().count("pando_room('/*run*/;watch'") == 2
-    assert memory_guards.watched(fragment("x + 1"), True).render().count("pando_room('/*run*/;watch'") == 1
-    again = memory_guards.watched(fragment("list_transform(z, lambda y: {})", outer), False)
+    assert memory_guards.interruptible_body(fragment("x + 1"), True).render().count("pando_room('/*run*/;watch'") == 1
+    again = memory_guards.interruptible_body(fragment("list_transform(z, lambda y: {})", outer), False)
     assert again.render().count("pando_room('/*run*/;watch'") == 3
     assert memory_guards.is_guarded(again)
     assert not memory_guards.is_guarded(inner)

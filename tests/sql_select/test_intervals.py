@@ -14,9 +14,9 @@ from parts.read.batch_plan import (
     RowRange,
 )
 from parts.read.frame_cache import FrameCache
-from sql.pruning.index_analysis import granules
-from sql.pruning.key_intervals import interval_of
-from sql.run.condition_analysis import analyse
+from sql.pruning.index_analysis import prune_granules
+from sql.pruning.key_intervals import find_key_interval
+from sql.run.condition_analysis import analyse_condition
 from tests.sql_select.part_tables import PartTable, describe
 
 _TYPES = {"Int8": -128, "UInt8": 0, "Int32": -20, "UInt64": 0, "Date": 18_000, "DateTime": 0}
@@ -54,7 +54,7 @@ def test_the_same_granules_and_rows(tables: dict[str, PartTable], name: str, ter
     texts = [f"k {operator} to{_literal(name, number + _TYPES[name])}" for operator, number in terms]
     if name not in ("Date", "DateTime"):
         texts = [text.replace(" to", " ") for text in texts]
-    analysis = analyse(" AND ".join(texts), table.description)
+    analysis = analyse_condition(" AND ".join(texts), table.description)
     if analysis.interval is None:  # a number that is no value of the type
         assert any(not _is_value(name, number + _TYPES[name]) for _, number in terms)
         return
@@ -62,8 +62,8 @@ def test_the_same_granules_and_rows(tables: dict[str, PartTable], name: str, ter
         known = analysis.row_filter
         assert known is not None
         assert known.interval is not None
-        looked = granules(part, analysis.sorting, analysis.primary)
-        found = granules(part, analysis.sorting, analysis.primary, analysis.interval)
+        looked = prune_granules(part, analysis.sorting, analysis.primary)
+        found = prune_granules(part, analysis.sorting, analysis.primary, analysis.interval)
         looked_at = _rows(looked.all_ranges) if looked else []
         chosen = _rows(found.all_ranges) if found else []
         if len(terms) == 1:
@@ -93,12 +93,12 @@ def _is_value(name: str, number: int) -> bool:
 
 @pytest.mark.parametrize("where", ["k != 3", "k = 3 OR k = 5", "v = 3", "k = 3 AND v = 4", "k IN (1, 2)", "NOT k = 3"])
 def test_other_conditions_are_no_interval(tables: dict[str, PartTable], where: str) -> None:
-    assert interval_of(analyse(where, tables["Int32"].description).primary) is None
+    assert find_key_interval(analyse_condition(where, tables["Int32"].description).primary) is None
 
 
 def test_frames_are_kept_within_bounds_and_let_go_with_their_part() -> None:
     cache = FrameCache(most_bytes=1000)
-    first, second = cache.new_owner(), cache.new_owner()
+    first, second = cache.add_owner(), cache.add_owner()
     for offset in range(5):
         cache.keep((first, 0, offset), pa.array([0] * 30, pa.int64()))
     assert cache.held_bytes == 960
@@ -117,9 +117,9 @@ def test_a_large_frame_is_not_kept(tmp_path: Path) -> None:
     table.insert(tmp_path, block.cast(table.description.schema.arrow))
     (part,) = table.parts
     assert part.undecoded_bytes(["s"], RowRange(1, 2)) > 5 << 20
-    found = part.read_few(["s"], RowRange(1, 2))
+    found = part.read_row_range(["s"], RowRange(1, 2))
     assert found is not None
     assert found[0].to_pylist() == ["y"]
     assert part.undecoded_bytes(["s"], RowRange(1, 2)) > 5 << 20
-    assert part.read_few(["k"], RowRange(1, 2)) == [pa.array([2], pa.int32())]
+    assert part.read_row_range(["k"], RowRange(1, 2)) == [pa.array([2], pa.int32())]
     assert part.undecoded_bytes(["k"], RowRange(0, 2)) == 0

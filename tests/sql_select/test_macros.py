@@ -34,7 +34,7 @@ def new_database(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], duckd
 def test_each_macro_alone(new_database: Callable[[], duckdb.DuckDBPyConnection]) -> None:
     for name in MACROS:
         connection = new_database()
-        database.prepared(f"SELECT {name}(")
+        database.prepare_sql(f"SELECT {name}(")
         query = f"SELECT count(*) FROM duckdb_functions() WHERE function_name = '{name}'"
         assert connection.execute(query).fetchall() == [(1,)]
 
@@ -47,7 +47,7 @@ def test_several_threads_while_rows_are_read(new_database: Callable[[], duckdb.D
 
     def prepare() -> None:
         try:
-            database.prepared(" ".join(MACROS))
+            database.prepare_sql(" ".join(MACROS))
         except Exception as error:
             errors.append(error)
 
@@ -64,5 +64,5 @@ def test_several_threads_while_rows_are_read(new_database: Callable[[], duckdb.D
 def test_text_that_only_looks_like_one(new_database: Callable[[], duckdb.DuckDBPyConnection]) -> None:
     connection = new_database()
     sql = "SELECT 'pando_nothing(' || 'pando_'"
-    assert connection.execute(database.prepared(sql)).fetchall() == [("pando_nothing(pando_",)]
+    assert connection.execute(database.prepare_sql(sql)).fetchall() == [("pando_nothing(pando_",)]
     assert not database._made

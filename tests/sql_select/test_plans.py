@@ -237,7 +237,7 @@ def _scan(engine: QueryEngine, table: PartTable, query: str) -> tuple[Any, ...]:
     plan = make_plan(tree, compiler.scans, compiled)
     (planned,) = plan.scans
     assert planned.analysis is not None
-    return planned.scan, planned.analysis.fresh().prune(table.parts), ScanState(), 0, plan.first_rows
+    return planned.scan, planned.analysis.copy_unused().prune(table.parts), ScanState(), 0, plan.first_rows
 
 
 def test_a_plan_does_not_hold_its_table(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from sql.pruning.pruned_parts import _without
 from sql.run.block_expressions import compile_expressions
-from sql.run.condition_analysis import analyse
+from sql.run.condition_analysis import analyse_condition
 from sql.run.query_engine import QueryEngine
 from tests.sql_select.dataset import MemoryCatalog, MemoryRelation
 from tests.sql_select.part_tables import PartTable, describe
@@ -138,7 +138,7 @@ def test_no_row_is_lost(tables: list[PartTable], condition: str, number: int, ga
 
     columns = list(schema.names)
     everything = [batch for part in table.parts for batch in part.read(columns)]
-    kept = analyse(condition, table.description).prune(table.parts)
+    kept = analyse_condition(condition, table.description).prune(table.parts)
     chosen = [batch for pruned in kept for batch in pruned.part.read(columns, pruned.ranges)]
     wanted = matching(pa.Table.from_batches(everything, schema.arrow))
     assert matching(pa.Table.from_batches(chosen, schema.arrow)) == wanted
@@ -173,7 +173,7 @@ def _rows(table: pa.Table) -> list[str]:
 def test_only_rows_that_can_match_are_decoded(tables: list[PartTable]) -> None:
     table = tables[0]
     columns = list(table.description.schema.names)
-    kept = analyse("a >= -3 AND a <= 2 AND d != '2020-01-05'", table.description).prune(table.parts)
+    kept = analyse_condition("a >= -3 AND a <= 2 AND d != '2020-01-05'", table.description).prune(table.parts)
     assert kept
     with patch("sql.pruning.pruned_parts._JOIN_GAP_ROWS", 0):
         needed = [(pruned, pruned.needed_rows(columns)) for pruned in kept]
@@ -184,7 +184,7 @@ def test_only_rows_that_can_match_are_decoded(tables: list[PartTable]) -> None:
 
 
 def test_the_key_alone_is_not_read_twice(tables: list[PartTable]) -> None:
-    (pruned, *_) = analyse("a = 3", tables[0].description).prune(tables[0].parts)
+    (pruned, *_) = analyse_condition("a = 3", tables[0].description).prune(tables[0].parts)
     assert sum(item.rows for item in pruned.needed_rows(["a"])) == pruned.rows
 
 
@@ -317,7 +317,7 @@ def test_in_finds_nan(tmp_path: Path) -> None:
 def test_it_prunes(tables: list[PartTable], number: int, condition: str, at_most: float) -> None:
     table = tables[number]
     marks = sum(part.marks for part in table.parts)
-    kept = sum(pruned.marks for pruned in analyse(condition, table.description).prune(table.parts))
+    kept = sum(pruned.marks for pruned in analyse_condition(condition, table.description).prune(table.parts))
     assert kept <= marks * at_most
 
 

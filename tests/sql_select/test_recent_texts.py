@@ -5,23 +5,24 @@ from __future__ import annotations
 import pytest
 
 from sql.grammar.queries.query_parser import parse_expression, parse_expression_list
-from sql.grammar.text_cache import LONGEST_TEXT, MOST_TEXT, RecentTexts
+from sql.grammar.text_cache import MAX_CACHE_CHARACTERS, MAX_CACHED_TEXT_CHARACTERS, TextCache
 
 
 def test_a_value_is_made_once() -> None:
     made: list[str] = []
-    kept: RecentTexts[int] = RecentTexts(most=10)
+    kept: TextCache[int] = TextCache(most=10)
     for text in ("a", "b", "a"):
         assert kept.get((text, None), lambda text=text: made.append(text) or 1) == 1  # type: ignore[misc]
     assert made == ["a", "b"]
 
 
 @pytest.mark.parametrize(
-    ("most", "length", "survivors"), [(4, 1, 4), (1000, 5000, MOST_TEXT // 5000), (1000, LONGEST_TEXT + 1, 0)]
+    ("most", "length", "survivors"),
+    [(4, 1, 4), (1000, 5000, MAX_CACHE_CHARACTERS // 5000), (1000, MAX_CACHED_TEXT_CHARACTERS + 1, 0)],
 )
 def test_the_longest_unused_goes(most: int, length: int, survivors: int) -> None:
     """By their number, by their characters together, and at once when one has too many."""
-    kept: RecentTexts[str] = RecentTexts(most)
+    kept: TextCache[str] = TextCache(most)
     for number in range(300):
         kept.get(("x" * length, number), lambda: "old")
     found = [kept.get(("x" * length, number), lambda: "new") for number in reversed(range(300))]
@@ -30,14 +31,14 @@ def test_the_longest_unused_goes(most: int, length: int, survivors: int) -> None
 
 
 def test_large_values_count() -> None:
-    kept: RecentTexts[str] = RecentTexts(10, len)
-    kept.get(("a", None), lambda: "v" * LONGEST_TEXT)
+    kept: TextCache[str] = TextCache(10, len)
+    kept.get(("a", None), lambda: "v" * MAX_CACHED_TEXT_CHARACTERS)
     assert kept.get(("a", None), lambda: "new") == "new"
 
 
 def test_long_expressions_are_not_kept() -> None:
     """A parameter of a query may have megabytes."""
-    short, long = "[1, 2]", f"[{'1, ' * LONGEST_TEXT}1]"
+    short, long = "[1, 2]", f"[{'1, ' * MAX_CACHED_TEXT_CHARACTERS}1]"
     assert parse_expression(short) is parse_expression(short)
     assert parse_expression_list(short) is parse_expression_list(short)
     assert parse_expression(long) is not parse_expression(long)

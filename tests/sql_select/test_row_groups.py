@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from parts.merge.part_merge import merge_parts
 from parts.read.part_reader import open_part
-from sql.compile.compiled_query import RowPart
+from sql.compile.compiled_query import PartialAggregate
 from sql.run.query_engine import QueryEngine
 from sql.run.scans import scan_streams
-from sql.run.scans.scan_grouping import RowGroups, gathered, group_rows
+from sql.run.scans.scan_grouping import RowGroups, combine_small_batches, group_rows
 from tests.sql_select.dataset import MemoryCatalog, MemoryRelation
 from tests.sql_select.part_tables import describe
 
@@ -107,7 +107,9 @@ def test_answers(query: str, catalogs: tuple[MemoryCatalog, ...], grouped: list[
     """In parts of INSERTs only strings in runs, as ``s``, are told apart quickly."""
     _same(query, catalogs)
     are_few = sum(groups.count for groups in grouped) * 4 < ROWS
-    assert are_few == (catalogs[0].relation("default", "t").parts[0].has_repeated("n") or "n" not in _words(query))
+    assert are_few == (
+        catalogs[0].relation("default", "t").parts[0].starts_with_dictionary("n") or "n" not in _words(query)
+    )
 
 
 @pytest.mark.parametrize(
@@ -180,12 +182,12 @@ def test_small_batches_come_together() -> None:
     rows = [[{"s": f"s{number}", "c": number}, {"s": None, "c": 5}] * (number % 3) for number in range(9_000)]
     types = pa.schema([("s", pa.dictionary(pa.int32(), pa.string())), ("c", pa.int64())])
     batches = [pa.RecordBatch.from_pylist(chosen, types) for chosen in rows]
-    made = list(gathered(batches))
+    made = list(combine_small_batches(batches))
     assert pa.Table.from_batches(made).to_pylist() == [row for chosen in rows for row in chosen]
     assert len(made) == 3
     assert all(8_000 < batch.num_rows < 9_000 for batch in made[:-1])
-    assert [batch.num_rows for batch in gathered(batches[:1])] == [0]
-    assert not list(gathered([]))
+    assert [batch.num_rows for batch in combine_small_batches(batches[:1])] == [0]
+    assert not list(combine_small_batches([]))
 
 
 KEYS = st.sampled_from(
@@ -219,11 +221,11 @@ def test_parts_make_the_whole(keys: list[object], value: object, rows: int, offs
     is_unsigned = pa.types.is_unsigned_integer(array.type)
     total = pa.uint64() if is_unsigned else pa.int64()
     wanted = {
-        "n": RowPart("count", "", pa.int64()),
-        "c": RowPart("count", "v", pa.int64()),
-        "s": RowPart("sum", "v", total),
-        "l": RowPart("min", "v", array.type),
-        "m": RowPart("max", "v", array.type),
+        "n": PartialAggregate("count", "", pa.int64()),
+        "c": PartialAggregate("count", "v", pa.int64()),
+        "s": PartialAggregate("sum", "v", total),
+        "l": PartialAggregate("min", "v", array.type),
+        "m": PartialAggregate("max", "v", array.type),
     }
     parts = dict(zip(wanted, groups.parts(list(wanted.values()), {"v": array}), strict=True))
     names = [f"k{position}" for position in range(len(made))]

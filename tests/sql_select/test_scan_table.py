@@ -44,7 +44,7 @@ def test_duckdb_asks_for_columns_and_rows() -> None:
     schema = pa.schema([("a", pa.int64()), ("b", pa.int64())])
     small, large = ScanTable(schema), ScanTable(schema)
     small.scanned, large.scanned = _Numbers(3), _Numbers(10_000)
-    cursor = database.cursor()
+    cursor = database.open_cursor()
     try:
         cursor.register("small", small)
         cursor.register("large", large)

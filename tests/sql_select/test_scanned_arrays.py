@@ -8,7 +8,13 @@ import pytest
 
 from parts.common.errors import UserError
 from sql.run.query_engine import QueryEngine
-from sql.typing.column_kernels.list_arrays import codes, first_among, first_of_equal, in_order, shared
+from sql.typing.column_kernels.list_arrays import (
+    first_occurrences,
+    first_shared_occurrences,
+    others_among_keys,
+    sort_keys,
+    value_codes,
+)
 from tests.sql_select.dataset import MemoryCatalog, MemoryRelation, schema_of
 
 _RNG = np.random.default_rng(7)
@@ -76,11 +82,11 @@ def _computed(query: str, catalog: MemoryCatalog) -> tuple[list[object], bool]:
 
 
 def _scanned(query: str, catalog: MemoryCatalog) -> list[str]:
-    from sql.compile.passes.pipeline import rewrite
+    from sql.compile.passes.pipeline import run_passes
     from sql.grammar.queries.query_parser import parse_query
     from sql.settings.supported_settings import DEFAULT_SETTINGS
 
-    plan = QueryEngine().plan(rewrite(parse_query(query), {}), catalog, DEFAULT_SETTINGS, "default")
+    plan = QueryEngine().plan(run_passes(parse_query(query), {}), catalog, DEFAULT_SETTINGS, "default")
     return [label for planned in plan.scans for label in planned.scan.computed]
 
 
@@ -108,18 +114,18 @@ def test_arrays_of_other_sizes_fail_where_they_are_asked_for(catalog: MemoryCata
 def test_keys_that_have_no_room_beside_their_numbers() -> None:
     keys = np.array([5, 1 << 61, 5, 0, 1 << 61])
     most = (1 << 61) + 1
-    assert in_order(keys, most).tolist() == [3, 0, 2, 1, 4]
-    assert first_of_equal(keys, most).tolist() == [True, True, False, True, False]
-    assert first_among(keys, np.array([1 << 61, 7]), most).tolist() == [False, True, False, False, False]
+    assert sort_keys(keys, most).tolist() == [3, 0, 2, 1, 4]
+    assert first_occurrences(keys, most).tolist() == [True, True, False, True, False]
+    assert first_shared_occurrences(keys, np.array([1 << 61, 7]), most).tolist() == [False, True, False, False, False]
     others = np.array([7, 5, 5])
-    assert set(shared(keys, others, most, missing=False)) == {5}
-    assert set(shared(keys, others, most, missing=True)) == {7}
-    assert set(shared(np.array([1, 3]), np.array([0, 3]), 4, missing=True)) == {0}
+    assert set(others_among_keys(keys, others, most, missing=False)) == {5}
+    assert set(others_among_keys(keys, others, most, missing=True)) == {7}
+    assert set(others_among_keys(np.array([1, 3]), np.array([0, 3]), 4, missing=True)) == {0}
 
 
 def test_codes_keep_the_order() -> None:
     for values in ([2**64 - 1, None, 0, 5], [-3, 2, None, -3]):
-        (coded,), most = codes(
+        (coded,), most = value_codes(
             [pa.array(values, pa.uint64() if max(filter(None, values)) > 9 else pa.int32())], ranked=True
         )
         known = [value for value in values if value is not None]

@@ -8,9 +8,9 @@ import pytest
 from sql.formats.registry import write_blocks
 from sql.grammar.statement_parser import parse_statement
 from sql.run.query_engine import QueryEngine
-from sql.run.short_queries.short_query_cache import ShortQueries
+from sql.run.short_queries.short_query_cache import ShortQueryCache
 from sql.settings.session_settings import (
-    settings_of,
+    make_settings,
 )
 from tests.sql_select.dataset import TABLES, Engines, MemoryCatalog, parsed, same_cell
 from tests.sql_select.part_tables import describe
@@ -73,12 +73,12 @@ def stored(engines: Engines, tmp_path_factory: pytest.TempPathFactory) -> Memory
 
 @pytest.mark.parametrize("template", _QUERIES)
 def test_the_same_as_clickhouse(engines: Engines, stored: MemoryCatalog, template: str) -> None:
-    short = ShortQueries(QueryEngine())
-    settings = settings_of({}, engines.zone)
+    short = ShortQueryCache(QueryEngine())
+    settings = make_settings({}, engines.zone)
     short_answers = 0
     for literals in [*_LITERALS[:2], *_LITERALS]:
         text = template.format(*literals)
-        short.consider(text, parse_statement(text), settings, "default", stored)
+        short.learn(text, parse_statement(text), settings, "default", stored)
         found = short.answer(text, settings, "default", stored)
         if found is None:
             continue

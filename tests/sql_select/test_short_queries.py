@@ -17,8 +17,8 @@ from sql.grammar.statement_parser import parse_statement
 from sql.grammar.statements.statement import SelectQuery
 from sql.run.query_engine import QueryEngine
 from sql.run.short_queries.short_plans import ShortResult
-from sql.run.short_queries.short_query_cache import ShortQueries
-from sql.run.short_queries.statement_shapes import shape_of
+from sql.run.short_queries.short_query_cache import ShortQueryCache
+from sql.run.short_queries.statement_shapes import find_shape
 from sql.settings.supported_settings import DEFAULT_SETTINGS
 from tests.sql_select.dataset import MemoryCatalog
 from tests.sql_select.part_tables import PartTable, describe
@@ -63,15 +63,15 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> MemoryCatalog:
 
 
 @pytest.fixture
-def short() -> ShortQueries:
-    return ShortQueries(QueryEngine())
+def short() -> ShortQueryCache:
+    return ShortQueryCache(QueryEngine())
 
 
-def _consider(short: ShortQueries, text: str, catalog: MemoryCatalog) -> None:
-    short.consider(text, parse_statement(text), DEFAULT_SETTINGS, "default", catalog)
+def _consider(short: ShortQueryCache, text: str, catalog: MemoryCatalog) -> None:
+    short.learn(text, parse_statement(text), DEFAULT_SETTINGS, "default", catalog)
 
 
-def _answer(short: ShortQueries, text: str, catalog: MemoryCatalog) -> ShortResult | None:
+def _answer(short: ShortQueryCache, text: str, catalog: MemoryCatalog) -> ShortResult | None:
     return short.answer(text, DEFAULT_SETTINGS, "default", catalog)
 
 
@@ -195,7 +195,7 @@ def test_the_answer_is_that_of_the_engine(
     tables: MemoryCatalog, shape: tuple[str, bool], literals: list[tuple[int, int, str, int]]
 ) -> None:
     template, _ = shape
-    short = ShortQueries(QueryEngine())
+    short = ShortQueryCache(QueryEngine())
     for given_literals in [*literals, *literals]:
         text = template.format(*given_literals)
         try:
@@ -217,7 +217,9 @@ def test_the_answer_is_that_of_the_engine(
 
 
 @pytest.mark.parametrize(("template", "is_short"), _SHAPES)
-def test_what_is_short_is_answered(tables: MemoryCatalog, short: ShortQueries, template: str, is_short: bool) -> None:
+def test_what_is_short_is_answered(
+    tables: MemoryCatalog, short: ShortQueryCache, template: str, is_short: bool
+) -> None:
     text = template.format(17, 19, "2019-04-14", 3)
     assert _answer(short, text, tables) is None
     for _ in range(2):
@@ -250,11 +252,11 @@ def test_what_is_short_is_answered(tables: MemoryCatalog, short: ShortQueries, t
     ],
 )  # fmt: skip
 def test_parameters_are_literals_where_they_mean_the_same(
-    tables: MemoryCatalog, short: ShortQueries, text: str, parameters: dict[str, str], is_short: bool
+    tables: MemoryCatalog, short: ShortQueryCache, text: str, parameters: dict[str, str], is_short: bool
 ) -> None:
     statement = parse_statement(text)
     for _ in range(2):
-        short.consider(text, statement, DEFAULT_SETTINGS, "default", tables, parameters)
+        short.learn(text, statement, DEFAULT_SETTINGS, "default", tables, parameters)
     found = short.answer(text, DEFAULT_SETTINGS, "default", tables, parameters)
     assert (found is not None) == is_short
     if found is not None:
@@ -273,7 +275,7 @@ def test_parameters_are_literals_where_they_mean_the_same(
     assert short.answer(text, DEFAULT_SETTINGS, "default", tables, {"z": "1"}) is None
 
 
-def test_a_query_without_tables_is_computed_once(tables: MemoryCatalog, short: ShortQueries) -> None:
+def test_a_query_without_tables_is_computed_once(tables: MemoryCatalog, short: ShortQueryCache) -> None:
     for text in ("SELECT 1", "SELECT 1 + 1 AS two, 'x' FORMAT CSV"):
         for _ in range(2):
             _consider(short, text, tables)
@@ -286,7 +288,7 @@ def test_a_query_without_tables_is_computed_once(tables: MemoryCatalog, short: S
         assert _answer(short, text, tables) is None
 
 
-def test_another_table_of_the_name(tmp_path: Path, short: ShortQueries) -> None:
+def test_another_table_of_the_name(tmp_path: Path, short: ShortQueryCache) -> None:
     (tmp_path / "a").mkdir()
     catalog = MemoryCatalog({"t": _table(tmp_path / "a", "k")})
     text = "SELECT * FROM t WHERE k = 4"
@@ -307,14 +309,14 @@ def test_another_table_of_the_name(tmp_path: Path, short: ShortQueries) -> None:
     assert _answer(short, text, catalog) is None
 
 
-def test_other_settings_are_another_query(tables: MemoryCatalog, short: ShortQueries) -> None:
+def test_other_settings_are_another_query(tables: MemoryCatalog, short: ShortQueryCache) -> None:
     for _ in range(2):
         _consider(short, "SELECT 1", tables)
     assert short.answer("SELECT 1", replace(DEFAULT_SETTINGS), "default", tables) is None
     assert short.answer("SELECT 1", DEFAULT_SETTINGS, "other", tables) is None
 
 
-def test_snapshots_are_released_and_the_newest_parts_are_seen(tmp_path: Path, short: ShortQueries) -> None:
+def test_snapshots_are_released_and_the_newest_parts_are_seen(tmp_path: Path, short: ShortQueryCache) -> None:
     catalog = MemoryCatalog({"t": (table := _table(tmp_path, "k"))})
     for _ in range(2):
         _consider(short, "SELECT k FROM t WHERE k > 990", catalog)
@@ -337,7 +339,7 @@ def _expected_read_rows(text: str, catalog: MemoryCatalog) -> int:
     return result.statistics.read_rows
 
 
-def test_many_granules_are_not_short(tmp_path: Path, short: ShortQueries) -> None:
+def test_many_granules_are_not_short(tmp_path: Path, short: ShortQueryCache) -> None:
     catalog = MemoryCatalog({"t": (table := _table(tmp_path, "k", granularity=4))})
     for _ in range(2):
         _consider(short, "SELECT k FROM t WHERE k > 0", catalog)
@@ -350,12 +352,14 @@ def test_many_granules_are_not_short(tmp_path: Path, short: ShortQueries) -> Non
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """One for every time that a query was looked at."""
     looks: list[int] = []
-    look_at = ShortQueries._look_at
-    monkeypatch.setattr(ShortQueries, "_look_at", lambda *given: looks.append(1) or look_at(*given))
+    look_at = ShortQueryCache._look_at
+    monkeypatch.setattr(ShortQueryCache, "_look_at", lambda *given: looks.append(1) or look_at(*given))
     return looks
 
 
-def test_what_is_never_short_is_not_looked_at_for_ever(tmp_path: Path, short: ShortQueries, looks: list[int]) -> None:
+def test_what_is_never_short_is_not_looked_at_for_ever(
+    tmp_path: Path, short: ShortQueryCache, looks: list[int]
+) -> None:
     catalog = MemoryCatalog({"t": _table(tmp_path, "k", granularity=4)})
     for number in range(80):
         text = f"SELECT k FROM t WHERE k > {number} AND s LIKE '%{number}'"
@@ -369,7 +373,7 @@ def test_what_is_never_short_is_not_looked_at_for_ever(tmp_path: Path, short: Sh
     ["SELECT k FROM t WHERE k > 7", "SELECT s, count() FROM t GROUP BY s", "SELECT k FROM t JOIN t AS u USING k"],
 )
 def test_a_text_that_is_not_short_is_looked_at_once(
-    tmp_path: Path, short: ShortQueries, looks: list[int], text: str
+    tmp_path: Path, short: ShortQueryCache, looks: list[int], text: str
 ) -> None:
     (tmp_path / "a").mkdir()
     catalog = MemoryCatalog({"t": _table(tmp_path / "a", "k", granularity=4)})
@@ -379,7 +383,7 @@ def test_a_text_that_is_not_short_is_looked_at_once(
     assert len(looks) == 1
 
 
-def test_another_table_is_looked_at_again(tmp_path: Path, short: ShortQueries, looks: list[int]) -> None:
+def test_another_table_is_looked_at_again(tmp_path: Path, short: ShortQueryCache, looks: list[int]) -> None:
     text = "SELECT k FROM t WHERE k > 7"
     for name, granularity in (("a", 4), ("b", 64)):
         (tmp_path / name).mkdir()
@@ -391,7 +395,7 @@ def test_another_table_is_looked_at_again(tmp_path: Path, short: ShortQueries, l
     assert len(looks) == 2
 
 
-def test_any_number_of_rows_is_counted(tmp_path: Path, short: ShortQueries) -> None:
+def test_any_number_of_rows_is_counted(tmp_path: Path, short: ShortQueryCache) -> None:
     table = describe("k Int32", "k", granularity=8192)
     table.insert(tmp_path, pa.table({"k": pa.array(range(70_000), pa.int32())}).cast(table.description.schema.arrow))
     catalog = MemoryCatalog({"t": table})
@@ -410,7 +414,7 @@ def test_any_number_of_rows_is_counted(tmp_path: Path, short: ShortQueries) -> N
     assert len(_rows(found)) == 1
 
 
-def test_many_columns_are_not_short(tmp_path: Path, short: ShortQueries) -> None:
+def test_many_columns_are_not_short(tmp_path: Path, short: ShortQueryCache) -> None:
     table = describe("k Int32", "k")
     table.insert(tmp_path, pa.table({"k": [1]}).cast(table.description.schema.arrow))
     catalog = MemoryCatalog({"t": table})
@@ -421,7 +425,7 @@ def test_many_columns_are_not_short(tmp_path: Path, short: ShortQueries) -> None
             assert (_answer(short, text, catalog) is not None) == is_short
 
 
-def test_much_to_decode_is_not_short(tmp_path: Path, short: ShortQueries) -> None:
+def test_much_to_decode_is_not_short(tmp_path: Path, short: ShortQueryCache) -> None:
     table = describe("k Int32, s String", "k", granularity=4)
     rows = [(number, "x" * (9 << 20) if number > 1 else "") for number in range(3)]
     for number, text in rows:
@@ -433,7 +437,7 @@ def test_much_to_decode_is_not_short(tmp_path: Path, short: ShortQueries) -> Non
     assert _answer(short, "SELECT * FROM t WHERE k = 2", catalog) is None  # more than an answer at once may be
 
 
-def test_a_broken_frame_is_told_by_who_runs_it(tmp_path: Path, short: ShortQueries) -> None:
+def test_a_broken_frame_is_told_by_who_runs_it(tmp_path: Path, short: ShortQueryCache) -> None:
     catalog = MemoryCatalog({"t": (table := _table(tmp_path, "k"))})
     for _ in range(2):
         _consider(short, "SELECT s FROM t WHERE k = 2", catalog)
@@ -458,7 +462,7 @@ def test_a_broken_frame_is_told_by_who_runs_it(tmp_path: Path, short: ShortQueri
     ],
 )
 def test_the_literals_of_a_shape(text: str, literals: tuple[str, ...]) -> None:
-    shape = shape_of(text)
+    shape = find_shape(text)
     if "''" in text:
         assert shape is None
         return
@@ -473,11 +477,11 @@ def test_the_literals_of_a_shape(text: str, literals: tuple[str, ...]) -> None:
      "SELECT {x:UInt8} + 1", "SELECT 'a''5'", "SELECT a", "SELECT 5" + " " * 3000],
 )  # fmt: skip
 def test_what_may_hide_a_literal_has_no_shape(text: str) -> None:
-    assert shape_of(text) is None
+    assert find_shape(text) is None
 
 
 def test_kinds_of_literals_tell_shapes_apart() -> None:
-    number, text = shape_of("SELECT k FROM t WHERE k = 5"), shape_of("SELECT k FROM t WHERE k = '5'")
+    number, text = find_shape("SELECT k FROM t WHERE k = 5"), find_shape("SELECT k FROM t WHERE k = '5'")
     assert number is not None
     assert text is not None
     assert number.key != text.key

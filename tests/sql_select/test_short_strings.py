@@ -11,7 +11,7 @@ import pytest
 
 from parts.common.errors import CancelledError, ConflictError, CorruptionError
 from sql.compile import short_string_codes
-from sql.compile.short_string_codes import LongStringError, codes, decoded
+from sql.compile.short_string_codes import LongStringError, decode_string, encode_strings
 from sql.relations import ArrowRelation, PartsRelation
 from sql.run import query_engine
 from sql.run.duckdb import database
@@ -29,10 +29,10 @@ _VALUES = ["a", "", "abc", "ünï", "1234567", None, "a\0", "\0", "ab", "b"]
 
 
 def _read_back(array: pa.Array) -> list[object]:
-    cursor = database.cursor()
+    cursor = database.open_cursor()
     try:
         cursor.register("t", pa.table({"c": array}))
-        return [value for (value,) in cursor.execute(f"SELECT {decoded(leaf('c')).render()} FROM t").fetchall()]
+        return [value for (value,) in cursor.execute(f"SELECT {decode_string(leaf('c')).render()} FROM t").fetchall()]
     finally:
         cursor.close()
 
@@ -43,7 +43,7 @@ def _read_back(array: pa.Array) -> list[object]:
 def test_a_code_is_its_string_and_sorts_like_it(values: list[str | None]) -> None:
     plain = pa.array(values, pa.string())
     for array in (plain, pa.array(["long enough", *values]).cast(pa.string()).slice(1), plain.dictionary_encode()):
-        numbers = codes(array)
+        numbers = encode_strings(array)
         assert numbers.type == pa.uint64()
         assert _read_back(numbers) == values
         pairs = sorted((n, v) for n, v in zip(numbers.to_pylist(), values, strict=True) if n is not None)
@@ -53,13 +53,13 @@ def test_a_code_is_its_string_and_sorts_like_it(values: list[str | None]) -> Non
 @pytest.mark.parametrize("skipped", [1, 7, 8, 9, 64])
 def test_a_slice_has_the_codes_of_its_values(skipped: int) -> None:
     array = pa.array((_VALUES * 20)[: skipped + 70], pa.string())
-    assert codes(array.slice(skipped)).to_pylist() == codes(array).to_pylist()[skipped:]
+    assert encode_strings(array.slice(skipped)).to_pylist() == encode_strings(array).to_pylist()[skipped:]
 
 
 @pytest.mark.parametrize("values", [["12345678"], ["a", "übersee!"], ["日本語"]])
 def test_eight_bytes_have_no_code(values: list[str]) -> None:
     with pytest.raises(LongStringError):
-        codes(pa.array(values))
+        encode_strings(pa.array(values))
 
 
 # Which queries --------------------------------------------------------------------------------------------------------

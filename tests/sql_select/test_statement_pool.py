@@ -17,7 +17,7 @@ from sql.run.duckdb.statement_pool import StatementPool, _Statement
 from sql.run.query_engine import QueryEngine
 from sql.run.scans import scan_streams
 from sql.settings.session_settings import (
-    settings_of,
+    make_settings,
 )
 from tests.sql_select.dataset import MemoryCatalog, MemoryRelation, schema_of
 from tests.sql_select.part_tables import PartTable, describe
@@ -148,7 +148,7 @@ def test_one_thread_reads_with_the_callers(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr("parts.read.read_ahead.submit", refused)
     query = "SELECT sum(a), max(s) FROM t"
-    result = QueryEngine().select(query, catalog=catalog, settings=settings_of({"max_threads": 1}))
+    result = QueryEngine().select(query, catalog=catalog, settings=make_settings({"max_threads": 1}))
     assert result.read_all().column(0).to_pylist() == [400_000 * 399_999 // 2]
     with pytest.raises(PandoError):
         QueryEngine().select(query, catalog=catalog).read_all()

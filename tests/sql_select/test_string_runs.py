@@ -10,7 +10,7 @@ from parts.merge.part_merge import merge_parts
 from parts.read.part_reader import open_part
 from sql.pruning.pruned_parts import PrunedPart
 from sql.run.query_engine import QueryEngine
-from sql.run.scans.repeated_strings import comes_repeated, is_in_runs
+from sql.run.scans.repeated_strings import has_long_runs, is_repeated
 from tests.sql_select.dataset import MemoryCatalog, MemoryRelation
 from tests.sql_select.part_tables import PartTable, describe
 
@@ -46,10 +46,10 @@ def table(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 def test_sizes_tell(table: PartTable) -> None:
     parts = [PrunedPart(part) for part in table.parts]
-    assert [is_in_runs(name, parts) for name in ("s", "n", "r", "nowhere")] == [True, True, False, False]
-    repeated = [comes_repeated(name, parts) for name in ("s", "n", "r", "a", "nowhere")]
+    assert [has_long_runs(name, parts) for name in ("s", "n", "r", "nowhere")] == [True, True, False, False]
+    repeated = [is_repeated(name, parts) for name in ("s", "n", "r", "a", "nowhere")]
     assert repeated == [True, True, False, False, False]
-    assert not is_in_runs("s", [])
+    assert not has_long_runs("s", [])
 
 
 @pytest.mark.parametrize(

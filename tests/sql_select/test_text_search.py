@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sql.pruning import substring_search
-from sql.pruning.substring_search import can_contain
+from sql.pruning.substring_search import find_candidate_rows
 from sql.run.query_engine import QueryEngine
 from tests.sql_select.dataset import MemoryCatalog, MemoryRelation
 from tests.sql_select.part_tables import describe
@@ -23,7 +23,7 @@ NEEDLES = st.lists(st.text("abcé", min_size=1, max_size=10).map(str.encode), mi
 @given(TEXTS, NEEDLES, st.booleans())
 def test_what_contains_a_needle_is_found(texts: list[str | None], needles: list[bytes], is_dictionary: bool) -> None:
     array = pa.array(["abc", *texts, "cba"], pa.string()).slice(1, len(texts))
-    found = can_contain(array.dictionary_encode() if is_dictionary else array, needles)
+    found = find_candidate_rows(array.dictionary_encode() if is_dictionary else array, needles)
     contained = [[text is not None and needle in text.encode() for text in texts] for needle in needles]
     is_possible = [found.tolist() == mask for mask in contained]
     if not any(is_possible):  # the needle is not rare
@@ -35,11 +35,11 @@ def test_a_rare_needle_is_found_exactly() -> None:
     texts = [f"{number} some more letters" for number in range(2000)]
     texts[7], texts[1999] = "a quick fox", "the end is quick"
     array = pa.array(texts)
-    assert np.flatnonzero(can_contain(array, [b"quick"])).tolist() == [7, 1999]
-    assert np.flatnonzero(can_contain(array.slice(5), [b"me", b"x"])).tolist() == [2]
-    assert can_contain(array, [b"some more"]).all(), "its letters are everywhere"
+    assert np.flatnonzero(find_candidate_rows(array, [b"quick"])).tolist() == [7, 1999]
+    assert np.flatnonzero(find_candidate_rows(array.slice(5), [b"me", b"x"])).tolist() == [2]
+    assert find_candidate_rows(array, [b"some more"]).all(), "its letters are everywhere"
     halves = pa.array(["no qui", "ck here"] * 100)
-    assert not can_contain(halves, [b"quick"]).any(), "not from one text into the next"
+    assert not find_candidate_rows(halves, [b"quick"]).any(), "not from one text into the next"
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +87,7 @@ def test_an_alias_is_not_the_column(catalogs: tuple[MemoryCatalog, ...]) -> None
 
 def test_rows_are_left_out(catalogs: tuple[MemoryCatalog, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[int] = []
-    search = substring_search.can_contain
+    search = substring_search.find_candidate_rows
 
     def watched(texts: pa.Array, needles: list[bytes]) -> np.ndarray:
         found = search(texts, needles)
@@ -101,5 +101,5 @@ def test_rows_are_left_out(catalogs: tuple[MemoryCatalog, ...], monkeypatch: pyt
 
 
 def test_nothing_to_search() -> None:
-    assert can_contain(pa.array(["", ""]), [b"abc"]).tolist() == [False, False]
-    assert can_contain(pa.array([], pa.string()), [b"abc"]).tolist() == []
+    assert find_candidate_rows(pa.array(["", ""]), [b"abc"]).tolist() == [False, False]
+    assert find_candidate_rows(pa.array([], pa.string()), [b"abc"]).tolist() == []

@@ -13,18 +13,20 @@ from parts.table.table_description import Column
 from parts.types import parse_type
 from sql.formats.registry import read_blocks, write_blocks
 from sql.settings.session_settings import (
-    settings_of,
+    make_settings,
 )
 
 
 def read(data: bytes, columns: Sequence[Column], format: str, **settings: object) -> pa.Table:
-    blocks = list(read_blocks(format, io.BytesIO(data), columns, settings=settings_of(settings)))
+    blocks = list(read_blocks(format, io.BytesIO(data), columns, settings=make_settings(settings)))
     return pa.concat_tables(blocks) if blocks else pa.table({c.name: pa.array([], c.type.arrow) for c in columns})
 
 
 def write(table: pa.Table, columns: Sequence[Column], format: str, **settings: object) -> bytes:
     batches: Iterator[pa.RecordBatch] = iter(table.to_batches(max_chunksize=1000))
-    return b"".join(write_blocks(format, [(c.name, c.type) for c in columns], batches, settings=settings_of(settings)))
+    return b"".join(
+        write_blocks(format, [(c.name, c.type) for c in columns], batches, settings=make_settings(settings))
+    )
 
 
 def columns_of(types: dict[str, str]) -> list[Column]:

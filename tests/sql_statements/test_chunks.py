@@ -11,7 +11,7 @@ import pytest
 
 from parts.common.errors import UserError
 from sql.formats.streams import row_chunks as chunks
-from sql.formats.streams.row_chunks import blocks_of, parse_chunks, row_chunks
+from sql.formats.streams.row_chunks import parse_chunks, resize_blocks, row_chunks
 from sql.formats.text import csv_grammar, values_reader
 from tests.sql_statements.oracle import columns_of, read
 
@@ -156,7 +156,7 @@ def test_a_header_counts_as_rows() -> None:
 )
 def test_blocks_end_at_rows_or_bytes(max_rows: int, max_bytes: int, blocks: list[int]) -> None:
     tables = [pa.table({"n": pa.array(range(start, start + 7), pa.int64())}) for start in (0, 7)]
-    made = list(blocks_of(tables, max_rows, max_bytes))
+    made = list(resize_blocks(tables, max_rows, max_bytes))
     assert [block.num_rows for block in made] == blocks
     assert pa.concat_tables(made)["n"].to_pylist() == list(range(14))
 

@@ -6,8 +6,8 @@ import pytest
 
 from parts.common.errors import UserError
 from parts.table.table_description import TableDescription
-from sql.definitions.engines.engine_clauses import expand_macros, modernize, replica_location
-from sql.definitions.table_description import build_description, with_column_types
+from sql.definitions.engines.engine_clauses import convert_deprecated_syntax, expand_macros, find_replica_location
+from sql.definitions.table_description import build_description, write_out_column_types
 from sql.grammar.statement_parser import parse_statement
 from sql.grammar.statements.statement import CreateTable
 from sql.settings.merge_tree_settings import MergeTreeSettings
@@ -51,8 +51,8 @@ def test_deprecated_syntax_is_the_modern_one() -> None:
         "SAMPLE BY intHash32(UserID) SETTINGS index_granularity = 8192"
     )
     types = {column.name: column.type for column in old.columns}
-    assert modernize(old, types) == new
-    assert modernize(new, types) is new
+    assert convert_deprecated_syntax(old, types) == new
+    assert convert_deprecated_syntax(new, types) is new
     assert build_description(old) == build_description(new)
 
 
@@ -133,13 +133,13 @@ def test_replica_location() -> None:
         "'{replica}') ORDER BY a"
     )
     macros = {"layer": "05", "shard": "02", "replica": "r1"}
-    location = replica_location(table, macros=macros, database="d", table="hits")
+    location = find_replica_location(table, macros=macros, database="d", table="hits")
     assert (location.zookeeper_path, location.replica_name) == ("/clickhouse/05-02/d/hits", "r1")
 
 
 def test_replica_location_by_default() -> None:
     table = create("CREATE TABLE hits (a UInt8) ENGINE = ReplicatedMergeTree ORDER BY a")
-    location = replica_location(
+    location = find_replica_location(
         table, macros={"shard": "{n}", "n": "1", "replica": "r"}, database="d", table="t", uuid="abc"
     )
     assert location.zookeeper_path == "/clickhouse/tables/abc/1"
@@ -152,7 +152,7 @@ def test_replica_location_by_default() -> None:
 def test_bad_replica_locations(arguments: str, code: int) -> None:
     table = create(f"CREATE TABLE t (a UInt8) ENGINE = ReplicatedMergeTree({arguments}) ORDER BY a")
     with pytest.raises(UserError) as caught:
-        replica_location(table, macros={}, database="d", table="t")
+        find_replica_location(table, macros={}, database="d", table="t")
     assert caught.value.code == code
 
 
@@ -163,7 +163,7 @@ def test_macros_that_never_end() -> None:
 
 def test_inferred_types_are_written_out() -> None:
     statement = create("CREATE TABLE t (a int, b DEFAULT a + 1) ENGINE = MergeTree ORDER BY a")
-    typed = with_column_types(statement, build_description(statement).schema)
+    typed = write_out_column_types(statement, build_description(statement).schema)
     assert [column.type for column in typed.columns] == ["Int32", "Int64"]
     assert build_description(typed) == build_description(statement)
 

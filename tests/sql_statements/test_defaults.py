@@ -10,9 +10,9 @@ import pytest
 from parts.common.errors import UserError
 from parts.table.table_description import Column, TableSchema
 from parts.types import NothingType, parse_type
-from sql.definitions.column_defaults import cast_block, complete_block, insertable_columns
+from sql.definitions.column_defaults import cast_block, complete_block, list_insert_columns
 from sql.settings.session_settings import (
-    settings_of,
+    make_settings,
 )
 from tests.sql_statements.oracle import columns_of, read
 
@@ -45,13 +45,13 @@ def test_nulls_take_the_default_row_by_row() -> None:
     rows = complete_block(block, SCHEMA).to_pylist()
     assert [(row["a"], row["b"], row["c"], row["n"]) for row in rows] == [(1, 3, 2, None), (0, 9, 1, "x")]
     with pytest.raises(UserError, match="Cannot insert NULL") as caught:
-        complete_block(block, SCHEMA, settings=settings_of({"input_format_null_as_default": 0}))
+        complete_block(block, SCHEMA, settings=make_settings({"input_format_null_as_default": 0}))
     assert caught.value.code == 53
 
 
 def test_missing_and_null_differ_for_a_nullable_column() -> None:
     data = b'{"a":1,"n":null}\n{"a":2}\n{"a":3,"n":"x"}\n'
-    block = complete_block(read(data, insertable_columns(SCHEMA), "JSONEachRow"), SCHEMA)
+    block = complete_block(read(data, list_insert_columns(SCHEMA), "JSONEachRow"), SCHEMA)
     assert block.column("n").to_pylist() == [None, "none", "x"]
 
 
@@ -66,7 +66,7 @@ def test_defaults_for_omitted_fields_can_be_off() -> None:
     block = complete_block(
         pa.table({"a": pa.array([1], pa.uint8())}),
         SCHEMA,
-        settings=settings_of({"input_format_defaults_for_omitted_fields": 0}),
+        settings=make_settings({"input_format_defaults_for_omitted_fields": 0}),
     )
     assert block.to_pylist() == [{"a": 1, "b": 0, "c": 0, "d": 0, "n": None, "s": []}]
 
@@ -86,12 +86,12 @@ def test_defaults_of_types(type_: str) -> None:
 
 
 def test_insertable_columns() -> None:
-    assert [column.name for column in insertable_columns(SCHEMA)] == ["a", "b", "c", "n", "s"]
-    assert [column.name for column in insertable_columns(SCHEMA, ("s", "a"))] == ["s", "a"]
-    assert [column.name for column in insertable_columns(SCHEMA, (), ("a", "s"))] == ["b", "c", "n"]
+    assert [column.name for column in list_insert_columns(SCHEMA)] == ["a", "b", "c", "n", "s"]
+    assert [column.name for column in list_insert_columns(SCHEMA, ("s", "a"))] == ["s", "a"]
+    assert [column.name for column in list_insert_columns(SCHEMA, (), ("a", "s"))] == ["b", "c", "n"]
     for names, code in ((("d",), 44), (("e",), 44), (("zz",), 16), (("a", "a"), 15)):
         with pytest.raises(UserError) as caught:
-            insertable_columns(SCHEMA, names)
+            list_insert_columns(SCHEMA, names)
         assert caught.value.code == code
 
 
@@ -215,11 +215,11 @@ def test_expressions_in_values() -> None:
 
 
 def test_a_materialized_column_may_be_given() -> None:
-    settings = settings_of({"insert_allow_materialized_columns": 1})
-    assert [column.name for column in insertable_columns(SCHEMA, ("a", "d"), (), settings)] == ["a", "d"]
-    assert "d" not in [column.name for column in insertable_columns(SCHEMA, (), (), settings)]
+    settings = make_settings({"insert_allow_materialized_columns": 1})
+    assert [column.name for column in list_insert_columns(SCHEMA, ("a", "d"), (), settings)] == ["a", "d"]
+    assert "d" not in [column.name for column in list_insert_columns(SCHEMA, (), (), settings)]
     given = pa.table({"a": pa.array([1], pa.uint8()), "d": pa.array([77], pa.uint16())})
     assert complete_block(given, SCHEMA, settings=settings).column("d").to_pylist() == [77]
     for names in (("a", "d"), ("e",)):
         with pytest.raises(UserError, match="Cannot insert column"):
-            insertable_columns(SCHEMA, names, (), settings if names == ("e",) else settings_of({}))
+            list_insert_columns(SCHEMA, names, (), settings if names == ("e",) else make_settings({}))

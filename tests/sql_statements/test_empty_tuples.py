@@ -9,7 +9,7 @@ from parts.common.errors import UserError
 from sql.formats.registry import FORMATS, write_blocks
 from sql.run.query_engine import QueryEngine
 from sql.settings.session_settings import (
-    settings_of,
+    make_settings,
 )
 from tests.sql_select.dataset import MemoryCatalog
 from tests.sql_statements.oracle import Oracle, without_statistics
@@ -23,7 +23,7 @@ _ELSEWHERE = ("Parquet", "Arrow", "ArrowStream", "RawBLOB")
 
 def written(query: str, format_name: str) -> bytes:
     result = QueryEngine().select(query, catalog=MemoryCatalog({}))
-    settings = settings_of({"output_format_write_statistics": False})
+    settings = make_settings({"output_format_write_statistics": False})
     return b"".join(write_blocks(format_name, list(result.columns), result.batches, settings=settings))
 
 

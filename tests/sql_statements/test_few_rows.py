@@ -15,8 +15,8 @@ from parts.table.table_description import Column
 from parts.types import parse_type
 from sql.formats.format_options import FormatOptions
 from sql.formats.registry import find_format, read_blocks
-from sql.formats.small_inserts import MOST_BYTES
-from sql.formats.streams.row_chunks import Rejoined, blocks_of
+from sql.formats.small_inserts import MAX_SMALL_INSERT_BYTES
+from sql.formats.streams.row_chunks import PrependedStream, resize_blocks
 
 TYPES = [
     "UInt8", "Int8", "UInt64", "Int64", "Int32", "Float64", "Float32", "String", "Nullable(String)", "Nullable(Int16)",
@@ -48,7 +48,7 @@ def outcome(blocks: Iterator[pa.Table]) -> object:
 def check(format: str, data: bytes, columns: list[Column]) -> None:
     entry, options = find_format(format), FormatOptions()
     assert entry.reader is not None
-    usual = outcome(blocks_of(entry.reader(io.BytesIO(data), columns, options), 1 << 20))
+    usual = outcome(resize_blocks(entry.reader(io.BytesIO(data), columns, options), 1 << 20))
     read = outcome(read_blocks(format, io.BytesIO(data), columns))
     assert str(read) == str(usual) if isinstance(usual, pa.Table) else read == usual, (data, read, usual)
     if isinstance(usual, pa.Table):
@@ -118,7 +118,10 @@ def test_row_binary(data: st.DataObject) -> None:
     check("RowBinary", text, columns_of(types))
 
 
-@pytest.mark.parametrize("size", [MOST_BYTES - 10, MOST_BYTES, MOST_BYTES + 1, 3 * MOST_BYTES])
+@pytest.mark.parametrize(
+    "size",
+    [MAX_SMALL_INSERT_BYTES - 10, MAX_SMALL_INSERT_BYTES, MAX_SMALL_INSERT_BYTES + 1, 3 * MAX_SMALL_INSERT_BYTES],
+)
 def test_what_is_not_small_is_joined_again(size: int) -> None:
     row = b"(1,'abc'),"
     data = row * (size // len(row)) + b"(2,'" + b"x" * (size % len(row)) + b"')"
@@ -143,7 +146,7 @@ def test_a_row_that_is_no_object(row: str) -> None:
 
 
 def test_rejoined_gives_the_first_bytes_then_the_rest() -> None:
-    stream = Rejoined(b"abcd", io.BytesIO(b"efg"))
+    stream = PrependedStream(b"abcd", io.BytesIO(b"efg"))
     assert [stream.read(3), stream.read(3), stream.read(2), stream.read()] == [b"abc", b"d", b"ef", b"g"]
 
 

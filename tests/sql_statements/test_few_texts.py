@@ -14,7 +14,7 @@ from parts.types import parse_type
 from sql.formats.registry import write_blocks
 from sql.formats.text import small_results
 from sql.settings.session_settings import (
-    settings_of,
+    make_settings,
 )
 
 _TYPES = {
@@ -62,7 +62,7 @@ def test_the_same_bytes(columns: list[tuple[str, list[object]]], format: str, is
     def written() -> bytes:
         given = list(zip(names, types, strict=True))
         batches = iter([batch, batch.slice(0, 1), batch])
-        return b"".join(write_blocks(format, given, batches, settings=settings_of(changes)))
+        return b"".join(write_blocks(format, given, batches, settings=make_settings(changes)))
 
     few = written()
     with patch.object(small_results, "_KINDS", {}):
@@ -90,5 +90,5 @@ def test_days_beyond_the_years_of_python(format: str) -> None:
 
 def test_much_in_a_few_rows_is_written_otherwise() -> None:
     batch = pa.RecordBatch.from_arrays([pa.array(["x" * 70_000])], names=["s"])
-    assert not small_results.is_few(batch, 32)
-    assert small_results.is_few(batch.slice(0, 0), 32)
+    assert not small_results.is_small_result(batch, 32)
+    assert small_results.is_small_result(batch.slice(0, 0), 32)

@@ -11,10 +11,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from parts.types import parse_type
-from sql.formats.converters.text_parsing import parse_text
+from sql.formats.converters.text_parsing import parse_texts
 from sql.formats.converters.text_rendering import render_plain
 from sql.formats.format_options import BadValueError, FormatOptions
-from sql.typing.texts.ip_address_texts import read_plain, write
+from sql.typing.texts.ip_address_texts import format_ipv6, parse_hexadecimal_ipv6
 
 ADDRESS = parse_type("IPv6")
 GROUP = st.sampled_from([0, 0, 0, 1, 0x10, 0xABC, 0xFFFF])
@@ -50,10 +50,10 @@ def test_texts_are_read_as_the_library_reads_them(texts: list[str | None]) -> No
     array = pa.array(["ff", *texts, ":"], pa.string()).slice(1, len(texts))
     wrong = [i for i, text in enumerate(texts) if text is not None and not expected[i]]
     if not wrong:
-        assert parse_text(array, ADDRESS, FormatOptions()).to_pylist() == expected
+        assert parse_texts(array, ADDRESS, FormatOptions()).to_pylist() == expected
         return
     with pytest.raises(BadValueError) as raised:
-        parse_text(array, ADDRESS, FormatOptions())
+        parse_texts(array, ADDRESS, FormatOptions())
     assert (raised.value.index, raised.value.name) == (wrong[0], "CANNOT_PARSE_IPV6")
 
 
@@ -72,10 +72,10 @@ def test_addresses_are_written_as_the_library_writes_them(packed: list[bytes | N
 def test_all_places_of_zeros_are_read_and_written() -> None:
     bits = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)
     matrix = np.repeat(bits, 2, axis=1)
-    texts = write(matrix)
+    texts = format_ipv6(matrix)
     is_ipv4 = [text.count(".") == 3 for text in texts.to_pylist()]
     expected = [ipaddress.IPv6Address(row.tobytes()).compressed for row in matrix]
     assert [ipaddress.IPv6Address(text).compressed for text in texts.to_pylist()] == expected
-    read, is_plain = read_plain(texts)
+    read, is_plain = parse_hexadecimal_ipv6(texts)
     assert (is_plain != is_ipv4).all()
     assert (read[is_plain] == matrix[is_plain]).all()

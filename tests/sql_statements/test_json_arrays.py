@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parts.common.errors import UserError
-from sql.formats.json.line_rewriting import as_objects
+from sql.formats.json.line_rewriting import rewrite_as_objects
 from tests.sql_statements.oracle import columns_of, read
 
 FIELDS = [("a", None), ("b", None)]
@@ -26,7 +26,7 @@ values = st.recursive(
 def test_values_are_the_same(data: st.DataObject, width: int, is_ascii: bool) -> None:
     rows: list[list[Any]] = data.draw(st.lists(st.lists(values, min_size=width, max_size=width), min_size=1))
     lines = "\n".join(json.dumps(row, ensure_ascii=is_ascii) for row in rows).encode()
-    objects = as_objects(lines, [('k"' * (place + 1), None) for place in range(width)], is_compact=True)
+    objects = rewrite_as_objects(lines, [('k"' * (place + 1), None) for place in range(width)], is_compact=True)
     assert objects is not None
     assert [list(json.loads(line).values()) for line in objects.split(b"\n")] == rows
 
@@ -39,7 +39,7 @@ def test_values_are_the_same(data: st.DataObject, width: int, is_ascii: bool) ->
     ],
 )  # fmt: skip
 def test_what_is_not_plain_is_left(chunk: bytes) -> None:
-    assert as_objects(chunk, FIELDS, is_compact=True) is None
+    assert rewrite_as_objects(chunk, FIELDS, is_compact=True) is None
 
 
 def test_columns_of_the_data_that_are_none() -> None:
@@ -55,6 +55,6 @@ def test_columns_of_the_data_that_are_none() -> None:
 @pytest.mark.parametrize("rows", ['["{}", "b", "c"]\n["d"]\n', '["a"]\n["{}", "b", "c"]\n'])
 def test_values_do_not_go_to_another_row(rows: str, padding: str) -> None:
     body = rows.replace("{}", padding).encode()
-    assert as_objects(body, FIELDS, is_compact=True) is None
+    assert rewrite_as_objects(body, FIELDS, is_compact=True) is None
     with pytest.raises(UserError):
         read(body, columns_of({"a": "String", "b": "String"}), "JSONCompactEachRow")

@@ -13,9 +13,9 @@ from parts.common.errors import UserError
 from parts.table.table_description import Column
 from parts.types import NullableType, StringType, parse_type
 from sql.formats.format_options import FormatOptions
-from sql.formats.json.arrow_parser import read_arrow, read_arrow_strings
+from sql.formats.json.arrow_parser import parse_lines, parse_string_lines
 from sql.formats.json.compact_reader import read_strings_exactly
-from sql.formats.json.line_rewriting import as_objects, rows_with
+from sql.formats.json.line_rewriting import rewrite_as_objects, rows_with_keys
 from sql.formats.json.object_reader import object_rows, read_objects_exactly
 from tests.sql_statements.oracle import columns_of, read
 
@@ -77,8 +77,8 @@ def bodies(draw: st.DrawFn) -> tuple[list[Column], bytes]:
 
 
 def check_same(columns: list[Column], chunk: bytes) -> bool:
-    objects = as_objects(chunk, [(column.name, column.type) for column in columns], is_compact=False)
-    table = None if objects is None else read_arrow(objects, columns, OPTIONS)
+    objects = rewrite_as_objects(chunk, [(column.name, column.type) for column in columns], is_compact=False)
+    table = None if objects is None else parse_lines(objects, columns, OPTIONS)
     if table is not None:
         exact = read_objects_exactly(chunk, columns, OPTIONS, 1)  # raises where it refuses what was taken
         assert table.to_pylist() == exact.to_pylist()
@@ -136,7 +136,7 @@ STRINGS = st.sampled_from(["1", "x", "[1, 2]", "{'a':1}", "NULL", "ᴺᵁᴸᴸ"
 def test_strings_are_read_as_one_by_one(rows: list[dict[str, Any]], type_: str) -> None:
     chunk = "\n".join(json.dumps(row) for row in rows).encode()
     columns = columns_of({"a": type_, "b": "String"})
-    table = read_arrow_strings(chunk, columns, OPTIONS)
+    table = parse_string_lines(chunk, columns, OPTIONS)
     if table is not None:
         exact = read_strings_exactly(chunk, columns, OPTIONS, 1)
         assert table.to_pylist() == exact.to_pylist()
@@ -167,7 +167,7 @@ def test_the_bad_row_is_named(type_: str, body: str, is_compact: bool) -> None:
 @example((columns_of({"c0": "Nullable(UInt8)"}), b'{"c0":1}\n{"c0":null}\n{}\n{"a":{"c0":1}}\n{"c0":2,"a":[]}'))
 def test_left_out_columns_are_told(body: tuple[list[Column], bytes]) -> None:
     columns = [Column(column.name, NullableType(StringType()), default_kind="DEFAULT") for column in body[0]]
-    found = rows_with(body[1], [column.name for column in columns])
+    found = rows_with_keys(body[1], [column.name for column in columns])
     try:
         rows = object_rows(body[1], columns, OPTIONS, 1)
     except UserError:

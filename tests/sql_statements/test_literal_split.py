@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sql.formats.converters.literal_splitting import MAX_DEPTH, NotSplitError, split_elements
+from sql.formats.converters.literal_splitting import MAX_DEPTH, NotAListError, split_elements
 
 _PIECE = re.compile(r"'(?:[^'\\]++|\\.|'')*+'|[\[({]|[\])}]|,|:|[^'\[\](){},:]++", re.DOTALL)
 BRACKETS = st.sampled_from([("[]", ","), ("{}", ",:"), ("()", ",")])
@@ -74,7 +74,7 @@ def test_all_rows_at_once_are_split_as_one_by_one(texts: list[str | None], form:
     ]
     array = pa.array(["[x", *texts, "]y"], pa.string()).slice(1, len(texts))
     if refused:
-        with pytest.raises(NotSplitError) as raised:
+        with pytest.raises(NotAListError) as raised:
             split_elements(array, brackets, separators)
         assert raised.value.index == refused[0]
         return
@@ -88,5 +88,5 @@ def test_brackets_are_counted(depth: int, is_taken: bool) -> None:
     if is_taken:
         assert split_elements(texts, "[]", ",")[1].to_pylist() == ["(" * depth + ")" * depth]
     else:
-        with pytest.raises(NotSplitError):
+        with pytest.raises(NotAListError):
             split_elements(texts, "[]", ",")

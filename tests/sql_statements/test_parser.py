@@ -14,7 +14,7 @@ from sql.grammar.clause_types import (
     TableRef,
 )
 from sql.grammar.queries.query_parser import parse_query
-from sql.grammar.query_limits import Guard
+from sql.grammar.query_limits import QueryGuard
 from sql.grammar.statement_parser import parse_statement, parse_statements
 from sql.grammar.statements import statement as s
 from sql.grammar.statements.statement import (
@@ -274,7 +274,7 @@ def test_many_comments_are_looked_at_piece_by_piece() -> None:
             self.checks += 1
 
     status = Status()
-    assert TokenStream("/**/" * 10_000 + "1", guard=Guard(status=status)).peek().text == "1"
+    assert TokenStream("/**/" * 10_000 + "1", guard=QueryGuard(status=status)).peek().text == "1"
     assert status.checks > 30
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parts.common.errors import UserError
-from sql.grammar.text_escapes import is_in, is_text, unchecked_text
+from sql.grammar.text_escapes import has_pattern, is_valid_utf8, view_as_text
 from tests.sql_statements.oracle import columns_of, read
 
 PIECES = st.sampled_from([b"", b"a", b"\xc3\xa9", b"\xc3", b"\xa9", b"\xf0\x9f\x98\x80", b"\x80", b"\xff", b"\xe6\xbc"])
@@ -30,14 +30,14 @@ def _is_utf8(value: bytes | None) -> bool:
 def test_as_the_decoder_tells(values: list[bytes | None], first: int) -> None:
     array = pa.array(values, pa.binary())[first:]
     expected = all(_is_utf8(value) for value in values[first:])
-    assert is_text(array) is expected
-    assert is_text(unchecked_text(array)) is expected
+    assert is_valid_utf8(array) is expected
+    assert is_valid_utf8(view_as_text(array)) is expected
 
 
 def test_a_character_may_not_be_cut_in_two() -> None:
-    assert is_text(pa.array(["é".encode(), "é".encode()], pa.binary()))
-    assert not is_text(pa.array(["é".encode()[:1], "é".encode()[1:]], pa.binary()))
-    assert not is_text(pa.array([b"", "é".encode()[:1], b"", "é".encode()[1:]], pa.binary()))
+    assert is_valid_utf8(pa.array(["é".encode(), "é".encode()], pa.binary()))
+    assert not is_valid_utf8(pa.array(["é".encode()[:1], "é".encode()[1:]], pa.binary()))
+    assert not is_valid_utf8(pa.array([b"", "é".encode()[:1], b"", "é".encode()[1:]], pa.binary()))
 
 
 def test_what_lies_under_a_null_does_not_count() -> None:
@@ -45,7 +45,7 @@ def test_what_lies_under_a_null_does_not_count() -> None:
     offsets = pa.py_buffer(np.array([0, 1, 2], np.int32))
     array = pa.Array.from_buffers(pa.binary(), 2, [validity, offsets, pa.py_buffer(b"a\xff")])
     assert array.to_pylist() == [b"a", None]
-    assert is_text(array)
+    assert is_valid_utf8(array)
 
 
 @given(
@@ -53,7 +53,7 @@ def test_what_lies_under_a_null_does_not_count() -> None:
     pattern=st.sampled_from([b"\\", b"\\x", b"\\\n", b"xn\\", b"''"]),
 )
 def test_patterns_are_found_as_bytes_are(data: bytes, pattern: bytes) -> None:
-    assert is_in(np.frombuffer(data, np.uint8), pattern) == (pattern in data)
+    assert has_pattern(np.frombuffer(data, np.uint8), pattern) == (pattern in data)
 
 
 @pytest.mark.parametrize("offsets", [[0, 9, 2], [0, 1, 99], [-5, 1, 2]])

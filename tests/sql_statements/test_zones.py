@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pytest
 
-from sql.formats.converters.wall_clocks import instants, wall_clock
+from sql.formats.converters.wall_clocks import to_utc, to_wall_clock
 from tests.sql_statements.oracle import Oracle, columns_of, read
 
 ZONES = ["Europe/Berlin", "America/New_York", "Australia/Sydney", "Asia/Tokyo", "America/Santiago", "Asia/Kolkata"]
@@ -25,15 +25,15 @@ def _shown(second: int, zone: str) -> datetime.datetime:
 @pytest.mark.parametrize("unit", ["s", "ms"])
 def test_there_and_back(zone: str, unit: str) -> None:
     moments = pa.array(SECONDS, pa.int64()).cast(pa.timestamp("s")).cast(pa.timestamp(unit))
-    local = wall_clock(moments, zone)
+    local = to_wall_clock(moments, zone)
     assert local.type == moments.type
     assert local.to_pylist() == [None if second is None else _shown(second, zone) for second in SECONDS]
-    assert wall_clock(instants(local, zone), zone).equals(local)  # a repeated hour may be the other one
+    assert to_wall_clock(to_utc(local, zone), zone).equals(local)  # a repeated hour may be the other one
 
 
 def test_a_repeated_hour_is_the_earlier_one_and_a_skipped_one_has_the_offset_behind() -> None:
     local = pa.array(["2060-03-28 02:30:00", "2060-10-31 02:30:00"]).cast(pa.timestamp("s"))
-    found = instants(local, "Europe/Berlin")
+    found = to_utc(local, "Europe/Berlin")
     assert [str(moment) for moment in found.to_pylist()] == ["2060-03-28 00:30:00", "2060-10-31 00:30:00"]
 
 

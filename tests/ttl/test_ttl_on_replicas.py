@@ -14,32 +14,32 @@ import pytest
 
 from coordination.keeper.memory_keeper import Fault
 from coordination.nodes.replica_activation import ReplicaAddress
-from engine.simulator.simulated_cluster import Node
+from engine.simulator.simulated_cluster import SimulatedNode
 from engine.simulator.simulated_disk import (
-    Disk,
-    recording,
+    SimulatedDisk,
+    record_syncs,
 )
-from engine.simulator.simulated_servers import Server, Servers
+from engine.simulator.simulated_servers import SimulatedServer, SimulatedServers
 from engine.simulator.step_pool import Crash
 from engine.simulator.trace import Trace
 from parts.common.errors import PandoError
 from parts.common.thread_pool import (
-    working_inline,
+    run_jobs_inline,
 )
 
-MakeServers = Callable[..., Servers]
+MakeServers = Callable[..., SimulatedServers]
 FAULTS = [Fault.LOSE_REQUEST, Fault.LOSE_ANSWER, Fault.EXPIRE, Fault.EXPIRE_AFTER, "crash", "crash at an fsync"]
 SETTINGS = "merge_with_ttl_timeout = 0, merge_with_recompression_ttl_timeout = 0"
 
 
 @pytest.fixture
 def make_servers(tmp_path: Path) -> Iterator[MakeServers]:
-    disks: dict[Path, Disk] = {}
-    made: list[Servers] = []
+    disks: dict[Path, SimulatedDisk] = {}
+    made: list[SimulatedServers] = []
 
-    def make(replicas: int = 2, ttl: str = "toDateTime(k)") -> Servers:
+    def make(replicas: int = 2, ttl: str = "toDateTime(k)") -> SimulatedServers:
         root = tmp_path / str(len(made))
-        servers = Servers(root, replicas, len(made), Trace(None), disks)
+        servers = SimulatedServers(root, replicas, len(made), Trace(None), disks)
         made.append(servers)
         servers.settle()
         servers.servers[0].sql(f"ALTER TABLE t MODIFY TTL {ttl} SETTINGS alter_sync = 2")
@@ -49,17 +49,17 @@ def make_servers(tmp_path: Path) -> Iterator[MakeServers]:
         servers.selects_merges = True
         return servers
 
-    with recording(disks), working_inline():
+    with record_syncs(disks), run_jobs_inline():
         yield make
         for servers in made:
             servers.end()
 
 
-def rows(node: Server, columns: str = "k") -> list[tuple[object, ...]]:
+def rows(node: SimulatedServer, columns: str = "k") -> list[tuple[object, ...]]:
     return node.sql(f"SELECT {columns} FROM t ORDER BY k")[1]
 
 
-def in_(servers: Servers, seconds: int) -> int:
+def in_(servers: SimulatedServers, seconds: int) -> int:
     """The key of a row that expires then."""
     return int(servers.now) + seconds
 
@@ -269,7 +269,7 @@ def test_who_joins_has_the_same_ttl(make_servers: MakeServers) -> None:
 # -- faults ------------------------------------------------------------------------------------------------------------
 
 
-def scenario(servers: Servers) -> list[tuple[object, ...]]:
+def scenario(servers: SimulatedServers) -> list[tuple[object, ...]]:
     """A part that goes as a whole, one that loses rows, one that stays. The rows that stay."""
     one, two = servers.servers
     soon, later = in_(servers, 100_000), in_(servers, 300_000)
@@ -282,7 +282,7 @@ def scenario(servers: Servers) -> list[tuple[object, ...]]:
     return [(later,), (later + 1,)]
 
 
-def work(servers: Servers) -> None:
+def work(servers: SimulatedServers) -> None:
     for _ in range(6):
         for node in servers.servers:
             if node.is_up:
@@ -291,7 +291,7 @@ def work(servers: Servers) -> None:
                     node.step_all()
 
 
-def finish(servers: Servers, expected: list[tuple[object, ...]]) -> None:
+def finish(servers: SimulatedServers, expected: list[tuple[object, ...]]) -> None:
     servers.heal()
     servers.settle()
     servers.check_equal()
@@ -304,27 +304,27 @@ def finish(servers: Servers, expected: list[tuple[object, ...]]) -> None:
         assert rows(node) == expected
 
 
-def hit(servers: Servers, number: int, fault: Fault | str) -> int:
+def hit(servers: SimulatedServers, number: int, fault: Fault | str) -> int:
     """How many requests (or fsyncs) there were until the fault."""
     expected = scenario(servers)
     count = 0
 
-    def passed(node: Node) -> bool:
+    def passed(node: SimulatedNode) -> bool:
         nonlocal count
         count += 1
         return count == number
 
-    def on_request(node: Node, kind: str, path: str) -> Fault | None:
+    def on_request(node: SimulatedNode, kind: str, path: str) -> Fault | None:
         if not passed(node):
             return None
         if isinstance(fault, Fault):
             return fault
-        node.die()
+        node.crash_here()
         return None
 
-    def on_sync(node: Server) -> None:
+    def on_sync(node: SimulatedServer) -> None:
         if passed(node):
-            node.die()
+            node.crash_here()
 
     if fault == "crash at an fsync":
         servers.on_sync = on_sync

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sql.grammar.queries.query_formatter import written_query
+from sql.grammar.queries.query_formatter import format_view_query
 from sql.grammar.queries.query_parser import parse_query
 
 AS_CLICKHOUSE = [
@@ -52,11 +52,11 @@ def test_layout(oracle: Any, query: str, one_line: bool) -> None:
     escaped = query.replace("\\", "\\\\").replace("'", "\\'")
     function = "formatQuerySingleLine" if one_line else "formatQuery"
     expected = str(oracle.query(f"SELECT {function}('{escaped}') FORMAT TSVRaw")).rstrip("\n")
-    assert written_query(parse_query(query), one_line=one_line) == expected
+    assert format_view_query(parse_query(query), one_line=one_line) == expected
 
 
 @pytest.mark.parametrize("query", [*AS_CLICKHOUSE, *OTHERS])
 def test_the_text_is_the_same_query(query: str) -> None:
     tree = parse_query(query)
-    assert parse_query(written_query(tree)) == tree
-    assert parse_query(written_query(tree, one_line=True)) == tree
+    assert parse_query(format_view_query(tree)) == tree
+    assert parse_query(format_view_query(tree, one_line=True)) == tree

@@ -19,13 +19,13 @@ from typing import Any
 
 from engine.commands.stop_signals import StopSignals
 from engine.engine import Engine
-from engine.front.http.http_server import bind
-from engine.front.http.routes import pages_application
-from engine.front.http.status_pages import OK, Page
+from engine.front.http.http_server import bind_socket
+from engine.front.http.routes import make_status_page_application
+from engine.front.http.status_pages import OK_PAGE, StatusPage
 from engine.server.config import Config
-from engine.workers.connections.connection_states import ConnectionStates, State
-from engine.workers.connections.dispatcher import FrontDoor
-from engine.workers.connections.receiver import worker_server
+from engine.workers.connections.connection_states import ConnectionState, ConnectionStates
+from engine.workers.connections.dispatcher import ConnectionDispatcher
+from engine.workers.connections.receiver import make_worker_http_server
 
 
 @dataclass
@@ -37,17 +37,17 @@ class Worker:
 
 
 class ReplicaPages:
-    def ping(self) -> Page:
-        return OK
+    def ping(self) -> StatusPage:
+        return OK_PAGE
 
-    def replicas_status(self, *, verbose: bool) -> Page:
-        return Page(b"verbose\n" if verbose else b"Ok.\n")
+    def replicas_status(self, *, verbose: bool) -> StatusPage:
+        return StatusPage(b"verbose\n" if verbose else b"Ok.\n")
 
-    def ready(self) -> Page:
-        return Page(b"not yet\n", 503)
+    def ready(self) -> StatusPage:
+        return StatusPage(b"not yet\n", 503)
 
-    def metrics(self) -> Page:
-        return Page(b"# replica\n")
+    def metrics(self) -> StatusPage:
+        return StatusPage(b"# replica\n")
 
 
 def run_worker(config: Config, number: int, door_socket: socket.socket, states: ConnectionStates) -> None:
@@ -57,7 +57,7 @@ def run_worker(config: Config, number: int, door_socket: socket.socket, states: 
     own = {"path": config.path / str(number), "display_name": f"worker {number}"}
     engine = Engine(config.model_copy(update=own))
     engine.start()
-    http = worker_server(config, door_socket, states, is_replica_gone.set)
+    http = make_worker_http_server(config, door_socket, states, is_replica_gone.set)
     http.start(engine)
     while not stop.wait(0.05) and not is_replica_gone.is_set():
         pass
@@ -68,13 +68,13 @@ class Program:
     def __init__(self, options: dict[str, Any], count: int, directory: Path) -> None:
         config = Config.model_validate({"path": directory, "http_port": 0, "interserver_http_port": None, **options})
         self.states = ConnectionStates(config.max_connections)
-        self.listening = bind("127.0.0.1", 0, "http_port")
+        self.listening = bind_socket("127.0.0.1", 0, "http_port")
         self.port = self.listening.getsockname()[1]
         self.workers: list[Worker] = []
         for number in range(count):
             self.workers.append(self.fork(config, number))
-        self.door = FrontDoor(
-            self.listening, config, self.states, lambda: self.workers, pages_application(ReplicaPages())
+        self.door = ConnectionDispatcher(
+            self.listening, config, self.states, lambda: self.workers, make_status_page_application(ReplicaPages())
         )
         self.door.start()
 
@@ -111,7 +111,7 @@ class Program:
         return [self.door.connections(worker) for worker in self.workers]
 
     def state(self) -> dict[str, int]:
-        names = [State(state).name for state in self.states.states if state != State.FREE]
+        names = [ConnectionState(state).name for state in self.states.states if state != ConnectionState.FREE]
         return {name: names.count(name) for name in names}
 
     def descriptors(self, number: int | None = None) -> int:

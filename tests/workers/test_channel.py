@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from engine.workers.channel import Caller, Channel, serve_calls
+from engine.workers.channel import CallClient, Channel, serve_calls
 from parts.common.errors import PandoError, UserError
 
 _SECONDS = 30.0
@@ -52,13 +52,13 @@ def other() -> Iterator[Other]:
 
 
 @pytest.fixture
-def caller(other: Other) -> Iterator[Caller]:
-    caller = Caller(other.open_channel, "gone")
+def caller(other: Other) -> Iterator[CallClient]:
+    caller = CallClient(other.open_channel, "gone")
     yield caller
     caller.close()
 
 
-def test_more_is_told_to_a_call_that_has_begun(caller: Caller, other: Other) -> None:
+def test_more_is_told_to_a_call_that_has_begun(caller: CallClient, other: Other) -> None:
     call = caller.begin("add and wait", 1, 2)
     assert caller.is_busy
     call.tell(4)
@@ -68,14 +68,14 @@ def test_more_is_told_to_a_call_that_has_begun(caller: Caller, other: Other) -> 
     assert len(other.threads) == 1
 
 
-def test_a_call_that_is_given_up_learns_of_it(caller: Caller, other: Other) -> None:
+def test_a_call_that_is_given_up_learns_of_it(caller: CallClient, other: Other) -> None:
     caller.begin("add and wait", 1).give_up()
     assert other.ends.get(timeout=_SECONDS) == "add and wait"
     assert not caller.is_busy
     assert caller.call("add", 3, 4) == 7
 
 
-def test_an_error_of_a_call_keeps_the_channel(caller: Caller, other: Other) -> None:
+def test_an_error_of_a_call_keeps_the_channel(caller: CallClient, other: Other) -> None:
     with pytest.raises(UserError, match="no"):
         caller.call("refuse")
     assert not caller.is_busy
@@ -87,7 +87,7 @@ def test_an_error_of_a_call_keeps_the_channel(caller: Caller, other: Other) -> N
     ("number", "code"), [(errno.ENOSPC, 243), (errno.EMFILE, 76), (errno.EIO, 75), (errno.ESRCH, 1001)]
 )
 def test_what_the_system_does_not_give_has_its_own_code(
-    caller: Caller, other: Other, monkeypatch: pytest.MonkeyPatch, number: int, code: int
+    caller: CallClient, other: Other, monkeypatch: pytest.MonkeyPatch, number: int, code: int
 ) -> None:
     def fail(name: str, arguments: tuple[Any, ...], channel: Channel) -> object:
         raise OSError(number, "no", "file")

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from engine.workers.connections.first_bytes import is_own_page
+from engine.workers.connections.first_bytes import is_status_page_request
 from tests.workers.door_process import DoorServer, get, rest, wait_for, who
 
 pytestmark = pytest.mark.slow
@@ -66,7 +66,7 @@ Start = Callable[..., DoorServer]
     ],
 )
 def test_first_bytes_say_whose_a_request_is(data: bytes, expected: bool | None) -> None:
-    assert is_own_page(data) is expected
+    assert is_status_page_request(data) is expected
 
 
 def test_the_replica_process_serves_its_pages_and_ends_the_connection(shared: DoorServer) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.cluster.os_processes import below
+from engine.cluster.os_processes import list_descendants
 from parts.common.errors import PandoError
 from tests.workers.running import ENDLESS
 from tests.workers.server import WorkerServer, wait_for
@@ -306,4 +306,4 @@ def _optimized(server: WorkerServer) -> bool:
 
 
 def _merge_processes(server: WorkerServer) -> list[int]:
-    return below(server.process.pid, "pando merge")
+    return list_descendants(server.process.pid, "pando merge")

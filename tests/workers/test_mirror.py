@@ -6,14 +6,14 @@ import os
 import threading
 from collections.abc import Sequence
 
-from engine.workers.catalog_mirror import Mirror
-from engine.workers.catalog_publication import Publication, Published, Record
+from engine.workers.catalog_mirror import CatalogMirror
+from engine.workers.catalog_publication import CatalogPublication, PublishedChanges, Record
 from engine.workers.shared_page import SharedPage
 
 
 def test_nobody_goes_on_while_another_thread_takes_in_the_news() -> None:
     page, file = SharedPage(1), os.memfd_create("publication")
-    publication = Publication(page, file)
+    publication = CatalogPublication(page, file)
     publication.database_made("db")
     has_begun, may_end = threading.Event(), threading.Event()
     known: list[Record] = []
@@ -23,7 +23,7 @@ def test_nobody_goes_on_while_another_thread_takes_in_the_news() -> None:
         assert may_end.wait(30)
         known.extend(records)
 
-    mirror = Mirror(0, page, Published(page, file), apply)
+    mirror = CatalogMirror(0, page, PublishedChanges(page, file), apply)
     seen: list[int] = []
 
     def look() -> None:
@@ -49,11 +49,11 @@ def test_nobody_goes_on_while_another_thread_takes_in_the_news() -> None:
 def test_a_reader_far_behind_begins_anew() -> None:
     """What lies before the last whole account is given back to the system; nothing else is lost."""
     page, file = SharedPage(1), os.memfd_create("publication")
-    publication = Publication(page, file)
+    publication = CatalogPublication(page, file)
     known: list[set[str]] = [set(), set()]
     begun_anew = [0, 0]
 
-    def reader(number: int) -> Mirror:
+    def reader(number: int) -> CatalogMirror:
         def apply(records: Sequence[Record]) -> None:
             for record in records:
                 match record:
@@ -65,7 +65,7 @@ def test_a_reader_far_behind_begins_anew() -> None:
                     case ("no database", name):
                         known[number].remove(name)
 
-        return Mirror(number, page, Published(page, file), apply)
+        return CatalogMirror(number, page, PublishedChanges(page, file), apply)
 
     often, seldom = reader(0), reader(1)
     names: set[str] = set()

@@ -38,7 +38,7 @@ class SpillSpace:
             self._left_bytes += size_bytes
 
 
-class Spill:
+class AnswerSpill:
     """Written once by :meth:`fill`, read once by :meth:`chunks`, then gone. ``limit_bytes`` bounds this one."""
 
     def __init__(self, space: SpillSpace, limit_bytes: int = 1 << 62) -> None:

@@ -21,8 +21,8 @@ from typing import Any
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from engine.front.http.insert_request import BeginInsert, InsertCycle
-from engine.front.http.raw_responses import BegunHead, has_left, refusal
+from engine.front.http.insert_request import BeginInsert, RunningInsert
+from engine.front.http.raw_responses import HeadlessTransport, has_peer_closed, make_refusal
 from parts.common.errors import PandoError, UserError
 from sql.settings.supported_settings import (
     Settings,
@@ -33,10 +33,10 @@ logger = logging.getLogger(__name__)
 _SLACK_BYTES = 256 << 10
 """What one read of a socket may bring."""
 _LINGER_SECONDS = 2.0
-NO_TIMEOUT_SECONDS = 1e8
+UNLIMITED_SECONDS = 1e8
 """What a setting of 0 means, and what every clock can count."""
 _DEAF_SECONDS = 2.0
-MOST_SHORT_BYTES = 64 << 10
+MAX_SHORT_BODY_BYTES = 64 << 10
 """The body of a request that may be answered past the application."""
 _EARLY_SECONDS = 0.02
 """So long its body may take."""
@@ -49,7 +49,7 @@ ShortAnswer = Callable[[Mapping[str, Any], bytes], tuple[bytes, bytes] | None]
 """From scope and body of a whole request to the headers' lines and the body of a 200, if it can be had at once."""
 
 
-class Connection(HttpToolsProtocol):
+class HttpConnection(HttpToolsProtocol):
     """``limits`` and the time-outs are those of the server's profile."""
 
     limits: Settings
@@ -58,8 +58,8 @@ class Connection(HttpToolsProtocol):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._receive_seconds = self.limits.http_receive_timeout or NO_TIMEOUT_SECONDS
-        self.send_timeout = self.limits.http_send_timeout or NO_TIMEOUT_SECONDS
+        self._receive_seconds = self.limits.http_receive_timeout or UNLIMITED_SECONDS
+        self.send_timeout = self.limits.http_send_timeout or UNLIMITED_SECONDS
         self._refusal: tuple[int, PandoError] | None = None
         self._is_answered = False
         self._is_in_head = False
@@ -71,7 +71,7 @@ class Connection(HttpToolsProtocol):
         self._late: asyncio.TimerHandle | None = None
         self._stalled: asyncio.TimerHandle | None = None
         self._deaf: asyncio.TimerHandle | None = None
-        self._running: RequestResponseCycle | InsertCycle | None = None
+        self._running: RequestResponseCycle | RunningInsert | None = None
         self._early_body: bytearray | None = None
         self._early_end: asyncio.TimerHandle | None = None
         self._answers_left = 0
@@ -96,7 +96,7 @@ class Connection(HttpToolsProtocol):
         """The query of the request changes nothing: whoever may, asks it again in another process."""
 
     @property
-    def owes_answer(self) -> bool:
+    def has_unanswered_request(self) -> bool:
         """A request has begun to come, and its answer is not complete."""
         return self._unanswered > 0 or self._is_in_head or self._early_body is not None
 
@@ -140,7 +140,7 @@ class Connection(HttpToolsProtocol):
         self._deaf = None
         if not self.flow.read_paused or self.transport.is_closing():
             return
-        if has_left(self.transport.get_extra_info("socket")):
+        if has_peer_closed(self.transport.get_extra_info("socket")):
             self.transport.abort()
         else:
             self._deaf = self.loop.call_later(_DEAF_SECONDS, self._look_for_the_end)
@@ -224,7 +224,7 @@ class Connection(HttpToolsProtocol):
         self._held_bytes = 0
         if self._early_body is not None:
             self._early_body += body
-            if len(self._early_body) > MOST_SHORT_BYTES:
+            if len(self._early_body) > MAX_SHORT_BODY_BYTES:
                 self._begin_cycle()
         elif self._refusal is None:
             super().on_body(body)
@@ -276,7 +276,7 @@ class Connection(HttpToolsProtocol):
             return False
         if not (b"insert" in self.url.lower() or _INSERT.match(body)):
             return False
-        cycle: InsertCycle | None = None
+        cycle: RunningInsert | None = None
 
         def reply(status: int, head: bytes, data: bytes) -> None:
             assert cycle is not None
@@ -291,7 +291,7 @@ class Connection(HttpToolsProtocol):
         cancel = self.begin_insert(self._whole_scope(), body, reply)
         if cancel is None:
             return False
-        cycle = self._running = InsertCycle(cancel)
+        cycle = self._running = RunningInsert(cancel)
         self.cycle = cycle  # type: ignore[assignment]
         self._unanswered += 1
         return True
@@ -329,8 +329,8 @@ class Connection(HttpToolsProtocol):
         cycle = self._running
         if cycle is None or cycle.disconnected or cycle.response_started or self._refusal is not None:
             return
-        if not isinstance(cycle.transport, BegunHead):
-            cycle.transport = BegunHead(self.transport)  # type: ignore[assignment]
+        if not isinstance(cycle.transport, HeadlessTransport):
+            cycle.transport = HeadlessTransport(self.transport)  # type: ignore[assignment]
             self.transport.write(STATUS_LINE[200])
         self.transport.write(b"X-ClickHouse-Progress: " + progress + b"\r\n")
 
@@ -356,7 +356,7 @@ class Connection(HttpToolsProtocol):
         self.cycle.disconnected = True
         self.cycle.waiting_for_100_continue = False
         self.cycle.message_event.set()
-        if self.cycle.response_started or isinstance(self.cycle.transport, BegunHead):
+        if self.cycle.response_started or isinstance(self.cycle.transport, HeadlessTransport):
             self.transport.close()
 
     def _answer_refusal(self) -> None:
@@ -366,7 +366,7 @@ class Connection(HttpToolsProtocol):
         self._unset_keepalive_if_required()
         status, error = self._refusal
         logger.info("a request is refused: %s", error)
-        self.transport.write(refusal(status, error))
+        self.transport.write(make_refusal(status, error))
         if self.transport.can_write_eof():
             with contextlib.suppress(OSError):  # the client has gone meanwhile
                 self.transport.write_eof()

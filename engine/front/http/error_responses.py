@@ -16,11 +16,11 @@ import secrets
 import string
 from importlib.metadata import version
 
-from parts.common.errors import PandoError, UnavailableError, UserError, error_from_code, resource_error
+from parts.common.errors import PandoError, UnavailableError, UserError, convert_resource_error, make_error_from_code
 
 logger = logging.getLogger(__name__)
 
-VERSION = version("pando")
+SERVER_VERSION = version("pando")
 _STATUSES = {
     "REQUIRED_PASSWORD": 401,
     "AUTHENTICATION_FAILED": 403,
@@ -45,7 +45,7 @@ _STATUSES = {
 }
 
 
-def http_status(error: PandoError) -> int:
+def get_http_status(error: PandoError) -> int:
     """400 for the user's errors, 503 for what a retry may cure, 500 for the rest, and ClickHouse's own by name."""
     named = _STATUSES.get(error.name)
     if named is not None:
@@ -55,7 +55,7 @@ def http_status(error: PandoError) -> int:
     return 400 if isinstance(error, UserError) else 500
 
 
-def error_headers(error: PandoError, length: int) -> list[tuple[bytes, bytes]]:
+def make_error_headers(error: PandoError, length: int) -> list[tuple[bytes, bytes]]:
     return [
         (b"x-clickhouse-exception-code", str(error.code).encode()),
         (b"content-type", b"text/plain; charset=UTF-8"),
@@ -63,26 +63,26 @@ def error_headers(error: PandoError, length: int) -> list[tuple[bytes, bytes]]:
     ]
 
 
-def error_text(error: PandoError) -> str:
-    return f"{error} (version {VERSION})\n"
+def format_error(error: PandoError) -> str:
+    return f"{error} (version {SERVER_VERSION})\n"
 
 
 def as_pando_error(error: BaseException) -> PandoError:
     """Ours as it is; anything else is a bug, logged with its traceback and told as 1001 (STD_EXCEPTION)."""
     if isinstance(error, OSError | MemoryError | RuntimeError):
-        error = resource_error(error)
+        error = convert_resource_error(error)
     if isinstance(error, PandoError):
         return error
     logger.error("unexpected error while running a query", exc_info=error)
-    return error_from_code(1001, f"{type(error).__name__}: {error}")
+    return make_error_from_code(1001, f"{type(error).__name__}: {error}")
 
 
-def exception_tag() -> str:
+def make_exception_tag() -> str:
     return "".join(secrets.choice(string.ascii_lowercase) for _ in range(16))
 
 
-def exception_trailer(error: PandoError, tag: str) -> bytes:
-    message = error_text(error).encode()
+def make_exception_trailer(error: PandoError, tag: str) -> bytes:
+    message = format_error(error).encode()
     return b"\r\n__exception__\r\n%b\r\n%b%d %b\r\n__exception__\r\n" % (
         tag.encode(),
         message,

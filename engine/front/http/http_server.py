@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import uvicorn
 
-from engine.front.http.connection import Connection
-from engine.front.http.listener import Listener, Opener, most_connections
+from engine.front.http.connection import HttpConnection
+from engine.front.http.listener import ConnectionOpener, Listener, get_max_connections
 from engine.front.http.query_endpoint import QueryEndpoint
-from engine.front.http.routes import Application, application
-from engine.front.http.scan_routes import Scans
-from engine.front.http.status_pages import EnginePages, Pages
+from engine.front.http.routes import Application, make_application
+from engine.front.http.scan_routes import ScanEndpoints
+from engine.front.http.status_pages import EngineStatusPages, StatusPages
 from engine.front.http.users import page_guard
 from engine.front.prometheus_metrics import Metrics
 from engine.front.session_store import Sessions
 from engine.scan.leases import Leases
 from engine.server.config import Config, ConfigError
 from sql.settings.session_settings import (
-    settings_of,
+    make_settings,
 )
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ _LAST_ANSWERS_SECONDS = 5
 """What cancelled queries get to say so."""
 
 
-class Source(Protocol):
+class ConnectionSource(Protocol):
     """Where a server's connections come from. All is called on its loop."""
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None: ...
@@ -45,7 +45,7 @@ class Source(Protocol):
         """No connection comes any more."""
 
 
-MakeSource = Callable[[Callable[[], asyncio.Protocol]], Source]
+MakeSource = Callable[[Callable[[], asyncio.Protocol]], ConnectionSource]
 """From what makes a connection's protocol."""
 
 
@@ -57,12 +57,12 @@ class HttpServer:
     """
 
     def __init__(
-        self, config: Config, source: MakeSource | None = None, connection: type[Connection] = Connection
+        self, config: Config, source: MakeSource | None = None, connection: type[HttpConnection] = HttpConnection
     ) -> None:
         self._config = config
         self._make_source = source
         self._connection = connection
-        self._socket = bind(config.listen_host, config.http_port or 0, "http_port") if source is None else None
+        self._socket = bind_socket(config.listen_host, config.http_port or 0, "http_port") if source is None else None
         self.port: int = config.http_port or 0 if self._socket is None else self._socket.getsockname()[1]
         self._server: _Server | None = None
         self._queries: QueryEndpoint | None = None
@@ -70,7 +70,7 @@ class HttpServer:
     def start(
         self,
         engine: StatementRunner,
-        pages: Pages | None = None,
+        pages: StatusPages | None = None,
         metrics: Metrics | None = None,
         sessions: Sessions | None = None,
         leases: Leases | None = None,
@@ -79,10 +79,10 @@ class HttpServer:
         metrics = metrics or Metrics(engine)
         self._queries = QueryEndpoint(engine, metrics, sessions)
         guard = page_guard(engine.config, engine.services.monotonic)
-        pages = pages or EnginePages(engine, metrics)
-        app = application(engine.config, self._queries, pages, Scans(engine, leases), guard)
+        pages = pages or EngineStatusPages(engine, metrics)
+        app = make_application(engine.config, self._queries, pages, ScanEndpoints(engine, leases), guard)
         logging.getLogger("uvicorn.error").addFilter(_is_worth_logging)
-        config = uvicorn_config(self._config, app, self._connection, self._queries)
+        config = make_uvicorn_config(self._config, app, self._connection, self._queries)
         self._server = _Server(config, self._make_source or self._own_source)
         self._thread = threading.Thread(target=self._run, name="http", daemon=True)
         self._thread.start()
@@ -103,11 +103,11 @@ class HttpServer:
         if self._socket is not None:
             self._socket.close()
 
-    def _own_source(self, make: Callable[[], asyncio.Protocol]) -> Source:
+    def _own_source(self, make: Callable[[], asyncio.Protocol]) -> ConnectionSource:
         assert self._server is not None
         assert self._socket is not None
         connections = self._server.server_state.connections
-        return _Listening(self._socket, make, connections, most_connections(self._config.max_connections))
+        return _Listening(self._socket, make, connections, get_max_connections(self._config.max_connections))
 
     def _run(self) -> None:
         assert self._server is not None
@@ -127,7 +127,7 @@ class _Listening:
         self._most = most
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        opener = Opener()
+        opener = ConnectionOpener()
         self._listener = Listener(
             self._socket,
             lambda connection: opener.open(connection, self._make),
@@ -164,18 +164,18 @@ class _Server(uvicorn.Server):
 class _Closing:
     """A source as uvicorn closes servers."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: ConnectionSource) -> None:
         self.close = source.close
 
     async def wait_closed(self) -> None:
         """Nothing is left to wait for."""
 
 
-def uvicorn_config(
-    config: Config, app: Application, connection: type[Connection], queries: QueryEndpoint | None = None
+def make_uvicorn_config(
+    config: Config, app: Application, connection: type[HttpConnection], queries: QueryEndpoint | None = None
 ) -> uvicorn.Config:
     """``connection`` gets its limits from the default profile, and asks ``queries`` before the application."""
-    limits = settings_of(config.profile("default"), config.timezone)
+    limits = make_settings(config.profile("default"), config.timezone)
     given: dict[str, Any] = {"limits": limits}
     if queries is not None:
         given.update(short_answer=staticmethod(queries.short_answer), begin_insert=staticmethod(queries.begin_insert))
@@ -194,7 +194,7 @@ def uvicorn_config(
     )
 
 
-def bind(host: str, port: int, key: str) -> socket.socket:
+def bind_socket(host: str, port: int, key: str) -> socket.socket:
     """A listening socket. Raises :class:`ConfigError` naming the configuration's key."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # Named as TCP, or asyncio leaves Nagle's algorithm on for its connections: 40 ms for every small answer.

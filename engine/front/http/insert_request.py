@@ -11,7 +11,7 @@ BeginInsert = Callable[[Mapping[str, Any], bytes, Reply], Callable[[], None] | N
 """From scope and body of a whole request to what cancels it, if it is an INSERT that runs from now on."""
 
 
-class InsertCycle:
+class RunningInsert:
     """Stands where uvicorn has a request's cycle: what the client sends next waits behind it."""
 
     response_started = response_complete = disconnected = waiting_for_100_continue = False

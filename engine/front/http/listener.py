@@ -14,7 +14,7 @@ import socket
 import time
 from collections.abc import Callable
 
-from engine.front.http.raw_responses import refusal
+from engine.front.http.raw_responses import make_refusal
 from parts.common.errors import UserError
 
 logger = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ _LOG_SECONDS = 60.0
 _SLACK_BYTES = 64 << 10
 
 
-def most_connections(configured: int) -> int:
+def get_max_connections(configured: int) -> int:
     """Half of the files the process may open are for tables, parts and logs."""
     soft_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return configured if soft_limit == resource.RLIM_INFINITY else max(1, min(configured, soft_limit // 2))
@@ -45,7 +45,7 @@ class Listener:
         self._count = count
         self._most = most
         self._loop = asyncio.get_running_loop()
-        self._log = RareLog()
+        self._log = ThrottledLog()
         self._is_closed = False
         listening.setblocking(False)
         self._resume()
@@ -83,18 +83,18 @@ class Listener:
             "TOO_MANY_SIMULTANEOUS_QUERIES", f"Too many connections: at most {self._most} at a time; retry later"
         )
         with connection, contextlib.suppress(OSError):
-            connection.send(refusal(503, error))
+            connection.send(make_refusal(503, error))
             connection.shutdown(socket.SHUT_WR)
             connection.recv(_SLACK_BYTES)  # unread bytes would turn the close into a reset, and the answer be lost
 
 
-class Opener:
+class ConnectionOpener:
     """Gives connections their protocols, on the running loop."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._opening: set[asyncio.Task[object]] = set()
-        self._log = RareLog()
+        self._log = ThrottledLog()
 
     def __len__(self) -> int:
         """How many have none yet."""
@@ -112,7 +112,7 @@ class Opener:
             self._log(f"a connection could not be opened: {error}")
 
 
-class RareLog:
+class ThrottledLog:
     """Warns once in a while, whatever happens how often."""
 
     def __init__(self) -> None:

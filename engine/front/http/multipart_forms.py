@@ -25,7 +25,7 @@ from sql.settings.supported_settings import (
     Settings,
 )
 
-MOST_BYTES = 256 << 20
+MAX_FORM_BYTES = 256 << 20
 """A form is held in memory."""
 _MOST_PARTS = 10_000
 _OPTION = re.compile(r"(.+)_(structure|types|format)\Z")
@@ -48,7 +48,7 @@ class ExternalTable:
         return self.rows.select(list(columns))
 
 
-def boundary_of(content_type: str) -> str:
+def get_boundary(content_type: str) -> str:
     """``""`` for what is no form. Raises 36 for one without a boundary."""
     message = Message()
     message["content-type"] = content_type
@@ -60,7 +60,7 @@ def boundary_of(content_type: str) -> str:
     return boundary
 
 
-def is_table_option(name: str) -> bool:
+def is_external_table_option(name: str) -> bool:
     return _OPTION.match(name) is not None
 
 
@@ -104,7 +104,7 @@ def _text(name: str, content: bytes) -> str:
         raise UserError("BAD_ARGUMENTS", f"Field {name!r} of the form is not UTF-8 at byte {error.start}") from None
 
 
-def external_tables(
+def make_external_tables(
     files: Mapping[str, bytes], options: Mapping[str, str], settings: Settings
 ) -> dict[str, ExternalTable]:
     """Raises 36 when a table's structure is missing, and what reading its format raises."""

@@ -1,7 +1,7 @@
 """The ASGI side of a query: request in, answer out, the client's leaving noticed.
 
-The loop never blocks: everything an :class:`Exchange` does runs on the query threads. While one chunk is being sent
-the next is being made.
+The loop never blocks: everything an :class:`QueryExchange` does runs on the query threads. While one chunk is being
+sent the next is being made.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from engine.front.http.answer_spill import SpillSpace
-from engine.front.http.connection import NO_TIMEOUT_SECONDS, Connection
+from engine.front.http.connection import UNLIMITED_SECONDS, HttpConnection
 from engine.front.http.error_responses import (
     as_pando_error,
-    error_headers,
-    error_text,
-    exception_tag,
-    exception_trailer,
-    http_status,
+    format_error,
+    get_http_status,
+    make_error_headers,
+    make_exception_tag,
+    make_exception_trailer,
 )
 from engine.front.http.insert_request import Reply
-from engine.front.http.query_exchange import Exchange
+from engine.front.http.query_exchange import QueryExchange
 from engine.front.http.query_request import QueryRequest, parse_request
 from engine.front.http.request_body import BodyPipe
 from engine.front.http.short_answers import ShortAnswers
@@ -38,7 +38,7 @@ from parts.common.errors import CancelledError, PandoError, UserError
 from parts.format.hashed_file import make_directories
 from sql.grammar.statement_parser import parse_insert_head
 from sql.settings.session_settings import (
-    settings_of,
+    make_settings,
 )
 
 if TYPE_CHECKING:
@@ -68,14 +68,14 @@ class QueryEndpoint:
         )
         self._sessions: Sessions = sessions or _own_sessions(engine)
         self._limit = engine.config.max_concurrent_queries
-        self._placed: set[Exchange] = set()
+        self._placed: set[QueryExchange] = set()
         self._asides: set[asyncio.Task[None]] = set()
         directory = engine.config.temporary_path / "answers"
         make_directories(directory)
         self._space = SpillSpace(directory, engine.config.max_temporary_data_on_disk_size)
         self._threads = ThreadPoolExecutor(self._limit, thread_name_prefix="query")
-        self._exchanges: set[Exchange] = set()
-        self._profile = settings_of(engine.config.profile("default"), engine.config.timezone)
+        self._exchanges: set[QueryExchange] = set()
+        self._profile = make_settings(engine.config.profile("default"), engine.config.timezone)
         self.short_answer = ShortAnswers(
             engine, self._users, metrics, lambda: len(self._placed) < self._limit, self._common_headers(None)
         ).answer
@@ -95,7 +95,7 @@ class QueryEndpoint:
             request = parse_request(scope)
             user = self._users.authenticate(request.credentials, scope)
             timeout_seconds = self._seconds(request, "http_receive_timeout")
-            connection: Connection = scope["state"]["connection"]
+            connection: HttpConnection = scope["state"]["connection"]
             connection.send_timeout = self._seconds(request, "http_send_timeout")
             pipe = BodyPipe(asyncio.get_running_loop(), timeout_seconds=timeout_seconds)
             # Before the query counts as running: a client that sends nothing, or slowly, must not keep others out.
@@ -113,7 +113,7 @@ class QueryEndpoint:
             await send_error(send, error, self._common_headers(request), scope["method"])
             return
         stream = body or io.BufferedReader(pipe, 1 << 20)
-        exchange = Exchange(self._engine, self._sessions, self._space, request, user, stream, connection)
+        exchange = QueryExchange(self._engine, self._sessions, self._space, request, user, stream, connection)
         pipe.waiting = exchange.waiting
         self._placed.add(exchange)
         try:
@@ -137,8 +137,8 @@ class QueryEndpoint:
             return None
         if self._setting(request, "send_progress_in_http_headers"):
             return None
-        connection: Connection = scope["state"]["connection"]
-        exchange = Exchange(self._engine, self._sessions, self._space, request, user, io.BytesIO(body), connection)
+        connection: HttpConnection = scope["state"]["connection"]
+        exchange = QueryExchange(self._engine, self._sessions, self._space, request, user, io.BytesIO(body), connection)
         running = self._metrics.running()
         loop = asyncio.get_running_loop()
 
@@ -161,7 +161,7 @@ class QueryEndpoint:
             else:
                 error = as_pando_error(problem)
                 self._metrics.failed(error)
-                status, more, data = error_answer(error)
+                status, more, data = make_error_answer(error)
                 headers += more
             self._metrics.finished(exchange.counts)
             reply(status, b"".join(name + b": " + value + b"\r\n" for name, value in headers), data)
@@ -176,17 +176,17 @@ class QueryEndpoint:
         return exchange.cancel
 
     def _is_full(self) -> bool:
-        return len(self._placed) + self._engine.queries_elsewhere() >= self._limit
+        return len(self._placed) + self._engine.count_other_queries() >= self._limit
 
     async def _run(
         self,
-        exchange: Exchange,
+        exchange: QueryExchange,
         request: QueryRequest,
         pipe: BodyPipe,
         receive: Receive,
         send: Send,
         has_more_body: bool,
-        connection: Connection,
+        connection: HttpConnection,
     ) -> None:
         self._exchanges.add(exchange)
         watch = asyncio.ensure_future(_watch(receive, pipe, exchange, has_more_body))
@@ -205,7 +205,9 @@ class QueryEndpoint:
             self._metrics.finished(counts)
             logger.debug("query %s of %s ended: %s", exchange.query_id, request.credentials.user, counts)
 
-    async def _answer(self, exchange: Exchange, request: QueryRequest, connection: Connection, send: Send) -> None:
+    async def _answer(
+        self, exchange: QueryExchange, request: QueryRequest, connection: HttpConnection, send: Send
+    ) -> None:
         try:
             data = await self._started(exchange, request, connection)
         except Exception as problem:
@@ -230,25 +232,25 @@ class QueryEndpoint:
             return
         await self._stream(exchange, data, headers, send)
 
-    async def _started(self, exchange: Exchange, request: QueryRequest, connection: Connection) -> bytes:
+    async def _started(self, exchange: QueryExchange, request: QueryRequest, connection: HttpConnection) -> bytes:
         """The first bytes of the answer, progress told meanwhile."""
         start = self._in_thread(exchange.start)
         if not self._setting(request, "send_progress_in_http_headers"):
             return await start
         task = asyncio.ensure_future(start)
         interval_seconds = max(int(self._setting(request, "http_headers_progress_interval_ms")), 1) / 1000
-        while not (await asyncio.wait({task}, timeout=min(interval_seconds, NO_TIMEOUT_SECONDS)))[0]:
+        while not (await asyncio.wait({task}, timeout=min(interval_seconds, UNLIMITED_SECONDS)))[0]:
             connection.send_progress(exchange.progress.encode())
         return await task
 
-    async def _stream(self, exchange: Exchange, data: bytes, headers: Headers, send: Send) -> None:
-        tag = exception_tag()
+    async def _stream(self, exchange: QueryExchange, data: bytes, headers: Headers, send: Send) -> None:
+        tag = make_exception_tag()
         headers.append((b"x-clickhouse-exception-tag", tag.encode()))
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         chunk: bytes | None = data
         while chunk is not None:
             following = asyncio.ensure_future(self._in_thread(exchange.more))
-            patience = asyncio.get_running_loop().call_later(_PATIENCE_SECONDS, self._lose_patience, exchange)
+            patience = asyncio.get_running_loop().call_later(_PATIENCE_SECONDS, self._spill_slow_answer, exchange)
             try:
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
             finally:
@@ -259,19 +261,19 @@ class QueryEndpoint:
                     error = as_pando_error(problem)
                     self._metrics.failed(error)
                     with contextlib.suppress(Exception):
-                        trailer = exchange.finish_with(exception_trailer(error, tag))
+                        trailer = exchange.finish_with(make_exception_trailer(error, tag))
                         await send({"type": "http.response.body", "body": trailer, "more_body": True})
                     return  # without the last chunk: the server closes the connection
         await send({"type": "http.response.body", "body": b""})
 
-    def _lose_patience(self, exchange: Exchange) -> None:
+    def _spill_slow_answer(self, exchange: QueryExchange) -> None:
         task = asyncio.ensure_future(self._set_aside(exchange))
         self._asides.add(task)
         task.add_done_callback(self._asides.discard)
 
-    async def _set_aside(self, exchange: Exchange) -> None:
+    async def _set_aside(self, exchange: QueryExchange) -> None:
         """A client that reads slowly holds neither a snapshot nor a place, if its answer fits on the disk."""
-        if await self._in_thread(exchange.set_aside):
+        if await self._in_thread(exchange.spill_rest):
             logger.info("the answer of query %s waits on disk for its client", exchange.query_id)
             self._placed.discard(exchange)
 
@@ -279,7 +281,7 @@ class QueryEndpoint:
         return await asyncio.get_running_loop().run_in_executor(self._threads, function)
 
     def _seconds(self, request: QueryRequest, name: str) -> float:
-        return min(float(self._setting(request, name)) or NO_TIMEOUT_SECONDS, NO_TIMEOUT_SECONDS)
+        return min(float(self._setting(request, name)) or UNLIMITED_SECONDS, UNLIMITED_SECONDS)
 
     def _setting(self, request: QueryRequest, name: str) -> Any:
         return request.settings.get(name, getattr(self._profile, name))
@@ -329,7 +331,7 @@ async def _small_body(
     return None
 
 
-async def _watch(receive: Receive, pipe: BodyPipe, exchange: Exchange, has_more_body: bool) -> None:
+async def _watch(receive: Receive, pipe: BodyPipe, exchange: QueryExchange, has_more_body: bool) -> None:
     """Feeds the pipe; cancels the query when the client leaves."""
     while True:
         message = await receive()
@@ -344,7 +346,7 @@ async def _watch(receive: Receive, pipe: BodyPipe, exchange: Exchange, has_more_
                 has_more_body = False
 
 
-def _answer_headers(exchange: Exchange) -> Headers:
+def _answer_headers(exchange: QueryExchange) -> Headers:
     return [
         (b"x-clickhouse-query-id", _header_text(exchange.query_id)),
         (b"x-clickhouse-summary", exchange.summary.encode()),
@@ -356,16 +358,16 @@ def _header_text(text: str) -> bytes:
 
 
 async def send_error(send: Send, error: PandoError, headers: Headers, method: str) -> None:
-    status, more, text = error_answer(error)
+    status, more, text = make_error_answer(error)
     await send({"type": "http.response.start", "status": status, "headers": [*headers, *more]})
     await send({"type": "http.response.body", "body": b"" if method == "HEAD" else text})
 
 
-def error_answer(error: PandoError) -> tuple[int, Headers, bytes]:
+def make_error_answer(error: PandoError) -> tuple[int, Headers, bytes]:
     """Status, headers and body."""
-    text = error_text(error).encode("utf-8", "replace")
-    status = http_status(error)
+    text = format_error(error).encode("utf-8", "replace")
+    status = get_http_status(error)
     level = logging.WARNING if status >= 500 else logging.INFO
     if not isinstance(error, CancelledError):
         logger.log(level, "query failed: %s", error)
-    return status, error_headers(error, len(text)), text
+    return status, make_error_headers(error, len(text)), text

@@ -21,18 +21,18 @@ from itertools import chain
 from typing import TYPE_CHECKING, BinaryIO
 
 from engine.catalog.database_names import unknown_database
-from engine.front.compressed_blocks import block_reader
+from engine.front.compressed_blocks import open_reader
 from engine.front.http.answer_chunks import compressed, gathered
-from engine.front.http.answer_spill import Spill, SpillSpace
-from engine.front.http.connection import Connection
-from engine.front.http.multipart_forms import MOST_BYTES, Form, external_tables, read_form
+from engine.front.http.answer_spill import AnswerSpill, SpillSpace
+from engine.front.http.connection import HttpConnection
+from engine.front.http.multipart_forms import MAX_FORM_BYTES, Form, make_external_tables, read_form
 from engine.front.http.query_request import QueryRequest
-from engine.front.http.request_body import decompressed, joined, read_some, read_up_to
+from engine.front.http.request_body import join_head, open_decompressed, read_some, read_up_to
 from engine.front.http.response_compression import choose_compressor
 from engine.front.session_store import Sessions
-from engine.interpreter.data_definition import setting_changes
+from engine.interpreter.data_definition import resolve_setting_changes
 from engine.queries.process_list import Process
-from engine.queries.result_output import encode, output_settings
+from engine.queries.result_output import encode_result, resolve_output_settings
 from engine.queries.session import QueryResult, Session
 from engine.queries.settings_constraints import check_settings_change
 from engine.server.cluster_secret import signed_statement
@@ -43,7 +43,7 @@ from sql.formats.registry import content_type, find_format
 from sql.grammar.statement_parser import parse_insert_head
 from sql.grammar.statements.statement import ParsedStatement, SelectQuery, SetSettings, Statement, Use
 from sql.settings.session_settings import (
-    settings_of,
+    make_settings,
 )
 from sql.settings.supported_settings import (
     Settings,
@@ -59,7 +59,7 @@ _HEAD_READ_BYTES = 64 << 10
 _NOBODY = Witness()
 
 
-class Exchange:
+class QueryExchange:
     def __init__(
         self,
         engine: StatementRunner,
@@ -68,12 +68,12 @@ class Exchange:
         request: QueryRequest,
         user: UserConfig,
         body: BinaryIO,
-        connection: Connection,
+        connection: HttpConnection,
     ) -> None:
         self._engine = engine
         self._sessions = sessions
         self._space = space
-        self._spill: Spill | None = None
+        self._spill: AnswerSpill | None = None
         self._request = request
         self._user = user
         self._body = body
@@ -114,8 +114,8 @@ class Exchange:
         form = self._read_form()
         session = self._enter_session()
         if form.files:
-            settings = settings_of(session.settings, self._engine.config.timezone)
-            session.external_tables = external_tables(form.files, self._request.table_options, settings)
+            settings = make_settings(session.settings, self._engine.config.timezone)
+            session.external_tables = make_external_tables(form.files, self._request.table_options, settings)
         parsed, text, data = self._statement(session)
         if self._is_cancelled:
             raise CancelledError
@@ -129,13 +129,13 @@ class Exchange:
             result.cancel()
         if result.outfile is not None:
             raise UserError("SUPPORT_IS_DISABLED", "INTO OUTFILE is for clients: a server writes no files for queries")
-        settings = output_settings(self._engine.config, session, parsed, {})
+        settings = resolve_output_settings(self._engine.config, session, parsed, {})
         if not result.columns:
             self.is_finished = True
             return b""
         self._chunks = self._source = self._encoded(result, settings)
         if settings.wait_end_of_query:
-            return self._spooled()
+            return self._complete_answer()
         return self._buffered(settings.http_response_buffer_size)
 
     def more(self) -> bytes | None:
@@ -230,17 +230,17 @@ class Exchange:
     def _check_signed_statement(self) -> None:
         proof = self._request.credentials.proof
         if proof is not None:
-            self._body = joined(signed_statement(proof, self._body, self._sessions.is_first), self._body)
+            self._body = join_head(signed_statement(proof, self._body, self._sessions.is_first), self._body)
 
     def _read_form(self) -> Form:
         """A form's fields become the request's, and its body is used up."""
         request = self._request
         if request.completed is None or request.is_read_only:
             return Form()
-        stream = decompressed(self._body, request.content_encoding)
-        body = stream.read(MOST_BYTES + 1)
-        if len(body) > MOST_BYTES:
-            raise UserError("LIMIT_EXCEEDED", f"The form is longer than {MOST_BYTES} bytes")
+        stream = open_decompressed(self._body, request.content_encoding)
+        body = stream.read(MAX_FORM_BYTES + 1)
+        if len(body) > MAX_FORM_BYTES:
+            raise UserError("LIMIT_EXCEEDED", f"The form is longer than {MAX_FORM_BYTES} bytes")
         form = read_form(body, request.boundary)
         self._request = replace(request.completed(form.fields), content_encoding="", decompresses_blocks=False)
         self._body = io.BytesIO()
@@ -279,7 +279,7 @@ class Exchange:
         if self._kept is not None and isinstance(statement, Use):
             self._kept.database = session.database
         elif self._kept is not None and isinstance(statement, SetSettings):
-            self._kept.apply(setting_changes(statement, self._engine.config))
+            self._kept.apply(resolve_setting_changes(statement, self._engine.config))
             self._kept.parameters.update(statement.parameters)
 
     def _new_session(self) -> Session:
@@ -291,9 +291,9 @@ class Exchange:
     def _statement(self, session: Session) -> tuple[ParsedStatement, str, BinaryIO | None]:
         """URL and body are one text; what follows the head of an INSERT is data and stays a stream."""
         query = self._request.query.encode()
-        stream = decompressed(self._body, self._request.content_encoding)
+        stream = open_decompressed(self._body, self._request.content_encoding)
         if self._request.decompresses_blocks:
-            stream = block_reader(stream)
+            stream = open_reader(stream)
         prefix = query + b"\n" if query else b""
         is_complete = False
         while (head := parse_insert_head(prefix, complete=is_complete)) is None:
@@ -302,9 +302,9 @@ class Exchange:
             prefix += chunk
         insert, data_start = head
         if insert is not None:
-            data = joined(prefix[data_start:], stream)
+            data = join_head(prefix[data_start:], stream)
             return ParsedStatement(insert), prefix[:data_start].decode("utf-8", "replace"), data
-        text = _query_text(prefix, stream, settings_of(session.settings).max_query_size)
+        text = _query_text(prefix, stream, make_settings(session.settings).max_query_size)
         return self._engine.parse(text, session, self._on_start), text, None
 
     def _may_be_repeated(self, parsed: ParsedStatement) -> bool:
@@ -319,7 +319,7 @@ class Exchange:
         name = result.format or self._request.format or settings.default_format or "TabSeparated"
         self.format = find_format(name).name
         self.content_type = content_type(name)
-        chunks = encode(
+        chunks = encode_result(
             result,
             name,
             settings,
@@ -350,8 +350,8 @@ class Exchange:
             held_bytes += len(chunk)
         return b"".join(held)
 
-    def _spooled(self) -> bytes:
-        spill = self._spill = Spill(self._space)
+    def _complete_answer(self) -> bytes:
+        spill = self._spill = AnswerSpill(self._space)
         if not spill.fill(self._chunks):
             spill.close()
             raise UserError(
@@ -367,7 +367,7 @@ class Exchange:
             return b"".join(self._chunks)
         return next(self._chunks, b"")
 
-    def set_aside(self) -> bool:
+    def spill_rest(self) -> bool:
         """For a client that reads slowly: the query goes on without it, as far as there is space for its answer.
 
         True when the query has ended, with all it held: only sending is left.
@@ -376,7 +376,7 @@ class Exchange:
             if self._spill is not None or self.is_closed:
                 return False
             self._witness.works()
-            spill, rest = Spill(self._space, _SET_ASIDE_BYTES), self._chunks
+            spill, rest = AnswerSpill(self._space, _SET_ASIDE_BYTES), self._chunks
             self._spill = spill
             is_whole = spill.fill(rest)
             self._chunks = chain(spill.chunks(), rest)

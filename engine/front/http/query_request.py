@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import parse_qsl
 
-from engine.front.http.multipart_forms import boundary_of, is_table_option
+from engine.front.http.multipart_forms import get_boundary, is_external_table_option
 from engine.server.cluster_secret import SCHEME, Proof, parse_proof
 from parts.common.errors import UserError
 from sql.settings.session_settings import (
@@ -95,7 +95,7 @@ def parse_request(scope: Mapping[str, Any]) -> QueryRequest:
     """From an ASGI scope. Raises ``UserError``."""
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
     kind = headers.get("content-type", "")
-    boundary = boundary_of(kind) if "multipart" in kind.lower() else ""
+    boundary = get_boundary(kind) if "multipart" in kind.lower() else ""
     pairs = _url_parameters(scope)
     request = _request(scope["method"], headers, pairs, is_form=bool(boundary))
     if not boundary:
@@ -112,7 +112,7 @@ def parse_request(scope: Mapping[str, Any]) -> QueryRequest:
 def _request(
     method: str, headers: Mapping[str, str], pairs: Sequence[tuple[str, str]], *, is_form: bool
 ) -> QueryRequest:
-    options = {name: value for name, value in pairs if is_form and is_table_option(name)}
+    options = {name: value for name, value in pairs if is_form and is_external_table_option(name)}
     own, settings, own_settings, parameters = _sorted_out([pair for pair in pairs if pair[0] not in options])
     return QueryRequest(
         method=method,

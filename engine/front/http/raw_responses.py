@@ -6,14 +6,14 @@ import asyncio
 import socket
 from http import HTTPStatus
 
-from engine.front.http.error_responses import error_headers, error_text
+from engine.front.http.error_responses import format_error, make_error_headers
 from parts.common.errors import PandoError
 
 _CLOSED = (7, 8)
 """TCP's CLOSE and CLOSE_WAIT."""
 
 
-class BegunHead:
+class HeadlessTransport:
     """The transport of an answer whose status line is out already: drops the one it is given."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
@@ -33,7 +33,7 @@ class BegunHead:
         return self._transport.is_closing()
 
 
-def has_left(connection: socket.socket) -> bool:
+def has_peer_closed(connection: socket.socket) -> bool:
     """Whether the other side has closed, though bytes of it are still unread. Only Linux knows."""
     if not hasattr(socket, "TCP_INFO"):
         return False
@@ -43,9 +43,9 @@ def has_left(connection: socket.socket) -> bool:
         return True
 
 
-def refusal(status: int, error: PandoError) -> bytes:
+def make_refusal(status: int, error: PandoError) -> bytes:
     """A whole answer, after which the connection ends."""
-    text = error_text(error).encode()
+    text = format_error(error).encode()
     head = [b"HTTP/1.1 %d %b" % (status, HTTPStatus(status).phrase.encode())]
-    head += [name + b": " + value for name, value in (*error_headers(error, len(text)), (b"connection", b"close"))]
+    head += [name + b": " + value for name, value in (*make_error_headers(error, len(text)), (b"connection", b"close"))]
     return b"\r\n".join(head) + b"\r\n\r\n" + text

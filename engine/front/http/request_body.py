@@ -188,7 +188,7 @@ class _Xz:
         return rest
 
 
-def decompressed(stream: BinaryIO, encoding: str) -> BinaryIO:
+def open_decompressed(stream: BinaryIO, encoding: str) -> BinaryIO:
     """The stream behind a ``Content-Encoding``. Raises 36 for one that is not known."""
     if encoding in ("", "identity"):
         return stream
@@ -205,7 +205,7 @@ def decompressed(stream: BinaryIO, encoding: str) -> BinaryIO:
     return io.BufferedReader(_Decompressed(source, encoding), _READ_BYTES)
 
 
-class Joined(io.RawIOBase):
+class JoinedStream(io.RawIOBase):
     """First these bytes, then that stream."""
 
     def __init__(self, head: bytes, rest: BinaryIO) -> None:
@@ -229,8 +229,8 @@ class Joined(io.RawIOBase):
         return len(data)
 
 
-def joined(head: bytes, rest: BinaryIO) -> BinaryIO:
-    return io.BufferedReader(Joined(head, rest), _READ_BYTES) if head else rest
+def join_head(head: bytes, rest: BinaryIO) -> BinaryIO:
+    return io.BufferedReader(JoinedStream(head, rest), _READ_BYTES) if head else rest
 
 
 def read_some(stream: BinaryIO, size: int) -> bytes:

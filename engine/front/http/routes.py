@@ -30,8 +30,8 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 from engine.front.http.error_responses import as_pando_error
 from engine.front.http.query_endpoint import QueryEndpoint, Receive, Scope, Send, send_error
-from engine.front.http.scan_routes import Scans
-from engine.front.http.status_pages import Page, Pages
+from engine.front.http.scan_routes import ScanEndpoints
+from engine.front.http.status_pages import StatusPage, StatusPages
 from engine.server.config import Config
 from parts.common.errors import CancelledError, UserError
 
@@ -42,7 +42,7 @@ Guard = Callable[[Scope], None]
 Headers = Sequence[tuple[bytes, bytes]]
 Endpoint = Callable[[Request], Awaitable[Response]]
 
-PAGE_PATHS = ("/ping", "/replicas_status", "/ready", "/metrics")
+STATUS_PAGE_PATHS = ("/ping", "/replicas_status", "/ready", "/metrics")
 
 _READ_METHODS = ("GET", "HEAD")
 _QUERY_METHODS = (*_READ_METHODS, "POST")
@@ -54,7 +54,9 @@ _NOT_FOUND = (
 _OK = PlainTextResponse("Ok.\n")
 
 
-def application(config: Config, queries: QueryEndpoint, pages: Pages, scans: Scans, guard: Guard) -> Application:
+def make_application(
+    config: Config, queries: QueryEndpoint, pages: StatusPages, scans: ScanEndpoints, guard: Guard
+) -> Application:
     """An ASGI application that never raises. ``guard`` raises for who may not see ``/metrics`` and the like."""
     routes = {**_page_routes(pages, guard), "/play": (_READ_METHODS, _play)}
     routes.update((path, (("POST",), endpoint)) for path, endpoint in scans.endpoints().items())
@@ -85,8 +87,8 @@ def application(config: Config, queries: QueryEndpoint, pages: Pages, scans: Sca
     return partial(_answered, route)
 
 
-def pages_application(pages: Pages, guard: Guard = lambda scope: None) -> Application:
-    """Only ``PAGE_PATHS``, and one answer a connection: what comes next may be for somebody else."""
+def make_status_page_application(pages: StatusPages, guard: Guard = lambda scope: None) -> Application:
+    """Only ``STATUS_PAGE_PATHS``, and one answer a connection: what comes next may be for somebody else."""
     routes = _page_routes(pages, guard)
 
     async def route(scope: Scope, receive: Receive, send: Send) -> None:
@@ -126,7 +128,7 @@ async def _answered(route: Application, scope: Scope, receive: Receive, send: Se
 # -- pages ------------------------------------------------------------------------------------------------------------
 
 
-def _page_routes(pages: Pages, guard: Guard) -> dict[str, tuple[tuple[str, ...], Endpoint]]:
+def _page_routes(pages: StatusPages, guard: Guard) -> dict[str, tuple[tuple[str, ...], Endpoint]]:
     async def ping(_: Request) -> Response:
         return _response(pages.ping())
 
@@ -147,11 +149,11 @@ def _page_routes(pages: Pages, guard: Guard) -> dict[str, tuple[tuple[str, ...],
 
     return {
         path: (_READ_METHODS, endpoint)
-        for path, endpoint in zip(PAGE_PATHS, (ping, replicas_status, ready, metrics), strict=True)
+        for path, endpoint in zip(STATUS_PAGE_PATHS, (ping, replicas_status, ready, metrics), strict=True)
     }
 
 
-def _response(page: Page) -> Response:
+def _response(page: StatusPage) -> Response:
     return Response(page.body, page.status, headers={"Content-Type": page.content_type})
 
 

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from engine.scan.block_filter import NOTHING
+from engine.scan.block_filter import NO_BLOCK
 from engine.scan.leases import ScanOpening
 from engine.scan.slot_planning import TaskSize
-from engine.tables.capabilities.block_history import BlockHistory, WantedBlocks, require_history
+from engine.tables.capabilities.block_history import BlockHistory, WantedBlocks, require_readable_blocks
 from engine.tables.table_definition import TableDefinition
 from parts.common.errors import UserError
 
 Body = Mapping[str, Any]
-MOST_SECONDS = 1e9
+MAX_SECONDS = 1e9
 _DEFAULT_LEASE_SECONDS = 300.0
 _LAST_BLOCK = (1 << 63) - 1
 
@@ -37,8 +37,10 @@ class StreamStart:
         if self.may_lack_rows and self.identity != history.identity:
             return {}
         names = {*blocks, *history.dropped, *(part.partition_id for part in history.lost)}
-        open_ranges = ((name, blocks.get(name, NOTHING), _LAST_BLOCK) for name in names)
-        require_history(definition, history, WantedBlocks(self.identity, tuple(open_ranges), self.may_lack_rows))
+        open_ranges = ((name, blocks.get(name, NO_BLOCK), _LAST_BLOCK) for name in names)
+        require_readable_blocks(
+            definition, history, WantedBlocks(self.identity, tuple(open_ranges), self.may_lack_rows)
+        )
         return blocks
 
     def limited(self, decided: Mapping[str, int]) -> Mapping[str, int]:
@@ -47,15 +49,18 @@ class StreamStart:
         return {name: min(number, self.until[name]) for name, number in decided.items() if name in self.until}
 
 
-def stream_start(body: Body) -> StreamStart:
+def parse_stream_start(body: Body) -> StreamStart:
     start = _object(body, "start")
-    until = numbers(body["until"], "until") if body.get("until") is not None else None
+    until = parse_block_numbers(body["until"], "until") if body.get("until") is not None else None
     return StreamStart(
-        text(start, "identity", ""), numbers(start.get("blocks", {}), "blocks"), until, flag(body, "may_lack_rows")
+        get_text(start, "identity", ""),
+        parse_block_numbers(start.get("blocks", {}), "blocks"),
+        until,
+        get_flag(body, "may_lack_rows"),
     )
 
 
-def wanted_blocks(body: Body) -> WantedBlocks | None:
+def parse_wanted_blocks(body: Body) -> WantedBlocks | None:
     """``None``: all of the table."""
     if body.get("blocks") is None:
         return None
@@ -65,10 +70,10 @@ def wanted_blocks(body: Body) -> WantedBlocks | None:
         if not isinstance(limits, list) or len(limits) != 2 or not all(map(_is_number, limits)):
             raise UserError("BAD_ARGUMENTS", f"'ranges' must hold pairs of numbers, got {limits!r}")
         ranges.append((partition_id, *limits))
-    return WantedBlocks(text(blocks, "identity"), tuple(ranges), flag(blocks, "may_lack_rows"))
+    return WantedBlocks(get_text(blocks, "identity"), tuple(ranges), get_flag(blocks, "may_lack_rows"))
 
 
-def numbers(value: object, name: str) -> dict[str, int]:
+def parse_block_numbers(value: object, name: str) -> dict[str, int]:
     """Block numbers by partition."""
     if not isinstance(value, dict) or not all(map(_is_number, value.values())):
         raise UserError("BAD_ARGUMENTS", f"{name!r} must hold a number for each partition, got {value!r}")
@@ -76,7 +81,7 @@ def numbers(value: object, name: str) -> dict[str, int]:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and NOTHING <= value <= _LAST_BLOCK
+    return isinstance(value, int) and not isinstance(value, bool) and NO_BLOCK <= value <= _LAST_BLOCK
 
 
 def _object(body: Body, name: str) -> dict[str, Any]:
@@ -86,76 +91,76 @@ def _object(body: Body, name: str) -> dict[str, Any]:
     return value
 
 
-def document(body: Body, name: str) -> dict[str, Any]:
+def get_document(body: Body, name: str) -> dict[str, Any]:
     if not body.get(name):
         raise UserError("BAD_ARGUMENTS", f"{name!r} is missing")
     return _object(body, name)
 
 
-def text(body: Body, name: str, default: str | None = None) -> str:
+def get_text(body: Body, name: str, default: str | None = None) -> str:
     value = body.get(name, default)
     if not isinstance(value, str):
         raise UserError("BAD_ARGUMENTS", f"{name!r} must be a string, got {value!r}")
     return value
 
 
-def texts(body: Body, name: str) -> list[str]:
+def get_texts(body: Body, name: str) -> list[str]:
     value = body.get(name)
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise UserError("BAD_ARGUMENTS", f"{name!r} must be a list of strings, got {value!r}")
     return value
 
 
-def positive(body: Body, name: str, least: int = 1) -> int | None:
+def get_positive_number(body: Body, name: str, least: int = 1) -> int | None:
     value = body.get(name)
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or not least <= value < 1 << 63):
         raise UserError("BAD_ARGUMENTS", f"{name!r} must be a number of at least {least}, got {value!r}")
     return value
 
 
-def seconds(body: Body, name: str, default: float) -> float:
+def get_seconds(body: Body, name: str, default: float) -> float:
     value = body.get(name)
     if value is None:
         return default
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MOST_SECONDS:
-        raise UserError("ARGUMENT_OUT_OF_BOUND", f"{name!r} must be 0 to {MOST_SECONDS:g} seconds, got {value!r}")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MAX_SECONDS:
+        raise UserError("ARGUMENT_OUT_OF_BOUND", f"{name!r} must be 0 to {MAX_SECONDS:g} seconds, got {value!r}")
     return float(value)
 
 
-def lease_seconds(body: Body) -> float:
-    return seconds(body, "lease_seconds", _DEFAULT_LEASE_SECONDS)
+def get_lease_seconds(body: Body) -> float:
+    return get_seconds(body, "lease_seconds", _DEFAULT_LEASE_SECONDS)
 
 
-def flag(body: Body, name: str) -> bool:
+def get_flag(body: Body, name: str) -> bool:
     value = body.get(name, False)
     if not isinstance(value, bool):
         raise UserError("BAD_ARGUMENTS", f"{name!r} must be true or false, got {value!r}")
     return value
 
 
-def slot_of(body: Body) -> tuple[int, int]:
-    slots = positive(body, "slots") or 1
+def parse_slot(body: Body) -> tuple[int, int]:
+    slots = get_positive_number(body, "slots") or 1
     slot = body.get("slot", 0)
     if isinstance(slot, bool) or not isinstance(slot, int) or not 0 <= slot < slots:
         raise UserError("BAD_ARGUMENTS", f"'slot' must be 0 to {slots - 1} ('slots' less one), got {slot!r}")
     return slot, slots
 
 
-def task_size(body: Body) -> TaskSize:
-    return TaskSize(positive(body, "max_rows_per_task"), positive(body, "max_bytes_per_task"))
+def parse_task_size(body: Body) -> TaskSize:
+    return TaskSize(get_positive_number(body, "max_rows_per_task"), get_positive_number(body, "max_bytes_per_task"))
 
 
-def opening(body: Body) -> ScanOpening:
-    name = text(body, "scan")
+def parse_opening(body: Body) -> ScanOpening:
+    name = get_text(body, "scan")
     if not name:
         raise UserError("BAD_ARGUMENTS", "'scan' must name the execution that reads, it is empty")
     return ScanOpening(
         name,
-        tuple(texts(body, "columns")),
-        lease_seconds(body),
+        tuple(get_texts(body, "columns")),
+        get_lease_seconds(body),
         bool(body.get("behind")),
-        flag(body, "is_alone"),
-        flag(body, "sequential_consistency"),
-        seconds(body, "max_delay_seconds", MOST_SECONDS),
-        wanted_blocks(body),
+        get_flag(body, "is_alone"),
+        get_flag(body, "sequential_consistency"),
+        get_seconds(body, "max_delay_seconds", MAX_SECONDS),
+        parse_wanted_blocks(body),
     )

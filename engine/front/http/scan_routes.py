@@ -8,7 +8,7 @@
             max_bytes_per_task?, lease_seconds?, sequential_consistency?, max_delay_seconds?,
             compression?: lz4 | zstd | none}
             → the rows of that slot (``engine.scan.arrow_stream``) for which ``filter`` is true, without the first
-            ``behind`` ones, which an answer that broke off gave. The client may take nothing for ``lease_seconds``.
+            ``behind`` ones, which an answer that broke off gave. The client may take nothing for ``get_lease_seconds``.
             ``scan`` names the execution: all its reads, on whichever replica, deal the same parts
             (``engine.scan.leases``). Error 232: they are not here; another replica may have them. With ``query`` the
             answer is that of this SELECT over the slot's rows, which it calls ``slot`` (``engine.scan.slot_query``);
@@ -22,9 +22,9 @@
             then read those alone.
 ``export``  as ``read``, with {directory, export, with_nanoseconds?} → {name, rows, bytes, hash, parts} behind blanks:
             the slot's rows as a file of Parquet below ``user_files_path``. ``export`` is an id in hexadecimal digits.
-``publish`` {directory, export, manifest: {files: [{name, bytes}], …}} → {}: the directory is there, with those files.
-``discard`` {directory, export} → {}: what is left of an export that will not be published goes.
-``release`` {database, table, scan} → {released}. The execution is over: its parts need not be held.
+``publish_export`` {directory, export, manifest: {files: [{name, bytes}], …}} → {}: the directory is there, with those
+files. ``discard`` {directory, export} → {}: what is left of an export that will not be published goes. ``release``
+{database, table, scan} → {released}. The execution is over: its parts need not be held.
 
 Authentication and errors are those of queries; an error after the first byte ends the answer with the exception
 trailer and an unfinished chunked body, so that nobody takes it for a whole one.
@@ -48,40 +48,39 @@ from starlette.responses import JSONResponse, Response
 
 from engine.front.http.error_responses import (
     as_pando_error,
-    error_text,
-    exception_tag,
-    exception_trailer,
-    http_status,
+    format_error,
+    get_http_status,
 )
 from engine.front.http.query_request import parse_request
 from engine.front.http.scan_parameters import (
-    MOST_SECONDS,
+    MAX_SECONDS,
     Body,
-    document,
-    flag,
-    lease_seconds,
-    opening,
-    positive,
-    seconds,
-    slot_of,
-    stream_start,
-    task_size,
-    text,
-    texts,
-    wanted_blocks,
+    get_document,
+    get_flag,
+    get_lease_seconds,
+    get_positive_number,
+    get_seconds,
+    get_text,
+    get_texts,
+    parse_opening,
+    parse_slot,
+    parse_stream_start,
+    parse_task_size,
+    parse_wanted_blocks,
 )
+from engine.front.http.scan_response import ScanResponse
 from engine.front.http.users import Users
 from engine.queries.session import Session
-from engine.scan.arrow_stream import encode_stream, scan_batches
-from engine.scan.block_filter import estimated_rows
-from engine.scan.leases import UNKNOWN_DELAY, LeaseBook, Leases
-from engine.scan.parquet_export import publish, unfinished, write_slot
-from engine.scan.scan_filter import ScanFilter, choose_granules, scan_filter
-from engine.scan.shard_scans import require_rows, shards_to_scan
-from engine.scan.slot_planning import Scan, measure, scan_columns
-from engine.scan.slot_query import SlotRows, answer_of, run_over
-from engine.scan.stream_batches import end_of_batch
-from engine.server.background_pool import Task
+from engine.scan.arrow_stream import encode_stream, read_batches
+from engine.scan.block_filter import estimate_rows
+from engine.scan.leases import UNKNOWN_DELAY_SECONDS, LeaseBook, Leases
+from engine.scan.parquet_export import get_unfinished_path, publish_export, write_slot
+from engine.scan.scan_filter import ScanFilter, compile_filter, select_granules
+from engine.scan.shard_scans import list_shards, require_own_rows
+from engine.scan.slot_planning import WeighedGranules, measure_steps, select_columns
+from engine.scan.slot_query import SlotRows, convert_result, run_query
+from engine.scan.stream_batches import find_batch_end
+from engine.server.background_pool import BackgroundTask
 from engine.tables.table import Table
 from parts.common.errors import CancelledError, UserError
 from parts.format.primary_index import (
@@ -92,7 +91,7 @@ from parts.read.part_reader import (
 )
 from parts.table.table_description import Column, TableDescription
 from sql.settings.session_settings import (
-    settings_of,
+    make_settings,
 )
 
 if TYPE_CHECKING:
@@ -120,7 +119,7 @@ class _Slot:
         return [part for part, _ in self.pieces]
 
 
-class Scans:
+class ScanEndpoints:
     """The endpoints, with the background step that ends leases."""
 
     def __init__(self, engine: StatementRunner, leases: Leases | None = None) -> None:
@@ -128,10 +127,12 @@ class Scans:
         self._users = Users(engine.config.users, engine.services.monotonic)
         self._clock = engine.services.monotonic
         self._files = engine.config.user_files
-        self._leases: Leases = leases or LeaseBook(engine.services.monotonic, partial(delay_seconds, engine))
-        self._receive_seconds = settings_of(engine.config.profile("default")).http_receive_timeout or None
+        self._leases: Leases = leases or LeaseBook(
+            engine.services.monotonic, partial(get_replica_delay_seconds, engine)
+        )
+        self._receive_seconds = make_settings(engine.config.profile("default")).http_receive_timeout or None
         self._threads = ThreadPoolExecutor(engine.config.max_concurrent_queries, thread_name_prefix="scan")
-        engine.services.housekeeping.add(Task("expire scan leases", self._expire), _EXPIRY_SECONDS)
+        engine.services.housekeeping.add(BackgroundTask("expire scan leases", self._expire), _EXPIRY_SECONDS)
 
     def endpoints(self) -> dict[str, Callable[[Request], Awaitable[Response]]]:
         return {
@@ -173,21 +174,23 @@ class Scans:
 
     async def _publish_endpoint(self, request: Request) -> Response:
         def answer(body: Body, _: Session) -> Response:
-            publish(self._files, text(body, "directory"), text(body, "export"), document(body, "manifest"))
+            publish_export(
+                self._files, get_text(body, "directory"), get_text(body, "export"), get_document(body, "manifest")
+            )
             return JSONResponse({})
 
         return await self._answer(request, answer, writes=True)
 
     async def _discard_endpoint(self, request: Request) -> Response:
         def answer(body: Body, _: Session) -> Response:
-            self._files.remove(unfinished(text(body, "directory"), text(body, "export")))
+            self._files.remove(get_unfinished_path(get_text(body, "directory"), get_text(body, "export")))
             return JSONResponse({})
 
         return await self._answer(request, answer, writes=True)
 
     def _streamed(self, request: Request, body: Body, chunks: Iterator[bytes]) -> Response:
         connection = request.scope["state"]["connection"]
-        connection.send_timeout = lease_seconds(body)
+        connection.send_timeout = get_lease_seconds(body)
         return ScanResponse(next(chunks), chunks, self._threads)
 
     async def _answer(self, request: Request, function: _Work, *, writes: bool = False) -> Response:
@@ -197,7 +200,7 @@ class Scans:
             session = Session(
                 user=credentials.user, settings=self._engine.config.profile(user.profile), profile=user.profile
             )
-            if writes and (user.readonly or settings_of(session.settings).readonly):
+            if writes and (user.readonly or make_settings(session.settings).readonly):
                 raise UserError("READONLY", "Cannot write files in readonly mode")
             body = await _json_body(request, self._receive_seconds)
             return await asyncio.get_running_loop().run_in_executor(self._threads, function, body, session)
@@ -205,35 +208,37 @@ class Scans:
             error = as_pando_error(problem)
             logger.info("scan failed: %s", error)
             headers = {"X-ClickHouse-Exception-Code": str(error.code)}
-            return Response(error_text(error), http_status(error), headers, "text/plain; charset=UTF-8")
+            return Response(format_error(error), get_http_status(error), headers, "text/plain; charset=UTF-8")
 
     # -- work, on a thread --------------------------------------------------------------------------------------------
 
     def plan(self, body: Body, session: Session) -> dict[str, Any]:
         """Looks, and promises nothing."""
         table = self._engine.catalog.table(*_names(body))
-        columns, query = _columns(table.description, body), text(body, "query", "")
+        columns, query = _columns(table.description, body), get_text(body, "query", "")
         shown = [(column.name, column.type) for column in columns]
         if query:
-            with contextlib.closing(run_over(SlotRows(columns), query, self._engine, session)) as result:
+            with contextlib.closing(run_query(SlotRows(columns), query, self._engine, session)) as result:
                 shown = list(result.columns)
         found = {"columns": [{"name": name, "type": str(type_)} for name, type_ in shown]}
         if table.definition.is_proxy:
-            return {**found, "shards": shards_to_scan(table.definition, self._engine.config)}
+            return {**found, "shards": list_shards(table.definition, self._engine.config)}
         with self._engine.reporting():
             return {**found, **self._slots(table, columns, body)}
 
     def _slots(self, table: Table, columns: Sequence[Column], body: Body) -> dict[str, Any]:
-        require_rows(table.definition)
-        size, blocks = task_size(body), wanted_blocks(body)
+        require_own_rows(table.definition)
+        size, blocks = parse_task_size(body), parse_wanted_blocks(body)
         snapshot = table.snapshot()
         try:
             parts = [part for part in snapshot.parts if blocks is None or blocks.overlaps(part.name)]
-            steps = measure(parts, [column.name for column in columns])
-            scan = Scan.of(self._chosen(table.description, parts, body), steps, size)
-            slots = scan.tasks(size, positive(body, "partitions"), is_computed=bool(text(body, "query", "")))
+            steps = measure_steps(parts, [column.name for column in columns])
+            scan = WeighedGranules.of(self._chosen(table.description, parts, body), steps, size)
+            slots = scan.tasks(
+                size, get_positive_number(body, "partitions"), is_computed=bool(get_text(body, "query", ""))
+            )
             if blocks is not None and not body.get("partitions"):  # of a large part perhaps a few rows are wanted
-                wanted = sum(estimated_rows(part, blocks) for part, _ in scan.chosen)
+                wanted = sum(estimate_rows(part, blocks) for part, _ in scan.chosen)
                 slots = min(slots, max(1, -(-slots * wanted // max(1, sum(part.rows for part, _ in scan.chosen)))))
         finally:
             snapshot.release()
@@ -241,24 +246,24 @@ class Scans:
 
     def read(self, body: Body, session: Session) -> Iterator[bytes]:
         """The answer in pieces. Holds the parts until it is exhausted or closed."""
-        compression = text(body, "compression", "lz4").lower()
+        compression = get_text(body, "compression", "lz4").lower()
         if compression not in _COMPRESSIONS:
             raise UserError("BAD_ARGUMENTS", f"Unknown compression {compression!r}: use {', '.join(_COMPRESSIONS)}")
-        query = text(body, "query", "")
+        query = get_text(body, "query", "")
         with self._slot(body) as slot:
             batches = slot.batches
             if query:
                 rows = SlotRows(slot.columns, slot.pieces, slot.keep)
-                batches = answer_of(run_over(rows, query, self._engine, session))
+                batches = convert_result(run_query(rows, query, self._engine, session))
             yield from encode_stream(batches, _COMPRESSIONS[compression])
 
     def export(self, body: Body) -> Iterator[bytes]:
         """Writes a file; its answer in pieces."""
         unique = self._engine.services.new_uuid().hex
-        name = f"part-{slot_of(body)[0]:05}-{unique[:12]}.parquet"
-        path = f"{unfinished(text(body, 'directory'), text(body, 'export'))}/{name}"
-        self._files.resolved(path)  # before any work
-        with_nanoseconds = flag(body, "with_nanoseconds")
+        name = f"part-{parse_slot(body)[0]:05}-{unique[:12]}.parquet"
+        path = f"{get_unfinished_path(get_text(body, 'directory'), get_text(body, 'export'))}/{name}"
+        self._files.resolve_path(path)  # before any work
+        with_nanoseconds = get_flag(body, "with_nanoseconds")
         with self._slot(body) as slot:
             yield from write_slot(
                 slot.batches, slot.columns, slot.parts, self._files, path, unique, with_nanoseconds=with_nanoseconds
@@ -268,25 +273,27 @@ class Scans:
     def _slot(self, body: Body) -> Iterator[_Slot]:
         """What the request reads, with its parts held."""
         table = self._table(body)
-        slot, size, behind = slot_of(body), task_size(body), positive(body, "behind", least=0) or 0
-        with self._engine.reporting(), self._leases.reading(table, opening(body)) as lease:
+        slot, size, behind = parse_slot(body), parse_task_size(body), get_positive_number(body, "behind", least=0) or 0
+        with self._engine.reporting(), self._leases.reading(table, parse_opening(body)) as lease:
             description = table.description_of(lease.metadata_version)
             columns = _columns(description, body)
-            keep = scan_filter(text(body, "filter", ""), description, self._engine.config.timezone)
+            keep = compile_filter(get_text(body, "filter", ""), description, self._engine.config.timezone)
             parts = sorted((part.under(description.schema) for part in lease.parts), key=lambda part: part.name)
-            pieces = Scan.of(self._chosen(description, parts, body), lease.steps, size).slot(*slot)
-            batches = scan_batches(pieces, columns, keep, wanted_blocks(body), behind=behind, clock=self._clock)
+            pieces = WeighedGranules.of(self._chosen(description, parts, body), lease.steps, size).slot(*slot)
+            batches = read_batches(pieces, columns, keep, parse_wanted_blocks(body), behind=behind, clock=self._clock)
             yield _Slot(columns, pieces, keep, batches)
 
     def positions(self, body: Body) -> dict[str, Any]:
         """Where a stream stands, and where its next batch ends."""
         table = self._table(body)
-        start = stream_start(body)
-        history = self._leases.history(table, seconds(body, "max_delay_seconds", MOST_SECONDS))
+        start = parse_stream_start(body)
+        history = self._leases.history(table, get_seconds(body, "max_delay_seconds", MAX_SECONDS))
         after = start.read_blocks(table.definition, history)
         snapshot = table.snapshot()
         try:
-            end = end_of_batch(snapshot.parts, after, start.limited(history.decided), positive(body, "max_rows"))
+            end = find_batch_end(
+                snapshot.parts, after, start.limited(history.decided), get_positive_number(body, "max_rows")
+            )
         finally:
             snapshot.release()
         return {
@@ -297,85 +304,38 @@ class Scans:
         }
 
     def release(self, body: Body) -> bool:
-        return self._leases.release(self._table(body), text(body, "scan"))
+        return self._leases.release(self._table(body), get_text(body, "scan"))
 
     def _table(self, body: Body) -> Table:
         table = self._engine.catalog.table(*_names(body))
-        require_rows(table.definition)
+        require_own_rows(table.definition)
         return table
 
     def _chosen(
         self, description: TableDescription, parts: Sequence[Part], body: Body
     ) -> list[tuple[Part, list[MarkRange]]]:
-        return choose_granules(parts, description, text(body, "filter", ""), self._engine.config.timezone)
+        return select_granules(parts, description, get_text(body, "filter", ""), self._engine.config.timezone)
 
 
 def _names(body: Body) -> tuple[str, str]:
-    return text(body, "database", "default"), text(body, "table")
+    return get_text(body, "database", "default"), get_text(body, "table")
 
 
 def _columns(description: TableDescription, body: Body) -> list[Column]:
     """Those that the request names; a query without names may use all that have data."""
-    schema, names = description.schema, texts(body, "columns")
+    schema, names = description.schema, get_texts(body, "columns")
     if not names and body.get("query"):
         return [column for column in schema.columns if column.is_stored]
-    return scan_columns(schema, names)
+    return select_columns(schema, names)
 
 
-def delay_seconds(engine: StatementRunner, table: Table) -> float:
-    """How far behind this replica of the table is, or ``UNKNOWN_DELAY``."""
+def get_replica_delay_seconds(engine: StatementRunner, table: Table) -> float:
+    """How far behind this replica of the table is, or ``UNKNOWN_DELAY_SECONDS``."""
     name = table.definition.full_name
     status = next((status for status in engine.replicas_status() if status.table == name), None)
     if status is None:
         return 0.0
-    return status.delay_seconds if status.has_started else UNKNOWN_DELAY
-
-
-class ScanResponse(Response):
-    """Streams what is pulled on a thread; an error in the middle cuts the answer off after the trailer."""
-
-    media_type = "application/vnd.apache.arrow.stream"
-
-    def __init__(self, first: bytes, chunks: Iterator[bytes], threads: ThreadPoolExecutor) -> None:
-        self._first = first
-        self._chunks = chunks
-        self._threads = threads
-        self._tag = exception_tag()
-        self.status_code = 200
-        self.background = None
-        self.init_headers({"X-ClickHouse-Exception-Tag": self._tag})
-        self.raw_headers = [header for header in self.raw_headers if header[0] != b"content-length"]
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        watch = asyncio.ensure_future(_client_left(receive))
-        try:
-            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-            await self._stream(send, watch)
-        finally:
-            watch.cancel()
-            await asyncio.get_running_loop().run_in_executor(self._threads, self._chunks.close)  # type: ignore[attr-defined]
-
-    async def _stream(self, send: Any, watch: asyncio.Future[None]) -> None:
-        chunk: bytes | None = self._first
-        while chunk is not None and not watch.done():
-            following = asyncio.get_running_loop().run_in_executor(self._threads, next, self._chunks, None)
-            try:
-                await send({"type": "http.response.body", "body": chunk, "more_body": True})
-            finally:
-                try:
-                    chunk = await following
-                except Exception as problem:
-                    error = as_pando_error(problem)
-                    logger.info("scan failed in the middle: %s", error)
-                    trailer = exception_trailer(error, self._tag)
-                    await send({"type": "http.response.body", "body": trailer, "more_body": True})
-                    return  # without the last chunk: the server closes the connection
-        await send({"type": "http.response.body", "body": b""})
-
-
-async def _client_left(receive: Any) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+    return status.delay_seconds if status.has_started else UNKNOWN_DELAY_SECONDS
 
 
 # -- reading the request ---------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from parts.common.errors import PandoError
 from sql.formats.format_options import FormatOptions
 from sql.formats.registry import find_format
 from sql.settings.session_settings import (
-    settings_of,
+    make_settings,
 )
 from sql.settings.setting_values import (
     SettingValue,
@@ -47,7 +47,7 @@ _HIGHEST_LEVEL = 6
 
 
 @dataclass(frozen=True, slots=True)
-class _Asker:
+class _CachedSession:
     """What a user's requests with the same settings have in common. ``None``: they are not answered here."""
 
     settings: dict[str, SettingValue]
@@ -74,7 +74,7 @@ class ShortAnswers:
         self._metrics = metrics
         self._has_room = has_room
         self._common_head = b"".join(name + b": " + value + b"\r\n" for name, value in common_headers)
-        self._askers: OrderedDict[tuple[object, ...], _Asker | None] = OrderedDict()
+        self._askers: OrderedDict[tuple[object, ...], _CachedSession | None] = OrderedDict()
 
     def answer(self, scope: Mapping[str, Any], body: bytes) -> tuple[bytes, bytes] | None:
         """The lines of the headers and the body of a 200; ``None``: the request is for others."""
@@ -103,7 +103,7 @@ class ShortAnswers:
         monotonic = self._engine.services.monotonic
         started = monotonic()
         session = Session(request.database or "default", asker.settings, request.credentials.user, request.query_id)
-        result = self._engine.answer_short(text, session, request.parameters)
+        result = self._engine.answer_short_query(text, session, request.parameters)
         if result is None:
             return None
         counts = result.statistics
@@ -120,7 +120,7 @@ class ShortAnswers:
                 return None
             data = compressor.compress(data) + compressor.finish()
         seconds = monotonic() - started
-        self._metrics.answered(seconds, counts.rows_read)
+        self._metrics.count_answer(seconds, counts.rows_read)
         logger.debug("query %s of %s was answered at once", result.query_id, request.credentials.user)
         summary = (
             f'{{"read_rows":"{counts.rows_read}","read_bytes":"{counts.bytes_read}","written_rows":"0",'
@@ -136,7 +136,7 @@ class ShortAnswers:
         head += f"content-type: {format.content_type}\r\ncontent-length: {len(data)}\r\n"
         return self._common_head + head.encode("latin-1", "replace"), data
 
-    def _asker(self, request: QueryRequest, profile: str, readonly: int) -> _Asker | None:
+    def _asker(self, request: QueryRequest, profile: str, readonly: int) -> _CachedSession | None:
         given = tuple(
             (name, type(value), value)
             for settings in (request.settings, request.own_settings)
@@ -153,7 +153,7 @@ class ShortAnswers:
             self._askers.popitem(last=False)
         return asker
 
-    def _new_asker(self, request: QueryRequest, profile: str, readonly: int) -> _Asker | None:
+    def _new_asker(self, request: QueryRequest, profile: str, readonly: int) -> _CachedSession | None:
         """As a request's session begins (``engine.front.http.query_exchange``)."""
         config = self._engine.config
         kept = config.profile(profile)
@@ -164,7 +164,7 @@ class ShortAnswers:
         settings = {**kept, **changes, **request.own_settings}
         if request.is_read_only and not settings.get("readonly"):
             settings["readonly"] = 2
-        output = settings_of(settings, config.timezone)
+        output = make_settings(settings, config.timezone)
         if output.send_progress_in_http_headers or output.max_block_size != DEFAULT_SETTINGS.max_block_size:
             return None
         options = replace(FormatOptions.of(output), client_protocol_version=request.client_protocol_version)
@@ -172,7 +172,7 @@ class ShortAnswers:
         compresses = output.enable_http_compression
         if compresses and level > _HIGHEST_LEVEL:
             return None
-        return _Asker(settings, compresses, level, output.default_format or "TabSeparated", options)
+        return _CachedSession(settings, compresses, level, output.default_format or "TabSeparated", options)
 
 
 def _is_simple(request: QueryRequest) -> bool:

@@ -11,7 +11,7 @@ import itertools
 from dataclasses import dataclass
 from typing import cast
 
-from engine.simulator.simulated_servers import Server, Servers
+from engine.simulator.simulated_servers import SimulatedServer, SimulatedServers
 from engine.simulator.simulation import Block
 from engine.simulator.work.random_transactions import TransactionWork
 
@@ -38,16 +38,16 @@ class AlterationWork(TransactionWork):
         if block.token or not self._has_altered:
             super()._insert(block)
 
-    def _idle(self) -> Server | None:
+    def _idle(self) -> SimulatedServer | None:
         """One that is up and in the middle of nothing."""
-        servers = [cast(Server, node) for node in self._up() if node not in self.colony.stack]
+        servers = [cast(SimulatedServer, node) for node in self._up() if node not in self.colony.stack]
         return self.random.choice(servers) if servers else None
 
     def _do_alter(self) -> None:
         server = self._idle()
         if server is None or not server.has_table:
             return
-        there = list(factors(server)) if self.random.random() < 0.9 else []
+        there = list(get_column_factors(server)) if self.random.random() < 0.9 else []
         verbs = ("DROP", "RENAME", "RENAME", "CLEAR", "ADD") if there else ("ADD",)
         verb = self.random.choice(verbs)
         name = self.random.choice([known for known in _NAMES if (known in there) != (verb == "ADD")] or _NAMES)
@@ -91,25 +91,27 @@ class AlterationWork(TransactionWork):
             answer = self._guarded(server, lambda: self._check_columns(server))
             self.counts[f"look at columns {answer}"] += 1
 
-    def _check_columns(self, server: Server) -> dict[str, int]:
-        columns = factors(server)
+    def _check_columns(self, server: SimulatedServer) -> dict[str, int]:
+        columns = get_column_factors(server)
         if columns:
             wrong = " + ".join(f"countIf({name} != k * {factor})" for name, factor in columns.items())
             _, [(count,)] = server.sql(f"SELECT {wrong} FROM t")
             # What another statement changed in between is of another definition.
-            assert not count or factors(server) != columns, f"{server.name} shows values of other columns: {columns}"
+            assert not count or get_column_factors(server) != columns, (
+                f"{server.name} shows values of other columns: {columns}"
+            )
         return columns
 
     def check(self) -> None:
         super().check()
-        found = [self._check_columns(server) for server in cast(Servers, self.colony).servers]
+        found = [self._check_columns(server) for server in cast(SimulatedServers, self.colony).servers]
         assert all(columns == found[0] for columns in found), f"the replicas have other columns: {found}"
         if self._columns is not None:
             assert found[0] == self._columns, f"{found[0]} after acknowledged ALTERs to {self._columns}"
         self._columns = found[0]
 
 
-def factors(server: Server) -> dict[str, int]:
+def get_column_factors(server: SimulatedServer) -> dict[str, int]:
     """The columns that ALTER added, as the server's definition has them."""
     _, rows = server.sql("SELECT name, default_expression FROM system.columns WHERE table = 't' AND default_kind != ''")
     return {str(name): int(str(text).removeprefix("k * ")) for name, text in rows}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import cast
 
-from engine.simulator.simulated_servers import Server, Servers
+from engine.simulator.simulated_servers import SimulatedServer, SimulatedServers
 from engine.simulator.work.random_alters import AlterationWork
 from engine.simulator.work.random_mutations import MutationWork
 from sql.grammar.tokens import quote_string
@@ -32,7 +32,7 @@ class IndexWork(AlterationWork, MutationWork):
         server = self._idle()
         if server is None or not server.has_table:
             return
-        there = indexes(server)
+        there = get_indexes(server)
         verb = self.random.choice(("ADD", "MATERIALIZE", "MATERIALIZE", "CLEAR", "DROP", "DROP") if there else ("ADD",))
         name = self.random.choice([known for known in _NAMES if (known in there) != (verb == "ADD")] or _NAMES)
         if verb in ("MATERIALIZE", "CLEAR"):
@@ -61,7 +61,7 @@ class IndexWork(AlterationWork, MutationWork):
         if (server := self._idle()) and server.has_table:
             self.counts[f"look by index {self._guarded(server, lambda: self._check_pruning(server))}"] += 1
 
-    def _check_pruning(self, server: Server) -> None:
+    def _check_pruning(self, server: SimulatedServer) -> None:
         """What a condition finds is what stands in all rows."""
         _, answer = server.sql("SELECT k, v FROM t ORDER BY ALL")
         rows = cast("list[tuple[int, str]]", answer)
@@ -76,12 +76,14 @@ class IndexWork(AlterationWork, MutationWork):
         _, found = server.sql(f"SELECT k, v FROM t WHERE {condition} ORDER BY ALL")
         if found != expected:  # unless the rows have changed in between
             _, again = server.sql("SELECT k, v FROM t ORDER BY ALL")
-            assert again != rows, f"{server.name} finds {found} by {condition}, and has {expected}: {indexes(server)}"
+            assert again != rows, (
+                f"{server.name} finds {found} by {condition}, and has {expected}: {get_indexes(server)}"
+            )
 
     def check(self) -> None:
         super().check()
-        servers = cast(Servers, self.colony).servers
-        found = [indexes(server) for server in servers]
+        servers = cast(SimulatedServers, self.colony).servers
+        found = [get_indexes(server) for server in servers]
         assert all(names == found[0] for names in found), f"the replicas have other indexes: {found}"
         if self._indexes is not None:
             assert set(found[0]) == self._indexes, f"{found[0]} after acknowledged ALTERs to {self._indexes}"
@@ -90,7 +92,7 @@ class IndexWork(AlterationWork, MutationWork):
             self._check_pruning(server)
 
 
-def indexes(server: Server) -> dict[str, str]:
+def get_indexes(server: SimulatedServer) -> dict[str, str]:
     """By name: what they are."""
     described = server.table.definition.description.indexes
     return {index.name: f"{index.kind} {index.key.expressions}" for index in described}

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
-from engine.simulator.simulated_cluster import Node
-from engine.simulator.simulated_servers import Server, Servers
-from engine.simulator.simulation import Block, Expected, Simulation, Weights
+from engine.simulator.simulated_cluster import SimulatedNode
+from engine.simulator.simulated_servers import SimulatedServer, SimulatedServers
+from engine.simulator.simulation import Block, Expectation, Simulation, Weights
 from engine.simulator.step_pool import Crash
 
 _SECOND = """
@@ -46,7 +46,7 @@ class MoveWeights(Weights):
 
 
 @dataclass
-class MoveWork(Simulation):
+class MovePartitionWork(Simulation):
     """The nodes are servers."""
 
     fault_rate: float = 0.002
@@ -57,15 +57,15 @@ class MoveWork(Simulation):
         super().__post_init__()
         self._moves = Counter[int]()
         """How many were begun in a partition."""
-        for server in cast(Servers, self.colony).servers:
+        for server in cast(SimulatedServers, self.colony).servers:
             server.sql(_SECOND)
         self.colony.settle()
 
     def begin_faults(self) -> None:
         super().begin_faults()
-        cast(Servers, self.colony).on_sync = self._perhaps_fail_sync
+        cast(SimulatedServers, self.colony).on_sync = self._perhaps_fail_sync
 
-    def _perhaps_fail_sync(self, server: Server) -> None:
+    def _perhaps_fail_sync(self, server: SimulatedServer) -> None:
         if self.random.random() < self.crash_rate:
             self.counts[f"{server.crash()} at an fsync"] += 1
             raise Crash(server.name)
@@ -73,14 +73,14 @@ class MoveWork(Simulation):
             self.counts["fsync failed"] += 1
             raise OSError(self.random.choice([errno.EIO, errno.ENOSPC]), "fsync failed")
 
-    def _guarded(self, node: Node, action: Callable[[], object]) -> str:
+    def _guarded(self, node: SimulatedNode, action: Callable[[], object]) -> str:
         try:
             return super()._guarded(node, action)
         except OSError:  # of a start or a stop; a statement's is a PandoError
             return "failed"
 
-    def _idle(self) -> Server | None:
-        servers = [cast(Server, node) for node in self._up() if node not in self.colony.stack]
+    def _idle(self) -> SimulatedServer | None:
+        servers = [cast(SimulatedServer, node) for node in self._up() if node not in self.colony.stack]
         return self.random.choice(servers) if servers else None
 
     def _of(self, partition: int) -> list[MovingBlock]:
@@ -90,7 +90,7 @@ class MoveWork(Simulation):
         """What is certainly in the table."""
         return [
             block for block in self._of(partition)
-            if block.place == table and block.expected is Expected.ONCE and not block.attempts_under_way
+            if block.place == table and block.expected is Expectation.ONCE and not block.attempts_under_way
         ]  # fmt: skip
 
     # -- what clients do -------------------------------------------------------------------------------------------
@@ -103,7 +103,7 @@ class MoveWork(Simulation):
 
     def _insert(self, block: Block) -> None:
         super()._insert(block)
-        if block.expected is Expected.ONCE and not block.is_retired:
+        if block.expected is Expectation.ONCE and not block.is_retired:
             cast(MovingBlock, block).place = "t"
 
     def _do_move(self) -> None:
@@ -143,7 +143,7 @@ class MoveWork(Simulation):
             block.most += 1
         if answer == "ok" and number == self._moves[partition]:
             for block in sure:
-                block.fewest += block.expected is Expected.ONCE
+                block.fewest += block.expected is Expectation.ONCE
 
     def _do_truncate(self) -> None:
         self._drop("TRUNCATE TABLE {}", [1, 2])
@@ -173,7 +173,7 @@ class MoveWork(Simulation):
         for partition in partitions:
             if moves[partition] != self._moves[partition]:  # what it found there is not known
                 for block in self._of(partition):
-                    block.expected = Expected.MAYBE if block.expected is Expected.ONCE else block.expected
+                    block.expected = Expectation.MAYBE if block.expected is Expectation.ONCE else block.expected
 
     def _do_begin_anew(self) -> None:
         if server := self._idle():
@@ -189,7 +189,7 @@ class MoveWork(Simulation):
 
     def check(self) -> None:
         self.colony.check_equal()
-        for server in cast(Servers, self.colony).servers:
+        for server in cast(SimulatedServers, self.colony).servers:
             rows = _rows(server)
             found = Counter(key for _, key, _ in rows)
             assert set(found) <= self._known_keys()
@@ -202,12 +202,14 @@ class MoveWork(Simulation):
         for block in cast("list[MovingBlock]", self.blocks):
             assert not block.attempts_under_way
             there = found[block.keys[0]]
-            block.expected = Expected.ONCE if there else Expected.NEVER
+            block.expected = Expectation.ONCE if there else Expectation.NEVER
             block.place = tables[block.keys[0]] if there else ""
             block.fewest = block.most = texts[block.keys[0]].count("+") if there else 0
             block.was_truncated_meanwhile = block.is_truncated = False
 
-    def _check_rows(self, server: Server, block: MovingBlock, tables: dict[int, str], texts: dict[int, str]) -> None:
+    def _check_rows(
+        self, server: SimulatedServer, block: MovingBlock, tables: dict[int, str], texts: dict[int, str]
+    ) -> None:
         table = {tables[key] for key in block.keys}
         assert len(table) == 1, f"{server.name} has {block} in {table}"
         assert block.place in ("", *table), f"{server.name} has {block} in {table}"
@@ -219,7 +221,7 @@ class MoveWork(Simulation):
         self.counts["updates that were sure"] += block.fewest
 
 
-def _rows(server: Server) -> list[tuple[str, int, str]]:
+def _rows(server: SimulatedServer) -> list[tuple[str, int, str]]:
     """Of both tables."""
     return [
         (table, cast(int, key), cast(str, text))

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from coordination.keeper.interface import Create, Op
-from coordination.merges_mutations.mutation_nodes import mutation_id
+from coordination.merges_mutations.mutation_nodes import parse_mutation_id
 from coordination.merges_mutations.mutation_set import MutationEntry
-from engine.simulator.simulated_servers import Server, Servers
+from engine.simulator.simulated_servers import SimulatedServer, SimulatedServers
 from engine.simulator.simulation import Block
 from engine.simulator.work.random_transactions import TransactionWork
 
@@ -28,7 +28,7 @@ _MOST_UNDER_WAY = 3
 
 
 @dataclass(eq=False)
-class Seen:
+class SeenMutation:
     """A mutation that ZooKeeper has taken. An UPDATE appends ``mark`` where the key divided by ``divisor`` leaves
     ``rest``."""
 
@@ -40,7 +40,7 @@ class Seen:
     deleted: frozenset[int] = frozenset()
     may_be_killed: bool = False
 
-    def concerns(self, key: int) -> bool:
+    def applies_to_key(self, key: int) -> bool:
         return key in self.deleted or (bool(self.mark) and key % self.divisor == self.rest)
 
     def is_behind(self, partition: int, number: int) -> bool:
@@ -53,7 +53,7 @@ class MutationWork(TransactionWork):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._seen: dict[str, Seen] = {}
+        self._seen: dict[str, SeenMutation] = {}
         self._next_mark = 0
         self._marked_for_deletion: dict[int, Block] = {}
         """Keys that DELETE was asked to take, each with its block."""
@@ -64,17 +64,17 @@ class MutationWork(TransactionWork):
             results = run(session, ops)
             for op, result in zip(ops, results, strict=True):
                 if isinstance(op, Create) and "/mutations/mutation-" in op.path:
-                    self._see(MutationEntry.parse(mutation_id(str(result)), op.data))
+                    self._see(MutationEntry.parse(parse_mutation_id(str(result)), op.data))
             return results
 
         ensemble.run = watched  # type: ignore[method-assign]
 
-    def _idle(self) -> Server | None:
+    def _idle(self) -> SimulatedServer | None:
         raise NotImplementedError
 
     def _see(self, entry: MutationEntry) -> None:
         command = entry.text.splitlines()[-1]
-        seen = self._seen[entry.mutation_id] = Seen(entry.mutation_id, dict(entry.numbers))
+        seen = self._seen[entry.mutation_id] = SeenMutation(entry.mutation_id, dict(entry.numbers))
         if found := _UPDATE.search(command):
             seen.mark, seen.divisor, seen.rest = found[1], int(found[2]), int(found[3])
         elif found := _DELETE.search(command):
@@ -85,7 +85,7 @@ class MutationWork(TransactionWork):
 
     # -- what clients do -------------------------------------------------------------------------------------------
 
-    def _mutate(self, server: Server, what: str, statement: str) -> None:
+    def _mutate(self, server: SimulatedServer, what: str, statement: str) -> None:
         known = set(self._seen)
         sync = self.random.choice([0, 1, 1, 2])
         answer = self._guarded(
@@ -141,7 +141,7 @@ class MutationWork(TransactionWork):
             self.counts[f"kill mutation {answer}"] += 1
 
     @staticmethod
-    def _has_room(server: Server) -> bool:
+    def _has_room(server: SimulatedServer) -> bool:
         return sum(not shown.is_done for shown in server.table.mutations.shown()) < _MOST_UNDER_WAY
 
     # -- what must be seen -----------------------------------------------------------------------------------------
@@ -150,13 +150,13 @@ class MutationWork(TransactionWork):
         if (server := self._idle()) and server.has_table:
             self.counts[f"look at rows {self._guarded(server, lambda: self._check_rows(server, ()))}"] += 1
 
-    def _check_rows(self, server: Server, done: Sequence[str]) -> None:
+    def _check_rows(self, server: SimulatedServer, done: Sequence[str]) -> None:
         """Each row has gone through mutations that came behind its block, in their order, and through those that are
         ``done`` for certain."""
         _, rows = server.sql("SELECT p, k, v, _block_number FROM t")
         attached = self._attached_keys()
         for partition, key, value, number in cast("list[tuple[int, int, str, int]]", rows):
-            concerned = [seen for _, seen in sorted(self._seen.items()) if seen.concerns(key)]
+            concerned = [seen for _, seen in sorted(self._seen.items()) if seen.applies_to_key(key)]
             behind = [seen for seen in concerned if seen.is_behind(partition, number)]
             due = [seen for seen in behind if seen.id in done and not seen.may_be_killed]
             marks = re.findall(r" m\d+", value)
@@ -179,7 +179,7 @@ class MutationWork(TransactionWork):
     def check(self) -> None:
         super().check()
         taken = {key for seen in self._seen.values() for key in seen.deleted}
-        for server in cast(Servers, self.colony).servers:
+        for server in cast(SimulatedServers, self.colony).servers:
             open_ = [shown.id for shown in server.table.mutations.shown() if not shown.is_done]
             assert not open_, f"{server.name} is not done with {open_}"
             self._check_rows(server, list(self._seen))

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.simulator.simulated_servers import Server
-from engine.simulator.simulation import Block, Expected
+from engine.simulator.simulated_servers import SimulatedServer
+from engine.simulator.simulation import Block, Expectation
 from engine.simulator.work.random_transactions import TransactionWork
 from parts.common.part_name import PartName
 from parts.read.part_reader import Part, open_part
-from parts.store.detached_parts import DETACHED, wanted_detached
+from parts.store.detached_parts import DETACHED, list_detached_by_users
 
 
 class PartitionWork(TransactionWork):
     """The nodes are servers."""
 
-    def _idle(self) -> Server | None:
+    def _idle(self) -> SimulatedServer | None:
         raise NotImplementedError
 
     def _do_drop_partition(self) -> None:
@@ -36,7 +36,7 @@ class PartitionWork(TransactionWork):
             statement = f"ALTER TABLE t FORGET PARTITION {partition}"
             self.counts[f"forget partition {self._guarded(server, lambda: server.sql(statement))}"] += 1
 
-    def _drop_partition(self, server: Server, partition: int) -> None:
+    def _drop_partition(self, server: SimulatedServer, partition: int) -> None:
         def is_meant(block: Block) -> bool:
             return block.partition == partition
 
@@ -63,7 +63,7 @@ class PartitionWork(TransactionWork):
         if not any(block.attempts_under_way for block in blocks):
             self._detach(server, target, blocks)
 
-    def _detach(self, server: Server, target: str, blocks: list[Block]) -> None:
+    def _detach(self, server: SimulatedServer, target: str, blocks: list[Block]) -> None:
         before = set(server.table.store.detached())
         for block in blocks:
             block.is_retired = True
@@ -77,25 +77,25 @@ class PartitionWork(TransactionWork):
         if answer != "ok" or not server.is_up or not server.has_table or self.random.random() < 0.2:
             return
         store = server.table.store
-        names = [name for name in wanted_detached(store.detached()) if str(name) not in before]
+        names = [name for name in list_detached_by_users(store.detached()) if str(name) not in before]
         keys = keys_of([open_part(store.path / DETACHED / str(name)) for name in names])
         found = [block for block in self.blocks if block.keys[0] in keys]
         if names and all(block in blocks and not block.attempts_under_way for block in found):
             self._attach(server, names, found)
 
-    def _attach(self, server: Server, names: Sequence[PartName], blocks: Sequence[Block]) -> None:
+    def _attach(self, server: SimulatedServer, names: Sequence[PartName], blocks: Sequence[Block]) -> None:
         for block in blocks:
             block.attempts += 1
             block.attempts_under_way += 1
             block.was_attached = True
-            block.is_always_quorum, block.expected = False, Expected.MAYBE
+            block.is_always_quorum, block.expected = False, Expectation.MAYBE
         commands = ", ".join(f"ATTACH PART '{name}'" for name in names)
         answer = self._guarded(server, lambda: server.sql(f"ALTER TABLE t {commands}"))
         self.counts[f"attach {answer}"] += 1
         for block in blocks:
             block.attempts_under_way -= 1
             if answer == "ok" and not block.was_truncated_meanwhile:
-                block.expected = Expected.ONCE
+                block.expected = Expectation.ONCE
             block.was_truncated_meanwhile = False
 
 

@@ -8,14 +8,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
-from engine.simulator.simulated_cluster import Node
-from engine.simulator.simulated_servers import Server, Servers
+from engine.simulator.simulated_cluster import SimulatedNode
+from engine.simulator.simulated_servers import SimulatedServer, SimulatedServers
 from engine.simulator.simulated_table import TABLE
-from engine.simulator.simulation import Expected, Weights
+from engine.simulator.simulation import Expectation, Weights
 from engine.simulator.step_pool import Crash
 from engine.simulator.work.random_indexes import IndexWork
 from engine.simulator.work.random_partitions import PartitionWork
-from engine.simulator.work.random_ttl import ExpiryWork
+from engine.simulator.work.random_ttl import TtlWork
 from recovery import force_restore_flag
 
 
@@ -48,21 +48,21 @@ class StatementWeights(Weights):
 
 
 @dataclass
-class Statements(ExpiryWork, IndexWork, PartitionWork):
+class StatementWork(TtlWork, IndexWork, PartitionWork):
     """The nodes are servers."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._dropped: Server | None = None
+        self._dropped: SimulatedServer | None = None
         self._must_drop = False
-        self._rotten: Server | None = None
+        self._rotten: SimulatedServer | None = None
 
     def begin_faults(self) -> None:
         super().begin_faults()
-        servers = cast(Servers, self.colony)
+        servers = cast(SimulatedServers, self.colony)
         servers.on_sync = self._perhaps_fail_sync
 
-    def _perhaps_fail_sync(self, server: Server) -> None:
+    def _perhaps_fail_sync(self, server: SimulatedServer) -> None:
         if self.random.random() < self.crash_rate:
             self.counts[f"{server.crash()} at an fsync"] += 1
             raise Crash(server.name)
@@ -70,7 +70,7 @@ class Statements(ExpiryWork, IndexWork, PartitionWork):
             self.counts["fsync failed"] += 1
             raise OSError(self.random.choice([errno.EIO, errno.ENOSPC]), "fsync failed")
 
-    def _guarded(self, node: Node, action: Callable[[], object]) -> str:
+    def _guarded(self, node: SimulatedNode, action: Callable[[], object]) -> str:
         try:
             return super()._guarded(node, action)
         except OSError:  # of a start or a stop; a statement's is a PandoError
@@ -95,7 +95,9 @@ class Statements(ExpiryWork, IndexWork, PartitionWork):
     def _do_sync(self) -> None:
         """Whoever has caught up with the log has every row that was acknowledged before."""
         if server := self._idle():
-            known = [block for block in self.blocks if block.expected is Expected.ONCE and not block.attempts_under_way]
+            known = [
+                block for block in self.blocks if block.expected is Expectation.ONCE and not block.attempts_under_way
+            ]
             answer = self._guarded(server, server.sync)
             self.counts[f"sync {answer}"] += 1
             keys: list[int] = []
@@ -103,7 +105,7 @@ class Statements(ExpiryWork, IndexWork, PartitionWork):
                 return
             found = Counter(keys)
             for block in known:
-                if block.expected is Expected.ONCE and not block.is_truncated:
+                if block.expected is Expectation.ONCE and not block.is_truncated:
                     assert all(found[key] == 1 for key in block.keys), f"{server.name} is in sync and lacks {block}"
 
     def _do_begin_anew(self) -> None:
@@ -140,13 +142,13 @@ class Statements(ExpiryWork, IndexWork, PartitionWork):
         server = self._idle()
         if server is None or self._has_lost or not server.has_table:
             return
-        others = [node.parts() for node in self._up() if node is not server and cast(Server, node).has_table]
+        others = [node.parts() for node in self._up() if node is not server and cast(SimulatedServer, node).has_table]
         if parts := [part for part in server.parts() if any(part in other for other in others)]:
             self._rotten = server
             server.rot(self.random.choice(parts))
             self.counts["rot"] += 1
 
-    def _check_transactions(self, node: Node, found: Counter[int]) -> None:
+    def _check_transactions(self, node: SimulatedNode, found: Counter[int]) -> None:
         """Who finds a bad part shows its rows again when it has fetched it, and who was emptied has them one by one."""
         if node not in (self._rotten, self._wiped, self._dropped):
             super()._check_transactions(node, found)
@@ -161,7 +163,7 @@ class Statements(ExpiryWork, IndexWork, PartitionWork):
             self.colony.calm()
             self._finish_drop(self._dropped)
         if self._rotten is not None:  # of a small table one part may be most: the operator insists
-            force_restore_flag.raise_flag(self.colony.ensemble.connect(), TABLE.replica(self._rotten.name))
+            force_restore_flag.set_flag(self.colony.ensemble.connect(), TABLE.replica(self._rotten.name))
         super().heal()
         if self._rotten is not None:
             self.counts["broken parts found"] += len(self._rotten.check())
@@ -170,10 +172,10 @@ class Statements(ExpiryWork, IndexWork, PartitionWork):
 
     def check(self) -> None:
         super().check()
-        for server in cast(Servers, self.colony).servers:
+        for server in cast(SimulatedServers, self.colony).servers:
             assert not (broken := server.check()), f"{server.name} has broken parts after healing: {broken}"
 
-    def _finish_drop(self, server: Server) -> None:
+    def _finish_drop(self, server: SimulatedServer) -> None:
         """A DROP that was cut short may have left a table that is not in ZooKeeper any more: it is repeated."""
         if self._must_drop and server.has_table:
             server.drop()

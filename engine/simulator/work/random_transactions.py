@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from coordination.keeper.memory_keeper import Fault
-from coordination.transactions.transaction_commit import Verdict
-from coordination.transactions.transaction_nodes import name_of
-from engine.simulator.simulated_cluster import Node
-from engine.simulator.simulated_servers import Server, Servers
-from engine.simulator.simulation import Block, Expected, Simulation
+from coordination.transactions.transaction_commit import CommitVerdict
+from coordination.transactions.transaction_nodes import transaction_node_name
+from engine.simulator.simulated_cluster import SimulatedNode
+from engine.simulator.simulated_servers import SimulatedServer, SimulatedServers
+from engine.simulator.simulation import Block, Expectation, Simulation
 from parts.common.errors import PandoError
 
 _INVALID_TRANSACTION = 649
@@ -33,7 +33,7 @@ class StagedBlock(Block):
 
 
 @dataclass(eq=False)
-class Transaction:
+class SimulatedTransaction:
     id: str
     overwrite: str
     """What follows in COMMIT."""
@@ -56,7 +56,7 @@ class Transaction:
     def drop(self) -> None:
         self.is_aborted = True
         for block in self.blocks:
-            block.expected = Expected.NEVER
+            block.expected = Expectation.NEVER
 
 
 class TransactionWork(Simulation):
@@ -64,26 +64,26 @@ class TransactionWork(Simulation):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.transactions: list[Transaction] = []
+        self.transactions: list[SimulatedTransaction] = []
         self._next_transaction = itertools.count(1)
         self._next_version = itertools.count(1)
 
-    def _open(self) -> list[Transaction]:
+    def _open(self) -> list[SimulatedTransaction]:
         return [transaction for transaction in self.transactions if not transaction.is_settled]
 
     # -- what clients do -------------------------------------------------------------------------------------------
 
-    def _begin(self) -> Transaction:
+    def _begin(self) -> SimulatedTransaction:
         version = None
         if self.random.random() < 0.4:  # now and then the one that another has had
             version = max(1, next(self._next_version) - (self.random.random() < 0.3))
         overwrite = self.random.choice(["", "", "", "OVERWRITE", "OVERWRITE PARTITIONS"])
-        transaction = Transaction(f"transaction {next(self._next_transaction)}", overwrite, version)
+        transaction = SimulatedTransaction(f"transaction {next(self._next_transaction)}", overwrite, version)
         settled = [other for other in self.transactions if other.is_settled]
         self.transactions = [*settled[-_REMEMBERED:], *self._open(), transaction]
         return transaction
 
-    def _fault(self, node: Node, kind: str, path: str) -> Fault | None:
+    def _fault(self, node: SimulatedNode, kind: str, path: str) -> Fault | None:
         """Between any two requests of a COMMIT others may INSERT."""
         if len(self.colony.stack) == 1 and any(transaction.is_under_way for transaction in self.transactions):
             others = [other for other in self._up() if other is not node]
@@ -91,7 +91,7 @@ class TransactionWork(Simulation):
                 self._do_stage(others)
         return super()._fault(node, kind, path)
 
-    def _do_stage(self, nodes: Sequence[Node] = ()) -> None:
+    def _do_stage(self, nodes: Sequence[SimulatedNode] = ()) -> None:
         some = [transaction for transaction in self._open() if self._partitions(transaction)]
         transaction = self.random.choice(some) if some and self.random.random() < 0.8 else self._begin()
         keys = [next(self._next_key) for _ in range(self.random.randint(1, 3))]
@@ -105,7 +105,7 @@ class TransactionWork(Simulation):
         self._stage(transaction, block, nodes)
 
     @staticmethod
-    def _partitions(transaction: Transaction) -> list[int]:
+    def _partitions(transaction: SimulatedTransaction) -> list[int]:
         """What an INSERT may go to: one beside a COMMIT adds none to those that it overwrites."""
         if transaction.is_under_way and transaction.overwrite == "OVERWRITE PARTITIONS":
             return sorted({block.partition for block in transaction.blocks})
@@ -118,7 +118,9 @@ class TransactionWork(Simulation):
             if transaction.blocks:
                 self._stage(transaction, self.random.choice(transaction.blocks))
 
-    def _stage(self, transaction: Transaction, block: StagedBlock, nodes: Sequence[Node] = ()) -> None:
+    def _stage(
+        self, transaction: SimulatedTransaction, block: StagedBlock, nodes: Sequence[SimulatedNode] = ()
+    ) -> None:
         if not (nodes := nodes or self._up()):
             return
         node, was_settled = self.random.choice(nodes), transaction.is_settled
@@ -142,10 +144,10 @@ class TransactionWork(Simulation):
             if not transaction.is_under_way:
                 self._commit(transaction, self.random.choice(nodes))
 
-    def _commit(self, transaction: Transaction, node: Node) -> None:
+    def _commit(self, transaction: SimulatedTransaction, node: SimulatedNode) -> None:
         rows: list[tuple[object, ...]] = []
         codes: list[int] = []
-        action = self._commit_action(transaction, cast(Server, node), rows, codes)
+        action = self._commit_action(transaction, cast(SimulatedServer, node), rows, codes)
         transaction.is_under_way = True
         transaction.commits += 1
         if was_settled := transaction.is_settled:
@@ -153,12 +155,12 @@ class TransactionWork(Simulation):
         else:
             answer = self._commit_open(transaction, node, action, rows)
         transaction.is_under_way = False
-        verdict = Verdict(rows[0][0]) if rows else None
+        verdict = CommitVerdict(rows[0][0]) if rows else None
         self.counts[f"commit {transaction.overwrite or 'plain'}: {verdict.value if verdict else answer}"] += 1
-        is_refused = verdict is Verdict.SKIPPED or _INVALID_TRANSACTION in codes
-        if verdict in (Verdict.COMMITTED, Verdict.REPEATED):
+        is_refused = verdict is CommitVerdict.SKIPPED or _INVALID_TRANSACTION in codes
+        if verdict in (CommitVerdict.COMMITTED, CommitVerdict.REPEATED):
             assert not transaction.is_aborted, f"{transaction.id} was aborted, and is committed"
-            assert not (was_settled and verdict is Verdict.COMMITTED), f"{transaction.id} was committed twice"
+            assert not (was_settled and verdict is CommitVerdict.COMMITTED), f"{transaction.id} was committed twice"
             self._note_committed(transaction)
         elif is_refused:
             assert not transaction.is_committed, f"{transaction.id} was committed, and is refused: {verdict}"
@@ -167,7 +169,11 @@ class TransactionWork(Simulation):
             transaction.drop()
 
     def _commit_open(
-        self, transaction: Transaction, node: Node, action: Callable[[], object], rows: list[tuple[object, ...]]
+        self,
+        transaction: SimulatedTransaction,
+        node: SimulatedNode,
+        action: Callable[[], object],
+        rows: list[tuple[object, ...]],
     ) -> str:
         own = transaction.blocks  # INSERTs that run beside it add to them
         for block in own:
@@ -186,10 +192,14 @@ class TransactionWork(Simulation):
         block.attempts += 1
         block.attempts_under_way += 1
         block.is_always_quorum = False
-        block.expected = Expected.MAYBE
+        block.expected = Expectation.MAYBE
 
     def _overwrite(
-        self, transaction: Transaction, node: Node, action: Callable[[], object], rows: list[tuple[object, ...]]
+        self,
+        transaction: SimulatedTransaction,
+        node: SimulatedNode,
+        action: Callable[[], object],
+        rows: list[tuple[object, ...]],
     ) -> str:
         own = transaction.blocks
         if transaction.overwrite == "OVERWRITE":
@@ -199,21 +209,21 @@ class TransactionWork(Simulation):
             sure = {block.partition for block in own if block.is_acknowledged}
         known = [
             block for block in self.blocks
-            if block.expected is Expected.ONCE and not block.attempts_under_way and block.partition in sure
+            if block.expected is Expectation.ONCE and not block.attempts_under_way and block.partition in sure
         ]  # fmt: skip
         self._is_clearing = transaction
         answer = self._clear(
             node,
             action,
             lambda block: block.partition in possible and block not in own,
-            lambda block: block.partition in sure and rows[0][0] == Verdict.COMMITTED.value,
+            lambda block: block.partition in sure and rows[0][0] == CommitVerdict.COMMITTED.value,
         )
-        transaction.replaced = [block for block in known if block.expected is Expected.NEVER]
+        transaction.replaced = [block for block in known if block.expected is Expectation.NEVER]
         return answer
 
     def _clear(
         self,
-        node: Node,
+        node: SimulatedNode,
         action: Callable[[], object],
         may_go: Callable[[Block], bool],
         is_gone: Callable[[Block], bool],
@@ -225,14 +235,18 @@ class TransactionWork(Simulation):
         self._disturb(owner)
         return answer
 
-    _is_clearing: Transaction | None = None
+    _is_clearing: SimulatedTransaction | None = None
 
-    def _disturb(self, owner: Transaction | None) -> None:
+    def _disturb(self, owner: SimulatedTransaction | None) -> None:
         for transaction in self.transactions:
             transaction.is_disturbed |= transaction is not owner and transaction.commits > 0
 
     def _commit_action(
-        self, transaction: Transaction, server: Server, rows: list[tuple[object, ...]], codes: list[int]
+        self,
+        transaction: SimulatedTransaction,
+        server: SimulatedServer,
+        rows: list[tuple[object, ...]],
+        codes: list[int],
     ) -> Callable[[], None]:
         version = f" APPLICATION 'stream' VERSION {transaction.version}" if transaction.version else ""
         statement = f"COMMIT TRANSACTION '{transaction.id}' ON t {transaction.overwrite}{version}"
@@ -247,7 +261,7 @@ class TransactionWork(Simulation):
 
         return action
 
-    def _note_committed(self, transaction: Transaction) -> None:
+    def _note_committed(self, transaction: SimulatedTransaction) -> None:
         if transaction.is_committed:
             return
         transaction.is_committed = True
@@ -257,12 +271,12 @@ class TransactionWork(Simulation):
         self._require(transaction)
 
     @staticmethod
-    def _require(transaction: Transaction) -> None:
+    def _require(transaction: SimulatedTransaction) -> None:
         for block in transaction.blocks:
             if block.is_acknowledged and not transaction.is_disturbed:
-                block.expected = Expected.ONCE
+                block.expected = Expectation.ONCE
 
-    def _rivals(self, transaction: Transaction) -> list[Transaction]:
+    def _rivals(self, transaction: SimulatedTransaction) -> list[SimulatedTransaction]:
         """Those that may have been committed for its version, or a later one."""
         return [
             other for other in self.transactions
@@ -273,7 +287,7 @@ class TransactionWork(Simulation):
     def _do_rollback(self) -> None:
         transactions = [transaction for transaction in self._open() if not transaction.is_under_way]
         if transactions and (nodes := self._up()):
-            transaction, server = self.random.choice(transactions), cast(Server, self.random.choice(nodes))
+            transaction, server = self.random.choice(transactions), cast(SimulatedServer, self.random.choice(nodes))
             answer = self._guarded(server, lambda: server.sql(f"ROLLBACK TRANSACTION '{transaction.id}' ON t"))
             self.counts[f"rollback {answer}"] += 1
             if answer == "ok" and transaction.blocks:
@@ -291,7 +305,7 @@ class TransactionWork(Simulation):
             if answer == "ok":
                 self._check_transactions(node, Counter(keys))
 
-    def _check_transactions(self, node: Node, found: Counter[int]) -> None:
+    def _check_transactions(self, node: SimulatedNode, found: Counter[int]) -> None:
         """All of a transaction or nothing, and not what it took the place of."""
         for transaction in self.transactions:
             if transaction.is_disturbed:
@@ -306,7 +320,7 @@ class TransactionWork(Simulation):
                 self.counts["a transaction seen"] += 1
                 left = [
                     block for block in transaction.replaced
-                    if block.expected is Expected.NEVER and not block.attempts_under_way and found[block.keys[0]]
+                    if block.expected is Expectation.NEVER and not block.attempts_under_way and found[block.keys[0]]
                 ]  # fmt: skip
                 assert not left, f"{node.name} has {transaction} and what it took the place of: {left}"
 
@@ -324,7 +338,7 @@ class TransactionWork(Simulation):
         for node in self.colony:
             self._check_transactions(node, Counter(node.keys()))
         super().check()
-        still_open = {name_of(transaction.id) for transaction in self._open()}
-        for server in cast(Servers, self.colony).servers:
+        still_open = {transaction_node_name(transaction.id) for transaction in self._open()}
+        for server in cast(SimulatedServers, self.colony).servers:
             left = set(server.table.store.staged.transactions()) - still_open
             assert not left, f"{server.name} keeps what was staged for transactions that are decided: {left}"

@@ -12,8 +12,8 @@ import itertools
 from collections import Counter
 from dataclasses import dataclass
 
-from engine.simulator.simulated_servers import Server
-from engine.simulator.simulation import Block, Expected
+from engine.simulator.simulated_servers import SimulatedServer
+from engine.simulator.simulation import Block, Expectation
 from engine.simulator.work.random_transactions import TransactionWork
 
 _UNIT = 1_000_000
@@ -39,7 +39,7 @@ class _Keys:
 
 
 @dataclass
-class ExpiryWork(TransactionWork):
+class TtlWork(TransactionWork):
     """The nodes are servers."""
 
     def __post_init__(self) -> None:
@@ -47,7 +47,7 @@ class ExpiryWork(TransactionWork):
         self._keys = self._next_key = _Keys()  # type: ignore[assignment]
         self._jumped = 0
         first = next(iter(self.colony))
-        assert isinstance(first, Server)
+        assert isinstance(first, SimulatedServer)
         first.sql(f"ALTER TABLE t MODIFY TTL {TTL} SETTINGS alter_sync = 2")
         self.colony.settle()
 
@@ -85,8 +85,8 @@ class ExpiryWork(TransactionWork):
         old = self._expired(self._latest() + _MARGIN_SECONDS)
         for block in old:
             block.is_retired = True
-            if block.expected is Expected.ONCE:
-                block.expected = Expected.MAYBE
+            if block.expected is Expectation.ONCE:
+                block.expected = Expectation.MAYBE
         self._promise_nothing(old)
 
     def check(self) -> None:

@@ -27,11 +27,11 @@ from dataclasses import dataclass
 from typing import cast
 
 from coordination.keeper.memory_tree import Snapshot
-from engine.simulator.simulated_cluster import Node
-from engine.simulator.simulated_servers import Server, Servers
-from engine.simulator.simulation import Block, Expected, Simulation
+from engine.simulator.simulated_cluster import SimulatedNode
+from engine.simulator.simulated_servers import SimulatedServer, SimulatedServers
+from engine.simulator.simulation import Block, Expectation, Simulation
 from engine.simulator.work.random_partitions import keys_of
-from engine.simulator.work.random_statements import Statements, StatementWeights
+from engine.simulator.work.random_statements import StatementWeights, StatementWork
 from parts.read.part_reader import open_part
 from parts.store.detached_parts import DETACHED
 from recovery import force_restore_flag
@@ -65,7 +65,7 @@ class RestoreWeights(StatementWeights):
 
 
 @dataclass
-class RestoreWork(Statements):
+class RestoreWork(StatementWork):
     """The nodes are servers."""
 
     def __post_init__(self) -> None:
@@ -121,21 +121,21 @@ class RestoreWork(Statements):
             block.is_retired = True
             block.attempts += 1  # what a statement that runs now drops is not sure to be gone
             block.was_truncated_meanwhile |= block.attempts_under_way > 0
-            if block.expected is Expected.ONCE:
+            if block.expected is Expectation.ONCE:
                 (self._everywhere if block.keys[0] in held else self._somewhere).add(block)
-            block.expected = Expected.MAYBE
+            block.expected = Expectation.MAYBE
         self._promise_nothing(self.blocks)
 
     def _held_by_all(self) -> set[int]:
         """The keys on every disk; none while a server is down."""
-        servers = cast(Servers, self.colony).servers
+        servers = cast(SimulatedServers, self.colony).servers
         if not all(server.is_up and server.has_table for server in servers):
             return set()
         return set.intersection(*(keys_of(server.table.store.active()) for server in servers))
 
     def _clear(
         self,
-        node: Node,
+        node: SimulatedNode,
         action: Callable[[], object],
         may_go: Callable[[Block], bool],
         is_gone: Callable[[Block], bool],
@@ -161,18 +161,18 @@ class RestoreWork(Statements):
         if self._is_past and server is not None and server.has_table and _is_refused(server):
             self._restore(server)
 
-    def _restore(self, server: Server) -> None:
+    def _restore(self, server: SimulatedServer) -> None:
         self._forget()
         answer = self._guarded(server, lambda: server.sql("SYSTEM RESTORE REPLICA t"))
         self._forget()
         self.counts[f"restore {answer}"] += 1
 
-    def _do_what_it_says(self, server: Server) -> None:
+    def _do_what_it_says(self, server: SimulatedServer) -> None:
         """What is refused without a proof that ZooKeeper is from the past names the flag, and is not restored."""
         self._restore(server)
         reason = server.table.state.readonly_reason
         if _is_refused(server) and "ZooKeeper is from the past" not in reason and "force_restore_data" in reason:
-            force_restore_flag.raise_flag(self.colony.ensemble.connect(), server.table.replica)
+            force_restore_flag.set_flag(self.colony.ensemble.connect(), server.table.replica)
             self.counts["force_restore_data"] += 1
 
     # -- healing and checking --------------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ class RestoreWork(Statements):
         super().heal()
 
     def _restore_all(self) -> None:
-        servers = cast(Servers, self.colony).servers
+        servers = cast(SimulatedServers, self.colony).servers
         order = self.random.sample(servers, len(servers))
         self._forget()
         for _ in range(_PASSES):
@@ -202,9 +202,9 @@ class RestoreWork(Statements):
 
     def check(self) -> None:
         for block in self._everywhere:
-            block.expected = Expected.ONCE
+            block.expected = Expectation.ONCE
         there = set(next(iter(self.colony)).keys())
-        detached = [_detached_keys(server) for server in cast(Servers, self.colony).servers]
+        detached = [_detached_keys(server) for server in cast(SimulatedServers, self.colony).servers]
         super().check()
         for block in self._somewhere - self._everywhere:
             is_kept = any(keys.issuperset(block.keys) for keys in detached)
@@ -215,10 +215,10 @@ class RestoreWork(Statements):
         self._is_past = False
 
 
-def _is_refused(server: Server) -> bool:
+def _is_refused(server: SimulatedServer) -> bool:
     return server.table.state.activation is None
 
 
-def _detached_keys(server: Server) -> set[int]:
+def _detached_keys(server: SimulatedServer) -> set[int]:
     directory = server.table.store.path / DETACHED
     return keys_of([open_part(directory / name) for name in server.table.store.detached()])

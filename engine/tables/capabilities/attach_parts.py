@@ -17,27 +17,27 @@ from pathlib import Path
 
 from coordination.keeper.interface import Op
 from coordination.transactions.transaction_commit import CommitRequest, Overwrite
-from coordination.transactions.transaction_nodes import name_of
+from coordination.transactions.transaction_nodes import transaction_node_name
 from engine.tables.capabilities.table_transactions import TableTransactions
 from engine.tables.insert_sink import TemporaryPart
 from engine.tables.statement_options import CommitOptions, InsertOptions
 from engine.tables.table_data import TableData
-from engine.tables.unfinished_errors import afterwards
-from parts.blocks.partition_ids import partition_id
+from engine.tables.unfinished_errors import report_as_unfinished
+from parts.blocks.partition_ids import compute_partition_id
 from parts.common.errors import PandoError, UserError
 from parts.common.query_status import QueryStatus
 from parts.format.hashed_file import link_files
 from parts.merge.part_merge import merge_parts
 from parts.read.key_mapping import is_sorted_by
 from parts.read.part_reader import Part, open_part
-from parts.store.detached_parts import wanted_detached
+from parts.store.detached_parts import list_detached_by_users
 from parts.table.block_number_column import BLOCK_NUMBER
 from parts.table.table_description import TableDescription, TableSchema
 
 logger = logging.getLogger(__name__)
 
 
-class Attaching:
+class PartAttacher:
     """For one table."""
 
     def __init__(self, table: TableData, transactions: TableTransactions) -> None:
@@ -51,14 +51,14 @@ class Attaching:
         transaction = f"attach {self._table.services.new_uuid().hex}"
         self._transactions.stage([], InsertOptions(transaction=transaction))
         try:
-            places = self._table.store.attaching.begin(directories, name_of(transaction))
+            places = self._table.store.attaching.begin(directories, transaction_node_name(transaction))
             self._table.services.failpoint("attach.after_begin")
             schema = self._table.description.schema
             self._commit(transaction, places, schema, Overwrite.NOTHING, status, was_detached=True)
         finally:
             self._end(transaction)
 
-    def attach_from(
+    def attach_from_table(
         self,
         parts: Sequence[Part],
         schema: TableSchema,
@@ -79,14 +79,14 @@ class Attaching:
     def _end(self, transaction: str) -> None:
         """What cannot be decided now is decided at the next start, or with the next session."""
         try:
-            is_attached = self._transactions.settle(name_of(transaction))
+            is_attached = self._transactions.settle(transaction_node_name(transaction))
         except PandoError as error:
             logger.warning("%s of %s is not ended yet: %s", transaction, self._table.definition.full_name, error)
             return
         if is_attached is None:
             return
-        with afterwards("The parts are attached") if is_attached else contextlib.nullcontext():
-            self._table.store.attaching.end(name_of(transaction), is_attached=is_attached)
+        with report_as_unfinished("The parts are attached") if is_attached else contextlib.nullcontext():
+            self._table.store.attaching.end(transaction_node_name(transaction), is_attached=is_attached)
 
     def _commit(
         self,
@@ -144,16 +144,18 @@ class Attaching:
         )
 
 
-def attachable(names: Sequence[str], partition: str | None) -> tuple[list[str], list[str]]:
+def select_attachable(names: Sequence[str], partition: str | None) -> tuple[list[str], list[str]]:
     """Of the directories in ``detached/`` those of a partition (``None``: of all) that nobody gave a reason for: those
     that no other of them covers, and those whose rows another has."""
-    wanted = [name for name in wanted_detached(names) if partition in (None, name.partition_id)]
+    wanted = [name for name in list_detached_by_users(names) if partition in (None, name.partition_id)]
     covered = [name for name in wanted if any(other != name and other.covers(name) for other in wanted)]
     return [str(name) for name in wanted if name not in covered], list(map(str, covered))
 
 
 def _partition_of(part: Part) -> str:
-    return partition_id([array[0] for _, _, array in part.partition_arrays], [t for _, t, _ in part.partition_arrays])
+    return compute_partition_id(
+        [array[0] for _, _, array in part.partition_arrays], [t for _, t, _ in part.partition_arrays]
+    )
 
 
 def _require_fitting(part: Part, description: TableDescription) -> None:

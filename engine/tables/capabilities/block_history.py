@@ -71,7 +71,7 @@ def require_block_numbers(definition: TableDefinition) -> None:
         )
 
 
-def require_history(definition: TableDefinition, history: BlockHistory, wanted: WantedBlocks) -> None:
+def require_readable_blocks(definition: TableDefinition, history: BlockHistory, wanted: WantedBlocks) -> None:
     """Raises 33 when the table is another one now, or rows of the wanted blocks were dropped."""
     name = definition.full_name
     if history.identity != wanted.identity:
@@ -99,7 +99,7 @@ def require_history(definition: TableDefinition, history: BlockHistory, wanted: 
         )
 
 
-class LocalHistory:
+class MergeTreeBlockHistory:
     """The identity of a table of one server, and what was dropped of it, in a file. Written before a drop counts."""
 
     def __init__(self, directory: Path, new_uuid: Callable[[], uuid.UUID]) -> None:

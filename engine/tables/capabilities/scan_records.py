@@ -29,7 +29,7 @@ class ScanRecords(Protocol):
         """It is still in use."""
 
 
-class LocalScanRecords:
+class FileScanRecords:
     """Implements :class:`ScanRecords` in a directory. A crash leaves a whole record or none."""
 
     def __init__(self, directory: Path, new_uuid: Callable[[], uuid.UUID]) -> None:

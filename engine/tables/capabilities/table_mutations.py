@@ -39,7 +39,7 @@ class MutationFailure:
 
 
 @dataclass(frozen=True)
-class ShownMutation:
+class MutationSummary:
     """A mutation as ``system.mutations`` shows it. ``numbers``: the block number that it took in each partition."""
 
     id: str
@@ -65,11 +65,11 @@ class TableMutations(Protocol):
     def kill(self, id: str) -> bool:
         """Parts that it has changed stay so, the others stay as they are. ``False``: it is not there, or done."""
 
-    def shown(self) -> Sequence[ShownMutation]:
+    def shown(self) -> Sequence[MutationSummary]:
         """In their order."""
 
 
-def unfinished_text(id: str, failure: MutationFailure) -> str:
+def format_unfinished_message(id: str, failure: MutationFailure) -> str:
     """The message of 341."""
     return (
         f"Exception happened during execution of mutation '{id}' with part '{failure.part}' reason: "

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from coordination.keeper.interface import Op
-from engine.tables.capabilities.attach_parts import Attaching
+from engine.tables.capabilities.attach_parts import PartAttacher
 from parts.common.part_name import PartName
 from parts.common.query_status import QueryStatus
 from parts.read.part_reader import Part
 
-Attach = Callable[[Sequence[Part], Sequence[Op]], None]
+AttachParts = Callable[[Sequence[Part], Sequence[Op]], None]
 """Brings the parts into another table; the operations go along with the commit there."""
 
 
@@ -25,7 +25,7 @@ class TablePartitions(Protocol):
     def drop_part(self, name: PartName, *, detach: bool = False, status: QueryStatus | None = None) -> None:
         """Of one active part. Raises 232 (NO_SUCH_DATA_PART), 384 (PART_IS_TEMPORARILY_LOCKED)."""
 
-    def move(self, partition_id: str, attach: Attach, status: QueryStatus) -> None:
+    def move(self, partition_id: str, attach: AttachParts, status: QueryStatus) -> None:
         """Gives the parts of the partition to ``attach``, and drops them when it has returned: rows that come meanwhile
         stay. A crash in between leaves the rows here too. A replicated table gives ``attach`` its share in the commit,
         so that both are one step; raises 159 when its parts are not whole here in time."""
@@ -39,5 +39,5 @@ class TablePartitions(Protocol):
         that is unknown; 48 for a table of one server."""
 
     @property
-    def attaching(self) -> Attaching:
+    def attaching(self) -> PartAttacher:
         """How parts that were written before come into the table."""

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from coordination.transactions.transaction_commit import CommitOutcome, CommitRequest
-from coordination.transactions.transaction_nodes import StagedRecord, State, Transaction
+from coordination.transactions.transaction_nodes import StagedRecord, Transaction, TransactionState
 from engine.tables.insert_sink import InsertOutcome, TemporaryPart
 from engine.tables.statement_options import CommitOptions, InsertOptions
 
 
 @dataclass(frozen=True, slots=True)
-class KnownTransaction:
+class TransactionSummary:
     """Of an open one what is staged, of a committed one its ``rows``. Times are seconds since the epoch."""
 
     id: str
-    state: State
+    state: TransactionState
     reason: str
     rows: int
     staged_parts: int
@@ -28,12 +28,12 @@ class KnownTransaction:
     changed: float
 
     @classmethod
-    def of(cls, found: Transaction, staged: Collection[StagedRecord]) -> KnownTransaction:
+    def of(cls, found: Transaction, staged: Collection[StagedRecord]) -> TransactionSummary:
         return cls(
             found.id,
             found.state,
             found.reason,
-            sum(record.rows for record in staged) if found.state is State.OPEN else found.rows,
+            sum(record.rows for record in staged) if found.state is TransactionState.OPEN else found.rows,
             len(staged),
             sum(record.size_bytes for record in staged),
             tuple(sorted({record.replica for record in staged} - {""})),
@@ -60,5 +60,5 @@ class TableTransactions(Protocol):
     def rollback(self, transaction_id: str) -> None:
         """Drops what was staged. Fine for what was never begun; raises 649 for what is committed."""
 
-    def known(self) -> list[KnownTransaction]:
+    def known(self) -> list[TransactionSummary]:
         """What is open, and what was decided for as long as it is remembered. Raises what ZooKeeper raises."""

@@ -15,7 +15,7 @@ from engine.tables.capabilities.table_mutations import MutationFailure
 from engine.tables.table_definition import TableDefinition
 from parts.common.errors import PandoError, UserError
 from parts.common.part_name import PartName
-from parts.store.exchange_record import write_durably
+from parts.store.exchange_record import replace_file_durably
 from parts.store.part_states import Snapshot
 from sql.mutations.mutation import Mutation
 from sql.relations import PartsSnapshot
@@ -26,7 +26,7 @@ _TIME = "create time: "
 
 @dataclass(frozen=True)
 class TableThen:
-    """Implements ``engine.tables.merges.mutation_execution.ReadTable`` with parts that are held."""
+    """Implements ``engine.tables.merges.mutation_execution.ReadableTable`` with parts that are held."""
 
     definition: TableDefinition
     held: PartsSnapshot
@@ -56,7 +56,7 @@ class KeptMutation:
         path = directory / self.id
         draft = path.with_name(f"tmp_{self.id}")
         try:
-            write_durably(path, f"{_TIME}{self.create_time}\n{self.mutation.encode()}", draft)
+            replace_file_durably(path, f"{_TIME}{self.create_time}\n{self.mutation.encode()}", draft)
         except BaseException:
             for file in (path, draft):
                 file.unlink(missing_ok=True)

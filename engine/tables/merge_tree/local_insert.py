@@ -17,7 +17,7 @@ from parts.common.part_name import PartName
 from parts.read.part_reader import Part
 
 
-class NumberingTable(TableData, Protocol):
+class BlockNumbers(TableData, Protocol):
     """A table that counts its blocks by itself, and knows the last ones."""
 
     @property
@@ -35,9 +35,9 @@ class NumberingTable(TableData, Protocol):
 class MergeTreeInsert(InsertSink):
     """Commits all parts of the INSERT at once, in memory; each is on disk under its final name before."""
 
-    table: NumberingTable
+    table: BlockNumbers
 
-    def __init__(self, table: NumberingTable, options: InsertOptions) -> None:
+    def __init__(self, table: BlockNumbers, options: InsertOptions) -> None:
         super().__init__(table, options)
         self._outcome = InsertOutcome()
 

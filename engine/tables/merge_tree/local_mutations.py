@@ -27,12 +27,12 @@ from typing import Protocol
 from engine.tables.capabilities.table_mutations import (
     MutationFailure,
     MutationOptions,
-    ShownMutation,
-    unfinished_text,
+    MutationSummary,
+    format_unfinished_message,
 )
 from engine.tables.merge_tree.kept_mutations import KeptMutation, TableThen, load_mutations, waiting_for
 from engine.tables.merges.mutation_execution import FindTable, mutate_to_temporary
-from engine.tables.stopped_actions import Stoppable, StoppedActions
+from engine.tables.stopped_actions import StoppableAction, StoppedActions
 from engine.tables.table_data import TableData
 from parts.common.errors import (
     CancelledError,
@@ -46,7 +46,7 @@ from parts.common.part_name import PartName
 from parts.common.query_status import QueryStatus
 from parts.format.hashed_file import sync_directory
 from parts.read.part_reader import Part
-from sql.definitions.alter.column_changes import refuse_beside
+from sql.definitions.alter.column_changes import refuse_conflicting_mutations
 from sql.mutations.mutation import Mutation
 
 logger = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ _POLL_SECONDS = 0.1
 _FIRST_RETRY_SECONDS = 0.5
 
 
-class MutatedTable(TableData, Protocol):
+class BlockNumbers(TableData, Protocol):
     """A table that counts its blocks by itself."""
 
     is_stopping: threading.Event
@@ -77,11 +77,11 @@ class MutatedTable(TableData, Protocol):
     def report_corruption(self, error: CorruptionError) -> None: ...
 
 
-class PlainMutations:
+class MergeTreeMutations:
     """Implements ``engine.tables.capabilities.table_mutations.TableMutations``. ``wake`` makes :meth:`step` run
     soon."""
 
-    def __init__(self, table: MutatedTable, find_table: FindTable, wake: Callable[[], None]) -> None:
+    def __init__(self, table: BlockNumbers, find_table: FindTable, wake: Callable[[], None]) -> None:
         self._table = table
         self._find_table = find_table
         self._wake = wake
@@ -134,7 +134,7 @@ class PlainMutations:
         self._wake()
         return True
 
-    def shown(self) -> list[ShownMutation]:
+    def shown(self) -> list[MutationSummary]:
         found = []
         asked = self._progress()
         for kept in self._all():
@@ -143,17 +143,19 @@ class PlainMutations:
             failed = None if is_done else self._failed_before(kept)
             running = [name for name in left if name == self._in_progress]
             found.append(
-                ShownMutation(
+                MutationSummary(
                     kept.id, kept.mutation, kept.create_time, {"": kept.number}, left, running, is_done,
                     kept.is_killed, kept.finish_time, MutationFailure() if failed is None else failed.failure,
                 )
             )  # fmt: skip
         return found
 
-    def refuse_beside(self, touched: frozenset[str]) -> None:
+    def refuse_conflicting_columns(self, touched: frozenset[str]) -> None:
         """Raises 36 when one that is not done names such a column."""
         asked = self._progress()
-        refuse_beside(((kept.id, kept.mutation) for kept in self._all() if not kept.is_done(*asked)), touched)
+        refuse_conflicting_mutations(
+            ((kept.id, kept.mutation) for kept in self._all() if not kept.is_done(*asked)), touched
+        )
 
     def _wait(self, kept: KeptMutation, status: QueryStatus) -> None:
         """Raises 341 when it fails or is killed."""
@@ -164,7 +166,7 @@ class PlainMutations:
                 raise UnavailableError("UNFINISHED", f"Mutation {kept.id} was killed")
             failed = self._failed_before(kept)
             if failed is not None:
-                raise UnavailableError("UNFINISHED", unfinished_text(failed.id, failed.failure))
+                raise UnavailableError("UNFINISHED", format_unfinished_message(failed.id, failed.failure))
             services.wait(kept.changed, _POLL_SECONDS)
             kept.changed.clear()
             if self._table.is_stopping.is_set():
@@ -287,7 +289,7 @@ class PlainMutations:
             [kept.mutation for kept in mutations],
             result,
             lambda database, name: read.get((database, name)),
-            is_cancelled=lambda: table.is_cancelled() or Stoppable.MERGES in table.stopped or is_killed(),
+            is_cancelled=lambda: table.is_cancelled() or StoppableAction.MERGES in table.stopped or is_killed(),
         )
 
     def _hold_tables(self, kept: KeptMutation) -> Mapping[tuple[str, str], TableThen]:

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Protocol
 
-from engine.tables.capabilities.attach_parts import Attaching
-from engine.tables.capabilities.table_partitions import Attach
+from engine.tables.capabilities.attach_parts import PartAttacher
+from engine.tables.capabilities.table_partitions import AttachParts
 from engine.tables.capabilities.table_transactions import TableTransactions
 from engine.tables.merge_tree.deduplication_log import RecentBlocks
 from engine.tables.table_data import TableData
-from engine.tables.unfinished_errors import afterwards
+from engine.tables.unfinished_errors import report_as_unfinished
 from parts.common.errors import ConflictError, UserError
 from parts.common.part_name import PartName
 from parts.common.query_status import QueryStatus
@@ -25,7 +25,7 @@ from parts.store.drop_markers import CoveringNames
 _MERGE_POLL_SECONDS = 0.02
 
 
-class CountedTable(TableData, Protocol):
+class BlockNumbers(TableData, Protocol):
     """A table that counts its blocks by itself, and knows the last ones."""
 
     is_stopping: threading.Event
@@ -43,13 +43,13 @@ class CountedTable(TableData, Protocol):
         """Raises ``ConflictError`` when one is being merged already."""
 
 
-class PlainPartitions:
+class MergeTreePartitions:
     """Implements ``engine.tables.capabilities.table_partitions.TablePartitions``."""
 
-    def __init__(self, table: CountedTable, transactions: TableTransactions) -> None:
+    def __init__(self, table: BlockNumbers, transactions: TableTransactions) -> None:
         self._table = table
         self._store = table.store
-        self.attaching = Attaching(table, transactions)
+        self.attaching = PartAttacher(table, transactions)
 
     def drop(self, partition_id: str | None, *, detach: bool = False, status: QueryStatus | None = None) -> None:
         def is_meant(name: PartName) -> bool:
@@ -69,12 +69,12 @@ class PlainPartitions:
                 self._drop([name], detach)
             self._table.recent_blocks.forget(name.covers)
 
-    def move(self, partition_id: str, attach: Attach, status: QueryStatus) -> None:
+    def move(self, partition_id: str, attach: AttachParts, status: QueryStatus) -> None:
         self._table.wait_for_pending(status)
-        with self._table_at_rest(partition_id, status) as parts:
+        with self._quiesced_parts(partition_id, status) as parts:
             attach(parts, ())
             names = [part.name for part in parts]
-            with afterwards("The rows are in the other table"), self._table.recent_blocks.deduplicating():
+            with report_as_unfinished("The rows are in the other table"), self._table.recent_blocks.deduplicating():
                 with self._store.lock:
                     self._drop(names, detach=False)
                 covers = CoveringNames(names)
@@ -89,7 +89,7 @@ class PlainPartitions:
         raise UserError("NOT_IMPLEMENTED", "FORGET PARTITION is for replicated tables: others keep nothing of one")
 
     @contextmanager
-    def _table_at_rest(self, partition_id: str, status: QueryStatus) -> Iterator[Sequence[Part]]:
+    def _quiesced_parts(self, partition_id: str, status: QueryStatus) -> Iterator[Sequence[Part]]:
         """The parts of a partition, which nobody merges meanwhile. Waits for merges that are under way."""
         while True:
             status.check()

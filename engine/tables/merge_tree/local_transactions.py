@@ -21,19 +21,25 @@ from pathlib import Path
 from typing import Protocol
 
 from coordination.transactions.application_versions import ApplicationVersion
-from coordination.transactions.transaction_commit import CommitOutcome, CommitRequest, Overwrite, Verdict, choose
-from coordination.transactions.transaction_nodes import (
-    IDLE_SECONDS,
-    MOST_REMEMBERED,
-    REMEMBERED_SECONDS,
-    StagedRecord,
-    State,
-    Transaction,
-    already_decided,
-    key_of,
-    name_of,
+from coordination.transactions.transaction_commit import (
+    CommitOutcome,
+    CommitRequest,
+    CommitVerdict,
+    Overwrite,
+    select_staged_parts,
 )
-from engine.tables.capabilities.table_transactions import KnownTransaction
+from coordination.transactions.transaction_nodes import (
+    DECIDED_TRANSACTION_SECONDS,
+    MAX_REMEMBERED_TRANSACTIONS,
+    OPEN_TRANSACTION_IDLE_SECONDS,
+    StagedRecord,
+    Transaction,
+    TransactionState,
+    already_decided_error,
+    staged_key,
+    transaction_node_name,
+)
+from engine.tables.capabilities.table_transactions import TransactionSummary
 from engine.tables.file_ages import UnchangedFiles
 from engine.tables.insert_sink import InsertOutcome, TemporaryPart
 from engine.tables.part_log import PartEventType
@@ -45,14 +51,14 @@ from parts.common.part_name import PartName
 from parts.common.query_status import QueryStatus
 from parts.format.hashed_file import sync_directory
 from parts.read.part_reader import open_part
-from parts.store.exchange_record import write_durably
+from parts.store.exchange_record import replace_file_durably
 from parts.store.part_store import PartStore
 
 _DECISIONS, _APPLICATIONS = "transactions", "applications"
 _MOST_APPLICATIONS = 10_000
 
 
-class NumberedTable(Protocol):
+class BlockNumbers(Protocol):
     """A table that counts its blocks by itself."""
 
     definition: TableDefinition
@@ -71,10 +77,10 @@ class NumberedTable(Protocol):
     def wake_merges(self) -> None: ...
 
 
-class PlainTransactions:
+class MergeTreeTransactions:
     """Implements ``engine.tables.capabilities.table_transactions.TableTransactions``."""
 
-    def __init__(self, table: NumberedTable, forget_blocks: Callable[[], None]) -> None:
+    def __init__(self, table: BlockNumbers, forget_blocks: Callable[[], None]) -> None:
         """``forget_blocks``: rows that go with an overwrite may be inserted again."""
         self._table = table
         self._store = table.store
@@ -83,20 +89,20 @@ class PlainTransactions:
         self._unchanged_staged, self._unchanged_decisions = UnchangedFiles(), UnchangedFiles()
 
     def stage(self, parts: list[TemporaryPart], options: InsertOptions) -> InsertOutcome:
-        name, services = name_of(options.transaction), self._table.services
+        name, services = transaction_node_name(options.transaction), self._table.services
         insert = options.deduplication_token or services.new_uuid().hex
-        group = key_of(options.transaction_attempt, insert, 0)
+        group = staged_key(options.transaction_attempt, insert, 0)
         with self._lock:
             decided = self._decision(name)
             if decided is not None:
-                raise already_decided(decided)
+                raise already_decided_error(decided)
             if not parts:
                 return InsertOutcome()
             if group in self._store.staged.places(name):
                 self._require_same(name, group, parts, options.transaction)
                 return InsertOutcome(deduplicated_blocks=len(parts))
             if not (self._path / _decision_file(name)).exists():
-                self._write(name, self._text(name, options.transaction, State.OPEN))
+                self._write(name, self._text(name, options.transaction, TransactionState.OPEN))
             gathered = self._store.create_temporary("tmp_stage_")
             try:
                 for number, part in enumerate(parts):
@@ -119,30 +125,30 @@ class PlainTransactions:
             )
 
     def commit(self, request: CommitRequest, options: CommitOptions) -> CommitOutcome:
-        name = name_of(request.transaction_id)
+        name = transaction_node_name(request.transaction_id)
         with self._lock:
             decided = self._decision(name)
-            if decided is not None and decided.state is State.COMMITTED:
-                return CommitOutcome(Verdict.REPEATED, decided.rows)
+            if decided is not None and decided.state is TransactionState.COMMITTED:
+                return CommitOutcome(CommitVerdict.REPEATED, decided.rows)
             application = self._application(request)
             if not application.takes(request.version):
                 self._abort(
                     name, request.transaction_id, f"its application {request.application!r} had committed this version"
                 )
-                return CommitOutcome(Verdict.SKIPPED, application.rows_of(request.version))
+                return CommitOutcome(CommitVerdict.SKIPPED, application.rows_of(request.version))
             if decided is not None:
-                raise already_decided(decided)
+                raise already_decided_error(decided)
             staged: dict[str, StagedRecord] = {}
             for group in self._store.staged.places(name):
                 staged |= self._staged(name, group)
             if request.overwrite is not Overwrite.NOTHING:
                 self._table.wait_for_pending(options.status)
-            return self._exchange(name, request, choose(request, staged))
+            return self._exchange(name, request, select_staged_parts(request, staged))
 
     def _exchange(self, name: str, request: CommitRequest, staged: dict[str, StagedRecord]) -> CommitOutcome:
         store = self._store
         rows = sum(record.rows for record in staged.values())
-        notes = {_decision_file(name): self._text(name, request.transaction_id, State.COMMITTED, rows=rows)}
+        notes = {_decision_file(name): self._text(name, request.transaction_id, TransactionState.COMMITTED, rows=rows)}
         if request.application:
             notes[_application_file(request.application)] = json.dumps({"committed": request.version, "rows": rows})
         partition_ids = {record.partition_id for record in staged.values()}
@@ -168,36 +174,36 @@ class PlainTransactions:
             services.part_log.note(PartEventType.NEW, self._table.definition, part, services.clock())
         store.staged.remove(name)
         self._table.wake_merges()
-        return CommitOutcome(Verdict.COMMITTED, rows, tuple(arrivals))
+        return CommitOutcome(CommitVerdict.COMMITTED, rows, tuple(arrivals))
 
     def settle(self, name: str) -> bool | None:
         with self._lock:
             decided = self._decision(name)
             if decided is None:
                 self._abort(name, "", "it was not finished")
-            return decided is not None and decided.state is State.COMMITTED
+            return decided is not None and decided.state is TransactionState.COMMITTED
 
     def rollback(self, transaction_id: str) -> None:
-        name = name_of(transaction_id)
+        name = transaction_node_name(transaction_id)
         with self._lock:
             decided = self._decision(name)
-            if decided is not None and decided.state is State.COMMITTED:
-                raise already_decided(decided)
+            if decided is not None and decided.state is TransactionState.COMMITTED:
+                raise already_decided_error(decided)
             if decided is None:
                 self._abort(name, transaction_id, "it was rolled back")
 
-    def known(self) -> list[KnownTransaction]:
+    def known(self) -> list[TransactionSummary]:
         with self._lock:
             self._store.settle()
             names = sorted(file.stem for file in (self._path / _DECISIONS).glob("*.json"))
             return [self._describe(found) for found in map(self._read, names) if found is not None]
 
-    def _describe(self, found: Transaction) -> KnownTransaction:
+    def _describe(self, found: Transaction) -> TransactionSummary:
         staged: list[StagedRecord] = []
-        if found.state is State.OPEN:
+        if found.state is TransactionState.OPEN:
             for group in self._store.staged.places(found.name):
                 staged += self._staged(found.name, group).values()
-        return KnownTransaction.of(found, staged)
+        return TransactionSummary.of(found, staged)
 
     def clean_up(self, now: float) -> None:
         """Aborts what was left open, removes what is decided, forgets decisions of long ago. ``now``: monotonic."""
@@ -206,14 +212,14 @@ class PlainTransactions:
             for home, age in self._unchanged_staged.ages(homes, now).items():
                 if self._decision(home.name) is not None:
                     self._store.staged.remove(home.name)
-                elif age > IDLE_SECONDS:
-                    self._abort(home.name, "", f"nothing was inserted for {IDLE_SECONDS:.0f} s")
+                elif age > OPEN_TRANSACTION_IDLE_SECONDS:
+                    self._abort(home.name, "", f"nothing was inserted for {OPEN_TRANSACTION_IDLE_SECONDS:.0f} s")
         staged = set(self._store.staged.transactions())
         decided = [file for file in (self._path / _DECISIONS).glob("*.json") if file.stem not in staged]
         ages = self._unchanged_decisions.ages(decided, now)
         newest_first = sorted(ages, key=lambda file: file.stat().st_mtime_ns, reverse=True)
         for rank, file in enumerate(newest_first):
-            if rank >= MOST_REMEMBERED or ages[file] > REMEMBERED_SECONDS:
+            if rank >= MAX_REMEMBERED_TRANSACTIONS or ages[file] > DECIDED_TRANSACTION_SECONDS:
                 file.unlink(missing_ok=True)
         applications = [*(self._path / _APPLICATIONS).glob("*.json")]
         if len(applications) > _MOST_APPLICATIONS:
@@ -229,15 +235,15 @@ class PlainTransactions:
         return self._store.path
 
     def _abort(self, name: str, transaction_id: str, reason: str) -> None:
-        self._write(name, self._text(name, transaction_id, State.ABORTED, reason=reason))
+        self._write(name, self._text(name, transaction_id, TransactionState.ABORTED, reason=reason))
         self._store.staged.remove(name)
 
     def _write(self, name: str, text: str) -> None:
         file = self._path / _decision_file(name)
         file.parent.mkdir(exist_ok=True)
-        write_durably(file, text, file.with_name(f"{file.name}.new"))
+        replace_file_durably(file, text, file.with_name(f"{file.name}.new"))
 
-    def _text(self, name: str, transaction_id: str, state: State, *, rows: int = 0, reason: str = "") -> str:
+    def _text(self, name: str, transaction_id: str, state: TransactionState, *, rows: int = 0, reason: str = "") -> str:
         """Of its file, which keeps what it says of its beginning."""
         former = self._read(name)
         created = former.created_ms / 1000 if former is not None else self._table.services.clock()
@@ -248,7 +254,7 @@ class PlainTransactions:
         """``None`` while it is open."""
         self._store.settle()  # the file may be one that goes
         found = self._read(name)
-        return found if found is not None and found.state is not State.OPEN else None
+        return found if found is not None and found.state is not TransactionState.OPEN else None
 
     def _read(self, name: str) -> Transaction | None:
         return _read(self._path / _decision_file(name))
@@ -283,7 +289,7 @@ def _read(file: Path) -> Transaction | None:
     return Transaction(
         file.stem,
         document["id"],
-        State(document["state"]),
+        TransactionState(document["state"]),
         0,
         document["reason"],
         document["rows"],
@@ -295,11 +301,11 @@ def _read(file: Path) -> Transaction | None:
 def decisions_on_disk(directory: Path) -> list[Transaction]:
     """The transactions of the table in ``directory`` that are decided and remembered. It is not open."""
     found = map(_read, sorted((directory / _DECISIONS).glob("*.json")))
-    return [each for each in found if each is not None and each.state is not State.OPEN]
+    return [each for each in found if each is not None and each.state is not TransactionState.OPEN]
 
 
 def applications_on_disk(directory: Path) -> dict[str, tuple[int, int]]:
-    """The version that each application committed last, and its rows, by ``name_of(application)``."""
+    """The version that each application committed last, and its rows, by ``transaction_node_name(application)``."""
     found = {}
     for file in sorted((directory / _APPLICATIONS).glob("*.json")):
         document = json.loads(file.read_bytes())
@@ -320,10 +326,10 @@ def write_decisions(
     for place, text in texts.items():
         file = directory / place
         file.parent.mkdir(exist_ok=True)
-        write_durably(file, text, file.with_name(f"{file.name}.new"))
+        replace_file_durably(file, text, file.with_name(f"{file.name}.new"))
 
 
-def _text_of(id: str, state: State, rows: int, reason: str, created: float) -> str:
+def _text_of(id: str, state: TransactionState, rows: int, reason: str, created: float) -> str:
     return json.dumps({"id": id, "state": state.value, "rows": rows, "reason": reason, "created": created})
 
 
@@ -332,4 +338,4 @@ def _decision_file(name: str) -> str:
 
 
 def _application_file(application: str) -> str:
-    return f"{_APPLICATIONS}/{name_of(application)}.json"
+    return f"{_APPLICATIONS}/{transaction_node_name(application)}.json"

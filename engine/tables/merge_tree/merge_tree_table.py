@@ -19,32 +19,37 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from engine.tables.capabilities.block_history import BlockHistory, LocalHistory, WantedBlocks, require_history
+from engine.tables.capabilities.block_history import (
+    BlockHistory,
+    MergeTreeBlockHistory,
+    WantedBlocks,
+    require_readable_blocks,
+)
 from engine.tables.capabilities.block_memory import BlockMemory
 from engine.tables.capabilities.table_mutations import TableMutations
 from engine.tables.capabilities.table_partitions import TablePartitions
 from engine.tables.capabilities.table_transactions import TableTransactions
-from engine.tables.disk_reservations import SELECTED
+from engine.tables.disk_reservations import FREE_TO_SOURCE_RATIO
 from engine.tables.insert_delay import delay_insert
-from engine.tables.insert_sink import InsertSink, keeps_block_ids
+from engine.tables.insert_sink import InsertSink, deduplicates_blocks
 from engine.tables.merge_tree.deduplication_log import RecentBlocks
 from engine.tables.merge_tree.local_insert import MergeTreeInsert
-from engine.tables.merge_tree.local_mutations import PlainMutations
-from engine.tables.merge_tree.local_partitions import PlainPartitions
-from engine.tables.merge_tree.local_transactions import PlainTransactions
+from engine.tables.merge_tree.local_mutations import MergeTreeMutations
+from engine.tables.merge_tree.local_partitions import MergeTreePartitions
+from engine.tables.merge_tree.local_transactions import MergeTreeTransactions
 from engine.tables.merges.merge_execution import merge_to_temporary
-from engine.tables.merges.ttl_merges import Expiring
+from engine.tables.merges.ttl_merges import TtlMergeSelector
 from engine.tables.statement_options import InsertOptions, OptimizeOptions
-from engine.tables.stopped_actions import Stoppable
+from engine.tables.stopped_actions import StoppableAction
 from engine.tables.table import Table
 from engine.tables.table_definition import TableDefinition
 from parts.common.errors import CancelledError, ConflictError, CorruptionError, UnavailableError, UserError
-from parts.common.part_name import PartName, merged_name
+from parts.common.part_name import PartName, make_merged_name
 from parts.common.query_status import QueryStatus
-from parts.merge.merge_selector import PartFacts, select_merge
+from parts.merge.merge_selector import MergeCandidate, select_merge
 from parts.read.part_reader import Part
-from parts.store.detached_parts import last_block_of
-from sql.definitions.alter.column_changes import touched_columns
+from parts.store.detached_parts import get_max_block
+from sql.definitions.alter.column_changes import find_changed_columns
 from sql.relations import PartsSnapshot
 
 logger = logging.getLogger(__name__)
@@ -62,18 +67,18 @@ class MergeTreeTable(Table):
         self._busy: set[PartName] = set()
         self._pending: set[int] = set()
         """The block numbers of INSERTs that are about to commit."""
-        self._expiring = Expiring(self)
+        self._expiring = TtlMergeSelector(self)
         self.recent_blocks = RecentBlocks(lambda: self.definition.settings.non_replicated_deduplication_window)
-        self._transactions = PlainTransactions(self, self._forget_blocks)
+        self._transactions = MergeTreeTransactions(self, self._forget_blocks)
         self._mutate_task = self.make_task("mutate", self._mutate_step)
-        self._mutations = PlainMutations(self, self.home.find, self._mutate_task.wake)
+        self._mutations = MergeTreeMutations(self, self.home.find, self._mutate_task.wake)
         super().start()
         for name in self.store.attaching.transactions():
             self.store.attaching.end(name, is_attached=bool(self._transactions.settle(name)))
-        self._history = LocalHistory(self.definition.data_path, self.services.new_uuid)
-        numbers = [part.name.max_block for part, _ in self.store.all_parts()]
-        numbers += [part.name.mutation for part, _ in self.store.all_parts()]
-        numbers += map(last_block_of, self.store.detached())
+        self._history = MergeTreeBlockHistory(self.definition.data_path, self.services.new_uuid)
+        numbers = [part.name.max_block for part, _ in self.store.list_parts()]
+        numbers += [part.name.mutation for part, _ in self.store.list_parts()]
+        numbers += map(get_max_block, self.store.detached())
         numbers.append(self._mutations.load())
         self._last_block_number = max([*numbers, *self._history.dropped().values()], default=0)
         self._merge_task = self.make_task("merge", self._merge_step)
@@ -100,7 +105,7 @@ class MergeTreeTable(Table):
 
     @property
     def block_memory(self) -> BlockMemory | None:
-        return self.recent_blocks if keeps_block_ids(self.definition) else None
+        return self.recent_blocks if deduplicates_blocks(self.definition) else None
 
     def wake_merges(self) -> None:
         """A little later, and once for many INSERTs: looking through the parts costs as much as one."""
@@ -118,11 +123,11 @@ class MergeTreeTable(Table):
             self.store.note_check(name, str(error))
 
     def optimize(self, options: OptimizeOptions) -> None:
-        self.stopped.refuse(Stoppable.MERGES, "Cancelled merging parts")
+        self.stopped.refuse(StoppableAction.MERGES, "Cancelled merging parts")
         try:
             self._optimize(options)
         except CancelledError:
-            self.stopped.refuse(Stoppable.MERGES, "Cancelled merging parts")
+            self.stopped.refuse(StoppableAction.MERGES, "Cancelled merging parts")
             raise
 
     def _optimize(self, options: OptimizeOptions) -> None:
@@ -175,14 +180,16 @@ class MergeTreeTable(Table):
 
     @contextlib.contextmanager
     def altering(self, new: TableDefinition) -> Iterator[None]:
-        self._mutations.refuse_beside(touched_columns(self.definition.description.schema, new.description.schema))
+        self._mutations.refuse_conflicting_columns(
+            find_changed_columns(self.definition.description.schema, new.description.schema)
+        )
         with super().altering(new):
             yield
 
     def _mutate_step(self) -> float:
-        if Stoppable.MERGES in self.stopped:
+        if StoppableAction.MERGES in self.stopped:
             return _IDLE_SECONDS
-        with self.services.merging.taking() as is_taken:
+        with self.services.merging.try_take() as is_taken:
             delay = self._mutations.step() if is_taken else _SELECT_SECONDS
         return _IDLE_SECONDS if delay is None else delay
 
@@ -193,7 +200,7 @@ class MergeTreeTable(Table):
 
     @property
     def partitions(self) -> TablePartitions:
-        return PlainPartitions(self, self._transactions)
+        return MergeTreePartitions(self, self._transactions)
 
     def _forget_blocks(self) -> None:
         with self.recent_blocks.deduplicating():
@@ -233,16 +240,16 @@ class MergeTreeTable(Table):
     def snapshot_of_blocks(self, wanted: WantedBlocks) -> PartsSnapshot:
         snapshot = self.store.snapshot()
         try:
-            require_history(self.definition, self._history.read(), wanted)
+            require_readable_blocks(self.definition, self._history.read(), wanted)
         except BaseException:
             snapshot.release()
             raise
         return snapshot
 
     def _merge_step(self) -> float:
-        if Stoppable.MERGES in self.stopped:
+        if StoppableAction.MERGES in self.stopped:
             return _IDLE_SECONDS
-        with self.services.merging.taking() as is_taken:
+        with self.services.merging.try_take() as is_taken:
             if not is_taken:
                 return _SELECT_SECONDS
             return 0.0 if self._drop_gone() or self._merge_selected() else _IDLE_SECONDS
@@ -276,12 +283,12 @@ class MergeTreeTable(Table):
             if expired is not None
             else select_merge(
                 runs,
-                lambda name: PartFacts(
+                lambda name: MergeCandidate(
                     parts[name].bytes_on_disk, now - parts[name].modification_time, parts[name].rows
                 ),
                 max_bytes=min(
                     settings.max_bytes_to_merge_at_max_space_in_pool,
-                    self.services.disk.unreserved_bytes(self.store.path) // SELECTED,
+                    self.services.disk.unreserved_bytes(self.store.path) // FREE_TO_SOURCE_RATIO,
                 ),
                 max_parts=settings.max_parts_to_merge_at_once,
             )
@@ -303,7 +310,7 @@ class MergeTreeTable(Table):
         options = options or OptimizeOptions()
         self._take(names)
         try:
-            result = merged_name(list(names))
+            result = make_merged_name(list(names))
             self._check_nothing_pending(result)
             if self._are_apart(names):
                 raise ConflictError("ABORTED", f"Mutations are to be carried out on some sources of {result} first")
@@ -321,7 +328,7 @@ class MergeTreeTable(Table):
                     deduplicate_by=options.deduplicate_by,
                     cleanup=options.cleanup,
                     is_cancelled=lambda: (
-                        self.is_cancelled() or options.status.is_stopped or Stoppable.MERGES in self.stopped
+                        self.is_cancelled() or options.status.is_stopped or StoppableAction.MERGES in self.stopped
                     ),
                     expire_at=self._expiring.time,
                     merge_type=merge_type,

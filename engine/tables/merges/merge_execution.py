@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from engine.tables.merges.part_in_progress import making_part
+from engine.tables.merges.part_in_progress import track_new_part
 from engine.tables.part_log import PartEventType
 from engine.tables.services import MergeOrder
 from engine.tables.table_data import TableData
 from parts.common.part_name import PartName
-from parts.merge import Deduplicated, MergeProgress, merge_parts
+from parts.merge import Deduplicating, MergeProgress, merge_parts
 from parts.read.part_reader import Part
 from parts.table.table_description import TableDescription
 
@@ -31,7 +31,7 @@ def merge_to_temporary(
     definition = table.definition
     sources = [source.under(definition.description.schema) for source in sources]  # an ALTER may have come since
     names = tuple(source.name for source in sources)
-    with making_part(table, PartEventType.MERGE, sources, result, merge_type) as making:
+    with track_new_part(table, PartEventType.MERGE, sources, result, merge_type) as making:
         shown, directory = making.shown, making.directory
 
         def on_progress(progress: MergeProgress) -> None:
@@ -44,11 +44,11 @@ def merge_to_temporary(
         if table.services.merge_elsewhere is not None:
             table.services.merge_elsewhere(order, stop, on_progress)
         else:
-            carry_out(order, sources, definition.description, stop, on_progress)
+            run_merge(order, sources, definition.description, stop, on_progress)
     return directory
 
 
-def carry_out(
+def run_merge(
     order: MergeOrder,
     sources: Sequence[Part],
     description: TableDescription,
@@ -62,7 +62,7 @@ def carry_out(
         sources,
         order.directory,
         description,
-        mode=Deduplicated(mode, order.deduplicate_by) if order.deduplicate else mode,
+        mode=Deduplicating(mode, order.deduplicate_by) if order.deduplicate else mode,
         is_cancelled=is_cancelled,
         on_progress=on_progress,
         expire_at=order.expire_at,

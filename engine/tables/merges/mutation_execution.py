@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from engine.tables.merges.part_in_progress import making_part
+from engine.tables.merges.part_in_progress import track_new_part
 from engine.tables.part_log import PartEventType
-from engine.tables.services import MutationOrder, TableRead
+from engine.tables.services import MutationOrder, MutationReadTable
 from engine.tables.table_data import TableData
 from engine.tables.table_definition import TableDefinition
 from parts.common.errors import CancelledError, UserError
@@ -24,12 +24,12 @@ from parts.read.part_reader import Part, open_part
 from parts.store.part_states import Snapshot
 from parts.table.table_description import TableDescription
 from sql.mutations.mutation import Mutation
-from sql.mutations.part_mutation import MutationRun
+from sql.mutations.part_mutation import PartMutator
 from sql.relations import PartsRelation, PartsSnapshot, StreamedRelation
 from sql.run.query_engine import QueryEngine
 
 
-class ReadTable(Protocol):
+class ReadableTable(Protocol):
     """A table that a subquery may read."""
 
     @property
@@ -40,7 +40,7 @@ class ReadTable(Protocol):
 
 _ENGINE = QueryEngine()
 """Of the process: the parts of a table are mutated by one plan."""
-FindTable = Callable[[str, str], ReadTable | None]
+FindTable = Callable[[str, str], ReadableTable | None]
 """By database and name. Raises 81 (UNKNOWN_DATABASE)."""
 
 
@@ -58,7 +58,7 @@ def mutate_to_temporary(
     an expression makes of a row; then nothing is left.
     """
     definition = table.definition
-    with making_part(table, PartEventType.MUTATE, [source], result) as making:
+    with track_new_part(table, PartEventType.MUTATE, [source], result) as making:
         shown, directory = making.shown, making.directory
 
         def on_progress(progress: MergeProgress) -> None:
@@ -81,28 +81,28 @@ def mutate_to_temporary(
             if table.services.merge_elsewhere is not None:
                 table.services.merge_elsewhere(order, stop, on_progress)
             else:
-                others = {(d.database, d.name): HeldTable(d.description, parts) for d, parts in read}
-                _carry_out(order, source, definition, HeldTables(others), stop, on_progress)
+                others = {(d.database, d.name): HeldPartsRelation(d.description, parts) for d, parts in read}
+                _carry_out(order, source, definition, HeldPartsCatalog(others), stop, on_progress)
     return directory
 
 
-def mutate(
+def run_mutation(
     order: MutationOrder,
-    definition_of: Callable[[MutationOrder | TableRead], TableDefinition],
+    definition_of: Callable[[MutationOrder | MutationReadTable], TableDefinition],
     is_cancelled: Callable[[], bool],
     on_progress: Callable[[MergeProgress], None],
 ) -> None:
     """As the order says, in a process that has no tables."""
     definition = definition_of(order)
-    (source,) = open_parts(definition, [order.source])
+    (source,) = open_active_parts(definition, [order.source])
     read = {}
     for item in order.reads:
         other = definition_of(item)
-        read[other.database, other.name] = HeldTable(other.description, open_parts(other, item.parts))
-    _carry_out(order, source, definition, HeldTables(read), is_cancelled, on_progress)
+        read[other.database, other.name] = HeldPartsRelation(other.description, open_active_parts(other, item.parts))
+    _carry_out(order, source, definition, HeldPartsCatalog(read), is_cancelled, on_progress)
 
 
-def open_parts(definition: TableDefinition, names: Iterable[PartName]) -> list[Part]:
+def open_active_parts(definition: TableDefinition, names: Iterable[PartName]) -> list[Part]:
     schema = definition.description.schema
     return [open_part(definition.data_path / str(name), name=name, table_schema=schema) for name in names]
 
@@ -111,7 +111,7 @@ def _carry_out(
     order: MutationOrder,
     source: Part,
     definition: TableDefinition,
-    others: HeldTables,
+    others: HeldPartsCatalog,
     is_cancelled: Callable[[], bool],
     on_progress: Callable[[MergeProgress], None],
 ) -> None:
@@ -123,11 +123,11 @@ def _carry_out(
         rows = min(rows, total)  # a step may bring another with it
         on_progress(MergeProgress(rows, rows, total))
 
-    run = MutationRun(_ENGINE, definition.description, definition.name, others, check)
+    run = PartMutator(_ENGINE, definition.description, definition.name, others, check)
     run.apply(source, order.steps, order.directory)
 
 
-def _tables(names: Iterable[tuple[str, str]], find_table: FindTable) -> Iterator[ReadTable]:
+def _tables(names: Iterable[tuple[str, str]], find_table: FindTable) -> Iterator[ReadableTable]:
     for database, name in sorted(names):
         table = find_table(database, name)
         if table is not None:  # else it is a name of WITH, or unknown, which the query says
@@ -135,7 +135,7 @@ def _tables(names: Iterable[tuple[str, str]], find_table: FindTable) -> Iterator
 
 
 @contextmanager
-def _held(table: ReadTable) -> Iterator[Sequence[Part]]:
+def _held(table: ReadableTable) -> Iterator[Sequence[Part]]:
     snapshot = table.snapshot()
     try:
         yield snapshot.parts
@@ -143,13 +143,13 @@ def _held(table: ReadTable) -> Iterator[Sequence[Part]]:
         snapshot.release()
 
 
-def _table_read(definition: TableDefinition, parts: Sequence[Part]) -> TableRead:
+def _table_read(definition: TableDefinition, parts: Sequence[Part]) -> MutationReadTable:
     names = tuple(part.name for part in parts)
-    return TableRead(definition.database, definition.create, definition.data_path, names)
+    return MutationReadTable(definition.database, definition.create, definition.data_path, names)
 
 
 @dataclass(frozen=True)
-class HeldTable:
+class HeldPartsRelation:
     """Implements ``sql.relations.PartsRelation`` with parts that somebody holds."""
 
     description: TableDescription
@@ -160,10 +160,10 @@ class HeldTable:
 
 
 @dataclass(frozen=True)
-class HeldTables:
+class HeldPartsCatalog:
     """Implements ``sql.relations.RelationCatalog``."""
 
-    tables: Mapping[tuple[str, str], HeldTable]
+    tables: Mapping[tuple[str, str], HeldPartsRelation]
 
     def relation(self, database: str | None, table: str) -> PartsRelation:
         assert database is not None

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.tables.part_log import PartEventType, partition_text
+from engine.tables.part_log import PartEventType, format_partition
 from engine.tables.services import RunningMerge
 from engine.tables.table_data import TableData
 from parts.common.part_name import PartName
@@ -16,7 +16,7 @@ from parts.read.part_reader import Part, open_part
 
 
 @dataclass(frozen=True)
-class PartMaking:
+class PartInProgress:
     """``directory`` is where the part is to be written."""
 
     shown: RunningMerge
@@ -24,9 +24,9 @@ class PartMaking:
 
 
 @contextmanager
-def making_part(
+def track_new_part(
     table: TableData, type_: PartEventType, sources: Sequence[Part], result: PartName, merge_type: str = ""
-) -> Iterator[PartMaking]:
+) -> Iterator[PartInProgress]:
     """The block writes the part. ``type_`` is ``MERGE`` or ``MUTATE``. Raises 243 (NOT_ENOUGH_SPACE) where the disk has
     no room for as much as the sources take."""
     definition, services, is_mutation = table.definition, table.services, type_ is PartEventType.MUTATE
@@ -39,7 +39,7 @@ def making_part(
         total_rows=sum(source.rows for source in sources),
         is_mutation=is_mutation,
         merge_type=merge_type or "Regular",
-        partition=partition_text(definition.description.partition_key, sources[0]),
+        partition=format_partition(definition.description.partition_key, sources[0]),
         path=str(definition.data_path),
         total_bytes=sum(source.bytes_on_disk for source in sources),
         total_uncompressed_bytes=sum(source.data_uncompressed_bytes for source in sources),
@@ -48,8 +48,8 @@ def making_part(
     work = f"{'mutating' if is_mutation else 'merging'} to {result}"
     services.merges.append(shown)
     try:
-        with services.disk.reserving(definition.data_path, shown.total_bytes, work):
-            yield PartMaking(shown, directory)
+        with services.disk.reserve(definition.data_path, shown.total_bytes, work):
+            yield PartInProgress(shown, directory)
         services.failpoint(f"{'mutation' if is_mutation else 'merge'}.after_temporary_part")
         part = open_part(directory, name=result)
         services.part_log.note(
@@ -58,7 +58,7 @@ def making_part(
     except BaseException as error:
         table.store.drop_temporary(directory)
         now = services.clock()
-        services.part_log.note_failure(type_, definition, result, now, error, started=shown.started, sources=sources)
+        services.part_log.add_failure(type_, definition, result, now, error, started=shown.started, sources=sources)
         raise
     finally:
         services.merges.remove(shown)

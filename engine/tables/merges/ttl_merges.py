@@ -9,32 +9,32 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
-from engine.tables.stopped_actions import Stoppable, StoppedActions
+from engine.tables.stopped_actions import StoppableAction, StoppedActions
 from engine.tables.table_data import TableData
 from parts.common.part_name import PartName
 from parts.merge.ttl_merge_selector import (
     TTL_DELETE,
     TTL_RECOMPRESS,
-    TtlFacts,
     TtlMerge,
-    gone_parts,
+    TtlMergeCandidate,
+    find_fully_expired_parts,
     select_ttl_merge,
 )
 from parts.read.part_reader import Part
-from parts.table.ttl_rules import NOTHING_KNOWN, TableTtl
+from parts.table.ttl_rules import NO_KNOWN_TIMES, TableTtl
 
-TTL_MERGES = (TTL_DELETE, TTL_RECOMPRESS)
-_NOT_HERE = TtlFacts(NOTHING_KNOWN, 1, 0)
+TTL_MERGE_TYPES = (TTL_DELETE, TTL_RECOMPRESS)
+_NOT_HERE = TtlMergeCandidate(NO_KNOWN_TIMES, 1, 0)
 
 
-class ExpiringTable(TableData, Protocol):
+class TtlTable(TableData, Protocol):
     stopped: StoppedActions
 
 
-class Expiring:
+class TtlMergeSelector:
     """Which rows of one table expire, and which merge takes them away; the steps of its background work share it."""
 
-    def __init__(self, table: ExpiringTable) -> None:
+    def __init__(self, table: TtlTable) -> None:
         self._table = table
         self._next: dict[tuple[str, str], float] = {}
         """By kind of merge and partition: when the next may be, by the monotonic clock."""
@@ -50,7 +50,7 @@ class Expiring:
     @property
     def _expiry_time(self) -> int:
         """0: nothing expires now."""
-        if not self._table.description.ttl or Stoppable.TTL_MERGES in self._table.stopped:
+        if not self._table.description.ttl or StoppableAction.TTL_MERGES in self._table.stopped:
             return 0
         return int(self._table.services.clock())
 
@@ -60,7 +60,9 @@ class Expiring:
         if not now or not self._table.definition.settings.remove_empty_parts:
             return []
         ttl = self._table.description.ttl
-        return gone_parts(ttl, [(part.name, _facts(part, ttl)) for part in self._table.store.active()], now)
+        return find_fully_expired_parts(
+            ttl, [(part.name, _facts(part, ttl)) for part in self._table.store.active()], now
+        )
 
     def has_work(self) -> bool:
         """Whether a merge might be chosen; parts may not be free for it."""
@@ -70,7 +72,7 @@ class Expiring:
         """The merge by TTL that is due, if any, among ``runs`` of neighbours that may be merged and are here."""
         now = self._expiry_time
         settings = self._table.definition.settings
-        under_way = sum(merge.merge_type in TTL_MERGES for merge in self._table.services.merges)
+        under_way = sum(merge.merge_type in TTL_MERGE_TYPES for merge in self._table.services.merges)
         if not now or under_way >= settings.max_number_of_merges_with_ttl_in_pool:
             return None
         return select_ttl_merge(
@@ -96,10 +98,10 @@ class Expiring:
         now = self._table.services.monotonic()
         return {partition for (kind, partition), until in self._next.items() if kind == merge_type and until > now}
 
-    def _facts_of(self, name: PartName) -> TtlFacts:
+    def _facts_of(self, name: PartName) -> TtlMergeCandidate:
         part = self._table.store.get_active(name)
         return _facts(part, self._table.description.ttl) if part is not None else _NOT_HERE
 
 
-def _facts(part: Part, ttl: TableTtl) -> TtlFacts:
-    return TtlFacts(part.known_ttl(ttl), part.rows, part.bytes_on_disk)
+def _facts(part: Part, ttl: TableTtl) -> TtlMergeCandidate:
+    return TtlMergeCandidate(part.get_applicable_ttl(ttl), part.rows, part.bytes_on_disk)

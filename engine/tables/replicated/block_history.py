@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from coordination.inserts.quorum import unconfirmed_parts
+from coordination.inserts.quorum import read_unconfirmed_parts
 from coordination.keeper.interface import Keeper
 from coordination.log.part_set import PartSet
-from coordination.reads.dropped_blocks import dropped_blocks, lost_blocks
-from coordination.reads.stream_positions import read_decided
-from engine.tables.capabilities.block_history import BlockHistory, WantedBlocks, require_history
+from coordination.reads.dropped_blocks import read_dropped_blocks, read_lost_parts
+from coordination.reads.stream_positions import read_stream_positions
+from engine.tables.capabilities.block_history import BlockHistory, WantedBlocks, require_readable_blocks
 from engine.tables.replicated.replica_state import ReplicaState
 from engine.tables.replicated.sequential_snapshot import FilteredSnapshot
 from parts.common.errors import UnavailableError
@@ -20,7 +20,7 @@ _WAIT_SECONDS = 10.0
 _POLL_SECONDS = 0.02
 
 
-class ReplicaHistory:
+class ReplicatedBlockHistory:
     def __init__(self, state: ReplicaState, pull: Callable[[Keeper], None], wake_execution: Callable[[], None]) -> None:
         """``pull`` takes over what is in the log."""
         self._state = state
@@ -31,7 +31,7 @@ class ReplicaHistory:
         """Raises 242, 999."""
         state = self._state
         with state.working() as (keeper, _):
-            decided = read_decided(
+            decided = read_stream_positions(
                 keeper,
                 state.paths,
                 state.queue,
@@ -49,10 +49,10 @@ class ReplicaHistory:
                 keeper.sync(state.paths.root)
                 self._pull(keeper)
                 coming = [part for part in state.queue.virtual_parts() if wanted.overlaps(part)]
-                failed = unconfirmed_parts(keeper, state.paths)  # those that wait lie behind every position
+                failed = read_unconfirmed_parts(keeper, state.paths)  # those that wait lie behind every position
                 snapshot = FilteredSnapshot(state.store.snapshot(), failed)
                 try:
-                    require_history(state.definition, self._history(keeper), wanted)
+                    require_readable_blocks(state.definition, self._history(keeper), wanted)
                     held = PartSet(part.name for part in snapshot.parts)
                     missing = next((p for p in coming if p not in failed and not self._has(p, held.covering)), None)
                     if missing is None:
@@ -74,7 +74,7 @@ class ReplicaHistory:
         paths = self._state.paths
         stat = keeper.exists(paths.block_numbers)
         identity = f"{stat.created_zxid:x}" if stat is not None else ""
-        return BlockHistory(identity, decided or {}, dropped_blocks(keeper, paths), lost_blocks(keeper, paths))
+        return BlockHistory(identity, decided or {}, read_dropped_blocks(keeper, paths), read_lost_parts(keeper, paths))
 
     def _has(self, part: PartName, covering: Callable[[PartName], object]) -> bool:
         """Whether its rows are there: of a part that is still to be made of others, whether theirs are."""

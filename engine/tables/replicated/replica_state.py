@@ -26,14 +26,14 @@ from coordination.nodes.part_record import PartRecord
 from coordination.nodes.paths import ReplicaPaths, TablePaths
 from coordination.nodes.replica_activation import Activation
 from engine.interserver.replication import Replication
-from engine.server.background_pool import Task
+from engine.server.background_pool import BackgroundTask
 from engine.tables.services import TableServices
 from engine.tables.stopped_actions import StoppedActions
 from engine.tables.table_definition import TableDefinition
 from parts.common.errors import UnavailableError, UnknownOutcomeError
 from parts.common.part_name import PartName
 from parts.common.query_status import QueryStatus
-from parts.format.hashed_file import make_directories, sync, sync_directory
+from parts.format.hashed_file import make_directories, sync_descriptor, sync_directory
 from parts.read.part_reader import Part
 from parts.store.part_states import (
     PartState,
@@ -43,14 +43,14 @@ from parts.store.part_store import (
 )
 from parts.table.table_description import TableDescription
 from recovery.startup_plan import PartOnDisk
-from sql.definitions.engines.engine_clauses import replica_location
+from sql.definitions.engines.engine_clauses import find_replica_location
 
 _PAUSE_SECONDS = 30.0
 _POLL_SECONDS = 0.01
 _BEGIN_SECONDS = 10.0
-DETACHED_PREFIX = "detached-"
+DETACHED_STAGING_PREFIX = "detached-"
 """Of the places of staged parts that another replica may have in ``detached/``."""
-TRIES_BEFORE_LOST = 7
+ATTEMPTS_BEFORE_LOSS_CHECK = 7
 """Vain ones of an entry, which take about 13 seconds, before all replicas are asked whether its part is lost."""
 
 
@@ -73,7 +73,7 @@ class ReplicaState:
         self.is_stopping = is_stopping
         self.stopped = stopped
         self.restart = restart
-        location = replica_location(
+        location = find_replica_location(
             definition.create,
             macros=replication.macros,
             database=definition.database,
@@ -107,9 +107,9 @@ class ReplicaState:
     def description(self) -> TableDescription:
         return self.definition.description
 
-    def make_task(self, name: str, step: Callable[[], float]) -> Task:
+    def make_task(self, name: str, step: Callable[[], float]) -> BackgroundTask:
         """A task that runs once the table has been started; waking it before does nothing."""
-        return Task(f"{self.definition.full_name}: {name}", step)
+        return BackgroundTask(f"{self.definition.full_name}: {name}", step)
 
     def parts_on_disk(self) -> dict[PartName, PartOnDisk]:
         """Every part that was not dropped; whether it is active depends on what ZooKeeper says of its cover."""
@@ -133,7 +133,7 @@ class ReplicaState:
             with open(draft, "w", encoding="utf-8") as stream:
                 stream.write(str(self.services.new_uuid()))
                 stream.flush()
-                sync(stream.fileno())
+                sync_descriptor(stream.fileno())
             os.replace(draft, file)
             sync_directory(path)
         return f"{file.read_text()} {socket.gethostname()}:{path}"
@@ -165,7 +165,7 @@ class ReplicaState:
                 self._gate.notify_all()
 
     @contextmanager
-    def releasing_numbers(self) -> Iterator[None]:
+    def restart_on_leaked_number(self) -> Iterator[None]:
         """Around what takes block numbers. When ZooKeeper goes away meanwhile, one may be left that nobody will use,
         and merges would wait for it as long as the session lives: the new start takes it back."""
         try:
@@ -187,14 +187,14 @@ class ReplicaState:
             self.hurry()
             self.services.wait(self.has_begun, _BEGIN_SECONDS)
 
-    def become_writable(self, activation: Activation) -> None:
+    def set_writable(self, activation: Activation) -> None:
         with self._gate:
             self.activation = activation
             self.readonly_reason = self.refusal = ""
             self.has_started = True
             self.is_paused.clear()
 
-    def become_readonly(self, reason: str) -> bool:
+    def set_readonly(self, reason: str) -> bool:
         """Stops work for the old session; ``False`` when some of it is still going on: try again."""
         with self._gate:
             self.activation = None
@@ -245,6 +245,6 @@ class ReplicaState:
                 raise UnavailableError("TIMEOUT_EXCEEDED", f"Timeout of {timeout_seconds:g} s while waiting for {what}")
 
 
-def part_record(part: Part) -> PartRecord:
+def make_part_record(part: Part) -> PartRecord:
     """What ZooKeeper keeps about a part."""
     return PartRecord(part.content_hash, part.rows, part.data_uncompressed_bytes)

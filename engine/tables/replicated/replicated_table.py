@@ -1,9 +1,6 @@
-"""``ReplicatedMergeTree``: this server's replica of one table, conducted.
+"""``ReplicatedMergeTree``: this server's replica of one table.
 
-The parts of it, each a module: :mod:`state` (what the others share, and the right to write), :mod:`session` (getting
-and keeping that right), :mod:`insert`, :mod:`log_pull`, :mod:`queue_steps` (executes what was pulled), :mod:`fetcher`,
-:mod:`merge_steps`, :mod:`mutations`, :mod:`partitions`, :mod:`housekeeping`, :mod:`part_checks`, :mod:`lost_parts`,
-:mod:`failed_quorums`. None knows the table; what one needs of another is handed to it here.
+Its work is done by the modules of this folder, which share ``replica_state`` and do not know the table.
 """
 
 from __future__ import annotations
@@ -27,18 +24,18 @@ from engine.tables.capabilities.table_partitions import TablePartitions
 from engine.tables.capabilities.table_transactions import TableTransactions
 from engine.tables.insert_delay import delay_insert
 from engine.tables.insert_sink import InsertSink
-from engine.tables.replicated.block_history import ReplicaHistory
-from engine.tables.replicated.decide.merge_selection import MergeSteps
+from engine.tables.replicated.block_history import ReplicatedBlockHistory
+from engine.tables.replicated.decide.merge_selection import MergeSelector
 from engine.tables.replicated.decide.replicated_mutations import ReplicatedMutations
 from engine.tables.replicated.decide.replicated_partitions import ReplicatedPartitions
 from engine.tables.replicated.follow.cloned_parts import OwnCopies
 from engine.tables.replicated.follow.log_pull import LogPull
-from engine.tables.replicated.follow.mutate_part import MutatedParts
-from engine.tables.replicated.follow.part_fetcher import Fetcher
-from engine.tables.replicated.follow.queue_execution import QueueSteps
-from engine.tables.replicated.follow.replace_range import Exchanges
-from engine.tables.replicated.life.definition_changes import Definitions
-from engine.tables.replicated.life.log_cleanup import Housekeeping
+from engine.tables.replicated.follow.mutate_part import MutatePartExecutor
+from engine.tables.replicated.follow.part_fetcher import PartFetcher
+from engine.tables.replicated.follow.queue_execution import QueueExecutor
+from engine.tables.replicated.follow.replace_range import ReplaceRangeExecutor
+from engine.tables.replicated.life.definition_changes import DefinitionChanges
+from engine.tables.replicated.life.log_cleanup import LogCleanup
 from engine.tables.replicated.life.replica_session import ReplicaSession
 from engine.tables.replicated.repair.failed_quorums import FailedQuorums
 from engine.tables.replicated.repair.lost_parts import LostParts
@@ -46,14 +43,14 @@ from engine.tables.replicated.repair.lost_transactions import LostTransactions
 from engine.tables.replicated.repair.part_checks import PartChecks
 from engine.tables.replicated.repair.restore_replica import Restoring
 from engine.tables.replicated.replica_state import ReplicaState
-from engine.tables.replicated.sequential_snapshot import FilteredSnapshot, sequential_snapshot
-from engine.tables.replicated.write.fetch_partition import ForeignFetches
+from engine.tables.replicated.sequential_snapshot import FilteredSnapshot, take_sequential_snapshot
+from engine.tables.replicated.write.fetch_partition import PartitionFetcher
 from engine.tables.replicated.write.missing_block_views import ReplicatedBlockViews
 from engine.tables.replicated.write.replicated_insert import ReplicatedInsert
 from engine.tables.replicated.write.replicated_transactions import ReplicatedTransactions
 from engine.tables.services import TableServices
 from engine.tables.statement_options import AlterOptions, InsertOptions, OptimizeOptions, SyncMode
-from engine.tables.stopped_actions import Stoppable
+from engine.tables.stopped_actions import StoppableAction
 from engine.tables.table import Table
 from engine.tables.table_definition import TableDefinition
 from parts.common.errors import CorruptionError, PandoError, UnavailableError, UserError
@@ -64,7 +61,7 @@ from parts.read.part_reader import Part
 from parts.store.part_states import (
     Snapshot,
 )
-from sql.definitions.engines.engine_clauses import pin_location
+from sql.definitions.engines.engine_clauses import expand_table_macros
 from sql.grammar.clause_types import (
     TableRef,
 )
@@ -81,8 +78,7 @@ _WOKEN_SECONDS = 60.0
 
 
 class ReplicatedTable(Table):
-    """Implements :class:`engine.tables.capabilities.replica.Replica` and
-    :class:`engine.interserver.replication.PartLender`."""
+    """One replica: a :class:`Replica` for statements, a :class:`PartProvider` for other servers."""
 
     def __init__(self, definition: TableDefinition, services: TableServices, replication: Replication) -> None:
         super().__init__(definition, services)
@@ -92,20 +88,20 @@ class ReplicatedTable(Table):
         self.state = state
         self._told_refusal = ""
         self.log_pull = LogPull(state, self.wake_execution, self._note_logged)
-        fetcher = Fetcher(state)
+        fetcher = PartFetcher(state)
         self._send_throttle = services.throttle(lambda: self.definition.settings.max_replicated_sends_network_bandwidth)
-        self.block_history = ReplicaHistory(state, self.log_pull.pull, self.wake_execution)
+        self.block_history = ReplicatedBlockHistory(state, self.log_pull.pull, self.wake_execution)
         self.part_checks = PartChecks(state, fetcher.fetch)
         self.failed_quorums = FailedQuorums(state, self.log_pull.pull)
         give_up = LostParts(state, self.log_pull.pull).give_up
-        exchanges = Exchanges(state, fetcher, LostTransactions(state, self.log_pull.pull))
-        mutated_parts = MutatedParts(
+        exchanges = ReplaceRangeExecutor(state, fetcher, LostTransactions(state, self.log_pull.pull))
+        mutated_parts = MutatePartExecutor(
             state, lambda database, name: self.home.find(database, name), lambda: self._mutations.note_made()
         )
-        self.queue_steps = QueueSteps(
-            state, fetcher, exchanges, mutated_parts, OwnCopies(state), give_up, self.part_checks.report
+        self.queue_steps = QueueExecutor(
+            state, fetcher, exchanges, mutated_parts, OwnCopies(state), give_up, self.part_checks.report_corruption
         )
-        self.definitions = Definitions(
+        self.definitions = DefinitionChanges(
             state,
             lambda create: self.home.define(self.definition.database, create),
             lambda change: self.home.redefine(self, change),
@@ -115,15 +111,15 @@ class ReplicatedTable(Table):
         self._transactions = ReplicatedTransactions(
             state, self.log_pull.pull, self.log_pull.last_blocks, self.wake_execution
         )
-        self.housekeeping = Housekeeping(state, self._transactions.clean_up)
-        self.merge_steps = MergeSteps(state, self.log_pull, self.queue_steps.slots, self.wake_execution)
+        self.housekeeping = LogCleanup(state, self._transactions.clean_up)
+        self.merge_steps = MergeSelector(state, self.log_pull, self.queue_steps.slots, self.wake_execution)
         self.queue.on_ready, self.queue.on_finish = self.wake_execution, self.merge_steps.note_change
         self._mutations = ReplicatedMutations(
             state, self.log_pull, self.definitions, mutated_parts, self.wake_execution
         )
         self._block_views = ReplicatedBlockViews(state)
         self._partitions = ReplicatedPartitions(
-            state, self.log_pull, self._transactions, ForeignFetches(state, fetcher)
+            state, self.log_pull, self._transactions, PartitionFetcher(state, fetcher)
         )
         self._restoring = Restoring(state, self.definitions, self.restart)
         self.session = ReplicaSession(
@@ -172,8 +168,7 @@ class ReplicatedTable(Table):
             self.session.broken_parts = refusal
 
     def start(self) -> None:
-        """With ZooKeeper there the table is writable when this returns, or ``readonly_reason`` says why not; at the
-        start of a server it becomes so in the background."""
+        """Makes the table writable, or sets ``readonly_reason``; in the background at the start of a server."""
         shared = self.state.replication
         shared.register(self.replica.root, self)
         self.session.force_restore = shared.force_restore_all
@@ -209,7 +204,7 @@ class ReplicatedTable(Table):
 
     def renamed(self, new: TableRef) -> CreateTable:
         """It keeps its place in ZooKeeper, also where the old name was part of the path."""
-        create = pin_location(
+        create = expand_table_macros(
             self.definition.create,
             database=self.definition.database,
             table=self.definition.name,
@@ -227,7 +222,7 @@ class ReplicatedTable(Table):
         """What is in ZooKeeper is decided: whoever wrote it has looked whether rows convert."""
         with self.store.lock:
             yield
-            self.take_definition(new)
+            self.set_definition(new)
         self.state.definition = new
         self.merge_steps.note_change()
 
@@ -260,7 +255,7 @@ class ReplicatedTable(Table):
 
     def _note_logged(self, entries: int) -> None:
         """A pull has brought so many."""
-        self.housekeeping.note_logged(entries)
+        self.housekeeping.count_logged_entries(entries)
         self.merge_steps.note_change()
 
     def _on_writable(self) -> None:
@@ -297,7 +292,7 @@ class ReplicatedTable(Table):
 
     def snapshot(self, *, sequential_consistency: bool = False) -> Snapshot | FilteredSnapshot:
         self._tell_of_refusal()
-        return sequential_snapshot(self.state) if sequential_consistency else self.store.snapshot()
+        return take_sequential_snapshot(self.state) if sequential_consistency else self.store.snapshot()
 
     def _tell_of_refusal(self) -> None:
         """Once, by the first SELECT."""
@@ -320,7 +315,7 @@ class ReplicatedTable(Table):
         return KeeperScanRecords(self.require_keeper(), self.state.paths)
 
     def report_corruption(self, error: CorruptionError) -> None:
-        self.part_checks.report(error)
+        self.part_checks.report_corruption(error)
 
     def part_hashes(self, names: Sequence[PartName]) -> dict[PartName, str]:
         found = {name: self.store.get_active(name) for name in names}
@@ -332,7 +327,7 @@ class ReplicatedTable(Table):
         snapshot = self.store.hold([name])
         return snapshot, snapshot.parts[0].path
 
-    def lend_staged(self, transaction: str, place: str, name: PartName) -> tuple[Snapshot, Path]:
+    def open_staged_part(self, transaction: str, place: str, name: PartName) -> tuple[Snapshot, Path]:
         self._check_sends()
         try:
             self.store.settle()
@@ -349,7 +344,7 @@ class ReplicatedTable(Table):
             throttle.spend(size, self._check_sends)
 
     def _check_sends(self) -> None:
-        self.stopped.refuse(Stoppable.SENDS, "Transferring part to replica was cancelled")
+        self.stopped.refuse(StoppableAction.SENDS, "Transferring part to replica was cancelled")
 
     def delete_outdated(self, parts: Sequence[Part]) -> None:
         """Takes the parts out of ZooKeeper first, then off the disk; a crash in between leaves only disk space."""

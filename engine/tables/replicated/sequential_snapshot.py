@@ -35,7 +35,7 @@ class FilteredSnapshot:
         self.release()
 
 
-def sequential_snapshot(state: ReplicaState) -> FilteredSnapshot:
+def take_sequential_snapshot(state: ReplicaState) -> FilteredSnapshot:
     """What a quorum has confirmed. Raises 242, 289 (REPLICA_IS_NOT_IN_QUORUM), 999."""
     with state.working() as (keeper, activation):  # no new session begins, which may move parts back to the queue
         return FilteredSnapshot(*read_confirmed(keeper, activation, lambda: _settled_snapshot(state, keeper)))

@@ -60,7 +60,7 @@ class DatabaseTables(dict[str, Table]):
         self.materialized.pop(name, None)
 
 
-def views_of(databases: Iterable[DatabaseTables], table: Table) -> list[Table]:
+def find_dependent_views(databases: Iterable[DatabaseTables], table: Table) -> list[Table]:
     """In the order of their names: that of their commits. Without those that are still to replace others."""
     place = (table.definition.database, table.definition.name)
     views = [view for tables in databases for view in list(tables.materialized.values())]

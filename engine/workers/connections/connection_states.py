@@ -26,7 +26,7 @@ KEPT_BYTES = 4096
 """A longer request is not kept."""
 
 
-class State(enum.IntEnum):
+class ConnectionState(enum.IntEnum):
     FREE = 0
     PASSED = 1
     """On its way to a worker, which has not taken it."""
@@ -60,7 +60,7 @@ class ConnectionStates:
         """For a connection nothing has gone through yet."""
         self.received[slot] = self.written[slot] = 0
         self.forget(slot)
-        self.states[slot] = State.PASSED
+        self.states[slot] = ConnectionState.PASSED
 
     def keep(self, slot: int, data: bytes) -> None:
         """``data`` is the next of the request."""

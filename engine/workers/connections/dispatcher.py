@@ -25,20 +25,20 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from engine.front.http.connection import NO_TIMEOUT_SECONDS
-from engine.front.http.error_responses import http_status
-from engine.front.http.listener import Listener, RareLog, most_connections
+from engine.front.http.connection import UNLIMITED_SECONDS
+from engine.front.http.error_responses import get_http_status
+from engine.front.http.listener import Listener, ThrottledLog, get_max_connections
 from engine.front.http.routes import Application
 from engine.server.config import Config
-from engine.workers.connections.connection_states import ConnectionStates, State
-from engine.workers.connections.first_bytes import FirstBytes
-from engine.workers.connections.orphaned_connections import Fate, LastWords, fate
-from engine.workers.connections.receiver import MOST_SLOTS_A_MESSAGE, SLOT_BYTES
-from engine.workers.connections.status_page_server import OwnPages
+from engine.workers.connections.connection_states import ConnectionState, ConnectionStates
+from engine.workers.connections.first_bytes import FirstBytesWaiter
+from engine.workers.connections.orphaned_connections import FinalResponses, OrphanAction, choose_action
+from engine.workers.connections.receiver import MAX_SLOTS_PER_MESSAGE, SLOT_BYTES
+from engine.workers.connections.status_page_server import StatusPageServer
 from engine.workers.query_bounds import Aftermath
 from parts.common.errors import PandoError, UnavailableError
 from sql.settings.session_settings import (
-    settings_of,
+    make_settings,
 )
 
 logger = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ _STUCK_SECONDS = 0.1
 _LAST_ANSWERS_SECONDS = 2.0
 
 
-class Home(Protocol):
+class WorkerEndpoint(Protocol):
     """A worker as the door sees it."""
 
     @property
@@ -66,10 +66,10 @@ class Home(Protocol):
 
 
 @dataclass(eq=False)
-class _Household:
+class _WorkerConnections:
     """A worker's connections."""
 
-    home: Home
+    home: WorkerEndpoint
     slots: set[int] = field(default_factory=set)
     turn: int = 0
     last_slot: int = 0
@@ -78,12 +78,12 @@ class _Household:
 
     def is_stuck(self, states: ConnectionStates, now: float) -> bool:
         """It has not taken what was passed some time ago."""
-        is_waiting = self.last_slot in self.slots and states.states[self.last_slot] == State.PASSED
+        is_waiting = self.last_slot in self.slots and states.states[self.last_slot] == ConnectionState.PASSED
         return is_waiting and now - self.last_passed > _STUCK_SECONDS
 
 
 @dataclass(eq=False)
-class _Guest:
+class _ClientConnection:
     connection: socket.socket
     slot: int
     deadline: float = 0.0
@@ -93,7 +93,7 @@ class _Guest:
     """A request that the worker it is passed to is to answer first."""
 
 
-class FrontDoor:
+class ConnectionDispatcher:
     """``pages`` serves what the replica process answers itself; ``homes`` tells the workers there are now.
 
     ``homes`` is called on the door's thread: it must not wait for a thread that calls the door.
@@ -104,25 +104,25 @@ class FrontDoor:
         listening: socket.socket,
         config: Config,
         states: ConnectionStates,
-        homes: Callable[[], Sequence[Home]],
+        homes: Callable[[], Sequence[WorkerEndpoint]],
         pages: Application,
     ) -> None:
         self._socket = listening
         self._states = states
         self._homes = homes
-        self._most = min(most_connections(config.max_connections), states.slots)
-        limits = settings_of(config.profile("default"), config.timezone)
-        self._receive_seconds = limits.http_receive_timeout or NO_TIMEOUT_SECONDS
-        self._make_own = lambda: OwnPages(config, pages, self._last_words.linger)
+        self._most = min(get_max_connections(config.max_connections), states.slots)
+        limits = make_settings(config.profile("default"), config.timezone)
+        self._receive_seconds = limits.http_receive_timeout or UNLIMITED_SECONDS
+        self._make_own = lambda: StatusPageServer(config, pages, self._last_words.close_after_drain)
         self._free = list(reversed(range(states.slots)))
-        self._guests: dict[int, _Guest] = {}
-        self._households: dict[int, _Household] = {}
-        self._homeless: list[_Guest] = []
+        self._guests: dict[int, _ClientConnection] = {}
+        self._households: dict[int, _WorkerConnections] = {}
+        self._homeless: list[_ClientConnection] = []
         self._retry: asyncio.TimerHandle | None = None
         self._turn = 0
         self._listener: Listener | None = None
         self._is_closing = False
-        self._log = RareLog()
+        self._log = ThrottledLog()
         self._has_started = threading.Event()
         self._thread = threading.Thread(target=self._run, name="front door", daemon=True)
 
@@ -132,15 +132,15 @@ class FrontDoor:
         self._thread.start()
         self._has_started.wait()
 
-    def connections(self, home: Home) -> int:
+    def connections(self, home: WorkerEndpoint) -> int:
         household = self._households.get(id(home))
         return len(household.slots) if household is not None else 0
 
-    def add(self, home: Home) -> None:
+    def add(self, home: WorkerEndpoint) -> None:
         """``home`` is ready. With the first one the door opens."""
         self._on_loop(self._add, home)
 
-    def rescue(self, home: Home, reason: str, aftermath: Aftermath | None = None) -> None:
+    def rescue(self, home: WorkerEndpoint, reason: str, aftermath: Aftermath | None = None) -> None:
         """After the worker's end, before its door socket is closed: its connections go elsewhere, or end with an error.
 
         ``reason`` is what it did: "ended (signal 9)". ``aftermath`` is there when it was ended for a query's sake.
@@ -188,9 +188,9 @@ class FrontDoor:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._end = asyncio.Event()
-        self._last_words = LastWords()
+        self._last_words = FinalResponses()
         self._own = self._make_own()
-        self._first_bytes = FirstBytes(self._receive_seconds, self._own.open, self._admit)
+        self._first_bytes = FirstBytesWaiter(self._receive_seconds, self._own.open, self._admit)
         self._has_started.set()
         await self._end.wait()
         deadline = self._loop.time() + _LAST_ANSWERS_SECONDS
@@ -217,21 +217,21 @@ class FrontDoor:
     # -- new connections ----------------------------------------------------------------------------------------------
 
     def _admit(self, connection: socket.socket) -> None:
-        guest = _Guest(connection, self._free.pop())
+        guest = _ClientConnection(connection, self._free.pop())
         self._guests[guest.slot] = guest
         self._states.clear(guest.slot)
         self._place(guest)
 
-    def _place(self, guest: _Guest) -> None:
+    def _place(self, guest: _ClientConnection) -> None:
         guest.deadline = self._loop.time() + _PATIENCE_SECONDS
-        self._states.states[guest.slot] = State.PASSED
+        self._states.states[guest.slot] = ConnectionState.PASSED
         if self._is_closing:
-            self._disappoint(guest)
+            self._refuse(guest)
         elif not self._pass_on(guest):
             self._homeless.append(guest)
-            self._retry = self._retry or self._loop.call_later(_RETRY_SECONDS, self._place_homeless)
+            self._retry = self._retry or self._loop.call_later(_RETRY_SECONDS, self._retry_waiting)
 
-    def _pass_on(self, guest: _Guest) -> bool:
+    def _pass_on(self, guest: _ClientConnection) -> bool:
         """To the worker with the fewest connections that takes any; in turn among equals."""
         now = self._loop.time()
         open_now = {id(home) for home in self._homes() if home.is_open}
@@ -259,7 +259,7 @@ class FrontDoor:
             return True
         return False
 
-    def _place_homeless(self) -> None:
+    def _retry_waiting(self) -> None:
         self._retry = None
         waiting, self._homeless = self._homeless, []
         now = self._loop.time()
@@ -267,13 +267,13 @@ class FrontDoor:
             if self._pass_on(guest):
                 continue
             if self._is_closing or now >= guest.deadline:
-                self._disappoint(guest)
+                self._refuse(guest)
             else:
                 self._homeless.append(guest)
         if self._homeless:
-            self._retry = self._loop.call_later(_RETRY_SECONDS, self._place_homeless)
+            self._retry = self._loop.call_later(_RETRY_SECONDS, self._retry_waiting)
 
-    def _disappoint(self, guest: _Guest) -> None:
+    def _refuse(self, guest: _ClientConnection) -> None:
         if not _has_bytes(guest.connection):
             self._close(guest)
             return
@@ -282,19 +282,19 @@ class FrontDoor:
 
     # -- workers ------------------------------------------------------------------------------------------------------
 
-    def _add(self, home: Home) -> None:
-        household = self._households[id(home)] = _Household(home)
+    def _add(self, home: WorkerEndpoint) -> None:
+        household = self._households[id(home)] = _WorkerConnections(home)
         home.door_socket.setblocking(False)
-        self._loop.add_reader(home.door_socket.fileno(), self._hear, household)
-        self._place_homeless()
+        self._loop.add_reader(home.door_socket.fileno(), self._read_reports, household)
+        self._retry_waiting()
         if self._listener is None and not self._is_closing:
             self._listener = Listener(self._socket, self._first_bytes.take, self._count, self._most)
 
-    def _hear(self, household: _Household) -> None:
+    def _read_reports(self, household: _WorkerConnections) -> None:
         """Slots that the worker gives back, until there is nothing more."""
         while not household.is_gone:
             try:
-                data = household.home.door_socket.recv(SLOT_BYTES * MOST_SLOTS_A_MESSAGE)
+                data = household.home.door_socket.recv(SLOT_BYTES * MAX_SLOTS_PER_MESSAGE)
             except (BlockingIOError, InterruptedError):
                 return
             except OSError:
@@ -305,67 +305,67 @@ class FrontDoor:
                 if slot in household.slots:
                     self._take_back(household, self._guests[slot])
 
-    def _forget(self, household: _Household) -> None:
+    def _forget(self, household: _WorkerConnections) -> None:
         """Nothing is passed to it and nothing heard of it any more."""
         if not household.is_gone:
             household.is_gone = True
             self._loop.remove_reader(household.home.door_socket.fileno())
 
-    def _take_back(self, household: _Household, guest: _Guest) -> None:
+    def _take_back(self, household: _WorkerConnections, guest: _ClientConnection) -> None:
         household.slots.discard(guest.slot)
-        if self._states.states[guest.slot] == State.PASSED:
+        if self._states.states[guest.slot] == ConnectionState.PASSED:
             guest.refused.add(id(household.home))
         else:
             guest.repeated = b""
-        if fate(self._states, guest.slot, guest.connection) is Fate.MOVE:
+        if choose_action(self._states, guest.slot, guest.connection) is OrphanAction.MOVE:
             self._place(guest)
         else:
             self._close(guest)
 
-    def _rescue(self, home: Home, reason: str, aftermath: Aftermath) -> None:
+    def _rescue(self, home: WorkerEndpoint, reason: str, aftermath: Aftermath) -> None:
         household = self._households.pop(id(home), None)
         if household is None:
             return
-        self._hear(household)
+        self._read_reports(household)
         self._forget(household)
         fates = {slot: self._fate(slot, aftermath) for slot in household.slots}
         for slot, what in fates.items():
             guest = self._guests[slot]
-            if what is Fate.MOVE or what is Fate.REPEAT:
+            if what is OrphanAction.MOVE or what is OrphanAction.REPEAT:
                 self._place(guest)
-            elif what is Fate.CUT:
+            elif what is OrphanAction.CUT:
                 self._close(guest)
             else:
                 error = aftermath.errors.get(slot) or _lost(reason)
-                status = http_status(error) if slot in aftermath.errors else 500
-                self._answer(guest, status, error, in_head=what is Fate.END_HEAD)
+                status = get_http_status(error) if slot in aftermath.errors else 500
+                self._answer(guest, status, error, in_head=what is OrphanAction.END_HEAD)
         if fates:
             counts = Counter(what.value for what in fates.values())
             told = "; ".join(f"{count}: {what}" for what, count in counts.items())
             logger.warning("%s %s; of its %d connections %s", home.name, reason, len(fates), told)
 
-    def _fate(self, slot: int, aftermath: Aftermath) -> Fate:
+    def _fate(self, slot: int, aftermath: Aftermath) -> OrphanAction:
         guest = self._guests[slot]
-        what = fate(self._states, slot, guest.connection)
-        if self._states.states[slot] == State.PASSED:  # with what it may have to repeat
+        what = choose_action(self._states, slot, guest.connection)
+        if self._states.states[slot] == ConnectionState.PASSED:  # with what it may have to repeat
             return what
-        may_repeat = what is Fate.ANSWER and aftermath.repeats and slot not in aftermath.errors
+        may_repeat = what is OrphanAction.ANSWER and aftermath.repeats and slot not in aftermath.errors
         guest.repeated = self._states.kept(slot) if may_repeat else b""
-        return Fate.REPEAT if guest.repeated else what
+        return OrphanAction.REPEAT if guest.repeated else what
 
     # -- ends ---------------------------------------------------------------------------------------------------------
 
-    def _answer(self, guest: _Guest, status: int, error: PandoError, *, in_head: bool = False) -> None:
-        self._last_words.say(guest.connection, status, error, in_head=in_head)
+    def _answer(self, guest: _ClientConnection, status: int, error: PandoError, *, in_head: bool = False) -> None:
+        self._last_words.send_error(guest.connection, status, error, in_head=in_head)
         self._free_slot(guest)
 
-    def _close(self, guest: _Guest) -> None:
+    def _close(self, guest: _ClientConnection) -> None:
         guest.connection.close()
         self._free_slot(guest)
 
-    def _free_slot(self, guest: _Guest) -> None:
+    def _free_slot(self, guest: _ClientConnection) -> None:
         del self._guests[guest.slot]
-        self._states.states[guest.slot] = State.FREE
+        self._states.states[guest.slot] = ConnectionState.FREE
         self._free.append(guest.slot)
 
 

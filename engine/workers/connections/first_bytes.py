@@ -9,13 +9,13 @@ import asyncio
 import socket
 from collections.abc import Callable
 
-from engine.front.http.routes import PAGE_PATHS
+from engine.front.http.routes import STATUS_PAGE_PATHS
 
-_OWN = tuple(f"{method} {path}".encode() for method in ("GET", "HEAD") for path in PAGE_PATHS)
+_OWN = tuple(f"{method} {path}".encode() for method in ("GET", "HEAD") for path in STATUS_PAGE_PATHS)
 _PEEK_BYTES = max(map(len, _OWN)) + 1
 
 
-def is_own_page(data: bytes) -> bool | None:
+def is_status_page_request(data: bytes) -> bool | None:
     """Whether a request that begins so is for a page of the server itself; ``None``: more bytes will tell."""
     for start in _OWN:
         if data.startswith(start):
@@ -25,7 +25,7 @@ def is_own_page(data: bytes) -> bool | None:
     return False
 
 
-class FirstBytes:
+class FirstBytesWaiter:
     """On the running loop. ``own`` and ``other`` get each connection, once; silent ones are closed in time."""
 
     def __init__(
@@ -60,7 +60,7 @@ class FirstBytes:
         if not data:
             self._drop(connection)
             return
-        is_own = is_own_page(data)
+        is_own = is_status_page_request(data)
         if is_own is None:
             # The loop would spin on the bytes that are here.
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, len(data) + 1)

@@ -15,8 +15,8 @@ import struct
 import termios
 from dataclasses import dataclass
 
-from engine.front.http.raw_responses import refusal
-from engine.workers.connections.connection_states import ConnectionStates, State
+from engine.front.http.raw_responses import make_refusal
+from engine.workers.connections.connection_states import ConnectionState, ConnectionStates
 from parts.common.errors import PandoError
 
 _LINGER_SECONDS = 2.0
@@ -26,7 +26,7 @@ _COUNTS_OFFSET = 120
 """Of tcpi_bytes_acked and tcpi_bytes_received in Linux's ``struct tcp_info``: eight bytes each."""
 
 
-class Fate(enum.Enum):
+class OrphanAction(enum.Enum):
     MOVE = "another worker may have it"
     REPEAT = "its request is asked again"
     ANSWER = "its request gets an error"
@@ -42,7 +42,7 @@ class KernelCounts:
     is_established: bool
 
 
-def kernel_counts(connection: socket.socket) -> KernelCounts | None:
+def read_kernel_counts(connection: socket.socket) -> KernelCounts | None:
     """``None`` where the kernel does not count."""
     try:
         information = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _COUNTS_OFFSET + 16)
@@ -56,26 +56,26 @@ def kernel_counts(connection: socket.socket) -> KernelCounts | None:
     return KernelCounts(received - unread, acknowledged + unacknowledged, information[0] == _ESTABLISHED)
 
 
-def fate(states: ConnectionStates, slot: int, connection: socket.socket) -> Fate:
+def choose_action(states: ConnectionStates, slot: int, connection: socket.socket) -> OrphanAction:
     """Only when nobody writes the slot any more."""
     state = states.states[slot]
-    if state == State.PASSED:
-        return Fate.MOVE
-    if state in (State.FREE, State.CLOSED):
-        return Fate.CUT
-    counts = kernel_counts(connection)
-    if state == State.IDLE:
+    if state == ConnectionState.PASSED:
+        return OrphanAction.MOVE
+    if state in (ConnectionState.FREE, ConnectionState.CLOSED):
+        return OrphanAction.CUT
+    counts = read_kernel_counts(connection)
+    if state == ConnectionState.IDLE:
         if counts is None or (counts.is_established and counts.consumed == states.received[slot]):
-            return Fate.MOVE
-        return Fate.ANSWER if counts.is_established else Fate.CUT
-    if state == State.ASKED:
-        return Fate.ANSWER
+            return OrphanAction.MOVE
+        return OrphanAction.ANSWER if counts.is_established else OrphanAction.CUT
+    if state == ConnectionState.ASKED:
+        return OrphanAction.ANSWER
     if counts is None or counts.written > states.written[slot]:
-        return Fate.END_HEAD if state == State.BEGUN else Fate.CUT
-    return Fate.ANSWER
+        return OrphanAction.END_HEAD if state == ConnectionState.BEGUN else OrphanAction.CUT
+    return OrphanAction.ANSWER
 
 
-class LastWords:
+class FinalResponses:
     """Answers after which connections end, on the running loop."""
 
     def __init__(self) -> None:
@@ -85,17 +85,17 @@ class LastWords:
     def __len__(self) -> int:
         return len(self._lingering)
 
-    def say(self, connection: socket.socket, status: int, error: PandoError, *, in_head: bool = False) -> None:
+    def send_error(self, connection: socket.socket, status: int, error: PandoError, *, in_head: bool = False) -> None:
         """``in_head``: after a status line and headers."""
-        answer = refusal(status, error)
+        answer = make_refusal(status, error)
         try:
             connection.send(answer[answer.index(b"\r\n") + 2 :] if in_head else answer)
         except OSError:
             connection.close()
         else:
-            self.linger(connection)
+            self.close_after_drain(connection)
 
-    def linger(self, connection: socket.socket) -> None:
+    def close_after_drain(self, connection: socket.socket) -> None:
         """For a connection that has its answer; it is closed when the client has closed it, or some seconds later."""
         try:
             connection.shutdown(socket.SHUT_WR)

@@ -15,19 +15,19 @@ import struct
 from collections.abc import Callable
 
 from engine.front.http.http_server import HttpServer
-from engine.front.http.listener import Opener
+from engine.front.http.listener import ConnectionOpener
 from engine.server.config import Config
 from engine.workers.connections.connection_states import KEPT_BYTES, ConnectionStates
-from engine.workers.connections.tracked_connection import Place, TrackedConnection
+from engine.workers.connections.tracked_connection import ConnectionSlot, TrackedConnection
 
 logger = logging.getLogger(__name__)
 
 SLOT_BYTES = 4
-MOST_SLOTS_A_MESSAGE = 4096
+MAX_SLOTS_PER_MESSAGE = 4096
 _AT_ONCE = 64
 
 
-class Receiver:
+class ConnectionReceiver:
     """All on the loop given to :meth:`start`. ``on_replica_gone`` is called once, when the other end is closed."""
 
     def __init__(
@@ -46,7 +46,7 @@ class Receiver:
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._opener = Opener()
+        self._opener = ConnectionOpener()
         self._socket.setblocking(False)
         self._is_receiving = True
         loop.add_reader(self._socket.fileno(), self._receive)
@@ -96,7 +96,7 @@ class Receiver:
         if connection is None:
             self._report(slot)
             return
-        place = Place(self._states, slot, self._report)
+        place = ConnectionSlot(self._states, slot, self._report)
 
         def make() -> asyncio.Protocol:
             protocol = self._make()
@@ -118,7 +118,7 @@ class Receiver:
     def _send_reports(self) -> None:
         """All that gathered while the door was slow go in one message."""
         while self._reports:
-            slots = self._reports[:MOST_SLOTS_A_MESSAGE]
+            slots = self._reports[:MAX_SLOTS_PER_MESSAGE]
             try:
                 self._socket.send(struct.pack(f"<{len(slots)}I", *slots))
             except (BlockingIOError, InterruptedError):
@@ -130,10 +130,12 @@ class Receiver:
         self._loop.remove_writer(self._socket.fileno())
 
 
-def worker_server(
+def make_worker_http_server(
     config: Config, door_socket: socket.socket, states: ConnectionStates, on_replica_gone: Callable[[], None]
 ) -> HttpServer:
     """The HTTP server of a worker, whose connections come through ``door_socket``."""
     return HttpServer(
-        config, lambda make: Receiver(door_socket, states, make, on_replica_gone), connection=TrackedConnection
+        config,
+        lambda make: ConnectionReceiver(door_socket, states, make, on_replica_gone),
+        connection=TrackedConnection,
     )

@@ -16,9 +16,9 @@ from typing import Any
 
 from uvicorn.server import ServerState
 
-from engine.front.http.connection import Connection
-from engine.front.http.http_server import uvicorn_config
-from engine.front.http.listener import Opener
+from engine.front.http.connection import HttpConnection
+from engine.front.http.http_server import make_uvicorn_config
+from engine.front.http.listener import ConnectionOpener
 from engine.front.http.routes import Application
 from engine.server.config import Config
 
@@ -30,17 +30,17 @@ _END = b"\r\n\r\n"
 _BODY_HEADERS = (b"\ncontent-length:", b"\ntransfer-encoding:", b"\nexpect:", b"\nupgrade:")
 
 
-class OwnPages:
+class StatusPageServer:
     """On the running loop. ``linger`` gets each connection that has its answer, and closes it."""
 
     def __init__(self, config: Config, pages: Application, linger: Callable[[socket.socket], None]) -> None:
-        self._uvicorn = uvicorn_config(config, pages, Connection)
+        self._uvicorn = make_uvicorn_config(config, pages, HttpConnection)
         self._uvicorn.load()
         self._pages = pages
         self._linger = linger
         self._loop = asyncio.get_running_loop()
         self._state = ServerState()
-        self._opener = Opener()
+        self._opener = ConnectionOpener()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:

@@ -12,15 +12,20 @@ import socket
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from engine.front.http.connection import Connection
-from engine.workers.connections.connection_states import ConnectionStates, State
+from engine.front.http.connection import HttpConnection
+from engine.workers.connections.connection_states import ConnectionState, ConnectionStates
 
 _FLUSH_SECONDS = 0.05
-_IDLE, _ASKED, _BEGUN, _ANSWERED = int(State.IDLE), int(State.ASKED), int(State.BEGUN), int(State.ANSWERED)
+_IDLE, _ASKED, _BEGUN, _ANSWERED = (
+    int(ConnectionState.IDLE),
+    int(ConnectionState.ASKED),
+    int(ConnectionState.BEGUN),
+    int(ConnectionState.ANSWERED),
+)
 _INTERIM = b"HTTP/1.1 100"
 
 
-class Place:
+class ConnectionSlot:
     """A connection's slot, its worker's from now on until ``report(slot)``."""
 
     def __init__(self, states: ConnectionStates, slot: int, report: Callable[[int], None]) -> None:
@@ -60,12 +65,12 @@ class Place:
             if connection is not None:
                 with contextlib.suppress(OSError):  # it is no more
                     connection.shutdown(socket.SHUT_RDWR)
-            self.states[self.slot] = State.CLOSED
+            self.states[self.slot] = ConnectionState.CLOSED
         self._report(self.slot)
 
 
-class TrackedConnection(Connection):
-    place: Place
+class TrackedConnection(HttpConnection):
+    place: ConnectionSlot
     """Set before the connection is made."""
     repeated: bytes = b""
     """A request that another worker had and did not answer."""
@@ -94,7 +99,7 @@ class TrackedConnection(Connection):
             return
         if self.is_idle:
             self._note_idle()
-        elif self.owes_answer:
+        elif self.has_unanswered_request:
             self.place.note_next()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -123,7 +128,7 @@ class TrackedConnection(Connection):
 class _TrackedTransport:
     """Notes that an answer has begun before its first bytes are out."""
 
-    def __init__(self, transport: asyncio.Transport, place: Place) -> None:
+    def __init__(self, transport: asyncio.Transport, place: ConnectionSlot) -> None:
         self._transport = transport
         self._place = place
         self.is_closing = transport.is_closing

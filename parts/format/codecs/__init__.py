@@ -1,8 +1,8 @@
 """Column codecs: a chain of transforms (Delta, DoubleDelta) and at most one compressor (LZ4, LZ4HC, ZSTD, or NONE).
 
 ``parse_codec`` checks the text inside ``CODEC(…)`` against the column's type when the table is created;
-:class:`Codec` encodes one Arrow buffer and tells which methods it used, :func:`decode` undoes them. The *chain* is
-stored beside every buffer, so reading needs neither the table's definition nor the codec's text.
+:class:`Codec` encodes one Arrow buffer and tells which methods it used, :func:`decode_chain` undoes them. The *chain*
+is stored beside every buffer, so reading needs neither the table's definition nor the codec's text.
 
 Chain: up to 8 bytes, in the order of encoding, zero-padded:
 
@@ -25,7 +25,7 @@ Split and Scale came with version 2.0 of the parts (``parts.format.part_files``)
 :class:`DenseEncoder` finds that they pay, in large merged parts (``parts.format.codecs.dense_encoder``).
 """
 
-from parts.format.codecs.codec_chain import BufferKind, ChainError, Codec, Encoder, decode
+from parts.format.codecs.codec_chain import BufferKind, ChainError, Codec, Encoder, decode_chain
 from parts.format.codecs.codec_parser import DEFAULT_CODEC, parse_codec
 from parts.format.codecs.dense_encoder import DenseEncoder
 
@@ -36,6 +36,6 @@ __all__ = [
     "Codec",
     "DenseEncoder",
     "Encoder",
-    "decode",
+    "decode_chain",
     "parse_codec",
 ]

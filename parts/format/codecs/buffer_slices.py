@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 
 from parts.format.codecs import transforms
-from parts.format.codecs.codec_chain import NARROW, NARROW_END, SCALE, SPLIT, ChainError, decode
+from parts.format.codecs.codec_chain import NARROW, NARROW_END, SCALE, SPLIT, ChainError, decode_chain
 
 
-def decode_window(chain: bytes, stored: pa.Buffer, raw_size: int, begin: int, size: int) -> pa.Buffer:
+def decode_slice(chain: bytes, stored: pa.Buffer, raw_size: int, begin: int, size: int) -> pa.Buffer:
     """The ``size`` raw bytes from byte ``begin`` on, both whole values. Raises :class:`ChainError`."""
     if begin + size > raw_size:
         raise ChainError(f"bytes {begin} to {begin + size} of a buffer of {raw_size} are asked for")
@@ -28,14 +28,14 @@ class _Source:
     def __init__(self, chain: bytes, stored: pa.Buffer, raw_size: int) -> None:
         self._method = chain[0] if chain else 0
         if self._is_narrow:
-            size = transforms.narrow_size(self._log2_width, self._method & 7, raw_size)
+            size = transforms.compute_narrow_size(self._log2_width, self._method & 7, raw_size)
             self._inner: _Source | pa.Buffer = _Source(chain[1:], stored, size)
         elif self._method & 0xF0 == SCALE:
             self._inner = _Source(chain[1:], stored, raw_size)
         elif self._method & 0xF0 == SPLIT:
-            self._inner = decode(chain[1:], stored, raw_size)
+            self._inner = decode_chain(chain[1:], stored, raw_size)
         else:
-            self._inner = decode(chain, stored, raw_size)
+            self._inner = decode_chain(chain, stored, raw_size)
 
     def window(self, begin: int, size: int) -> pa.Buffer | transforms.Bytes:
         inner = self._inner
@@ -44,7 +44,7 @@ class _Source:
                 return self._narrow_window(inner, begin, size)
             return transforms.scale_decode(np.frombuffer(inner.window(begin, size), np.uint8), self._method & 0x0F)
         if self._method & 0xF0 == SPLIT:
-            return transforms.split_window(np.frombuffer(inner, np.uint8), self._method & 0x0F, begin, size)
+            return transforms.decode_split_slice(np.frombuffer(inner, np.uint8), self._method & 0x0F, begin, size)
         return inner.slice(begin, size)
 
     @property
@@ -58,7 +58,7 @@ class _Source:
     def _narrow_window(self, inner: _Source, begin: int, size: int) -> transforms.Bytes:
         log2_width, width_code = self._log2_width, self._method & 7
         bytes_ = np.frombuffer(inner.window(0, 8), np.uint8)
-        if width_code != transforms.CONSTANT:
+        if width_code != transforms.CONSTANT_WIDTH_CODE:
             first = 8 + ((begin >> log2_width) << width_code)
             differences = inner.window(first, (size >> log2_width) << width_code)
             bytes_ = np.concatenate([bytes_, np.frombuffer(differences, np.uint8)])

@@ -95,7 +95,7 @@ class Codec:
     def _transform(self, raw: pa.Buffer, kind: BufferKind, chain: bytearray) -> np.ndarray:
         current = np.frombuffer(raw, np.uint8)
         if kind.log2_width == transforms.DECIMAL_LOG2:
-            low = transforms.decimal_low_halves(current)
+            low = transforms.narrow_decimals(current)
             if low is not None:
                 current = low
                 chain.append(NARROW + 8 * transforms.DECIMAL_LOG2 + 3)
@@ -110,19 +110,19 @@ class Codec:
         if not self.compressor or size < _TOO_SMALL_TO_ENCODE:
             return None
         if self.compressor == "ZSTD":
-            stored = zstd(data, self.level)
+            stored = compress_zstd(data, self.level)
             return stored if stored.size < size else None
         stored = _lz4(self.level if self.compressor == "LZ4HC" else None).compress(pa.py_buffer(data))
         limit = size if self.compressor == "LZ4HC" else size - size // 8
         return stored if stored.size < limit else None
 
 
-def zstd(data: Stored, level: int) -> pa.Buffer:
+def compress_zstd(data: Stored, level: int) -> pa.Buffer:
     """One Zstandard frame."""
     return pa.py_buffer(_zstd_compressor(level).compress(data))
 
 
-def decode(chain: bytes, stored: pa.Buffer, raw_size: int) -> pa.Buffer:
+def decode_chain(chain: bytes, stored: pa.Buffer, raw_size: int) -> pa.Buffer:
     """The raw buffer. Raises :class:`ChainError` for bytes no encoder writes."""
     if not chain:
         if stored.size != raw_size:
@@ -138,7 +138,7 @@ def _decode(chain: bytes, stored: pa.Buffer, raw_size: int) -> pa.Buffer:
     sizes = [raw_size]
     for method in chain[:-1]:
         if NARROW <= method < NARROW_END:
-            sizes.append(transforms.narrow_size((method - NARROW) >> 3, method & 7, sizes[-1]))
+            sizes.append(transforms.compute_narrow_size((method - NARROW) >> 3, method & 7, sizes[-1]))
         else:
             sizes.append(sizes[-1])
     current: Stored = stored

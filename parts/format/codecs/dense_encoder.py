@@ -28,7 +28,7 @@ import numpy as np
 import pyarrow as pa
 
 from parts.format.codecs import transforms
-from parts.format.codecs.codec_chain import LZ4, NARROW, SCALE, SPLIT, ZSTD, BufferKind, Codec, Stored, zstd
+from parts.format.codecs.codec_chain import LZ4, NARROW, SCALE, SPLIT, ZSTD, BufferKind, Codec, Stored, compress_zstd
 
 _VERSION = (2, 0)
 """Earlier readers know neither Split nor Scale."""
@@ -105,7 +105,7 @@ def _split(raw: pa.Buffer, kind: BufferKind) -> tuple[bytes, Stored]:
     if 1 <= log2_width <= 3:
         chain.append(SPLIT + log2_width)
         current = transforms.split_encode(current, log2_width)
-    return bytes([*chain, ZSTD]), zstd(current, 1)
+    return bytes([*chain, ZSTD]), compress_zstd(current, 1)
 
 
 def _scale(raw: pa.Buffer, kind: BufferKind) -> tuple[bytes, Stored]:
@@ -120,4 +120,4 @@ def _scale(raw: pa.Buffer, kind: BufferKind) -> tuple[bytes, Stored]:
 
 
 def _zstd(raw: pa.Buffer, _: BufferKind) -> tuple[bytes, Stored]:
-    return bytes([ZSTD]), zstd(raw, 3)
+    return bytes([ZSTD]), compress_zstd(raw, 3)

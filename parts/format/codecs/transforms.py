@@ -10,7 +10,7 @@ import numpy.typing as npt
 Bytes = npt.NDArray[np.uint8]
 UNSIGNED: dict[int, np.dtype[Any]] = {0: np.dtype("<u1"), 1: np.dtype("<u2"), 2: np.dtype("<u4"), 3: np.dtype("<u8")}
 """log2 of the width → dtype."""
-CONSTANT = 7
+CONSTANT_WIDTH_CODE = 7
 """Narrow's width code for "no differences are stored"."""
 DECIMAL_LOG2 = 4
 _EXPONENTS = range(7)
@@ -46,10 +46,10 @@ def split_encode(raw: Bytes, log2_width: int) -> Bytes:
 
 
 def split_decode(stored: Bytes, log2_width: int) -> Bytes:
-    return split_window(stored, log2_width, 0, len(stored))
+    return decode_split_slice(stored, log2_width, 0, len(stored))
 
 
-def split_window(stored: Bytes, log2_width: int, begin: int, size: int) -> Bytes:
+def decode_split_slice(stored: Bytes, log2_width: int, begin: int, size: int) -> Bytes:
     """The ``size`` raw bytes from byte ``begin`` on, both whole values."""
     if not 1 <= log2_width <= 3:
         raise ValueError(f"no values of {1 << log2_width} bytes are split")
@@ -93,7 +93,7 @@ def _unscaled(integers: npt.NDArray[np.int64], exponent: int) -> npt.NDArray[np.
 def narrow_encode(raw: Bytes, log2_width: int, signed: bool) -> tuple[Bytes, int] | None:
     """The encoded bytes and the width code of the differences, or ``None`` when nothing would get smaller."""
     if log2_width == DECIMAL_LOG2:
-        with_base = decimal_low_halves(raw)
+        with_base = narrow_decimals(raw)
         if with_base is None:
             return None
         return narrow_encode(with_base[8:], 3, True) or (with_base, 3)
@@ -102,7 +102,7 @@ def narrow_encode(raw: Bytes, log2_width: int, signed: bool) -> tuple[Bytes, int
     smallest = int(values.min())
     span = int(values.max()) - smallest
     if span == 0:
-        return _with_base(smallest, np.empty(0, np.uint8)), CONSTANT
+        return _with_base(smallest, np.empty(0, np.uint8)), CONSTANT_WIDTH_CODE
     for width_code in range(log2_width):
         if span < 1 << (8 << width_code):
             differences = values.view(unsigned) - unsigned.type(smallest % (1 << 8 * unsigned.itemsize))
@@ -110,7 +110,7 @@ def narrow_encode(raw: Bytes, log2_width: int, signed: bool) -> tuple[Bytes, int
     return None
 
 
-def decimal_low_halves(raw: Bytes) -> Bytes | None:
+def narrow_decimals(raw: Bytes) -> Bytes | None:
     """16-byte integers as Narrow's output of full 8-byte differences to 0; ``None`` when a value needs more."""
     halves = raw.view("<i8").reshape(-1, 2)
     low = np.ascontiguousarray(halves[:, 0])
@@ -121,7 +121,7 @@ def narrow_decode(stored: Bytes, log2_width: int, width_code: int, raw_size: int
     count = raw_size >> log2_width
     target = UNSIGNED[min(log2_width, 3)]
     base = target.type(int(stored[:8].view("<u8")[0]) & ((1 << 8 * target.itemsize) - 1))
-    differences = None if width_code == CONSTANT else stored[8:].view(UNSIGNED[width_code])
+    differences = None if width_code == CONSTANT_WIDTH_CODE else stored[8:].view(UNSIGNED[width_code])
     if log2_width < DECIMAL_LOG2:
         if differences is None:
             return np.full(count, base, target).view(np.uint8)
@@ -139,9 +139,9 @@ def narrow_decode(stored: Bytes, log2_width: int, width_code: int, raw_size: int
     return wide.reshape(-1).view(np.uint8)
 
 
-def narrow_size(log2_width: int, width_code: int, raw_size: int) -> int:
+def compute_narrow_size(log2_width: int, width_code: int, raw_size: int) -> int:
     """Bytes that Narrow's output has for ``raw_size`` bytes of input."""
-    return 8 if width_code == CONSTANT else 8 + ((raw_size >> log2_width) << width_code)
+    return 8 if width_code == CONSTANT_WIDTH_CODE else 8 + ((raw_size >> log2_width) << width_code)
 
 
 def _with_base(base: int, differences: Bytes) -> Bytes:

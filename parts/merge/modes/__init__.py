@@ -22,10 +22,10 @@ from types import MappingProxyType
 
 from parts.common.errors import UserError
 from parts.merge.modes import aggregating, collapsing, graphite, ordinary, replacing, summing, versioned_collapsing
-from parts.table.merge_mode import NO_KEYS, MergeKeys, MergeMode
+from parts.table.merge_mode import NO_KEY_COLUMNS, KeyColumns, MergeMode
 from parts.table.table_description import TableSchema
 
-_OfEngine = Callable[[Sequence[str], TableSchema, MergeKeys], MergeMode]
+_OfEngine = Callable[[Sequence[str], TableSchema, KeyColumns], MergeMode]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +57,13 @@ class ModeOfEngine:
 
 MODES: Mapping[str, ModeOfEngine] = MappingProxyType(
     {
-        "MergeTree": ModeOfEngine(ordinary.of_engine),
-        "ReplacingMergeTree": ModeOfEngine(replacing.of_engine, optional=("version", "is_deleted column")),
-        "SummingMergeTree": ModeOfEngine(summing.of_engine, optional=("list of columns to sum",), takes_list=True),
-        "AggregatingMergeTree": ModeOfEngine(aggregating.of_engine),
-        "CollapsingMergeTree": ModeOfEngine(collapsing.of_engine, required=("sign column",)),
+        "MergeTree": ModeOfEngine(ordinary.make_ordinary_mode),
+        "ReplacingMergeTree": ModeOfEngine(replacing.make_mode, optional=("version", "is_deleted column")),
+        "SummingMergeTree": ModeOfEngine(summing.make_mode, optional=("list of columns to sum",), takes_list=True),
+        "AggregatingMergeTree": ModeOfEngine(aggregating.make_mode),
+        "CollapsingMergeTree": ModeOfEngine(collapsing.make_mode, required=("sign column",)),
         "VersionedCollapsingMergeTree": ModeOfEngine(
-            versioned_collapsing.of_engine, required=("sign column", "version")
+            versioned_collapsing.make_mode, required=("sign column", "version")
         ),
         "GraphiteMergeTree": ModeOfEngine(
             graphite.of_engine, required=("'config_element_for_graphite_schema'",), takes_section=True
@@ -73,7 +73,9 @@ MODES: Mapping[str, ModeOfEngine] = MappingProxyType(
 """Engine name without ``Replicated`` → its mode."""
 
 
-def mode_of_engine(engine: str, columns: Sequence[str], schema: TableSchema, keys: MergeKeys = NO_KEYS) -> MergeMode:
+def mode_of_engine(
+    engine: str, columns: Sequence[str], schema: TableSchema, keys: KeyColumns = NO_KEY_COLUMNS
+) -> MergeMode:
     """The mode of ``engine``, replicated or not. Raises ``UserError`` 56 (UNKNOWN_STORAGE), 16, 36 and 169 for wrong
     columns, 139 for a section that the configuration lacks."""
     mode = MODES.get(engine.removeprefix("Replicated"))

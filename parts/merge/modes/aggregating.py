@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from parts.merge.row_aggregates import CHANGE_ONE, aggregated
-from parts.table.merge_mode import MergeKeys, MergeMode, SortedRows
+from parts.merge.row_aggregates import FUNCTIONS_THAT_CHANGE_SINGLE_ROWS, aggregate_groups
+from parts.table.merge_mode import KeyColumns, MergeMode, SortedRows
 from parts.table.table_description import TableSchema
 from parts.write.block_preparation import take_rows
 
@@ -30,14 +30,14 @@ class Aggregating(MergeMode):
 
     def reduce(self, rows: SortedRows) -> pa.Table:
         starts = rows.group_starts(has_key=self.has_key)
-        changes = [function for _, function in self.functions if function in CHANGE_ONE]
+        changes = [function for _, function in self.functions if function in FUNCTIONS_THAT_CHANGE_SINGLE_ROWS]
         if not len(starts) or (len(starts) == rows.block.num_rows and not changes):
             return rows.block
         found = take_rows(rows.block, starts)
         for name, function in self.functions:
             position = found.schema.get_field_index(name)
             if position >= 0:
-                values = aggregated(function, rows.block.column(name), starts)
+                values = aggregate_groups(function, rows.block.column(name), starts)
                 found = found.set_column(position, found.schema.field(position).with_type(values.type), values)
         return found
 
@@ -47,6 +47,6 @@ class Aggregating(MergeMode):
         return (self.reduce(SortedRows(block, lambda _: ())) for block in blocks)
 
 
-def of_engine(_arguments: Sequence[str], schema: TableSchema, keys: MergeKeys) -> Aggregating:
+def make_mode(_arguments: Sequence[str], schema: TableSchema, keys: KeyColumns) -> Aggregating:
     columns = (column for column in schema.stored.columns if column.aggregate and column.name not in keys.sorting)
     return Aggregating(tuple((column.name, column.aggregate) for column in columns), bool(keys.sorting))

@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from parts.blocks.dictionary_strings import joined
+from parts.blocks.dictionary_strings import concat_blocks
 from parts.common.errors import UserError
-from parts.merge.engine_columns import INT8, check_role_type, named_column
-from parts.table.merge_mode import MergeKeys, MergeMode, SortedRows
+from parts.merge.engine_columns import INT8, check_column_type, find_stored_column
+from parts.table.merge_mode import KeyColumns, MergeMode, SortedRows
 from parts.table.table_description import TableSchema
 from parts.write.block_preparation import take_rows
 
@@ -88,7 +88,7 @@ class Collapsing(MergeMode):
         (keeps_negative,), (keeps_positive,) = self._kept(*counts)
         kept = [row for row, is_kept in ((first_negative, keeps_negative), (last_positive, keeps_positive)) if is_kept]
         if found := [row for row in kept if row is not None]:
-            yield joined(found)
+            yield concat_blocks(found)
 
 
 def _signs(block: pa.Table, name: str) -> np.ndarray:
@@ -100,6 +100,6 @@ def _signs(block: pa.Table, name: str) -> np.ndarray:
     return signs
 
 
-def of_engine(arguments: Sequence[str], schema: TableSchema, _keys: MergeKeys) -> Collapsing:
-    check_role_type("CollapsingMergeTree", named_column(schema, arguments[0], "Sign"), "Sign", INT8)
+def make_mode(arguments: Sequence[str], schema: TableSchema, _keys: KeyColumns) -> Collapsing:
+    check_column_type("CollapsingMergeTree", find_stored_column(schema, arguments[0], "Sign"), "Sign", INT8)
     return Collapsing(arguments[0])

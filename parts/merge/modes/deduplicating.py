@@ -26,7 +26,7 @@ _ScalarWords = Callable[[pa.Array], list[np.ndarray]]
 
 
 @dataclass(frozen=True)
-class Deduplicated(MergeMode):
+class Deduplicating(MergeMode):
     """``mode`` without rows that equal an earlier one in the columns ``by`` (all when empty). ``by`` holds the key."""
 
     mode: MergeMode
@@ -42,7 +42,7 @@ class Deduplicated(MergeMode):
 
     @property
     def of_slices(self) -> MergeMode:
-        return Deduplicated(self.mode.of_slices, self.by)
+        return Deduplicating(self.mode.of_slices, self.by)
 
     def across(self, blocks: Iterator[pa.Table]) -> Iterator[pa.Table]:
         return self.mode.across(blocks)

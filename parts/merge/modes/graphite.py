@@ -21,12 +21,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parts.blocks.dictionary_strings import joined
-from parts.blocks.sort_order import key_codes
+from parts.blocks.dictionary_strings import concat_blocks
+from parts.blocks.sort_order import encode_keys
 from parts.common.errors import UserError
-from parts.merge.engine_columns import may_be_version, named_column
-from parts.merge.row_aggregates import aggregated, float_sums
-from parts.table.merge_mode import ORDINARY, MergeKeys, MergeMode, SortedRows
+from parts.merge.engine_columns import can_be_version, find_stored_column
+from parts.merge.row_aggregates import aggregate_groups, sum_floats
+from parts.table.merge_mode import ORDINARY, KeyColumns, MergeMode, SortedRows
 from parts.table.table_description import TableSchema
 from parts.types import DataType, DateTimeType, FloatType, IntegerType, LowCardinalityType, StringType
 from parts.write.block_preparation import take_rows
@@ -131,13 +131,13 @@ class Graphite(MergeMode):
         return ORDINARY
 
     def reduce(self, rows: SortedRows) -> pa.Table:
-        return joined(list(self.across(iter([rows.block])))) if rows.block.num_rows else rows.block
+        return concat_blocks(list(self.across(iter([rows.block])))) if rows.block.num_rows else rows.block
 
     def across(self, blocks: Iterator[pa.Table]) -> Iterator[pa.Table]:
         """The last step of a block waits for the next block, with those of its rows that still count."""
         waiting: pa.Table | None = None
         for block in blocks:
-            steps = _Steps(block if waiting is None else joined([waiting, block]), self.rollup, self.now)
+            steps = _Steps(block if waiting is None else concat_blocks([waiting, block]), self.rollup, self.now)
             if not len(steps.begins):
                 continue
             if len(steps.begins) > 1:
@@ -203,8 +203,8 @@ def _applied(function: str, values: pa.ChunkedArray, begins: np.ndarray) -> np.n
     if function == "count":
         return counts.astype(np.float64)
     if function == "avg":
-        return float_sums(values.to_numpy(), begins) / counts
-    return np.asarray(aggregated(function, values, begins))
+        return sum_floats(values.to_numpy(), begins) / counts
+    return np.asarray(aggregate_groups(function, values, begins))
 
 
 def _encoded(paths: pa.ChunkedArray) -> pa.DictionaryArray:
@@ -221,7 +221,7 @@ def _greatest_last(versions: pa.ChunkedArray, starts: np.ndarray, rows: int) -> 
     """For each time the row of the greatest version, the last of equal ones."""
     if not rows:
         return starts
-    codes = key_codes([versions], rows)[0].codes
+    codes = encode_keys([versions], rows)[0].codes
     greatest = np.repeat(np.maximum.reduceat(codes, starts), np.diff(starts, append=rows))
     return np.maximum.reduceat(np.where(codes == greatest, np.arange(rows), -1), starts)
 
@@ -265,7 +265,7 @@ def _with(block: pa.Table, name: str, values: pa.Array | pa.ChunkedArray) -> pa.
     return block.set_column(position, block.schema.field(position), values.cast(block.schema.field(position).type))
 
 
-def of_engine(arguments: Sequence[str], schema: TableSchema, keys: MergeKeys) -> Graphite:
+def of_engine(arguments: Sequence[str], schema: TableSchema, keys: KeyColumns) -> Graphite:
     """``arguments``: the section of the configuration. Raises 139 for one that is not there, 16 and 169 for columns."""
     (section,) = arguments
     rollup = keys.rollups.get(section)
@@ -279,13 +279,13 @@ def of_engine(arguments: Sequence[str], schema: TableSchema, keys: MergeKeys) ->
         "value": (rollup.value, (FloatType,)),
     }
     for what, (name, types) in kinds.items():
-        type_ = named_column(schema, name, what.capitalize()).type
+        type_ = find_stored_column(schema, name, what.capitalize()).type
         inner = type_.inner if isinstance(type_, LowCardinalityType) else type_
         if not isinstance(inner, types):
             wanted = " or ".join(kind.__name__.removesuffix("Type") for kind in types)
             raise _wrong_type(what, name, type_, wanted)
-    version = named_column(schema, rollup.version, "Version")
-    if not may_be_version(version.type):
+    version = find_stored_column(schema, rollup.version, "Version")
+    if not can_be_version(version.type):
         raise _wrong_type("version", version.name, version.type, "a number or a time")
     return Graphite(rollup)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from parts.table.merge_mode import ORDINARY, MergeKeys, MergeMode
+from parts.table.merge_mode import ORDINARY, KeyColumns, MergeMode
 from parts.table.table_description import TableSchema
 
 
-def of_engine(_arguments: Sequence[str], _schema: TableSchema, _keys: MergeKeys) -> MergeMode:
+def make_ordinary_mode(_arguments: Sequence[str], _schema: TableSchema, _keys: KeyColumns) -> MergeMode:
     return ORDINARY

@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parts.blocks.sort_order import key_codes
+from parts.blocks.sort_order import encode_keys
 from parts.common.errors import UserError
-from parts.merge.engine_columns import UINT8, check_role_type, check_version, named_column
-from parts.table.merge_mode import MergeKeys, MergeMode, SortedRows
+from parts.merge.engine_columns import UINT8, check_column_type, check_version_type, find_stored_column
+from parts.table.merge_mode import KeyColumns, MergeMode, SortedRows
 from parts.table.table_description import TableSchema
 from parts.write.block_preparation import take_rows
 
@@ -67,19 +67,21 @@ class Replacing(MergeMode):
         rows = block.num_rows
         if not self.version or len(starts) == rows:
             return np.append(starts[1:], rows) - 1
-        versions = key_codes([block.column(self.version)], rows)[0].codes
+        versions = encode_keys([block.column(self.version)], rows)[0].codes
         sizes = np.diff(starts, append=rows)
         greatest = np.repeat(np.maximum.reduceat(versions, starts), sizes)
         places = np.where(versions == greatest, np.arange(rows), -1)
         return np.maximum.reduceat(places, starts)
 
 
-def of_engine(arguments: Sequence[str], schema: TableSchema, _keys: MergeKeys) -> Replacing:
+def make_mode(arguments: Sequence[str], schema: TableSchema, _keys: KeyColumns) -> Replacing:
     version, is_deleted = (*arguments, "", "")[:2]
     if version:
-        check_version("ReplacingMergeTree", named_column(schema, version, "Version"))
+        check_version_type("ReplacingMergeTree", find_stored_column(schema, version, "Version"))
     if is_deleted:
-        check_role_type("ReplacingMergeTree", named_column(schema, is_deleted, "is_deleted"), "is_deleted", UINT8)
+        check_column_type(
+            "ReplacingMergeTree", find_stored_column(schema, is_deleted, "is_deleted"), "is_deleted", UINT8
+        )
         if is_deleted == version:
             message = f"The version and is_deleted column cannot be the same column ({version})"
             raise UserError("BAD_ARGUMENTS", message)

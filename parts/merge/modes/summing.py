@@ -20,10 +20,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from parts.blocks.dictionary_strings import joined
+from parts.blocks.dictionary_strings import concat_blocks
 from parts.common.errors import UserError
-from parts.merge.row_aggregates import CHANGE_ONE, aggregated, is_zero, map_columns
-from parts.table.merge_mode import MergeKeys, MergeMode, SortedRows
+from parts.merge.row_aggregates import FUNCTIONS_THAT_CHANGE_SINGLE_ROWS, aggregate_groups, find_zeros, sum_maps
+from parts.table.merge_mode import KeyColumns, MergeMode, SortedRows
 from parts.table.table_description import TableSchema
 from parts.types import (
     ArrayType,
@@ -71,7 +71,7 @@ class Summing(MergeMode):
             return
         kept: pa.Table | None = None
         for block in blocks:
-            rows = block if kept is None else joined([kept, block])
+            rows = block if kept is None else concat_blocks([kept, block])
             kept = self._summed(SortedRows(rows, lambda _: ()))
         if kept is not None:
             yield self._without_zeros(kept)
@@ -84,10 +84,10 @@ class Summing(MergeMode):
         is_alone = len(starts) == block.num_rows
         found = block if is_alone else take_rows(block, starts)
         for name, function in (*((name, "sum") for name in self.sums), *self.functions):
-            if name in block.column_names and (not is_alone or function in CHANGE_ONE):
-                found = _with(found, name, aggregated(function, block.column(name), starts))
+            if name in block.column_names and (not is_alone or function in FUNCTIONS_THAT_CHANGE_SINGLE_ROWS):
+                found = _with(found, name, aggregate_groups(function, block.column(name), starts))
         for structure in self._maps_of(block):
-            summed = map_columns([block.column(name) for name in structure], starts)
+            summed = sum_maps([block.column(name) for name in structure], starts)
             for name, values in zip(structure, summed, strict=True):
                 found = _with(found, name, values)
         return found
@@ -103,7 +103,7 @@ class Summing(MergeMode):
             return block
         zero = np.ones(block.num_rows, np.bool_)
         for name in sums:
-            zero &= np.concatenate([is_zero(chunk) for chunk in block.column(name).chunks])
+            zero &= np.concatenate([find_zeros(chunk) for chunk in block.column(name).chunks])
         return take_rows(block, np.flatnonzero(~zero)) if zero.any() else block
 
 
@@ -112,7 +112,7 @@ def _with(block: pa.Table, name: str, values: pa.Array) -> pa.Table:
     return block.set_column(position, block.schema.field(position).with_type(values.type), values)
 
 
-def of_engine(arguments: Sequence[str], schema: TableSchema, keys: MergeKeys) -> Summing:
+def make_mode(arguments: Sequence[str], schema: TableSchema, keys: KeyColumns) -> Summing:
     stored = schema.stored
     for name in arguments:
         if name not in stored and not any(column.name.startswith(f"{name}.") for column in stored.columns):

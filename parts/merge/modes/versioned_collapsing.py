@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from parts.merge.engine_columns import INT8, check_role_type, check_version, named_column
-from parts.table.merge_mode import MergeKeys, MergeMode, SortedRows
+from parts.merge.engine_columns import INT8, check_column_type, check_version_type, find_stored_column
+from parts.table.merge_mode import KeyColumns, MergeMode, SortedRows
 from parts.table.table_description import TableSchema
 from parts.write.block_preparation import take_rows
 
@@ -58,8 +58,8 @@ def _opened_for_good(levels: np.ndarray, steps: np.ndarray, starts: np.ndarray, 
     return (steps > 0) & (levels > 0) & (lowest >= levels)
 
 
-def of_engine(arguments: Sequence[str], schema: TableSchema, _keys: MergeKeys) -> VersionedCollapsing:
+def make_mode(arguments: Sequence[str], schema: TableSchema, _keys: KeyColumns) -> VersionedCollapsing:
     sign, version = arguments
-    check_role_type("VersionedCollapsingMergeTree", named_column(schema, sign, "Sign"), "Sign", INT8)
-    check_version("VersionedCollapsingMergeTree", named_column(schema, version, "Version"))
+    check_column_type("VersionedCollapsingMergeTree", find_stored_column(schema, sign, "Sign"), "Sign", INT8)
+    check_version_type("VersionedCollapsingMergeTree", find_stored_column(schema, version, "Version"))
     return VersionedCollapsing(sign, version)

@@ -5,19 +5,21 @@ from __future__ import annotations
 from functools import partial
 
 from parts.common.errors import UserError
-from sql.aggregates.combinators import build_aggregate, find_combined
-from sql.compile.compiler_interfaces import Compiling, code_of
-from sql.functions.registry import check_arity, find_aggregate, unknown_function
+from sql.aggregates.combinators import build_aggregate, resolve_aggregate
+from sql.compile.compiler_interfaces import ExpressionCompiling, string_code
+from sql.functions.registry import check_arity, find_aggregate, unknown_function_error
 from sql.grammar.syntax_tree import Function, Star
 from sql.typing.duckdb.sql_fragments import EMPTY, Fragment
 from sql.typing.typed_expressions import Typed
 
 
-def compile_aggregate(rows: Compiling, node: Function, *, empty_possible: bool, over: Fragment = EMPTY) -> Typed:
+def compile_aggregate(
+    rows: ExpressionCompiling, node: Function, *, empty_possible: bool, over: Fragment = EMPTY
+) -> Typed:
     """The call as DuckDB SQL over rows (not yet replaced by a column)."""
-    combined = find_combined(node.name)
+    combined = resolve_aggregate(node.name)
     if combined is None:
-        raise unknown_function(node.name)
+        raise unknown_function_error(node.name)
     rule, distinct = combined.rule, combined.distinct or node.distinct
     if rule.name == "count" and distinct:
         rule = find_aggregate("uniqExact") or rule
@@ -35,7 +37,7 @@ def compile_aggregate(rows: Compiling, node: Function, *, empty_possible: bool, 
         args,
         rows.environment,
         params,
-        code_of=partial(code_of, rows),
+        code_of=partial(string_code, rows),
         filters=filters,
         distinct=distinct,
         or_null=combined.or_null,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from parts.common.errors import UserError
-from sql.compile.compiler_interfaces import Compiling
+from sql.compile.compiler_interfaces import ExpressionCompiling
 from sql.grammar.syntax_tree import Node
 
 
-def constant_number(node: Node, compiler: Compiling, clause: str) -> int:
+def evaluate_row_count(node: Node, compiler: ExpressionCompiling, clause: str) -> int:
     """The count of LIMIT or OFFSET: a constant expression of literals, also a whole number as a float."""
     value = compiler.compile(node)
     if value.is_literal and isinstance(value.value, int) and not isinstance(value.value, bool) and value.value >= 0:

@@ -12,18 +12,18 @@ from collections.abc import Callable
 from parts.common.errors import UserError
 from parts.types import ArrayType, DataType, MapType, TupleType, make_nullable, strip_nullable
 from sql.aggregates.combinators import is_aggregate_call
-from sql.aggregates.window_names import WINDOW_FUNCTIONS, window_function_name
-from sql.compile.compiled_nodes import CompiledNodes, Names
-from sql.compile.compiler_interfaces import Statement
+from sql.aggregates.window_names import WINDOW_FUNCTIONS, canonical_window_function_name
+from sql.compile.compiled_nodes import BoundNames, CompiledExpressionCache
+from sql.compile.compiler_interfaces import StatementContext
 from sql.compile.expressions import function_library as _library  # noqa: F401  (fills the function table)
 from sql.compile.expressions.literal_lists import compile_list
 from sql.compile.expressions.special_forms import SPECIAL_FORMS
 from sql.compile.expressions.window_functions import compile_window
-from sql.compile.heavy_expressions import Layers, is_heavy
+from sql.compile.heavy_expressions import ExpressionStages, is_heavy
 from sql.compile.names.scope import EXPRESSIONS, Scope, SourceColumn, collect_aliases
-from sql.functions.registry import Call, Environment, Rule, apply, find_rule, unknown_function
+from sql.functions.registry import Call, Environment, Rule, apply, find_rule, unknown_function_error
 from sql.grammar.queries.query_parser import parse_expression
-from sql.grammar.query_limits import Guard
+from sql.grammar.query_limits import QueryGuard
 from sql.grammar.syntax_tree import (
     Alias,
     Function,
@@ -54,7 +54,7 @@ _RANDOM = frozenset({"rand", "rand64", "randCanonical", "generateUUIDv4"})
 
 
 def is_window_call(node: Function) -> bool:
-    return node.window is not None or window_function_name(node.name) in WINDOW_FUNCTIONS
+    return node.window is not None or canonical_window_function_name(node.name) in WINDOW_FUNCTIONS
 
 
 def is_random(name: str) -> bool:
@@ -66,16 +66,16 @@ def is_random(name: str) -> bool:
 class ExpressionCompiler:
     """Compiles expressions of one SELECT. ``query`` compiles subqueries; keys and defaults have none."""
 
-    def __init__(self, scope: Scope, environment: Environment, query: Statement | None = None) -> None:
+    def __init__(self, scope: Scope, environment: Environment, query: StatementContext | None = None) -> None:
         self.scope = scope
         self.environment = environment
         self.query = query
-        self.guard = query.guard if query is not None else Guard()
-        self.names = Names()
-        self.compiled = CompiledNodes(self.names, self.guard)
+        self.guard = query.guard if query is not None else QueryGuard()
+        self.names = BoundNames()
+        self.compiled = CompiledExpressionCache(self.names, self.guard)
         self.allow_array_join = False
         self.array_joins: dict[Fragment, tuple[Fragment, DataType]] = {}
-        self.layers: Layers | None = None
+        self.layers: ExpressionStages | None = None
         """Where heavy expressions go, once the names of FROM are known."""
         self.windows: dict[str, object] = {}
         self.allow_windows = False
@@ -151,7 +151,7 @@ class ExpressionCompiler:
             if (
                 expression is not None
                 and name not in self.names.expanding
-                and not contains(expression, _is_made, around)
+                and not expression_contains(expression, _is_made, around)
             ):
                 return self._path(self._aliased(name, expression), parts[1:])
             found_outside = self.scope.outer.resolve(parts)
@@ -218,7 +218,7 @@ class ExpressionCompiler:
         if rule is None:
             if is_aggregate_call(node):
                 return self.aggregate(node)
-            raise unknown_function(name)
+            raise unknown_function_error(name)
         if node.params is not None:
             raise UserError("BAD_ARGUMENTS", f"Function {name} takes no parameters in a first pair of brackets")
         if node.distinct or node.filter is not None:
@@ -296,7 +296,7 @@ class ExpressionCompiler:
 
     # Subqueries -------------------------------------------------------------------------------------------------------
 
-    def need_query(self) -> Statement:
+    def need_query(self) -> StatementContext:
         if self.query is None:
             raise UserError("NOT_IMPLEMENTED", "A subquery is not supported here (keys, defaults and constraints)")
         return self.query
@@ -334,7 +334,7 @@ def _is_made(node: Node) -> bool:
     )
 
 
-def contains(node: Node, found: Callable[[Node], bool], scope: Scope) -> bool:
+def expression_contains(node: Node, found: Callable[[Node], bool], scope: Scope) -> bool:
     """Whether ``found(node)`` holds anywhere in the expression, with the aliases it uses, outside subqueries."""
     seen: set[str] = set()
     roots = [node]

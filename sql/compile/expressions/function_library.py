@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sql.aggregates import aggregate_functions, chosen_values
-from sql.functions.arrays import array_reductions, arrays, higher_order
+from sql.functions.arrays import array_reductions, array_search, arrays, higher_order
 from sql.functions.conversions import accurate_casts, conversion_functions, reinterpretation
 from sql.functions.dates import clock_and_date_construction, date_arithmetic, date_parts, date_truncation
 from sql.functions.encodings import byte_codes
@@ -22,11 +22,12 @@ from sql.functions.strings import (
     token_search,
 )
 
-FAMILIES = (
+FUNCTION_FAMILIES = (
     accurate_casts,
     aggregate_functions,
     arithmetic,
     array_reductions,
+    array_search,
     arrays,
     integer_hashes,
     chosen_values,

@@ -26,19 +26,19 @@ from parts.types import (
     make_nullable,
     strip_nullable,
 )
-from sql.compile.compiler_interfaces import Compiling
-from sql.compile.expressions.literal_lists import is_written, member_column, members, scan
-from sql.compile.passes.view_expansion import with_views
+from sql.compile.compiler_interfaces import ExpressionCompiling
+from sql.compile.expressions.literal_lists import is_inlined, list_members, member_column, scan_of_list
+from sql.compile.passes.view_expansion import expand_views
 from sql.grammar.syntax_tree import Alias, Function, Identifier, LiteralList, NamedTable, Node, Select, Star, Subquery
-from sql.typing.casts.casts import cast_to, convert
-from sql.typing.casts.constant_texts import check_constant_text, constant_text_as
+from sql.typing.casts.casts import cast_to, convert_to_supertype
+from sql.typing.casts.constant_texts import check_constant_text, convert_constant_text
 from sql.typing.column_kernels.float_bits import bits_of
-from sql.typing.duckdb.sql_fragments import EMPTY, Fragment, fragment, joined
+from sql.typing.duckdb.sql_fragments import EMPTY, Fragment, fragment, join_fragments
 from sql.typing.result_types import is_date_or_time, is_number, is_string, supertype
 from sql.typing.typed_expressions import FLOAT64, INT64, UINT8, Typed, element_sql, literal
 
 
-def compile_in(compiler: Compiling, node: Function) -> Typed:
+def compile_in(compiler: ExpressionCompiling, node: Function) -> Typed:
     if len(node.args) != 2:
         raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", "IN takes a value and a set")
     negated = node.name in ("notIn", "globalNotIn")
@@ -54,7 +54,7 @@ def compile_in(compiler: Compiling, node: Function) -> Typed:
     return Typed(text, type_, is_condition=True)
 
 
-def _membership(compiler: Compiling, left: Typed, right: Node) -> Fragment:
+def _membership(compiler: ExpressionCompiling, left: Typed, right: Node) -> Fragment:
     if isinstance(right, Alias):
         right = right.expression
     if isinstance(right, Identifier):
@@ -67,11 +67,11 @@ def _membership(compiler: Compiling, left: Typed, right: Node) -> Fragment:
         among = _in_tuples(compiler, left, right)
         if among is not None:
             return among
-        right = Function("tuple", members(right))
+        right = Function("tuple", list_members(right))
     if isinstance(right, LiteralList):
-        if not isinstance(strip_nullable(left.type), TupleType) and not is_written(compiler, right):
+        if not isinstance(strip_nullable(left.type), TupleType) and not is_inlined(compiler, right):
             return _in_column(compiler, left, right)
-        right = Function("array" if right.is_array else "tuple", members(right))
+        right = Function("array" if right.is_array else "tuple", list_members(right))
     values = _listed(compiler, left, right)
     if isinstance(values, Fragment):
         return values
@@ -82,17 +82,17 @@ def _membership(compiler: Compiling, left: Typed, right: Node) -> Fragment:
             if left.type.is_nullable
             else fragment("false")
         )
-    return fragment("({} IN ({}))", _tested(left), joined(", ", tests))
+    return fragment("({} IN ({}))", _tested(left), join_fragments(", ", tests))
 
 
 def _tested(left: Typed) -> Fragment:
     """The left side as DuckDB compares it with what :func:`_comparable` gives."""
     if isinstance(strip_nullable(left.type), FloatType):  # a Float32 is in no set with a Float64 beside it
-        return bits_of(convert(left, FLOAT64), FLOAT64)
+        return bits_of(convert_to_supertype(left, FLOAT64), FLOAT64)
     return bits_of(left.sql, left.type)
 
 
-def _in_column(compiler: Compiling, left: Typed, right: LiteralList) -> Fragment:
+def _in_column(compiler: ExpressionCompiling, left: Typed, right: LiteralList) -> Fragment:
     """Among so many values that they are a table of their own."""
     member, table = member_column(compiler, right)
     if is_string(member.type) and not is_string(strip_nullable(left.type)):
@@ -104,7 +104,7 @@ def _in_column(compiler: Compiling, left: Typed, right: LiteralList) -> Fragment
     return fragment("({} IN (SELECT {} FROM {}))", _tested(left), tested, table)
 
 
-def _in_tuples(compiler: Compiling, left: Typed, right: LiteralList) -> Fragment | None:
+def _in_tuples(compiler: ExpressionCompiling, left: Typed, right: LiteralList) -> Fragment | None:
     """Among tuples that are a table of their own; ``None`` where they are compared one by one."""
     bare = strip_nullable(left.type)
     columns = right.values.flatten()
@@ -128,13 +128,13 @@ def _in_tuples(compiler: Compiling, left: Typed, right: LiteralList) -> Fragment
     type_ = TupleType(tuple((None, given) for given in types))
     fields = list(type_.arrow)
     arrays = [column.combine_chunks().cast(field.type) for column, field in zip(rows.columns, fields, strict=True)]
-    name, table = scan(compiler, pa.StructArray.from_arrays(arrays, fields=fields), type_)
+    name, table = scan_of_list(compiler, pa.StructArray.from_arrays(arrays, fields=fields), type_)
     tested = _comparable(compiler, left, Typed(name, type_))
     assert tested is not None
     return fragment("({} IN (SELECT {} FROM {}))", left.sql, tested, table)
 
 
-def _named_set(compiler: Compiling, right: Identifier) -> Node | None:
+def _named_set(compiler: ExpressionCompiling, right: Identifier) -> Node | None:
     """The expression of an alias, or a query of all columns of a table."""
     if len(right.parts) == 1 and right.parts[0] in compiler.scope.aliases:
         return compiler.scope.aliases[right.parts[0]]
@@ -142,10 +142,10 @@ def _named_set(compiler: Compiling, right: Identifier) -> Node | None:
         return None
     table = NamedTable(right.parts[0] if len(right.parts) > 1 else None, right.parts[-1])
     query = compiler.need_query()
-    return Subquery(with_views(Select((Star(),), source=table), query.catalog, query.guard))
+    return Subquery(expand_views(Select((Star(),), source=table), query.catalog, query.guard))
 
 
-def _listed(compiler: Compiling, left: Typed, right: Node) -> list[Typed] | Fragment:
+def _listed(compiler: ExpressionCompiling, left: Typed, right: Node) -> list[Typed] | Fragment:
     """The members of the set written in place; or, for an array, the whole test."""
     is_tuple = isinstance(strip_nullable(left.type), TupleType)
     if isinstance(right, Function) and right.name == "tuple":
@@ -162,23 +162,27 @@ def _listed(compiler: Compiling, left: Typed, right: Node) -> list[Typed] | Frag
         if value.elements is not None:
             return list(value.elements)
         element = supertype([strip_nullable(left.type), strip_nullable(value.type.inner)])
-        return fragment("list_contains({}, {})", convert(value, ArrayType(element)), convert(left, element))
+        return fragment(
+            "list_contains({}, {})",
+            convert_to_supertype(value, ArrayType(element)),
+            convert_to_supertype(left, element),
+        )
     if isinstance(value.type, TupleType) and not is_tuple and value.elements is not None:
         return list(value.elements)
     return [value]
 
 
-def _comparable(compiler: Compiling, left: Typed, member: Typed) -> Fragment | None:
+def _comparable(compiler: ExpressionCompiling, left: Typed, member: Typed) -> Fragment | None:
     """A member converted so that DuckDB compares it with the left side (:func:`_tested`); ``None`` if it can never be
     equal."""
     goal = strip_nullable(left.type)
     if isinstance(goal, FloatType) and is_number(strip_nullable(member.type)):
-        return bits_of(convert(member, FLOAT64), FLOAT64)
+        return bits_of(convert_to_supertype(member, FLOAT64), FLOAT64)
     found = _converted(compiler, left, member)
     return None if found is None else bits_of(found, goal)
 
 
-def _converted(compiler: Compiling, left: Typed, member: Typed) -> Fragment | None:
+def _converted(compiler: ExpressionCompiling, left: Typed, member: Typed) -> Fragment | None:
     goal, source = strip_nullable(left.type), strip_nullable(member.type)
     if isinstance(source, NothingType):
         return None
@@ -192,11 +196,11 @@ def _converted(compiler: Compiling, left: Typed, member: Typed) -> Fragment | No
             )
         if _has_null(member) or _is_outside(member, goal):
             return None
-        return convert(member, goal, zone) if _convertible(goal, source) else _cast(member, goal, zone)
+        return convert_to_supertype(member, goal, zone) if _convertible(goal, source) else _cast(member, goal, zone)
     if isinstance(goal, ArrayType) and isinstance(source, ArrayType):
-        return None if _is_outside(member, goal) else convert(member, goal, zone)
+        return None if _is_outside(member, goal) else convert_to_supertype(member, goal, zone)
     if is_string(source):
-        return constant_text_as(member, goal, zone)
+        return convert_constant_text(member, goal, zone)
     if is_date_or_time(goal) and is_date_or_time(source):
         return _cast(member, goal, zone)
     if isinstance(goal, EnumType) and is_number(source):
@@ -236,7 +240,7 @@ def _cast(value: Typed, goal: DataType, zone: str) -> Fragment:
     return cast_to(value, goal, zone)
 
 
-def _in_subquery(compiler: Compiling, left: Typed, right: Subquery) -> Fragment:
+def _in_subquery(compiler: ExpressionCompiling, left: Typed, right: Subquery) -> Fragment:
     compiled = compiler.need_query().nested(right.query, compiler)
     types = [type_ for _, type_ in compiled.columns]
     zone = compiler.environment.zone
@@ -255,14 +259,16 @@ def _in_subquery(compiler: Compiling, left: Typed, right: Subquery) -> Fragment:
         )
     goals = [_common(a.type, b) for a, b in zip(lefts, types, strict=True)]
     columns = [
-        bits_of(convert(Typed(fragment("c{}", position), type_), goal, zone), goal)
+        bits_of(convert_to_supertype(Typed(fragment("c{}", position), type_), goal, zone), goal)
         for position, (type_, goal) in enumerate(zip(types, goals, strict=True))
     ]
-    values = [bits_of(convert(part.plain, goal, zone), goal) for part, goal in zip(lefts, goals, strict=True)]
+    values = [
+        bits_of(convert_to_supertype(part.plain, goal, zone), goal) for part, goal in zip(lefts, goals, strict=True)
+    ]
     known = [f"c{position} IS NOT NULL" for position, type_ in enumerate(types) if type_.is_nullable]
-    where = fragment(" WHERE {}", joined(" AND ", known)) if known else EMPTY
-    inner = fragment("SELECT {} FROM ({}){}", joined(", ", columns), compiled.sql, where)
-    tested = values[0] if len(values) == 1 else fragment("({})", joined(", ", values))
+    where = fragment(" WHERE {}", join_fragments(" AND ", known)) if known else EMPTY
+    inner = fragment("SELECT {} FROM ({}){}", join_fragments(", ", columns), compiled.sql, where)
+    tested = values[0] if len(values) == 1 else fragment("({})", join_fragments(", ", values))
     if len(values) > 1 and any(part.type.is_nullable for part in lefts):  # a tuple with NULL is in no set
         return fragment("coalesce(({} IN ({})), false)", tested, inner)
     if compiler.names.lambdas and compiler.layers is not None and len(values) == 1:

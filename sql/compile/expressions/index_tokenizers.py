@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from parts.table.table_description import SkipIndex
-from sql.compile.names.column_names import canonical, column_name
+from sql.compile.names.column_names import canonical_text, result_column_name
 from sql.compile.names.scope import Scope
 from sql.grammar.queries.query_parser import parse_expression
 from sql.grammar.syntax_tree import Alias, Function, Identifier, Literal, Node, Select, transform
@@ -18,13 +18,13 @@ _ARGUMENTS = 2
 _CLAUSES = ("with_aliases", "expressions", "prewhere", "where", "group_by", "having", "qualify", "order_by")
 
 
-def with_tokenizers(select: Select, scope: Scope) -> Select:
+def add_index_tokenizers(select: Select, scope: Scope) -> Select:
     """The tokenizer is the third argument of a search that has none."""
     relations = [source.relation for source in scope.sources if isinstance(source.relation, PartsRelation)]
     indexes = [index for relation in relations for index in relation.description.indexes if index.kind == "text"]
     if not indexes:
         return select
-    tokenizers = {canonical(parse_expression(index.key.expressions[0])): _tokenizer(index) for index in indexes}
+    tokenizers = {canonical_text(parse_expression(index.key.expressions[0])): _tokenizer(index) for index in indexes}
 
     def bare(node: Node) -> Node:
         if not isinstance(node, Identifier):
@@ -35,7 +35,7 @@ def with_tokenizers(select: Select, scope: Scope) -> Select:
 
     def change(node: Node) -> Node:
         if isinstance(node, Function) and node.name in SEARCHES and len(node.args) == _ARGUMENTS:
-            tokenizer = tokenizers.get(canonical(transform(node.args[0], bare)))
+            tokenizer = tokenizers.get(canonical_text(transform(node.args[0], bare)))
             if tokenizer is not None:
                 return replace(node, args=(*node.args, Literal(tokenizer)))
         return node
@@ -54,7 +54,7 @@ def with_tokenizers(select: Select, scope: Scope) -> Select:
 
 def _named(old: Node, new: Node) -> Node:
     """What a column is called does not change."""
-    return new if isinstance(new, Alias) else Alias(new, column_name(old))
+    return new if isinstance(new, Alias) else Alias(new, result_column_name(old))
 
 
 def _tokenizer(index: SkipIndex) -> str:

@@ -1,7 +1,7 @@
 """What a long list of literals is in DuckDB: written in place while it is short, else a scan of its own.
 
 DuckDB plans a constant in its text about as fast as a row of a table is read a thousand times; so a list of more than
-``MOST_WRITTEN`` goes there as Arrow data, beside the tables.
+``MAX_INLINED_LITERALS`` goes there as Arrow data, beside the tables.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from parts.common.errors import UserError
 from parts.table.table_description import Column, TableSchema
 from parts.types import ArrayType, DataType
 from sql.compile.compiled_query import Scan
-from sql.compile.compiler_interfaces import Compiling
+from sql.compile.compiler_interfaces import ExpressionCompiling
 from sql.compile.names.scope import Source, SourceColumn, column_sql
 from sql.functions.maps_and_tuples.maps_and_tuples import make_tuple
 from sql.grammar.syntax_tree import Function, Literal, LiteralList, Node
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-MOST_WRITTEN = 5000
+MAX_INLINED_LITERALS = 5000
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,12 @@ class _ListRelation:
         return self.table
 
 
-def is_written(compiler: Compiling, node: LiteralList) -> bool:
+def is_inlined(compiler: ExpressionCompiling, node: LiteralList) -> bool:
     """Whether the list stands in the text. Where there is no query, or inside a lambda, there are no scans."""
-    return len(node.values) <= MOST_WRITTEN or compiler.query is None or bool(compiler.names.lambdas)
+    return len(node.values) <= MAX_INLINED_LITERALS or compiler.query is None or bool(compiler.names.lambdas)
 
 
-def members(node: LiteralList) -> tuple[Node, ...]:
+def list_members(node: LiteralList) -> tuple[Node, ...]:
     """The list as a tree."""
     if node.is_of_tuples:
         rows = zip(*(column.to_pylist() for column in node.values.flatten()), strict=True)
@@ -55,42 +55,42 @@ def members(node: LiteralList) -> tuple[Node, ...]:
     return tuple([Literal(value) for value in node.values.to_pylist()])
 
 
-def bounds(node: LiteralList) -> tuple[Node, Node]:
+def list_bounds(node: LiteralList) -> tuple[Node, Node]:
     """The least and the greatest member."""
     both = pc.min_max(node.values)
     return Literal(both["min"].as_py()), Literal(both["max"].as_py())
 
 
-def compile_list(compiler: Compiling, node: LiteralList) -> Typed:
+def compile_list(compiler: ExpressionCompiling, node: LiteralList) -> Typed:
     """The list as a value: an array, or a tuple if it was in round brackets."""
     if not node.is_array:
-        if len(node.values) > MOST_WRITTEN:
+        if len(node.values) > MAX_INLINED_LITERALS:
             raise UserError("TOO_BIG_AST", f"A tuple of {len(node.values)} elements is too large")
-        return make_tuple([compiler.compile(member) for member in members(node)])
+        return make_tuple([compiler.compile(member) for member in list_members(node)])
     type_ = ArrayType(element_type(node))
-    if is_written(compiler, node):
+    if is_inlined(compiler, node):
         elements = tuple([literal(value) for value in node.values.to_pylist()])
         return replace(compiler.call("array", elements), elements=elements, is_constant=True)
     offsets = pa.array([0, len(node.values)], pa.int32())
     rows = pa.ListArray.from_arrays(offsets, node.values.cast(type_.inner.arrow))
-    return Typed(fragment("(SELECT {} FROM {})", *scan(compiler, rows.cast(type_.arrow), type_)), type_)
+    return Typed(fragment("(SELECT {} FROM {})", *scan_of_list(compiler, rows.cast(type_.arrow), type_)), type_)
 
 
 def element_type(node: LiteralList) -> DataType:
     """The type of ClickHouse's array of these."""
     if pa.types.is_integer(node.values.type):
-        return supertype([literal(bound.value).type for bound in bounds(node)])  # type: ignore[attr-defined]
+        return supertype([literal(bound.value).type for bound in list_bounds(node)])  # type: ignore[attr-defined]
     return FLOAT64 if pa.types.is_floating(node.values.type) else STRING
 
 
-def member_column(compiler: Compiling, node: LiteralList) -> tuple[Typed, Fragment]:
+def member_column(compiler: ExpressionCompiling, node: LiteralList) -> tuple[Typed, Fragment]:
     """The members as a column, and the scan that has it."""
     type_ = element_type(node)
-    name, table = scan(compiler, node.values.cast(type_.arrow), type_)
+    name, table = scan_of_list(compiler, node.values.cast(type_.arrow), type_)
     return Typed(name, type_), table
 
 
-def scan(compiler: Compiling, values: pa.Array, type_: DataType) -> tuple[Fragment, Fragment]:
+def scan_of_list(compiler: ExpressionCompiling, values: pa.Array, type_: DataType) -> tuple[Fragment, Fragment]:
     """A scan of these values: its column and itself."""
     query = compiler.need_query()
     number = query.next_number()

@@ -8,7 +8,7 @@ from sql.typing.duckdb.sql_fragments import Fragment, Piece, fragment
 from sql.typing.order_keys import order_key
 
 
-def order_terms(reference: Piece, type_: DataType, item: OrderItem) -> list[Fragment]:
+def compile_order_terms(reference: Piece, type_: DataType, item: OrderItem) -> list[Fragment]:
     """ClickHouse puts NaN and then NULL last in both directions, or first with NULLS FIRST."""
     bare = strip_nullable(type_)
     direction = "DESC" if item.descending else "ASC"

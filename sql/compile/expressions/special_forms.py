@@ -6,30 +6,30 @@ from collections.abc import Callable
 
 from parts.common.errors import UserError
 from parts.types import ArrayType, MapType, strip_nullable
-from sql.compile.compiler_interfaces import Compiling
+from sql.compile.compiler_interfaces import ExpressionCompiling
 from sql.compile.expressions.in_sets import compile_in
-from sql.functions.maps_and_tuples.maps_and_tuples import entries, make_tuple
+from sql.functions.maps_and_tuples.maps_and_tuples import make_tuple, map_entries
 from sql.grammar.syntax_tree import Function, Subquery
 from sql.typing.duckdb.sql_fragments import fragment
 from sql.typing.typed_expressions import UINT8, Typed, literal
 
-SpecialForm = Callable[[Compiling, Function], Typed]
+SpecialForm = Callable[[ExpressionCompiling, Function], Typed]
 
 
-def _exists(compiler: Compiling, node: Function) -> Typed:
+def _exists(compiler: ExpressionCompiling, node: Function) -> Typed:
     if len(node.args) != 1 or not isinstance(node.args[0], Subquery):
         raise UserError("BAD_ARGUMENTS", "EXISTS takes one subquery in brackets")
     compiled = compiler.need_query().nested(node.args[0].query, compiler)
     return Typed(fragment("EXISTS ({})", compiled.sql), UINT8, is_condition=True)
 
 
-def _array_join(compiler: Compiling, node: Function) -> Typed:
+def _array_join(compiler: ExpressionCompiling, node: Function) -> Typed:
     if len(node.args) != 1:
         raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", f"arrayJoin takes one argument, {len(node.args)} are given")
     value = compiler.compile(node.args[0])
     type_ = strip_nullable(value.type)
     if isinstance(type_, MapType):
-        value = entries(value, type_)
+        value = map_entries(value, type_)
         type_ = value.type
     if not isinstance(type_, ArrayType):
         raise UserError(
@@ -45,23 +45,23 @@ def _array_join(compiler: Compiling, node: Function) -> Typed:
     return Typed(name, inner)
 
 
-def _to_type_name(compiler: Compiling, node: Function) -> Typed:
+def _to_type_name(compiler: ExpressionCompiling, node: Function) -> Typed:
     if len(node.args) != 1:
         raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", "toTypeName takes one argument")
     return literal(compiler.compile(node.args[0]).type.name)
 
 
-def _tuple(compiler: Compiling, node: Function) -> Typed:
+def _tuple(compiler: ExpressionCompiling, node: Function) -> Typed:
     return make_tuple([compiler.compile(arg) for arg in node.args])
 
 
-def _quantified(compiler: Compiling, node: Function) -> Typed:
+def _quantified(compiler: ExpressionCompiling, node: Function) -> Typed:
     raise UserError(
         "NOT_IMPLEMENTED", "Comparisons with ANY or ALL of a subquery are not supported: use IN, min or max"
     )
 
 
-def _grouping(compiler: Compiling, node: Function) -> Typed:
+def _grouping(compiler: ExpressionCompiling, node: Function) -> Typed:
     raise UserError("NOT_IMPLEMENTED", "The function grouping is not supported")
 
 

@@ -7,16 +7,16 @@ from dataclasses import replace
 
 from parts.common.errors import UserError
 from parts.types import DateTimeType, DateType, FloatType, IntegerType, make_nullable, strip_nullable
-from sql.aggregates.combinators import find_combined
-from sql.aggregates.window_names import window_function_name
-from sql.compile.compiler_interfaces import Compiling
+from sql.aggregates.combinators import resolve_aggregate
+from sql.aggregates.window_names import canonical_window_function_name
+from sql.compile.compiler_interfaces import ExpressionCompiling
 from sql.compile.expressions.aggregate_calls import compile_aggregate
-from sql.compile.expressions.order_by import order_terms
+from sql.compile.expressions.order_by import compile_order_terms
 from sql.grammar.syntax_tree import Function, Node, WindowSpec
 from sql.grammar.tokens import not_implemented
-from sql.typing.casts.casts import convert
-from sql.typing.default_values import default_sql
-from sql.typing.duckdb.sql_fragments import EMPTY, MACRO, ONCE, Fragment, Piece, fragment, joined
+from sql.typing.casts.casts import convert_to_supertype
+from sql.typing.default_values import default_value
+from sql.typing.duckdb.sql_fragments import EMPTY, MACRO, WRITE_ONCE, Fragment, Piece, fragment, join_fragments
 from sql.typing.result_types import supertype
 from sql.typing.typed_expressions import FLOAT64, UINT64, Typed, cast
 
@@ -28,11 +28,11 @@ _SHIFTS = {"lag": "lag", "lead": "lead", "lagInFrame": "lag", "leadInFrame": "le
 _PICKS = frozenset({"first_value", "last_value", "nth_value"})
 
 
-def compile_window(compiler: Compiling, node: Function) -> Typed:
+def compile_window(compiler: ExpressionCompiling, node: Function) -> Typed:
     if node.window is None:
         raise UserError("BAD_ARGUMENTS", f"{node.name} is a window function: it needs OVER")
     spec = _spec(compiler, node.window)
-    node = replace(node, name=window_function_name(node.name))
+    node = replace(node, name=canonical_window_function_name(node.name))
     over = fragment(" OVER ({})", _over(compiler, spec))
     if node.nulls == "IGNORE":
         raise not_implemented(f"{node.name} … IGNORE NULLS")
@@ -57,13 +57,15 @@ def compile_window(compiler: Compiling, node: Function) -> Typed:
         if name == "nth_value":
             _check_offset(args[1], name, 1)
             beside = fragment(", {}", args[1].sql)
-        return _with_default(Typed(fragment("{}({}{}){}", name, args[0].sql, beside, over), strip_low(args[0])))
-    if find_combined(name) is None:
+        return _with_default(
+            Typed(fragment("{}({}{}){}", name, args[0].sql, beside, over), strip_low_cardinality(args[0]))
+        )
+    if resolve_aggregate(name) is None:
         raise UserError("UNKNOWN_FUNCTION", f"Unknown window function {name}")
     return compile_aggregate(compiler, replace(node, window=None), empty_possible=True, over=over)
 
 
-def strip_low(value: Typed):  # type: ignore[no-untyped-def]
+def strip_low_cardinality(value: Typed):  # type: ignore[no-untyped-def]
     bare = strip_nullable(value.type)
     return make_nullable(bare) if value.type.is_nullable else bare
 
@@ -71,7 +73,7 @@ def strip_low(value: Typed):  # type: ignore[no-untyped-def]
 def _with_default(value: Typed) -> Typed:
     if value.type.is_nullable:
         return value
-    return replace(value, sql=fragment("coalesce({}, {})", value.sql, default_sql(value.type)))
+    return replace(value, sql=fragment("coalesce({}, {})", value.sql, default_value(value.type)))
 
 
 def _check_offset(offset: Typed, name: str, least: int) -> None:
@@ -81,7 +83,7 @@ def _check_offset(offset: Typed, name: str, least: int) -> None:
         )
 
 
-def _shift(compiler: Compiling, node: Function, args: list[Typed], spec: WindowSpec, over: Fragment) -> Typed:
+def _shift(compiler: ExpressionCompiling, node: Function, args: list[Typed], spec: WindowSpec, over: Fragment) -> Typed:
     if not 1 <= len(args) <= 3:
         raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", f"{node.name} takes one to three arguments")
     whole = spec.frame.endswith("UNBOUNDED FOLLOWING") and "UNBOUNDED PRECEDING" in spec.frame
@@ -92,18 +94,25 @@ def _shift(compiler: Compiling, node: Function, args: list[Typed], spec: WindowS
     if len(args) > 1:
         _check_offset(args[1], node.name, 0)
     offset = fragment(", {}", args[1].sql) if len(args) > 1 else EMPTY
-    shifted = Typed(fragment("{}({}{}){}", _SHIFTS[node.name], args[0].sql, offset, over), strip_low(args[0]))
+    shifted = Typed(
+        fragment("{}({}{}){}", _SHIFTS[node.name], args[0].sql, offset, over), strip_low_cardinality(args[0])
+    )
     if len(args) < 3:
         return _with_default(shifted)
     type_ = supertype([shifted.type, args[2].type])
     zone = compiler.environment.zone
     sql = fragment(
-        "{}({}{}, {}){}", _SHIFTS[node.name], convert(args[0], type_, zone), offset, convert(args[2], type_, zone), over
+        "{}({}{}, {}){}",
+        _SHIFTS[node.name],
+        convert_to_supertype(args[0], type_, zone),
+        offset,
+        convert_to_supertype(args[2], type_, zone),
+        over,
     )
     return Typed(sql, type_)
 
 
-def _spec(compiler: Compiling, window: WindowSpec | str) -> WindowSpec:
+def _spec(compiler: ExpressionCompiling, window: WindowSpec | str) -> WindowSpec:
     name = window if isinstance(window, str) else window.base
     if not name:
         assert isinstance(window, WindowSpec)
@@ -133,19 +142,19 @@ def _counted(value: Typed) -> Fragment:
     raise not_implemented(f"A window frame RANGE with an offset over {value.type}")
 
 
-def _key(compiler: Compiling, node: Node) -> Typed:
+def _key(compiler: ExpressionCompiling, node: Node) -> Typed:
     """A key of a window. DuckDB takes none that may fail: such a one is a column below."""
     value = compiler.compile(node).plain
-    if compiler.layers is None or not value.sql.traits & (ONCE | MACRO):
+    if compiler.layers is None or not value.sql.traits & (WRITE_ONCE | MACRO):
         return value
     return compiler.layers.column(value, may_add=not compiler.names.lambdas)
 
 
-def _over(compiler: Compiling, spec: WindowSpec) -> Fragment:
+def _over(compiler: ExpressionCompiling, spec: WindowSpec) -> Fragment:
     parts: list[Piece] = []
     if spec.partition_by:
         keys = [_key(compiler, item).sql for item in spec.partition_by]
-        parts.append(fragment("PARTITION BY {}", joined(", ", keys)))
+        parts.append(fragment("PARTITION BY {}", join_fragments(", ", keys)))
     has_offset = spec.frame.startswith("RANGE") and any(word.isdigit() for word in spec.frame.split())
     if has_offset and len(spec.order_by) != 1:
         raise UserError(
@@ -163,22 +172,22 @@ def _over(compiler: Compiling, spec: WindowSpec) -> Fragment:
                 runs_into_nulls = value.type.is_nullable and not item.descending and not item.nulls_first
                 if runs_into_nulls and not isinstance(strip_nullable(value.type), FloatType):
                     sql, frame = _into_nulls(compiler, sql, parts, spec.frame)
-            terms.extend(order_terms(sql, value.type, item))
-        parts.append(fragment("ORDER BY {}", joined(", ", terms)))
+            terms.extend(compile_order_terms(sql, value.type, item))
+        parts.append(fragment("ORDER BY {}", join_fragments(", ", terms)))
     if frame:
         parts.append(frame)
-    return joined(" ", parts)
+    return join_fragments(" ", parts)
 
 
 def _into_nulls(
-    compiler: Compiling, key: Fragment, partition: Sequence[Piece], frame: str
+    compiler: ExpressionCompiling, key: Fragment, partition: Sequence[Piece], frame: str
 ) -> tuple[Fragment, Fragment]:
     """The key and the frame of a RANGE over NULLs behind the values.
 
     To ClickHouse NULL is less than any bound there. So a frame that reaches the greatest value has the NULLs too, and
     one around NULL has the bounds of the greatest value's. Here NULL is the greatest value and one more.
     """
-    greatest = fragment("max({}) OVER ({})", key, joined(" ", partition))
+    greatest = fragment("max({}) OVER ({})", key, join_fragments(" ", partition))
     if compiler.layers is not None:
         known = compiler.layers.column(Typed(greatest, FLOAT64), may_add=False).sql
         greatest = compiler.layers.add(greatest, "e") if known is greatest else known

@@ -15,11 +15,11 @@ from itertools import islice
 from parts.common.errors import UserError
 from parts.types import DataType
 from sql.compile.compiled_query import Scan
-from sql.compile.compiler_interfaces import Statement
+from sql.compile.compiler_interfaces import StatementContext
 from sql.compile.expressions.expressions import ExpressionCompiler, is_window_call
 from sql.compile.names.scope import Scope
-from sql.compile.shards.shard_expressions import ShardNames
-from sql.functions.registry import written_name
+from sql.compile.shards.shard_expressions import ShardExpressionWriter
+from sql.functions.registry import canonical_function_name
 from sql.grammar.syntax_tree import Function, Identifier, Lambda, Literal, Node, Select, transform, walk
 
 _MOST_NODES = 1000
@@ -30,7 +30,7 @@ _NEVER = Literal(0, "0")
 
 
 @dataclass(frozen=True, slots=True)
-class SelectOrigin:
+class SelectPushdownTarget:
     """One SELECT: ``outputs`` are its columns over the names of ``scope``, whose tables ``scans`` read. Those that have
     another type in ``shown`` are converted for the query around it."""
 
@@ -40,10 +40,10 @@ class SelectOrigin:
     shown: Sequence[DataType]
     scope: Scope
     scans: Sequence[Scan]
-    statement: Statement
+    statement: StatementContext
     is_grouped: bool
 
-    def showing(self, types: Sequence[DataType]) -> SelectOrigin:
+    def showing(self, types: Sequence[DataType]) -> SelectPushdownTarget:
         return replace(self, shown=types)
 
     def take(self, terms: Sequence[Node], positions: Mapping[str, int]) -> None:
@@ -51,7 +51,7 @@ class SelectOrigin:
             return self._output(positions[node.parts[0]]) if isinstance(node, Identifier) else node
 
         if not self._rows_depend():
-            send([transform(term, inside) for term in terms], self.scope, self.scans, self.statement)
+            push_conditions([transform(term, inside) for term in terms], self.scope, self.scans, self.statement)
 
     def _output(self, position: int) -> Node:
         output, shown = self.outputs[position], self.shown[position]
@@ -67,16 +67,16 @@ class SelectOrigin:
         nodes = [*self.outputs, *scope.aliases.values(), *(item.expression for item in select.order_by)]
         nodes += [node for node in (select.prewhere, select.where, select.having, select.qualify) if node is not None]
         calls = (part for node in nodes for part in walk(node, into_queries=False) if isinstance(part, Function))
-        return any(is_window_call(call) or written_name(call.name) in _OF_BLOCKS for call in calls)
+        return any(is_window_call(call) or canonical_function_name(call.name) in _OF_BLOCKS for call in calls)
 
 
-def send(terms: Sequence[Node], scope: Scope, scans: Sequence[Scan], statement: Statement) -> None:
+def push_conditions(terms: Sequence[Node], scope: Scope, scans: Sequence[Scan], statement: StatementContext) -> None:
     """Conditions on what FROM has, to the subqueries in it and, where they come from outside, to ``scans``."""
     for source in scope.sources:
         scan = next((scan for scan in scans if scan.source is source), None)
         if not source.prunable or not (source.origins or scan is not None):
             continue
-        names = ShardNames(scope, source, statement.environment)
+        names = ShardExpressionWriter(scope, source, statement.environment)
         given = (_understood(names.expression(term), statement) for term in terms)
         local = [term for term in given if term is not None]
         if scan is not None:
@@ -86,7 +86,7 @@ def send(terms: Sequence[Node], scope: Scope, scans: Sequence[Scan], statement: 
             origin.take(local, source.positions)
 
 
-def _understood(term: Node | None, statement: Statement) -> Node | None:
+def _understood(term: Node | None, statement: StatementContext) -> Node | None:
     """A condition that is worth to be looked at inside. Parameters of lambdas might mean something else there."""
     if term is None:
         return None

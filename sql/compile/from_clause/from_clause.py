@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING
 from parts.common.errors import UserError
 from parts.table.table_description import Column
 from parts.types import ArrayType, DataType, IntegerType, MapType, strip_nullable
-from sql.compile.compiled_query import CompiledQuery, Scan, as_types
-from sql.compile.compiler_interfaces import Statement
+from sql.compile.compiled_query import CompiledQuery, Scan, cast_columns
+from sql.compile.compiler_interfaces import StatementContext
 from sql.compile.expressions.expressions import ExpressionCompiler
-from sql.compile.final_reading import FinalReading, final_reading
+from sql.compile.final_reading import FinalReading, plan_final_reading
 from sql.compile.from_clause.joins import compile_join
 from sql.compile.from_clause.table_functions import compile_table_function
-from sql.compile.names.column_names import column_name
+from sql.compile.names.column_names import result_column_name
 from sql.compile.names.scope import Scope, Source, SourceColumn, column_sql
 from sql.compile.names.virtual_columns import virtual_columns
-from sql.compile.passes.view_expansion import with_views
-from sql.compile.shards.merge_tables import MergedTables, union_of
-from sql.compile.shards.remote_table_functions import table_of_function
-from sql.compile.shards.sharded_relation import RelationTable, ShardedRelation
-from sql.functions.maps_and_tuples.maps_and_tuples import entries
+from sql.compile.passes.view_expansion import expand_views
+from sql.compile.shards.merge_tables import MergedTables, compile_union
+from sql.compile.shards.remote_table_functions import parse_remote_function
+from sql.compile.shards.sharded_relation import ResolvedTable, ShardedRelation
+from sql.functions.maps_and_tuples.maps_and_tuples import map_entries
 from sql.grammar.queries.query_parser import parse_expression
 from sql.grammar.syntax_tree import (
     Alias,
@@ -38,9 +38,9 @@ from sql.grammar.syntax_tree import (
     TableFunction,
 )
 from sql.relations import PartsRelation, StreamedRelation, ViewRelation
-from sql.typing.default_values import default_sql
-from sql.typing.duckdb.sql_fragments import EMPTY, Fragment, fragment, joined, leaf
-from sql.typing.typed_expressions import quoted
+from sql.typing.default_values import default_value
+from sql.typing.duckdb.sql_fragments import EMPTY, Fragment, fragment, join_fragments, leaf
+from sql.typing.typed_expressions import quote_identifier
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,7 +52,7 @@ _HIDDEN_KINDS = ("MATERIALIZED", "ALIAS")
 class FromClause:
     """Fills ``scope.sources``. ``filters`` are conditions that FROM itself demands (SAMPLE)."""
 
-    def __init__(self, query: Statement, scope: Scope, rows: ExpressionCompiler) -> None:
+    def __init__(self, query: StatementContext, scope: Scope, rows: ExpressionCompiler) -> None:
         self.query = query
         self.scope = scope
         self.rows = rows
@@ -68,12 +68,12 @@ class FromClause:
                 return self._view(node)
             case SubqueryTable(query, alias):
                 return self.derived(self.query.compile(query, self.scope.outer, self._inner_scope()), alias)
-            case RelationTable():
+            case ResolvedTable():
                 return self._looked_up(node)
             case TableFunction():
-                other = table_of_function(node, self.query)
+                other = parse_remote_function(node, self.query)
                 if other is not None:
-                    return self._looked_up(RelationTable(other, node.alias))
+                    return self._looked_up(ResolvedTable(other, node.alias))
                 return compile_table_function(self, node)
             case Join():
                 return compile_join(self, node)
@@ -100,12 +100,12 @@ class FromClause:
         labels = []
         for position, (own, type_) in enumerate(compiled.columns):
             name = names[position] if position < len(names) else own
-            label = column_sql(number, name) if name not in columns else leaf(quoted(f"{number}^{position}"))
+            label = column_sql(number, name) if name not in columns else leaf(quote_identifier(f"{number}^{position}"))
             labels.append(label)
             columns.setdefault(name, SourceColumn(name, type_, label))
             positions.setdefault(name, position)
         self.scope.sources.append(Source(number, alias, columns, origins=compiled.origins, positions=positions))
-        return fragment("({}) AS t{}({})", compiled.sql, number, joined(", ", labels))
+        return fragment("({}) AS t{}({})", compiled.sql, number, join_fragments(", ", labels))
 
     def relation(self, relation: StreamedRelation, alias: str) -> Fragment:
         """What a table function reads."""
@@ -123,10 +123,10 @@ class FromClause:
         self.query.scans.append(scan)
         return scan.table
 
-    def _looked_up(self, node: RelationTable) -> Fragment:
+    def _looked_up(self, node: ResolvedTable) -> Fragment:
         relation = node.relation
         if isinstance(relation, MergedTables):
-            union = with_views(union_of(relation, self.query), self.query.catalog, self.query.guard)
+            union = expand_views(compile_union(relation, self.query), self.query.catalog, self.query.guard)
             sql = self.derived(self.query.compile(union), node.alias)
             hidden = {column.name for column in relation.hidden}
             for column in self.scope.sources[-1].columns.values():
@@ -154,7 +154,7 @@ class FromClause:
             raise UserError("NOT_IMPLEMENTED", f"View {relation.database}.{relation.name} cannot be read here")
         if isinstance(relation, ShardedRelation | MergedTables):
             database = node.database or self.query.database
-            return self._looked_up(RelationTable(relation.read_as(node), node.alias, database, node.table))
+            return self._looked_up(ResolvedTable(relation.read_as(node), node.alias, database, node.table))
         number = self.query.next_number()
         virtual: Iterable[Column] = ()
         final: FinalReading | None = None
@@ -163,7 +163,7 @@ class FromClause:
             virtual = virtual_columns(
                 relation, node.database or self.query.database, node.table, self._share(relation, node)
             )
-            final = final_reading(relation.description, node.table, node.final, self.query.settings)
+            final = plan_final_reading(relation.description, node.table, node.final, self.query.settings)
         else:
             schema = relation.schema
         columns = {
@@ -189,7 +189,7 @@ class FromClause:
         compiled = self.query.compile(node.query)
         if node.columns:
             types = [type_ for _, type_ in node.columns]
-            given = as_types(compiled, types, self.query.environment.zone)
+            given = cast_columns(compiled, types, self.query.environment.zone)
             compiled = CompiledQuery(given, node.columns, origins=compiled.origins_showing(types))
         sql = self.derived(compiled, node.alias)
         source = self.scope.sources[-1]
@@ -255,12 +255,12 @@ class FromClause:
         first = EMPTY
         for item in chain.from_iterable(map(self._of_structure, node.expressions)):
             expression = item.expression if isinstance(item, Alias) else item
-            name = column_name(item)
+            name = result_column_name(item)
             value = self.rows.compile(expression).plain
             type_ = strip_nullable(value.type)
             sql = value.sql
             if isinstance(type_, MapType):
-                pairs = entries(value, type_)
+                pairs = map_entries(value, type_)
                 sql, type_ = pairs.sql, pairs.type
             if not isinstance(type_, ArrayType):
                 raise UserError("TYPE_MISMATCH", f"ARRAY JOIN requires an array argument, {name} is {value.type}")
@@ -269,7 +269,9 @@ class FromClause:
                 sql = fragment("(CASE WHEN len({0}) = len({1}) THEN {0} ELSE {2} END)", sql, first, failure)
             first = first or sql
             if node.left:
-                sql = fragment("(CASE WHEN len({sql}) = 0 THEN [{}] ELSE {sql} END)", default_sql(type_.inner), sql=sql)
+                sql = fragment(
+                    "(CASE WHEN len({sql}) = 0 THEN [{}] ELSE {sql} END)", default_value(type_.inner), sql=sql
+                )
             elements.append(fragment("unnest({}) AS {}", sql, column_sql(number, name)))
             self._shadow(item, expression, number, name, type_.inner)
             if isinstance(item, Alias) or not isinstance(expression, Identifier):
@@ -279,7 +281,7 @@ class FromClause:
             for column in source.columns.values():
                 column.hidden = True
         self.rows.compiled.clear()
-        return fragment("(SELECT *, {} FROM {})", joined(", ", elements), inner)
+        return fragment("(SELECT *, {} FROM {})", join_fragments(", ", elements), inner)
 
     def _of_structure(self, item: Node) -> Iterator[Node]:
         """ARRAY JOIN of a Nested structure is that of its columns."""

@@ -32,12 +32,12 @@ from parts.types import (
     UUIDType,
     parse_structure,
 )
-from sql.compile.compiler_interfaces import FromCompiling
-from sql.compile.expressions.constant_numbers import constant_number
+from sql.compile.compiler_interfaces import FromClauseCompiling
+from sql.compile.expressions.constant_numbers import evaluate_row_count
 from sql.compile.names.scope import column_sql
 from sql.grammar.syntax_tree import Literal, Node, TableFunction
-from sql.typing.duckdb.engine_types import engine_type
-from sql.typing.duckdb.sql_fragments import Fragment, called, fragment, joined
+from sql.typing.duckdb.engine_types import duckdb_type
+from sql.typing.duckdb.sql_fragments import Fragment, fragment, function_call, join_fragments
 from sql.typing.integer_conversions import wrap_integer
 from sql.typing.typed_expressions import UINT32, UINT64, tuple_sql
 
@@ -46,7 +46,7 @@ _LONGEST = 65_536
 _NULL_EVERY = 16
 
 
-def generate_random(clause: FromCompiling, node: TableFunction) -> Fragment:
+def compile_generate_random(clause: FromClauseCompiling, node: TableFunction) -> Fragment:
     """``generateRandom(structure[, seed[, max_string_length[, max_array_length]]])``."""
     if not 1 <= len(node.args) <= 4:
         raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", "generateRandom takes one to four arguments")
@@ -67,11 +67,11 @@ def generate_random(clause: FromCompiling, node: TableFunction) -> Fragment:
         fragment("{} AS {}", values.of(type_, fragment("n")), column_sql(source.number, name))
         for name, type_ in columns
     ]  # fmt: skip
-    return fragment("(SELECT {} FROM range({}) AS g(n))", joined(", ", made), _MOST_ROWS)
+    return fragment("(SELECT {} FROM range({}) AS g(n))", join_fragments(", ", made), _MOST_ROWS)
 
 
-def _number(clause: FromCompiling, node: Node) -> int | None:
-    return None if node == Literal(None) else constant_number(node, clause.rows, "An argument of generateRandom")
+def _number(clause: FromClauseCompiling, node: Node) -> int | None:
+    return None if node == Literal(None) else evaluate_row_count(node, clause.rows, "An argument of generateRandom")
 
 
 class _Values:
@@ -101,7 +101,7 @@ class _Values:
                 return self._list(TupleType((("key", key), ("value", value))), row)
             case TupleType(elements):
                 return tuple_sql(type_, (self.of(inner, row) for _, inner in elements))
-        return fragment("CAST({} AS {})", self._single(type_, row), engine_type(type_))
+        return fragment("CAST({} AS {})", self._single(type_, row), duckdb_type(type_))
 
     def _list(self, inner: DataType, row: Fragment) -> Fragment:
         variable = f"i{next(self._numbers)}"
@@ -116,7 +116,7 @@ class _Values:
             case BoolType():
                 return fragment("{} = 0", self._below(row, 2))
             case FloatType(bits):
-                return called(f"pando_float{bits}_of_bits", self._bits(row))
+                return function_call(f"pando_float{bits}_of_bits", self._bits(row))
             case DecimalType(precision, scale) if precision <= 18:
                 number = fragment("{} - {}", self._below(row, 2 * 10**precision - 1), 10**precision - 1)
                 return fragment(
@@ -126,7 +126,7 @@ class _Values:
                     scale=scale,
                 )
             case EnumType():
-                numbers = joined(", ", (str(number) for _, number in type_.values))
+                numbers = join_fragments(", ", (str(number) for _, number in type_.values))
                 return fragment("[{}][{} + 1]", numbers, self._below(row, len(type_.values)))
             case StringType():
                 return self._text(row)

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from parts.common.errors import UserError
 from parts.types import DataType, EnumType, make_nullable, strip_nullable
-from sql.compile.compiler_interfaces import FromCompiling
+from sql.compile.compiler_interfaces import FromClauseCompiling
 from sql.compile.names.scope import Source, SourceColumn
 from sql.grammar.syntax_tree import Function, Identifier, Join, Node, Subquery, conjuncts, walk
 from sql.grammar.tokens import not_implemented
-from sql.typing.casts.casts import convert
+from sql.typing.casts.casts import convert_to_supertype
 from sql.typing.column_kernels.float_bits import bits_of, has_floats_inside
-from sql.typing.duckdb.engine_types import engine_type
-from sql.typing.duckdb.sql_fragments import EMPTY, Fragment, fragment, joined
+from sql.typing.duckdb.engine_types import duckdb_type
+from sql.typing.duckdb.sql_fragments import EMPTY, Fragment, fragment, join_fragments
 from sql.typing.result_types import is_date_or_time, is_number, supertype
 from sql.typing.typed_expressions import Typed
 
 
-def compile_join(clause: FromCompiling, node: Join) -> Fragment:
+def compile_join(clause: FromClauseCompiling, node: Join) -> Fragment:
     left_sql = clause.compile(node.left)
     left = list(clause.scope.sources)
     right_sql = clause.compile(node.right)
@@ -42,7 +42,7 @@ def compile_join(clause: FromCompiling, node: Join) -> Fragment:
 class _Sides:
     """The condition of a join, split: equalities between the sides and everything else."""
 
-    def __init__(self, clause: FromCompiling, left: list[Source], right: list[Source]) -> None:
+    def __init__(self, clause: FromClauseCompiling, left: list[Source], right: list[Source]) -> None:
         self.clause = clause
         self.left = left
         self.right = right
@@ -85,7 +85,7 @@ class _Sides:
     def _converted(self, left: Typed, right: Typed) -> tuple[Fragment, Fragment]:
         common = supertype([left.type, right.type])
         zone = self.clause.query.environment.zone
-        return convert(left, common, zone), convert(right, common, zone)
+        return convert_to_supertype(left, common, zone), convert_to_supertype(right, common, zone)
 
     def _side(self, node: Node) -> str:
         """Which side's columns an expression reads: left, right, both, or "" for none."""
@@ -125,7 +125,7 @@ class _Sides:
             own, copy = first.columns[name], second.columns[name]
             known = own.merged or own
             common = supertype([a.type, b.type])
-            left, right = convert(a, common, zone), convert(b, common, zone)
+            left, right = convert_to_supertype(a, common, zone), convert_to_supertype(b, common, zone)
             copy.hidden = copy.copied = True
             _retype(copy, common, _missing(common) if second in lost else right)
             _retype(known, common, _missing(common) if first in lost else left)
@@ -138,7 +138,7 @@ class _Sides:
     @property
     def condition(self) -> Fragment:
         terms = [fragment("{} = {}", left, right) for left, right in self.keys]
-        return joined(" AND ", [*terms, *self.left_only, *self.right_only, *self.other]) or fragment("true")
+        return join_fragments(" AND ", [*terms, *self.left_only, *self.right_only, *self.other]) or fragment("true")
 
     def check_nearest(self, on: Node | None) -> None:
         """What ASOF looks for the nearest of. Raises 169 (BAD_TYPE_OF_FIELD) for a type without distances."""
@@ -192,8 +192,8 @@ def _any(node: Join, sides: _Sides, left: Fragment, right: Fragment) -> Fragment
 
 
 def _one_per_key(sql: Fragment, sources: list[Source], keys: list[Fragment], filters: list[Fragment]) -> Fragment:
-    where = fragment(" WHERE {}", joined(" AND ", filters)) if filters else EMPTY
-    key = joined(", ", keys)
+    where = fragment(" WHERE {}", join_fragments(" AND ", filters)) if filters else EMPTY
+    key = join_fragments(", ", keys)
     if any(has_floats_inside(column.type) for source in sources for column in source.columns.values()):
         return fragment("(SELECT * FROM {}{} QUALIFY row_number() OVER (PARTITION BY {}) = 1)", sql, where, key)
     return fragment("(SELECT DISTINCT ON ({}) * FROM {}{})", key, sql, where)
@@ -222,7 +222,7 @@ def _anti(node: Join, sides: _Sides, left: Fragment, right: Fragment) -> Fragmen
 
 
 def _missing(type_: DataType) -> Fragment:
-    return fragment("CAST(NULL AS {})", engine_type(type_))
+    return fragment("CAST(NULL AS {})", duckdb_type(type_))
 
 
 def _asof(node: Join, sides: _Sides, left: Fragment, right: Fragment) -> Fragment:
@@ -239,7 +239,7 @@ def _asof(node: Join, sides: _Sides, left: Fragment, right: Fragment) -> Fragmen
 _JOINS = {"ALL": _all, "ANY": _any, "SEMI": _semi, "ANTI": _anti, "ASOF": _asof}
 
 
-def _mark_filled(clause: FromCompiling, node: Join, left: list[Source], right: list[Source]) -> None:
+def _mark_filled(clause: FromClauseCompiling, node: Join, left: list[Source], right: list[Source]) -> None:
     missing = {"LEFT": right, "RIGHT": left, "FULL": [*left, *right]}.get(node.kind, [])
     if node.strictness in ("ASOF", "ANY"):  # fewer candidates would change which row is kept
         for source in [*left, *right]:

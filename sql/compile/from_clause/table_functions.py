@@ -5,14 +5,14 @@ from __future__ import annotations
 from parts.common.errors import UserError
 from parts.types import TupleType, parse_structure
 from sql.compile.compiled_query import CompiledQuery
-from sql.compile.compiler_interfaces import FromCompiling
-from sql.compile.expressions.constant_numbers import constant_number
-from sql.compile.from_clause.generate_random import generate_random
+from sql.compile.compiler_interfaces import FromClauseCompiling
+from sql.compile.expressions.constant_numbers import evaluate_row_count
+from sql.compile.from_clause.generate_random import compile_generate_random
 from sql.compile.names.scope import column_sql
 from sql.compile.shards.remote_table_functions import SHARD_FUNCTIONS
 from sql.grammar.syntax_tree import Identifier, Node, Subquery, TableFunction
 from sql.typing.casts.casts import cast_to
-from sql.typing.duckdb.sql_fragments import Fragment, fragment, joined
+from sql.typing.duckdb.sql_fragments import Fragment, fragment, join_fragments
 from sql.typing.result_types import supertype
 from sql.typing.typed_expressions import UINT8, UINT64, Typed
 
@@ -20,7 +20,7 @@ _ENDLESS = 9_223_372_036_854_775_807
 _MOST = (1 << 64) - 1
 
 
-def compile_table_function(clause: FromCompiling, node: TableFunction) -> Fragment:
+def compile_table_function(clause: FromClauseCompiling, node: TableFunction) -> Fragment:
     build = _FUNCTIONS.get("values" if node.name.lower() == "values" else node.name)
     if build is None:
         known = ", ".join(table_function_names())
@@ -32,7 +32,7 @@ def table_function_names() -> list[str]:
     return sorted([*_FUNCTIONS, *SHARD_FUNCTIONS])
 
 
-def _numbers(clause: FromCompiling, node: TableFunction) -> Fragment:
+def _numbers(clause: FromClauseCompiling, node: TableFunction) -> Fragment:
     counts = _counts(clause, node)
     if len(counts) > 3:
         raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", "numbers takes at most (offset, count, step)")
@@ -43,16 +43,16 @@ def _numbers(clause: FromCompiling, node: TableFunction) -> Fragment:
     return _range(clause, node, "number", start, end, step)
 
 
-def _counts(clause: FromCompiling, node: TableFunction) -> list[int]:
+def _counts(clause: FromClauseCompiling, node: TableFunction) -> list[int]:
     """Raises 43 (ILLEGAL_TYPE_OF_ARGUMENT) for a number that is no UInt64."""
     for arg in node.args:
         number = clause.rows.compile(arg).value
         if isinstance(number, int | float) and not (0 <= number <= _MOST and number == int(number)):
             raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"The value {number} is not representable as UInt64")
-    return [constant_number(arg, clause.rows, f"Argument of {node.name}") for arg in node.args]
+    return [evaluate_row_count(arg, clause.rows, f"Argument of {node.name}") for arg in node.args]
 
 
-def _range(clause: FromCompiling, node: TableFunction, column: str, start: int, end: int, step: int) -> Fragment:
+def _range(clause: FromClauseCompiling, node: TableFunction, column: str, start: int, end: int, step: int) -> Fragment:
     """DuckDB's range is of signed numbers: beyond them rows are counted, and numbers go on from 0 after the last.
     Nobody waits for the end of more than ``_ENDLESS`` rows."""
     source = clause.add_source(node.alias or ("" if node.args else node.name), [(column, UINT64)])
@@ -66,7 +66,7 @@ def _range(clause: FromCompiling, node: TableFunction, column: str, start: int, 
     )  # fmt: skip
 
 
-def _series(clause: FromCompiling, node: TableFunction) -> Fragment:
+def _series(clause: FromClauseCompiling, node: TableFunction) -> Fragment:
     if len(node.args) not in (2, 3):
         raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", f"{node.name} takes (start, stop[, step])")
     start, stop, step = [*_counts(clause, node), 1][:3]
@@ -80,7 +80,7 @@ def _series(clause: FromCompiling, node: TableFunction) -> Fragment:
     return _range(clause, node, "generate_series", start, stop + 1, step)
 
 
-def _zeros(clause: FromCompiling, node: TableFunction) -> Fragment:
+def _zeros(clause: FromClauseCompiling, node: TableFunction) -> Fragment:
     count = min(_counts(clause, node)[0], _ENDLESS) if node.args else _ENDLESS
     source = clause.add_source(node.alias, [("zero", UINT8)])
     name = column_sql(source.number, "zero")
@@ -110,7 +110,7 @@ def _structure(text: object) -> list[tuple[str, object]]:
     return [(name or f"c{position}", type_) for position, (name, type_) in enumerate(columns, 1)]
 
 
-def _values(clause: FromCompiling, node: TableFunction) -> Fragment:
+def _values(clause: FromClauseCompiling, node: TableFunction) -> Fragment:
     rows = [clause.rows.compile(arg) for arg in node.args]
     if not rows:
         raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", "values takes a structure and rows")
@@ -131,18 +131,18 @@ def _values(clause: FromCompiling, node: TableFunction) -> Fragment:
         _check_width(len(cells), len(columns))
         zone = clause.query.environment.zone
         texts = [cast_to(cell, type_, zone) for cell, (_, type_) in zip(cells, columns, strict=True)]  # type: ignore[arg-type]
-        lines.append(fragment("({})", joined(", ", texts)))
-    compiled = CompiledQuery(fragment("VALUES {}", joined(", ", lines)), tuple(columns))  # type: ignore[arg-type]
+        lines.append(fragment("({})", join_fragments(", ", texts)))
+    compiled = CompiledQuery(fragment("VALUES {}", join_fragments(", ", lines)), tuple(columns))  # type: ignore[arg-type]
     return clause.derived(compiled, node.alias)
 
 
-def _view(clause: FromCompiling, node: TableFunction) -> Fragment:
+def _view(clause: FromClauseCompiling, node: TableFunction) -> Fragment:
     if len(node.args) != 1 or not isinstance(node.args[0], Subquery):
         raise UserError("BAD_ARGUMENTS", "view takes a query: view(SELECT …)")
     return clause.derived(clause.query.compile(node.args[0].query), node.alias)
 
 
-def _file(clause: FromCompiling, node: TableFunction) -> Fragment:
+def _file(clause: FromClauseCompiling, node: TableFunction) -> Fragment:
     if not 1 <= len(node.args) <= 3:
         raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", "file takes (path[, format[, structure]])")
     texts = [_text(clause, argument) for argument in node.args]
@@ -150,7 +150,7 @@ def _file(clause: FromCompiling, node: TableFunction) -> Fragment:
     return clause.relation(relation, node.alias)
 
 
-def _text(clause: FromCompiling, node: Node) -> str:
+def _text(clause: FromClauseCompiling, node: Node) -> str:
     """A constant, or a bare word."""
     if isinstance(node, Identifier):
         return ".".join(node.parts)
@@ -169,6 +169,6 @@ _FUNCTIONS = {
     "generate_series": _series,
     "values": _values,
     "file": _file,
-    "generateRandom": generate_random,
+    "generateRandom": compile_generate_random,
     "view": _view,
 }

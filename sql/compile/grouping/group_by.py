@@ -1,29 +1,29 @@
 """GROUP BY: which aggregates a SELECT needs, and expressions over groups.
 
 The grouped query is a subquery that computes keys ``k<n>`` and aggregates ``a<n>``; everything after it (SELECT,
-HAVING, ORDER BY, windows) is compiled by :class:`AfterAggregation`, which finds a key by its SQL in the rows' terms
-and replaces it, and an aggregate by its call."""
+HAVING, ORDER BY, windows) is compiled by :class:`GroupExpressionCompiler`, which finds a key by its SQL in the rows'
+terms and replaces it, and an aggregate by its call."""
 
 from __future__ import annotations
 
 from parts.common.errors import UserError
 from parts.types import LowCardinalityType
 from sql.aggregates.combinators import is_aggregate_call
-from sql.compile.compiled_nodes import CompiledNodes
-from sql.compile.compiler_interfaces import code_of
+from sql.compile.compiled_nodes import CompiledExpressionCache
+from sql.compile.compiler_interfaces import string_code
 from sql.compile.expressions.aggregate_calls import compile_aggregate
-from sql.compile.expressions.expressions import ExpressionCompiler, contains
-from sql.compile.heavy_expressions import Layers
+from sql.compile.expressions.expressions import ExpressionCompiler, expression_contains
+from sql.compile.heavy_expressions import ExpressionStages
 from sql.compile.names.scope import SourceColumn
-from sql.compile.short_string_codes import decoded
+from sql.compile.short_string_codes import decode_string
 from sql.grammar.syntax_tree import Alias, Function, Identifier, Lambda, Literal, Node, Select, Star, Subquery
 from sql.typing.column_kernels.float_bits import bits_of, of_bits
-from sql.typing.default_values import default_sql
+from sql.typing.default_values import default_value
 from sql.typing.duckdb.sql_fragments import Fragment, fragment, leaf
 from sql.typing.typed_expressions import Typed
 
 
-class AfterAggregation(ExpressionCompiler):
+class GroupExpressionCompiler(ExpressionCompiler):
     """Compiles over the columns of the grouped subquery. ``rows`` compiles what stands inside aggregates."""
 
     def __init__(
@@ -39,12 +39,12 @@ class AfterAggregation(ExpressionCompiler):
         """What each key is over the rows, and its name."""
         self.aggregates: dict[Fragment, Typed] = {}
         self.aggregate_sql: list[Fragment] = []
-        self.layers = Layers(rows.need_query().next_number)
+        self.layers = ExpressionStages(rows.need_query().next_number)
         self.calls: list[tuple[Function, Typed]] = []
         """The aggregates of ``aggregate_sql``: their calls, and what they are over the rows."""
         self._arguments: dict[int, list[Typed]] = {}
         self.names = rows.names
-        self.compiled = CompiledNodes(self.names, self.guard)
+        self.compiled = CompiledExpressionCache(self.names, self.guard)
         self._needs_groups: dict[int, tuple[Node, bool]] = {}
         self._subquery_keys: list[tuple[Node, Typed]] = []
         self.windows = rows.windows
@@ -61,10 +61,10 @@ class AfterAggregation(ExpressionCompiler):
         reference = of_bits(name, key.type)
         if self._rollup and not key.type.is_nullable:
             # A key that is rolled up has its type's default, not NULL.
-            reference = fragment("coalesce({}, {})", reference, default_sql(key.type))
-        code = code_of(self.rows, key.sql) if codable else None
+            reference = fragment("coalesce({}, {})", reference, default_value(key.type))
+        code = string_code(self.rows, key.sql) if codable else None
         if code is not None:
-            reference = decoded(name)
+            reference = decode_string(name)
         self.key_columns.append((code or bits_of(key.number, key.type), name))
         self.keys[key.number] = Typed(reference, key.type)
 
@@ -74,7 +74,7 @@ class AfterAggregation(ExpressionCompiler):
             expression = self.scope.aliases.get(node.parts[0], node) if isinstance(node, Identifier) else node
             if isinstance(expression, Alias):
                 expression = expression.expression
-            if isinstance(expression, Function) and contains(expression, _is_subquery, self.scope):
+            if isinstance(expression, Function) and expression_contains(expression, _is_subquery, self.scope):
                 self._subquery_keys.append((expression, Typed(self.keys[key.number].sql, key.type)))
 
     def _compile(self, node: Node) -> Typed:
@@ -95,7 +95,7 @@ class AfterAggregation(ExpressionCompiler):
         """Whether the expression can only be computed from groups; each is looked through once."""
         known = self._needs_groups.get(id(node))
         if known is None:
-            known = self._needs_groups[id(node)] = (node, contains(node, _needs_groups, self.scope))
+            known = self._needs_groups[id(node)] = (node, expression_contains(node, _needs_groups, self.scope))
         return known[1]
 
     def _from_rows(self, node: Node) -> Typed | None:
@@ -104,7 +104,7 @@ class AfterAggregation(ExpressionCompiler):
         try:
             value = self.rows.compile(node)
         except UserError:
-            if self.names.lambdas or self.scope.outer is not None or contains(node, joins_array, self.scope):
+            if self.names.lambdas or self.scope.outer is not None or expression_contains(node, joins_array, self.scope):
                 return None  # a lambda's argument, or a name of the query around
             raise
         finally:
@@ -167,4 +167,4 @@ def has_aggregates(select: Select, rows: ExpressionCompiler) -> bool:
     roots = [*select.expressions, *(item.expression for item in select.order_by)]
     if select.having is not None:
         roots.append(select.having)
-    return any(contains(root, is_aggregate_call, rows.scope) for root in roots if root is not None)
+    return any(expression_contains(root, is_aggregate_call, rows.scope) for root in roots if root is not None)

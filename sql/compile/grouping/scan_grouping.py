@@ -21,23 +21,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from parts.types import DataType, DateType, FloatType, IntegerType, NothingType, strip_nullable
-from sql.aggregates.combinators import build_aggregate, find_combined
-from sql.compile.compiled_query import RowPart, Scan
+from sql.aggregates.combinators import build_aggregate, resolve_aggregate
+from sql.compile.compiled_query import PartialAggregate, Scan
 from sql.compile.expressions.expressions import is_random
-from sql.compile.grouping.group_by import AfterAggregation
+from sql.compile.grouping.group_by import GroupExpressionCompiler
 from sql.compile.names.scope import EXPRESSIONS, VIRTUAL_COLUMNS, column_sql
 from sql.functions.registry import Rule
 from sql.grammar.syntax_tree import Function, NamedTable, Select, walk
 from sql.relations import is_parts_relation
-from sql.typing.default_values import default_sql
+from sql.typing.default_values import default_value
 from sql.typing.duckdb.sql_fragments import Fragment, fragment, leaf
-from sql.typing.typed_expressions import FLOAT64, INT64, Typed, cast, float_text, quoted
+from sql.typing.typed_expressions import FLOAT64, INT64, Typed, cast, float_literal_text, quote_identifier
 
 _AVERAGED_BITS = 32
 """ClickHouse's sum of wider numbers wraps around before it is divided."""
 
 
-def group_in_scan(select: Select, groups: AfterAggregation, scans: Sequence[Scan]) -> list[Fragment] | None:
+def group_in_scan(select: Select, groups: GroupExpressionCompiler, scans: Sequence[Scan]) -> list[Fragment] | None:
     """The aggregates of the grouped subquery as what they make of groups, which the scan gives from now on; ``None``
     where it shall give rows."""
     source = select.source
@@ -60,7 +60,7 @@ def group_in_scan(select: Select, groups: AfterAggregation, scans: Sequence[Scan
     return [fragment("{} AS {}", whole, groups.name_of_aggregate(i)) for i, whole in enumerate(wholes) if whole]
 
 
-def leave_out_columns(scan: Scan, sql: Fragment) -> None:
+def drop_unused_columns(scan: Scan, sql: Fragment) -> None:
     """Columns of which the statement has only parts of aggregates are not given as such."""
     read = {node for node in sql.nodes() if not node.parts} if scan.parts else set()
     for part in scan.parts.values():
@@ -71,8 +71,8 @@ def leave_out_columns(scan: Scan, sql: Fragment) -> None:
 class _Parts:
     """Collects what the aggregates need of a group's rows."""
 
-    def __init__(self, scan: Scan, groups: AfterAggregation) -> None:
-        self.found: dict[str, RowPart] = {}
+    def __init__(self, scan: Scan, groups: GroupExpressionCompiler) -> None:
+        self.found: dict[str, PartialAggregate] = {}
         self._scan = scan
         self._groups = groups
         self._columns = {
@@ -83,7 +83,7 @@ class _Parts:
 
     def whole(self, node: Function, value: Typed) -> Fragment | None:
         """The aggregate, ``value`` over rows, over groups."""
-        call = find_combined(node.name)
+        call = resolve_aggregate(node.name)
         if call is None or call.conditional or call.or_null or call.or_default or node.filter is not None:
             return None
         arguments = self._groups.arguments(node)
@@ -113,12 +113,14 @@ class _Parts:
             total = fragment("sum({})", self._part("sum", column, self._sum_type(bare)))
             count = fragment("sum({})", self._part("count", column, INT64))
             mean = fragment("({} / {})", cast(total, FLOAT64), cast(count, FLOAT64))
-            return mean if value.type.is_nullable else fragment("coalesce({}, {})", mean, float_text(float("nan")))
+            return (
+                mean if value.type.is_nullable else fragment("coalesce({}, {})", mean, float_literal_text(float("nan")))
+            )
         return None
 
     def _count(self, column: str, value: Typed) -> Fragment:
         total = fragment("sum({})", self._part("count", column, INT64))
-        return cast(fragment("coalesce({}, {})", total, default_sql(value.type)), value.type)
+        return cast(fragment("coalesce({}, {})", total, default_value(value.type)), value.type)
 
     def _same(self, rule: Rule, column: str, value: Typed) -> Fragment | None:
         """The aggregate of parts is that of rows."""
@@ -130,10 +132,10 @@ class _Parts:
         return IntegerType(64, given.signed) if isinstance(given, IntegerType) else FLOAT64
 
     def _part(self, function: str, column: str, type_: DataType) -> Fragment:
-        part = RowPart(function, column, strip_nullable(type_).arrow)
+        part = PartialAggregate(function, column, strip_nullable(type_).arrow)
         for name, known in self.found.items():
             if known == part:
-                return leaf(quoted(name))
+                return leaf(quote_identifier(name))
         name = f"{self._scan.source.number}+{len(self.found)}"
         self.found[name] = part
-        return leaf(quoted(name))
+        return leaf(quote_identifier(name))

@@ -18,13 +18,13 @@ count it.
 from __future__ import annotations
 
 from parts.types import FixedStringType, FloatType, IntegerType, NothingType, StringType, strip_nullable
-from sql.aggregates.combinators import Combined, build_aggregate, find_combined
-from sql.compile.compiler_interfaces import code_of
-from sql.compile.grouping.group_by import AfterAggregation
+from sql.aggregates.combinators import CombinedAggregate, build_aggregate, resolve_aggregate
+from sql.compile.compiler_interfaces import string_code
+from sql.compile.grouping.group_by import GroupExpressionCompiler
 from sql.functions.registry import find_aggregate
 from sql.grammar.syntax_tree import Function
-from sql.typing.duckdb.sql_fragments import Fragment, fragment, joined, leaf
-from sql.typing.integer_conversions import wrap_64
+from sql.typing.duckdb.sql_fragments import Fragment, fragment, join_fragments, leaf
+from sql.typing.integer_conversions import wrap_to_64_bits
 from sql.typing.typed_expressions import FLOAT64, Typed, cast
 
 _LEAST_STRING_KEYS = 2
@@ -35,7 +35,7 @@ _OF_PARTS = {"count": "sum", "sum": "sum", "min": "min", "max": "max"}
 """Which aggregate of the parts is the aggregate of all rows."""
 
 
-def two_steps(groups: AfterAggregation, rows_sql: Fragment) -> Fragment | None:
+def group_in_two_steps(groups: GroupExpressionCompiler, rows_sql: Fragment) -> Fragment | None:
     """The grouped subquery of ``rows_sql`` (FROM and WHERE) in two steps, or ``None`` where one step is better."""
     names = {_counted(groups, node) for node, _ in groups.calls}
     counted = next(iter(names - {None}), None)
@@ -48,12 +48,12 @@ def two_steps(groups: AfterAggregation, rows_sql: Fragment) -> Fragment | None:
     return steps.sql(rows_sql)
 
 
-def _worth_it(groups: AfterAggregation, counted: Fragment) -> bool:
+def _worth_it(groups: GroupExpressionCompiler, counted: Fragment) -> bool:
     texts = [key for key in groups.keys.values() if isinstance(strip_nullable(key.type), (StringType, FixedStringType))]
     return len(texts) >= _LEAST_STRING_KEYS and counted not in groups.keys and not groups.scope.correlated
 
 
-def _counted(groups: AfterAggregation, node: Function) -> Fragment | None:
+def _counted(groups: GroupExpressionCompiler, node: Function) -> Fragment | None:
     """The one argument whose distinct values the call counts, if that is what it does."""
     call = _unconditional(node)
     if call is None or len(node.args) != 1:
@@ -67,15 +67,15 @@ def _counted(groups: AfterAggregation, node: Function) -> Fragment | None:
     return argument.sql
 
 
-def _unconditional(node: Function) -> Combined | None:
-    call = find_combined(node.name)
+def _unconditional(node: Function) -> CombinedAggregate | None:
+    call = resolve_aggregate(node.name)
     return None if call is None or call.conditional or call.or_null or node.filter is not None else call
 
 
 class _Steps:
     """Collects the columns of both steps; the first step's are ``u<n>`` (the counted value) and ``p<n>_<i>``."""
 
-    def __init__(self, groups: AfterAggregation, counted: Fragment) -> None:
+    def __init__(self, groups: GroupExpressionCompiler, counted: Fragment) -> None:
         self._groups = groups
         self._counted = counted
         self._value = leaf(f'"u{groups.number}"')
@@ -112,7 +112,7 @@ class _Steps:
         total, count = self._part(fragment("sum({})", argument)), self._part(fragment("count({})", argument))
         whole = fragment("sum({})", total)
         if type_.bits == _WRAPPED_BITS:
-            whole = wrap_64(whole, type_)
+            whole = wrap_to_64_bits(whole, type_)
         return fragment("({} / sum({}))", cast(whole, FLOAT64), count)
 
     def _part(self, sql: Fragment) -> Fragment:
@@ -122,10 +122,12 @@ class _Steps:
 
     def sql(self, rows_sql: Fragment) -> Fragment:
         keys = self._groups.key_columns
-        counted = code_of(self._groups.rows, self._counted) or self._counted
+        counted = string_code(self._groups.rows, self._counted) or self._counted
         named = [fragment("{} AS {}", key, name) for key, name in [*keys, (counted, self._value)]]
-        first = joined(", ", [*named, *self._parts])
-        by = joined(", ", [key for key, _ in keys])
-        names = joined(", ", [name for _, name in keys])
+        first = join_fragments(", ", [*named, *self._parts])
+        by = join_fragments(", ", [key for key, _ in keys])
+        names = join_fragments(", ", [name for _, name in keys])
         inner = fragment("SELECT {}{} GROUP BY {}, {}", first, rows_sql, by, self._value)
-        return fragment("SELECT {names}, {} FROM ({}) GROUP BY {names}", joined(", ", self._totals), inner, names=names)
+        return fragment(
+            "SELECT {names}, {} FROM ({}) GROUP BY {names}", join_fragments(", ", self._totals), inner, names=names
+        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from sql.functions.registry import written_name
+from sql.functions.registry import canonical_function_name
 from sql.grammar.syntax_tree import (
     Alias,
     Function,
@@ -20,18 +20,18 @@ from sql.grammar.syntax_tree import (
     Subquery,
     WindowSpec,
 )
-from sql.grammar.tokens import identifier_if_needed, quote_string
+from sql.grammar.tokens import quote_identifier_if_needed, quote_string
 
 _NAMES = {"trim": "trimBoth", "ltrim": "trimLeft", "rtrim": "trimRight"}
 
 
-def column_name(node: Node) -> str:
+def result_column_name(node: Node) -> str:
     """The name of a column of the result."""
     if isinstance(node, Alias):
         return node.name
     if isinstance(node, Identifier):
         return node.parts[-1] if len(node.parts) <= 2 else ".".join(node.parts[1:])
-    return canonical(node)
+    return canonical_text(node)
 
 
 def _literal(node: Literal) -> str:
@@ -60,7 +60,7 @@ def _float(value: float) -> str:
     return f"{mantissa}e{int(exponent)}"
 
 
-def canonical(node: Node) -> str:
+def canonical_text(node: Node) -> str:
     """The text of an expression: functions in prefix form, one spelling for equal expressions."""
     match node:
         case Literal():
@@ -73,14 +73,14 @@ def canonical(node: Node) -> str:
             inner = ", ".join([_literal(Literal(value)) for value in values.to_pylist()])
             return f"[{inner}]" if is_array else f"({inner})"
         case Identifier(parts):
-            return ".".join(identifier_if_needed(part) for part in parts)
+            return ".".join(quote_identifier_if_needed(part) for part in parts)
         case StarColumn(_, _, shown):
             return shown
         case Alias(_, name):
-            return identifier_if_needed(name)
+            return quote_identifier_if_needed(name)
         case Lambda(parameters, body):
             names = parameters[0] if len(parameters) == 1 else f"({', '.join(parameters)})"
-            return f"lambda(tuple({', '.join(parameters)}), {canonical(body)})" if names else ""
+            return f"lambda(tuple({', '.join(parameters)}), {canonical_text(body)})" if names else ""
         case Parameter(name, type_):
             return f"{{{name}:{type_}}}"
         case Subquery():
@@ -94,16 +94,16 @@ def canonical(node: Node) -> str:
 
 def _function(node: Function) -> str:
     if node.name == "array" or (node.name == "tuple" and node.args):
-        inner = ", ".join(canonical(arg) for arg in node.args)
+        inner = ", ".join(canonical_text(arg) for arg in node.args)
         return f"[{inner}]" if node.name == "array" else f"({inner})"
-    name = _NAMES.get(node.name) or written_name(node.name)
+    name = _NAMES.get(node.name) or canonical_function_name(node.name)
     args = node.args
     if name.lower() == "count" and len(args) == 1 and isinstance(args[0], Star):
         name, args = "count", ()
     if node.distinct:
         name += "Distinct"
-    params = "" if node.params is None else f"({', '.join(canonical(item) for item in node.params)})"
-    text = f"{name}{params}({', '.join(canonical(arg) for arg in args)})"
+    params = "" if node.params is None else f"({', '.join(canonical_text(item) for item in node.params)})"
+    text = f"{name}{params}({', '.join(canonical_text(arg) for arg in args)})"
     if node.window is not None:
         text += f" OVER {_window(node.window)}"
     return text
@@ -114,7 +114,7 @@ def _window(window: WindowSpec | str) -> str:
         return window
     parts = [window.base] if window.base else []
     if window.partition_by:
-        parts.append("PARTITION BY " + ", ".join(canonical(item) for item in window.partition_by))
+        parts.append("PARTITION BY " + ", ".join(canonical_text(item) for item in window.partition_by))
     if window.order_by:
         parts.append("ORDER BY " + ", ".join(_order(item) for item in window.order_by))
     if window.frame:
@@ -124,4 +124,4 @@ def _window(window: WindowSpec | str) -> str:
 
 def _order(item: OrderItem) -> str:
     nulls = "" if item.nulls_first is None else f" NULLS {'FIRST' if item.nulls_first else 'LAST'}"
-    return f"{canonical(item.expression)} {'DESC' if item.descending else 'ASC'}{nulls}"
+    return f"{canonical_text(item.expression)} {'DESC' if item.descending else 'ASC'}{nulls}"

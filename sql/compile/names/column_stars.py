@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parts.common.errors import UserError
-from sql.compile.names.column_names import column_name
+from sql.compile.names.column_names import result_column_name
 from sql.compile.names.scope import Scope, Source
 from sql.grammar.syntax_tree import (
     Alias,
@@ -28,7 +28,7 @@ from sql.grammar.syntax_tree import (
 )
 
 
-def without_stars(select: Select, scope: Scope) -> Select:
+def expand_stars_in_calls(select: Select, scope: Scope) -> Select:
     """The SELECT without those that stand in calls, but for ``count(*)``, and without those that become calls."""
     clauses: dict[str, Any] = {}
     for name in _CLAUSES:
@@ -75,7 +75,7 @@ def _columns(star: Star, scope: Scope) -> list[Node]:
     for kind, argument in star.modifiers:
         columns = _modified(columns, kind, argument)
         if kind == "apply":  # from here on they are called otherwise
-            columns = [(column_name(node), node) for _, node in columns]
+            columns = [(result_column_name(node), node) for _, node in columns]
     return [node for _, node in columns]
 
 

@@ -20,9 +20,9 @@ from parts.types import DataType, make_nullable
 from sql.functions.registry import Environment
 from sql.grammar.syntax_tree import Alias, CommonTable, Node, walk
 from sql.relations import ArrowRelation, PartsRelation
-from sql.typing.default_values import default_sql
+from sql.typing.default_values import default_value
 from sql.typing.duckdb.sql_fragments import Fragment, fragment, leaf
-from sql.typing.typed_expressions import Typed, column_label, quoted
+from sql.typing.typed_expressions import Typed, column_label, quote_identifier
 
 NAME_COLUMNS = ("_part", "_partition_id")
 """What the name of a part says."""
@@ -60,7 +60,7 @@ class SourceColumn:
     @property
     def typed(self) -> Typed:
         if self.filled and not self.type.is_nullable:
-            return Typed(fragment("coalesce({}, {})", self.sql, default_sql(self.type)), self.type)
+            return Typed(fragment("coalesce({}, {})", self.sql, default_value(self.type)), self.type)
         return Typed(self.sql, self.type)
 
 
@@ -78,7 +78,7 @@ class Source:
     prunable: bool = True
     """Whether WHERE may drop rows of this source before the joins."""
     sample: tuple[str, str] = ("", "")
-    origins: Sequence[Origin] = ()
+    origins: Sequence[PushdownTarget] = ()
     """Of a subquery: where its rows come from."""
     positions: Mapping[str, int] = field(default_factory=dict)
     """Of a subquery: which of its columns has a name."""
@@ -97,7 +97,7 @@ class Source:
 @lru_cache(4096)
 def column_sql(number: int, name: str) -> Fragment:
     """The column of a source. Most are those of the last statements: they begin with the same numbers."""
-    return leaf(quoted(column_label(number, name)))
+    return leaf(quote_identifier(column_label(number, name)))
 
 
 def table_source(schema: TableSchema) -> Source:
@@ -109,18 +109,18 @@ def table_source(schema: TableSchema) -> Source:
     return Source(0, "", columns)
 
 
-class Origin(Protocol):
+class PushdownTarget(Protocol):
     """A SELECT in FROM, as conditions of the query around it reach it
     (``sql.compile.from_clause.condition_pushdown``)."""
 
-    def showing(self, types: Sequence[DataType]) -> Origin:
+    def showing(self, types: Sequence[DataType]) -> PushdownTarget:
         """With its columns converted to these types."""
 
     def take(self, terms: Sequence[Node], positions: Mapping[str, int]) -> None:
         """Conditions over bare names, which are those of the columns at these positions."""
 
 
-class Surroundings(Protocol):
+class ExpressionContext(Protocol):
     """What is known where an expression stands."""
 
     @property
@@ -143,7 +143,7 @@ class Scope:
     sources: list[Source] = field(default_factory=list)
     aliases: dict[str, Node] = field(default_factory=dict)
     common_tables: dict[str, tuple[CommonTable, Scope]] = field(default_factory=dict)
-    outer: Surroundings | None = None
+    outer: ExpressionContext | None = None
     correlated: bool = False
     inherited: dict[str, Node] = field(default_factory=dict)
     """The ``WITH expression AS name`` of the queries around: visible in subqueries of FROM too."""
@@ -184,7 +184,7 @@ class Scope:
         return None
 
 
-def inner_scope(outer: Surroundings | None, scope: Scope | None) -> Scope:
+def open_inner_scope(outer: ExpressionContext | None, scope: Scope | None) -> Scope:
     """The scope of a SELECT that sees the names around an expression, or the common tables of the query around it."""
     inner = Scope(outer=outer)
     if scope is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sql.grammar.queries.time_units import normalized_unit
+from sql.grammar.queries.time_units import find_time_unit_or_short
 from sql.grammar.syntax_tree import Function, Literal, Node, Query, transform
 
 _SIGNS = {
@@ -14,19 +14,19 @@ _SIGNS = {
 
 
 def rewrite(query: Query, given: Mapping[str, str]) -> Query:
-    result = transform(query, change)
+    result = transform(query, rewrite_call)
     assert isinstance(result, Query)
     return result
 
 
-def change(node: Node) -> Node:
+def rewrite_call(node: Node) -> Node:
     if not isinstance(node, Function) or node.name.lower() not in _SIGNS:
         return node
     operator = _SIGNS[node.name.lower()]
     if len(node.args) == 2:
         return Function(operator, node.args)
     if len(node.args) == 3 and isinstance(node.args[0], Literal) and isinstance(node.args[0].value, str):
-        unit = normalized_unit(node.args[0].value)
+        unit = find_time_unit_or_short(node.args[0].value)
         if unit is not None:
             return Function(operator, (node.args[2], Function(f"toInterval{unit}", (node.args[1],))))
     return node

@@ -15,7 +15,7 @@ PASSES: tuple[Callable[[Query, Mapping[str, str]], Query], ...] = (
 )
 
 
-def rewrite(query: Query, given: Mapping[str, str]) -> Query:
+def run_passes(query: Query, given: Mapping[str, str]) -> Query:
     """The query after all passes. ``given`` are the values of query parameters."""
     for step in PASSES:
         query = step(query, given)

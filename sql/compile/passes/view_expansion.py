@@ -11,7 +11,7 @@ from dataclasses import replace
 from parts.common.errors import UserError
 from sql.grammar.queries.query_parser import parse_query
 from sql.grammar.queries.table_references import replace_tables
-from sql.grammar.query_limits import Guard, check_tree
+from sql.grammar.query_limits import QueryGuard, check_tree
 from sql.grammar.syntax_tree import (
     Function,
     Identifier,
@@ -31,7 +31,7 @@ _MOST_LEVELS = 100
 """Of views that read views."""
 
 
-def with_views(query: Query, catalog: RelationCatalog, guard: Guard) -> Query:
+def expand_views(query: Query, catalog: RelationCatalog, guard: QueryGuard) -> Query:
     """Raises 306 for views that lead to each other in a circle; 167 and 168 for trees that become too large."""
     expanded = _Expansion(catalog, guard).query(query, 0)
     if expanded is not query:
@@ -40,7 +40,7 @@ def with_views(query: Query, catalog: RelationCatalog, guard: Guard) -> Query:
 
 
 class _Expansion:
-    def __init__(self, catalog: RelationCatalog, guard: Guard) -> None:
+    def __init__(self, catalog: RelationCatalog, guard: QueryGuard) -> None:
         self._catalog = catalog
         self._guard = guard
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 
 from parts.table.table_description import Column, TableSchema
 from parts.types import LowCardinalityType
-from sql.compile.compiler_interfaces import Statement
+from sql.compile.compiler_interfaces import StatementContext
 from sql.compile.expressions.expressions import ExpressionCompiler
 from sql.compile.names.scope import Scope, Source, SourceColumn, collect_aliases, column_sql
-from sql.compile.shards.shard_expressions import ShardNames
-from sql.compile.shards.sharded_relation import RelationTable
+from sql.compile.shards.shard_expressions import ShardExpressionWriter
+from sql.compile.shards.sharded_relation import ResolvedTable
 from sql.grammar.syntax_tree import (
     Alias,
     Function,
@@ -75,7 +75,9 @@ class MergedTables:
         return chosen or every[:1]
 
 
-def with_conditions(tables: MergedTables, select: Select, named: RelationTable, statement: Statement) -> MergedTables:
+def with_pushed_conditions(
+    tables: MergedTables, select: Select, named: ResolvedTable, statement: StatementContext
+) -> MergedTables:
     """The only table of a SELECT: of the columns that it mentions, and what of its WHERE each table can look at."""
     columns = {
         column.name: SourceColumn(column.name, column.type, column_sql(0, column.name), column)
@@ -85,7 +87,7 @@ def with_conditions(tables: MergedTables, select: Select, named: RelationTable, 
     roots: list[Node] = [*select.with_aliases, *select.expressions]
     roots += [node for node in (select.prewhere, select.where, select.having) if node is not None]
     roots += [*select.group_by, *(item.expression for item in select.order_by)]
-    names = ShardNames(Scope([source], aliases=collect_aliases(roots)), source, statement.environment)
+    names = ShardExpressionWriter(Scope([source], aliases=collect_aliases(roots)), source, statement.environment)
     terms = [term for node in (select.prewhere, select.where) for term in conjuncts(node)]
     found = [names.expression(term) for term in terms]
     where = tuple(term for term in found if term is not None and not any(isinstance(p, Lambda) for p in walk(term)))
@@ -104,7 +106,7 @@ def _mentioned(select: Select, tables: MergedTables) -> frozenset[str] | None:
     return frozenset(words | {name for name in names if name.partition(".")[0] in words})
 
 
-def union_of(tables: MergedTables, statement: Statement) -> Query:
+def compile_union(tables: MergedTables, statement: StatementContext) -> Query:
     """The rows of all, with the columns that are read."""
     found = (_select(tables, table, statement) for table in tables.tables)
     selects = [select for select in found if select is not None]
@@ -114,7 +116,7 @@ def union_of(tables: MergedTables, statement: Statement) -> Query:
     return selects[0] if len(selects) == 1 else Union(tuple(selects), ("UNION ALL",) * (len(selects) - 1))
 
 
-def _select(tables: MergedTables, table: MergedTable, statement: Statement) -> Select | None:
+def _select(tables: MergedTables, table: MergedTable, statement: StatementContext) -> Select | None:
     """``None`` where a condition that names no column of the table does not hold."""
     own = _own_columns(tables, table)
     terms = []

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from parts.common.errors import UserError
-from sql.compile.compiler_interfaces import Statement
+from sql.compile.compiler_interfaces import StatementContext
 from sql.compile.expressions.expressions import ExpressionCompiler
 from sql.compile.names.scope import Scope
 from sql.compile.shards.merge_tables import MergedTables
@@ -34,7 +34,7 @@ _SYSTEM_ONE = NamedTable("system", "one")
 
 
 @dataclass(frozen=True, slots=True)
-class ShardFunction:
+class RemoteFunction:
     """``servers`` are addresses or the name of a cluster, ``table`` what each of them reads."""
 
     name: str
@@ -54,7 +54,7 @@ class MergeFunction:
     tables: str
 
 
-def table_of_function(node: TableFunction, statement: Statement) -> StreamedRelation | MergedTables | None:
+def parse_remote_function(node: TableFunction, statement: StatementContext) -> StreamedRelation | MergedTables | None:
     """``None`` for a function that is none of these. Raises 42, 36."""
     if node.name not in SHARD_FUNCTIONS:
         return None
@@ -65,9 +65,9 @@ def table_of_function(node: TableFunction, statement: Statement) -> StreamedRela
 @dataclass
 class _Arguments:
     node: TableFunction
-    statement: Statement
+    statement: StatementContext
 
-    def parsed(self) -> ShardFunction:
+    def parsed(self) -> RemoteFunction:
         name, args = self.node.name, list(self.node.args)
         if not 1 <= len(args) <= 6 or (name == "remote" and len(args) < 2):
             raise UserError(
@@ -84,7 +84,7 @@ class _Arguments:
         if args:
             raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", f"{name} has arguments behind its sharding key")
         user, password = (*credentials, "default", "")[:2] if len(credentials) != 1 else (credentials[0], "")
-        return ShardFunction(name, servers, table, user, password, key)
+        return RemoteFunction(name, servers, table, user, password, key)
 
     def merged(self) -> MergeFunction:
         args = self.node.args

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from sql.aggregates.combinators import is_aggregate_call
-from sql.compile.names.column_names import column_name
-from sql.compile.shards.shard_expressions import NotOfShardsError, ShardNames
-from sql.functions.registry import written_name
+from sql.compile.names.column_names import result_column_name
+from sql.compile.shards.shard_expressions import NotShardableError, ShardExpressionWriter
+from sql.functions.registry import canonical_function_name
 from sql.grammar.syntax_tree import (
     Alias,
     Function,
@@ -35,7 +35,7 @@ _ZERO = Literal(0, "0")
 class _Split:
     """``keys`` and ``parts`` are what a shard computes; their names are unlike any column's."""
 
-    names: ShardNames
+    names: ShardExpressionWriter
     prefix: str
     keys: list[Node] = field(default_factory=list)
     parts: list[Node] = field(default_factory=list)
@@ -46,7 +46,7 @@ class _Split:
     def add_key(self, node: Node) -> Identifier:
         local = self.names.local(node)
         if isinstance(local, Literal):
-            raise NotOfShardsError  # in GROUP BY a number is a position
+            raise NotShardableError  # in GROUP BY a number is a position
         if local not in self.keys:
             self.keys.append(local)
         found = self.key(local)
@@ -59,7 +59,7 @@ class _Split:
         return Identifier((f"{self.prefix}part{self.parts.index(node)}",))
 
     def merged(self, node: Node) -> Node:
-        """The expression over what the shards gave. Raises :class:`NotOfShardsError`."""
+        """The expression over what the shards gave. Raises :class:`NotShardableError`."""
         if isinstance(node, Function) and is_aggregate_call(node):
             return self._aggregate(node)
         local = self.names.expression(node)
@@ -81,14 +81,14 @@ class _Split:
                     return Lambda(parameters, self.merged(body))
                 finally:
                     self.names.parameters.pop()
-        raise NotOfShardsError
+        raise NotShardableError
 
     def _identifier(self, parts: tuple[str, ...]) -> Node:
         if self.names.is_parameter(parts[0]):
             return Identifier(parts)
         target = self.names.alias(parts)
         if target is None or len(parts) > 1:
-            raise NotOfShardsError
+            raise NotShardableError
         self.names.enter(parts[0])
         try:
             return self.merged(target)
@@ -96,9 +96,9 @@ class _Split:
             self.names.leave()
 
     def _aggregate(self, node: Function) -> Node:
-        name = written_name(node.name)
+        name = canonical_function_name(node.name)
         if node.distinct or node.filter is not None or node.params is not None or node.nulls:
-            raise NotOfShardsError
+            raise NotShardableError
         args = () if name == "count" and node.args[:1] and isinstance(node.args[0], Star) else node.args
         own = Function(name, tuple(self.names.local(arg) for arg in args))
         if name in _OF_THEMSELVES:
@@ -108,19 +108,21 @@ class _Split:
         if name == "avg" and len(own.args) == 1:
             total = Function("toFloat64", (Function("sum", (self.part(replace(own, name="sum")),)),))
             return Function("divide", (total, Function("sum", (self.part(replace(own, name="count")),))))
-        raise NotOfShardsError
+        raise NotShardableError
 
 
-def aggregates(select: Select) -> bool:
+def find_aggregates(select: Select) -> bool:
     nodes = [*select.expressions, *select.with_aliases, *(item.expression for item in select.order_by)]
     nodes += [select.having] if select.having is not None else []
     return any(is_aggregate_call(part) for node in nodes for part in walk(node, into_queries=False))
 
 
-def split_groups(select: Select, names: ShardNames, columns: Sequence[str]) -> tuple[Select, Select] | None:
+def split_aggregation(
+    select: Select, names: ShardExpressionWriter, columns: Sequence[str]
+) -> tuple[Select, Select] | None:
     """What each shard is asked, but for FROM and WHERE, and the query over the answers, but for FROM; ``None``: the
     rows have to come."""
-    is_grouped = bool(select.group_by) or aggregates(select)
+    is_grouped = bool(select.group_by) or find_aggregates(select)
     is_other = select.grouping or select.totals or select.windows or select.qualify is not None or select.distinct_on
     if is_other or not (is_grouped or select.distinct):
         return None
@@ -131,7 +133,7 @@ def split_groups(select: Select, names: ShardNames, columns: Sequence[str]) -> t
     split = _Split(names, prefix)
     try:
         return _shard_query(select, split, is_grouped), _whole(select, split, is_grouped)
-    except NotOfShardsError:
+    except NotShardableError:
         return None
 
 
@@ -142,7 +144,7 @@ def _whole(select: Select, split: _Split, is_grouped: bool) -> Select:
     by = select.limit_by
     return replace(
         select,
-        expressions=tuple(Alias(split.merged(node), column_name(node)) for node in select.expressions),
+        expressions=tuple(Alias(split.merged(node), result_column_name(node)) for node in select.expressions),
         with_aliases=(),
         prewhere=None,
         where=None,
@@ -162,7 +164,7 @@ def _shard_query(select: Select, split: _Split, is_grouped: bool) -> Select:
     """Also finds out whether every expression can be merged: the parts are known afterwards."""
     for node in select.group_by if is_grouped else select.expressions:
         if isinstance(node, Star):
-            raise NotOfShardsError
+            raise NotShardableError
         split.add_key(_positional(node, select) if is_grouped else node)
     _whole(select, split, is_grouped)
     keys = tuple(Alias(node, f"{split.prefix}key{number}") for number, node in enumerate(split.keys))
@@ -179,6 +181,6 @@ def _is_position(node: Node) -> bool:
 def _positional(node: Node, select: Select) -> Node:
     if isinstance(node, Literal) and type(node.value) is int:
         if not 1 <= node.value <= len(select.expressions):
-            raise NotOfShardsError
+            raise NotShardableError
         return select.expressions[node.value - 1]
     return node

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from sql.compile.compiled_query import Scan
-from sql.compile.shards.shard_expressions import ShardNames
+from sql.compile.shards.shard_expressions import ShardExpressionWriter
 from sql.compile.shards.sharded_relation import ShardedRelation
 
 
-def ask_less(scan: Scan) -> None:
+def push_conditions_to_shards(scan: Scan) -> None:
     """Has only rows sent that the conditions leave: they are looked at here too."""
     relation = scan.source.relation
     if not isinstance(relation, ShardedRelation) or not scan.conditions:
         return
     terms = []
     for node, around in scan.conditions:
-        term = ShardNames(around.scope, scan.source, around.environment).expression(node)
+        term = ShardExpressionWriter(around.scope, scan.source, around.environment).expression(node)
         if term is not None:
             terms.append(term)
     scan.source.relation = relation.narrowed(terms)

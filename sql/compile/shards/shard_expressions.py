@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 from sql.aggregates.combinators import is_aggregate_call
 from sql.compile.names.scope import Scope, Source, SourceColumn
-from sql.functions.registry import Environment, find_rule, written_name
+from sql.functions.registry import Environment, canonical_function_name, find_rule
 from sql.grammar.queries.query_parser import parse_expression
 from sql.grammar.syntax_tree import (
     Alias,
@@ -42,11 +42,11 @@ _MOST_NODES = 100_000
 """That are looked at for one SELECT."""
 
 
-class NotOfShardsError(Exception):
+class NotShardableError(Exception):
     """There is no such form."""
 
 
-class ShardNames:
+class ShardExpressionWriter:
     """The names of one SELECT as one of its sources knows them."""
 
     def __init__(self, scope: Scope, source: Source, environment: Environment) -> None:
@@ -62,14 +62,14 @@ class ShardNames:
         """``None`` where there is no such form."""
         try:
             return self.local(node)
-        except NotOfShardsError:
+        except NotShardableError:
             return None
 
     def local(self, node: Node) -> Node:
-        """Raises :class:`NotOfShardsError`, also where aliases made of each other grow too large."""
+        """Raises :class:`NotShardableError`, also where aliases made of each other grow too large."""
         self._left -= 1
         if self._left < 0:
-            raise NotOfShardsError
+            raise NotShardableError
         match node:
             case Literal() | LiteralList():
                 return node
@@ -91,7 +91,7 @@ class ShardNames:
                     self.parameters.pop()
             case Function():
                 return self._function(node)
-        raise NotOfShardsError
+        raise NotShardableError
 
     def order(self, item: OrderItem) -> OrderItem:
         return replace(item, expression=self.local(item.expression))
@@ -125,26 +125,26 @@ class ShardNames:
                 self.leave()
         found = self._scope.find_column(parts)
         if found is None or found[0] is not self._source:
-            raise NotOfShardsError
+            raise NotShardableError
         return self._column(found[1], found[2])
 
     def _column(self, column: SourceColumn, rest: Sequence[str]) -> Node:
         definition = column.definition
         if definition is not None and definition.default_kind == "ALIAS":
-            own = ShardNames(Scope([self._source]), self._source, self._environment)
+            own = ShardExpressionWriter(Scope([self._source]), self._source, self._environment)
             value = own.local(parse_expression(definition.default_expression))
             return _path(Function("CAST", (value, Literal(str(definition.type)))), rest)
         return _path(Identifier((column.name,)), rest)
 
     def _function(self, node: Function) -> Node:
-        name = written_name(node.name)
+        name = canonical_function_name(node.name)
         if name in ("now", "today", "yesterday") and not node.args:
             return self._moment(name)
         is_set = name in ("in", "notIn", "globalIn", "globalNotIn")
         if node.window is not None or name in _OF_THE_SERVER or is_aggregate_call(node):
-            raise NotOfShardsError
+            raise NotShardableError
         if find_rule(name) is None and not is_set and name != "tuple":
-            raise NotOfShardsError  # special forms of this server
+            raise NotShardableError  # special forms of this server
         if is_set:
             name = {"globalIn": "in", "globalNotIn": "notIn"}.get(name, name)
         return replace(node, name=name, args=tuple(self.local(arg) for arg in node.args))

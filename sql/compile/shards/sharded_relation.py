@@ -41,7 +41,7 @@ class ShardedRelation(StreamedRelation, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class RelationTable(Node):
+class ResolvedTable(Node):
     """What stands in FROM once it has been looked up."""
 
     relation: Any = field(hash=False)

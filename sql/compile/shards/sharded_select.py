@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 
 from parts.common.errors import UserError
 from parts.table.table_description import Column
-from sql.compile.compiler_interfaces import Statement
+from sql.compile.compiler_interfaces import StatementContext
 from sql.compile.names.scope import Scope, Source, SourceColumn, collect_aliases, column_sql
-from sql.compile.shards.merge_tables import MergedTables, with_conditions
-from sql.compile.shards.remote_table_functions import table_of_function
-from sql.compile.shards.shard_aggregation import aggregates, split_groups
-from sql.compile.shards.shard_expressions import NotOfShardsError, ShardNames
-from sql.compile.shards.sharded_relation import RelationTable, ShardedRelation
+from sql.compile.shards.merge_tables import MergedTables, with_pushed_conditions
+from sql.compile.shards.remote_table_functions import parse_remote_function
+from sql.compile.shards.shard_aggregation import find_aggregates, split_aggregation
+from sql.compile.shards.shard_expressions import NotShardableError, ShardExpressionWriter
+from sql.compile.shards.sharded_relation import ResolvedTable, ShardedRelation
 from sql.grammar.syntax_tree import (
     ArrayJoin,
     CommonTable,
@@ -47,7 +47,7 @@ Describe = Callable[[Query], Sequence[Column]]
 """The columns of a query's result. Raises what is wrong with it."""
 
 
-def over_shards(select: Select, scope: Scope, statement: Statement, describe: Describe) -> Select:
+def rewrite_over_shards(select: Select, scope: Scope, statement: StatementContext, describe: Describe) -> Select:
     """The same SELECT where its FROM has no table of shards."""
     known = {table.name for table in select.common_tables}
     main = select.source
@@ -59,7 +59,7 @@ def over_shards(select: Select, scope: Scope, statement: Statement, describe: De
     relation = named.relation
     if isinstance(relation, MergedTables):
         if main is select.source:
-            named = replace(named, relation=with_conditions(relation, select, named, statement))
+            named = replace(named, relation=with_pushed_conditions(relation, select, named, statement))
         return _with_source(select, named)
     if relation.shard_count > 1:
         _check_joins(select.source, known, scope, statement)
@@ -69,7 +69,7 @@ def over_shards(select: Select, scope: Scope, statement: Statement, describe: De
     return _Rewriting(select, relation, named, scope, statement, describe).rewritten()
 
 
-def _looked_up(source: Node | None, known: set[str], scope: Scope, statement: Statement) -> RelationTable | None:
+def _looked_up(source: Node | None, known: set[str], scope: Scope, statement: StatementContext) -> ResolvedTable | None:
     """What stands for a table of shards or of other tables."""
     relation: object = None
     if isinstance(source, NamedTable):
@@ -80,19 +80,19 @@ def _looked_up(source: Node | None, known: set[str], scope: Scope, statement: St
             relation = statement.catalog.relation(source.database, source.table)
         if isinstance(relation, ShardedRelation | MergedTables):
             database = source.database or statement.database
-            return RelationTable(relation.read_as(source), source.alias, database, source.table)
+            return ResolvedTable(relation.read_as(source), source.alias, database, source.table)
     elif isinstance(source, TableFunction):
-        relation = table_of_function(source, statement)
-        return RelationTable(relation, source.alias) if relation is not None else None
+        relation = parse_remote_function(source, statement)
+        return ResolvedTable(relation, source.alias) if relation is not None else None
     return None
 
 
-def _sharded(source: Node | None, known: set[str], scope: Scope, statement: Statement) -> ShardedRelation | None:
+def _sharded(source: Node | None, known: set[str], scope: Scope, statement: StatementContext) -> ShardedRelation | None:
     found = _looked_up(source, known, scope, statement)
     return found.relation if found is not None and isinstance(found.relation, ShardedRelation) else None
 
 
-def _with_source(select: Select, named: RelationTable) -> Select:
+def _with_source(select: Select, named: ResolvedTable) -> Select:
     """The main table looked up once: what it is may be known to another server alone."""
 
     def put(source: Node | None) -> Node:
@@ -103,7 +103,7 @@ def _with_source(select: Select, named: RelationTable) -> Select:
     return replace(select, source=put(select.source))
 
 
-def _check_joins(source: Node | None, known: set[str], scope: Scope, statement: Statement) -> None:
+def _check_joins(source: Node | None, known: set[str], scope: Scope, statement: StatementContext) -> None:
     while isinstance(source, Join | ArrayJoin):
         if isinstance(source, Join):
             tables = [node for node in walk(source.right) if isinstance(node, NamedTable | TableFunction)]
@@ -114,7 +114,7 @@ def _check_joins(source: Node | None, known: set[str], scope: Scope, statement: 
             source = source.source
 
 
-def _check_sets(select: Select, known: set[str], scope: Scope, statement: Statement) -> None:
+def _check_sets(select: Select, known: set[str], scope: Scope, statement: StatementContext) -> None:
     for clause in (select.prewhere, select.where, select.having, *select.expressions):
         for call in walk(clause, into_queries=False) if clause is not None else ():
             if isinstance(call, Function) and call.name in ("in", "notIn") and isinstance(call.args[-1], Subquery):
@@ -123,7 +123,7 @@ def _check_sets(select: Select, known: set[str], scope: Scope, statement: Statem
                     _deny_product(statement)
 
 
-def _is_sharded(table: Node, known: set[str], scope: Scope, statement: Statement) -> bool:
+def _is_sharded(table: Node, known: set[str], scope: Scope, statement: StatementContext) -> bool:
     """A name that is not known here is of something else (a common table of the subquery)."""
     try:
         return _sharded(table, known, scope, statement) is not None
@@ -131,7 +131,7 @@ def _is_sharded(table: Node, known: set[str], scope: Scope, statement: Statement
         return False
 
 
-def _deny_product(statement: Statement) -> None:
+def _deny_product(statement: StatementContext) -> None:
     if statement.settings.distributed_product_mode == "deny":
         raise UserError(
             "DISTRIBUTED_IN_JOIN_SUBQUERY_DENIED",
@@ -145,9 +145,9 @@ def _deny_product(statement: Statement) -> None:
 class _Rewriting:
     select: Select
     relation: ShardedRelation
-    named: RelationTable
+    named: ResolvedTable
     scope: Scope
-    statement: Statement
+    statement: StatementContext
     describe: Describe
 
     def rewritten(self) -> Select:
@@ -166,18 +166,18 @@ class _Rewriting:
             is_whole &= of_shards is not None
         relation = self.relation.narrowed(pushed)
         columns = [*relation.schema.names, *(column.name for column in relation.hidden)]
-        split = split_groups(select, names, columns) if is_whole else None
+        split = split_aggregation(select, names, columns) if is_whole else None
         if split is not None:
             asked, whole = split
-            source = RelationTable(relation, self.named.alias, self.named.database, self.named.table)
+            source = ResolvedTable(relation, self.named.alias, self.named.database, self.named.table)
             answer: StreamedRelation = relation.answering(asked, self.describe(replace(asked, source=source)))
-            return replace(whole, source=RelationTable(answer, "", self.named.database, self.named.table))
+            return replace(whole, source=ResolvedTable(answer, "", self.named.database, self.named.table))
         if is_whole:
             relation = self._first_rows(relation, names)
         where = left[0] if len(left) == 1 else Function("and", tuple(left)) if left else None
         return replace(select, source=replace(self.named, relation=relation), prewhere=None, where=where)
 
-    def _names(self) -> ShardNames:
+    def _names(self) -> ShardExpressionWriter:
         relation, named, select = self.relation, self.named, self.select
         columns = {
             column.name: SourceColumn(column.name, column.type, column_sql(0, column.name), column)
@@ -189,11 +189,11 @@ class _Rewriting:
         roots += [*select.group_by, *(item.expression for item in select.order_by)]
         inherited = self.scope.inherited
         own = Scope([source], aliases={**inherited, **collect_aliases(roots)})
-        return ShardNames(own, source, self.statement.environment)
+        return ShardExpressionWriter(own, source, self.statement.environment)
 
     # WHERE ------------------------------------------------------------------------------------------------------------
 
-    def _of_shards(self, term: Node, names: ShardNames) -> tuple[Node | None, bool]:
+    def _of_shards(self, term: Node, names: ShardExpressionWriter) -> tuple[Node | None, bool]:
         """The condition as the shards compute it, and whether a set of it is theirs."""
         if isinstance(term, Function) and term.name in _SETS and len(term.args) == 2:
             query = self._query_of_set(term.args[1], names)
@@ -201,7 +201,7 @@ class _Rewriting:
                 return self._with_set(term, query, names), True
         return names.expression(term), False
 
-    def _query_of_set(self, node: Node, names: ShardNames) -> Query | None:
+    def _query_of_set(self, node: Node, names: ShardExpressionWriter) -> Query | None:
         if isinstance(node, Subquery):
             return node.query
         if not isinstance(node, Identifier) or len(node.parts) > 2 or names.expression(node) is not None:
@@ -209,7 +209,7 @@ class _Rewriting:
         *database, table = node.parts
         return Select((Star(),), source=NamedTable(database[0] if database else None, table))
 
-    def _with_set(self, term: Function, query: Query, names: ShardNames) -> Node | None:
+    def _with_set(self, term: Function, query: Query, names: ShardExpressionWriter) -> Node | None:
         known = {node.name for node in walk(query) if isinstance(node, CommonTable)}
         tables = [node for node in walk(query) if isinstance(node, NamedTable | TableFunction)]
         sharded = [table for table in tables if _is_sharded(table, known, self.scope, self.statement)]
@@ -224,13 +224,13 @@ class _Rewriting:
         try:
             self.describe(query)
             own = transform(query, lambda node: self._own_table(node, known))
-        except (UserError, NotOfShardsError):
+        except (UserError, NotShardableError):
             return None  # of the query around, or of the session alone
         return Function(_SETS[term.name], (value, Subquery(own)))  # type: ignore[arg-type]
 
     def _own_table(self, node: Node, known: set[str]) -> Node:
         """A table of a set as the shards call it."""
-        if isinstance(node, TableFunction) and table_of_function(node, self.statement) is None:
+        if isinstance(node, TableFunction) and parse_remote_function(node, self.statement) is None:
             return node
         if not isinstance(node, NamedTable) or (node.database is None and node.table in known):
             return node
@@ -238,16 +238,16 @@ class _Rewriting:
         if relation is not None:
             remote = relation.remote_table
             if not isinstance(remote, NamedTable):
-                raise NotOfShardsError
+                raise NotShardableError
             return replace(node, database=remote.database, table=remote.table, alias=node.alias or node.table)
         if not self.relation.knows(node):
-            raise NotOfShardsError
+            raise NotShardableError
         alias = node.alias or node.table
         return replace(node, database=node.database or self.statement.database, alias=alias)
 
     # ORDER BY and LIMIT -----------------------------------------------------------------------------------------------
 
-    def _first_rows(self, relation: ShardedRelation, names: ShardNames) -> ShardedRelation:
+    def _first_rows(self, relation: ShardedRelation, names: ShardExpressionWriter) -> ShardedRelation:
         """Of each shard so many rows as could be the first ones of all, where they are taken as they are."""
         select = self.select
         counts = (select.limit, select.offset or Literal(0))
@@ -256,7 +256,7 @@ class _Rewriting:
         is_other = (
             select.group_by or select.grouping or select.distinct or select.distinct_on or select.limit_by
             or select.with_ties or select.qualify is not None or select.windows or select.order_by_all
-            or aggregates(select)
+            or find_aggregates(select)
         )  # fmt: skip
         nodes = [*select.expressions, *select.with_aliases]
         calls = [part for node in nodes for part in walk(node, into_queries=False) if isinstance(part, Function)]
@@ -264,7 +264,7 @@ class _Rewriting:
             return relation
         try:
             order: Sequence[OrderItem] = [names.order(self._positional(item)) for item in select.order_by]
-        except NotOfShardsError:
+        except NotShardableError:
             return relation
         return relation.narrowed((), order, sum(count.value for count in counts if isinstance(count, Literal)))
 
@@ -272,6 +272,6 @@ class _Rewriting:
         node = item.expression
         if isinstance(node, Literal) and type(node.value) is int:
             if not 1 <= node.value <= len(self.select.expressions):
-                raise NotOfShardsError
+                raise NotShardableError
             return replace(item, expression=self.select.expressions[node.value - 1])
         return item

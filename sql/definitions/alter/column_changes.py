@@ -13,27 +13,29 @@ from sql.grammar.syntax_tree import Identifier, walk
 from sql.mutations.mutation import Mutation
 
 
-def retyped_columns(old: TableSchema, new: TableSchema) -> dict[str, str]:
+def find_retyped_columns(old: TableSchema, new: TableSchema) -> dict[str, str]:
     """Former name → name of the columns that have another type."""
     found = {}
     for column in new.columns:
-        former = new.history.name_in(old.history.version, column.name)
+        former = new.history.get_name_in_part(old.history.version, column.name)
         if former is not None and former in old and old.column(former).type != column.type:
             found[former] = column.name
     return found
 
 
-def touched_columns(old: TableSchema, new: TableSchema) -> frozenset[str]:
+def find_changed_columns(old: TableSchema, new: TableSchema) -> frozenset[str]:
     """Those that are dropped, cleared, renamed, or of another type. (A column of a table that was never altered has its
     name in every version.)"""
     same = {
-        column.name for column in new.columns if new.history.name_in(old.history.version, column.name) == column.name
+        column.name
+        for column in new.columns
+        if new.history.get_name_in_part(old.history.version, column.name) == column.name
     }
-    retyped = retyped_columns(old, new)
+    retyped = find_retyped_columns(old, new)
     return frozenset(name for name in old.names if name not in same or name in retyped)
 
 
-def refuse_beside(unfinished: Iterable[tuple[str, Mutation]], touched: frozenset[str]) -> None:
+def refuse_conflicting_mutations(unfinished: Iterable[tuple[str, Mutation]], touched: frozenset[str]) -> None:
     """A mutation is carried out under the definition of the time, so what it names must stay until it is done. Raises
     ``UserError`` 36 naming the mutation."""
     for id_, mutation in unfinished:
@@ -46,7 +48,7 @@ def refuse_beside(unfinished: Iterable[tuple[str, Mutation]], touched: frozenset
             )
 
 
-def instead_of_null(old: ColumnClause, new: ColumnClause) -> str:
+def find_null_replacement(old: ColumnClause, new: ColumnClause) -> str:
     """What NULL becomes in a type that has none: an expression of no columns, which it is for good."""
     if not parse_type(old.type).is_nullable or parse_type(new.type).is_nullable:
         return ""

@@ -5,26 +5,26 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sql.grammar.clause_types import ColumnClause
-from sql.grammar.tokens import TokenStream, identifier_if_needed
+from sql.grammar.tokens import TokenStream, quote_identifier_if_needed
 
 
-def renamed(column: ColumnClause, old: str, new: str) -> ColumnClause:
+def rename_in_column(column: ColumnClause, old: str, new: str) -> ColumnClause:
     name = new if column.name == old else column.name
-    default = with_renamed(column.default_expression, old, new)
-    return replace(column, name=name, default_expression=default, ttl=with_renamed(column.ttl, old, new))
+    default = rename_in_expression(column.default_expression, old, new)
+    return replace(column, name=name, default_expression=default, ttl=rename_in_expression(column.ttl, old, new))
 
 
-def with_renamed(expression: str, old: str, new: str) -> str:
+def rename_in_expression(expression: str, old: str, new: str) -> str:
     """The text with the column's other name, also as a parameter of a lambda, where the name is the lambda's own."""
     pieces: list[str] = []
     end = 0
-    for start, stop in places_of(old, expression):
-        pieces += [expression[end:start], identifier_if_needed(new)]
+    for start, stop in find_column_references(old, expression):
+        pieces += [expression[end:start], quote_identifier_if_needed(new)]
         end = stop
     return "".join([*pieces, expression[end:]])
 
 
-def places_of(column: str, expression: str) -> list[tuple[int, int]]:
+def find_column_references(column: str, expression: str) -> list[tuple[int, int]]:
     """Where the text names the column, alone or as the first of a compound name."""
     stream = TokenStream(expression)
     places = []

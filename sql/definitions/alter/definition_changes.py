@@ -10,17 +10,17 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from parts.common.errors import UserError
-from parts.table.row_exists_column import RESERVED
+from parts.table.row_exists_column import RESERVED_COLUMN_NAMES
 from parts.table.schema_history import SchemaHistory
 from parts.table.table_description import TableDescription
 from parts.types import parse_type
-from sql.definitions.alter.column_changes import instead_of_null
-from sql.definitions.alter.column_renames import places_of, renamed, with_renamed
-from sql.definitions.alter.engine_column_changes import check_engine_column, check_engine_type
-from sql.definitions.alter.key_changes import check_keys, check_retyped, keys_changed
+from sql.definitions.alter.column_changes import find_null_replacement
+from sql.definitions.alter.column_renames import find_column_references, rename_in_column, rename_in_expression
+from sql.definitions.alter.engine_column_changes import check_engine_column, check_engine_column_type
+from sql.definitions.alter.key_changes import apply_key_change, check_changed_keys, check_key_column_type
 from sql.definitions.engines.engine_clauses import is_deprecated
 from sql.definitions.engines.small_engines import check_small_alter
-from sql.definitions.nested_columns import check_rename, flattened_changes
+from sql.definitions.nested_columns import check_nested_rename, flatten_added_columns
 from sql.grammar.clause_types import ColumnClause, SettingLiteral
 from sql.grammar.statements.alter_commands import (
     AddColumn,
@@ -44,17 +44,19 @@ from sql.grammar.statements.alter_commands import (
 )
 from sql.grammar.statements.statement import CreateTable
 from sql.grammar.tokens import not_implemented
-from sql.settings.clickhouse_settings import settings_table
+from sql.settings.clickhouse_settings import load_clickhouse_settings
 
 _FIXED_SETTINGS = frozenset(
     {"index_granularity", "index_granularity_bytes", "enable_mixed_granularity_parts", "enable_block_number_column"}
 )
 """What the parts of a table, and of its replicas, must have in common."""
-LOCAL_CHANGES = (ModifyComment, ModifySettings, ResetSettings)
+LOCAL_CHANGE_TYPES = (ModifyComment, ModifySettings, ResetSettings)
 """What each replica of a table has for itself."""
 
 
-def altered(create: CreateTable, description: TableDescription, changes: Sequence[DefinitionChange]) -> CreateTable:
+def apply_changes(
+    create: CreateTable, description: TableDescription, changes: Sequence[DefinitionChange]
+) -> CreateTable:
     """``create``, which ``description`` was made of, with the changes.
 
     Raises ``UserError`` 10, 15, 16, 36, 44, 48, 472, 524; what contradicts itself otherwise is found when the result is
@@ -65,15 +67,15 @@ def altered(create: CreateTable, description: TableDescription, changes: Sequenc
         raise UserError(
             "BAD_ARGUMENTS", "ALTER of settings, keys and indexes is not supported for tables in old syntax"
         )
-    if all(isinstance(change, LOCAL_CHANGES) for change in changes):
+    if all(isinstance(change, LOCAL_CHANGE_TYPES) for change in changes):
         draft = _Draft(create, description)
     else:
         draft = _Draft(replace(create, history=create.history.next()), description)
-    changes = [*flattened_changes(changes, [column.name for column in create.columns])]
+    changes = [*flatten_added_columns(changes, [column.name for column in create.columns])]
     _refuse_chains([change for change in changes if isinstance(change, RenameColumn)])
     for change in changes:
         draft.apply(change)
-    check_keys(description, draft.create)
+    check_changed_keys(description, draft.create)
     return draft.create
 
 
@@ -116,7 +118,7 @@ class _Draft:
             case ModifyTtl(ttl):
                 self._set_ttl(ttl)
             case ModifyOrderBy() | ModifySampleBy():
-                self.create = keys_changed(self.create, change)
+                self.create = apply_key_change(self.create, change)
             case ModifySettings(settings):
                 if self.description.has_parts:  # else they are checked when the result is compiled
                     _check_settings([name for name, value in settings.items() if self._is_other(name, value)])
@@ -157,7 +159,7 @@ class _Draft:
             raise UserError(
                 "DUPLICATE_COLUMN", f"Cannot add column `{name}`: column with this name already exists; drop it first"
             )
-        if name in RESERVED:
+        if name in RESERVED_COLUMN_NAMES:
             raise UserError(
                 "ILLEGAL_COLUMN",
                 f"Cannot add column `{name}`: this column name is reserved for persistent virtual column",
@@ -165,7 +167,7 @@ class _Draft:
         if not change.column.type:
             raise UserError("BAD_ARGUMENTS", f"Data type have to be specified for column `{name}` to add")
         self._place([*self.create.columns, change.column], change.column, change.place)
-        self._history(lambda history: history.adding(name))
+        self._history(lambda history: history.add_column(name))
 
     def _drop(self, change: DropColumn) -> None:
         name = change.name
@@ -180,10 +182,10 @@ class _Draft:
             self._refuse_used(name, "CLEAR")
             if len(self._names) == 1:
                 raise UserError("BAD_ARGUMENTS", "Cannot DROP or CLEAR all columns")
-            self._history(lambda history: history.adding(name))
+            self._history(lambda history: history.add_column(name))
             return
         for other in self.create.columns:
-            if other.name != name and places_of(name, other.default_expression):
+            if other.name != name and find_column_references(name, other.default_expression):
                 raise UserError(
                     "ILLEGAL_COLUMN",
                     f"Cannot drop column `{name}`, because column `{other.name}` depends on it "
@@ -192,17 +194,17 @@ class _Draft:
         self._refuse_used(name, "DROP")
         rest = tuple(column for column in self.create.columns if column.name != name)
         self.create = replace(self.create, columns=rest)
-        self._history(lambda history: history.dropping(name))
+        self._history(lambda history: history.drop_column(name))
 
     def _rename(self, change: RenameColumn) -> None:
         old, new = change.old, change.new
         is_structure = any(name.startswith(f"{old}.") for name in self._names)
         if not is_structure and not self._is_there(old, change.if_exists, "rename"):
             return
-        check_rename(change, self._names)
+        check_nested_rename(change, self._names)
         if new in self._names:
             raise UserError("DUPLICATE_COLUMN", f"Cannot rename to `{new}`: column with this name already exists")
-        if new in RESERVED:
+        if new in RESERVED_COLUMN_NAMES:
             raise UserError(
                 "ILLEGAL_COLUMN",
                 f"Cannot rename to `{new}`: this column name is reserved for persistent virtual column",
@@ -210,17 +212,18 @@ class _Draft:
         self._refuse_used(old, "RENAME")
         self.create = replace(
             self.create,
-            columns=tuple(renamed(column, old, new) for column in self.create.columns),
+            columns=tuple(rename_in_column(column, old, new) for column in self.create.columns),
             indexes=tuple(
-                replace(index, expression=with_renamed(index.expression, old, new)) for index in self.create.indexes
+                replace(index, expression=rename_in_expression(index.expression, old, new))
+                for index in self.create.indexes
             ),
             constraints=tuple(
-                replace(constraint, expression=with_renamed(constraint.expression, old, new))
+                replace(constraint, expression=rename_in_expression(constraint.expression, old, new))
                 for constraint in self.create.constraints
             ),
-            ttl=with_renamed(self.create.ttl, old, new),
+            ttl=rename_in_expression(self.create.ttl, old, new),
         )
-        self._history(lambda history: history.renaming(old, new))
+        self._history(lambda history: history.rename_column(old, new))
 
     def _modify(self, change: ModifyColumn) -> None:
         name = change.column.name
@@ -231,13 +234,13 @@ class _Draft:
         is_new = name not in self.description.schema  # it is added by the same ALTER: no part has it
         if given.type and not is_new and not _is_same_type(given.type, old.type):
             table, mode = self.description, self.description.merge_mode
-            if check_engine_type(mode, name, old.type, given.type) and mode.last_key_column == name:
+            if check_engine_column_type(mode, name, old.type, given.type) and mode.last_key_column == name:
                 table = replace(table, sorting_key=table.primary_key)  # a wider version sorts as before
-            check_retyped(table, name, parse_type(given.type))
-            instead = instead_of_null(old, new)
-            self._history(lambda history: history.retyping(name, parse_type(new.type).name, instead))
+            check_key_column_type(table, name, parse_type(given.type))
+            instead = find_null_replacement(old, new)
+            self._history(lambda history: history.change_type(name, parse_type(new.type).name, instead))
         if old.default_kind == "ALIAS" and new.default_kind != "ALIAS":
-            self._history(lambda history: history.adding(name))  # no part has it, or what one has is older
+            self._history(lambda history: history.add_column(name))  # no part has it, or what one has is older
         self._replace(new)
         if change.place is not None:
             rest = [column for column in self.create.columns if column.name != name]
@@ -385,7 +388,7 @@ def _check_settings(names: Collection[str], *, is_reset: bool = False) -> None:
                 "READONLY_SETTING",
                 f"Setting '{name}' is readonly for MergeTree tables: it shapes the parts they have",
             )
-        if is_reset and name not in settings_table().merge_tree:
+        if is_reset and name not in load_clickhouse_settings().merge_tree:
             raise UserError(
                 "BAD_ARGUMENTS", f"Cannot reset setting '{name}' because it doesn't exist for MergeTree engines family"
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from parts.common.errors import UserError
-from parts.merge.engine_columns import may_be_version
+from parts.merge.engine_columns import can_be_version
 from parts.table.merge_mode import MergeMode
 from parts.types import DataType, IntegerType, LowCardinalityType, parse_type
 
@@ -15,7 +15,7 @@ def check_engine_column(mode: MergeMode, name: str, verb: str) -> None:
             raise _forbidden(f"Trying to ALTER {verb} {role} ({name}) column")
 
 
-def check_engine_type(mode: MergeMode, name: str, former: str, given: str) -> bool:
+def check_engine_column_type(mode: MergeMode, name: str, former: str, given: str) -> bool:
     """Whether the column, of the type ``former``, may have the type ``given``, as far as the engine has to say; it has
     of a version. Raises 524."""
     role = dict(mode.roles).get(name, "")
@@ -24,7 +24,7 @@ def check_engine_type(mode: MergeMode, name: str, former: str, given: str) -> bo
         raise _forbidden(f"Cannot alter {role} column {name} to type {new}, because it must have type {old}")
     if role != "version":
         return False
-    if not may_be_version(new):
+    if not can_be_version(new):
         raise _forbidden(
             f"Cannot alter version column {name} to type {new} because version column must be of an integer type or of "
             "type Date or DateTime"

@@ -12,7 +12,7 @@ from dataclasses import replace
 from parts.common.errors import UserError
 from parts.table.table_description import Key, TableDescription, TableSchema
 from parts.types import DataType, DateTime64Type, DateTimeType, EnumType, IntegerType, LowCardinalityType
-from sql.definitions.column_defaults import has_same_numbers
+from sql.definitions.column_defaults import keeps_enum_numbers
 from sql.definitions.key_checks import check_sampling
 from sql.definitions.table_description import build_columns
 from sql.grammar.queries.query_parser import parse_expression
@@ -22,9 +22,9 @@ from sql.grammar.syntax_tree import Literal
 from sql.run.block_expressions import compile_key
 
 
-def keys_changed(create: CreateTable, change: KeyChange) -> CreateTable:
+def apply_key_change(create: CreateTable, change: KeyChange) -> CreateTable:
     """Raises 36 for a sampling key that is to go and is not there."""
-    history = create.history.with_keys()
+    history = create.history.change_keys()
     if isinstance(change, ModifyOrderBy):
         primary_key = create.primary_key or create.order_by
         return replace(create, order_by=change.expression, primary_key=primary_key, history=history)
@@ -33,7 +33,7 @@ def keys_changed(create: CreateTable, change: KeyChange) -> CreateTable:
     return replace(create, sample_by=change.expression, history=history)
 
 
-def check_keys(old: TableDescription, create: CreateTable) -> None:
+def check_changed_keys(old: TableDescription, create: CreateTable) -> None:
     """``create`` is what ALTER has made of the table. Raises 36 for a sorting key by which its parts are not sorted, 59
     for a sampling key that is no unsigned number."""
     if not old.has_parts or create.history.version == old.metadata_version:
@@ -47,7 +47,7 @@ def check_keys(old: TableDescription, create: CreateTable) -> None:
     _check_defaults(old, create)
 
 
-def check_retyped(table: TableDescription, name: str, type_: DataType) -> None:
+def check_key_column_type(table: TableDescription, name: str, type_: DataType) -> None:
     """Raises 524 for a type in which the values of a key's column may have another order, or another partition."""
     old = table.schema.column(name).type
     for key, what in (
@@ -77,7 +77,7 @@ def _is_stored_alike(old: DataType, new: DataType) -> bool:
     """Values keep bytes and order: with or without LowCardinality, as times of another zone, an Enum as its numbers."""
     old, new = (type_.inner if isinstance(type_, LowCardinalityType) else type_ for type_ in (old, new))
     if isinstance(old, EnumType):
-        is_renamed = isinstance(new, EnumType) and old.bits == new.bits and has_same_numbers(old, new)
+        is_renamed = isinstance(new, EnumType) and old.bits == new.bits and keeps_enum_numbers(old, new)
         return is_renamed or new == IntegerType(old.bits, signed=True)
     if isinstance(old, DateTimeType | DateTime64Type):
         return type(new) is type(old) and replace(new, timezone=None) == replace(old, timezone=None)
@@ -101,7 +101,7 @@ def _check_added(old: TableDescription, schema: TableSchema, key: Key) -> None:
         if not reads:
             raise UserError("ILLEGAL_COLUMN", f"Sorting key cannot contain constants: {expression}")
         for name in reads:
-            if schema.history.name_in(old.metadata_version, name) is not None:
+            if schema.history.get_name_in_part(old.metadata_version, name) is not None:
                 raise UserError(
                     "BAD_ARGUMENTS",
                     f"Existing column {name} is used in the expression {expression} that was added to the sorting key. "

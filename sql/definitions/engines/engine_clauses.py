@@ -5,8 +5,8 @@ The deprecated syntax put the keys into the engine's arguments::
     MergeTree(EventDate[, sampling], (key, …), index_granularity)
     ReplicatedMergeTree('path', 'replica', EventDate[, sampling], (key, …), index_granularity)
 
-A table keeps the syntax that it was made in. :func:`modernize` turns it into clauses (PARTITION BY toYYYYMM(EventDate),
-ORDER BY, SAMPLE BY, SETTINGS), so that what describes the parts knows one syntax.
+A table keeps the syntax that it was made in. :func:`convert_deprecated_syntax` turns it into clauses (PARTITION BY
+toYYYYMM(EventDate), ORDER BY, SAMPLE BY, SETTINGS), so that what describes the parts knows one syntax.
 """
 
 from __future__ import annotations
@@ -18,15 +18,21 @@ from functools import partial
 
 from parts.common.errors import UserError
 from parts.merge.modes import MODES, ModeOfEngine
-from sql.compile.names.column_names import canonical
+from sql.compile.names.column_names import canonical_text
 from sql.definitions.engines.proxy_engines import PROXY_ENGINES, check_proxy_engine
 from sql.definitions.engines.small_engines import SMALL_ENGINES, check_small_engine
 from sql.grammar.queries.query_parser import parse_expression
 from sql.grammar.statements.statement import CreateTable, EngineClause
 from sql.grammar.syntax_tree import Function, Identifier
-from sql.grammar.tokens import identifier_if_needed, not_implemented, quote_string, unquote_identifier, unquote_string
+from sql.grammar.tokens import (
+    not_implemented,
+    quote_identifier_if_needed,
+    quote_string,
+    unquote_identifier,
+    unquote_string,
+)
 
-ENGINES = tuple(f"{prefix}{engine}" for engine in MODES for prefix in ("", "Replicated"))
+MERGE_TREE_ENGINES = tuple(f"{prefix}{engine}" for engine in MODES for prefix in ("", "Replicated"))
 _FAMILY = re.compile(
     r"(?:Replicated|Shared)?"
     r"(?:Replacing|Summing|Aggregating|Collapsing|VersionedCollapsing|Graphite|Coalescing)?MergeTree\Z"
@@ -94,14 +100,14 @@ def is_replicated(create: CreateTable) -> bool:
     return create.view is None and create.engine is not None and create.engine.name.startswith("Replicated")
 
 
-def mode_of(engine: str) -> ModeOfEngine:
+def find_merge_mode(engine: str) -> ModeOfEngine:
     return MODES[engine.removeprefix("Replicated")]
 
 
-def mode_columns(engine: EngineClause) -> tuple[str, ...]:
+def list_mode_columns(engine: EngineClause) -> tuple[str, ...]:
     """The columns, or the section of the configuration, that the arguments of the merge mode name, behind a replicated
     engine's path and replica name."""
-    mode = mode_of(engine.name)
+    mode = find_merge_mode(engine.name)
     if mode.takes_section:
         return (_section(engine),)
     found: list[str] = []
@@ -132,27 +138,27 @@ def _items(text: str) -> list[str]:
     """``(a, b)`` are two."""
     node = parse_expression(text)
     if isinstance(node, Function) and node.name == "tuple":
-        return [canonical(argument) for argument in node.args]
+        return [canonical_text(argument) for argument in node.args]
     return [text]
 
 
 def _own_arguments(engine: EngineClause) -> tuple[str, ...]:
     """Those of the merge mode. A replicated table may leave out its place in ZooKeeper."""
-    if engine.name.startswith("Replicated") and has_place(engine):
+    if engine.name.startswith("Replicated") and has_replica_location(engine):
         return engine.arguments[2:]
     return engine.arguments
 
 
-def has_place(engine: EngineClause) -> bool:
+def has_replica_location(engine: EngineClause) -> bool:
     """Whether path and replica name stand in the arguments."""
     count = len(engine.arguments)
-    return count >= 2 and (engine.arguments[0].startswith("'") or count > mode_of(engine.name).most)
+    return count >= 2 and (engine.arguments[0].startswith("'") or count > find_merge_mode(engine.name).most)
 
 
 def check_engine(create: CreateTable) -> EngineClause:
     """The engine. Raises 56 (UNKNOWN_STORAGE), 48 for ClickHouse's others, 42 for wrong arguments."""
     if create.engine is None:
-        raise UserError("ENGINE_REQUIRED", f"ENGINE is missing; the engines are: {', '.join(ENGINES)}")
+        raise UserError("ENGINE_REQUIRED", f"ENGINE is missing; the engines are: {', '.join(MERGE_TREE_ENGINES)}")
     name = create.engine.name
     if name in SMALL_ENGINES:
         check_small_engine(create)
@@ -160,14 +166,14 @@ def check_engine(create: CreateTable) -> EngineClause:
     if name in PROXY_ENGINES:
         check_proxy_engine(create)
         return create.engine
-    if name not in ENGINES:
-        known = ", ".join((*ENGINES, *SMALL_ENGINES, *PROXY_ENGINES))
+    if name not in MERGE_TREE_ENGINES:
+        known = ", ".join((*MERGE_TREE_ENGINES, *SMALL_ENGINES, *PROXY_ENGINES))
         if _FAMILY.match(name) or name in _OTHER_ENGINES:
             raise not_implemented(f"Engine {name} (the engines are: {known})")
         raise UserError("UNKNOWN_STORAGE", f"Unknown table engine {name}; the engines are: {known}")
     if is_deprecated(create) and _has_clauses(create):
         raise _mixed(name)
-    mode_of(name).check_count(name, len(_own_arguments(create.engine)) - len(_keys_of(create)))
+    find_merge_mode(name).check_count(name, len(_own_arguments(create.engine)) - len(_keys_of(create)))
     return create.engine
 
 
@@ -203,7 +209,7 @@ def is_deprecated(create: CreateTable) -> bool:
 
 def _keys_of(create: CreateTable) -> tuple[str, ...]:
     """Date column, sampling expression if there is one, key, granularity."""
-    if create.engine is None or create.engine.name not in ENGINES:
+    if create.engine is None or create.engine.name not in MERGE_TREE_ENGINES:
         return ()
     own = _own_arguments(create.engine)
     if len(own) < 3:
@@ -212,13 +218,13 @@ def _keys_of(create: CreateTable) -> tuple[str, ...]:
     return own[: granularity + 1]
 
 
-def modernize(create: CreateTable, types: Mapping[str, str]) -> CreateTable:
+def convert_deprecated_syntax(create: CreateTable, types: Mapping[str, str]) -> CreateTable:
     """The same table in the modern syntax; a modern definition is returned as it is. ``types`` are those of columns."""
     keys = _keys_of(create)
     if not keys:
         return create
     assert create.engine is not None
-    name, own = create.engine.name, 2 if is_replicated(create) and has_place(create.engine) else 0
+    name, own = create.engine.name, 2 if is_replicated(create) and has_replica_location(create.engine) else 0
     return replace(
         create,
         engine=EngineClause(name, (*create.engine.arguments[:own], *create.engine.arguments[own + len(keys) :])),
@@ -241,7 +247,7 @@ def _date_column(text: str, types: Mapping[str, str]) -> str:
         raise UserError(
             "BAD_TYPE_OF_FIELD", f"Column {name!r} must be a Date in the deprecated syntax, not {types[name]}"
         )
-    return identifier_if_needed(name)
+    return quote_identifier_if_needed(name)
 
 
 def _granularity(text: str, engine: str) -> int:
@@ -250,7 +256,7 @@ def _granularity(text: str, engine: str) -> int:
     return int(text)
 
 
-def replica_location(
+def find_replica_location(
     create: CreateTable,
     *,
     macros: Mapping[str, str],
@@ -265,7 +271,7 @@ def replica_location(
     ``{database}``, ``{table}`` and ``{uuid}`` are the table's; other macros are the server's. An unknown one is 139
     (NO_ELEMENTS_IN_CONFIG).
     """
-    arguments = create.engine.arguments[:2] if create.engine and has_place(create.engine) else ()
+    arguments = create.engine.arguments[:2] if create.engine and has_replica_location(create.engine) else ()
     if arguments:
         path, name = (_string_argument(text) for text in arguments)
     else:
@@ -294,11 +300,11 @@ def as_replicated(create: CreateTable, *, default_path: str, default_name: str) 
 def as_not_replicated(create: CreateTable) -> CreateTable:
     """The same table without replicas."""
     assert create.engine is not None
-    engine, own = create.engine, 2 if has_place(create.engine) else 0
+    engine, own = create.engine, 2 if has_replica_location(create.engine) else 0
     return replace(create, engine=EngineClause(engine.name.removeprefix("Replicated"), engine.arguments[own:]))
 
 
-def pin_location(
+def expand_table_macros(
     create: CreateTable,
     *,
     database: str,
@@ -309,7 +315,7 @@ def pin_location(
     """The same table with ``{database}`` and ``{table}`` spelled out in its place in ZooKeeper, for a rename."""
     if create.engine is None:
         return create
-    given = create.engine.arguments[:2] if has_place(create.engine) else ()
+    given = create.engine.arguments[:2] if has_replica_location(create.engine) else ()
     before = [_string_argument(text) for text in given] if given else [default_path, default_name]
     pinned = [text.replace("{database}", database).replace("{table}", table) for text in before]
     if pinned == before:

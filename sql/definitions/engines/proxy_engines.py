@@ -21,7 +21,7 @@ from parts.common.errors import UserError
 from parts.table.table_description import Column, TableSchema
 from parts.types import IntegerType
 from sql.compile.expressions.expressions import is_random
-from sql.grammar.queries.query_formatter import expression_text
+from sql.grammar.queries.query_formatter import format_expression
 from sql.grammar.queries.query_parser import parse_expression
 from sql.grammar.statements.statement import CreateTable, EngineClause
 from sql.grammar.syntax_tree import Function, Identifier, Literal, Node, transform, walk
@@ -99,7 +99,7 @@ def check_proxy_engine(create: CreateTable) -> None:
         )
 
 
-def pinned(create: CreateTable, database: str) -> CreateTable:
+def resolve_engine_arguments(create: CreateTable, database: str) -> CreateTable:
     """With the names among the engine's arguments as texts; ``database`` is the session's. Raises 36."""
     assert create.engine is not None
     engine = create.engine
@@ -146,7 +146,7 @@ class ShardingKey:
         node = parse_expression(text) if isinstance(text, str) else text
         calls = [part for part in walk(node) if isinstance(part, Function) and is_random(part.name)]
         drawn = transform(node, lambda part: Identifier((_CHANCE,)) if part in calls else part)
-        (compiled,) = compile_expressions([expression_text(drawn)], _with_chance(schema) if calls else schema)
+        (compiled,) = compile_expressions([format_expression(drawn)], _with_chance(schema) if calls else schema)
         if not isinstance(compiled.type, IntegerType):
             raise UserError(
                 "TYPE_MISMATCH",
@@ -167,7 +167,7 @@ class ShardingKey:
         return numbers.astype(np.uint64) % np.uint64(total_weight)
 
 
-def shard_of_slot(weights: Sequence[int]) -> np.ndarray:
+def assign_slots_to_shards(weights: Sequence[int]) -> np.ndarray:
     """By slot the position of the shard."""
     return np.repeat(np.arange(len(weights)), weights)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from parts.common.errors import UserError
-from parts.table.table_description import TableDescription, TableSchema, column_key
+from parts.table.table_description import TableDescription, TableSchema, make_column_key
 from sql.definitions.constraints import build_constraints
 from sql.grammar.clause_types import ColumnClause
 from sql.grammar.statements.alter_commands import (
@@ -26,8 +26,8 @@ from sql.grammar.statements.alter_commands import (
 )
 from sql.grammar.statements.statement import CreateTable
 from sql.settings.merge_tree_settings import MergeTreeSettings, parse_table_setting
-from sql.settings.session_settings import nearest_names
-from sql.settings.setting_values import parse_value
+from sql.settings.session_settings import suggest_names
+from sql.settings.setting_values import parse_setting_value
 
 LOG_ENGINES = ("Log", "TinyLog", "StripeLog")
 SMALL_ENGINES = ("Memory", "Null", *LOG_ENGINES)
@@ -61,13 +61,13 @@ class SmallTableSettings(MergeTreeSettings):
         return bool(self.max_rows_to_keep or self.max_bytes_to_keep)
 
 
-def is_passing(create: CreateTable) -> bool:
+def is_transient(create: CreateTable) -> bool:
     """Whether there are no rows of it once the server has ended."""
     passing = ("Memory", "Null", "Distributed", "Merge")
     return create.view is not None or (create.engine is not None and create.engine.name in passing)
 
 
-def engine_name(create: CreateTable) -> str:
+def find_engine_name(create: CreateTable) -> str:
     """That of a materialized view is not the one of its rows."""
     if create.view is not None:
         return VIEW_ENGINES[create.view.is_materialized]
@@ -75,8 +75,8 @@ def engine_name(create: CreateTable) -> str:
     return create.engine.name
 
 
-def describe_view(schema: TableSchema) -> TableDescription:
-    no_key = column_key(schema, ())
+def build_view_description(schema: TableSchema) -> TableDescription:
+    no_key = make_column_key(schema, ())
     return TableDescription(schema, no_key, no_key, no_key, no_key, SmallTableSettings(), has_parts=False)
 
 
@@ -102,7 +102,7 @@ def _unsupported(engine: str, what: str) -> UserError:
     return UserError("BAD_ARGUMENTS", f"Engine {engine} doesn't support {what}")
 
 
-def describe_small(create: CreateTable, schema: TableSchema) -> TableDescription:
+def build_small_table_description(create: CreateTable, schema: TableSchema) -> TableDescription:
     """What memory holds is nobody's after the server's end, so it is not synced; a merged block goes at once; and no
     number of blocks keeps an INSERT out."""
     assert create.engine is not None
@@ -115,7 +115,7 @@ def describe_small(create: CreateTable, schema: TableSchema) -> TableDescription
         parts_to_throw_insert=_UNLIMITED,
         max_parts_in_total=_UNLIMITED,
     )
-    no_key = column_key(schema, ())
+    no_key = make_column_key(schema, ())
     return TableDescription(
         schema, no_key, no_key, no_key, no_key, settings, metadata_version=create.history.version, has_parts=False,
         constraints=build_constraints(create.constraints, schema),
@@ -130,7 +130,7 @@ def _settings(create: CreateTable) -> SmallTableSettings:
             parse_table_setting(name, value)
         return SmallTableSettings()
     _check_memory_settings(create.settings)
-    parsed = (int(parse_value("UInt64", name, create.settings.get(name, 0))) for name in _MEMORY_LIMITS)
+    parsed = (int(parse_setting_value("UInt64", name, create.settings.get(name, 0))) for name in _MEMORY_LIMITS)
     settings = SmallTableSettings(**dict(zip(_MEMORY_LIMITS, parsed, strict=True)))  # type: ignore[arg-type]
     for unit in ("rows", "bytes"):
         low, high = getattr(settings, f"min_{unit}_to_keep"), getattr(settings, f"max_{unit}_to_keep")
@@ -146,13 +146,13 @@ def _check_memory_settings(names: Iterable[str]) -> None:
     """Raises 115 for one that Memory does not have."""
     for name in names:
         if name not in _MEMORY_SETTINGS:
-            near = nearest_names(name, _MEMORY_SETTINGS)
+            near = suggest_names(name, _MEMORY_SETTINGS)
             raise UserError("UNKNOWN_SETTING", f"Unknown setting {name!r}: for storage Memory{near}")
 
 
 def check_small_alter(create: CreateTable, changes: Sequence[DefinitionChange]) -> None:
     """Raises 48 for what the engine does not change, 36 for a TTL."""
-    name = engine_name(create)
+    name = find_engine_name(create)
     for change in changes:
         if isinstance(change, AddColumn | ModifyColumn) and change.column.ttl:
             raise _unsupported(name, "TTL clause")

@@ -31,14 +31,14 @@ from sql.formats.binary.native_writer import (
     HAS_KEYS,
     LOW_CARDINALITY_VERSION,
     UPDATES_DICTIONARY,
-    low_cardinalities,
+    count_low_cardinality,
 )
 from sql.formats.converters.array_casts import cast_array
-from sql.formats.converters.arrow_type_mapping import valid_text
-from sql.formats.converters.fixed_width_values import from_bytes, width_of
+from sql.formats.converters.arrow_type_mapping import decode_utf8
+from sql.formats.converters.fixed_width_values import from_bytes, value_width_bytes
 from sql.formats.format_options import BadValueError, FormatOptions
 from sql.formats.streams.byte_source import MAX_COLUMNS, ByteSource
-from sql.formats.streams.length_prefixed_strings import read_texts
+from sql.formats.streams.length_prefixed_strings import read_strings
 
 MAX_BLOCK_ROWS = 1 << 31
 _GLOBAL_DICTIONARY = 1 << 8
@@ -76,7 +76,7 @@ def _block(
             raise source.malformed(f"column {name!r} is twice in a block")
         array = _located(source, type_, rows, name, first_row)
         if name in known:
-            arrays[name] = converted(array, type_, known[name], options, first_row)
+            arrays[name] = convert_column(array, type_, known[name], options, first_row)
         elif not options.skip_unknown_fields:
             raise UserError("INCORRECT_DATA", f"Unknown column found in Native data: {name!r}")
     if rows and count and not arrays:
@@ -89,7 +89,9 @@ def _type(source: ByteSource) -> DataType:
     return parse_type(source.text())
 
 
-def converted(array: pa.Array, type_: DataType, column: Column, options: FormatOptions, first_row: int) -> pa.Array:
+def convert_column(
+    array: pa.Array, type_: DataType, column: Column, options: FormatOptions, first_row: int
+) -> pa.Array:
     """The values in the column's storage."""
     try:
         return cast_array(array, type_, column.type, options)
@@ -102,7 +104,7 @@ def converted(array: pa.Array, type_: DataType, column: Column, options: FormatO
 def _located(source: ByteSource, type_: DataType, rows: int, name: str, first_row: int) -> pa.Array:
     if not rows:
         return pa.nulls(0, type_.arrow)
-    for _ in range(low_cardinalities(type_)):
+    for _ in range(count_low_cardinality(type_)):
         version = struct.unpack("<Q", source.take(8))[0]
         if version != LOW_CARDINALITY_VERSION:
             raise source.malformed(f"version {version} of LowCardinality in column {name!r}")
@@ -116,22 +118,22 @@ def _values(source: ByteSource, type_: DataType, rows: int, is_null: np.ndarray 
     match type_:
         case NullableType(inner):
             is_null = np.frombuffer(source.take(rows), np.uint8) != 0
-            return with_nulls(_values(source, inner, rows, is_null), is_null)
+            return apply_nulls(_values(source, inner, rows, is_null), is_null)
         case LowCardinalityType():
             return _low_cardinality(source, type_, rows)
         case StringType():
-            return valid_text(read_texts(source, rows))
+            return decode_utf8(read_strings(source, rows))
         case ArrayType(inner):
             offsets = _offsets(source, rows)
-            return list_array(type_, offsets, _values(source, inner, int(offsets[-1])))
+            return build_lists(type_, offsets, _values(source, inner, int(offsets[-1])))
         case MapType(key, value):
             offsets = _offsets(source, rows)
             keys = _values(source, key, int(offsets[-1]))
-            return map_array(type_, offsets, keys, _values(source, value, int(offsets[-1])))
+            return build_maps(type_, offsets, keys, _values(source, value, int(offsets[-1])))
         case TupleType(elements):
             children = [_values(source, inner, rows) for _, inner in elements]
             return pa.StructArray.from_arrays(children, fields=list(type_.arrow))
-    width = width_of(type_)
+    width = value_width_bytes(type_)
     if width is None:
         raise UserError("NOT_IMPLEMENTED", f"Type {type_} cannot be read from {source.format_name} data")
     raw = source.matrix(rows, width)
@@ -139,15 +141,15 @@ def _values(source: ByteSource, type_: DataType, rows: int, is_null: np.ndarray 
     return from_bytes(raw, type_, is_null)
 
 
-def with_nulls(values: pa.Array, is_null: np.ndarray) -> pa.Array:
+def apply_nulls(values: pa.Array, is_null: np.ndarray) -> pa.Array:
     return pc.if_else(pa.array(~is_null), values, pa.scalar(None, values.type)) if is_null.any() else values
 
 
-def list_array(type_: ArrayType, offsets: np.ndarray, values: pa.Array) -> pa.Array:
+def build_lists(type_: ArrayType, offsets: np.ndarray, values: pa.Array) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values, type=type_.arrow)
 
 
-def map_array(type_: MapType, offsets: np.ndarray, keys: pa.Array, values: pa.Array) -> pa.Array:
+def build_maps(type_: MapType, offsets: np.ndarray, keys: pa.Array, values: pa.Array) -> pa.Array:
     return pa.MapArray.from_arrays(pa.array(offsets, pa.int32()), keys, values, type=type_.arrow)
 
 
@@ -173,11 +175,11 @@ def _low_cardinality(source: ByteSource, type_: LowCardinalityType, rows: int) -
     places = np.frombuffer(source.take(rows << code), f"<u{1 << code}")
     if not count or int(places.max()) >= count:
         raise source.malformed(f"a LowCardinality column refers to key {places.max()} of {count}")
-    values, places = distinct(keys, places.astype(np.int64), type_.is_nullable)
+    values, places = distinct_keys(keys, places.astype(np.int64), type_.is_nullable)
     return pa.DictionaryArray.from_arrays(places, values)
 
 
-def distinct(keys: pa.Array, places: np.ndarray, is_nullable: bool) -> tuple[pa.Array, pa.Array]:
+def distinct_keys(keys: pa.Array, places: np.ndarray, is_nullable: bool) -> tuple[pa.Array, pa.Array]:
     """Keys that differ, and indices into them; in a nullable column key 0 is null."""
     encoded = pc.dictionary_encode(keys)
     indices = np.asarray(encoded.indices)[places].astype(np.int32)

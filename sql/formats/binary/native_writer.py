@@ -29,7 +29,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from parts.format.flat_arrays import canonical_dictionary
+from parts.format.flat_arrays import make_canonical_dictionary
 from parts.types import (
     ArrayType,
     DataType,
@@ -44,9 +44,9 @@ from parts.types import (
 from sql.formats.converters.arrow_type_mapping import list_parts
 from sql.formats.converters.fixed_width_values import to_bytes
 from sql.formats.format_options import FormatOptions
-from sql.formats.streams.length_prefixed_strings import with_lengths
+from sql.formats.streams.length_prefixed_strings import encode_strings
 from sql.formats.streams.varints import encode
-from sql.formats.text.text_writers import Statistics
+from sql.formats.text.text_writers import RunStatistics
 
 Columns = Sequence[tuple[str, DataType]]
 Pieces = Iterator[bytes | np.ndarray | pa.Buffer]
@@ -58,20 +58,20 @@ HAS_KEYS, UPDATES_DICTIONARY = 1 << 9, 1 << 10
 
 
 def write_native(
-    columns: Columns, batches: Iterator[pa.RecordBatch], options: FormatOptions, statistics: Statistics | None
+    columns: Columns, batches: Iterator[pa.RecordBatch], options: FormatOptions, statistics: RunStatistics | None
 ) -> Iterator[bytes]:
     revision = options.client_protocol_version
     is_first = True
     for batch in batches:
         options.status.check()
         if batch.num_rows:
-            yield block_bytes(columns, batch, revision)
+            yield encode_block(columns, batch, revision)
             is_first = False
     if is_first:
-        yield block_bytes(columns, None, revision)
+        yield encode_block(columns, None, revision)
 
 
-def block_bytes(columns: Columns, batch: pa.RecordBatch | None, revision: int = 0) -> bytes:
+def encode_block(columns: Columns, batch: pa.RecordBatch | None, revision: int = 0) -> bytes:
     """One block; ``None`` is one without rows."""
     rows = batch.num_rows if batch is not None else 0
     pieces: list[bytes | np.ndarray | pa.Buffer] = [
@@ -85,7 +85,7 @@ def block_bytes(columns: Columns, batch: pa.RecordBatch | None, revision: int = 
         if revision >= FROM_CUSTOM_SERIALIZATION:
             pieces.append(b"\0")
         if batch is not None and rows:
-            pieces += [*_prefix(type_), *_values(one_chunk(batch.column(index)), type_)]
+            pieces += [*_prefix(type_), *_values(combine_chunks(batch.column(index)), type_)]
     return b"".join(_bytes(piece) for piece in pieces)
 
 
@@ -98,26 +98,26 @@ def _type_name(type_: DataType, revision: int) -> str:
     return "DateTime" if isinstance(type_, DateTimeType) and revision < FROM_TIMEZONES else str(type_)
 
 
-def one_chunk(array: pa.Array) -> pa.Array:
+def combine_chunks(array: pa.Array) -> pa.Array:
     return pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
 
 
 def _prefix(type_: DataType) -> Iterator[bytes]:
-    for _ in range(low_cardinalities(type_)):
+    for _ in range(count_low_cardinality(type_)):
         yield struct.pack("<Q", LOW_CARDINALITY_VERSION)
 
 
-def low_cardinalities(type_: DataType) -> int:
+def count_low_cardinality(type_: DataType) -> int:
     """How many columns of LowCardinality are in the type: each has a prefix."""
     match type_:
         case LowCardinalityType():
             return 1
         case ArrayType(inner):
-            return low_cardinalities(inner)
+            return count_low_cardinality(inner)
         case MapType(key, value):
-            return low_cardinalities(key) + low_cardinalities(value)
+            return count_low_cardinality(key) + count_low_cardinality(value)
         case TupleType(elements):
-            return sum(low_cardinalities(inner) for _, inner in elements)
+            return sum(count_low_cardinality(inner) for _, inner in elements)
     return 0
 
 
@@ -129,7 +129,7 @@ def _values(array: pa.Array, type_: DataType) -> Pieces:
         case LowCardinalityType():
             yield from _low_cardinality(array, type_)
         case StringType():
-            yield from with_lengths(array)
+            yield from encode_strings(array)
         case ArrayType(inner):
             offsets, _, flat = list_parts(array)
             yield np.asarray(offsets)[1:].astype("<u8")
@@ -153,7 +153,7 @@ def _low_cardinality(array: pa.Array, type_: LowCardinalityType) -> Pieces:
         return
     if not pa.types.is_dictionary(array.type):
         array = array.dictionary_encode()
-    indices, keys = canonical_dictionary(array)
+    indices, keys = make_canonical_dictionary(array)
     inner = strip_nullable(type_)
     default = keys.index(pa.scalar(inner.default, keys.type)).as_py() if len(keys) else -1
     fixed = 2 if type_.is_nullable else 1

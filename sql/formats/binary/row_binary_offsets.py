@@ -1,9 +1,9 @@
 """Where the values of RowBinary rows stand: for every byte of a window, where a value that began there would end.
 
 A row is as long as its strings and arrays say, so one would have to be read before the next is found. Instead each type
-has a table of all places (:class:`Ends`): the table of a tuple is that of its elements one after the other, that of an
-array goes as many elements ahead as its length says, by tables for 1, 2, 4, 8 … elements. So no value is looked at
-alone, whatever the type; only the step from row to row is taken one by one, inside ``itertools``.
+has a table of all places (:class:`ValueEnds`): the table of a tuple is that of its elements one after the other, that
+of an array goes as many elements ahead as its length says, by tables for 1, 2, 4, 8 … elements. So no value is looked
+at alone, whatever the type; only the step from row to row is taken one by one, inside ``itertools``.
 
 Places are 0 to ``size``; ``size + 1`` stands for everything that the window does not hold whole.
 """
@@ -25,17 +25,17 @@ from parts.types import (
     StringType,
     TupleType,
 )
-from sql.formats.binary.native_reader import list_array, map_array
-from sql.formats.converters.arrow_type_mapping import valid_text
-from sql.formats.converters.fixed_width_values import from_bytes, width_of
-from sql.formats.streams.length_prefixed_strings import cut_texts
-from sql.formats.streams.varints import chain, lengths_at, steps
+from sql.formats.binary.native_reader import build_lists, build_maps
+from sql.formats.converters.arrow_type_mapping import decode_utf8
+from sql.formats.converters.fixed_width_values import from_bytes, value_width_bytes
+from sql.formats.streams.length_prefixed_strings import strings_at
+from sql.formats.streams.varints import decode_at, follow_offsets, next_item_offsets
 
 Places = np.ndarray
 _FEW = 8
 
 
-class Ends:
+class ValueEnds:
     """The tables of one window. ``buffer`` has ``MAX_LENGTH_BYTES`` bytes more than its ``size``."""
 
     def __init__(self, buffer: np.ndarray, size: int) -> None:
@@ -47,7 +47,7 @@ class Ends:
     def rows(self, types: Sequence[DataType]) -> Places:
         """Where the whole rows of these columns begin, and where the last one ends."""
         table = self._sequence(types)
-        places = chain(table[: self.size], self.size)
+        places = follow_offsets(table[: self.size], self.size)
         if table[places[-1]] == self._beyond:
             return places
         return np.append(places, table[places[-1]])
@@ -75,12 +75,12 @@ class Ends:
 
     def _make(self, type_: DataType) -> Places:
         """For each byte; what is beyond the window may be any greater number."""
-        width = width_of(type_)
+        width = value_width_bytes(type_)
         if width is not None:
             return np.arange(width, self.size + width, dtype=np.int64)
         match type_:
             case StringType():
-                return steps(self.buffer, self.size)
+                return next_item_offsets(self.buffer, self.size)
             case LowCardinalityType(inner):
                 return self.of(inner)[: self.size]
             case NullableType(inner):
@@ -93,19 +93,19 @@ class Ends:
         raise AssertionError(type_)
 
     def _lists(self, type_: ArrayType | MapType) -> Places:
-        width = width_of(type_.inner) if isinstance(type_, ArrayType) else None
+        width = value_width_bytes(type_.inner) if isinstance(type_, ArrayType) else None
         if width is not None:
-            return steps(self.buffer, self.size, width)
+            return next_item_offsets(self.buffer, self.size, width)
         every = np.arange(self.size, dtype=np.int64)
-        counts, sizes = lengths_at(self.buffer, every)
+        counts, sizes = decode_at(self.buffer, every)
         begins = np.minimum(every + sizes, self._beyond)
         inner = [type_.key, type_.value] if isinstance(type_, MapType) else [type_.inner]
-        is_possible = begins + counts * sum(map(least_bytes, inner)) <= self.size
-        ends = ahead(self.elements(type_), begins, np.where(is_possible, counts, 0))
+        is_possible = begins + counts * sum(map(min_value_bytes, inner)) <= self.size
+        ends = skip_values(self.elements(type_), begins, np.where(is_possible, counts, 0))
         return np.where(is_possible, ends, self._beyond)
 
 
-def ahead(table: Places, places: Places, counts: np.ndarray) -> Places:
+def skip_values(table: Places, places: Places, counts: np.ndarray) -> Places:
     """For each place, the one that is ``counts`` values ahead of it."""
     beyond = table[-1]
     while counts.any():
@@ -119,7 +119,7 @@ def ahead(table: Places, places: Places, counts: np.ndarray) -> Places:
             places[left] = beyond
             break
         if len(left) < len(places) // _FEW:
-            places[left] = ahead(table, places[left], counts[left])
+            places[left] = skip_values(table, places[left], counts[left])
             break
     return places
 
@@ -128,25 +128,25 @@ def _at(table: Places, places: Places) -> Places:
     return table.take(places, mode="clip")  # nothing is outside, but this is the fastest way
 
 
-def least_bytes(type_: DataType) -> int:
+def min_value_bytes(type_: DataType) -> int:
     """Of a value."""
     match type_:
         case TupleType(elements):
-            return sum(least_bytes(inner) for _, inner in elements)
+            return sum(min_value_bytes(inner) for _, inner in elements)
         case LowCardinalityType(inner):
-            return least_bytes(inner)
-    return width_of(type_) or 1
+            return min_value_bytes(inner)
+    return value_width_bytes(type_) or 1
 
 
-def read_values(type_: DataType, places: Places, ends: Ends) -> pa.Array:
+def read_values(type_: DataType, places: Places, ends: ValueEnds) -> pa.Array:
     """The values that begin at ``places``, which are in order. Raises :class:`BadValueError`."""
     buffer = ends.buffer
-    width = width_of(type_)
+    width = value_width_bytes(type_)
     if width is not None:
         return from_bytes(buffer[places[:, None] + np.arange(width)], type_)
     match type_:
         case StringType():
-            return valid_text(cut_texts(buffer, places))
+            return decode_utf8(strings_at(buffer, places))
         case LowCardinalityType(inner):
             return pc.dictionary_encode(read_values(inner, places, ends))
         case NullableType(inner):
@@ -160,23 +160,23 @@ def read_values(type_: DataType, places: Places, ends: Ends) -> pa.Array:
             return pa.StructArray.from_arrays(children, fields=list(type_.arrow))
         case ArrayType(inner):
             offsets, starts = _elements(type_, places, ends)
-            return list_array(type_, offsets, read_values(inner, starts, ends))
+            return build_lists(type_, offsets, read_values(inner, starts, ends))
         case MapType(key, value):
             offsets, starts = _elements(type_, places, ends)
             keys = read_values(key, starts, ends)
-            return map_array(type_, offsets, keys, read_values(value, ends.of(key)[starts], ends))
+            return build_maps(type_, offsets, keys, read_values(value, ends.of(key)[starts], ends))
     raise AssertionError(type_)
 
 
-def _elements(type_: ArrayType | MapType, places: Places, ends: Ends) -> tuple[np.ndarray, Places]:
+def _elements(type_: ArrayType | MapType, places: Places, ends: ValueEnds) -> tuple[np.ndarray, Places]:
     """Offsets of the lists, and where their elements begin."""
-    counts, sizes = lengths_at(ends.buffer, places)
+    counts, sizes = decode_at(ends.buffer, places)
     offsets = np.zeros(len(counts) + 1, np.int32)
     np.cumsum(counts, out=offsets[1:])
     begins = np.repeat(places + sizes, counts)
     within = np.arange(len(begins)) - np.repeat(offsets[:-1].astype(np.int64), counts)
-    width = width_of(type_.inner) if isinstance(type_, ArrayType) else None
-    return offsets, begins + within * width if width is not None else ahead(ends.elements(type_), begins, within)
+    width = value_width_bytes(type_.inner) if isinstance(type_, ArrayType) else None
+    return offsets, begins + within * width if width is not None else skip_values(ends.elements(type_), begins, within)
 
 
 def _with_holes(values: pa.Array, is_null: np.ndarray) -> pa.Array:

@@ -15,12 +15,12 @@ import pyarrow as pa
 from parts.common.errors import UserError
 from parts.table.table_description import Column
 from parts.types import DataType, parse_type
-from sql.formats.binary.native_reader import converted
-from sql.formats.binary.row_binary_offsets import Ends, read_values
+from sql.formats.binary.native_reader import convert_column
+from sql.formats.binary.row_binary_offsets import ValueEnds, read_values
 from sql.formats.column_names import ColumnNames
-from sql.formats.converters.fixed_width_values import from_bytes, width_of
+from sql.formats.converters.fixed_width_values import from_bytes, value_width_bytes
 from sql.formats.format_options import BadValueError, FormatOptions
-from sql.formats.streams.byte_source import MAX_COLUMNS, ByteSource, padded
+from sql.formats.streams.byte_source import MAX_COLUMNS, ByteSource, pad_for_varints
 from sql.formats.streams.row_chunks import MAX_ROW_BYTES
 
 _WINDOW_BYTES = 1 << 16
@@ -45,7 +45,7 @@ def read_row_binary(
             if name not in wanted:
                 continue
             try:
-                table[name] = converted(read(), type_, wanted[name], options, first_row)
+                table[name] = convert_column(read(), type_, wanted[name], options, first_row)
             except BadValueError as error:
                 raise error.located(first_row, name, type_) from None
         yield pa.table(table)
@@ -66,14 +66,14 @@ def _header(source: ByteSource, columns: Sequence[Column], header: int, options:
 def _rows(source: ByteSource, fields: Fields) -> Iterator[list]:
     """Per window, for each field a function that reads its values in all whole rows."""
     types = [type_ for _, type_ in fields]
-    widths = [width_of(type_) for type_ in types]
+    widths = [value_width_bytes(type_) for type_ in types]
     cut = _cut_fixed if None not in widths else _cut_followed
     size = max(_WINDOW_BYTES, sum(width or 0 for width in widths))
     while not source.at_end():
         source.status.check()
         window = source.window(size)
-        with source.status.memory.holding(_TABLE_BYTES * len(window), "reading rows of RowBinary"):
-            used, arrays = cut(types, padded(window), len(window))
+        with source.status.memory.hold(_TABLE_BYTES * len(window), "reading rows of RowBinary"):
+            used, arrays = cut(types, pad_for_varints(window), len(window))
             if used:
                 yield arrays
         if used:
@@ -89,7 +89,7 @@ def _rows(source: ByteSource, fields: Fields) -> Iterator[list]:
 
 def _cut_fixed(types: Sequence[DataType], buffer: np.ndarray, size: int) -> tuple[int, list]:
     """All columns have one width: the rows are a matrix."""
-    bounds = np.cumsum([0] + [width_of(type_) for type_ in types])
+    bounds = np.cumsum([0] + [value_width_bytes(type_) for type_ in types])
     rows = size // int(bounds[-1])
     used = rows * int(bounds[-1])
     matrix = buffer[:used].reshape(rows, int(bounds[-1]))
@@ -98,7 +98,7 @@ def _cut_fixed(types: Sequence[DataType], buffer: np.ndarray, size: int) -> tupl
 
 
 def _cut_followed(types: Sequence[DataType], buffer: np.ndarray, size: int) -> tuple[int, list]:
-    ends = Ends(buffer, size)
+    ends = ValueEnds(buffer, size)
     rows = ends.rows(types)
     places, readers = rows[:-1], []
     for type_ in types:

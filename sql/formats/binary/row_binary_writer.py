@@ -23,11 +23,11 @@ import pyarrow.compute as pc
 
 from parts.types import ArrayType, DataType, LowCardinalityType, MapType, NullableType, StringType, TupleType
 from sql.formats.converters.arrow_type_mapping import list_parts
-from sql.formats.converters.fixed_width_values import to_bytes, width_of
+from sql.formats.converters.fixed_width_values import to_bytes, value_width_bytes
 from sql.formats.format_options import FormatOptions
 from sql.formats.streams.varints import encode, encode_all
-from sql.formats.text.text_writers import Statistics, slices
-from sql.grammar.text_escapes import raw_bytes
+from sql.formats.text.text_writers import RunStatistics, slice_rows
+from sql.grammar.text_escapes import concatenate_bytes
 
 Columns = Sequence[tuple[str, DataType]]
 
@@ -36,7 +36,7 @@ def write_row_binary(
     columns: Columns,
     batches: Iterator[pa.RecordBatch],
     options: FormatOptions,
-    statistics: Statistics | None,
+    statistics: RunStatistics | None,
     *,
     header: int,
 ) -> Iterator[bytes]:
@@ -45,8 +45,8 @@ def write_row_binary(
         texts = [name for name, _ in columns] + ([str(type_) for _, type_ in columns] if header > 1 else [])
         yield encode(len(columns)) + b"".join(encode(len(text.encode())) + text.encode() for text in texts)
     types = [type_ for _, type_ in columns]
-    has_one_width = all(width_of(type_) is not None for type_ in types)
-    for batch in slices(batches):
+    has_one_width = all(value_width_bytes(type_) is not None for type_ in types)
+    for batch in slice_rows(batches):
         options.status.check()
         if has_one_width:
             yield np.hstack(
@@ -54,7 +54,7 @@ def write_row_binary(
             ).tobytes()
         else:
             cells = [_cells(array, type_) for array, type_ in zip(batch.columns, types, strict=True)]
-            yield raw_bytes(pc.binary_join_element_wise(*cells, b""))
+            yield concatenate_bytes(pc.binary_join_element_wise(*cells, b""))
 
 
 def _cells(array: pa.Array, type_: DataType) -> pa.Array:

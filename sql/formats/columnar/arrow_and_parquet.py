@@ -22,16 +22,16 @@ from parts.common.query_status import QueryStatus
 from parts.table.table_description import Column
 from parts.types import DataType
 from sql.formats.columnar.arrow_validation import (
-    bounded_batches,
+    check_batch,
     check_schema,
-    checked_batch,
-    for_columns,
-    largest_in_dictionaries,
+    largest_dictionary_value_bytes,
+    map_columns,
+    split_by_bytes,
 )
-from sql.formats.columnar.ipc_messages import CheckedStream, check_file
-from sql.formats.converters.arrow_type_mapping import from_wire, to_wire, wire_field
+from sql.formats.columnar.ipc_messages import CheckedIpcStream, check_arrow_file
+from sql.formats.converters.arrow_type_mapping import arrow_file_field, from_arrow_file, to_arrow_file
 from sql.formats.format_options import BadValueError, FormatOptions
-from sql.grammar.text_escapes import shorten
+from sql.grammar.text_escapes import shorten_for_message
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -52,7 +52,7 @@ def read_parquet(stream: BinaryIO, columns: Sequence[Column], options: FormatOpt
 
 def read_arrow(stream: BinaryIO, columns: Sequence[Column], options: FormatOptions) -> Iterator[pa.Table]:
     with _whole(stream, options.status) as data, _refusing("Arrow"):
-        check_file(memoryview(data).cast("B"), options.status)
+        check_arrow_file(memoryview(data).cast("B"), options.status)
         reader = pa.ipc.open_file(pa.BufferReader(data))
         names = _names(reader.schema, columns, options, "Arrow")
         batches = (reader.get_batch(index) for index in range(reader.num_record_batches))
@@ -61,25 +61,25 @@ def read_arrow(stream: BinaryIO, columns: Sequence[Column], options: FormatOptio
 
 def read_arrow_stream(stream: BinaryIO, columns: Sequence[Column], options: FormatOptions) -> Iterator[pa.Table]:
     with _refusing("ArrowStream"):
-        reader = pa.ipc.open_stream(pa.PythonFile(CheckedStream(stream, options.status), mode="r"))
+        reader = pa.ipc.open_stream(pa.PythonFile(CheckedIpcStream(stream, options.status), mode="r"))
         names = _names(reader.schema, columns, options, "ArrowStream")
         yield from _tables(iter(reader), names, columns, options, "ArrowStream")
 
 
-def parquet_rows(stream: BinaryIO, options: FormatOptions) -> int:
+def count_parquet_rows(stream: BinaryIO, options: FormatOptions) -> int:
     """How many rows the data have, without reading them."""
     with _readable_anywhere(stream, options.status) as source, _refusing("Parquet"):
         return int(_parquet_file(source()).metadata.num_rows)
 
 
-def file_schema(name: str, stream: BinaryIO, options: FormatOptions) -> pa.Schema:
+def read_schema(name: str, stream: BinaryIO, options: FormatOptions) -> pa.Schema:
     """The columns of Parquet, Arrow or ArrowStream data."""
     with _refusing(name):
         if name == "ArrowStream":
-            return pa.ipc.open_stream(pa.PythonFile(CheckedStream(stream, options.status), mode="r")).schema
+            return pa.ipc.open_stream(pa.PythonFile(CheckedIpcStream(stream, options.status), mode="r")).schema
         if name == "Arrow":
             with _whole(stream, options.status) as data:
-                check_file(memoryview(data).cast("B"), options.status)
+                check_arrow_file(memoryview(data).cast("B"), options.status)
                 return pa.ipc.open_file(pa.BufferReader(data)).schema
         with _readable_anywhere(stream, options.status) as source:
             return _parquet_file(source()).schema_arrow
@@ -111,7 +111,7 @@ def parquet_batches(
         if texts:  # one row is read to see the dictionaries
             first = _parquet_file(source(), texts).iter_batches(1, row_groups=[group], columns=list(names))
             for array in (array for batch in islice(first, 1) for array in batch.columns):
-                largest = max(largest, largest_in_dictionaries(array, "Parquet"))
+                largest = max(largest, largest_dictionary_value_bytes(array, "Parquet"))
         rows = max(min(READ_ROWS, _BATCH_BYTES // max(largest, 1)), 1)
         yield from file.iter_batches(rows, row_groups=[group], columns=list(names))
 
@@ -122,7 +122,7 @@ def _refusing(name: str) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError, MemoryError, UnicodeDecodeError, KeyError) as error:
-        raise UserError("INCORRECT_DATA", f"Cannot read {name} data: {shorten(str(error), 300)}") from error
+        raise UserError("INCORRECT_DATA", f"Cannot read {name} data: {shorten_for_message(str(error), 300)}") from error
 
 
 @contextmanager
@@ -176,7 +176,7 @@ def _whole(stream: BinaryIO, status: QueryStatus) -> Iterator[pa.Buffer]:
         size = copy.tell()
         copy.seek(0)
         if size <= _SPOOL_BYTES:
-            with status.memory.holding(size, "reading a file of columns"):
+            with status.memory.hold(size, "reading a file of columns"):
                 yield pa.py_buffer(copy.read())
             return
         yield pa.py_buffer(mmap.mmap(copy.fileno(), 0, access=mmap.ACCESS_READ))
@@ -216,8 +216,8 @@ def _tables(
             raise UserError("INCORRECT_DATA", f"Cannot read {name} data behind row {first_row - 1}: {error}") from error
         if batch is None:
             return
-        whole = checked_batch(batch, [column.name for column in asked], name, first_row)
-        for piece in bounded_batches(whole, name):
+        whole = check_batch(batch, [column.name for column in asked], name, first_row)
+        for piece in split_by_bytes(whole, name):
             yield _table(piece, asked, options, first_row)
             first_row += piece.num_rows
 
@@ -226,7 +226,7 @@ def _table(batch: pa.RecordBatch, columns: Sequence[Column], options: FormatOpti
     def converted(column: Column) -> pa.Array:
         array = batch.column(column.name)
         try:
-            return from_wire(array, column.type, options)
+            return from_arrow_file(array, column.type, options)
         except BadValueError as error:
             raise error.located(first_row, column.name, column.type) from None
         except UserError as error:
@@ -235,17 +235,17 @@ def _table(batch: pa.RecordBatch, columns: Sequence[Column], options: FormatOpti
             raise UserError(
                 "CANNOT_CONVERT_TYPE",
                 f"Cannot convert Arrow type {array.type} to {column.type} (column {column.name}): "
-                f"{shorten(str(error), 300)}",
+                f"{shorten_for_message(str(error), 300)}",
             ) from None
 
-    arrays = for_columns(converted, columns, batch.num_rows)
+    arrays = map_columns(converted, columns, batch.num_rows)
     return pa.Table.from_arrays(arrays, names=[column.name for column in columns])
 
 
 # Writing --------------------------------------------------------------------------------------------------------------
 
 
-class PieceSink(io.RawIOBase):
+class OutputPieces(io.RawIOBase):
     """Collects what a writer writes, to be handed on piece by piece."""
 
     def __init__(self) -> None:
@@ -270,11 +270,11 @@ class PieceSink(io.RawIOBase):
         return data
 
 
-def write_arrow_like(
+def write_arrow_or_parquet(
     kind: str, columns: Sequence[tuple[str, DataType]], batches: Iterator[pa.RecordBatch], options: FormatOptions
 ) -> Iterator[bytes]:
-    schema = pa.schema([wire_field(name, type_) for name, type_ in columns])
-    sink = PieceSink()
+    schema = pa.schema([arrow_file_field(name, type_) for name, type_ in columns])
+    sink = OutputPieces()
     if kind == "Parquet":
         import pyarrow.parquet as pq
 
@@ -285,7 +285,7 @@ def write_arrow_like(
     else:
         writer = (pa.ipc.new_stream if kind == "ArrowStream" else pa.ipc.new_file)(sink, schema)
     for batch in batches:
-        arrays = [to_wire(batch.column(index), type_) for index, (_, type_) in enumerate(columns)]
+        arrays = [to_arrow_file(batch.column(index), type_) for index, (_, type_) in enumerate(columns)]
         writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
         if data := sink.take():
             yield data

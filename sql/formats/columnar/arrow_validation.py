@@ -1,7 +1,7 @@
 """Arrow data from outside, made safe before any kernel sees it.
 
 pyarrow trusts its arrays: an offset behind the end of the data makes a kernel read foreign memory or end the process.
-So every batch that comes from a client passes :func:`checked_batch` first: all offsets, lengths, dictionary indices
+So every batch that comes from a client passes :func:`check_batch` first: all offsets, lengths, dictionary indices
 and texts are looked at, nested ones too. Types that nobody needs and that may grow without data (run-end encoding) are
 refused. What a compressed batch becomes is known, and bounded, before it is decompressed: see :mod:`ipc_messages`.
 """
@@ -28,7 +28,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def checked_batch(batch: pa.RecordBatch, names: Sequence[str], format_name: str, first_row: int) -> pa.RecordBatch:
+def check_batch(batch: pa.RecordBatch, names: Sequence[str], format_name: str, first_row: int) -> pa.RecordBatch:
     """The batch with the columns of ``names`` alone, all of whose memory may be used. Raises 117."""
     _check_row_count(batch, format_name)
 
@@ -44,10 +44,10 @@ def checked_batch(batch: pa.RecordBatch, names: Sequence[str], format_name: str,
             ) from None
         return array
 
-    return pa.RecordBatch.from_arrays(for_columns(checked, names, batch.num_rows), names=list(names))
+    return pa.RecordBatch.from_arrays(map_columns(checked, names, batch.num_rows), names=list(names))
 
 
-def for_columns(work: Callable[[Item], Result], columns: Sequence[Item], rows: int) -> list[Result]:
+def map_columns(work: Callable[[Item], Result], columns: Sequence[Item], rows: int) -> list[Result]:
     """What ``work`` makes of each column: by threads at once where there are many rows."""
     return map_parallel(work, columns) if rows > _ROWS_FOR_THREADS else [work(column) for column in columns]
 
@@ -98,7 +98,7 @@ def _without_encoding(array: pa.Array) -> pa.Array:
     return pa.Array.from_buffers(kind, len(array), array.buffers(), array.null_count, array.offset)
 
 
-def bounded_batches(batch: pa.RecordBatch, format_name: str) -> Iterator[pa.RecordBatch]:
+def split_by_bytes(batch: pa.RecordBatch, format_name: str) -> Iterator[pa.RecordBatch]:
     """The rows in pieces that stay below :data:`MAX_BATCH_BYTES` when dictionaries are resolved.
 
     Raises 131 when a single value is larger.
@@ -125,7 +125,7 @@ def _largest_bytes(values: pa.Array, format_name: str) -> int:
     return largest
 
 
-def largest_in_dictionaries(array: pa.Array, format_name: str) -> int:
+def largest_dictionary_value_bytes(array: pa.Array, format_name: str) -> int:
     """The size of the largest value in the dictionaries of the column, nested ones too; 0 without any."""
     if pa.types.is_dictionary(array.type):
         return _largest_bytes(array.dictionary, format_name) if len(array.dictionary) else 0
@@ -137,4 +137,4 @@ def largest_in_dictionaries(array: pa.Array, format_name: str) -> int:
         children = [array.values]
     else:
         return 0
-    return max((largest_in_dictionaries(child, format_name) for child in children), default=0)
+    return max((largest_dictionary_value_bytes(child, format_name) for child in children), default=0)

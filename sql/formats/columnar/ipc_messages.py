@@ -109,11 +109,11 @@ def _check_body(metadata: memoryview, body: memoryview, status: QueryStatus | No
                     f"{MAX_UNCOMPRESSED_BYTES} bytes: send smaller batches",
                 )
     if status is not None:
-        with status.memory.holding(total, "decompressing an Arrow batch"):
+        with status.memory.hold(total, "decompressing an Arrow batch"):
             status.check()
 
 
-class CheckedStream(io.RawIOBase):
+class CheckedIpcStream(io.RawIOBase):
     """An IPC stream that hands on whole messages, each looked at first. Never allocates more than has arrived."""
 
     def __init__(self, stream: BinaryIO, status: QueryStatus | None = None) -> None:
@@ -199,7 +199,7 @@ class _Views:
         return piece
 
 
-def check_file(data: memoryview, status: QueryStatus | None = None) -> None:
+def check_arrow_file(data: memoryview, status: QueryStatus | None = None) -> None:
     """Looks at every batch that the footer of an Arrow file names. Raises 117, 241."""
     if len(data) < 20 or data[-6:] != _MAGIC or data[:6] != _MAGIC:
         raise UserError("INCORRECT_DATA", "Not an Arrow file: it does not begin and end with ARROW1")

@@ -28,7 +28,7 @@ from parts.types import (
     TupleType,
     UUIDType,
 )
-from sql.formats.columnar.arrow_and_parquet import file_schema
+from sql.formats.columnar.arrow_and_parquet import read_schema
 from sql.formats.format_options import FormatOptions
 
 SELF_DESCRIBING = ("Parquet", "Arrow", "ArrowStream")
@@ -44,7 +44,7 @@ def infer_columns(format: str, stream: BinaryIO, options: FormatOptions) -> list
             f"The table structure cannot be extracted from a {format} format file: give it as the third argument, as "
             "in file('f', 'CSV', 'id UInt64, name String')",
         )
-    schema = file_schema(format, stream, options)
+    schema = read_schema(format, stream, options)
     return [Column(field.name, _nullable(field)) for field in schema]
 
 

@@ -34,20 +34,20 @@ from parts.types import (
     strip_nullable,
 )
 from sql.formats.converters.arrow_type_mapping import (
+    decode_utf8,
     enum_names,
-    first_failing,
-    from_wire,
+    first_invalid_row,
+    from_arrow_file,
     in_unit,
     list_parts,
-    valid_text,
 )
 from sql.formats.converters.literal_parsing import parse_literals
-from sql.formats.converters.text_parsing import pad_fixed, parse_text
+from sql.formats.converters.text_parsing import pad_fixed, parse_texts
 from sql.formats.converters.text_rendering import render_plain
-from sql.formats.converters.time_parsing import to_instants, truncate_fraction
-from sql.formats.converters.wall_clocks import wall_clock
-from sql.formats.format_options import BadValueError, FormatOptions, out_of_range
-from sql.grammar.text_escapes import shorten
+from sql.formats.converters.time_parsing import truncate_fraction, wall_clocks_to_utc
+from sql.formats.converters.wall_clocks import to_wall_clock
+from sql.formats.format_options import BadValueError, FormatOptions, range_error
+from sql.grammar.text_escapes import shorten_for_message
 
 _NUMERIC = (IntegerType, FloatType, DecimalType, BoolType)
 _DATES = (DateType, Date32Type)
@@ -85,7 +85,7 @@ _LIMITS: dict[type[DataType], tuple[pa.DataType, int, int]] = {
 }
 
 
-def in_range(array: pa.Array, type_: DataType) -> pa.Array:
+def check_range(array: pa.Array, type_: DataType) -> pa.Array:
     """The array itself. Raises ``BadValueError`` (321) for a Date or DateTime outside its range: Arrow's are
     wider, and a query may compute what no table may hold."""
     limits = _LIMITS.get(type(strip_nullable(type_)))
@@ -96,7 +96,7 @@ def in_range(array: pa.Array, type_: DataType) -> pa.Array:
     bounds = pc.min_max(numbers)
     if bounds["min"].is_valid and not low <= bounds["min"].as_py() <= bounds["max"].as_py() <= high:
         index = int(pc.index(pc.or_(pc.less(numbers, low), pc.greater(numbers, high)), pa.scalar(True)).as_py())
-        raise out_of_range(index, str(array[index].as_py()), type_)
+        raise range_error(index, str(array[index].as_py()), type_)
     return array
 
 
@@ -110,7 +110,7 @@ def _without_low_cardinality(type_: DataType) -> DataType:
 
 def _cast(array: pa.Array, source: DataType, target: DataType, options: FormatOptions) -> pa.Array:
     if isinstance(source, FixedStringType) and not isinstance(target, FixedStringType):
-        valid_text(pc.cast(array, pa.binary()))
+        decode_utf8(pc.cast(array, pa.binary()))
     if isinstance(target, StringType):
         text = render_plain(array, source, options)
         return pc.utf8_rtrim(text, "\0") if isinstance(source, FixedStringType) else text
@@ -120,13 +120,13 @@ def _cast(array: pa.Array, source: DataType, target: DataType, options: FormatOp
         return pad_fixed(pc.cast(render_plain(array, source, options), pa.binary()), target)
     if isinstance(source, EnumType):
         if isinstance(target, EnumType):
-            return parse_text(enum_names(array, source), target, options)
+            return parse_texts(enum_names(array, source), target, options)
         if isinstance(target, _NUMERIC):
             return _cast(array, IntegerType(source.bits, True), target, options)
     if isinstance(target, _NUMERIC):
         return _to_number(array, source, target)
     if isinstance(target, EnumType) and isinstance(source, IntegerType):
-        return from_wire(_to_number(array, source, IntegerType(target.bits, True)), target, options)
+        return from_arrow_file(_to_number(array, source, IntegerType(target.bits, True)), target, options)
     if isinstance(target, _DATES):
         return _to_date(array, source, target, options)
     if isinstance(target, _TIMES):
@@ -148,10 +148,10 @@ def _from_text(array: pa.Array, source: DataType, target: DataType, options: For
     try:
         if isinstance(target, (ArrayType, MapType, TupleType)):
             return parse_literals(array, target, options)
-        return parse_text(array, target, options)
+        return parse_texts(array, target, options)
     except BadValueError as error:
         name = "CANNOT_PARSE_TEXT" if error.name == "CANNOT_PARSE_INPUT_ASSERTION_FAILED" else error.name
-        detail = f"Cannot parse string {shorten(error.text)!r} as {target}"
+        detail = f"Cannot parse string {shorten_for_message(error.text)!r} as {target}"
         raise BadValueError(name, error.index, error.text, detail) from None
 
 
@@ -184,8 +184,8 @@ def _checked_cast(array: pa.Array, target: DataType) -> pa.Array:
     try:
         return pc.cast(array, target.arrow)
     except pa.ArrowInvalid:
-        index = first_failing(array, target.arrow)
-        raise out_of_range(index, str(array[index].as_py()), target) from None
+        index = first_invalid_row(array, target.arrow)
+        raise range_error(index, str(array[index].as_py()), target) from None
 
 
 def _to_decimal(array: pa.Array, source: DataType, target: DecimalType) -> pa.Array:
@@ -209,9 +209,9 @@ def _to_decimal(array: pa.Array, source: DataType, target: DecimalType) -> pa.Ar
 def _to_date(array: pa.Array, source: DataType, target: DataType, options: FormatOptions) -> pa.Array:
     if isinstance(source, _TIMES):
         array = _local(array, source, options)
-        return from_wire(pc.cast(array, pa.date32(), safe=False), target, options)
+        return from_arrow_file(pc.cast(array, pa.date32(), safe=False), target, options)
     if isinstance(source, _DATES):
-        return from_wire(array, target, options)
+        return from_arrow_file(array, target, options)
     if isinstance(source, IntegerType):
         if pa.types.is_uint64(array.type):
             array = pc.min_element_wise(array, pa.scalar((1 << 63) - 1, pa.uint64()), skip_nulls=False)
@@ -221,7 +221,7 @@ def _to_date(array: pa.Array, source: DataType, target: DataType, options: Forma
         days = pc.if_else(pc.greater(days, 65535), seconds, days)
         least, most = (pa.scalar(bound, pa.int64()) for bound in _INT32)
         days = pc.min_element_wise(pc.max_element_wise(days, least, skip_nulls=False), most, skip_nulls=False)
-        return from_wire(pc.cast(days, pa.int32()), target, options)
+        return from_arrow_file(pc.cast(days, pa.int32()), target, options)
     raise _mismatch(source, target)
 
 
@@ -230,23 +230,23 @@ def _local(array: pa.Array, source: DataType, options: FormatOptions) -> pa.Arra
     zone = source.timezone or options.timezone
     if zone == "UTC":
         return array
-    return wall_clock(array, zone)
+    return to_wall_clock(array, zone)
 
 
 def _to_time(
     array: pa.Array, source: DataType, target: DateTimeType | DateTime64Type, options: FormatOptions
 ) -> pa.Array:
     if isinstance(source, _DATES):
-        midnight = to_instants(in_unit(array, target), target.timezone or options.timezone)
-        return from_wire(midnight, target, options)
+        midnight = wall_clocks_to_utc(in_unit(array, target), target.timezone or options.timezone)
+        return from_arrow_file(midnight, target, options)
     if isinstance(source, _TIMES):
         if isinstance(target, DateTime64Type):
             return truncate_fraction(in_unit(array, target), target)
-        return from_wire(pc.cast(pc.floor_temporal(array, unit="second"), target.arrow), target, options)
+        return from_arrow_file(pc.cast(pc.floor_temporal(array, unit="second"), target.arrow), target, options)
     if isinstance(source, (IntegerType, FloatType, DecimalType)):
         if isinstance(target, DateTimeType):
             seconds = _to_number(array, source, IntegerType(64, True))
-            return from_wire(pc.cast(seconds, target.arrow), target, options)
+            return from_arrow_file(pc.cast(seconds, target.arrow), target, options)
         digits = {"s": 0, "ms": 3, "us": 6, "ns": 9}[target.unit]
         exact = _to_decimal(array, source, DecimalType(38, digits))
         ticks = pa.Array.from_buffers(pa.decimal128(38, 0), len(exact), exact.buffers(), offset=exact.offset)
@@ -294,5 +294,5 @@ def _to_other(array: pa.Array, source: DataType, target: DataType, options: Form
     if isinstance(target, IPv4Type) and isinstance(source, IntegerType):
         return _checked_cast(array, IntegerType(32, False))
     if isinstance(target, IPv6Type) and isinstance(source, IPv4Type):
-        return parse_text(render_plain(array, source, options), target, options)
+        return parse_texts(render_plain(array, source, options), target, options)
     raise _mismatch(source, target)

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parts.common.errors import UserError
-from parts.format.flat_arrays import struct_array
+from parts.format.flat_arrays import build_struct_array
 from parts.types import (
     ArrayType,
     BoolType,
@@ -28,15 +28,15 @@ from parts.types import (
     NullableType,
     TupleType,
 )
-from sql.formats.converters.text_parsing import pad_fixed, parse_text
-from sql.formats.converters.time_parsing import to_instants, truncate_fraction
-from sql.formats.format_options import BadValueError, FormatOptions, out_of_range
-from sql.grammar.text_escapes import is_text, unchecked_text
+from sql.formats.converters.text_parsing import pad_fixed, parse_texts
+from sql.formats.converters.time_parsing import truncate_fraction, wall_clocks_to_utc
+from sql.formats.format_options import BadValueError, FormatOptions, range_error
+from sql.grammar.text_escapes import is_valid_utf8, view_as_text
 
 
-def wire_type(type_: DataType) -> pa.DataType:
+def arrow_file_type(type_: DataType) -> pa.DataType:
     if isinstance(type_, (NullableType, LowCardinalityType)):
-        return wire_type(type_.inner)
+        return arrow_file_type(type_.inner)
     if isinstance(type_, EnumType):
         return pa.string()
     if isinstance(type_, DateTimeType):
@@ -44,44 +44,48 @@ def wire_type(type_: DataType) -> pa.DataType:
     if isinstance(type_, DateTime64Type):
         return pa.timestamp(type_.unit, type_.timezone or "UTC")
     if isinstance(type_, ArrayType):
-        return pa.list_(wire_field("item", type_.inner))
+        return pa.list_(arrow_file_field("item", type_.inner))
     if isinstance(type_, MapType):
-        return pa.map_(wire_type(type_.key), wire_field("value", type_.value))
+        return pa.map_(arrow_file_type(type_.key), arrow_file_field("value", type_.value))
     if isinstance(type_, TupleType):
         return pa.struct(
-            [wire_field(field.name, inner) for field, (_, inner) in zip(type_.arrow, type_.elements, strict=True)]
+            [arrow_file_field(field.name, inner) for field, (_, inner) in zip(type_.arrow, type_.elements, strict=True)]
         )
     return type_.arrow
 
 
-def wire_field(name: str, type_: DataType) -> pa.Field:
+def arrow_file_field(name: str, type_: DataType) -> pa.Field:
     """Arrow's nulls are always nullable."""
-    return pa.field(name, wire_type(type_), type_.is_nullable or isinstance(type_, NothingType))
+    return pa.field(name, arrow_file_type(type_), type_.is_nullable or isinstance(type_, NothingType))
 
 
-def to_wire(array: pa.Array, type_: DataType) -> pa.Array:
+def to_arrow_file(array: pa.Array, type_: DataType) -> pa.Array:
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
     if isinstance(type_, NullableType):
-        return to_wire(array, type_.inner)
+        return to_arrow_file(array, type_.inner)
     if isinstance(type_, LowCardinalityType):
-        return to_wire(array.dictionary_decode() if pa.types.is_dictionary(array.type) else array, type_.inner)
+        return to_arrow_file(array.dictionary_decode() if pa.types.is_dictionary(array.type) else array, type_.inner)
     if isinstance(type_, EnumType):
         return enum_names(array, type_)
     if isinstance(type_, (DateTimeType, DateTime64Type)):
-        return pc.cast(pc.cast(array, pa.int64()), wire_type(type_))
+        return pc.cast(pc.cast(array, pa.int64()), arrow_file_type(type_))
     if isinstance(type_, ArrayType):
         offsets, mask, flat = list_parts(array)
-        return pa.ListArray.from_arrays(offsets, to_wire(flat, type_.inner), type=wire_type(type_), mask=mask)
+        return pa.ListArray.from_arrays(
+            offsets, to_arrow_file(flat, type_.inner), type=arrow_file_type(type_), mask=mask
+        )
     if isinstance(type_, MapType):
         offsets, mask, flat = list_parts(array)
         keys, values = flat.field(0), flat.field(1)
         return pa.MapArray.from_arrays(
-            offsets, to_wire(keys, type_.key), to_wire(values, type_.value), type=wire_type(type_)
+            offsets, to_arrow_file(keys, type_.key), to_arrow_file(values, type_.value), type=arrow_file_type(type_)
         )
     if isinstance(type_, TupleType):
-        children = [to_wire(child, inner) for child, (_, inner) in zip(array.flatten(), type_.elements, strict=True)]
-        return struct_array(children, wire_type(type_), len(array))
+        children = [
+            to_arrow_file(child, inner) for child, (_, inner) in zip(array.flatten(), type_.elements, strict=True)
+        ]
+        return build_struct_array(children, arrow_file_type(type_), len(array))
     return array
 
 
@@ -106,7 +110,7 @@ def enum_names(array: pa.Array, type_: EnumType) -> pa.Array:
     return pc.take(pa.array([name for name, _ in type_.values], pa.string()), pc.index_in(array, numbers))
 
 
-def from_wire(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
+def from_arrow_file(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
     """An Arrow column of any sensible type as storage values. Raises :class:`BadValueError`, ``UserError`` 53."""
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
@@ -117,7 +121,7 @@ def from_wire(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.Ar
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     if isinstance(type_, NullableType):
-        return from_wire(array, type_.inner, options)
+        return from_arrow_file(array, type_.inner, options)
     if pa.types.is_null(array.type):
         return pa.nulls(len(array), type_.arrow)
     if isinstance(type_, (ArrayType, MapType, TupleType)):
@@ -127,7 +131,7 @@ def from_wire(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.Ar
 
 def _dictionary(array: pa.Array, type_: LowCardinalityType, options: FormatOptions) -> pa.Array:
     encoded = array if pa.types.is_dictionary(array.type) else pc.dictionary_encode(array)
-    values = from_wire(encoded.dictionary, type_.inner, options)
+    values = from_arrow_file(encoded.dictionary, type_.inner, options)
     again = pc.dictionary_encode(values)
     indices = pc.take(again.indices, pc.cast(encoded.indices, pa.int32()))
     return pa.DictionaryArray.from_arrays(pc.cast(indices, pa.int32()), again.dictionary)
@@ -139,17 +143,17 @@ def _composite(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.A
         if pa.types.is_large_list(kind):
             array = array.cast(pa.list_(kind.value_type))
         offsets, mask, flat = list_parts(array)
-        inner = _without_nulls(from_wire(flat, type_.inner, options), type_.inner)
+        inner = _without_nulls(from_arrow_file(flat, type_.inner, options), type_.inner)
         return pa.ListArray.from_arrays(offsets, inner, type=type_.arrow, mask=mask)
     if isinstance(type_, MapType) and pa.types.is_map(kind):
         offsets, mask, flat = list_parts(array)
-        keys = from_wire(flat.field(0), type_.key, options)
-        values = _without_nulls(from_wire(flat.field(1), type_.value, options), type_.value)
+        keys = from_arrow_file(flat.field(0), type_.key, options)
+        values = _without_nulls(from_arrow_file(flat.field(1), type_.value, options), type_.value)
         result = pa.MapArray.from_arrays(offsets, keys, values, type=type_.arrow)
         return result.take(pc.if_else(mask, None, pa.array(np.arange(len(array))))) if mask is not None else result
     if isinstance(type_, TupleType) and pa.types.is_struct(kind) and kind.num_fields == len(type_.elements):
         children = [
-            _without_nulls(from_wire(child, inner, options), inner)
+            _without_nulls(from_arrow_file(child, inner, options), inner)
             for child, (_, inner) in zip(array.flatten(), type_.elements, strict=True)
         ]
         return pa.StructArray.from_arrays(children, fields=list(type_.arrow))
@@ -170,9 +174,9 @@ def _simple(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.Arra
     if pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
         array, kind = pc.cast(array, pa.binary()), pa.binary()
     if kind == type_.arrow and not isinstance(type_, (DateType, Date32Type)):
-        return validated(array, type_)
+        return validate_values(array, type_)
     if pa.types.is_string(kind):
-        return parse_text(array, type_, options)
+        return parse_texts(array, type_, options)
     if pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind):
         return _from_binary(array, type_, options)
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
@@ -187,7 +191,7 @@ def _from_binary(array: pa.Array, type_: DataType, options: FormatOptions) -> pa
     if type_.arrow == pa.binary(16) and pc.all(pc.equal(lengths, 16), min_count=0).as_py():
         return pc.cast(array, type_.arrow)
     try:
-        return parse_text(pc.cast(array, pa.string()), type_, options)
+        return parse_texts(pc.cast(array, pa.string()), type_, options)
     except pa.ArrowInvalid:
         index = next(i for i, value in enumerate(array.to_pylist()) if not _is_text(value))
         text = repr(array[index].as_py())
@@ -213,8 +217,8 @@ def _from_time(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.A
         naive = pc.cast(pc.cast(array, pa.int64()), pa.timestamp(kind.unit))
     result = in_unit(naive, type_)
     if pa.types.is_date(kind):
-        result = to_instants(result, type_.timezone or options.timezone)
-    return truncate_fraction(result, type_) if isinstance(type_, DateTime64Type) else validated(result, type_)
+        result = wall_clocks_to_utc(result, type_.timezone or options.timezone)
+    return truncate_fraction(result, type_) if isinstance(type_, DateTime64Type) else validate_values(result, type_)
 
 
 def in_unit(times: pa.Array, type_: DateTimeType | DateTime64Type) -> pa.Array:
@@ -225,8 +229,8 @@ def in_unit(times: pa.Array, type_: DateTimeType | DateTime64Type) -> pa.Array:
     try:
         return pc.cast(times, type_.arrow, safe=not is_cut)
     except pa.ArrowInvalid:
-        index = first_failing(times, type_.arrow)
-        text = shown_value(times, index)
+        index = first_invalid_row(times, type_.arrow)
+        text = describe_value(times, index)
         raise BadValueError("DECIMAL_OVERFLOW", index, text, f"{text} is out of range of {type_}") from None
 
 
@@ -237,29 +241,29 @@ def _cast(array: pa.Array, type_: DataType) -> pa.Array:
     kind = array.type
     try:
         if isinstance(type_, (DateTimeType, DateTime64Type)):
-            return validated(pc.cast(pc.cast(array, pa.int64()), type_.arrow), type_)
+            return validate_values(pc.cast(pc.cast(array, pa.int64()), type_.arrow), type_)
         if isinstance(type_, (DateType, Date32Type)) and pa.types.is_integer(kind):
             array = pc.cast(array, pa.int32())
         if isinstance(type_, (IntegerType, IPv4Type)) and pa.types.is_boolean(kind):
             array = pc.cast(array, pa.uint8())
         if isinstance(type_, BoolType) and pa.types.is_integer(kind):
             return pc.not_equal(array, 0)
-        return validated(pc.cast(array, type_.arrow), type_)
+        return validate_values(pc.cast(array, type_.arrow), type_)
     except pa.ArrowNotImplementedError:
         raise _mismatch(array, type_) from None
     except pa.ArrowInvalid as error:
-        index = first_failing(array, type_.arrow)
+        index = first_invalid_row(array, type_.arrow)
         if isinstance(type_, (IntegerType, DecimalType, FloatType, IPv4Type, EnumType)):
-            raise out_of_range(index, shown_value(array, index), type_) from None
+            raise range_error(index, describe_value(array, index), type_) from None
         raise BadValueError(
             "CANNOT_CONVERT_TYPE",
             index,
-            shown_value(array, index),
-            f"Cannot convert {shown_value(array, index)} to {type_}: {error}",
+            describe_value(array, index),
+            f"Cannot convert {describe_value(array, index)} to {type_}: {error}",
         ) from None
 
 
-def shown_value(array: pa.Array, index: int) -> str:
+def describe_value(array: pa.Array, index: int) -> str:
     """A value for an error's text; the number of an instant that Python has no date for."""
     try:
         return str(array[index].as_py())
@@ -267,7 +271,7 @@ def shown_value(array: pa.Array, index: int) -> str:
         return str(array.slice(index, 1).view(pa.int64())[0].as_py())
 
 
-def first_failing(array: pa.Array, target: pa.DataType) -> int:
+def first_invalid_row(array: pa.Array, target: pa.DataType) -> int:
     low, high = 0, len(array)
     while high - low > 1:
         middle = (low + high) // 2
@@ -282,7 +286,7 @@ def first_failing(array: pa.Array, target: pa.DataType) -> int:
 _DAYS = {DateType: (0, 65535), Date32Type: (-25567, 120529)}
 
 
-def validated(array: pa.Array, type_: DataType) -> pa.Array:
+def validate_values(array: pa.Array, type_: DataType) -> pa.Array:
     """Checks what the storage type alone does not say: UTF-8, ranges of days and seconds, numbers of an Enum."""
     if pa.types.is_string(array.type):
         return _valid_utf8(array)
@@ -296,18 +300,18 @@ def validated(array: pa.Array, type_: DataType) -> pa.Array:
         )
         index = int(pc.index(known, pa.scalar(False)).as_py())
         if index >= 0:
-            value = shown_value(array, index)
+            value = describe_value(array, index)
             raise BadValueError("UNKNOWN_ELEMENT_OF_ENUM", index, value, f"Unknown number {value} for {type_}")
     return array
 
 
-def valid_text(values: pa.Array) -> pa.Array:
+def decode_utf8(values: pa.Array) -> pa.Array:
     """Binary values as strings. Raises :class:`BadValueError` 117 for bytes that are no UTF-8."""
-    return _valid_utf8(unchecked_text(values))
+    return _valid_utf8(view_as_text(values))
 
 
 def _valid_utf8(array: pa.Array) -> pa.Array:
-    if is_text(array):
+    if is_valid_utf8(array):
         return array
     binary = pc.cast(array, pa.binary())
     try:
@@ -327,7 +331,7 @@ def _check_range(numbers: pa.Array, low: int, high: int, array: pa.Array, type_:
     outside = pc.or_(pc.less(numbers, low), pc.greater(numbers, high))
     index = int(pc.index(outside, pa.scalar(True)).as_py())
     if index >= 0:
-        raise out_of_range(index, shown_value(array, index), type_)
+        raise range_error(index, describe_value(array, index), type_)
 
 
 def _mismatch(array: pa.Array, type_: DataType) -> UserError:

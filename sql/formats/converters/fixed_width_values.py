@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parts.format.flat_arrays import fixed_width_values
+from parts.format.flat_arrays import get_fixed_width_buffer
 from parts.types import (
     BoolType,
     DataType,
@@ -38,14 +38,14 @@ from parts.types import (
     NothingType,
     UUIDType,
 )
-from sql.formats.converters.arrow_type_mapping import validated
-from sql.formats.format_options import out_of_range
+from sql.formats.converters.arrow_type_mapping import validate_values
+from sql.formats.format_options import range_error
 
 _UNIT_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 _DECIMAL_WIDTHS = ((9, "<i4"), (18, "<i8"), (38, "<i16"))
 
 
-def width_of(type_: DataType) -> int | None:
+def value_width_bytes(type_: DataType) -> int | None:
     """Bytes of a value; ``None`` where they differ from value to value (or the type is a composite)."""
     if isinstance(type_, (IntegerType, FloatType, EnumType)):
         return type_.bits // 8
@@ -69,8 +69,8 @@ def to_bytes(array: pa.Array, type_: DataType) -> np.ndarray:
         return np.full((rows, 1), ord("0"), np.uint8)
     if isinstance(type_, BoolType):
         return np.asarray(pc.cast(array.fill_null(False), pa.uint8())).reshape(rows, 1)
-    raw = np.frombuffer(fixed_width_values(array), np.uint8) if rows else np.empty(0, np.uint8)
-    width = width_of(type_)
+    raw = np.frombuffer(get_fixed_width_buffer(array), np.uint8) if rows else np.empty(0, np.uint8)
+    width = value_width_bytes(type_)
     assert width is not None, type_
     if isinstance(type_, DateType):
         raw = raw.view("<i4").astype("<u2").view(np.uint8)
@@ -110,7 +110,7 @@ def from_bytes(raw: np.ndarray, type_: DataType, is_null: np.ndarray | None = No
     elif isinstance(type_, DecimalType):
         flat = _decimals(flat, width, type_)
     array = pa.Array.from_buffers(type_.arrow, rows, [None, pa.py_buffer(flat)])
-    return validated(array, type_)
+    return validate_values(array, type_)
 
 
 def _factor(type_: DateTime64Type) -> int:
@@ -125,7 +125,7 @@ def _ticks(values: np.ndarray, type_: DateTime64Type) -> np.ndarray:
     outside = (values > limit) | (values < -limit)
     if outside.any():
         index = int(outside.argmax())
-        raise out_of_range(index, str(values[index]), type_)
+        raise range_error(index, str(values[index]), type_)
     return values * factor
 
 
@@ -143,7 +143,7 @@ def _decimals(flat: np.ndarray, width: int, type_: DecimalType) -> np.ndarray:
     if outside.any():
         index = int(outside.argmax())
         unscaled = (int(words[index, 1]) << 64) | int(words[index, 0].view("<u8"))
-        raise out_of_range(index, f"{unscaled}e-{type_.scale}", type_)
+        raise range_error(index, f"{unscaled}e-{type_.scale}", type_)
     return words.reshape(-1)
 
 

@@ -23,10 +23,10 @@ from parts.types import (
     UUIDType,
     strip_nullable,
 )
-from sql.formats.converters.literal_splitting import NotSplitError, split_elements
-from sql.formats.converters.text_parsing import parse_text
-from sql.formats.format_options import BadValueError, FormatOptions, cannot_parse
-from sql.grammar.text_escapes import shorten, unescape_quoted
+from sql.formats.converters.literal_splitting import NotAListError, split_elements
+from sql.formats.converters.text_parsing import parse_texts
+from sql.formats.format_options import BadValueError, FormatOptions, parse_error
+from sql.grammar.text_escapes import shorten_for_message, unescape_quoted
 
 _IN_QUOTES = (StringType, FixedStringType, EnumType, UUIDType)
 """Types whose values are quoted inside of others."""
@@ -40,7 +40,7 @@ def is_composite(type_: DataType) -> bool:
 
 def parse_field(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
     """A field of a TSV or CSV row: a bare text for simple types, a literal for composite ones."""
-    return parse_literals(texts, type_, options) if is_composite(type_) else parse_text(texts, type_, options)
+    return parse_literals(texts, type_, options) if is_composite(type_) else parse_texts(texts, type_, options)
 
 
 def parse_literals(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
@@ -51,10 +51,10 @@ def parse_literals(texts: pa.Array, type_: DataType, options: FormatOptions) -> 
         return _maps(texts, type_, options)
     if isinstance(type_, TupleType):
         return _tuples(texts, type_, options)
-    return parse_text(literal_contents(texts), type_, options)
+    return parse_texts(unquote_literals(texts), type_, options)
 
 
-def literal_contents(texts: pa.Array) -> pa.Array:
+def unquote_literals(texts: pa.Array) -> pa.Array:
     """What the literals say: quotes off, escapes resolved, NULL as null."""
     quoted = pc.starts_with(texts, "'")
     if not pc.any(quoted, min_count=0).as_py():
@@ -64,11 +64,11 @@ def literal_contents(texts: pa.Array) -> pa.Array:
 
 
 def _nulls(texts: pa.Array, quoted: pa.Array | None) -> pa.Array:
-    is_null = pc.match_substring_regex(texts, "(?i)^null$") if contains_null(texts) else None
+    is_null = pc.match_substring_regex(texts, "(?i)^null$") if may_contain_null(texts) else None
     return texts if is_null is None else pc.if_else(is_null, None, texts)
 
 
-def contains_null(texts: pa.Array) -> bool:
+def may_contain_null(texts: pa.Array) -> bool:
     """Whether one of the texts may be the word NULL: it has four letters."""
     return bool(pc.any(pc.equal(pc.binary_length(texts), 4), min_count=0).as_py())
 
@@ -88,7 +88,7 @@ def _maps(texts: pa.Array, type_: MapType, options: FormatOptions) -> pa.Array:
     odd = pc.equal(pc.bit_wise_and(lengths, 1), 1)
     index = int(pc.index(odd, pa.scalar(True)).as_py())
     if index >= 0:
-        raise cannot_parse(index, texts[index].as_py(), type_)
+        raise parse_error(index, texts[index].as_py(), type_)
     keys, values = (flat.take(pa.array(np.arange(start, len(flat), 2))) for start in (0, 1))
     offsets = pc.divide(_offsets(lists), 2)
     halves = pa.ListArray.from_arrays(offsets, keys)
@@ -104,7 +104,7 @@ def _tuples(texts: pa.Array, type_: TupleType, options: FormatOptions) -> pa.Arr
     bad = pc.and_(pc.not_equal(pc.list_value_length(lists), width), pc.is_valid(texts))
     index = int(pc.index(bad, pa.scalar(True)).as_py())
     if index >= 0:
-        raise cannot_parse(index, texts[index].as_py(), type_)
+        raise parse_error(index, texts[index].as_py(), type_)
     valid = np.repeat(np.arange(len(texts)), width) if not texts.null_count else None
     flat = lists.flatten()
     present = len(flat) // width if width else 0
@@ -133,7 +133,7 @@ def _children(lists: pa.Array, flat: pa.Array, type_: DataType, options: FormatO
     if values.null_count and not _nullable(type_):
         element = int(pc.index(pc.is_null(values), pa.scalar(True)).as_py())
         row = int(np.searchsorted(np.asarray(_offsets(lists)), element, side="right")) - 1
-        raise cannot_parse(row, "NULL", type_)
+        raise parse_error(row, "NULL", type_)
     return values
 
 
@@ -142,12 +142,12 @@ def _check_quotes(texts: pa.Array, type_: DataType) -> None:
     is_quoted = pc.and_(pc.starts_with(texts, "'"), pc.ends_with(texts, "'"))
     if pc.any(pc.greater(pc.count_substring(texts, "'"), 2), min_count=0).as_py():
         is_quoted = pc.match_substring_regex(texts, _QUOTED)
-    if contains_null(texts):
+    if may_contain_null(texts):
         is_quoted = pc.or_(is_quoted, pc.match_substring_regex(texts, "(?i)^null$"))
     index = int(pc.index(is_quoted, pa.scalar(False)).as_py())
     if index >= 0:
         text = texts[index].as_py()
-        detail = f"Cannot parse quoted string: expected single quotes around {shorten(text)} as {type_}"
+        detail = f"Cannot parse quoted string: expected single quotes around {shorten_for_message(text)} as {type_}"
         raise BadValueError("CANNOT_PARSE_QUOTED_STRING", index, text, detail)
 
 
@@ -158,8 +158,8 @@ def _nullable(type_: DataType) -> bool:
 def _split(texts: pa.Array, type_: DataType, separators: str) -> pa.Array:
     try:
         offsets, elements = split_elements(texts, _BRACKETS[type(type_)], separators)
-    except NotSplitError as error:
-        raise cannot_parse(error.index, texts[error.index].as_py(), type_) from None
+    except NotAListError as error:
+        raise parse_error(error.index, texts[error.index].as_py(), type_) from None
     return pa.ListArray.from_arrays(pa.array(offsets), elements)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sql.formats.converters.row_splitting import DEPTH, QUOTE, escaped
+from sql.formats.converters.row_splitting import DEPTH, QUOTE, find_escaped_quotes
 
 MAX_DEPTH = 100
 _SEPARATOR, _OPEN, _CLOSE = 1, 2, 3
@@ -20,7 +20,7 @@ _FIRST_VISIBLE, _FIRST_NOT_ASCII = 0x21, 0x80
 _MAY_BE_BLANK[_FIRST_VISIBLE:_FIRST_NOT_ASCII] = False
 
 
-class NotSplitError(Exception):
+class NotAListError(Exception):
     """Text ``index`` (from 0) is no list in these brackets."""
 
     def __init__(self, index: int) -> None:
@@ -31,7 +31,7 @@ class NotSplitError(Exception):
 def split_elements(texts: pa.Array, brackets: str, separators: str) -> tuple[np.ndarray, pa.Array]:
     """Offsets (int32) and elements of ``[a, b]``, without the blanks around them; null has none.
 
-    Behind the last element of a tuple may stand a comma. Raises :class:`NotSplitError` for the first text that is not
+    Behind the last element of a tuple may stand a comma. Raises :class:`NotAListError` for the first text that is not
     of this form, lacks an element, or has brackets deeper than :data:`MAX_DEPTH` in it.
     """
     rows = np.flatnonzero(np.asarray(pc.is_valid(texts)))
@@ -39,7 +39,7 @@ def split_elements(texts: pa.Array, brackets: str, separators: str) -> tuple[np.
     marks, lists = _marks(data, offsets, brackets.encode(), separators.encode())
     if lists < len(rows):
         split_elements(texts.slice(0, int(rows[lists])), brackets, separators)  # may raise for an earlier one
-        raise NotSplitError(int(rows[lists]))
+        raise NotAListError(int(rows[lists]))
     bounds = np.flatnonzero(marks)
     kinds = marks[bounds]
     counts = np.diff(np.append(np.flatnonzero(kinds == _OPEN), len(bounds))) - 1
@@ -88,7 +88,7 @@ def _marks(data: np.ndarray, offsets: np.ndarray, brackets: bytes, separators: b
     change, is_bad = DEPTH[kinds], np.zeros(len(places), bool)
     quotes = kinds == QUOTE
     if quotes.any():
-        is_escaped = escaped(data, places, quotes)
+        is_escaped = find_escaped_quotes(data, places, quotes)
         is_inside = np.cumsum(quotes & ~is_escaped, dtype=np.int32) & 1 == 1
         change[is_inside] = 0
         is_bad = (is_escaped & ~is_inside) | (is_last & is_inside)  # outside of strings nothing is escaped
@@ -121,5 +121,5 @@ def _without_last(
     is_kept[ends[is_dropped] - 1] = False
     missing = np.flatnonzero(is_empty & is_kept)
     if len(missing):
-        raise NotSplitError(int(rows[np.searchsorted(ends, missing[0], side="right")]))
+        raise NotAListError(int(rows[np.searchsorted(ends, missing[0], side="right")]))
     return counts - is_dropped, elements.filter(pa.array(is_kept))

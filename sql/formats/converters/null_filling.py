@@ -21,14 +21,14 @@ def fill_nulls(given: pa.ChunkedArray | None, defaults: pa.ChunkedArray) -> pa.C
         return pc.dictionary_encode(plain)
     if not pa.types.is_nested(given.type):
         return pc.coalesce(given, defaults)
-    both = pa.concat_arrays([one_array(given), one_array(defaults)])
+    both = pa.concat_arrays([combine_chunks(given), combine_chunks(defaults)])
     places = np.arange(len(given))
-    holes = np.flatnonzero(np.asarray(pc.is_null(one_array(given))))
+    holes = np.flatnonzero(np.asarray(pc.is_null(combine_chunks(given))))
     places[holes] += len(given)
     return pa.chunked_array([both.take(pa.array(places))])
 
 
-def one_array(values: pa.ChunkedArray) -> pa.Array:
+def combine_chunks(values: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(values.chunks) if values.num_chunks else pa.nulls(0, values.type)
 
 
@@ -58,7 +58,7 @@ def _defaults(type_: DataType, rows: int) -> pa.Array:
 
 def fill_where(given: pa.ChunkedArray, mask: pa.ChunkedArray, defaults: pa.ChunkedArray) -> pa.ChunkedArray:
     """``given`` with the rows of ``mask`` replaced; its other nulls stay."""
-    both = pa.concat_arrays([one_array(given), one_array(defaults)])
+    both = pa.concat_arrays([combine_chunks(given), combine_chunks(defaults)])
     places = np.arange(len(given))
-    places[np.asarray(one_array(mask))] += len(given)
+    places[np.asarray(combine_chunks(mask))] += len(given)
     return pa.chunked_array([both.take(pa.array(places))])

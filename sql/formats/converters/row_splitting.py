@@ -52,7 +52,7 @@ def split_rows(data: bytes, width: int) -> SplitRows:
     places = np.flatnonzero(_SPECIAL[buffer])
     kinds = buffer[places]
     quotes = kinds == QUOTE
-    quotes &= ~escaped(buffer, places, quotes)
+    quotes &= ~find_escaped_quotes(buffer, places, quotes)
     outside = (np.cumsum(quotes) & 1 == 0) & (kinds != QUOTE)
     places, kinds = places[outside], kinds[outside]
     change = DEPTH[kinds]
@@ -83,7 +83,7 @@ def _first_stop(kinds: np.ndarray, depth: np.ndarray, places: np.ndarray, length
     return int(places[stops[0]]) if len(stops) else length
 
 
-def escaped(buffer: np.ndarray, places: np.ndarray, quotes: np.ndarray) -> np.ndarray:
+def find_escaped_quotes(buffer: np.ndarray, places: np.ndarray, quotes: np.ndarray) -> np.ndarray:
     """Which of the quotes stand behind an odd number of backslashes."""
     is_slash = buffer == BACKSLASH
     if not is_slash.any():

@@ -1,6 +1,6 @@
 """Texts to values: one Arrow cast per column on the good path, and a search for the first bad value on the other.
 
-``parse_text`` takes an array of unescaped texts (nulls stay nulls) and gives an array in storage type. Every
+``parse_texts`` takes an array of unescaped texts (nulls stay nulls) and gives an array in storage type. Every
 converter first tries the cast that Arrow does natively; only when that fails are the texts normalised (blanks,
 ``+5``, excess digits of a fraction, unix seconds) and tried again, and then the first bad row is named.
 
@@ -37,9 +37,9 @@ from parts.types import (
     UUIDType,
 )
 from sql.formats.converters import time_parsing
-from sql.formats.format_options import BadValueError, FormatOptions, cannot_parse, out_of_range
-from sql.grammar.text_escapes import contains, shorten, unchecked_text
-from sql.typing.texts.ip_address_texts import read_plain
+from sql.formats.format_options import BadValueError, FormatOptions, parse_error, range_error
+from sql.grammar.text_escapes import may_contain, shorten_for_message, view_as_text
+from sql.typing.texts.ip_address_texts import parse_hexadecimal_ipv6
 
 _TRUE = ("1", "true", "True", "TRUE", "t", "T", "yes", "Yes", "YES", "y", "Y", "on", "On", "ON", "enable", "enabled")
 _FALSE = (
@@ -64,22 +64,22 @@ _NUMBER = r"^-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
 _IPV4 = r"^(?P<a>[0-9]{1,3})\.(?P<b>[0-9]{1,3})\.(?P<c>[0-9]{1,3})\.(?P<d>[0-9]{1,3})$"
 
 
-def parse_text(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
+def parse_texts(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
     """Storage values of the texts. Raises :class:`BadValueError`. Composite types are :mod:`literals`' work."""
     if isinstance(type_, NullableType):
-        return parse_text(texts, type_.inner, options)
+        return parse_texts(texts, type_.inner, options)
     if isinstance(type_, LowCardinalityType):
         return _low_cardinality(texts, type_, options)
     return _PARSERS[type(type_)](texts, type_, options)
 
 
-def first_index(mask: pa.Array) -> int:
+def first_true_index(mask: pa.Array) -> int:
     """The index of the first true, or -1."""
     return int(pc.index(mask, pa.scalar(True)).as_py())
 
 
 def _fail_first(texts: pa.Array, bad: pa.Array, error: Callable[[int, str], BadValueError]) -> None:
-    index = first_index(bad)
+    index = first_true_index(bad)
     if index >= 0:
         raise error(index, texts[index].as_py())
 
@@ -97,7 +97,7 @@ def _integers(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Ar
         pass
     numbers = normalize_number(texts)
     bad = pc.invert(pc.match_substring_regex(numbers, "^-?[0-9]+$"))
-    _fail_first(texts, bad, lambda index, text: cannot_parse(index, text, type_))
+    _fail_first(texts, bad, lambda index, text: parse_error(index, text, type_))
     try:
         return pc.cast(numbers, type_.arrow)
     except pa.ArrowInvalid:
@@ -105,13 +105,13 @@ def _integers(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Ar
         wide = pc.cast(pc.if_else(long, None, numbers), pa.decimal128(38, 0))
         low, high = pa.scalar(type_.minimum, pa.decimal128(38, 0)), pa.scalar(type_.maximum, pa.decimal128(38, 0))
         outside = pc.or_(pc.less(wide, low), pc.greater(wide, high))
-        _fail_first(texts, pc.or_kleene(long, outside), lambda index, text: out_of_range(index, text, type_))
+        _fail_first(texts, pc.or_kleene(long, outside), lambda index, text: range_error(index, text, type_))
         return pc.cast(wide, type_.arrow)  # "-0", say
 
 
 def _has_hexadecimal(texts: pa.Array) -> bool:
     """Arrow reads 0x1F as a number; ClickHouse does not."""
-    return contains(texts, "x", "X")
+    return may_contain(texts, "x", "X")
 
 
 def _floats(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
@@ -121,7 +121,7 @@ def _floats(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Arra
         numbers = normalize_number(texts)
         special = pc.match_substring_regex(numbers, "(?i)^-?(?:inf|infinity|nan)$")
         bad = pc.invert(pc.or_(pc.match_substring_regex(numbers, _NUMBER), special))
-        _fail_first(texts, bad, lambda index, text: cannot_parse(index, text, type_, "CANNOT_PARSE_NUMBER"))
+        _fail_first(texts, bad, lambda index, text: parse_error(index, text, type_, "CANNOT_PARSE_NUMBER"))
         return pc.cast(numbers, type_.arrow)
 
 
@@ -132,7 +132,7 @@ def _decimals(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Ar
     except pa.ArrowInvalid:
         numbers = normalize_number(texts)
     bad = pc.invert(pc.match_substring_regex(numbers, _NUMBER))
-    _fail_first(texts, bad, lambda index, text: cannot_parse(index, text, type_))
+    _fail_first(texts, bad, lambda index, text: parse_error(index, text, type_))
     kept = rf"\.[0-9]{{{type_.scale}}}" if type_.scale else ""
     numbers = pc.replace_substring_regex(
         numbers, rf"^(-?[0-9]*{kept or ''})\.?[0-9]*$" if not kept else rf"^(-?[0-9]*{kept})[0-9]+$", r"\1"
@@ -143,7 +143,10 @@ def _decimals(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Ar
         index = _first_failing(numbers, type_.arrow)
         text = texts[index].as_py()
         raise BadValueError(
-            "ARGUMENT_OUT_OF_BOUND", index, text, f"Too many digits in decimal value {shorten(text)} for {type_}"
+            "ARGUMENT_OUT_OF_BOUND",
+            index,
+            text,
+            f"Too many digits in decimal value {shorten_for_message(text)} for {type_}",
         ) from None
 
 
@@ -163,7 +166,7 @@ def _first_failing(texts: pa.Array, target: pa.DataType) -> int:
 def _booleans(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
     true = pc.is_in(texts, pa.array(_TRUE))
     known = pc.or_(pc.or_(true, pc.is_in(texts, pa.array(_FALSE))), pc.is_null(texts))
-    _fail_first(texts, pc.invert(known), lambda index, text: cannot_parse(index, text, type_, "CANNOT_PARSE_BOOL"))
+    _fail_first(texts, pc.invert(known), lambda index, text: parse_error(index, text, type_, "CANNOT_PARSE_BOOL"))
     return pc.if_else(pc.is_valid(texts), true, None)
 
 
@@ -179,19 +182,21 @@ def _fixed_strings(texts: pa.Array, type_: DataType, options: FormatOptions) -> 
 def pad_fixed(values: pa.Array, type_: FixedStringType) -> pa.Array:
     """Binary values padded with zero bytes to the type's length; 131 for a longer one."""
     long = pc.greater(pc.binary_length(values), type_.length)
-    index = first_index(long)
+    index = first_true_index(long)
     if index >= 0:
         text = values[index].as_py().decode("utf-8", "replace")
-        raise BadValueError("TOO_LARGE_STRING_SIZE", index, text, f"Too large value {shorten(text)!r} for {type_}")
+        raise BadValueError(
+            "TOO_LARGE_STRING_SIZE", index, text, f"Too large value {shorten_for_message(text)!r} for {type_}"
+        )
     # The padding counts bytes; the bytes are only called a string for the length of the call.
-    padded = pc.ascii_rpad(unchecked_text(values), type_.length, padding="\0")
+    padded = pc.ascii_rpad(view_as_text(values), type_.length, padding="\0")
     return pc.cast(padded.view(pa.binary()), type_.arrow)
 
 
 def _uuids(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
     form = "^[0-9a-fA-F]{8}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{12}$"
     bad = pc.invert(pc.match_substring_regex(texts, form))
-    _fail_first(texts, bad, lambda index, text: cannot_parse(index, text, type_, "CANNOT_PARSE_UUID"))
+    _fail_first(texts, bad, lambda index, text: parse_error(index, text, type_, "CANNOT_PARSE_UUID"))
     digits = pc.fill_null(pc.replace_substring(texts, "-", ""), "0" * 32)
     return _with_nulls(_hexadecimal(digits, 16), texts, type_.arrow)
 
@@ -214,12 +219,12 @@ def _with_nulls(matrix: np.ndarray, like: pa.Array, arrow: pa.DataType) -> pa.Ar
 def _ipv4(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
     parts = pc.extract_regex(texts, _IPV4)
     bad = pc.and_(pc.is_null(parts), pc.is_valid(texts))
-    _fail_first(texts, bad, lambda index, text: cannot_parse(index, text, type_, "CANNOT_PARSE_IPV4"))
+    _fail_first(texts, bad, lambda index, text: parse_error(index, text, type_, "CANNOT_PARSE_IPV4"))
     value: pa.Array | None = None
     for name in "abcd":
         octet = pc.cast(pc.struct_field(parts, name), pa.uint32())
         _fail_first(
-            texts, pc.greater(octet, 255), lambda index, text: cannot_parse(index, text, type_, "CANNOT_PARSE_IPV4")
+            texts, pc.greater(octet, 255), lambda index, text: parse_error(index, text, type_, "CANNOT_PARSE_IPV4")
         )
         value = octet if value is None else pc.add(pc.multiply(value, pa.scalar(256, pa.uint32())), octet)
     return value
@@ -227,7 +232,7 @@ def _ipv4(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
 
 def _ipv6(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
     """Of addresses with dots in them, each distinct one is parsed once by the standard library."""
-    matrix, is_plain = read_plain(texts.fill_null("::") if texts.null_count else texts)
+    matrix, is_plain = parse_hexadecimal_ipv6(texts.fill_null("::") if texts.null_count else texts)
     others = pa.array(np.flatnonzero(~is_plain))
     encoded = pc.dictionary_encode(texts.take(others))
     packed: list[bytes] = []
@@ -236,7 +241,7 @@ def _ipv6(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
             address = ipaddress.ip_address(text)
         except ValueError:
             index = others[pc.index(encoded.indices, pa.scalar(code, pa.int32())).as_py()].as_py()
-            raise cannot_parse(index, text, type_, "CANNOT_PARSE_IPV6") from None
+            raise parse_error(index, text, type_, "CANNOT_PARSE_IPV6") from None
         mapped = address if address.version == 6 else ipaddress.IPv6Address(f"::ffff:{address}")
         packed.append(mapped.packed)
     if packed:
@@ -254,7 +259,7 @@ def _enums(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array
         texts,
         bad,
         lambda index, text: BadValueError(
-            "UNKNOWN_ELEMENT_OF_ENUM", index, text, f"Unknown element {shorten(text)!r} for {type_}"
+            "UNKNOWN_ELEMENT_OF_ENUM", index, text, f"Unknown element {shorten_for_message(text)!r} for {type_}"
         ),
     )
     return pc.take(numbers, found)
@@ -263,7 +268,7 @@ def _enums(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array
 def _low_cardinality(texts: pa.Array, type_: LowCardinalityType, options: FormatOptions) -> pa.Array:
     encoded = pc.dictionary_encode(texts)
     try:
-        values = parse_text(encoded.dictionary, type_.inner, options)
+        values = parse_texts(encoded.dictionary, type_.inner, options)
     except BadValueError as error:
         raise error.at(int(pc.index(encoded.indices, pa.scalar(error.index, pa.int32())).as_py())) from None
     if isinstance(type_.inner, StringType) or isinstance(getattr(type_.inner, "inner", None), StringType):
@@ -280,10 +285,10 @@ _PARSERS: dict[type[DataType], Callable[[pa.Array, DataType, FormatOptions], pa.
     BoolType: _booleans,
     StringType: _strings,
     FixedStringType: _fixed_strings,
-    DateType: time_parsing.dates,
-    Date32Type: time_parsing.dates,
-    DateTimeType: time_parsing.datetimes,
-    DateTime64Type: time_parsing.datetimes,
+    DateType: time_parsing.parse_dates,
+    Date32Type: time_parsing.parse_dates,
+    DateTimeType: time_parsing.parse_datetimes,
+    DateTime64Type: time_parsing.parse_datetimes,
     UUIDType: _uuids,
     IPv4Type: _ipv4,
     IPv6Type: _ipv6,

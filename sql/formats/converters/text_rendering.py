@@ -37,10 +37,10 @@ from parts.types import (
     UUIDType,
 )
 from sql.formats.converters.arrow_type_mapping import enum_names, list_parts
-from sql.formats.converters.wall_clocks import wall_clock
+from sql.formats.converters.wall_clocks import to_wall_clock
 from sql.formats.format_options import FormatOptions
-from sql.grammar.text_escapes import escape, unchecked_text
-from sql.typing.texts.ip_address_texts import write
+from sql.grammar.text_escapes import escape, view_as_text
+from sql.typing.texts.ip_address_texts import format_ipv6
 
 QUOTED_ESCAPES = {
     "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\0", "'": "\\'",
@@ -51,13 +51,13 @@ _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 def render_plain(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
     """Texts of the values; nulls stay nulls."""
-    array, type_ = strip(array, type_)
+    array, type_ = unwrap_array(array, type_)
     return _PLAIN[type(type_)](array, type_, options)
 
 
 def render_quoted(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
     """SQL literals; null is ``NULL``."""
-    array, type_ = strip(array, type_)
+    array, type_ = unwrap_array(array, type_)
     texts = _PLAIN[type(type_)](array, type_, options)
     if not isinstance(type_, _BARE_IN_SQL):
         if isinstance(type_, (StringType, FixedStringType, EnumType)):
@@ -66,7 +66,7 @@ def render_quoted(array: pa.Array, type_: DataType, options: FormatOptions) -> p
     return pc.fill_null(texts, "NULL") if texts.null_count else texts
 
 
-def strip(array: pa.Array, type_: DataType) -> tuple[pa.Array, DataType]:
+def unwrap_array(array: pa.Array, type_: DataType) -> tuple[pa.Array, DataType]:
     """The plain array of a Nullable or LowCardinality column."""
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
@@ -93,11 +93,11 @@ def _floats(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.Arra
     if not pc.any(outside, min_count=0).as_py():
         return texts
     encoded = pc.dictionary_encode(pc.filter(texts, outside))
-    fixed = pa.array([float_text(text) for text in encoded.dictionary.to_pylist()], pa.string())
+    fixed = pa.array([format_float(text) for text in encoded.dictionary.to_pylist()], pa.string())
     return pc.replace_with_mask(texts, outside, pc.take(fixed, encoded.indices))
 
 
-def float_text(text: str) -> str:
+def format_float(text: str) -> str:
     """The shortest digits of ``text`` laid out as ClickHouse does: an exponent from 1e21 on and below 1e-6."""
     sign = "-" if text.startswith("-") else ""
     mantissa, _, exponent = text.lstrip("-").lower().partition("e")
@@ -140,14 +140,14 @@ def _strings(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.Arr
 
 def _fixed_strings(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
     """The bytes as they are, which need not be text: a string array in name only."""
-    return unchecked_text(pc.cast(array, pa.binary()))
+    return view_as_text(pc.cast(array, pa.binary()))
 
 
 def _times(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
     assert isinstance(type_, (DateTimeType, DateTime64Type))
     zone = type_.timezone or options.timezone
     if zone != "UTC":
-        array = wall_clock(array, zone)
+        array = to_wall_clock(array, zone)
     texts = pc.cast(array, pa.string())
     if isinstance(type_, DateTimeType):
         return texts
@@ -195,7 +195,7 @@ def _ipv4(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
 def _ipv6(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
     if not len(array):
         return pa.array([], pa.string())
-    texts = write(_bytes_matrix(array, 16))
+    texts = format_ipv6(_bytes_matrix(array, 16))
     return pc.if_else(pc.is_valid(array), texts, None) if array.null_count else texts
 
 
@@ -211,7 +211,7 @@ def _nothing(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.Arr
 # Composite types ------------------------------------------------------------------------------------------------------
 
 
-def joined(
+def join_elements(
     offsets: pa.Array, mask: pa.Array | None, elements: pa.Array, opener: str, separator: str, closer: str
 ) -> pa.Array:
     """Per row, the texts of its elements between brackets."""
@@ -222,7 +222,7 @@ def joined(
 def _arrays(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
     assert isinstance(type_, ArrayType)
     offsets, mask, flat = list_parts(array)
-    return joined(offsets, mask, render_quoted(flat, type_.inner, options), "[", ",", "]")
+    return join_elements(offsets, mask, render_quoted(flat, type_.inner, options), "[", ",", "]")
 
 
 def _maps(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
@@ -230,7 +230,7 @@ def _maps(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
     offsets, mask, flat = list_parts(array)
     keys = render_quoted(flat.field(0), type_.key, options)
     pairs = pc.binary_join_element_wise(keys, render_quoted(flat.field(1), type_.value, options), ":")
-    return joined(offsets, mask, pairs, "{", ",", "}")
+    return join_elements(offsets, mask, pairs, "{", ",", "}")
 
 
 def _tuples(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
@@ -240,11 +240,11 @@ def _tuples(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.Arra
     children = [
         render_quoted(child, inner, options) for child, (_, inner) in zip(array.flatten(), type_.elements, strict=True)
     ]
-    texts = pc.binary_join_element_wise("(", row_texts(children, ",", len(array)), ")", "")
+    texts = pc.binary_join_element_wise("(", join_columns(children, ",", len(array)), ")", "")
     return pc.if_else(pc.is_valid(array), texts, None) if array.null_count else texts
 
 
-def row_texts(columns: Sequence[pa.Array], separator: str, rows: int) -> pa.Array:
+def join_columns(columns: Sequence[pa.Array], separator: str, rows: int) -> pa.Array:
     """The texts of each row joined; of no columns, an empty text a row."""
     return pc.binary_join_element_wise(*columns, separator) if columns else pa.repeat("", rows)
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parts.types import DataType, Date32Type, DateTime64Type, DateTimeType, DateType
-from sql.formats.converters.wall_clocks import instants
-from sql.formats.format_options import FormatOptions, cannot_parse, out_of_range
+from sql.formats.converters.wall_clocks import to_utc
+from sql.formats.format_options import FormatOptions, parse_error, range_error
 
 _DAY_RANGE = {DateType: (0, 65535), Date32Type: (-25567, 120529)}
 _UNIT_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
@@ -21,7 +21,7 @@ _ZONED = r"[0-9](?:Z|[+-][0-9]{2}:?[0-9]{2})$"
 _NUMERIC = r"^-?[0-9]+(?:\.[0-9]*)?$"
 
 
-def dates(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
+def parse_dates(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
     try:
         days = pc.cast(texts, pa.date32())
     except pa.ArrowInvalid:
@@ -41,11 +41,11 @@ def _with_dashes(texts: pa.Array) -> pa.Array:
     return pc.replace_substring_regex(texts, r"^([0-9]{4}-[0-9]{2})-([0-9])($|[ T])", r"\1-0\2\3")
 
 
-def datetimes(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
+def parse_datetimes(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
     assert isinstance(type_, (DateTimeType, DateTime64Type))
     zone = type_.timezone or options.timezone
     try:
-        result = to_instants(pc.cast(texts, type_.arrow), zone)
+        result = wall_clocks_to_utc(pc.cast(texts, type_.arrow), zone)
     except pa.ArrowInvalid:
         result = _mixed_times(texts, type_, zone)
     if isinstance(type_, DateTimeType):
@@ -63,11 +63,11 @@ def truncate_fraction(times: pa.Array, type_: DateTime64Type) -> pa.Array:
     return pc.cast(pc.multiply(pc.divide(ticks, step), step), times.type)
 
 
-def to_instants(local: pa.Array, zone: str) -> pa.Array:
+def wall_clocks_to_utc(local: pa.Array, zone: str) -> pa.Array:
     """Wall clock times of the zone as UTC instants."""
     if zone == "UTC":
         return local
-    return instants(local, zone)
+    return to_utc(local, zone)
 
 
 def _mixed_times(texts: pa.Array, type_: DateTimeType | DateTime64Type, zone: str) -> pa.Array:
@@ -82,7 +82,7 @@ def _mixed_times(texts: pa.Array, type_: DateTimeType | DateTime64Type, zone: st
     zoned_text = pc.replace_substring_regex(pc.if_else(zoned, compact, None), r"([+-][0-9]{2})([0-9]{2})$", r"\1:\2")
     instants = _cast_or_name(zoned_text, texts, pa.timestamp(type_.arrow.unit, "UTC"), type_, "CANNOT_PARSE_DATETIME")
     ticks = _numeric_ticks(pc.if_else(numeric, clean, None), texts, type_, digits)
-    return pc.coalesce(to_instants(local, zone), pc.cast(pc.cast(instants, pa.int64()), type_.arrow), ticks)
+    return pc.coalesce(wall_clocks_to_utc(local, zone), pc.cast(pc.cast(instants, pa.int64()), type_.arrow), ticks)
 
 
 def _cut_fraction(texts: pa.Array, digits: int) -> pa.Array:
@@ -108,7 +108,7 @@ def _numeric_ticks(numbers: pa.Array, texts: pa.Array, type_: DataType, digits: 
         ticks = counted if ticks is None else pc.if_else(counts, counted, ticks)
     if ticks is None:
         index = int(pc.index(pc.equal(whole, pc.max(pc.abs(whole))), pa.scalar(True)).as_py())
-        raise out_of_range(index, texts[index].as_py(), type_)
+        raise range_error(index, texts[index].as_py(), type_)
     return pc.cast(ticks, type_.arrow)
 
 
@@ -125,7 +125,7 @@ def _cast_or_name(clean: pa.Array, texts: pa.Array, target: pa.DataType, type_: 
                 low = middle
             except pa.ArrowInvalid:
                 high = middle
-        raise cannot_parse(low, texts[low].as_py(), type_, name) from None
+        raise parse_error(low, texts[low].as_py(), type_, name) from None
 
 
 def _check_range(numbers: pa.Array, low: int, high: int, texts: pa.Array, type_: DataType) -> None:
@@ -134,4 +134,4 @@ def _check_range(numbers: pa.Array, low: int, high: int, texts: pa.Array, type_:
         return
     outside = pc.or_(pc.less(numbers, low), pc.greater(numbers, high))
     index = int(pc.index(outside, pa.scalar(True)).as_py())
-    raise out_of_range(index, texts[index].as_py(), type_)
+    raise range_error(index, texts[index].as_py(), type_)

@@ -14,12 +14,12 @@ _MICROS = 1_000_000
 _MOST_SECONDS = 2**62 // _MICROS
 
 
-def wall_clock(instants: pa.Array, zone: str) -> pa.Array:
+def to_wall_clock(instants: pa.Array, zone: str) -> pa.Array:
     """UTC instants (timestamps without a zone) as the clock of ``zone`` shows them, of the same type."""
     return _moved(instants, _offsets(instants, zone, is_local=False))
 
 
-def instants(local: pa.Array, zone: str) -> pa.Array:
+def to_utc(local: pa.Array, zone: str) -> pa.Array:
     """The reverse. A time that a change of the clock repeats is the earlier one; of one that it skips the offset is
     that behind the change, as in ClickHouse: 02:30 of a spring night is shown as 01:30."""
     return _moved(local, -_offsets(local, zone, is_local=True))

@@ -34,11 +34,11 @@ from parts.types import (
     TupleType,
     strip_nullable,
 )
-from sql.formats.converters.arrow_type_mapping import from_wire, list_parts
+from sql.formats.converters.arrow_type_mapping import from_arrow_file, list_parts
 from sql.formats.converters.literal_parsing import parse_field
 from sql.formats.format_options import BadValueError, FormatOptions
 from sql.formats.json.line_rewriting import has_other_case
-from sql.grammar.text_escapes import is_text
+from sql.grammar.text_escapes import is_valid_utf8
 
 NULL_TEXTS = ("ᴺᵁᴸᴸ", "NULL")
 """What stands for null where all values are strings."""
@@ -50,7 +50,7 @@ _UNKNOWN = "unexpected field"
 _SAMPLE_ROWS = 3
 
 
-def can_read_arrow(columns: Sequence[Column]) -> bool:
+def has_arrow_form(columns: Sequence[Column]) -> bool:
     """Whether pyarrow has a form for every type. It has none for a tuple without elements."""
     return all(_is_readable(column.type) for column in columns)
 
@@ -66,7 +66,7 @@ def _is_readable(type_: DataType) -> bool:
     return True
 
 
-def read_arrow(
+def parse_lines(
     chunk: bytes, columns: Sequence[Column], options: FormatOptions, *, is_header_read: bool = False
 ) -> pa.Table | None:
     """``is_header_read``: every key is a column's name, or stands for a column that nobody asks for."""
@@ -84,7 +84,7 @@ def read_arrow(
     return pa.Table.from_arrays(arrays, names=[column.name for column in columns])
 
 
-def read_arrow_strings(
+def parse_string_lines(
     chunk: bytes, columns: Sequence[Column], options: FormatOptions, *, is_header_read: bool = False
 ) -> pa.Table | None:
     """Objects whose values are all strings."""
@@ -93,7 +93,7 @@ def read_arrow_strings(
         arrays = []
         for column in columns:
             texts = _array(table, column)
-            if not is_text(texts):
+            if not is_valid_utf8(texts):
                 return None
             if column.type.is_nullable or strip_nullable(column.type) != StringType():
                 texts = pc.if_else(pc.is_in(texts, pa.array(NULL_TEXTS)), None, texts)
@@ -212,7 +212,7 @@ def _of_key(key: str, samples: list[Any]) -> list[Any]:
 
 def _from_json(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
     _refuse_nested_nulls(array, type_)
-    return from_wire(_without_shapes(array, type_), type_, options)
+    return from_arrow_file(_without_shapes(array, type_), type_, options)
 
 
 def _refuse_nested_nulls(array: pa.Array, type_: DataType) -> None:

@@ -17,19 +17,26 @@ from parts.table.table_description import Column
 from parts.types import DataType, StringType, strip_nullable
 from sql.formats.column_names import ColumnNames, check_types
 from sql.formats.converters.literal_parsing import parse_field
-from sql.formats.format_options import BadValueError, FormatOptions, cannot_parse
-from sql.formats.json.arrow_parser import NULL_TEXTS, can_read_arrow, read_arrow, read_arrow_strings
-from sql.formats.json.line_rewriting import as_objects
-from sql.formats.json.object_reader import decoded_text, object_chunks, object_rows
-from sql.formats.json.value_decoding import DECODER, PATIENT_DECODER, broken, convert_json, encoded, skip
-from sql.formats.streams.row_chunks import parse_chunks, read_line, row_chunks, without_mark
+from sql.formats.format_options import BadValueError, FormatOptions, parse_error
+from sql.formats.json.arrow_parser import NULL_TEXTS, has_arrow_form, parse_lines, parse_string_lines
+from sql.formats.json.line_rewriting import rewrite_as_objects
+from sql.formats.json.object_reader import decode_utf8, object_chunks, object_rows
+from sql.formats.json.value_decoding import (
+    DECODER,
+    PATIENT_DECODER,
+    broken_json_error,
+    convert_json,
+    skip_blanks_and_marks,
+    string_array,
+)
+from sql.formats.streams.row_chunks import parse_chunks, read_line, row_chunks, strip_byte_order_mark
 
 
 def read_json_strings(stream: BinaryIO, columns: Sequence[Column], options: FormatOptions) -> Iterator[pa.Table]:
     """JSONStringsEachRow: objects whose values are strings."""
 
     def parse(chunk: bytes, first_row: int) -> pa.Table:
-        table = read_arrow_strings(chunk, columns, options)
+        table = parse_string_lines(chunk, columns, options)
         return read_strings_exactly(chunk, columns, options, first_row) if table is None else table
 
     yield from (table for table in parse_chunks(object_chunks(stream, options), parse) if table.num_rows)
@@ -46,7 +53,7 @@ def read_json_compact(
     stream: BinaryIO, columns: Sequence[Column], options: FormatOptions, *, header: int, strings: bool = False
 ) -> Iterator[pa.Table]:
     """``header``: 0 none, 1 a row of names, 2 of types too."""
-    rest = without_mark(stream.read(3))
+    rest = strip_byte_order_mark(stream.read(3))
     fields: list[Column | None] = list(columns)
     if header:
         rest = rest or stream.read(1)
@@ -61,11 +68,11 @@ def read_json_compact(
     shapes = [
         (key, None if column is None or strings else column.type) for key, column in zip(keys, fields, strict=True)
     ]
-    is_plain = strings or can_read_arrow(asked)
-    read = read_arrow_strings if strings else read_arrow
+    is_plain = strings or has_arrow_form(asked)
+    read = parse_string_lines if strings else parse_lines
 
     def parse(chunk: bytes, first_row: int) -> pa.Table:
-        objects = as_objects(chunk, shapes, is_compact=True) if is_plain else None
+        objects = rewrite_as_objects(chunk, shapes, is_compact=True) if is_plain else None
         table = read(objects, asked, options, is_header_read=True) if objects is not None else None
         if table is not None:
             return table
@@ -106,20 +113,22 @@ def _array_end(data: bytearray) -> int:
 
 
 def _array_rows(chunk: bytes, width: int, first_row: int) -> list[list[Any]]:
-    text = decoded_text(chunk, first_row)
+    text = decode_utf8(chunk, first_row)
     rows = _rows_of_lines(text)
     if rows is None:
         rows = []
-        position, end = skip(text, 0, ",;"), len(text)
+        position, end = skip_blanks_and_marks(text, 0, ",;"), len(text)
         while position < end:
             try:
                 row, position = PATIENT_DECODER.raw_decode(text, position)
             except (json.JSONDecodeError, RecursionError) as error:
-                raise broken(text, getattr(error, "pos", position), first_row + len(rows), str(error)) from None
+                raise broken_json_error(
+                    text, getattr(error, "pos", position), first_row + len(rows), str(error)
+                ) from None
             if not isinstance(row, list):
-                raise broken(text, position, first_row + len(rows), "expected an array")
+                raise broken_json_error(text, position, first_row + len(rows), "expected an array")
             rows.append(row)
-            position = skip(text, position, ",;")
+            position = skip_blanks_and_marks(text, position, ",;")
     for index, row in enumerate(rows):
         if len(row) != width:
             wanted = "','" if len(row) < width else "']'"
@@ -156,6 +165,8 @@ def _table(
 def _from_strings(values: list[Any], type_: DataType, options: FormatOptions) -> pa.Array:
     for index, value in enumerate(values):
         if isinstance(value, (list, dict, bool)):
-            raise cannot_parse(index, json.dumps(value, ensure_ascii=False), type_)
+            raise parse_error(index, json.dumps(value, ensure_ascii=False), type_)
     is_text = strip_nullable(type_) == StringType() and not type_.is_nullable
-    return parse_field(encoded(values if is_text else [None if v in NULL_TEXTS else v for v in values]), type_, options)
+    return parse_field(
+        string_array(values if is_text else [None if v in NULL_TEXTS else v for v in values]), type_, options
+    )

@@ -25,19 +25,19 @@ _MOST_BYTES = 4 * CHUNK_BYTES
 """What is looked at takes some times its bytes."""
 
 
-def has_other_shape(type_: DataType | None) -> bool:
+def needs_rewriting(type_: DataType | None) -> bool:
     """Whether values of the type are written anew. (Named tuples are objects in most data.)"""
     match type_:
         case NullableType(inner) | LowCardinalityType(inner) | ArrayType(inner):
-            return has_other_shape(inner)
+            return needs_rewriting(inner)
         case TupleType(elements):
-            return not type_.is_named or any(has_other_shape(inner) for _, inner in elements)
+            return not type_.is_named or any(needs_rewriting(inner) for _, inner in elements)
     return isinstance(type_, MapType)
 
 
 def _levels(type_: DataType | None) -> int:
     """How many brackets deep a value of the type is looked into."""
-    if not has_other_shape(type_):
+    if not needs_rewriting(type_):
         return 0
     match type_:
         case NullableType(inner) | LowCardinalityType(inner):
@@ -51,7 +51,7 @@ def _levels(type_: DataType | None) -> int:
     return 0
 
 
-def as_objects(chunk: bytes, fields: Fields, *, is_compact: bool) -> bytes | None:
+def rewrite_as_objects(chunk: bytes, fields: Fields, *, is_compact: bool) -> bytes | None:
     """The lines with their columns' values in other shapes; ``None`` for what is not so plain.
 
     Objects may have commas between them, and blank lines before the first: the result has neither.
@@ -70,7 +70,7 @@ def as_objects(chunk: bytes, fields: Fields, *, is_compact: bool) -> bytes | Non
     return shapes.out.result().lstrip()
 
 
-def rows_with(chunk: bytes, keys: Sequence[str]) -> list[np.ndarray] | None:
+def rows_with_keys(chunk: bytes, keys: Sequence[str]) -> list[np.ndarray] | None:
     """For each key, which rows (objects) have it; ``None`` for what is not so plain."""
     if len(chunk) > _MOST_BYTES:
         return None
@@ -117,7 +117,7 @@ class _Shapes:
 
     def value(self, containers: np.ndarray, type_: DataType | None) -> None:
         """Containers that are values of the type."""
-        if not len(containers) or not has_other_shape(type_):
+        if not len(containers) or not needs_rewriting(type_):
             return
         match type_:
             case NullableType(inner) | LowCardinalityType(inner):
@@ -164,12 +164,12 @@ class _Shapes:
         self.out.put(self.tokens.closers(containers), "}")
         marks = np.column_stack([containers, commas.reshape(len(containers), len(fields) - 1)])
         for place, (_, inner) in enumerate(fields):
-            if has_other_shape(inner):
+            if needs_rewriting(inner):
                 self.value(self.tokens.behind(marks[:, place]), inner)
 
     def _object_of_fields(self, containers: np.ndarray, fields: Fields) -> None:
         _, colons, _ = self.tokens.pairs(containers)
         for name, inner in fields:
-            if has_other_shape(inner):
+            if needs_rewriting(inner):
                 key = json.dumps(name, ensure_ascii=False).encode()
                 self.value(self.tokens.behind(colons[self.tokens.has_key(colons, key)]), inner)

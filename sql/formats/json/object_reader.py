@@ -20,11 +20,18 @@ from parts.table.table_description import Column
 from sql.formats.column_names import ColumnNames
 from sql.formats.converters.null_filling import MISSING
 from sql.formats.format_options import BadValueError, FormatOptions
-from sql.formats.json.arrow_parser import can_read_arrow, read_arrow
+from sql.formats.json.arrow_parser import has_arrow_form, parse_lines
 from sql.formats.json.lenient_numbers import with_plain_numbers
-from sql.formats.json.line_rewriting import as_objects, has_other_shape, rows_with
-from sql.formats.json.value_decoding import DECODER, PATIENT_DECODER, broken, convert_json, pairs, skip
-from sql.formats.streams.row_chunks import parse_chunks, row_chunks, without_mark
+from sql.formats.json.line_rewriting import needs_rewriting, rewrite_as_objects, rows_with_keys
+from sql.formats.json.value_decoding import (
+    DECODER,
+    PATIENT_DECODER,
+    broken_json_error,
+    convert_json,
+    pairs,
+    skip_blanks_and_marks,
+)
+from sql.formats.streams.row_chunks import parse_chunks, row_chunks, strip_byte_order_mark
 
 _ROW_WITH_COMMA = re.compile(rb"\s*+[^\n]*\},\r?\n")
 """The first row of an array."""
@@ -35,14 +42,14 @@ _ROW_OPENING = re.compile(rb"[ ,]*+\{")
 
 def read_json_each_row(stream: BinaryIO, columns: Sequence[Column], options: FormatOptions) -> Iterator[pa.Table]:
     fields = [(column.name, column.type) for column in columns]
-    has_other_shapes = any(has_other_shape(column.type) for column in columns)
-    needs_python = not can_read_arrow(columns) or options.column_name_matching_mode == "ignore_case"
+    has_other_shapes = any(needs_rewriting(column.type) for column in columns)
+    needs_python = not has_arrow_form(columns) or options.column_name_matching_mode == "ignore_case"
 
     def parse(chunk: bytes, first_row: int) -> pa.Table:
         objects: bytes | None = None if needs_python else chunk
         if objects is not None and (has_other_shapes or _ROW_WITH_COMMA.match(chunk)):
-            objects = as_objects(chunk, fields, is_compact=False)
-        table = None if objects is None else read_arrow(objects, columns, options)
+            objects = rewrite_as_objects(chunk, fields, is_compact=False)
+        table = None if objects is None else parse_lines(objects, columns, options)
         table = None if table is None else _with_missing(table, chunk, columns)
         return read_objects_exactly(chunk, columns, options, first_row) if table is None else table
 
@@ -51,7 +58,7 @@ def read_json_each_row(stream: BinaryIO, columns: Sequence[Column], options: For
 
 def object_chunks(stream: BinaryIO, options: FormatOptions) -> Iterator[bytes]:
     """Chunks of whole rows; of an array of rows without its brackets. Raises 27 for an array without its end."""
-    chunks = row_chunks(stream, row_end, options.status, first=without_mark(stream.read(3)))
+    chunks = row_chunks(stream, find_row_end, options.status, first=strip_byte_order_mark(stream.read(3)))
     held = next(chunks, b"")
     if not held.lstrip().startswith(b"["):
         yield held
@@ -69,7 +76,7 @@ def object_chunks(stream: BinaryIO, options: FormatOptions) -> Iterator[bytes]:
         )
 
 
-def row_end(data: bytearray) -> int:
+def find_row_end(data: bytearray) -> int:
     """Rows end in ``}`` and a line end. (A row that spans lines may hold that too: see ``read_objects_exactly``.)"""
     for ending in (b"}\n", b"}\r\n", b"},\n"):
         end = data.rfind(ending)
@@ -101,7 +108,7 @@ def read_objects_exactly(chunk: bytes, columns: Sequence[Column], options: Forma
 
 def _with_missing(table: pa.Table, chunk: bytes, columns: Sequence[Column]) -> pa.Table | None:
     names = [column.name for column in columns if _tells_missing(column)]
-    found = rows_with(chunk, names) if names else []
+    found = rows_with_keys(chunk, names) if names else []
     if found is None or any(len(rows) != table.num_rows for rows in found):
         return None
     for name, rows in zip(names, found, strict=True):
@@ -149,7 +156,7 @@ def _unexpected(what: str, key: str, row: int) -> UserError:
     return UserError("INCORRECT_DATA", message)
 
 
-def decoded_text(chunk: bytes, first_row: int) -> str:
+def decode_utf8(chunk: bytes, first_row: int) -> str:
     """With numbers as JSON has them. Raises 117 for bytes that are no UTF-8."""
     try:
         return with_plain_numbers(chunk.decode())
@@ -162,7 +169,7 @@ def decoded_text(chunk: bytes, first_row: int) -> str:
 
 
 def _rows(chunk: bytes, first_row: int) -> list[dict[str, Any]]:
-    text = decoded_text(chunk, first_row)
+    text = decode_utf8(chunk, first_row)
     lines = [line for line in text.split("\n") if line and not line.isspace()]
     try:
         # The line ends stay, so that one inside a string is refused here and not taken for the end of a row.
@@ -173,16 +180,16 @@ def _rows(chunk: bytes, first_row: int) -> list[dict[str, Any]]:
         pass  # not one object a line: read object by object, to name the row that is wrong
     rows = list[dict[str, Any]]()
     # A chunk may begin with what stands between two rows, or behind the last one.
-    position, end = skip(text, 0, ",;"), len(text)
+    position, end = skip_blanks_and_marks(text, 0, ",;"), len(text)
     while position < end:
         try:
             row, position = PATIENT_DECODER.raw_decode(text, position)
         except json.JSONDecodeError as error:
-            raise broken(text, error.pos, first_row + len(rows), error.msg) from None
+            raise broken_json_error(text, error.pos, first_row + len(rows), error.msg) from None
         except RecursionError:
-            raise broken(text, position, first_row + len(rows), "too deeply nested") from None
+            raise broken_json_error(text, position, first_row + len(rows), "too deeply nested") from None
         if not isinstance(row, dict):
-            raise broken(text, position, first_row + len(rows), "expected an object")
+            raise broken_json_error(text, position, first_row + len(rows), "expected an object")
         rows.append(row)
-        position = skip(text, position, ",;")
+        position = skip_blanks_and_marks(text, position, ",;")
     return rows

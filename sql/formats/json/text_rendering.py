@@ -24,9 +24,9 @@ from parts.types import (
     TupleType,
 )
 from sql.formats.converters.arrow_type_mapping import list_parts
-from sql.formats.converters.text_rendering import joined, render_plain, row_texts, strip
+from sql.formats.converters.text_rendering import join_columns, join_elements, render_plain, unwrap_array
 from sql.formats.format_options import FormatOptions
-from sql.grammar.text_escapes import escape, raw_bytes
+from sql.grammar.text_escapes import concatenate_bytes, escape
 
 _CONTROLS = {chr(code): f"\\u{code:04X}" for code in range(32)}
 _ESCAPES = _CONTROLS | {"\\": "\\\\", '"': '\\"', "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t",
@@ -36,7 +36,7 @@ _MARKS = [mark.encode() for mark in ('"', "\\", "/", "\u2028", "\u2029")]
 
 def render_json(array: pa.Array, type_: DataType, options: FormatOptions, indent: int | None = None) -> pa.Array:
     """JSON texts, never null."""
-    array, type_ = strip(array, type_)
+    array, type_ = unwrap_array(array, type_)
     if isinstance(type_, ArrayType):
         texts = _array(array, type_, options, indent)
     elif isinstance(type_, MapType):
@@ -53,7 +53,7 @@ def render_json(array: pa.Array, type_: DataType, options: FormatOptions, indent
 
 
 def quote_json(texts: pa.Array, options: FormatOptions) -> pa.Array:
-    data = raw_bytes(texts)
+    data = concatenate_bytes(texts)
     escapes = _ESCAPES | {"/": "\\/"} if options.escape_forward_slashes else _ESCAPES
     if any(mark in data for mark in _MARKS) or (np.frombuffer(data, np.uint8) < 32).any():
         texts = escape(texts, escapes)
@@ -107,9 +107,9 @@ def _brackets(opener: str, closer: str, indent: int | None) -> tuple[str, str, s
 def _array(array: pa.Array, type_: ArrayType, options: FormatOptions, indent: int | None) -> pa.Array:
     offsets, mask, flat = list_parts(array)
     if indent is None or not isinstance(type_.inner, (ArrayType, MapType, TupleType)):
-        return joined(offsets, mask, render_json(flat, type_.inner, options), "[", ",", "]")
+        return join_elements(offsets, mask, render_json(flat, type_.inner, options), "[", ",", "]")
     opener, separator, closer = _brackets("[", "]", indent)
-    texts = joined(offsets, mask, render_json(flat, type_.inner, options, indent + 1), opener, separator, closer)
+    texts = join_elements(offsets, mask, render_json(flat, type_.inner, options, indent + 1), opener, separator, closer)
     return pc.if_else(pc.equal(texts, opener + closer), "[]", texts)
 
 
@@ -119,7 +119,7 @@ def _map(array: pa.Array, type_: MapType, options: FormatOptions, indent: int | 
     values = render_json(flat.field(1), type_.value, options, _deeper(indent))
     pairs = pc.binary_join_element_wise(keys, values, ":" if indent is None else ": ")
     opener, separator, closer = _brackets("{", "}", indent)
-    texts = joined(offsets, mask, pairs, opener, separator, closer)
+    texts = join_elements(offsets, mask, pairs, opener, separator, closer)
     empty = pc.equal(texts, opener + closer)
     return pc.if_else(empty, "{}", texts) if indent is not None else texts
 
@@ -136,5 +136,5 @@ def _tuple(array: pa.Array, type_: TupleType, options: FormatOptions, indent: in
     opener, separator, closer = _brackets("{" if named else "[", "}" if named else "]", indent)
     if not children and indent is not None:
         opener = "[\n"
-    texts = pc.binary_join_element_wise(opener, row_texts(children, separator, len(array)), closer, "")
+    texts = pc.binary_join_element_wise(opener, join_columns(children, separator, len(array)), closer, "")
     return pc.if_else(pc.is_valid(array), texts, None) if array.null_count else texts

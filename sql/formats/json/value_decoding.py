@@ -14,17 +14,17 @@ import pyarrow.compute as pc
 
 from parts.common.errors import UserError
 from parts.types import ArrayType, DataType, FloatType, IntegerType, MapType, TupleType, strip_nullable
-from sql.formats.converters.null_filling import one_array, type_default
-from sql.formats.converters.text_parsing import parse_text
-from sql.formats.format_options import BadValueError, FormatOptions, cannot_parse
-from sql.grammar.text_escapes import shorten
+from sql.formats.converters.null_filling import combine_chunks, type_default
+from sql.formats.converters.text_parsing import parse_texts
+from sql.formats.format_options import BadValueError, FormatOptions, parse_error
+from sql.grammar.text_escapes import shorten_for_message
 
 _NUMBERS = (IntegerType, FloatType)
 ABSENT: Any = object()
 """What stands for a value that is not there."""
 
 
-class Repeating(dict[str, Any]):
+class DuplicateKeyObject(dict[str, Any]):
     """An object in which a key is there twice. A Map takes all ``pairs``."""
 
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
@@ -32,32 +32,33 @@ class Repeating(dict[str, Any]):
         self.pairs = pairs
 
 
-def first_of_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def drop_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     row = dict(pairs)
-    return row if len(row) == len(pairs) else Repeating(pairs)
+    return row if len(row) == len(pairs) else DuplicateKeyObject(pairs)
 
 
 # Numbers stay as they are written: what they mean depends on the column. The second decoder takes line ends and other
 # control characters inside strings too.
 DECODER, PATIENT_DECODER = (
     json.JSONDecoder(
-        parse_int=str, parse_float=str, parse_constant=str, object_pairs_hook=first_of_each, strict=is_strict
+        parse_int=str, parse_float=str, parse_constant=str, object_pairs_hook=drop_duplicate_keys, strict=is_strict
     )
     for is_strict in (True, False)
 )
 
 
-def skip(text: str, position: int, marks: str) -> int:
+def skip_blanks_and_marks(text: str, position: int, marks: str) -> int:
     end = len(text)
     while position < end and (text[position].isspace() or text[position] in marks):
         position += 1
     return position
 
 
-def broken(text: str, position: int, row: int, message: str) -> UserError:
+def broken_json_error(text: str, position: int, row: int, message: str) -> UserError:
     return UserError(
         "CANNOT_PARSE_INPUT_ASSERTION_FAILED",
-        f"Cannot parse input: {message} before: {shorten(text[position : position + 61])!r}: (at row {row})",
+        f"Cannot parse input: {message} before: {shorten_for_message(text[position : position + 61])!r}: "
+        f"(at row {row})",
     )
 
 
@@ -75,12 +76,12 @@ def convert_json(values: list[Any], type_: DataType, options: FormatOptions) -> 
             if isinstance(strip_nullable(type_), _NUMBERS):
                 value = "1" if value == "true" else "0"
         elif isinstance(value, (list, dict)):
-            raise cannot_parse(index, json.dumps(value, ensure_ascii=False), type_)
+            raise parse_error(index, json.dumps(value, ensure_ascii=False), type_)
         texts.append(value)
-    return parse_text(encoded(texts), type_, options)
+    return parse_texts(string_array(texts), type_, options)
 
 
-def encoded(texts: list[str | None]) -> pa.Array:
+def string_array(texts: list[str | None]) -> pa.Array:
     try:
         return pa.array(texts, pa.string())
     except UnicodeEncodeError:
@@ -89,7 +90,7 @@ def encoded(texts: list[str | None]) -> pa.Array:
             "INCORRECT_DATA",
             index,
             ascii(texts[index]),
-            f"Half of a surrogate pair in {shorten(ascii(texts[index]))}",
+            f"Half of a surrogate pair in {shorten_for_message(ascii(texts[index]))}",
         ) from None
 
 
@@ -109,7 +110,7 @@ def _flatten(
     if flat.null_count and not inner.is_nullable:
         element = int(pc.index(pc.is_null(flat), pa.scalar(True)).as_py())
         row = int(np.searchsorted(offsets, element, side="right")) - 1
-        raise cannot_parse(row, "null", type_)
+        raise parse_error(row, "null", type_)
     return pa.array(offsets, pa.int32()), flat
 
 
@@ -129,7 +130,7 @@ def _convert_map(values: list[Any], type_: MapType, options: FormatOptions) -> p
 
 
 def pairs(value: dict[str, Any]) -> Collection[tuple[str, Any]]:
-    return value.pairs if isinstance(value, Repeating) else value.items()
+    return value.pairs if isinstance(value, DuplicateKeyObject) else value.items()
 
 
 def _convert_tuple(values: list[Any], type_: TupleType, options: FormatOptions) -> pa.Array:
@@ -151,14 +152,14 @@ def _with_defaults(child: pa.Array, groups: list[list[Any]], type_: DataType) ->
         return child
     is_there = np.array([bool(group) for group in groups])
     places = np.where(is_there, np.cumsum(is_there) - 1, len(child))
-    return pa.concat_arrays([child, one_array(type_default(type_, 1))]).take(pa.array(places))
+    return pa.concat_arrays([child, combine_chunks(type_default(type_, 1))]).take(pa.array(places))
 
 
 def _tuple_row(value: Any, index: int, type_: TupleType, options: FormatOptions) -> list[Any]:
     if value is None:
         return []
     if isinstance(value, dict) and type_.is_named:
-        if isinstance(value, Repeating):
+        if isinstance(value, DuplicateKeyObject):
             _refuse_repeated(value, index, type_)
         row = [value.get(name, ABSENT) for name, _ in type_.elements]
         if None in row and options.null_as_default:
@@ -167,10 +168,10 @@ def _tuple_row(value: Any, index: int, type_: TupleType, options: FormatOptions)
         return row
     if isinstance(value, list) and len(value) == len(type_.elements):
         return value
-    raise cannot_parse(index, json.dumps(value, ensure_ascii=False), type_)
+    raise parse_error(index, json.dumps(value, ensure_ascii=False), type_)
 
 
-def _refuse_repeated(value: Repeating, index: int, type_: TupleType) -> None:
+def _refuse_repeated(value: DuplicateKeyObject, index: int, type_: TupleType) -> None:
     names = {name for name, _ in type_.elements}
     counts = Counter(key for key, _ in value.pairs if key in names)
     for key, count in counts.items():
@@ -182,7 +183,7 @@ def _expect(value: Any, kind: type, index: int, type_: DataType) -> Any:
     if value is None:
         return kind()
     if not isinstance(value, kind):
-        raise cannot_parse(index, json.dumps(value, ensure_ascii=False), type_)
+        raise parse_error(index, json.dumps(value, ensure_ascii=False), type_)
     return value
 
 

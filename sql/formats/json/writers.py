@@ -12,15 +12,15 @@ import pyarrow.compute as pc
 from sql.formats.converters.text_rendering import render_plain
 from sql.formats.format_options import FormatOptions
 from sql.formats.json.text_rendering import json_string, quote_json, render_json
-from sql.formats.text.small_results import MOST_JSON_ROWS, few_json, is_few
-from sql.formats.text.text_writers import Batches, Columns, Statistics, join_row, slices
-from sql.grammar.text_escapes import raw_bytes
+from sql.formats.text.small_results import MOST_JSON_ROWS, is_small_result, write_small_json
+from sql.formats.text.text_writers import Batches, Columns, RunStatistics, join_row, slice_rows
+from sql.grammar.text_escapes import concatenate_bytes
 
 _NULL_TEXT = "ᴺᵁᴸᴸ"
 
 
 @dataclass(frozen=True, slots=True)
-class JsonShape:
+class JsonLayout:
     """``header``: 0 none, 1 a row of names, 2 of types too."""
 
     compact: bool = False
@@ -30,7 +30,7 @@ class JsonShape:
 
 
 def _texts(
-    batch: pa.RecordBatch, columns: Columns, options: FormatOptions, shape: JsonShape, indent: int | None = None
+    batch: pa.RecordBatch, columns: Columns, options: FormatOptions, shape: JsonLayout, indent: int | None = None
 ) -> list[pa.Array]:
     if not shape.strings:
         return [render_json(batch.column(i), type_, options, indent) for i, (_, type_) in enumerate(columns)]
@@ -39,20 +39,20 @@ def _texts(
 
 
 def _few_texts(
-    batch: pa.RecordBatch, columns: Columns, options: FormatOptions, shape: JsonShape
+    batch: pa.RecordBatch, columns: Columns, options: FormatOptions, shape: JsonLayout
 ) -> list[list[str]] | None:
-    if shape.strings or not is_few(batch, MOST_JSON_ROWS):
+    if shape.strings or not is_small_result(batch, MOST_JSON_ROWS):
         return None
     texts = []
     for array, (_, type_) in zip(batch.columns, columns, strict=True):
-        few = few_json(array, type_, options)
+        few = write_small_json(array, type_, options)
         if few is None:
             return None
         texts.append(few)
     return texts
 
 
-def _few_lines(texts: list[list[str]], keys: list[str], shape: JsonShape, before: str, after: str) -> bytes:
+def _few_lines(texts: list[list[str]], keys: list[str], shape: JsonLayout, before: str, after: str) -> bytes:
     rows = zip(*texts, strict=True)
     if shape.compact:
         return "".join([f"{before}[{', '.join(row)}]{after}" for row in rows]).encode()
@@ -61,7 +61,7 @@ def _few_lines(texts: list[list[str]], keys: list[str], shape: JsonShape, before
 
 
 def write_json_rows(
-    columns: Columns, batches: Batches, options: FormatOptions, statistics: Statistics | None, *, shape: JsonShape
+    columns: Columns, batches: Batches, options: FormatOptions, statistics: RunStatistics | None, *, shape: JsonLayout
 ) -> Iterator[bytes]:
     """JSONEachRow and its kin: a row a line."""
     if shape.progress:
@@ -70,7 +70,7 @@ def write_json_rows(
         yield ("[" + ", ".join(json_string(text, options) for text in line) + "]\n").encode()
     before, after = ('{"row":', "}\n") if shape.progress else ("", "\n")
     keys = [json_string(name, options) + ":" for name, _ in columns]
-    for batch in slices(batches):
+    for batch in slice_rows(batches):
         options.status.check()
         few = _few_texts(batch, columns, options, shape)
         if few is not None:
@@ -78,12 +78,12 @@ def write_json_rows(
             continue
         texts = _texts(batch, columns, options, shape)
         if shape.compact:
-            yield raw_bytes(join_row(before + "[", texts, ", ", "]" + after))
+            yield concatenate_bytes(join_row(before + "[", texts, ", ", "]" + after))
         else:
             pairs = [pc.binary_join_element_wise(key, text, "") for key, text in zip(keys, texts, strict=True)]
-            yield raw_bytes(join_row(before + "{", pairs, ",", "}" + after))
+            yield concatenate_bytes(join_row(before + "{", pairs, ",", "}" + after))
     if shape.progress:
-        yield _progress_line(statistics or Statistics())
+        yield _progress_line(statistics or RunStatistics())
 
 
 def _meta_line(columns: Columns, options: FormatOptions) -> bytes:
@@ -93,7 +93,7 @@ def _meta_line(columns: Columns, options: FormatOptions) -> bytes:
     return f'{{"meta":[{",".join(entries)}]}}\n'.encode()
 
 
-def _progress_line(statistics: Statistics) -> bytes:
+def _progress_line(statistics: RunStatistics) -> bytes:
     return (
         f'{{"progress":{{"read_rows":"{statistics.rows_read}","read_bytes":"{statistics.bytes_read}",'
         f'"total_rows_to_read":"{statistics.rows_read}",'
@@ -102,19 +102,19 @@ def _progress_line(statistics: Statistics) -> bytes:
 
 
 def write_json(
-    columns: Columns, batches: Batches, options: FormatOptions, statistics: Statistics | None, *, shape: JsonShape
+    columns: Columns, batches: Batches, options: FormatOptions, statistics: RunStatistics | None, *, shape: JsonLayout
 ) -> Iterator[bytes]:
     """JSON, JSONCompact and their kin: one document."""
     yield _json_meta(columns, options).encode()
     rows = 0
     render = _compact_rows if shape.compact else _object_rows
-    for batch in slices(batches):
+    for batch in slice_rows(batches):
         options.status.check()
         few = _few_texts(batch, columns, options, shape)
         if few is not None:
             yield _few_objects(few, columns, options, shape)[0 if rows else 2 :].encode()
         else:
-            yield raw_bytes(render(batch, columns, options, shape), skip=0 if rows else 2)
+            yield concatenate_bytes(render(batch, columns, options, shape), skip=0 if rows else 2)
         rows += batch.num_rows
     yield _json_tail(rows, options, statistics).encode()
 
@@ -127,14 +127,14 @@ def _json_meta(columns: Columns, options: FormatOptions) -> str:
     return '{\n\t"meta":\n\t[\n' + ",\n".join(entries) + '\n\t],\n\n\t"data":\n\t[\n'
 
 
-def _object_rows(batch: pa.RecordBatch, columns: Columns, options: FormatOptions, shape: JsonShape) -> pa.Array:
+def _object_rows(batch: pa.RecordBatch, columns: Columns, options: FormatOptions, shape: JsonLayout) -> pa.Array:
     texts = _texts(batch, columns, options, shape, 3)
     keys = ["\t\t\t" + json_string(name, options) + ": " for name, _ in columns]
     pairs = [pc.binary_join_element_wise(key, text, "") for key, text in zip(keys, texts, strict=True)]
     return join_row(",\n\t\t{\n", pairs, ",\n", "\n\t\t}")
 
 
-def _few_objects(texts: list[list[str]], columns: Columns, options: FormatOptions, shape: JsonShape) -> str:
+def _few_objects(texts: list[list[str]], columns: Columns, options: FormatOptions, shape: JsonLayout) -> str:
     rows = zip(*texts, strict=True)
     if shape.compact:
         return "".join([f",\n\t\t[{', '.join(row)}]" for row in rows])
@@ -142,16 +142,16 @@ def _few_objects(texts: list[list[str]], columns: Columns, options: FormatOption
     return "".join([",\n\t\t{\n" + ",\n".join(map(str.__add__, keys, row)) + "\n\t\t}" for row in rows])
 
 
-def _compact_rows(batch: pa.RecordBatch, columns: Columns, options: FormatOptions, shape: JsonShape) -> pa.Array:
+def _compact_rows(batch: pa.RecordBatch, columns: Columns, options: FormatOptions, shape: JsonLayout) -> pa.Array:
     return join_row(",\n\t\t[", _texts(batch, columns, options, shape), ", ", "]")
 
 
-def _json_tail(rows: int, options: FormatOptions, statistics: Statistics | None) -> str:
+def _json_tail(rows: int, options: FormatOptions, statistics: RunStatistics | None) -> str:
     text = f'\n\t],\n\n\t"rows": {rows}'
     if statistics is not None and statistics.rows_before_limit is not None:
         text += f',\n\n\t"rows_before_limit_at_least": {statistics.rows_before_limit}'
     if options.write_statistics:
-        known = statistics or Statistics()
+        known = statistics or RunStatistics()
         text += (
             f',\n\n\t"statistics":\n\t{{\n\t\t"elapsed": {known.elapsed_seconds:.9g},'
             f'\n\t\t"rows_read": {known.rows_read},'

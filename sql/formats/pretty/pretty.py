@@ -20,7 +20,7 @@ from parts.types import DataType, DecimalType, FloatType, IntegerType, strip_nul
 from sql.formats.converters.text_rendering import render_plain
 from sql.formats.format_options import FormatOptions
 from sql.formats.json.text_rendering import render_json
-from sql.formats.text.text_writers import Batches, Columns, Statistics, slices
+from sql.formats.text.text_writers import Batches, Columns, RunStatistics, slice_rows
 
 NULL = "ᴺᵁᴸᴸ"
 FOOTER_ROWS = 50
@@ -61,7 +61,7 @@ def _collect(columns: Columns, batches: Batches, options: FormatOptions, *, ends
     limit = options.pretty_max_rows
     head = (limit + 1) // 2 if ends else limit
     tail: deque[tuple[str, ...]] = deque(maxlen=max(limit - head, 0))
-    for batch in slices(batches):
+    for batch in slice_rows(batches):
         before, grid.total = grid.total, grid.total + batch.num_rows
         taken = min(max(head - before, 0), batch.num_rows)
         if taken:
@@ -91,7 +91,7 @@ def _strings(texts: pa.Array) -> list[str]:
         return [value.decode("utf-8", "replace") for value in texts.view(pa.binary()).to_pylist()]
 
 
-def width(text: str, start: int = 0) -> int:
+def display_width(text: str, start: int = 0) -> int:
     """Columns on a terminal of a text that begins at column ``start``, which matters for tabs."""
     if text.isascii() and text.isprintable():
         return len(text)
@@ -108,7 +108,7 @@ def _character_width(char: str) -> int:
     return 2 if unicodedata.east_asian_width(char) in ("W", "F") else 1
 
 
-def tip(text: str, type_: DataType) -> str:
+def readable_number_tip(text: str, type_: DataType) -> str:
     """What a large number is called, with two digits; empty for others."""
     if not isinstance(strip_nullable(type_), _NUMBERS) or text == NULL:
         return ""
@@ -154,7 +154,7 @@ def write_pretty(
     columns: Columns,
     batches: Batches,
     options: FormatOptions,
-    statistics: Statistics | None,
+    statistics: RunStatistics | None,
     *,
     style: str,
     is_plain: bool,
@@ -183,11 +183,11 @@ def _widths(grid: _Grid, options: FormatOptions, start: int) -> list[int]:
     limit = min(options.pretty_max_value_width, options.pretty_max_column_pad_width)
     widths: list[int] = []
     for index, name in enumerate(grid.names):
-        size = width(name, start)
+        size = display_width(name, start)
         for row in grid.rows:
             cell = row[index]
             lines = cell.split("\n") if "\n" in cell else (cell,)
-            size = max(size, min(max(width(line, start) for line in lines), limit))
+            size = max(size, min(max(display_width(line, start) for line in lines), limit))
         widths.append(size)
         start += size + 3
     return widths
@@ -241,7 +241,7 @@ class _Drawing:
 
     def _titles(self) -> list[str]:
         return [
-            self._pad(self._bold(name), size - width(name), right)
+            self._pad(self._bold(name), size - display_width(name), right)
             for name, size, right in zip(self._grid.names, self._widths, self._grid.right, strict=True)
         ]
 
@@ -250,7 +250,7 @@ class _Drawing:
 
     def _compact_titles(self, left: str, middle: str, right: str) -> str:
         heads = [
-            "─" + self._pad(self._bold(name), size - width(name), to_right, "─") + "─"
+            "─" + self._pad(self._bold(name), size - display_width(name), to_right, "─") + "─"
             for name, size, to_right in zip(self._grid.names, self._widths, self._grid.right, strict=True)
         ]
         return self._margin + left + middle.join(heads) + right
@@ -285,7 +285,7 @@ class _Drawing:
         for line in range(height):
             drawn = bar.join(self._cell(cell, column, line) for column, cell in enumerate(cells))
             lines.append(f"{self._number(index) if line == 0 else self._margin}{edge}{drawn}{edge}")
-        lines[-1] += tip(row[-1], self._grid.types[-1])
+        lines[-1] += readable_number_tip(row[-1], self._grid.types[-1])
         return lines
 
     def _cell(self, lines: list[str], column: int, line: int) -> str:
@@ -293,9 +293,9 @@ class _Drawing:
         if line >= len(lines):
             return " " * (size + 2)
         text, end = lines[line], "↴" if line + 1 < len(lines) else " "
-        if self._limit is not None and width(text) > self._limit:
+        if self._limit is not None and display_width(text) > self._limit:
             text, end = _cut(text, self._limit), "⋯"
-        blanks = max(size - width(text, self._starts[column]), 0)
+        blanks = max(size - display_width(text, self._starts[column]), 0)
         return (" " if line == 0 else "↳") + self._pad(text, blanks, self._grid.right[column]) + end
 
     def _number(self, index: int) -> str:
@@ -318,15 +318,15 @@ def _cut(text: str, limit: int) -> str:
 
 
 def write_vertical(
-    columns: Columns, batches: Batches, options: FormatOptions, statistics: Statistics | None
+    columns: Columns, batches: Batches, options: FormatOptions, statistics: RunStatistics | None
 ) -> Iterator[bytes]:
     return _vertical(_collect(columns, batches, options, ends=False), options)
 
 
 def _vertical(grid: _Grid, options: FormatOptions) -> Iterator[bytes]:
-    size = max((width(name) for name in grid.names), default=0) + 2
+    size = max((display_width(name) for name in grid.names), default=0) + 2
     labels = [
-        (f"\033[1m{name}:\033[0m" if options.pretty_color else f"{name}:") + " " * (size - width(name) - 1)
+        (f"\033[1m{name}:\033[0m" if options.pretty_color else f"{name}:") + " " * (size - display_width(name) - 1)
         for name in grid.names
     ]
     for index, row in enumerate(grid.rows):
@@ -334,7 +334,7 @@ def _vertical(grid: _Grid, options: FormatOptions) -> Iterator[bytes]:
         # The line is as long as the title of the next row would be: so it is in ClickHouse.
         lines = ([""] if index else []) + [title, "─" * len(f"Row {index + 2}:")]
         for label, cell, type_ in zip(labels, row, grid.types, strict=True):
-            lines.append(label + cell + tip(cell, type_))
+            lines.append(label + cell + readable_number_tip(cell, type_))
         yield ("\n".join(lines) + "\n").encode()
     if grid.total > len(grid.rows):
         yield f"\nShowed first {len(grid.rows)}.\n".encode()

@@ -93,7 +93,7 @@ class ByteSource:
         return len(self._held) >= size
 
 
-def padded(data: memoryview) -> np.ndarray:
+def pad_for_varints(data: memoryview) -> np.ndarray:
     """The bytes with :data:`MAX_LENGTH_BYTES` zeros behind them."""
     out = np.zeros(len(data) + MAX_LENGTH_BYTES, np.uint8)
     out[: len(data)] = np.frombuffer(data, np.uint8)

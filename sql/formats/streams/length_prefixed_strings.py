@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parts.common.errors import UserError
-from sql.formats.streams.byte_source import ByteSource, padded
+from sql.formats.streams.byte_source import ByteSource, pad_for_varints
 from sql.formats.streams.row_chunks import MAX_ROW_BYTES
-from sql.formats.streams.varints import chain, encode_all, lengths_at, steps
-from sql.grammar.text_escapes import raw_bytes
+from sql.formats.streams.varints import decode_at, encode_all, follow_offsets, next_item_offsets
+from sql.grammar.text_escapes import concatenate_bytes
 
 _SLICE_ROWS = 1 << 15
 """What is worked on stays in the caches of a core."""
@@ -22,7 +22,7 @@ _MOST_COLUMN_BYTES = (1 << 31) - 1
 """What the offsets of an Arrow array of strings can tell."""
 
 
-def with_lengths(array: pa.Array) -> Iterator[np.ndarray | bytes]:
+def encode_strings(array: pa.Array) -> Iterator[np.ndarray | bytes]:
     """The bytes of all strings with their lengths, piece by piece; null is an empty string."""
     if array.null_count:
         array = array.fill_null("")
@@ -33,7 +33,7 @@ def with_lengths(array: pa.Array) -> Iterator[np.ndarray | bytes]:
         if int(lengths.max()) < _SHORT:
             yield _short(piece, offsets, lengths)
         else:
-            yield raw_bytes(pc.binary_join_element_wise(encode_all(lengths), pc.cast(piece, pa.binary()), b""))
+            yield concatenate_bytes(pc.binary_join_element_wise(encode_all(lengths), pc.cast(piece, pa.binary()), b""))
 
 
 def _short(piece: pa.Array, offsets: np.ndarray, lengths: np.ndarray) -> np.ndarray:
@@ -50,7 +50,7 @@ def _short(piece: pa.Array, offsets: np.ndarray, lengths: np.ndarray) -> np.ndar
     return out
 
 
-def read_texts(source: ByteSource, rows: int) -> pa.Array:
+def read_strings(source: ByteSource, rows: int) -> pa.Array:
     """``rows`` strings as binary values. Raises 33, 131, 117 (more than 2 GiB in one column of a block)."""
     pieces: list[pa.Array] = []
     missing, size = rows, 0
@@ -71,19 +71,19 @@ def read_texts(source: ByteSource, rows: int) -> pa.Array:
 
 def _texts_in(data: memoryview, most: int, source: ByteSource) -> tuple[pa.Array, int]:
     """The strings that are wholly in ``data``, and how many bytes they take."""
-    buffer = padded(data)
-    ends = steps(buffer, len(data))
-    places = chain(ends, most)
+    buffer = pad_for_varints(data)
+    ends = next_item_offsets(buffer, len(data))
+    places = follow_offsets(ends, most)
     if len(places) and ends[places[-1]] > len(data):
         places = places[:-1]
     if not len(places):
         return pa.array([], pa.binary()), 0
-    return cut_texts(buffer, places), int(ends[places[-1]])
+    return strings_at(buffer, places), int(ends[places[-1]])
 
 
-def cut_texts(buffer: np.ndarray, places: np.ndarray) -> pa.Array:
+def strings_at(buffer: np.ndarray, places: np.ndarray) -> pa.Array:
     """The strings whose lengths stand at ``places``, in order, none overlapping another."""
-    lengths, sizes = lengths_at(buffer, places)
+    lengths, sizes = decode_at(buffer, places)
     begins = places + sizes
     is_apart = not len(places) or bool((places[1:] == begins[:-1] + lengths[:-1]).all())
     offsets = np.zeros(len(places) + 1, np.int32)
@@ -94,10 +94,10 @@ def cut_texts(buffer: np.ndarray, places: np.ndarray) -> pa.Array:
         is_text[places - start] = False
         texts = buffer[start:end][is_text]
         return pa.Array.from_buffers(pa.binary(), len(places), [None, pa.py_buffer(offsets), pa.py_buffer(texts)])
-    return slices(buffer, begins, begins + lengths)
+    return slice_bytes(buffer, begins, begins + lengths)
 
 
-def slices(buffer: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> pa.Array:
+def slice_bytes(buffer: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> pa.Array:
     """``buffer[begin:end]`` for every pair; the pairs are in order and apart."""
     offsets = np.empty(2 * len(begins) + 1, np.int32)
     offsets[0:-1:2], offsets[1::2] = begins, ends

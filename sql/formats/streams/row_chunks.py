@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from parts.common.errors import UserError
 from parts.common.query_status import QueryStatus
-from parts.common.thread_pool import THREADS, submit
+from parts.common.thread_pool import POOL_THREADS, submit
 
 CHUNK_BYTES = 2 << 20
 """Small enough to stay in the caches of a core, and for the first to be parsed while the rest still arrives."""
@@ -21,7 +21,7 @@ MAX_ROW_BYTES = 64 << 20
 """A longer row is refused while it is read: an unclosed quote, or a bomb, must not take the server's memory."""
 _CUT_MEMORY = 8
 _PARSE_INLINE_BYTES = 128 << 10
-_MOST_IN_FLIGHT = THREADS + 1
+_MOST_IN_FLIGHT = POOL_THREADS + 1
 
 Cut = Callable[[bytearray], int]
 Parse = Callable[[bytes, int], pa.Table]
@@ -42,7 +42,7 @@ def row_chunks(
     has_line_end = b"\n" in rest
     while True:
         # Looking for the end of a long row takes some times its bytes.
-        with status.memory.holding(_CUT_MEMORY * wanted if wanted > size else 0, "reading a long row"):
+        with status.memory.hold(_CUT_MEMORY * wanted if wanted > size else 0, "reading a long row"):
             while len(rest) < wanted:
                 status.check()
                 data = stream.read(min(max(wanted - len(rest), 1 << 16), CHUNK_BYTES))
@@ -59,12 +59,12 @@ def row_chunks(
             del rest[:end]
             wanted, has_line_end = size, b"\n" in rest
         else:
-            wanted = next_read(len(rest), size)
+            wanted = next_read_size(len(rest), size)
     if rest:
         yield bytes(rest)
 
 
-def next_read(held: int, size: int = CHUNK_BYTES) -> int:
+def next_read_size(held: int, size: int = CHUNK_BYTES) -> int:
     """To how many bytes to read when ``held`` bytes hold no whole row: twice as many. Raises 117 for too long a row."""
     if held > MAX_ROW_BYTES:
         raise UserError("INCORRECT_DATA", f"A row is longer than {MAX_ROW_BYTES} bytes (an unclosed quote?)")
@@ -119,7 +119,7 @@ def _is_done(future: Future[pa.Table] | None) -> bool:
     return future is None or future.done()
 
 
-class Rejoined:
+class PrependedStream:
     """What was read already, then the rest of the stream."""
 
     def __init__(self, first: bytes, rest: BinaryIO) -> None:
@@ -135,7 +135,7 @@ class Rejoined:
         return data
 
 
-def without_mark(first: bytes) -> bytes:
+def strip_byte_order_mark(first: bytes) -> bytes:
     """The first three bytes of a text, unless they are its byte order mark."""
     return b"" if first == b"\xef\xbb\xbf" else first
 
@@ -160,7 +160,7 @@ def read_line(stream: BinaryIO, rest: bytes, end_of: Callable[[bytes], int] = li
     return rest[:end], rest[end + 1 :]
 
 
-def blocks_of(tables: Iterable[pa.Table], max_rows: int, max_bytes: int = 0) -> Iterator[pa.Table]:
+def resize_blocks(tables: Iterable[pa.Table], max_rows: int, max_bytes: int = 0) -> Iterator[pa.Table]:
     """The same rows in blocks of ``max_rows``, the last one shorter. Never an empty block.
 
     A block also ends behind the table that makes it ``max_bytes`` in memory (0: any size). Where that is depends on the

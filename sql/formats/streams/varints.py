@@ -1,8 +1,9 @@
 """Lengths as ClickHouse's binary formats write them: LEB128, seven bits a byte, the lowest first; whole columns at a
 time.
 
-Where a string begins is known only when the one before has been read. So :func:`steps` says for *every* byte where a
-string that began there would end, in one pass of NumPy, and :func:`chain` follows these steps inside ``itertools``.
+Where a string begins is known only when the one before has been read. So :func:`next_item_offsets` says for *every*
+byte where a string that began there would end, in one pass of NumPy, and :func:`follow_offsets` follows these steps
+inside ``itertools``.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def encode_all(numbers: np.ndarray) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), len(numbers), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
-def lengths_at(data: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def decode_at(data: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The number that begins at each place, and how many bytes it has. ``data`` has :data:`MAX_LENGTH_BYTES` more."""
     first = data[places].astype(np.int64)
     numbers, sizes = first & _BITS, np.ones(len(places), np.int64)
@@ -62,7 +63,7 @@ def lengths_at(data: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.nda
     return numbers, sizes
 
 
-def steps(data: np.ndarray, count: int, width: int = 1) -> np.ndarray:
+def next_item_offsets(data: np.ndarray, count: int, width: int = 1) -> np.ndarray:
     """For each of the first ``count`` bytes, where the string (or array of items of ``width``) that begins there ends.
 
     ``data`` has :data:`MAX_LENGTH_BYTES` bytes more than ``count``.
@@ -73,12 +74,12 @@ def steps(data: np.ndarray, count: int, width: int = 1) -> np.ndarray:
     ends = np.arange(1, count + 1, dtype=np.int64)
     ends += first
     long = np.flatnonzero(data[:count] & _MORE)
-    numbers, sizes = lengths_at(data, long)
+    numbers, sizes = decode_at(data, long)
     ends[long] = np.minimum(long + sizes + numbers * width, FAR)
     return ends
 
 
-def chain(ends: np.ndarray, most: int) -> np.ndarray:
+def follow_offsets(ends: np.ndarray, most: int) -> np.ndarray:
     """Place 0, where its string ends, where the string there ends …: at most ``most`` places, all inside ``ends``."""
     inside = len(ends).__gt__
     follow = ends.reshape(-1, 1).item  # item(place, 0): the two arguments that accumulate gives

@@ -19,7 +19,7 @@ from functools import cache
 import numpy as np
 
 from parts.common.errors import UserError
-from sql.grammar.text_escapes import is_in, shorten
+from sql.grammar.text_escapes import has_pattern, shorten_for_message
 
 _CUT_TAIL_BYTES = 64 << 10
 _MOST_BLANKS = 64
@@ -39,7 +39,7 @@ class CsvRules:
 
 
 @cache
-def csv_rules(delimiter: str) -> CsvRules:
+def make_csv_rules(delimiter: str) -> CsvRules:
     marks = _Marks.of(delimiter)
     grammar = _Grammar.of(delimiter)
 
@@ -221,7 +221,7 @@ def _check(chunk: bytes, first_row: int, width: int, marks: _Marks, grammar: _Gr
         lengths -= (lengths > 0) & (buffer[lines - 1] == _RETURN)
         empty = np.flatnonzero(lengths == 0)
         if len(empty):
-            raise empty_row(first_row + int(empty[0]), width)
+            raise empty_row_error(first_row + int(empty[0]), width)
 
 
 def _check_by_walking(chunk: bytes, first_row: int, width: int, grammar: _Grammar) -> None:
@@ -238,21 +238,21 @@ def _check_by_walking(chunk: bytes, first_row: int, width: int, grammar: _Gramma
         raise UserError(
             "INCORRECT_DATA",
             "Cannot parse CSV: expected the delimiter or the end of the row behind a closing quote (a quote inside "
-            f"quotes is doubled): {shorten(bad.decode('utf-8', 'replace'))!r}: (at row {row})",
+            f"quotes is doubled): {shorten_for_message(bad.decode('utf-8', 'replace'))!r}: (at row {row})",
         )
     if width > 1 and has_empty_lines(chunk):
         for number, row_match in enumerate(grammar.row.finditer(chunk, 0, end)):
             if not row_match.group().strip(b"\r\n"):
-                raise empty_row(first_row + number, width)
+                raise empty_row_error(first_row + number, width)
 
 
 def has_empty_lines(chunk: bytes) -> bool:
     """Whether there may be one; it may also be inside quotes."""
     data = np.frombuffer(chunk, np.uint8)
-    return chunk[:1] == b"\n" or chunk[:2] == b"\r\n" or is_in(data, b"\n\n") or is_in(data, b"\n\r\n")
+    return chunk[:1] == b"\n" or chunk[:2] == b"\r\n" or has_pattern(data, b"\n\n") or has_pattern(data, b"\n\r\n")
 
 
-def empty_row(row: int, width: int) -> UserError:
+def empty_row_error(row: int, width: int) -> UserError:
     return UserError(
         "CANNOT_PARSE_INPUT_ASSERTION_FAILED",
         f"Cannot parse input: expected {width} fields, the line is empty: (at row {row})",

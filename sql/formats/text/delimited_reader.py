@@ -22,7 +22,7 @@ from parts.table.table_description import Column
 from parts.types import DataType, FixedStringType, LowCardinalityType, TupleType, strip_nullable
 from sql.formats.column_names import ColumnNames, check_types
 from sql.formats.converters.literal_parsing import is_composite, parse_field
-from sql.formats.converters.null_filling import MISSING, fill_nulls, one_array, type_default
+from sql.formats.converters.null_filling import MISSING, combine_chunks, fill_nulls, type_default
 from sql.formats.converters.text_parsing import pad_fixed
 from sql.formats.format_options import BadValueError, FormatOptions
 from sql.formats.streams.row_chunks import (
@@ -31,11 +31,18 @@ from sql.formats.streams.row_chunks import (
     parse_chunks,
     read_line,
     row_chunks,
-    without_mark,
+    strip_byte_order_mark,
 )
-from sql.formats.text.csv_grammar import csv_rules, empty_row, has_empty_lines
-from sql.formats.text.text_writers import flat_columns
-from sql.grammar.text_escapes import is_in, is_text, shorten, unchecked_text, unescape, unescape_bytes
+from sql.formats.text.csv_grammar import empty_row_error, has_empty_lines, make_csv_rules
+from sql.formats.text.text_writers import flatten_tuple_columns
+from sql.grammar.text_escapes import (
+    has_pattern,
+    is_valid_utf8,
+    shorten_for_message,
+    unescape,
+    unescape_bytes,
+    view_as_text,
+)
 
 _ESCAPED_BREAK = re.compile(rb"(?<!\\)((?:\\\\)*+)\\([\n\t\r])")
 _COLUMN_BYTES, _MOST_CHUNK_BYTES = 4 << 10, 16 << 20
@@ -61,7 +68,7 @@ def read_delimited(
     """Tables of the columns that the data has, chunk by chunk."""
     dialect = _csv_dialect(options.csv_delimiter) if csv_rules else _TSV
     first_row = 1
-    rest = without_mark(stream.read(3))
+    rest = strip_byte_order_mark(stream.read(3))
     flat = _flat_columns(columns) if csv_rules else list(columns)
     fields: list[Column | None] = list(flat)
     if names:
@@ -87,7 +94,7 @@ def _flat_columns(columns: Sequence[Column]) -> list[Column]:
     flat: list[Column] = []
     for column in columns:
         if isinstance(column.type, TupleType):
-            flat += [Column(name, type_) for name, type_ in flat_columns([(column.name, column.type)])]
+            flat += [Column(name, type_) for name, type_ in flatten_tuple_columns([(column.name, column.type)])]
         else:
             flat.append(column)
     return flat
@@ -113,9 +120,9 @@ def _fold(table: pa.Table, name: str, type_: DataType) -> pa.Array | None:
     for index, (label, inner) in enumerate(type_.elements, 1):
         child = _fold(table, f"{name}.{label or index}", inner)
         if child is None:
-            child = one_array(type_default(inner, table.num_rows))
+            child = combine_chunks(type_default(inner, table.num_rows))
         elif child.null_count and not inner.is_nullable:
-            child = one_array(fill_nulls(pa.chunked_array([child]), type_default(inner, table.num_rows)))
+            child = combine_chunks(fill_nulls(pa.chunked_array([child]), type_default(inner, table.num_rows)))
         children.append(child)
     return pa.StructArray.from_arrays(children, fields=list(type_.arrow))
 
@@ -202,24 +209,24 @@ def _field_values(
             return pad_fixed(values, kind)
         except BadValueError as error:
             raise error.located(first_row, field.name, field.type) from None
-    texts = decode(values, field, first_row)
+    texts = decode_utf8(values, field, first_row)
     # Inside arrays, maps and tuples the backslash belongs to the quoted literals.
     if dialect.escaped and not is_composite(field.type):
         texts = unescape(texts)
-    return convert(texts, field, first_row, options)
+    return convert_fields(texts, field, first_row, options)
 
 
-def convert(texts: pa.Array, field: Column, first_row: int, options: FormatOptions) -> pa.Array:
+def convert_fields(texts: pa.Array, field: Column, first_row: int, options: FormatOptions) -> pa.Array:
     try:
         return parse_field(texts, field.type, options)
     except BadValueError as error:
         raise error.located(first_row, field.name, field.type) from None
 
 
-def decode(values: pa.Array, field: Column, first_row: int) -> pa.Array:
+def decode_utf8(values: pa.Array, field: Column, first_row: int) -> pa.Array:
     """Bytes as text; 117 naming the first row that is not UTF-8."""
-    if is_text(values):
-        return unchecked_text(values)
+    if is_valid_utf8(values):
+        return view_as_text(values)
     for index, value in enumerate(values.to_pylist()):
         try:
             (value or b"").decode()
@@ -227,7 +234,7 @@ def decode(values: pa.Array, field: Column, first_row: int) -> pa.Array:
             raise UserError(
                 "INCORRECT_DATA",
                 f"Invalid UTF-8 in column {field.name} at row {first_row + index}, byte {error.start} of "
-                f"{shorten(repr(value))}: String columns hold valid UTF-8",
+                f"{shorten_for_message(repr(value))}: String columns hold valid UTF-8",
             ) from None
     raise AssertionError("is_text found a value that is not UTF-8")
 
@@ -288,7 +295,7 @@ def _shape_error(
     return UserError(
         "CANNOT_PARSE_INPUT_ASSERTION_FAILED",
         f"Cannot parse input: expected {wanted}: the row has {row.actual_columns} fields instead of "
-        f"{row.expected_columns}: {shorten(row.text)!r}: (at row {number})",
+        f"{row.expected_columns}: {shorten_for_message(row.text)!r}: (at row {number})",
     )
 
 
@@ -312,7 +319,7 @@ def _ends_in_backslash(data: bytearray, end: int) -> bool:
 def _clean_tsv(chunk: bytes) -> bytes:
     """What pyarrow would take for the end of a row or field but TSV does not, written as an escape."""
     data = np.frombuffer(chunk, np.uint8)
-    if any(is_in(data, b"\\" + mark) for mark in _BREAK_LETTERS):
+    if any(has_pattern(data, b"\\" + mark) for mark in _BREAK_LETTERS):
         chunk = _ESCAPED_BREAK.sub(lambda match: match.group(1) + b"\\" + _BREAK_LETTERS[match.group(2)], chunk)
     return chunk.replace(b"\r", b"\\r") if b"\r" in chunk else chunk
 
@@ -337,12 +344,12 @@ def _check_tsv(chunk: bytes, first_row: int, width: int) -> None:
         lines = chunk.split(b"\n")
         empty = lines.index(b"")
         if empty < len(lines) - 1:
-            raise empty_row(first_row + empty, width)
+            raise empty_row_error(first_row + empty, width)
 
 
 _TSV = _Dialect("TabSeparated", "\t", False, _cut_tsv, _clean_tsv, line_end, _check_tsv, True)
 
 
 def _csv_dialect(delimiter: str) -> _Dialect:
-    rules = csv_rules(delimiter)
+    rules = make_csv_rules(delimiter)
     return _Dialect("CSV", delimiter, '"', rules.cut, rules.clean, rules.line_end, rules.check, False)

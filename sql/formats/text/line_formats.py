@@ -24,15 +24,15 @@ from parts.types import (
     StringType,
     strip_nullable,
 )
-from sql.formats.converters.arrow_type_mapping import valid_text
-from sql.formats.converters.fixed_width_values import to_bytes, width_of
+from sql.formats.converters.arrow_type_mapping import decode_utf8
+from sql.formats.converters.fixed_width_values import to_bytes, value_width_bytes
 from sql.formats.converters.text_parsing import pad_fixed
 from sql.formats.format_options import BadValueError, FormatOptions
 from sql.formats.streams.byte_source import ByteSource
-from sql.formats.streams.length_prefixed_strings import slices as byte_slices
+from sql.formats.streams.length_prefixed_strings import slice_bytes as byte_slices
 from sql.formats.streams.row_chunks import MAX_ROW_BYTES, parse_chunks, row_chunks
-from sql.formats.text.text_writers import Batches, Columns, Statistics, join_row, slices, tsv_texts
-from sql.grammar.text_escapes import TSV_ESCAPES, escape, raw_bytes
+from sql.formats.text.text_writers import Batches, Columns, RunStatistics, join_row, render_tsv_fields, slice_rows
+from sql.grammar.text_escapes import TSV_ESCAPES, concatenate_bytes, escape
 
 _RIGHT_ALIGNED = (IntegerType, FloatType, DecimalType, DateType, Date32Type, DateTimeType, DateTime64Type)
 
@@ -73,18 +73,18 @@ def _only_text(columns: Sequence[Column], name: str) -> Column:
 def _table(values: pa.Array, column: Column, first_row: int) -> pa.Table:
     kind = strip_nullable(column.type)
     try:
-        array = pad_fixed(values, kind) if isinstance(kind, FixedStringType) else valid_text(values)
+        array = pad_fixed(values, kind) if isinstance(kind, FixedStringType) else decode_utf8(values)
     except BadValueError as error:
         raise error.located(first_row, column.name, column.type) from None
     return pa.table({column.name: array if array.type == column.type.arrow else array.dictionary_encode()})
 
 
 def write_raw_blob(
-    columns: Columns, batches: Batches, options: FormatOptions, statistics: Statistics | None
+    columns: Columns, batches: Batches, options: FormatOptions, statistics: RunStatistics | None
 ) -> Iterator[bytes]:
-    for batch in slices(batches):
+    for batch in slice_rows(batches):
         cells = [_memory(batch.column(index), type_) for index, (_, type_) in enumerate(columns)]
-        yield raw_bytes(pc.binary_join_element_wise(*cells, b""))
+        yield concatenate_bytes(pc.binary_join_element_wise(*cells, b""))
 
 
 def _memory(array: pa.Array, type_: DataType) -> pa.Array:
@@ -93,7 +93,7 @@ def _memory(array: pa.Array, type_: DataType) -> pa.Array:
     array = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
     if isinstance(kind, StringType):
         return pc.cast(array.fill_null(""), pa.binary())
-    width = width_of(kind)
+    width = value_width_bytes(kind)
     if width is None:
         raise UserError("NOT_IMPLEMENTED", f"RawBLOB cannot write {type_}")
     cells = pc.cast(
@@ -106,23 +106,23 @@ def _memory(array: pa.Array, type_: DataType) -> pa.Array:
 
 
 def write_markdown(
-    columns: Columns, batches: Batches, options: FormatOptions, statistics: Statistics | None
+    columns: Columns, batches: Batches, options: FormatOptions, statistics: RunStatistics | None
 ) -> Iterator[bytes]:
     names = escape(pa.array([name for name, _ in columns], pa.string()), TSV_ESCAPES).to_pylist()
     marks = ["-:" if isinstance(strip_nullable(type_), _RIGHT_ALIGNED) else ":-" for _, type_ in columns]
     yield f"| {' | '.join(names)} |\n|{'|'.join(marks)}|\n".encode()
-    for batch in slices(batches):
-        texts = [tsv_texts(batch.column(i), type_, options, False) for i, (_, type_) in enumerate(columns)]
-        yield raw_bytes(join_row("| ", texts, " | ", " |\n"))
+    for batch in slice_rows(batches):
+        texts = [render_tsv_fields(batch.column(i), type_, options, False) for i, (_, type_) in enumerate(columns)]
+        yield concatenate_bytes(join_row("| ", texts, " | ", " |\n"))
 
 
 def write_tskv(
-    columns: Columns, batches: Batches, options: FormatOptions, statistics: Statistics | None
+    columns: Columns, batches: Batches, options: FormatOptions, statistics: RunStatistics | None
 ) -> Iterator[bytes]:
     """``name=value`` pairs with tabs between; a ``=`` in a name is escaped."""
     escapes = TSV_ESCAPES | {"=": "\\="}
     keys = [f"{name}=" for name in escape(pa.array([name for name, _ in columns], pa.string()), escapes).to_pylist()]
-    for batch in slices(batches):
-        texts = [tsv_texts(batch.column(i), type_, options, False) for i, (_, type_) in enumerate(columns)]
+    for batch in slice_rows(batches):
+        texts = [render_tsv_fields(batch.column(i), type_, options, False) for i, (_, type_) in enumerate(columns)]
         pairs = [pc.binary_join_element_wise(key, text, "") for key, text in zip(keys, texts, strict=True)]
-        yield raw_bytes(join_row("", pairs, "\t", "\n"))
+        yield concatenate_bytes(join_row("", pairs, "\t", "\n"))

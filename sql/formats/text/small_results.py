@@ -23,11 +23,11 @@ _TSV_TABLE = str.maketrans(TSV_ESCAPES)
 _JSON_SPECIAL = re.compile(r'[\x00-\x1f"\\/\u2028\u2029]')
 
 
-def is_few(batch: pa.RecordBatch, most_rows: int) -> bool:
+def is_small_result(batch: pa.RecordBatch, most_rows: int) -> bool:
     return batch.num_rows <= most_rows and batch.nbytes <= _MOST_BYTES
 
 
-def few_tsv(array: pa.Array, type_: DataType, raw: bool) -> list[str] | None:
+def write_small_tsv(array: pa.Array, type_: DataType, raw: bool) -> list[str] | None:
     """As a TabSeparated format has them; ``None``: write them the other way."""
     found = _values(array, type_)
     if found is None:
@@ -41,7 +41,7 @@ def few_tsv(array: pa.Array, type_: DataType, raw: bool) -> list[str] | None:
     return ["\\N" if value is None else value for value in values] if array.null_count else values  # type: ignore[return-value]
 
 
-def few_json(array: pa.Array, type_: DataType, options: FormatOptions) -> list[str] | None:
+def write_small_json(array: pa.Array, type_: DataType, options: FormatOptions) -> list[str] | None:
     """As a JSON format has them; ``None``: write them the other way."""
     found = _values(array, type_)
     if found is None:

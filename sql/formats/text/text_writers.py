@@ -23,8 +23,8 @@ from parts.types import (
 )
 from sql.formats.converters.text_rendering import render_plain, render_quoted
 from sql.formats.format_options import FormatOptions
-from sql.formats.text.small_results import MOST_TSV_ROWS, few_tsv, is_few
-from sql.grammar.text_escapes import TSV_ESCAPES, escape, raw_bytes
+from sql.formats.text.small_results import MOST_TSV_ROWS, is_small_result, write_small_tsv
+from sql.grammar.text_escapes import TSV_ESCAPES, concatenate_bytes, escape
 
 Columns = Sequence[tuple[str, DataType]]
 Batches = Iterator[pa.RecordBatch]
@@ -34,7 +34,7 @@ _PLAIN_IN_CSV = (IntegerType, FloatType, DecimalType, BoolType, NothingType)
 
 
 @dataclass(slots=True)
-class Statistics:
+class RunStatistics:
     """What the JSON formats tell about the run; read when the last row has been written."""
 
     elapsed_seconds: float = 0.0
@@ -43,7 +43,7 @@ class Statistics:
     rows_before_limit: int | None = None
 
 
-def slices(batches: Batches) -> Iterator[pa.RecordBatch]:
+def slice_rows(batches: Batches) -> Iterator[pa.RecordBatch]:
     """The rows in pieces whose text stays far below the 2 GiB that an Arrow string array holds."""
     for batch in batches:
         if not batch.num_rows:
@@ -63,7 +63,7 @@ def join_row(opener: str, texts: Sequence[pa.Array], separator: str, closer: str
     return pc.binary_join_element_wise(*pieces, "")
 
 
-def let_go(texts: list[pa.Array]) -> None:
+def release_gradually(texts: list[pa.Array]) -> None:
     """Freed one by one: tens of thousands at once would hold the interpreter."""
     while texts:
         texts.pop()
@@ -76,7 +76,7 @@ def write_tsv(
     columns: Columns,
     batches: Batches,
     options: FormatOptions,
-    statistics: Statistics | None,
+    statistics: RunStatistics | None,
     *,
     header: int,
     raw: bool = False,
@@ -88,29 +88,29 @@ def write_tsv(
         yield ("\t".join(tidy(name) for name, _ in columns) + "\n").encode()
     if header > 1:
         yield ("\t".join(tidy(str(type_)) for _, type_ in columns) + "\n").encode()
-    for batch in slices(batches):
-        if is_few(batch, MOST_TSV_ROWS):
+    for batch in slice_rows(batches):
+        if is_small_result(batch, MOST_TSV_ROWS):
             yield _few_lines(batch, columns, options, raw)
             continue
-        texts = [tsv_texts(batch.column(i), type_, options, raw) for i, (_, type_) in enumerate(columns)]
-        yield raw_bytes(join_row("", texts, "\t", "\n"))
-        let_go(texts)
+        texts = [render_tsv_fields(batch.column(i), type_, options, raw) for i, (_, type_) in enumerate(columns)]
+        yield concatenate_bytes(join_row("", texts, "\t", "\n"))
+        release_gradually(texts)
 
 
 def _few_lines(batch: pa.RecordBatch, columns: Columns, options: FormatOptions, raw: bool) -> bytes:
     texts = []
     for array, (_, type_) in zip(batch.columns, columns, strict=True):
-        few = few_tsv(array, type_, raw)
+        few = write_small_tsv(array, type_, raw)
         if few is None:
             break
         texts.append(few)
     else:
         return "".join(["\t".join(row) + "\n" for row in zip(*texts, strict=True)]).encode()
-    rendered = [tsv_texts(batch.column(i), type_, options, raw) for i, (_, type_) in enumerate(columns)]
-    return raw_bytes(join_row("", rendered, "\t", "\n"))
+    rendered = [render_tsv_fields(batch.column(i), type_, options, raw) for i, (_, type_) in enumerate(columns)]
+    return concatenate_bytes(join_row("", rendered, "\t", "\n"))
 
 
-def tsv_texts(array: pa.Array, type_: DataType, options: FormatOptions, raw: bool) -> pa.Array:
+def render_tsv_fields(array: pa.Array, type_: DataType, options: FormatOptions, raw: bool) -> pa.Array:
     texts = render_plain(array, type_, options)
     if not raw and isinstance(strip_nullable(type_), (StringType, FixedStringType, EnumType)):
         texts = escape(texts, TSV_ESCAPES)
@@ -118,22 +118,24 @@ def tsv_texts(array: pa.Array, type_: DataType, options: FormatOptions, raw: boo
 
 
 def write_csv(
-    columns: Columns, batches: Batches, options: FormatOptions, statistics: Statistics | None, *, header: int
+    columns: Columns, batches: Batches, options: FormatOptions, statistics: RunStatistics | None, *, header: int
 ) -> Iterator[bytes]:
     """A tuple is written as its elements, each a column of its own, as ClickHouse does."""
     separator = options.csv_delimiter
-    original, columns = columns, flat_columns(columns)
+    original, columns = columns, flatten_tuple_columns(columns)
     lines = [[name for name, _ in columns], [str(type_) for _, type_ in columns]][:header]
     for line in lines:
         yield (separator.join('"' + text.replace('"', '""') + '"' for text in line) + "\n").encode()
-    for batch in slices(batches):
-        arrays = flat_arrays([batch.column(i) for i in range(batch.num_columns)], [type_ for _, type_ in original])
+    for batch in slice_rows(batches):
+        arrays = flatten_tuple_arrays(
+            [batch.column(i) for i in range(batch.num_columns)], [type_ for _, type_ in original]
+        )
         texts = [_csv_texts(array, type_, options) for array, (_, type_) in zip(arrays, columns, strict=True)]
-        yield raw_bytes(join_row("", texts, separator, "\n"))
-        let_go(texts)
+        yield concatenate_bytes(join_row("", texts, separator, "\n"))
+        release_gradually(texts)
 
 
-def flat_columns(columns: Columns) -> list[tuple[str, DataType]]:
+def flatten_tuple_columns(columns: Columns) -> list[tuple[str, DataType]]:
     """Tuples replaced by their elements, to any depth: ``t`` becomes ``t.1``, ``t.2`` or ``t.name``."""
     flat: list[tuple[str, DataType]] = []
     for name, type_ in columns:
@@ -141,15 +143,15 @@ def flat_columns(columns: Columns) -> list[tuple[str, DataType]]:
             flat.append((name, type_))
             continue
         inner = [(f"{name}.{label or i}", element) for i, (label, element) in enumerate(type_.elements, 1)]
-        flat += flat_columns(inner)
+        flat += flatten_tuple_columns(inner)
     return flat
 
 
-def flat_arrays(arrays: Sequence[pa.Array], types: Sequence[DataType]) -> list[pa.Array]:
+def flatten_tuple_arrays(arrays: Sequence[pa.Array], types: Sequence[DataType]) -> list[pa.Array]:
     flat: list[pa.Array] = []
     for array, type_ in zip(arrays, types, strict=True):
         if isinstance(type_, TupleType) and type_.elements:
-            flat += flat_arrays(array.flatten(), [element for _, element in type_.elements])
+            flat += flatten_tuple_arrays(array.flatten(), [element for _, element in type_.elements])
         else:
             flat.append(array)
     return flat
@@ -169,18 +171,18 @@ def _csv_texts(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.A
 
 
 def write_values(
-    columns: Columns, batches: Batches, options: FormatOptions, statistics: Statistics | None
+    columns: Columns, batches: Batches, options: FormatOptions, statistics: RunStatistics | None
 ) -> Iterator[bytes]:
     first = True
-    for batch in slices(batches):
+    for batch in slice_rows(batches):
         texts = [render_quoted(batch.column(i), type_, options) for i, (_, type_) in enumerate(columns)]
-        yield raw_bytes(join_row(",(", texts, ",", ")"), skip=int(first))
-        let_go(texts)
+        yield concatenate_bytes(join_row(",(", texts, ",", ")"), skip=int(first))
+        release_gradually(texts)
         first = False
 
 
 def write_null(
-    columns: Columns, batches: Batches, options: FormatOptions, statistics: Statistics | None
+    columns: Columns, batches: Batches, options: FormatOptions, statistics: RunStatistics | None
 ) -> Iterator[bytes]:
     for _ in batches:
         pass

@@ -20,7 +20,7 @@ from parts.table.table_description import Column, TableSchema
 from parts.types import DataType, IntegerType, MapType, StringType
 from sql.formats.converters.array_casts import cast_array
 from sql.formats.format_options import BadValueError, FormatOptions
-from sql.grammar.text_escapes import shorten
+from sql.grammar.text_escapes import shorten_for_message
 from sql.grammar.tokens import unquote_string
 from sql.run.block_expressions import compile_expressions
 
@@ -31,7 +31,7 @@ _OPENING, _CLOSING = (np.frombuffer(marks, np.uint8) for marks in (b"([{", b")]}
 _FEW = 8  # distinct texts that are not worth looking for a common shape
 
 
-def evaluate(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
+def evaluate_expressions(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
     """The values of the expressions, cast to the type. Raises ``BadValueError`` with the row of the first bad one."""
     encoded = pc.dictionary_encode(texts)
     distinct: list[str] = encoded.dictionary.to_pylist()
@@ -40,7 +40,7 @@ def evaluate(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Arr
             index = int(pc.index(encoded.indices, pa.scalar(code, pa.int32())).as_py())
             detail = (
                 f"An expression in VALUES may have {_MOST_CHARACTERS} characters and {_MOST_NESTING} brackets inside "
-                f"each other: {shorten(text)!r}"
+                f"each other: {shorten_for_message(text)!r}"
             )
             raise BadValueError("SYNTAX_ERROR", index, text, detail)
     if len(distinct) > _FEW:
@@ -59,7 +59,9 @@ def evaluate(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Arr
         except (UserError, BadValueError) as error:
             message = error.message if isinstance(error, UserError) else error.detail
             index = int(order[firsts[code]])
-            raise BadValueError(error.name, index, text, f"{message} in the expression {shorten(text)!r}") from None
+            raise BadValueError(
+                error.name, index, text, f"{message} in the expression {shorten_for_message(text)!r}"
+            ) from None
     inverse = np.empty(len(order), np.int64)
     inverse[order] = np.arange(len(order))
     return pa.concat_arrays(pieces).take(pa.array(inverse))

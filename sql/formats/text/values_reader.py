@@ -26,15 +26,15 @@ from parts.types import (
     LowCardinalityType,
     strip_nullable,
 )
-from sql.formats.converters.literal_parsing import contains_null, is_composite, literal_contents, parse_literals
+from sql.formats.converters.literal_parsing import is_composite, may_contain_null, parse_literals, unquote_literals
 from sql.formats.converters.row_splitting import RowShapeError, SplitRows, split_rows
-from sql.formats.converters.text_parsing import parse_text
+from sql.formats.converters.text_parsing import parse_texts
 from sql.formats.format_options import BadValueError, FormatOptions
-from sql.formats.small_inserts import few_values
-from sql.formats.streams.row_chunks import next_read, without_mark
-from sql.formats.text.delimited_reader import decode
-from sql.formats.text.values_expressions import evaluate
-from sql.grammar.text_escapes import shorten
+from sql.formats.small_inserts import parse_small_values
+from sql.formats.streams.row_chunks import next_read_size, strip_byte_order_mark
+from sql.formats.text.delimited_reader import decode_utf8
+from sql.formats.text.values_expressions import evaluate_expressions
+from sql.grammar.text_escapes import shorten_for_message
 
 CHUNK_BYTES = 2 << 20
 _NUMBER = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
@@ -44,7 +44,7 @@ _END = re.compile(rb"[\s,]*+;?+\s*+\Z")
 
 
 def read_values(stream: BinaryIO, columns: Sequence[Column], options: FormatOptions) -> Iterator[pa.Table]:
-    rest = without_mark(stream.read(3))
+    rest = strip_byte_order_mark(stream.read(3))
     first_row = 1
     wanted = CHUNK_BYTES
     while True:
@@ -62,7 +62,7 @@ def read_values(stream: BinaryIO, columns: Sequence[Column], options: FormatOpti
             first_row += split.rows
             rest, wanted = rest[split.end :], CHUNK_BYTES
         else:
-            wanted = next_read(len(rest), CHUNK_BYTES)
+            wanted = next_read_size(len(rest), CHUNK_BYTES)
         if rest.lstrip(b" \t\r\n,")[:1] not in (b"(", b";", b""):
             raise _unexpected(rest, first_row)
         if not data:
@@ -73,7 +73,7 @@ def read_values(stream: BinaryIO, columns: Sequence[Column], options: FormatOpti
 
 def read_few_values(data: bytes, columns: Sequence[Column], options: FormatOptions) -> pa.Table | None:
     """See :mod:`few_rows`."""
-    return few_values(data, columns, options, _column)
+    return parse_small_values(data, columns, options, _column)
 
 
 def _shape_error(rest: bytes, error: RowShapeError, columns: Sequence[Column], first_row: int) -> UserError:
@@ -99,13 +99,13 @@ def _unexpected(rest: bytes, row: int) -> UserError:
 
 
 def _text(data: bytes) -> str:
-    return shorten(data[:240].decode("utf-8", "replace"))
+    return shorten_for_message(data[:240].decode("utf-8", "replace"))
 
 
 def _table(split: SplitRows, columns: Sequence[Column], options: FormatOptions, first_row: int) -> pa.Table:
     arrays = []
     for column, values in zip(columns, split.columns, strict=True):
-        texts = decode(values, column, first_row)
+        texts = decode_utf8(values, column, first_row)
         try:
             arrays.append(_column(texts, column.type, options))
         except BadValueError as error:
@@ -125,13 +125,13 @@ def _column(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Arra
         except BadValueError:
             return _mixed(texts, _no_literals(texts, type_, options), type_, options)
     quoted = _is_quoted(texts)
-    is_null = pc.match_substring_regex(texts, "(?i)^null$") if contains_null(texts) else pa.scalar(False)
+    is_null = pc.match_substring_regex(texts, "(?i)^null$") if may_contain_null(texts) else pa.scalar(False)
     bare = pc.invert(pc.or_(quoted, is_null))
     if not pc.any(bare, min_count=0).as_py():
-        return parse_text(literal_contents(texts), type_, options)
+        return parse_texts(unquote_literals(texts), type_, options)
     if isinstance(strip_nullable(type_), _PLAIN_NUMBERS):
         try:
-            return parse_text(literal_contents(texts), type_, options)
+            return parse_texts(unquote_literals(texts), type_, options)
         except BadValueError:
             pass  # perhaps an expression
     if isinstance(strip_nullable(type_), _BARE_NUMBERS):
@@ -140,7 +140,7 @@ def _column(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Arra
         expressions = bare
     if isinstance(expressions, pa.Array) and pc.any(expressions, min_count=0).as_py():
         return _mixed(texts, expressions, type_, options)
-    return parse_text(literal_contents(texts), type_, options)
+    return parse_texts(unquote_literals(texts), type_, options)
 
 
 def _is_quoted(texts: pa.Array) -> pa.Array:
@@ -186,7 +186,7 @@ def _mixed(texts: pa.Array, expressions: pa.Array, type_: DataType, options: For
     literals = parse_literals(pc.if_else(expressions, None, texts), type_, options)
     rows = np.flatnonzero(np.asarray(expressions))
     try:
-        values = evaluate(pc.filter(texts, expressions), type_, options)
+        values = evaluate_expressions(pc.filter(texts, expressions), type_, options)
     except BadValueError as error:
         raise error.at(int(rows[error.index])) from None
     places = np.arange(len(texts))

@@ -10,16 +10,16 @@ import pyarrow as pa
 
 from parts.types import ArrayType, DecimalType, FloatType, IntegerType, NullableType, strip_nullable
 from sql.functions.arrays.arrays import array_type
-from sql.functions.arrays.higher_order import Mapped, or_default
-from sql.functions.lambda_bodies import element, is_number
+from sql.functions.arrays.higher_order import LambdaOverArrays, default_if_empty
+from sql.functions.lambda_bodies import is_number, lambda_element
 from sql.functions.list_kernels import lambda_results as scans
-from sql.functions.list_kernels.array_search import compact, is_discrete, is_plain, of_each
+from sql.functions.list_kernels.array_search import compact_elements, is_discrete, is_plain, scan_array
 from sql.functions.registry import Call, define, function
-from sql.typing.duckdb.bound_values import bound
-from sql.typing.duckdb.sql_fragments import Fragment, called, fragment, leaf
-from sql.typing.integer_conversions import wrap_64
+from sql.typing.duckdb.bound_values import bind_value
+from sql.typing.duckdb.sql_fragments import Fragment, fragment, function_call, leaf
+from sql.typing.integer_conversions import wrap_to_64_bits
 from sql.typing.order_keys import element_differs, element_key, has_own_order
-from sql.typing.result_types import as_integer, difference_type, is_integer, sum_result
+from sql.typing.result_types import bool_as_integer, difference_type, is_integer, sum_result
 from sql.typing.result_types import is_number as is_numeric
 from sql.typing.typed_expressions import FLOAT64, Typed, cast
 
@@ -28,7 +28,7 @@ def _sorted(name: str, descending: bool) -> Callable[[Call], Typed]:
     direction = "DESC" if descending else "ASC"
 
     def build(call: Call) -> Typed:
-        finish = scans.ordered(descending)
+        finish = scans.sort_arrays(descending)
         if call.args[0].apply is None:
             type_ = array_type(call)
             items = call.args[0].sql
@@ -39,14 +39,14 @@ def _sorted(name: str, descending: bool) -> Callable[[Call], Typed]:
             if scans.is_ordered(Typed(items, type_.inner), descending):
                 sql = fragment("list_sort({}, '{}', 'NULLS LAST')", items, direction)
                 return Typed(
-                    of_each(sql, call.args[0], lambda own: finish(own, own.values), type_.arrow, is_plain), type_
+                    scan_array(sql, call.args[0], lambda own: finish(own, own.values), type_.arrow, is_plain), type_
                 )
             if descending and isinstance(strip_nullable(type_.inner), FloatType):  # NaN is last both ways
                 known = fragment("list_sort(list_filter({}, lambda q: NOT isnan(q)), 'DESC')", items)
                 rest = fragment("list_filter({}, lambda q: q IS NULL OR isnan(q))", items)
                 return Typed(fragment("list_concat({}, list_sort({}, 'ASC', 'NULLS LAST'))", known, rest), type_)
             return Typed(fragment("list_sort({}, '{}', 'NULLS LAST')", items, direction), type_)
-        mapped = Mapped(call)
+        mapped = LambdaOverArrays(call)
         item = mapped.variable if mapped.list == mapped.array.sql else fragment("{}[1]", mapped.variable)
         key = element_key(mapped.body.number, mapped.body.type, descending)
         keyed = mapped.transformed(fragment("struct_pack(k := {}, v := {})", key, item))
@@ -75,12 +75,12 @@ class _Values:
     def __init__(self, call: Call) -> None:
         self._name = call.name
         if call.args[0].apply is None:
-            array, own = call.args[0].sql, element("v")
+            array, own = call.args[0].sql, lambda_element("v")
             self.inner = array_type(call).inner
             self.sql = array
-            self._flat = scans.body_of([array], [own], Typed(own, self.inner))
+            self._flat = scans.compile_lambda_body([array], [own], Typed(own, self.inner))
         else:
-            mapped = Mapped(call)
+            mapped = LambdaOverArrays(call)
             self.inner = mapped.body.type
             self.sql = mapped.transformed()
             self._flat = None if mapped.body.is_condition else mapped.flat
@@ -88,7 +88,7 @@ class _Values:
     def scanned(self, result: Typed, finish: scans.Finish, *, applies: bool = True) -> Typed:
         """The result, which a scan computes of numbers as ``finish`` says if that ``applies``."""
         flat = self._flat if applies and is_number(self.inner) else None
-        return replace(result, sql=scans.scanned(result.sql, flat, self._name, finish, result.type.arrow))
+        return replace(result, sql=scans.scan_lambda(result.sql, flat, self._name, finish, result.type.arrow))
 
 
 @function("arraySum", (1, None), nulls=False)
@@ -96,8 +96,8 @@ def array_sum(call: Call) -> Typed:
     values = _Values(call)
     type_ = sum_result(strip_nullable(values.inner))
     total = fragment("coalesce(list_sum({}), 0)", values.sql)
-    sql = wrap_64(total, type_) if isinstance(type_, IntegerType) else cast(total, type_)
-    finish = scans.total if isinstance(type_, IntegerType) else scans.float_total
+    sql = wrap_to_64_bits(total, type_) if isinstance(type_, IntegerType) else cast(total, type_)
+    finish = scans.sum_arrays if isinstance(type_, IntegerType) else scans.float_total
     return values.scanned(Typed(sql, type_), finish)
 
 
@@ -111,10 +111,10 @@ def array_avg(call: Call) -> Typed:
     if isinstance(inner, IntegerType) and inner.bits == 64:  # the sum wraps around before it is divided
 
         def wrapped(array: Fragment) -> Fragment:
-            total = cast(wrap_64(fragment("list_sum({})", array), inner), FLOAT64)
+            total = cast(wrap_to_64_bits(fragment("list_sum({})", array), inner), FLOAT64)
             return fragment("coalesce({} / list_count({}), 0.0::DOUBLE)", total, array)
 
-        mean = bound(values.sql, "averaged", wrapped)
+        mean = bind_value(values.sql, "averaged", wrapped)
     return values.scanned(Typed(mean, FLOAT64), scans.average)
 
 
@@ -129,9 +129,9 @@ def array_product(call: Call) -> Typed:
         # A Decimal has no zero below zero.
         product = "list_product({0}) + 0.0::DOUBLE" if isinstance(inner, DecimalType) else "list_product({0})"
         template = f"(CASE WHEN len({{0}}) > 0 THEN {product} ELSE 0.0::DOUBLE END)"
-        found = Typed(bound(values.sql, "factors", lambda v: fragment(template, v)), FLOAT64)
-        return values.scanned(found, scans.reduced(np.multiply, np.float64, pa.float64()))
-    signed = as_integer(inner).signed
+        found = Typed(bind_value(values.sql, "factors", lambda v: fragment(template, v)), FLOAT64)
+        return values.scanned(found, scans.reduce_arrays(np.multiply, np.float64, pa.float64()))
+    signed = bool_as_integer(inner).signed
     wide, low = ("HUGEINT", "pando_low_signed") if signed else ("UHUGEINT", "pando_low_unsigned_wide")
     narrow = "BIGINT" if signed else "UBIGINT"  # of which DuckDB makes the nearest float, but not of 128 bits
 
@@ -139,14 +139,14 @@ def array_product(call: Call) -> Typed:
         product = fragment(
             "list_reduce(list_transform({}, lambda q: CAST(q AS {wide})), lambda p, q: CAST({} AS {wide}))",
             factors,
-            called(low, "p * q"),
+            function_call(low, "p * q"),
             wide=wide,
         )
         template = "(CASE WHEN len({}) > 0 THEN CAST(CAST({} AS {}) AS DOUBLE) ELSE 0.0::DOUBLE END)"
         return fragment(template, factors, product, narrow)
 
-    found = Typed(bound(values.sql, "factors", product_of), FLOAT64)
-    return values.scanned(found, scans.reduced(np.multiply, np.int64 if signed else np.uint64, pa.float64()))
+    found = Typed(bind_value(values.sql, "factors", product_of), FLOAT64)
+    return values.scanned(found, scans.reduce_arrays(np.multiply, np.int64 if signed else np.uint64, pa.float64()))
 
 
 def _list_extreme(name: str, operator: np.ufunc) -> Callable[[Call], Typed]:
@@ -156,10 +156,12 @@ def _list_extreme(name: str, operator: np.ufunc) -> Callable[[Call], Typed]:
         bare = inner.inner if isinstance(inner, NullableType) else inner
         if isinstance(bare, FloatType):
             known = fragment("list_filter({}, lambda x: NOT isnan(x))", values.sql)
-            found = or_default(fragment("coalesce({}, {})", called(name, known), called(name, values.sql)), inner)
+            found = default_if_empty(
+                fragment("coalesce({}, {})", function_call(name, known), function_call(name, values.sql)), inner
+            )
         else:
-            found = or_default(called(name, values.sql), inner)
-        return values.scanned(found, scans.reduced(operator, None, inner.arrow))
+            found = default_if_empty(function_call(name, values.sql), inner)
+        return values.scanned(found, scans.reduce_arrays(operator, None, inner.arrow))
 
     return build
 
@@ -174,15 +176,15 @@ def array_cum_sum(call: Call) -> Typed:
     inner = sum_result(strip_nullable(values.inner))
     type_ = ArrayType(inner)
     template = "list_transform({0}, lambda x, i: list_sum(list_slice({0}, 1, i)))"
-    sums = Typed(cast(bound(values.sql, "summands", lambda v: fragment(template, v)), type_), type_)
-    return values.scanned(sums, scans.running_total(inner.arrow), applies=isinstance(inner, IntegerType))
+    sums = Typed(cast(bind_value(values.sql, "summands", lambda v: fragment(template, v)), type_), type_)
+    return values.scanned(sums, scans.cumulative_sum(inner.arrow), applies=isinstance(inner, IntegerType))
 
 
 @function("arrayDifference", (1, None), nulls=False)
 def array_difference(call: Call) -> Typed:
     values = _Values(call)
     inner = values.inner
-    type_ = ArrayType(difference_type(as_integer(inner), as_integer(inner)) if is_integer(inner) else inner)
+    type_ = ArrayType(difference_type(bool_as_integer(inner), bool_as_integer(inner)) if is_integer(inner) else inner)
     bare = strip_nullable(inner)
     decimal = f"DECIMAL(38, {bare.scale})" if isinstance(bare, DecimalType) else "DOUBLE"
     wide = "HUGEINT" if is_integer(inner) else decimal
@@ -190,16 +192,16 @@ def array_difference(call: Call) -> Typed:
         "list_transform({0}, lambda x, i: CASE WHEN i = 1 THEN 0 ELSE CAST(x AS {1}) - "
         "CAST(list_extract({0}, i - 1) AS {1}) END)"
     )
-    found = bound(values.sql, "steps", lambda v: fragment(template, v, wide))
+    found = bind_value(values.sql, "steps", lambda v: fragment(template, v, wide))
     if isinstance(type_.inner, IntegerType) and type_.inner.bits == 64:
-        found = fragment("list_transform({}, lambda x: {})", found, wrap_64(leaf("x"), type_.inner))
+        found = fragment("list_transform({}, lambda x: {})", found, wrap_to_64_bits(leaf("x"), type_.inner))
     steps = Typed(cast(found, type_), type_)
-    return values.scanned(steps, scans.steps(type_.inner.arrow), applies=isinstance(type_.inner, IntegerType))
+    return values.scanned(steps, scans.differences(type_.inner.arrow), applies=isinstance(type_.inner, IntegerType))
 
 
 @function("arrayCompact", 1)
 def array_compact(call: Call) -> Typed:
     template = "list_filter({0}, lambda x, i: i = 1 OR x IS DISTINCT FROM list_extract({0}, i - 1))"
     type_ = array_type(call)
-    kept = bound(call.args[0].sql, "repeated", lambda v: fragment(template, v))
-    return Typed(of_each(kept, call.args[0], compact, type_.arrow, is_discrete), type_)
+    kept = bind_value(call.args[0].sql, "repeated", lambda v: fragment(template, v))
+    return Typed(scan_array(kept, call.args[0], compact_elements, type_.arrow, is_discrete), type_)

@@ -10,7 +10,6 @@ from parts.common.errors import UserError
 from parts.types import (
     ArrayType,
     DataType,
-    FloatType,
     IntegerType,
     MapType,
     NullableType,
@@ -24,23 +23,20 @@ from sql.functions import memory_guards
 from sql.functions.list_kernels import array_search, array_slices
 from sql.functions.list_kernels.array_search import (
     Each,
-    compared,
-    intersected,
+    intersect_arrays,
     is_discrete,
     is_plain,
-    of_each,
     row_arrays,
-    searched,
+    scan_array,
 )
-from sql.functions.logic.comparison import enums_as_numbers
-from sql.functions.maps_and_tuples.maps_and_tuples import make_tuple, map_contains, map_element, zipped
+from sql.functions.maps_and_tuples.maps_and_tuples import make_tuple, map_element, zip_checked
 from sql.functions.registry import Call, define, function
-from sql.typing.casts.casts import convert
+from sql.typing.casts.casts import convert_to_supertype
 from sql.typing.column_kernels.float_bits import bits_of, of_bits
-from sql.typing.default_values import default_sql
-from sql.typing.duckdb.sql_fragments import Fragment, fragment, joined
-from sql.typing.result_types import as_integer, is_integer, supertype
-from sql.typing.typed_expressions import NOTHING, UINT8, UINT32, UINT64, Typed, cast
+from sql.typing.default_values import default_value
+from sql.typing.duckdb.sql_fragments import Fragment, fragment, join_fragments
+from sql.typing.result_types import bool_as_integer, is_integer, supertype
+from sql.typing.typed_expressions import NOTHING, UINT32, UINT64, Typed, cast
 
 
 def array_type(call: Call, position: int = 0) -> ArrayType:
@@ -56,7 +52,7 @@ def make_array(call: Call) -> Typed:
         return Typed(fragment("CAST([] AS INTEGER[])"), ArrayType(NOTHING), elements=())
     inner = supertype(arg.type for arg in call.args)
     zone = call.environment.zone
-    texts = joined(", ", [convert(arg, inner, zone) for arg in call.args])
+    texts = join_fragments(", ", [convert_to_supertype(arg, inner, zone) for arg in call.args])
     return Typed(row_arrays(fragment("[{}]", texts), call.args, inner), ArrayType(inner), elements=call.args)
 
 
@@ -78,17 +74,17 @@ def empty_array_to_single(call: Call) -> Typed:
     if type_.inner == NOTHING:
         raise UserError("NOT_IMPLEMENTED", "emptyArrayToSingle has no value for an array of type Nothing")
     value = call.args[0].sql
-    single = fragment("[{}]", default_sql(type_.inner))
+    single = fragment("[{}]", default_value(type_.inner))
     return Typed(fragment("(CASE WHEN len({}) = 0 THEN {} ELSE {} END)", value, single, value), type_)
 
 
 @function("replicate", (2, None), nulls=False)
-def replicate(call: Call) -> Typed:
+def array_replicate(call: Call) -> Typed:
     value, array = call.args[:2]
     for position in range(1, len(call.args)):
         if not isinstance(call.args[position].type, ArrayType):
             raise call.wrong_type(position, "Array")
-    size = memory_guards.room(fragment("CAST(len({}) AS BIGINT)", array.sql), _weight(value))
+    size = memory_guards.guarded_size(fragment("CAST(len({}) AS BIGINT)", array.sql), _weight(value))
     sql = fragment("list_transform(range({}), lambda n: {})", size, value.sql)
     return Typed(cast(sql, ArrayType(value.type)), ArrayType(value.type))
 
@@ -111,7 +107,7 @@ def array_element(call: Call) -> Typed:
     if index.value == 0:
         raise UserError("ZERO_ARRAY_OR_TUPLE_INDEX", "Array indices are 1-based: 0 is no index")
     found = _extracted(value, index)
-    return Typed(found if inner.is_nullable else fragment("coalesce({}, {})", found, default_sql(inner)), inner)
+    return Typed(found if inner.is_nullable else fragment("coalesce({}, {})", found, default_value(inner)), inner)
 
 
 @function("arrayElementOrNull", 2)
@@ -121,109 +117,8 @@ def array_element_or_null(call: Call) -> Typed:
 
 def _extracted(array: Typed, index: Typed) -> Fragment:
     """Of an index beyond Int64 there is none."""
-    how = "TRY_CAST" if as_integer(strip_nullable(index.type)) == UINT64 else "CAST"
+    how = "TRY_CAST" if bool_as_integer(strip_nullable(index.type)) == UINT64 else "CAST"
     return fragment(f"list_extract({{}}, {how}({{}} AS BIGINT))", array.sql, index.sql)
-
-
-def _element(call: Call, array: int, value: int) -> tuple[Fragment, Fragment]:
-    """An array and a value as comparable DuckDB values."""
-    inner = array_type(call, array).inner
-    common = supertype([strip_nullable(inner), strip_nullable(call.args[value].type)])
-    zone = call.environment.zone
-    return convert(call.args[array], ArrayType(common), zone), convert(call.args[value], common, zone)
-
-
-@function("has", 2, nulls=False)
-def has(call: Call) -> Typed:
-    call = enums_as_numbers(call)
-    if strip_nullable(call.args[1].type) == NOTHING:
-        array_type(call)
-        found = fragment("(len(list_filter({}, lambda x: x IS NULL)) > 0)", call.args[0].sql)
-        return Typed(searched(found, "any", *call.args), UINT8, is_condition=True)
-    if isinstance(call.args[0].type, MapType):
-        return map_contains(call)
-    found = searched(fragment("({} > 0)", _place(call)), "any", *call.args)
-    return Typed(found, UINT8, is_condition=True)
-
-
-@function("hasAll", 2)
-def has_all(call: Call) -> Typed:
-    """NULL is found by NULL, NaN by nothing."""
-    call = enums_as_numbers(call)
-    first, second, inner = _two_arrays(call)
-    found = fragment("list_has_all({}, {})", first, second)
-    if isinstance(strip_nullable(inner), FloatType):
-        found = fragment("{} AND len(list_filter({}, lambda q: isnan(q))) = 0", found, second)
-    if array_type(call, 1).inner.is_nullable:
-        may_hold_null = array_type(call, 0).inner.is_nullable
-        knows_null = _has_null(first) if may_hold_null else fragment("false")
-        found = fragment("{} AND ({} OR NOT {})", found, knows_null, _has_null(second))
-    return Typed(compared(fragment("({})", found), *call.args, needs_all=True), UINT8, is_condition=True)
-
-
-def _has_null(array: Fragment) -> Fragment:
-    return fragment("(list_count({0}) < len({0}))", array)
-
-
-@function("hasAny", 2)
-def has_any(call: Call) -> Typed:
-    """NULL is found by NULL, NaN by nothing."""
-    call = enums_as_numbers(call)
-    first, second, inner = _two_arrays(call)
-    known = second
-    if isinstance(strip_nullable(inner), FloatType):
-        known = fragment("list_filter({}, lambda q: NOT isnan(q))", second)
-    found = fragment("list_has_any({}, {})", first, known)
-    if array_type(call, 1).inner.is_nullable and array_type(call, 0).inner.is_nullable:
-        found = fragment("({} OR ({} AND {}))", found, _has_null(first), _has_null(second))
-    return Typed(compared(found, *call.args, needs_all=False), UINT8, is_condition=True)
-
-
-def _two_arrays(call: Call) -> tuple[Fragment, Fragment, DataType]:
-    common = supertype([array_type(call, 0), array_type(call, 1)])
-    zone = call.environment.zone
-    assert isinstance(common, ArrayType)
-    return convert(call.args[0], common, zone), convert(call.args[1], common, zone), common.inner
-
-
-@function("indexOf", 2, nulls=False)
-def index_of(call: Call) -> Typed:
-    call = enums_as_numbers(call)
-    return Typed(searched(cast(_place(call), UINT64), "place", *call.args), UINT64)
-
-
-def _place(call: Call) -> Fragment:
-    """The position of the value, 0 if it is not there. NULL is found by NULL, NaN by nothing."""
-    if strip_nullable(call.args[1].type) == NOTHING:
-        array_type(call)
-        return _place_of_null(call.args[0])
-    array, value = _element(call, 0, 1)
-    found = fragment("coalesce(list_position({}, {}), 0)", array, value)
-    if isinstance(strip_nullable(array_type(call).inner), FloatType):
-        found = fragment("(CASE WHEN isnan({}) THEN 0 ELSE {} END)", value, found)
-    if call.args[1].type.is_nullable:
-        missing = _place_of_null(call.args[0])
-        found = fragment("(CASE WHEN {} IS NULL THEN {} ELSE {} END)", call.args[1].sql, missing, found)
-    return found
-
-
-def _place_of_null(array: Typed) -> Fragment:
-    return fragment("coalesce(list_position(list_transform({}, lambda q: q IS NULL), true), 0)", array.sql)
-
-
-@function("countEqual", 2, nulls=False)
-def count_equal(call: Call) -> Typed:
-    call = enums_as_numbers(call)
-    if strip_nullable(call.args[1].type) == NOTHING:
-        array_type(call)
-        nulls = cast(fragment("len(list_filter({}, lambda q: q IS NULL))", call.args[0].sql), UINT64)
-        return Typed(searched(nulls, "count", *call.args), UINT64)
-    array, value = _element(call, 0, 1)
-    same = fragment("q IS NOT DISTINCT FROM {}" if call.args[1].type.is_nullable else "q = {}", value)
-    if isinstance(strip_nullable(array_type(call).inner), FloatType):
-        same = fragment("{} AND NOT isnan(q)", same)
-    found = cast(fragment("len(list_filter({}, lambda q: {}))", array, same), UINT64)
-    return Typed(searched(found, "count", *call.args), UINT64)
 
 
 @function("range", (1, 3))
@@ -235,7 +130,7 @@ def number_range(call: Call) -> Typed:
     numbers = [fragment("CAST({} AS BIGINT)", arg.sql) for arg in call.args]
     if not all(map(_is_few, call.args)):
         numbers = _guarded_range(call.args[0], numbers)
-    return Typed(cast(fragment("range({})", joined(", ", numbers)), ArrayType(inner)), ArrayType(inner))
+    return Typed(cast(fragment("range({})", join_fragments(", ", numbers)), ArrayType(inner)), ArrayType(inner))
 
 
 _FEW = 10_000
@@ -248,24 +143,24 @@ def _is_few(number: Typed) -> bool:
     return isinstance(number.type, IntegerType) and number.type.bits == 8
 
 
-_RANGE = memory_guards.Most(
+_RANGE = memory_guards.SizeLimit(
     "ARGUMENT_OUT_OF_BOUND", 500_000_000, True,
     "A call to function range would produce {size} array elements, which is greater than the allowed maximum of {most}",
 )  # fmt: skip
-_RESIZE = memory_guards.Most(
+_RESIZE = memory_guards.SizeLimit(
     "TOO_LARGE_ARRAY_SIZE", 1 << 30, False, "Too large array size: {size}, maximum: {most}"
 )  # fmt: skip
 
 
 def _guarded_range(first: Typed, numbers: list[Fragment]) -> list[Fragment]:
     if len(numbers) == 1:
-        return [memory_guards.room_for(first, numbers[0], 8, _RANGE)]
+        return [memory_guards.guarded_size_for(first, numbers[0], 8, _RANGE)]
     start, end, *step = numbers
     if not step:
-        count = memory_guards.room(fragment("greatest({} - {}, 0)", end, start), 8, _RANGE)
+        count = memory_guards.guarded_size(fragment("greatest({} - {}, 0)", end, start), 8, _RANGE)
         return [start, fragment("{} + {}", start, count)]
     count = fragment("greatest(({} - {}) // nullif({}, 0) + 1, 0)", end, start, step[0])
-    start = fragment("CASE WHEN {} IS NULL THEN NULL ELSE {} END", memory_guards.room(count, 8, _RANGE), start)
+    start = fragment("CASE WHEN {} IS NULL THEN NULL ELSE {} END", memory_guards.guarded_size(count, 8, _RANGE), start)
     return [start, end, step[0]]
 
 
@@ -273,28 +168,32 @@ def _guarded_range(first: Typed, numbers: list[Fragment]) -> list[Fragment]:
 def array_concat(call: Call) -> Typed:
     type_ = supertype(array_type(call, position) for position in range(len(call.args)))
     zone = call.environment.zone
-    return Typed(_joined([convert(arg, type_, zone) for arg in call.args]), type_)
+    return Typed(_joined([convert_to_supertype(arg, type_, zone) for arg in call.args]), type_)
 
 
 def _joined(arrays: list[Fragment]) -> Fragment:
     """DuckDB's functions for this take three times as long."""
-    return fragment("flatten([{}])", joined(", ", arrays)) if len(arrays) > 1 else arrays[0]
+    return fragment("flatten([{}])", join_fragments(", ", arrays)) if len(arrays) > 1 else arrays[0]
 
 
 def _pushed(call: Call) -> tuple[Fragment, Fragment, ArrayType]:
     inner = supertype([array_type(call).inner, call.args[1].type])
     zone = call.environment.zone
-    return convert(call.args[0], ArrayType(inner), zone), convert(call.args[1], inner, zone), ArrayType(inner)
+    return (
+        convert_to_supertype(call.args[0], ArrayType(inner), zone),
+        convert_to_supertype(call.args[1], inner, zone),
+        ArrayType(inner),
+    )
 
 
 @function("arrayPushBack", 2, nulls=False)
-def push_back(call: Call) -> Typed:
+def array_push_back(call: Call) -> Typed:
     array, value, type_ = _pushed(call)
     return Typed(_joined([array, fragment("[{}]", value)]), type_)
 
 
 @function("arrayPushFront", 2, nulls=False)
-def push_front(call: Call) -> Typed:
+def array_push_front(call: Call) -> Typed:
     array, value, type_ = _pushed(call)
     return Typed(_joined([fragment("[{}]", value), array]), type_)
 
@@ -302,21 +201,23 @@ def push_front(call: Call) -> Typed:
 def _same(template: str, compute: Each) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         type_ = array_type(call)
-        return Typed(of_each(fragment(template, call.args[0].sql), call.args[0], compute, type_.arrow, is_plain), type_)
+        return Typed(
+            scan_array(fragment(template, call.args[0].sql), call.args[0], compute, type_.arrow, is_plain), type_
+        )
 
     return build
 
 
-define("arrayReverse", _same("list_reverse({})", array_search.reversed_), 1)
-define("arrayPopBack", _same("{}[1:-2]", array_search.without_last), 1)
-define("arrayPopFront", _same("{}[2:]", array_search.without_first), 1)
+define("arrayReverse", _same("list_reverse({})", array_search.reverse_elements), 1)
+define("arrayPopBack", _same("{}[1:-2]", array_search.drop_last), 1)
+define("arrayPopFront", _same("{}[2:]", array_search.drop_first), 1)
 
 
 @function("arrayFlatten", 1)
 def array_flatten(call: Call) -> Typed:
     flat, inner = fragment("flatten({})", call.args[0].sql), array_type(call).inner
     if isinstance(inner, ArrayType):
-        flat = of_each(flat, call.args[0], array_slices.flattened, inner.arrow, is_plain)
+        flat = scan_array(flat, call.args[0], array_slices.flatten_arrays, inner.arrow, is_plain)
     return Typed(flat, inner)
 
 
@@ -327,7 +228,9 @@ def array_distinct(call: Call) -> Typed:
     value = bits_of(call.args[0].sql, ArrayType(inner))
     kept = fragment("list_filter({value}, lambda x, i: x IS NOT NULL AND list_position({value}, x) = i)", value=value)
     type_ = ArrayType(inner.inner if isinstance(inner, NullableType) else inner)
-    return Typed(of_each(of_bits(kept, type_), call.args[0], array_search.distinct, type_.arrow, is_discrete), type_)
+    return Typed(
+        scan_array(of_bits(kept, type_), call.args[0], array_search.distinct_elements, type_.arrow, is_discrete), type_
+    )
 
 
 @function("arrayUniq", 1)
@@ -338,14 +241,16 @@ def array_uniq(call: Call) -> Typed:
         has_null = fragment("len(list_filter({}, lambda q: q IS NULL)) > 0", value)
         count = fragment("{} + CASE WHEN {} THEN 1 ELSE 0 END", count, has_null)
     found = cast(fragment("({})", count), UINT32)
-    return Typed(of_each(found, call.args[0], array_search.uniq, pa.uint32(), is_discrete), UINT32)
+    return Typed(scan_array(found, call.args[0], array_search.count_distinct, pa.uint32(), is_discrete), UINT32)
 
 
 @function("arrayEnumerate", 1)
 def array_enumerate(call: Call) -> Typed:
     array_type(call)
     numbers, type_ = fragment("range(1, len({}) + 1)", call.args[0].sql), ArrayType(UINT32)
-    return Typed(of_each(cast(numbers, type_), call.args[0], array_search.enumerated, type_.arrow, is_plain), type_)
+    return Typed(
+        scan_array(cast(numbers, type_), call.args[0], array_search.enumerate_elements, type_.arrow, is_plain), type_
+    )
 
 
 @function("arraySlice", (2, 3), nulls=False)
@@ -358,11 +263,11 @@ def array_slice(call: Call) -> Typed:
     start = fragment("pando_slice_start({}, len({}))", _slice_bound(others[0], fragment("1")), value)
     if len(others) == 1:
         rest = fragment("list_slice({value}, greatest({}, 1), len({value}))", start, value=value)
-        return Typed(array_slices.sliced(rest, array, others[0], None), type_)
+        return Typed(array_slices.slice_arrays(rest, array, others[0], None), type_)
     size = _slice_bound(others[1], fragment("4294967296"))
     last = fragment("(CASE WHEN {size} < 0 THEN len({}) + {size} ELSE {} + {size} - 1 END)", value, start, size=size)
     part = fragment("list_slice({}, greatest({}, 1), greatest({}, 0))", value, start, last)
-    return Typed(array_slices.sliced(part, array, *others), type_)
+    return Typed(array_slices.slice_arrays(part, array, *others), type_)
 
 
 def _slice_bound(number: Typed, absent: Fragment) -> Fragment:
@@ -373,11 +278,11 @@ def _slice_bound(number: Typed, absent: Fragment) -> Fragment:
 @function("arrayResize", (2, 3))
 def array_resize(call: Call) -> Typed:
     type_ = array_type(call)
-    fill = convert(call.args[2], type_.inner) if len(call.args) > 2 else default_sql(type_.inner)
-    size = memory_guards.room_for(call.args[1], fragment("CAST({} AS BIGINT)", call.args[1].sql), 16, _RESIZE)
+    fill = convert_to_supertype(call.args[2], type_.inner) if len(call.args) > 2 else default_value(type_.inner)
+    size = memory_guards.guarded_size_for(call.args[1], fragment("CAST({} AS BIGINT)", call.args[1].sql), 16, _RESIZE)
     known = call.args[2].value if len(call.args) > 2 else type_.inner.default
     sql = fragment("list_resize({}, {}, {})", call.args[0].sql, size, fill)
-    return Typed(array_slices.resized(sql, call.args[0], call.args[1], known), type_)
+    return Typed(array_slices.resize_arrays(sql, call.args[0], call.args[1], known), type_)
 
 
 @function("arrayZip", (1, None))
@@ -385,17 +290,17 @@ def array_zip(call: Call) -> Typed:
     inner = [array_type(call, position).inner for position in range(len(call.args))]
     parts = [Typed(fragment("z[{}]", position), type_) for position, type_ in enumerate(inner, 1)]
     body = make_tuple(parts)
-    arrays = zipped(call.args, call.name)
+    arrays = zip_checked(call.args, call.name)
     sql = fragment("list_transform({}, lambda z: {})", arrays, body.sql)
-    return Typed(array_slices.zipped(sql, call.args, inner, call.name), ArrayType(body.type))
+    return Typed(array_slices.zip_arrays(sql, call.args, inner, call.name), ArrayType(body.type))
 
 
 @function("arrayIntersect", (1, None))
 def array_intersect(call: Call) -> Typed:
     type_ = supertype(array_type(call, position) for position in range(len(call.args)))
-    first, *others = (bits_of(convert(arg, type_), type_) for arg in call.args)
+    first, *others = (bits_of(convert_to_supertype(arg, type_), type_) for arg in call.args)
     text = fragment("list_distinct({})", first)
     for other in others:
         text = fragment("list_intersect({}, {})", text, other)
     assert isinstance(type_, ArrayType)
-    return Typed(intersected(of_bits(text, type_), call.args, type_.inner), type_)
+    return Typed(intersect_arrays(of_bits(text, type_), call.args, type_.inner), type_)

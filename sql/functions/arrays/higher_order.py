@@ -12,16 +12,16 @@ import pyarrow as pa
 from parts.types import ArrayType, DataType
 from sql.functions import memory_guards
 from sql.functions.arrays.arrays import array_type
-from sql.functions.lambda_bodies import element
+from sql.functions.lambda_bodies import lambda_element
 from sql.functions.list_kernels import lambda_results as scans
-from sql.functions.maps_and_tuples.maps_and_tuples import zipped
+from sql.functions.maps_and_tuples.maps_and_tuples import zip_checked
 from sql.functions.registry import Call, define, function
-from sql.typing.default_values import default_sql
+from sql.typing.default_values import default_value
 from sql.typing.duckdb.sql_fragments import Fragment, fragment
 from sql.typing.typed_expressions import UINT8, UINT32, Typed, cast
 
 
-class Mapped:
+class LambdaOverArrays:
     """A lambda over one or more arrays: the list to walk, the lambda's head, and its typed body."""
 
     def __init__(self, call: Call) -> None:
@@ -33,21 +33,22 @@ class Mapped:
         self.variable = f"v{next(_numbers)}"
         if len(arrays) == 1:
             self.list = arrays[0].sql
-            parameters = [Typed(element(self.variable), self.inner[0])]
+            parameters = [Typed(lambda_element(self.variable), self.inner[0])]
         else:
-            self.list = zipped(arrays, call.name)
+            self.list = zip_checked(arrays, call.name)
             parameters = [
-                Typed(element(f"{self.variable}[{position}]"), inner) for position, inner in enumerate(self.inner, 1)
+                Typed(lambda_element(f"{self.variable}[{position}]"), inner)
+                for position, inner in enumerate(self.inner, 1)
             ]
         self.body = function_.apply(parameters)
         self.name = call.name
-        self.flat = scans.body_of(
+        self.flat = scans.compile_lambda_body(
             [scans.elements_of(array) for array in arrays], [each.sql for each in parameters], self.body
         )
 
     def scanned(self, sql: Fragment, finish: scans.Finish, result: pa.DataType, *, applies: bool) -> Fragment:
         """``sql``, which a scan computes as ``finish`` says if that ``applies`` to the body."""
-        return scans.scanned(sql, self.flat if applies else None, self.name, finish, result)
+        return scans.scan_lambda(sql, self.flat if applies else None, self.name, finish, result)
 
     def transformed(self, sql: Fragment | None = None) -> Fragment:
         body = self._watched(sql or self.body.number)
@@ -56,7 +57,7 @@ class Mapped:
     def _watched(self, body: Fragment) -> Fragment:
         """A body that looks whether the query may go on, if it may be run for very many elements of few rows."""
         is_watched = memory_guards.is_guarded(self.list)
-        return memory_guards.watched(body, is_watched)
+        return memory_guards.interruptible_body(body, is_watched)
 
     def filtered(self) -> Fragment:
         """The elements of the first array where the body holds."""
@@ -73,20 +74,20 @@ _numbers = itertools.cycle(range(1, 1_000_000))
 
 @function("arrayMap", (2, None), nulls=False)
 def array_map(call: Call) -> Typed:
-    mapped = Mapped(call)
+    mapped = LambdaOverArrays(call)
     body, type_ = mapped.body, ArrayType(mapped.body.type)
-    sql = mapped.scanned(mapped.transformed(), scans.mapped, type_.arrow, applies=scans.is_mapped(body))
+    sql = mapped.scanned(mapped.transformed(), scans.map_arrays, type_.arrow, applies=scans.is_mapped(body))
     return Typed(sql, type_)
 
 
 @function("arrayFilter", (2, None), nulls=False)
 def array_filter(call: Call) -> Typed:
-    mapped = Mapped(call)
+    mapped = LambdaOverArrays(call)
     type_ = ArrayType(mapped.inner[0])
-    return Typed(_tested(mapped, mapped.filtered(), scans.kept, type_.arrow), type_)
+    return Typed(_tested(mapped, mapped.filtered(), scans.filter_arrays, type_.arrow), type_)
 
 
-def _tested(mapped: Mapped, sql: Fragment, finish: scans.Finish, result: pa.DataType) -> Fragment:
+def _tested(mapped: LambdaOverArrays, sql: Fragment, finish: scans.Finish, result: pa.DataType) -> Fragment:
     applies = scans.is_test(mapped.body) and scans.is_plain(mapped.inner[0])
     return mapped.scanned(sql, finish, result, applies=applies)
 
@@ -96,23 +97,23 @@ def _of_test(template: str, finish: scans.Finish, result: pa.DataType) -> Callab
 
     def build(call: Call) -> Fragment:
         if call.args[0].apply is not None:
-            mapped = Mapped(call)
+            mapped = LambdaOverArrays(call)
             return _tested(mapped, fragment(template, kept=mapped.filtered(), array=mapped.array.sql), finish, result)
         type_ = array_type(call)
         array = call.args[0]
         kept = fragment("list_filter({}, lambda x: x <> 0)", array.sql)
         sql = fragment(template, kept=kept, array=array.sql)
-        only = element("x")
+        only = lambda_element("x")
         body = Typed(only, type_.inner)
-        flat = scans.body_of([array.sql], [only], body) if scans.is_test(body) else None
-        return scans.scanned(sql, flat, call.name, finish, result)
+        flat = scans.compile_lambda_body([array.sql], [only], body) if scans.is_test(body) else None
+        return scans.scan_lambda(sql, flat, call.name, finish, result)
 
     return build
 
 
 _exists = _of_test("(len({kept}) > 0)", scans.exists, pa.bool_())
-_all = _of_test("(len({kept}) = len({array}))", scans.holds_for_all, pa.bool_())
-_count = _of_test("CAST(len({kept}) AS UINTEGER)", scans.counted, pa.uint32())
+_all = _of_test("(len({kept}) = len({array}))", scans.all_hold, pa.bool_())
+_count = _of_test("CAST(len({kept}) AS UINTEGER)", scans.count_matches, pa.uint32())
 define("arrayExists", lambda call: Typed(_exists(call), UINT8, is_condition=True), (1, None), nulls=False)
 define("arrayAll", lambda call: Typed(_all(call), UINT8, is_condition=True), (1, None), nulls=False)
 define("arrayCount", lambda call: Typed(_count(call), UINT32), (1, None), nulls=False)
@@ -120,12 +121,12 @@ define("arrayCount", lambda call: Typed(_count(call), UINT32), (1, None), nulls=
 
 def _nth(place: int) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
-        mapped = Mapped(call)
+        mapped = LambdaOverArrays(call)
         inner = mapped.inner[0]
-        value = or_default(fragment("{}[{}]", mapped.filtered(), place), inner)
+        value = default_if_empty(fragment("{}[{}]", mapped.filtered(), place), inner)
         if inner.is_nullable:
             return value
-        finish = scans.nth_value(inner.default, is_last=place < 0)
+        finish = scans.nth_match(inner.default, is_last=place < 0)
         return replace(value, sql=_tested(mapped, value.sql, finish, inner.arrow))
 
     return build
@@ -135,20 +136,20 @@ define("arrayFirst", _nth(1), (2, None), nulls=False)
 define("arrayLast", _nth(-1), (2, None), nulls=False)
 
 
-def or_default(sql: Fragment, type_: DataType) -> Typed:
-    return Typed(sql if type_.is_nullable else fragment("coalesce({}, {})", sql, default_sql(type_)), type_)
+def default_if_empty(sql: Fragment, type_: DataType) -> Typed:
+    return Typed(sql if type_.is_nullable else fragment("coalesce({}, {})", sql, default_value(type_)), type_)
 
 
 def _index(*, is_last: bool) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
-        mapped = Mapped(call)
+        mapped = LambdaOverArrays(call)
         hits = mapped.transformed(fragment("coalesce({}, false)", mapped.body.condition))
         if is_last:
             behind = fragment("nullif(list_position(list_reverse({}), true), 0)", hits)
             place = fragment("len({}) + 1 - {}", mapped.list, behind)
         else:
             place = fragment("list_position({}, true)", hits)
-        finish = partial(scans.place, is_last=is_last)
+        finish = partial(scans.first_match_position, is_last=is_last)
         return Typed(_tested(mapped, cast(fragment("coalesce({}, 0)", place), UINT32), finish, pa.uint32()), UINT32)
 
     return build

@@ -30,14 +30,14 @@ from parts.types import (
     strip_nullable,
 )
 from sql.functions.registry import Call, define, function
-from sql.typing.casts.casts import cast_to, type_argument, zoned_as
-from sql.typing.default_values import default_sql
-from sql.typing.duckdb.bound_values import bound
-from sql.typing.duckdb.engine_types import engine_type
+from sql.typing.casts.casts import cast_to, parse_type_argument, with_source_zone
+from sql.typing.default_values import default_value
+from sql.typing.duckdb.bound_values import bind_value
+from sql.typing.duckdb.engine_types import duckdb_type
 from sql.typing.duckdb.sql_fragments import Fragment, fragment
 from sql.typing.result_types import is_number, is_string
-from sql.typing.texts.text_or_null import SPELLED, text_or_null
-from sql.typing.typed_expressions import Typed, cast, float_text, text
+from sql.typing.texts.text_or_null import SPELLED, value_or_null
+from sql.typing.typed_expressions import Typed, cast, float_literal_text, string_literal
 
 # From the year 0 to 9999.
 _BORDERS: dict[type[DataType], tuple[int, int]] = {
@@ -50,7 +50,7 @@ def accurate_or_null(call: Call, value: Typed, target: DataType) -> Fragment:
     source, zone = strip_nullable(value.type), call.environment.zone
     value = Typed(value.number, source)
     if isinstance(source, StringType) and isinstance(target, SPELLED):
-        return text_or_null(value, target, zone)
+        return value_or_null(value, target, zone)
     if isinstance(source, StringType) and isinstance(target, BoolType):
         return fragment("pando_try_bool({})", value.sql)
     if is_number(source) and is_number(target):
@@ -89,12 +89,12 @@ def _counted(value: Typed, target: DataType, zone: str) -> Fragment:
 
 
 def _number(call: Call, value: Typed, target: DataType) -> Fragment:
-    source, sql, engine = value.type, value.sql, engine_type(target)
+    source, sql, engine = value.type, value.sql, duckdb_type(target)
     match source, target:
         case FloatType(), IntegerType():
             template = "(CASE WHEN {0} = trunc({0}) AND {0} >= {1} AND {0} < {2} THEN CAST({0} AS {3}) END)"
-            low, high = (float_text(float(border)) for border in (target.minimum, target.maximum + 1))
-            return bound(sql, "real", lambda v: fragment(template, v, low, high, engine))
+            low, high = (float_literal_text(float(border)) for border in (target.minimum, target.maximum + 1))
+            return bind_value(sql, "real", lambda v: fragment(template, v, low, high, engine))
         case FloatType(64), FloatType(32):
             return fragment(
                 "(CASE WHEN CAST(TRY_CAST({sql} AS FLOAT) AS DOUBLE) = {sql} THEN TRY_CAST({sql} AS FLOAT) END)",
@@ -106,7 +106,7 @@ def _number(call: Call, value: Typed, target: DataType) -> Fragment:
             template = "(CASE WHEN {0} BETWEEN {1} AND {2} THEN CAST({0} AS {3}) END)"
             inner = max(source.minimum, target.minimum), min(source.maximum, target.maximum)
             borders = [cast(f"'{border}'", source) for border in inner]
-            return bound(sql, "whole", lambda v: fragment(template, v, *borders, engine))
+            return bind_value(sql, "whole", lambda v: fragment(template, v, *borders, engine))
         case IntegerType(), FloatType():
             real = cast(sql, target)
             return fragment(
@@ -123,10 +123,10 @@ def _number(call: Call, value: Typed, target: DataType) -> Fragment:
 
 
 def _target(call: Call) -> DataType:
-    target = type_argument(call.args[1], call.name)
+    target = parse_type_argument(call.args[1], call.name)
     if isinstance(target, LowCardinalityType):
         raise UserError("NOT_IMPLEMENTED", f"{call.name} to {target} is not supported")
-    return zoned_as(target, strip_nullable(call.args[0].type))
+    return with_source_zone(target, strip_nullable(call.args[0].type))
 
 
 @function("accurateCastOrNull", 2, nulls=False)
@@ -144,7 +144,7 @@ def accurate_cast(call: Call) -> Typed:
         raise UserError("NOT_IMPLEMENTED", f"{call.name} to {target} is not supported")
     code = 6 if is_string(value.type) else 70
     message = f"pando:{code}:Value in column {value.type} cannot be safely converted into type {target}"
-    failure = cast(fragment("error({})", text(message)), target)
+    failure = cast(fragment("error({})", string_literal(message)), target)
     exact = fragment("coalesce({}, {})", accurate_or_null(call, value, strip_nullable(target)), failure)
     if not value.type.is_nullable:
         return Typed(exact, target)
@@ -178,7 +178,7 @@ def _to_or_default(target: DataType) -> Callable[[Call], Typed]:
 
 
 def _first_day(target: DataType) -> Fragment:
-    return fragment("DATE '1900-01-01'") if isinstance(target, Date32Type) else default_sql(target)
+    return fragment("DATE '1900-01-01'") if isinstance(target, Date32Type) else default_value(target)
 
 
 for _type in (

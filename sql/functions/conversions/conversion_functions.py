@@ -31,27 +31,27 @@ from parts.types import (
 )
 from sql.functions.registry import Call, define, function
 from sql.grammar.syntax_tree import Literal
-from sql.typing.casts.casts import cast_checked, cast_to, type_argument, zoned_as
-from sql.typing.default_values import default_sql
+from sql.typing.casts.casts import cast_checked, cast_to, parse_type_argument, with_source_zone
+from sql.typing.default_values import default_value
 from sql.typing.duckdb.sql_fragments import fragment
 from sql.typing.result_types import is_date_or_time, is_number, is_string
 from sql.typing.texts.address_texts import ipv4_of_text, ipv6_of_text, uuid_of_text
-from sql.typing.texts.integer_texts import constant_integer
-from sql.typing.texts.text_or_null import text_or_null
-from sql.typing.typed_expressions import BOOL, NOT_LITERAL, STRING, UINT32, IntervalType, Typed, cast, text
+from sql.typing.texts.integer_texts import parse_constant_integer
+from sql.typing.texts.text_or_null import value_or_null
+from sql.typing.typed_expressions import BOOL, NOT_LITERAL, STRING, UINT32, IntervalType, Typed, cast, string_literal
 
 _INTEGERS = [IntegerType(bits, signed) for bits in (8, 16, 32, 64) for signed in (False, True)]
 
 
 @function("CAST _CAST", 2, nulls=False)
-def cast_function(call: Call) -> Typed:
+def cast_exact(call: Call) -> Typed:
     """``CAST(x AS T)``: T is exactly what is named, so a NULL in a type that is not Nullable is an error."""
-    value, target = call.args[0], type_argument(call.args[1], "CAST")
+    value, target = call.args[0], parse_type_argument(call.args[1], "CAST")
     return explicit_cast(call, value, target)
 
 
 def explicit_cast(call: Call, value: Typed, target: DataType) -> Typed:
-    target = zoned_as(target, strip_nullable(value.type))
+    target = with_source_zone(target, strip_nullable(value.type))
     if value.type == target:
         return value
     if isinstance(strip_nullable(target), (IntegerType, FloatType)) and isinstance(value.value, int):
@@ -59,7 +59,7 @@ def explicit_cast(call: Call, value: Typed, target: DataType) -> Typed:
         if isinstance(bare, FloatType) or bare.minimum <= value.value <= bare.maximum:  # type: ignore[attr-defined]
             return Typed(cast(str(int(value.value)), bare), target, value.value)
     if isinstance(value.value, str) and isinstance(bare := strip_nullable(target), IntegerType):
-        known = constant_integer(value.value, bare)
+        known = parse_constant_integer(value.value, bare)
         if known is not None and (not target.is_nullable or known == int(value.value)):
             return Typed(cast(str(known), bare), target, known)
     if isinstance(strip_nullable(target), DecimalType) and value.is_literal and call.node is not None:
@@ -71,7 +71,7 @@ def _written_decimal(call: Call, value: Typed) -> Typed:
     """``1.1::Decimal(9, 2)`` takes the digits as they are written, not those of the nearest float."""
     node = call.node.args[0] if call.node is not None else None
     if isinstance(node, Literal) and node.text and isinstance(node.value, float) and "e" not in node.text.lower():
-        return Typed(text(node.text.replace("_", "")), STRING, node.text, True)
+        return Typed(string_literal(node.text.replace("_", "")), STRING, node.text, True)
     return value
 
 
@@ -92,7 +92,7 @@ def to_string(call: Call) -> Typed:
 def _converted(call: Call, value: Typed, target: DataType, zone: str) -> Typed:
     """A wrong text in a Nullable is NULL."""
     if call.is_nullable and is_string(value.type):
-        return Typed(text_or_null(value, target, zone), target)
+        return Typed(value_or_null(value, target, zone), target)
     return Typed(cast_to(value, target, zone), target)
 
 
@@ -119,10 +119,10 @@ def _or(target: DataType, kind: str) -> Callable[[Call], Typed]:
         value = call.args[0]
         if not is_string(value.type):
             raise call.wrong_type(0, "String")
-        parsed = text_or_null(value, target, call.environment.zone, basic=True)
+        parsed = value_or_null(value, target, call.environment.zone, basic=True)
         if kind == "Null":
             return Typed(parsed, make_nullable(target))
-        default = "DATE '1900-01-01'" if isinstance(target, Date32Type) else default_sql(target)
+        default = "DATE '1900-01-01'" if isinstance(target, Date32Type) else default_value(target)
         return Typed(fragment("coalesce({}, {})", parsed, default), target)
 
     return build
@@ -289,12 +289,12 @@ def ipv6_number(call: Call) -> Typed:
 @function("defaultValueOfTypeName", 1)
 def default_of_type_name(call: Call) -> Typed:
     type_ = parse_type(call.constant_text(0))
-    return Typed(default_sql(type_), type_)
+    return Typed(default_value(type_), type_)
 
 
 @function("defaultValueOfArgumentType", 1, nulls=False)
 def default_of_argument(call: Call) -> Typed:
-    return Typed(default_sql(call.args[0].type), call.args[0].type)
+    return Typed(default_value(call.args[0].type), call.args[0].type)
 
 
 def _interval(unit: str) -> Callable[[Call], Typed]:

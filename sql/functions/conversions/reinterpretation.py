@@ -26,11 +26,11 @@ from parts.types import (
     parse_type,
 )
 from sql.functions.hashes.row_words import rows_of_texts
-from sql.functions.hashes.value_hashes import bits_of, width_of
+from sql.functions.hashes.value_hashes import value_bits, value_bytes
 from sql.functions.registry import Call, define, function
 from sql.typing.casts.casts import cast_to
-from sql.typing.column_kernels.kernels import Kernel, column, numbers
-from sql.typing.duckdb.sql_fragments import Fragment, called, fragment
+from sql.typing.column_kernels.kernels import Kernel, fixed_width_column, fixed_width_values
+from sql.typing.duckdb.sql_fragments import Fragment, fragment, function_call
 from sql.typing.integer_conversions import wrap_integer
 from sql.typing.typed_expressions import UINT64, Typed
 
@@ -40,11 +40,11 @@ _NUMBERS = (IntegerType, FloatType, BoolType, EnumType, IPv4Type, DateType, Date
 def _bits(call: Call, value: Typed) -> Fragment:
     """The first eight bytes as a UBIGINT."""
     if isinstance(value.type, StringType):
-        return called("pando_first_bytes", called("encode", value.sql))
+        return function_call("pando_first_bytes", function_call("encode", value.sql))
     if isinstance(value.type, FixedStringType):
-        return called("pando_first_bytes", value.sql)
+        return function_call("pando_first_bytes", value.sql)
     if isinstance(value.type, _NUMBERS):
-        return bits_of(value)
+        return value_bits(value)
     raise call.wrong_type(0, "a number, a date or a string")
 
 
@@ -54,9 +54,9 @@ def _reinterpreted(call: Call, target: DataType) -> Typed:
         case IntegerType():
             return Typed(wrap_integer(bits, UINT64, target), target)
         case FloatType(width):
-            return Typed(called(f"pando_float{width}_of_bits", bits), target)
+            return Typed(function_call(f"pando_float{width}_of_bits", bits), target)
         case DateType() | DateTimeType():
-            number = IntegerType(8 * width_of(target), False)
+            number = IntegerType(8 * value_bytes(target), False)
             days = Typed(wrap_integer(bits, UINT64, number), number)
             if isinstance(target, DateType):
                 return Typed(fragment("(DATE '1970-01-01' + CAST({} AS INTEGER))", days.sql), target)
@@ -88,11 +88,11 @@ def _first_bytes(texts: pa.Array) -> pa.Array:
         found.append(
             np.where(beyond == 64, np.uint64(0), (word << (beyond & np.uint64(63))) >> (beyond & np.uint64(63)))
         )
-    return column(np.concatenate(found) if found else np.empty(0, np.uint64), pa.uint64(), texts)
+    return fixed_width_column(np.concatenate(found) if found else np.empty(0, np.uint64), pa.uint64(), texts)
 
 
 def _float_of(kind: type[np.unsignedinteger], result: pa.DataType, bits: pa.Array) -> pa.Array:
-    return column(numbers(bits, np.uint64).astype(kind), result, bits)
+    return fixed_width_column(fixed_width_values(bits, np.uint64).astype(kind), result, bits)
 
 
 KERNELS = (

@@ -16,15 +16,15 @@ from parts.types import (
 )
 from sql.functions.dates.date_parts import clock_argument, local_clock, time_argument
 from sql.functions.registry import Call, define, function
-from sql.grammar.queries.time_units import normalized_unit
+from sql.grammar.queries.time_units import find_time_unit_or_short
 from sql.typing.casts.casts import cast_to
-from sql.typing.default_values import default_sql
-from sql.typing.duckdb.sql_fragments import Fragment, called, fragment
+from sql.typing.default_values import default_value
+from sql.typing.duckdb.sql_fragments import Fragment, fragment, function_call
 from sql.typing.result_types import is_number, is_string
-from sql.typing.texts.text_or_null import text_or_null
-from sql.typing.times.date_ranges import clamped_instant
-from sql.typing.times.time_zones import from_zone, from_zone_as_utc, local_time
-from sql.typing.typed_expressions import INT64, STRING, Typed, cast, literal, text
+from sql.typing.texts.text_or_null import value_or_null
+from sql.typing.times.date_ranges import clamp_instant
+from sql.typing.times.time_zones import from_zone_as_utc, wall_clock, zone_to_utc
+from sql.typing.typed_expressions import INT64, STRING, Typed, cast, literal, string_literal
 
 
 @function("toTimeZone toTimezone", 2)
@@ -83,7 +83,7 @@ define("toUnixTimestamp64Micro", _to_unix(1), 1)
 def make_date(call: Call) -> Typed:
     """A date that does not exist or is outside Date's range is the first one, as in ClickHouse."""
     macro = "pando_make_day" if len(call.args) == 2 else "pando_make_date"
-    return Typed(called(macro, *[_whole(call, position) for position in range(len(call.args))]), DateType())
+    return Typed(function_call(macro, *[_whole(call, position) for position in range(len(call.args))]), DateType())
 
 
 def _whole(call: Call, position: int) -> Fragment:
@@ -96,8 +96,8 @@ def _whole(call: Call, position: int) -> Fragment:
 @function("makeDateTime", (6, 7))
 def make_date_time(call: Call) -> Typed:
     zone = call.constant_zone(6)
-    local = called("pando_make_time", *[_whole(call, position) for position in range(6)])
-    return Typed(clamped_instant(from_zone(local, zone or call.environment.zone)), DateTimeType(zone))
+    local = function_call("pando_make_time", *[_whole(call, position) for position in range(6)])
+    return Typed(clamp_instant(zone_to_utc(local, zone or call.environment.zone)), DateTimeType(zone))
 
 
 # The clock: one moment for the whole query ----------------------------------------------------------------------------
@@ -169,12 +169,14 @@ def format_date_time(call: Call) -> Typed:
     if len(call.args) > 2:
         zone = call.constant_zone(2)
         value = Typed(value.sql, DateTimeType(zone) if isinstance(value.type, DateTimeType) else value.type)
-    return Typed(fragment("strftime({}, {})", local_time(value, call.environment.zone), text(pattern)), STRING)
+    return Typed(
+        fragment("strftime({}, {})", wall_clock(value, call.environment.zone), string_literal(pattern)), STRING
+    )
 
 
 @function("dateName", (2, 3))
 def date_name(call: Call) -> Typed:
-    unit = normalized_unit(call.constant_text(0))
+    unit = find_time_unit_or_short(call.constant_text(0))
     pattern = {"Month": "%B", "Day": "%-d", "Year": "%Y", "Hour": "%-H", "Minute": "%-M", "Second": "%-S"}.get(
         unit or ""
     )
@@ -183,7 +185,9 @@ def date_name(call: Call) -> Typed:
     if pattern is None:
         raise UserError("NOT_IMPLEMENTED", f"dateName of {call.args[0].value!r} is not supported")
     value = clock_argument(call, 1) if unit in ("Hour", "Minute", "Second") else time_argument(call, 1)
-    return Typed(fragment("strftime({}, {})", local_time(value, call.environment.zone), text(pattern)), STRING)
+    return Typed(
+        fragment("strftime({}, {})", wall_clock(value, call.environment.zone), string_literal(pattern)), STRING
+    )
 
 
 @function("monthName", 1)
@@ -197,7 +201,7 @@ def month_name(call: Call) -> Typed:
 def parse_date_time(call: Call) -> Typed:
     zone = call.constant_zone(2)
     pattern = _translated(call, call.constant_text(1), _PARSE)
-    local = fragment("strptime({}, {})", call.args[0].sql, text(pattern))
+    local = fragment("strptime({}, {})", call.args[0].sql, string_literal(pattern))
     name = zone or call.environment.zone
     return Typed(from_zone_as_utc(local, name), DateTimeType(name))
 
@@ -212,13 +216,13 @@ def _best_effort(kind: str, *, fine: bool, month_first: bool) -> Callable[[Call]
         type_ = DateTime64Type(call.constant_precision(1, 3), zone) if fine else DateTimeType(zone)
         value = Typed(cast_to(call.args[0], STRING, call.environment.zone), STRING)
         if month_first:
-            value = Typed(fragment("regexp_replace({}, {}, {})", value.sql, *map(text, _MONTH_FIRST)), STRING)
+            value = Typed(fragment("regexp_replace({}, {}, {})", value.sql, *map(string_literal, _MONTH_FIRST)), STRING)
         if not kind:
             return Typed(cast_to(value, type_, call.environment.zone), type_)
-        read = text_or_null(value, type_, call.environment.zone)
+        read = value_or_null(value, type_, call.environment.zone)
         if kind == "Null":
             return Typed(read, make_nullable(type_))
-        return Typed(fragment("coalesce({}, {})", read, default_sql(type_)), type_)
+        return Typed(fragment("coalesce({}, {})", read, default_value(type_)), type_)
 
     return build
 

@@ -19,42 +19,42 @@ from parts.types import (
     FloatType,
     strip_nullable,
 )
-from sql.functions.dates.date_kernels import moved
+from sql.functions.dates.date_kernels import add_units_in_scan
 from sql.functions.registry import Call, define, function
-from sql.grammar.queries.time_units import normalized_unit
+from sql.grammar.queries.time_units import find_time_unit_or_short
 from sql.typing.casts.casts import cast_to
-from sql.typing.duckdb.macro_weights import macros
-from sql.typing.duckdb.sql_fragments import Fragment, called, fragment, joined
+from sql.typing.duckdb.macro_weights import define_macros
+from sql.typing.duckdb.sql_fragments import Fragment, fragment, function_call, join_fragments
 from sql.typing.integer_conversions import wrap_integer
 from sql.typing.result_types import is_date_or_time, is_number, is_string
-from sql.typing.times.date_ranges import wrapped_day, wrapped_instant, wrapped_seconds
-from sql.typing.times.time_zones import epoch_offset, from_zone, local_time
+from sql.typing.times.date_ranges import wrap_day, wrap_instant, wrap_seconds
+from sql.typing.times.time_zones import wall_clock, zone_epoch_offset, zone_to_utc
 from sql.typing.typed_expressions import INT32, INT64, IntervalType, Typed, cast
 
-MONTHS = {"Month": 1, "Quarter": 3, "Year": 12}
-DAYS = {"Day": 1, "Week": 7}
-MICROS = {
+MONTHS_BY_UNIT = {"Month": 1, "Quarter": 3, "Year": 12}
+DAYS_BY_UNIT = {"Day": 1, "Week": 7}
+MICROSECONDS_BY_UNIT = {
     "Second": 1_000_000, "Minute": 60_000_000, "Hour": 3_600_000_000, "Millisecond": 1000, "Microsecond": 1,
 }  # fmt: skip
 
 
-UTC = ("UTC", "Etc/UTC", "GMT")
+UTC_ZONE_NAMES = ("UTC", "Etc/UTC", "GMT")
 
 
-def zone_of(value: Typed, call: Call) -> str:
+def argument_time_zone(value: Typed, call: Call) -> str:
     type_ = strip_nullable(value.type)
     return getattr(type_, "timezone", None) or call.environment.zone
 
 
-def add_number(value: Typed, number: Typed, sign: int, call: Call) -> Typed:
+def add_default_unit(value: Typed, number: Typed, sign: int, call: Call) -> Typed:
     """``date + n`` days, ``time + n`` seconds."""
     if isinstance(number.type, DecimalType):
         raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"A {number.type} cannot be added to a {value.type}: convert it")
     unit = "Day" if isinstance(value.type, (DateType, Date32Type)) else "Second"
-    return _added(call, value, number, whole(number), unit, sign)
+    return _added(call, value, number, truncate_number(number), unit, sign)
 
 
-def whole(number: Typed) -> Fragment:
+def truncate_number(number: Typed) -> Fragment:
     """A number as BIGINT; the fraction of a float is cut off."""
     return cast(fragment("trunc({})", number.sql) if isinstance(number.type, FloatType) else number.sql, INT64)
 
@@ -67,41 +67,45 @@ def add_interval(call: Call, value: Typed, interval: Typed, sign: int) -> Typed:
 def _added(call: Call, value: Typed, number: Typed, count: Fragment, unit: str, sign: int) -> Typed:
     """``count`` units of the value of ``number`` added."""
     result = add_units(call, value, count, unit, sign)
-    if unit not in MICROS and zone_of(value, call) not in UTC and isinstance(value.type, DateTimeType):
+    if (
+        unit not in MICROSECONDS_BY_UNIT
+        and argument_time_zone(value, call) not in UTC_ZONE_NAMES
+        and isinstance(value.type, DateTimeType)
+    ):
         return result
-    return replace(result, sql=moved(result.sql, value, number, unit, sign, result))
+    return replace(result, sql=add_units_in_scan(result.sql, value, number, unit, sign, result))
 
 
 def add_units(call: Call, value: Typed, count: Fragment, unit: str, sign: int) -> Typed:
     """Dates and times of 16 and 32 bits wrap around; months before the first one give the first moment."""
     count = count if sign > 0 else fragment("(-{})", count)
     type_ = value.type
-    if unit in MICROS:
+    if unit in MICROSECONDS_BY_UNIT:
         return _add_clock(call, value, count, unit)
-    if unit not in MONTHS and unit not in DAYS:
+    if unit not in MONTHS_BY_UNIT and unit not in DAYS_BY_UNIT:
         raise UserError("NOT_IMPLEMENTED", f"Adding the unit {unit} is not supported")
-    if isinstance(type_, DateType) and unit in DAYS:
-        days = fragment("({} - DATE '1970-01-01') + ({} & 65535) * {}", value.sql, count, DAYS[unit])
-        return Typed(wrapped_day(days), type_)
-    interval, units = ("to_months", MONTHS) if unit in MONTHS else ("to_days", DAYS)
-    step = called(interval, fragment("CAST({} * {} AS INTEGER)", count, units[unit]))
+    if isinstance(type_, DateType) and unit in DAYS_BY_UNIT:
+        days = fragment("({} - DATE '1970-01-01') + ({} & 65535) * {}", value.sql, count, DAYS_BY_UNIT[unit])
+        return Typed(wrap_day(days), type_)
+    interval, units = ("to_months", MONTHS_BY_UNIT) if unit in MONTHS_BY_UNIT else ("to_days", DAYS_BY_UNIT)
+    step = function_call(interval, fragment("CAST({} * {} AS INTEGER)", count, units[unit]))
     if isinstance(type_, (DateType, Date32Type)):
-        if unit in DAYS:
-            return Typed(fragment("({} + CAST({} * {} AS INTEGER))", value.sql, count, DAYS[unit]), type_)
+        if unit in DAYS_BY_UNIT:
+            return Typed(fragment("({} + CAST({} * {} AS INTEGER))", value.sql, count, DAYS_BY_UNIT[unit]), type_)
         moved = fragment("CAST({} + {} AS DATE)", value.sql, step)
         return Typed(fragment("pando_month_date({})", moved) if isinstance(type_, DateType) else moved, type_)
-    zone = zone_of(value, call)
-    if isinstance(type_, DateTime64Type) and type_.precision > 6 and unit in DAYS and zone in UTC:
-        return Typed(_add_nanoseconds(value, type_, count, DAYS[unit] * 86_400_000_000_000), type_)
-    moved = from_zone(fragment("({} + {})", local_time(value, call.environment.zone), step), zone)
+    zone = argument_time_zone(value, call)
+    if isinstance(type_, DateTime64Type) and type_.precision > 6 and unit in DAYS_BY_UNIT and zone in UTC_ZONE_NAMES:
+        return Typed(_add_nanoseconds(value, type_, count, DAYS_BY_UNIT[unit] * 86_400_000_000_000), type_)
+    moved = zone_to_utc(fragment("({} + {})", wall_clock(value, call.environment.zone), step), zone)
     if not isinstance(type_, DateTimeType):
         return Typed(cast(moved, type_), type_)
-    return Typed(fragment("pando_month_instant({})", moved) if unit in MONTHS else wrapped_instant(moved), type_)
+    return Typed(fragment("pando_month_instant({})", moved) if unit in MONTHS_BY_UNIT else wrap_instant(moved), type_)
 
 
 def _add_clock(call: Call, value: Typed, count: Fragment, unit: str) -> Typed:
     type_: DataType = value.type
-    step = fragment("to_microseconds({} * {})", count, MICROS[unit])
+    step = fragment("to_microseconds({} * {})", count, MICROSECONDS_BY_UNIT[unit])
     fine = {"Millisecond": 3, "Microsecond": 6}.get(unit, 0)
     if fine and isinstance(type_, (DateType, Date32Type)):
         raise UserError(
@@ -114,11 +118,11 @@ def _add_clock(call: Call, value: Typed, count: Fragment, unit: str) -> Typed:
     elif fine and (isinstance(type_, DateTimeType) or (isinstance(type_, DateTime64Type) and type_.precision < fine)):
         type_ = DateTime64Type(fine, type_.timezone)
     if isinstance(type_, DateTimeType):
-        moved = fragment("({} & 4294967295) * {}", count, MICROS[unit] // 1000000)
+        moved = fragment("({} & 4294967295) * {}", count, MICROSECONDS_BY_UNIT[unit] // 1000000)
         seconds = fragment("epoch_us({}) // 1000000 + {}", value.sql, moved)
-        return Typed(wrapped_seconds(seconds), type_)
+        return Typed(wrap_seconds(seconds), type_)
     if isinstance(type_, DateTime64Type) and type_.precision > 6:
-        return Typed(_add_nanoseconds(value, type_, count, MICROS[unit] * 1000), type_)
+        return Typed(_add_nanoseconds(value, type_, count, MICROSECONDS_BY_UNIT[unit] * 1000), type_)
     return Typed(cast(fragment("({} + {})", value.sql, step), type_), type_)
 
 
@@ -127,7 +131,7 @@ def _add_nanoseconds(value: Typed, type_: DateTime64Type, count: Fragment, nanos
     return fragment("make_timestamp_ns(epoch_ns({}) + {} * {})", cast(value.sql, type_), count, nanoseconds)
 
 
-def difference(call: Call, left: Typed, right: Typed) -> Typed:
+def subtract_dates(call: Call, left: Typed, right: Typed) -> Typed:
     """``a - b``: days between dates, seconds between times; those of DateTime wrap around as Int32."""
     if isinstance(left.type, DateType) and isinstance(right.type, DateType):
         return Typed(cast(fragment("({} - {})", left.sql, right.sql), INT32), INT32)
@@ -145,7 +149,9 @@ def difference(call: Call, left: Typed, right: Typed) -> Typed:
     unit = fragment("CAST({} AS DECIMAL({}, {}))", f"{10.0**-digits:.{digits}f}", digits + 1, digits)
     type_ = DecimalType(18, fine)
     sides = (fragment("CAST({}({}) AS HUGEINT)", clock, side.sql) for side in (left, right))
-    return Typed(cast(fragment("(CAST(({}) AS DECIMAL(20, 0)) * {})", joined(" - ", sides), unit), type_), type_)
+    return Typed(
+        cast(fragment("(CAST(({}) AS DECIMAL(20, 0)) * {})", join_fragments(" - ", sides), unit), type_), type_
+    )
 
 
 # Functions ------------------------------------------------------------------------------------------------------------
@@ -156,7 +162,7 @@ def _add(unit: str, sign: int) -> Callable[[Call], Typed]:
         value = _as_time(call, 0, reads_text=True) if len(call.args) == 2 else _in_zone(call)
         if not is_number(call.args[1].type):
             raise call.wrong_type(1, "a number")
-        return _added(call, value, call.args[1], whole(call.args[1]), unit, sign)
+        return _added(call, value, call.args[1], truncate_number(call.args[1]), unit, sign)
 
     return build
 
@@ -186,7 +192,7 @@ def _as_time(call: Call, position: int, *, reads_text: bool = False) -> Typed:
     return value
 
 
-for _unit in (*MICROS, *DAYS, *MONTHS):
+for _unit in (*MICROSECONDS_BY_UNIT, *DAYS_BY_UNIT, *MONTHS_BY_UNIT):
     define(f"add{_unit}s", _add(_unit, 1), (2, 3))
     define(f"subtract{_unit}s", _add(_unit, -1), (2, 3))
 
@@ -212,7 +218,7 @@ define("dateSub date_sub timestampSub timestamp_sub", _add_or_subtract(-1), (2, 
 
 
 def unit_argument(call: Call, position: int) -> str:
-    unit = normalized_unit(call.constant_text(position))
+    unit = find_time_unit_or_short(call.constant_text(position))
     if unit is None:
         raise UserError("BAD_ARGUMENTS", f"{call.name} does not know the unit {call.args[position].value!r}")
     return unit
@@ -225,14 +231,14 @@ def date_diff(call: Call) -> Typed:
     zone = call.constant_zone(3)
     if unit == "Hour":
         hours = (_stable_hour(call, position, zone) for position in (2, 1))
-        return Typed(fragment("({})", joined(" - ", hours)), INT64)
-    if unit in MICROS:
+        return Typed(fragment("({})", join_fragments(" - ", hours)), INT64)
+    if unit in MICROSECONDS_BY_UNIT:
         first, second = (fragment("CAST({} AS TIMESTAMP)", _instant(call, position, zone)) for position in (1, 2))
     else:
         first, second = (_local(call, position, zone) for position in (1, 2))
     if unit == "Week":  # weeks begin on Monday
         weeks = (fragment("pando_week(CAST(date_trunc('week', {}) AS DATE))", local) for local in (second, first))
-        return Typed(fragment("CAST({} AS BIGINT)", joined(" - ", weeks)), INT64)
+        return Typed(fragment("CAST({} AS BIGINT)", join_fragments(" - ", weeks)), INT64)
     engine = {"Millisecond": "millisecond", "Microsecond": "microsecond"}.get(unit, unit.lower())
     return Typed(fragment("CAST(date_diff('{}', {}, {}) AS BIGINT)", engine, first, second), INT64)
 
@@ -244,8 +250,8 @@ def _stable_hour(call: Call, position: int, zone: str | None) -> Fragment:
 
 def _stable_micros(call: Call, position: int, zone: str | None) -> Fragment:
     """Hours begin where they did in the value's zone when the epoch began, as in ClickHouse."""
-    own = zone or zone_of(_as_time(call, position), call)
-    return fragment("(epoch_us({}) - {})", _instant(call, position, zone), epoch_offset(own) * 1000000)
+    own = zone or argument_time_zone(_as_time(call, position), call)
+    return fragment("(epoch_us({}) - {})", _instant(call, position, zone), zone_epoch_offset(own) * 1000000)
 
 
 # Of a wall clock: the number of the unit, and how far in it is.
@@ -299,10 +305,10 @@ def _local(call: Call, position: int, zone: str | None) -> Fragment:
     value = _as_time(call, position)
     if zone is not None and isinstance(value.type, DateTimeType):
         value = Typed(value.sql, DateTimeType(zone))
-    return local_time(value, call.environment.zone)
+    return wall_clock(value, call.environment.zone)
 
 
-MACROS = macros(
+MACROS = define_macros(
     # As in ClickHouse, the week before that of 1970-01-01 has the same number.
     r"""pando_week(monday) AS CASE WHEN monday < DATE '1969-12-29' THEN (monday - DATE '1969-12-29') // 7 + 1
         ELSE (monday - DATE '1969-12-29') // 7 END""",

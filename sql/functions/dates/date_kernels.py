@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parts.types import DateTimeType, DateType, IntegerType
-from sql.typing.column_kernels.kernels import numbers, validity
+from sql.typing.column_kernels.kernels import fixed_width_values, validity_buffer
 from sql.typing.column_kernels.scannable import Scannable
 from sql.typing.duckdb.sql_fragments import Fragment
 from sql.typing.times import day_tables
@@ -24,7 +24,7 @@ _MOST = 100_000
 """Units: no number of 16 bits has more, and DuckDB moves by as many without an error."""
 
 
-def moved(sql: Fragment, value: Typed, count: Typed, unit: str, sign: int, result: Typed) -> Fragment:
+def add_units_in_scan(sql: Fragment, value: Typed, count: Typed, unit: str, sign: int, result: Typed) -> Fragment:
     """``sql``, which moves a Date or a DateTime in UTC."""
     known = count.value if count.is_literal else None
     if count.is_literal:
@@ -55,7 +55,7 @@ def _by_seconds(step: int, count: int | None, times: pa.Array, *counts: pa.Array
 def _by_months(step: int, count: int | None, times: pa.Array, *counts: pa.Array) -> pa.Array:
     moments, is_date = _moments(times), pa.types.is_date32(times.type)
     days = moments if is_date else moments // _DAY_SECONDS
-    there = day_tables.months_later(days, step * _counts(count, counts))
+    there = day_tables.add_months(days, step * _counts(count, counts))
     if not is_date:
         there = there * _DAY_SECONDS + (moments - days * _DAY_SECONDS)
     mask = _DAY_MASK if is_date else _SECOND_MASK
@@ -69,13 +69,13 @@ def _counts(count: int | None, counts: tuple[pa.Array, ...]) -> np.ndarray | int
 def _moments(times: pa.Array) -> np.ndarray:
     """Days of dates, seconds of times."""
     if pa.types.is_date32(times.type):
-        return numbers(times, np.int32).astype(np.int64)
-    return numbers(pc.cast(times, pa.timestamp("s"), safe=False), np.int64)
+        return fixed_width_values(times, np.int32).astype(np.int64)
+    return fixed_width_values(pc.cast(times, pa.timestamp("s"), safe=False), np.int64)
 
 
 def _column(moments: np.ndarray, times: pa.Array, counts: tuple[pa.Array, ...]) -> pa.Array:
     known = [np.asarray(pc.is_valid(array)) for array in (times, *counts) if array.null_count]
-    nulls = validity(np.logical_and.reduce(known)) if known else None
+    nulls = validity_buffer(np.logical_and.reduce(known)) if known else None
     is_date = pa.types.is_date32(times.type)
     values = moments.astype(np.int32) if is_date else moments * 1_000_000
     type_ = pa.date32() if is_date else pa.timestamp("us")

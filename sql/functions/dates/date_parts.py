@@ -8,14 +8,14 @@ import pyarrow as pa
 
 from parts.common.errors import UserError
 from parts.types import DataType, Date32Type, DateTime64Type, DateTimeType, DateType
-from sql.functions.dates.date_arithmetic import zone_of
-from sql.functions.dates.date_truncation import clamped, is_aligned_unit, truncate
+from sql.functions.dates.date_arithmetic import argument_time_zone
+from sql.functions.dates.date_truncation import clamp_to_range, is_aligned_unit, truncate_to_interval
 from sql.functions.registry import Call, define, function
 from sql.typing.casts.casts import cast_to
 from sql.typing.duckdb.sql_fragments import Fragment, fragment
 from sql.typing.result_types import is_date_or_time, is_string
 from sql.typing.times import day_tables
-from sql.typing.times.time_zones import epoch_offset, local_time, start_of_iso_year
+from sql.typing.times.time_zones import start_of_iso_year, wall_clock, zone_epoch_offset
 from sql.typing.typed_expressions import UINT8, UINT16, UINT32, UINT64, Typed, cast
 
 _READS_TEXT = frozenset({"toDayOfWeek", "toWeek"})
@@ -54,7 +54,7 @@ def local_clock(call: Call) -> Fragment:
             value = Typed(value.sql, DateTimeType(zone))
         elif isinstance(value.type, DateTime64Type):
             value = Typed(value.sql, DateTime64Type(value.type.precision, zone))
-    return local_time(value, call.environment.zone)
+    return wall_clock(value, call.environment.zone)
 
 
 def _moment(call: Call) -> Fragment:
@@ -69,9 +69,9 @@ def _part(expression: str, type_: DataType) -> Callable[[Call], Typed]:
             clock_argument(call)
         sql = cast(fragment(expression, local_clock(call)), type_)
         if call.name in _OF_DAYS:
-            sql = day_tables.of_day(sql, _moment(call), _OF_DAYS[call.name], type_.arrow)
+            sql = day_tables.scan_day_function(sql, _moment(call), _OF_DAYS[call.name], type_.arrow)
         elif call.name == "toYYYYMMDDhhmmss":
-            sql = day_tables.with_clock(sql, _moment(call))
+            sql = day_tables.year_to_second_number(sql, _moment(call))
         return Typed(sql, type_)
 
     return build
@@ -80,11 +80,11 @@ def _part(expression: str, type_: DataType) -> Callable[[Call], Typed]:
 _OF_DAYS = {
     "toYear": day_tables.year, "toMonth": day_tables.month, "toDayOfMonth": day_tables.day_of_month,
     "toDayOfYear": day_tables.day_of_year, "toRelativeYearNum": day_tables.year,
-    "toQuarter": day_tables.quarter, "toYYYYMM": day_tables.months, "toYYYYMMDD": day_tables.dates,
+    "toQuarter": day_tables.quarter, "toYYYYMM": day_tables.year_months, "toYYYYMMDD": day_tables.year_month_days,
     "toISOYear": day_tables.iso_year, "toISOWeek": day_tables.iso_week,
     "toRelativeMonthNum": day_tables.month_number, "toRelativeQuarterNum": day_tables.quarter_number,
     "toStartOfMonth": day_tables.start_of_month, "toStartOfQuarter": day_tables.start_of_quarter,
-    "toStartOfYear": day_tables.start_of_year, "toMonday": day_tables.monday,
+    "toStartOfYear": day_tables.start_of_year, "toMonday": day_tables.monday_of_week,
 }  # fmt: skip
 """What DuckDB computes longer than a scan looks it up."""
 
@@ -133,7 +133,7 @@ def _relative(seconds: int) -> Callable[[Call], Typed]:
         if isinstance(value.type, (DateType, Date32Type)):
             zone = call.constant_zone(1) or call.environment.zone
             value = Typed(cast_to(value, DateTime64Type(0), zone), DateTime64Type(0))
-        moved = epoch_offset(call.constant_zone(1) or zone_of(value, call))
+        moved = zone_epoch_offset(call.constant_zone(1) or argument_time_zone(value, call))
         shift = 86400 - moved if moved % 3600 and seconds == 3600 else 0
         ticks = fragment("epoch_us({})", value.sql)
         if shift:
@@ -154,7 +154,9 @@ def to_day_of_week(call: Call) -> Typed:
     local = local_clock(call)
     day = ("isodow({})", "(isodow({}) - 1)", "(isodow({}) % 7)", "(isodow({}) % 7 + 1)")[mode % 4]
     sql = cast(fragment(day, local), UINT8)
-    return Typed(day_tables.of_day(sql, _moment(call), day_tables.DAYS_OF_WEEK[mode % 4], UINT8.arrow), UINT8)
+    return Typed(
+        day_tables.scan_day_function(sql, _moment(call), day_tables.DAYS_OF_WEEK[mode % 4], UINT8.arrow), UINT8
+    )
 
 
 @function("toWeek week", (1, 3))
@@ -164,7 +166,7 @@ def to_week(call: Call) -> Typed:
     local = local_clock(call)
     if mode == 3:
         sql = cast(fragment("week({})", local), UINT8)
-        return Typed(day_tables.of_day(sql, _moment(call), day_tables.iso_week, UINT8.arrow), UINT8)
+        return Typed(day_tables.scan_day_function(sql, _moment(call), day_tables.iso_week, UINT8.arrow), UINT8)
     if mode not in (0, 1):
         raise UserError("NOT_IMPLEMENTED", f"Mode {mode} of {call.name} is not supported (0, 1 and 3 are)")
     if mode == 0:
@@ -172,7 +174,7 @@ def to_week(call: Call) -> Typed:
     else:
         number = fragment("((dayofyear({local}) - 1 + 7 + 3 - (isodow({local}) - 1)) // 7)", local=local)
     weeks = day_tables.weeks_from_monday if mode else day_tables.weeks_from_sunday
-    return Typed(day_tables.of_day(cast(number, UINT8), _moment(call), weeks, UINT8.arrow), UINT8)
+    return Typed(day_tables.scan_day_function(cast(number, UINT8), _moment(call), weeks, UINT8.arrow), UINT8)
 
 
 # Starts of periods ----------------------------------------------------------------------------------------------------
@@ -186,8 +188,8 @@ def _start(unit: str, count: int = 1) -> Callable[[Call], Typed]:
         if isinstance(value.type, (DateType, Date32Type)) and unit == "Day":
             value = Typed(cast_to(value, DateTime64Type(0), call.environment.zone), DateTime64Type(0))
         zone = call.constant_zone(1)
-        is_aligned = is_aligned_unit(unit, zone or zone_of(value, call))
-        result = clamped(truncate(call, value, unit, count, zone), value.type, is_aligned=is_aligned)
+        is_aligned = is_aligned_unit(unit, zone or argument_time_zone(value, call))
+        result = clamp_to_range(truncate_to_interval(call, value, unit, count, zone), value.type, is_aligned=is_aligned)
         if call.name in _OF_DAYS:
             return _of_day(call, result, _OF_DAYS[call.name])
         if zone and isinstance(result.type, DateTimeType):
@@ -198,7 +200,7 @@ def _start(unit: str, count: int = 1) -> Callable[[Call], Typed]:
 
 
 def _of_day(call: Call, result: Typed, of: day_tables.OfDays) -> Typed:
-    return Typed(day_tables.of_day(result.sql, _moment(call), of, pa.date32()), result.type)
+    return Typed(day_tables.scan_day_function(result.sql, _moment(call), of, pa.date32()), result.type)
 
 
 for _name, _unit, _count in (
@@ -223,7 +225,7 @@ def to_start_of_iso_year(call: Call) -> Typed:
     value = time_argument(call)
     _check_zone(call, value)
     local = value.sql if isinstance(value.type, DateType) else local_clock(call)
-    return clamped(Typed(start_of_iso_year(local), DateType()), Date32Type())
+    return clamp_to_range(Typed(start_of_iso_year(local), DateType()), Date32Type())
 
 
 @function("toStartOfWeek", (1, 3))
@@ -231,12 +233,12 @@ def to_start_of_week(call: Call) -> Typed:
     mode = call.constant_int(1, 0) if len(call.args) > 1 and not isinstance(call.args[1].value, str) else 0
     day = fragment("CAST({} AS DATE)", local_clock(call))
     back = fragment("(isodow({}) - 1)" if mode % 2 else "(isodow({}) % 7)", day)
-    result = clamped(Typed(fragment("({} - CAST({} AS INTEGER))", day, back), DateType()), Date32Type())
-    return _of_day(call, result, day_tables.monday if mode % 2 else day_tables.sunday)
+    result = clamp_to_range(Typed(fragment("({} - CAST({} AS INTEGER))", day, back), DateType()), Date32Type())
+    return _of_day(call, result, day_tables.monday_of_week if mode % 2 else day_tables.sunday_of_week)
 
 
 @function("toLastDayOfMonth LAST_DAY", (1, 2))
 def to_last_day_of_month(call: Call) -> Typed:
     _check_zone(call, time_argument(call))
-    result = clamped(Typed(fragment("last_day({})", local_clock(call)), DateType()), Date32Type())
-    return _of_day(call, result, day_tables.last_of_month)
+    result = clamp_to_range(Typed(fragment("last_day({})", local_clock(call)), DateType()), Date32Type())
+    return _of_day(call, result, day_tables.last_day_of_month)

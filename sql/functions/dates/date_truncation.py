@@ -6,14 +6,21 @@ from dataclasses import replace
 
 from parts.common.errors import UserError
 from parts.types import DataType, Date32Type, DateTime64Type, DateTimeType, DateType
-from sql.functions.dates.date_arithmetic import DAYS, MICROS, MONTHS, UTC, unit_argument, zone_of
+from sql.functions.dates.date_arithmetic import (
+    DAYS_BY_UNIT,
+    MICROSECONDS_BY_UNIT,
+    MONTHS_BY_UNIT,
+    UTC_ZONE_NAMES,
+    argument_time_zone,
+    unit_argument,
+)
 from sql.functions.registry import Call, function
 from sql.typing.casts.casts import cast_to
 from sql.typing.casts.time_casts import second_towards_epoch
 from sql.typing.duckdb.sql_fragments import Fragment, fragment
 from sql.typing.result_types import is_date_or_time
-from sql.typing.times.date_ranges import clamped_date, clamped_instant
-from sql.typing.times.time_zones import DAY_MICROS, day_from_zone, local_time, start_of_clock, to_zone
+from sql.typing.times.date_ranges import clamp_date, clamp_instant
+from sql.typing.times.time_zones import DAY_MICROS, day_from_zone, start_of_clock, utc_to_zone, wall_clock
 from sql.typing.times.zone_offset_tables import has_whole_hours
 from sql.typing.typed_expressions import IntervalType, Typed, cast
 
@@ -25,18 +32,18 @@ def date_trunc(call: Call) -> Typed:
     value = call.args[1]
     if isinstance(value.type, DateTime64Type) and unit not in ("Millisecond", "Microsecond"):
         value = replace(value, sql=second_towards_epoch(value.sql, value.type))
-    result = _zoned(truncate(call, _midnight(call, value, unit), unit, 1, zone), zone)
+    result = _zoned(truncate_to_interval(call, _midnight(call, value, unit), unit, 1, zone), zone)
     if isinstance(value.type, (Date32Type, DateTime64Type)):  # the start has the range of the value
         if isinstance(result.type, DateType):
             return Typed(result.sql, Date32Type())
         if isinstance(result.type, DateTimeType):
             return Typed(result.sql, DateTime64Type(0, result.type.timezone))
-    return clamped(result, value.type, is_aligned=is_aligned_unit(unit, zone or zone_of(value, call)))
+    return clamp_to_range(result, value.type, is_aligned=is_aligned_unit(unit, zone or argument_time_zone(value, call)))
 
 
 def is_aligned_unit(unit: str, zone: str) -> bool:
     """Whether the epoch begins a period: then no start of a period lies before it."""
-    return unit != "Week" and zone in UTC
+    return unit != "Week" and zone in UTC_ZONE_NAMES
 
 
 def _midnight(call: Call, value: Typed, unit: str) -> Typed:
@@ -64,34 +71,34 @@ def to_start_of_interval(call: Call) -> Typed:
             raise UserError("NOT_IMPLEMENTED", "toStartOfInterval with an origin is not supported")
         zone = call.constant_zone(len(call.args) - 1)
     value, unit = call.args[0], interval.type.unit
-    result = truncate(call, _midnight(call, value, unit), unit, interval.value, zone)
-    return clamped(_zoned(result, zone), value.type if isinstance(value.type, DateTimeType) else Date32Type())
+    result = truncate_to_interval(call, _midnight(call, value, unit), unit, interval.value, zone)
+    return clamp_to_range(_zoned(result, zone), value.type if isinstance(value.type, DateTimeType) else Date32Type())
 
 
-def clamped(result: Typed, source: DataType, *, is_aligned: bool = False) -> Typed:
+def clamp_to_range(result: Typed, source: DataType, *, is_aligned: bool = False) -> Typed:
     """A start of a period within the range of its type: it may lie before the first day, or come from a wider type."""
     if is_aligned and isinstance(source, (DateType, DateTimeType)):
         return result
     if isinstance(result.type, DateType):
-        return Typed(clamped_date(result.sql), result.type)
+        return Typed(clamp_date(result.sql), result.type)
     if isinstance(result.type, DateTimeType) and not isinstance(source, DateTimeType):
-        return Typed(clamped_instant(result.sql), result.type)
+        return Typed(clamp_instant(result.sql), result.type)
     return result
 
 
-def truncate(call: Call, value: Typed, unit: str, count: int, zone: str | None = None) -> Typed:
+def truncate_to_interval(call: Call, value: Typed, unit: str, count: int, zone: str | None = None) -> Typed:
     """The start of the interval of ``count`` units that holds the value, counted from the epoch (weeks from Monday)."""
     if not is_date_or_time(value.type):
         raise call.wrong_type(0, "Date or DateTime")
     is_date = isinstance(value.type, (DateType, Date32Type))
-    zone = zone or zone_of(value, call)
+    zone = zone or argument_time_zone(value, call)
     own = getattr(value.type, "timezone", None)
-    local = local_time(value, zone) if is_date else to_zone(value.sql, zone)
-    if unit in MONTHS or unit == "Week":
+    local = wall_clock(value, zone) if is_date else utc_to_zone(value.sql, zone)
+    if unit in MONTHS_BY_UNIT or unit == "Week":
         return Typed(_start_of_calendar(local, unit, count), DateType())
     if is_date and unit == "Day" and count == 1:
         return Typed(value.sql, DateType())
-    if is_date and unit not in DAYS:
+    if is_date and unit not in DAYS_BY_UNIT:
         raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"{call.name}: a Date has no {unit.lower()}s")
     if unit == "Day":
         start = start_of_clock(local, DAY_MICROS)
@@ -113,7 +120,7 @@ def _start_of_calendar(local: Fragment, unit: str, count: int) -> Fragment:
             return monday
         days = fragment("({} - DATE '1970-01-05')", monday)
         return fragment("(DATE '1970-01-05' + CAST(({} // {value}) * {value} AS INTEGER))", days, value=7 * count)
-    months = MONTHS[unit] * count
+    months = MONTHS_BY_UNIT[unit] * count
     if count == 1:
         return fragment("CAST(date_trunc('{}', {}) AS DATE)", unit.lower(), local)
     if unit == "Year":
@@ -123,14 +130,14 @@ def _start_of_calendar(local: Fragment, unit: str, count: int) -> Fragment:
 
 
 def _start_of_clock(value: Typed, local: Fragment, unit: str, count: int, zone: str) -> Typed:
-    step = MICROS.get(unit)
+    step = MICROSECONDS_BY_UNIT.get(unit)
     if step is None:
         raise UserError("NOT_IMPLEMENTED", f"Truncation to the unit {unit} is not supported")
     own = getattr(value.type, "timezone", None)
     fine = {"Millisecond": 3, "Microsecond": 6}.get(unit)
     type_: DataType = DateTime64Type(fine, own) if fine else DateTimeType(own)
     width = step * count
-    if unit == "Hour" and count == 1 and (zone in UTC or has_whole_hours(zone)):
+    if unit == "Hour" and count == 1 and (zone in UTC_ZONE_NAMES or has_whole_hours(zone)):
         # A repeated hour stays the one that it is.
         start = start_of_clock(value.sql, width, width)
     elif unit == "Hour":  # counted from the midnight of the zone

@@ -17,15 +17,15 @@ from parts.types import (
     StringType,
     strip_nullable,
 )
-from sql.functions.hashes.integer_hashes import Digest
+from sql.functions.hashes.integer_hashes import DigestBytes
 from sql.functions.registry import Call, function
-from sql.functions.strings.basic_strings import string
-from sql.functions.strings.string_kernels import digits_of, first_bytes
+from sql.functions.strings.basic_strings import string_argument
+from sql.functions.strings.string_kernels import first_bytes, significant_bytes
 from sql.typing.casts.casts import cast_to
 from sql.typing.column_kernels.scannable import Scannable
-from sql.typing.duckdb.bound_values import bound
-from sql.typing.duckdb.macro_weights import macros
-from sql.typing.duckdb.sql_fragments import Fragment, fragment, joined
+from sql.typing.duckdb.bound_values import bind_value
+from sql.typing.duckdb.macro_weights import define_macros
+from sql.typing.duckdb.sql_fragments import Fragment, fragment, join_fragments
 from sql.typing.integer_conversions import wrap_integer
 from sql.typing.result_types import is_number
 from sql.typing.typed_expressions import INT32, STRING, UINT64, Typed
@@ -46,29 +46,29 @@ def char(call: Call) -> Typed:
         codes.append(fragment("pando_float_byte({})" if is_float else "pando_byte({})", whole))
     if len(codes) == 1 and isinstance(call.args[0].type, IntegerType):
         template = "(CASE WHEN {0} & 255 < 128 THEN chr(CAST({0} & 255 AS INTEGER)) ELSE decode(unhex({1})) END)"
-        return Typed(bound(call.args[0].sql, "code", lambda v: fragment(template, v, codes[0])), STRING)
-    return Typed(fragment("decode(unhex({}))", joined(" || ", codes)), STRING)
+        return Typed(bind_value(call.args[0].sql, "code", lambda v: fragment(template, v, codes[0])), STRING)
+    return Typed(fragment("decode(unhex({}))", join_fragments(" || ", codes)), STRING)
 
 
 @function("ascii", 1)
 def ascii_code(call: Call) -> Typed:
     template = """(CASE WHEN {0} = '' THEN 0 WHEN {0} < chr(128) THEN ascii({0})
         ELSE CAST('0x' || left(hex(encode(left({0}, 1))), 2) AS INTEGER) END)"""
-    sql = bound(string(call, 0), "whole", lambda v: fragment(template, v))
-    return Typed(Scannable(sql, string(call, 0), first_bytes, pa.int32()), INT32)
+    sql = bind_value(string_argument(call, 0), "whole", lambda v: fragment(template, v))
+    return Typed(Scannable(sql, string_argument(call, 0), first_bytes, pa.int32()), INT32)
 
 
 @function("hex", 1)
 def hexadecimal(call: Call) -> Typed:
     value = call.args[0]
     if isinstance(strip_nullable(value.type), (StringType, FixedStringType)):
-        if isinstance(value.sql, Digest):
+        if isinstance(value.sql, DigestBytes):
             return Typed(fragment("upper({})", value.sql.digits), STRING)
         return Typed(
             fragment("hex({})" if isinstance(value.type, FixedStringType) else "hex(encode({}))", value.sql), STRING
         )
     if (number := _as_unsigned(call)) is not None:
-        digits = bound(fragment("to_hex({})", number), "digits", lambda v: fragment("pando_even_hex({})", v))
+        digits = bind_value(fragment("to_hex({})", number), "digits", lambda v: fragment("pando_even_hex({})", v))
         return Typed(_digits(value, digits, is_binary=False), STRING)
     raise UserError("NOT_IMPLEMENTED", f"hex of {value.type} is not supported")
 
@@ -99,10 +99,10 @@ def binary(call: Call) -> Typed:
 
 def _digits(value: Typed, sql: Fragment, *, is_binary: bool) -> Fragment:
     bits = value.type.bits if isinstance(value.type, IntegerType) else _STORED_BITS.get(type(value.type))
-    return sql if bits is None else Scannable(sql, value.sql, digits_of(bits, is_binary=is_binary), pa.string())
+    return sql if bits is None else Scannable(sql, value.sql, significant_bytes(bits, is_binary=is_binary), pa.string())
 
 
-MACROS = macros(
+MACROS = define_macros(
     r"pando_byte(x) AS lpad(to_hex(CAST(x & 255 AS INTEGER)), 2, '0')",
     r"""pando_float_byte(x) AS CASE WHEN abs(x) < 9223372036854775808 THEN pando_byte(CAST(trunc(x) AS BIGINT))
         ELSE '00' END""",

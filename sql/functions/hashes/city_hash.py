@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 from clickhouse_cityhash.cityhash import CityHash64
 
-from sql.functions.hashes.row_words import Rows, in_place, longest_first, rotated
+from sql.functions.hashes.row_words import HashedRows, order_by_length, restore_row_order, rotate_left
 
 _K0, _K1 = np.uint64(0xC3A5C85C97CB3127), np.uint64(0xB492B66FBE98F273)
 _K2, _K3 = np.uint64(0x9AE16A3B2F90404F), np.uint64(0xC949D7C7509E6557)
@@ -20,7 +20,7 @@ _LONG_BYTES = 4096
 Pair = tuple[np.ndarray, np.ndarray]
 
 
-def city_hash_64(rows: Rows) -> np.ndarray:
+def city_hash_64(rows: HashedRows) -> np.ndarray:
     result = np.full(len(rows.lengths), _K2, np.uint64)
     way = np.searchsorted(_LONGEST, rows.lengths)
     for number, hashed in enumerate(_WAYS, 1):
@@ -30,7 +30,7 @@ def city_hash_64(rows: Rows) -> np.ndarray:
     return result
 
 
-def city_hash_of_two(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def combine_city_hashes(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """128 bits as 64."""
     first = (a ^ b) * _MULTIPLIER
     first ^= first >> np.uint64(47)
@@ -39,36 +39,36 @@ def city_hash_of_two(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return second * _MULTIPLIER
 
 
-def _of_1_to_3(rows: Rows) -> np.ndarray:
+def _of_1_to_3(rows: HashedRows) -> np.ndarray:
     begins, lengths, data = rows.begins, rows.lengths, rows.data.astype(np.uint64)
     low = data[begins] + (data[begins + (lengths >> 1)] << np.uint64(8))
     high = lengths.astype(np.uint64) + (data[begins + lengths - 1] << np.uint64(2))
     return _mixed(low * _K2 ^ high * _K3) * _K2
 
 
-def _of_4_to_8(rows: Rows) -> np.ndarray:
+def _of_4_to_8(rows: HashedRows) -> np.ndarray:
     first, last = rows.words(rows.begins, 4), rows.words(rows.begins + rows.lengths - 4, 4)
-    return city_hash_of_two(rows.lengths.astype(np.uint64) + (first << np.uint64(3)), last)
+    return combine_city_hashes(rows.lengths.astype(np.uint64) + (first << np.uint64(3)), last)
 
 
-def _of_9_to_16(rows: Rows) -> np.ndarray:
+def _of_9_to_16(rows: HashedRows) -> np.ndarray:
     lengths = rows.lengths.astype(np.uint64)
     first, last = rows.words(rows.begins), rows.words(rows.begins + rows.lengths - 8)
     turned = last + lengths
     turned = (turned >> lengths) | (turned << (np.uint64(64) - lengths))
-    return city_hash_of_two(first, turned) ^ last
+    return combine_city_hashes(first, turned) ^ last
 
 
-def _of_17_to_32(rows: Rows) -> np.ndarray:
+def _of_17_to_32(rows: HashedRows) -> np.ndarray:
     ends = rows.begins + rows.lengths
     a, b = rows.words(rows.begins) * _K1, rows.words(rows.begins + 8)
     c, d = rows.words(ends - 8) * _K2, rows.words(ends - 16) * _K0
-    return city_hash_of_two(
+    return combine_city_hashes(
         _right(a - b, 43) + _right(c, 30) + d, a + _right(b ^ _K3, 20) - c + rows.lengths.astype(np.uint64)
     )
 
 
-def _of_33_to_64(rows: Rows) -> np.ndarray:
+def _of_33_to_64(rows: HashedRows) -> np.ndarray:
     begins, ends = rows.begins, rows.begins + rows.lengths
     words = rows.words
     a = words(begins) + (rows.lengths.astype(np.uint64) + words(ends - 16)) * _K0
@@ -87,8 +87,8 @@ def _half(a: np.ndarray, z: np.ndarray, second: np.ndarray, third: np.ndarray) -
     return a + z, b + _right(a, 31) + c
 
 
-def _of_65_or_more(rows: Rows) -> np.ndarray:
-    order, active = longest_first((rows.lengths - 1) // 64)
+def _of_65_or_more(rows: HashedRows) -> np.ndarray:
+    order, active = order_by_length((rows.lengths - 1) // 64)
     rows = rows.take(order)
     begins, ends, words = rows.begins, rows.begins + rows.lengths, rows.words
     x, y, z = words(begins), words(ends - 16) ^ _K1, words(ends - 56) ^ _K0
@@ -105,11 +105,11 @@ def _of_65_or_more(rows: Rows) -> np.ndarray:
         v1[rest], v2[rest] = _weak(rows, at, v2[rest] * _K1, new_x + w1[rest])
         w1[rest], w2[rest] = _weak(rows, at + 32, new_z + w2[rest], new_y)
         x[rest], y[rest], z[rest] = new_z, new_y, new_x
-    both = city_hash_of_two(v1, w1) + _mixed(y) * _K1 + z
-    return in_place(city_hash_of_two(both, city_hash_of_two(v2, w2) + x), order)
+    both = combine_city_hashes(v1, w1) + _mixed(y) * _K1 + z
+    return restore_row_order(combine_city_hashes(both, combine_city_hashes(v2, w2) + x), order)
 
 
-def _weak(rows: Rows, at: np.ndarray, a: np.ndarray, b: np.ndarray) -> Pair:
+def _weak(rows: HashedRows, at: np.ndarray, a: np.ndarray, b: np.ndarray) -> Pair:
     """32 bytes and two seeds as two numbers."""
     first, last = rows.words(at), rows.words(at + 24)
     a = a + first
@@ -120,7 +120,7 @@ def _weak(rows: Rows, at: np.ndarray, a: np.ndarray, b: np.ndarray) -> Pair:
     return a + last, b + seed
 
 
-def _one_by_one(rows: Rows) -> np.ndarray:
+def _one_by_one(rows: HashedRows) -> np.ndarray:
     return np.array([CityHash64(rows.text(row)) for row in range(len(rows.lengths))], np.uint64)
 
 
@@ -129,10 +129,10 @@ def _mixed(values: np.ndarray) -> np.ndarray:
 
 
 def _right(values: np.ndarray, bits: int) -> np.ndarray:
-    return rotated(values, 64 - bits)
+    return rotate_left(values, 64 - bits)
 
 
-_WAYS: tuple[Callable[[Rows], np.ndarray], ...] = (
+_WAYS: tuple[Callable[[HashedRows], np.ndarray], ...] = (
     _of_1_to_3, _of_4_to_8, _of_9_to_16, _of_17_to_32, _of_33_to_64, _of_65_or_more, _one_by_one,
 )  # fmt: skip
 _LONGEST = np.array([0, 3, 8, 16, 32, 64, _LONG_BYTES])

@@ -26,14 +26,14 @@ from parts.types import (
 )
 from sql.functions.numbers.arithmetic import with_addresses
 from sql.functions.registry import Call, define, function
-from sql.functions.strings.basic_strings import string
+from sql.functions.strings.basic_strings import string_argument
 from sql.typing.casts.casts import cast_to
-from sql.typing.column_kernels.kernels import Kernel, column, numbers
+from sql.typing.column_kernels.kernels import Kernel, fixed_width_column, fixed_width_values
 from sql.typing.column_kernels.scannable import Compute, Scannable
-from sql.typing.duckdb.macro_weights import macros
-from sql.typing.duckdb.sql_fragments import Fragment, called, fragment
-from sql.typing.integer_conversions import wrap_64, wrap_integer
-from sql.typing.result_types import as_integer
+from sql.typing.duckdb.macro_weights import define_macros
+from sql.typing.duckdb.sql_fragments import Fragment, fragment, function_call
+from sql.typing.integer_conversions import wrap_integer, wrap_to_64_bits
+from sql.typing.result_types import bool_as_integer
 from sql.typing.typed_expressions import FLOAT64, UINT8, UINT16, UINT32, UINT64, Typed, cast
 
 _INTEGER = (IntegerType, BoolType)
@@ -49,13 +49,13 @@ def _bitwise(operator: str) -> Callable[[Call], Typed]:
         for position, arg in enumerate(call.args):
             if not isinstance(arg.type, _INTEGER):
                 raise call.wrong_type(position, "an integer")
-        left, right = (as_integer(type_) for type_ in call.types)
+        left, right = (bool_as_integer(type_) for type_ in call.types)
         type_ = IntegerType(max(left.bits, right.bits), left.signed or right.signed)
-        a, b = (wrap_integer(arg.sql, as_integer(arg.type), type_) for arg in call.args)
+        a, b = (wrap_integer(arg.sql, bool_as_integer(arg.type), type_) for arg in call.args)
         return Typed(combined(a, b), type_)
 
     def combined(a: Fragment, b: Fragment) -> Fragment:
-        return called("xor", a, b) if operator == "xor" else fragment("({} {} {})", a, operator, b)
+        return function_call("xor", a, b) if operator == "xor" else fragment("({} {} {})", a, operator, b)
 
     return with_addresses(build)
 
@@ -71,7 +71,7 @@ def bit_not(call: Call) -> Typed:
         return Typed(cast(fragment("(~CAST({} AS BIT))", call.args[0].sql), call.types[0]), call.types[0])
     if not isinstance(call.args[0].type, _INTEGER):
         raise call.wrong_type(0, "an integer")
-    type_ = as_integer(call.args[0].type)
+    type_ = bool_as_integer(call.args[0].type)
     if type_.signed:
         return Typed(cast(fragment("(-CAST({} AS HUGEINT) - 1)", call.args[0].sql), type_), type_)
     return Typed(cast(fragment("xor({}, {})", call.args[0].sql, cast(str(type_.maximum), type_)), type_), type_)
@@ -80,10 +80,10 @@ def bit_not(call: Call) -> Typed:
 @function("bitShiftLeft", 2)
 @with_addresses
 def bit_shift_left(call: Call) -> Typed:
-    value, type_ = call.args[0], as_integer(call.args[0].type)
+    value, type_ = call.args[0], bool_as_integer(call.args[0].type)
     count = fragment("CAST({} AS INTEGER)", call.args[1].sql)
     shifted = fragment("(CAST({} AS HUGEINT) * CAST(pow(2, {}) AS HUGEINT))", value.sql, count)
-    low = wrap_64(shifted, IntegerType(64, type_.signed))
+    low = wrap_to_64_bits(shifted, IntegerType(64, type_.signed))
     kept = wrap_integer(low, IntegerType(64, type_.signed), type_)
     return Typed(fragment("(CASE WHEN {} >= {} THEN {} ELSE {} END)", count, type_.bits, cast("0", type_), kept), type_)
 
@@ -91,7 +91,7 @@ def bit_shift_left(call: Call) -> Typed:
 @function("bitShiftRight", 2)
 @with_addresses
 def bit_shift_right(call: Call) -> Typed:
-    value, type_ = call.args[0], as_integer(call.args[0].type)
+    value, type_ = call.args[0], bool_as_integer(call.args[0].type)
     count = fragment("CAST({} AS INTEGER)", call.args[1].sql)
     if type_.signed:
         quotient = fragment("floor(CAST({} AS DOUBLE) / pow(2, {}))", value.sql, count)
@@ -113,7 +113,7 @@ def bit_shift_right(call: Call) -> Typed:
 
 @function("bitTest", 2)
 def bit_test(call: Call) -> Typed:
-    number = wrap_integer(call.args[0].sql, as_integer(call.args[0].type), UINT64)
+    number = wrap_integer(call.args[0].sql, bool_as_integer(call.args[0].type), UINT64)
     return Typed(cast(fragment("(({} >> CAST({} AS INTEGER)) & 1)", number, call.args[1].sql), UINT8), UINT8)
 
 
@@ -141,8 +141,8 @@ def _hash(width: int, type_: IntegerType) -> Callable[[Call], Typed]:
             value = Typed(cast_to(value, days, call.environment.zone), days)
         if not isinstance(value.type, _INTEGER):
             raise call.wrong_type(0, "an integer")
-        wide = IntegerType(64, as_integer(value.type).signed)
-        sql = called(f"pando_hash{width}_{wide.name.lower()}", cast(value.sql, wide))
+        wide = IntegerType(64, bool_as_integer(value.type).signed)
+        sql = function_call(f"pando_hash{width}_{wide.name.lower()}", cast(value.sql, wide))
         return Typed(Scannable(sql, given.sql, _hash_of(width, type_), type_.arrow), type_)
 
     return build
@@ -150,7 +150,7 @@ def _hash(width: int, type_: IntegerType) -> Callable[[Call], Typed]:
 
 def _hash_of(width: int, type_: IntegerType) -> Compute:
     """Of integers, days and seconds."""
-    hashed = int_hash32_numpy if width == 32 else int_hash64_numpy
+    hashed = int_hash_32 if width == 32 else int_hash_64
 
     def compute(given: pa.Array) -> pa.Array:
         if pa.types.is_timestamp(given.type):
@@ -158,7 +158,7 @@ def _hash_of(width: int, type_: IntegerType) -> Compute:
         elif pa.types.is_date32(given.type):
             given = given.view(pa.int32())
         wide = given.cast(pa.uint64() if pa.types.is_unsigned_integer(given.type) else pa.int64())
-        return column(hashed(numbers(wide, np.uint64)), type_.arrow, wide)
+        return fixed_width_column(hashed(fixed_width_values(wide, np.uint64)), type_.arrow, wide)
 
     return compute
 
@@ -167,7 +167,7 @@ define("intHash32", _hash(32, UINT32), 1)
 define("intHash64", _hash(64, UINT64), 1)
 
 
-def int_hash32_numpy(values: np.ndarray) -> np.ndarray:
+def int_hash_32(values: np.ndarray) -> np.ndarray:
     """intHash32 of 64-bit patterns, vectorised."""
     with np.errstate(over="ignore"):
         key = values.astype(np.uint64)
@@ -181,7 +181,7 @@ def int_hash32_numpy(values: np.ndarray) -> np.ndarray:
     return key.astype(np.uint32)
 
 
-def int_hash64_numpy(values: np.ndarray) -> np.ndarray:
+def int_hash_64(values: np.ndarray) -> np.ndarray:
     """intHash64 of 64-bit patterns, vectorised."""
     key = values.astype(np.uint64) ^ np.uint64(HASH64_SALT)
     with np.errstate(over="ignore"):
@@ -196,7 +196,7 @@ def int_hash64_numpy(values: np.ndarray) -> np.ndarray:
 # Digests and others ---------------------------------------------------------------------------------------------------
 
 
-class Digest(Fragment):
+class DigestBytes(Fragment):
     """The bytes that hexadecimal ``digits`` spell."""
 
     __slots__ = ("digits",)
@@ -211,21 +211,21 @@ class Digest(Fragment):
 def md5(call: Call) -> Typed:
     from parts.types import FixedStringType
 
-    return Typed(Digest(fragment("md5({})", string(call, 0))), FixedStringType(16))
+    return Typed(DigestBytes(fragment("md5({})", string_argument(call, 0))), FixedStringType(16))
 
 
 @function("SHA1", 1)
 def sha1(call: Call) -> Typed:
     from parts.types import FixedStringType
 
-    return Typed(Digest(fragment("sha1({})", string(call, 0))), FixedStringType(20))
+    return Typed(DigestBytes(fragment("sha1({})", string_argument(call, 0))), FixedStringType(20))
 
 
 @function("SHA256", 1)
 def sha256(call: Call) -> Typed:
     from parts.types import FixedStringType
 
-    return Typed(Digest(fragment("sha256({})", string(call, 0))), FixedStringType(32))
+    return Typed(DigestBytes(fragment("sha256({})", string_argument(call, 0))), FixedStringType(32))
 
 
 @function("rand rand32", (0, 1), nulls=False)
@@ -255,7 +255,7 @@ def generate_uuid(call: Call) -> Typed:
     return Typed(fragment("unhex(replace(CAST(pando_any_uuid({}) AS VARCHAR), '-', ''))", _tag(call)), UUIDType())
 
 
-MACROS = macros(
+MACROS = define_macros(
     r"pando_random(x) AS random()",
     r"pando_any_uuid(x) AS uuid()",
 )
@@ -268,12 +268,12 @@ def _kernel(width: int, engine: str, hashed: Callable[[np.ndarray], np.ndarray],
         name,
         (engine,),
         "UINTEGER" if width == 32 else "UBIGINT",
-        lambda array: column(hashed(numbers(array, np.uint64)), result, array),
+        lambda array: fixed_width_column(hashed(fixed_width_values(array, np.uint64)), result, array),
     )
 
 
 KERNELS = tuple(
     _kernel(width, engine, hashed, result)
-    for width, hashed, result in ((32, int_hash32_numpy, pa.uint32()), (64, int_hash64_numpy, pa.uint64()))
+    for width, hashed, result in ((32, int_hash_32, pa.uint32()), (64, int_hash_64, pa.uint64()))
     for engine in ("BIGINT", "UBIGINT")
 )

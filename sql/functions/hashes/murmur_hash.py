@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from sql.functions.hashes.row_words import Rows, in_place, longest_first, low_bytes, rotated
+from sql.functions.hashes.row_words import HashedRows, low_byte_masks, order_by_length, restore_row_order, rotate_left
 
 _2_OF_32, _2_OF_64 = np.uint32(0x5BD1E995), np.uint64(0xC6A4A7935BD1E995)
 
 
-def murmur_2_32(rows: Rows) -> np.ndarray:
+def murmur_2_32(rows: HashedRows) -> np.ndarray:
     hashed = rows.lengths.astype(np.uint32)
     for chosen, word in _words(rows, 4):
         word = word.astype(np.uint32) * _2_OF_32
@@ -26,7 +26,7 @@ def murmur_2_32(rows: Rows) -> np.ndarray:
     return hashed ^ (hashed >> np.uint32(15))
 
 
-def murmur_2_64(rows: Rows) -> np.ndarray:
+def murmur_2_64(rows: HashedRows) -> np.ndarray:
     hashed = rows.lengths.astype(np.uint64) * _2_OF_64
     for chosen, word in _words(rows, 8):
         word = word * _2_OF_64
@@ -39,10 +39,10 @@ def murmur_2_64(rows: Rows) -> np.ndarray:
     return hashed ^ (hashed >> np.uint64(47))
 
 
-def murmur_3_32(rows: Rows) -> np.ndarray:
+def murmur_3_32(rows: HashedRows) -> np.ndarray:
     hashed = np.zeros(len(rows.lengths), np.uint32)
     for chosen, word in _words(rows, 4):
-        mixed = rotated(hashed[chosen] ^ _mixed_3_32(word), 13, 32)
+        mixed = rotate_left(hashed[chosen] ^ _mixed_3_32(word), 13, 32)
         hashed[chosen] = mixed * np.uint32(5) + np.uint32(0xE6546B64)
     some, rest = _rests(rows, 4)
     hashed[some] ^= _mixed_3_32(rest)
@@ -54,38 +54,38 @@ def murmur_3_32(rows: Rows) -> np.ndarray:
 
 
 def _mixed_3_32(word: np.ndarray) -> np.ndarray:
-    return rotated(word.astype(np.uint32) * np.uint32(0xCC9E2D51), 15, 32) * np.uint32(0x1B873593)
+    return rotate_left(word.astype(np.uint32) * np.uint32(0xCC9E2D51), 15, 32) * np.uint32(0x1B873593)
 
 
 _C1, _C2 = np.uint64(0x87C37B91114253D5), np.uint64(0x4CF5AD432745937F)
 
 
-def murmur_3_64(rows: Rows) -> np.ndarray:
+def murmur_3_64(rows: HashedRows) -> np.ndarray:
     first, second = _murmur_3(rows)
     return first ^ second
 
 
-def murmur_3_128(rows: Rows) -> np.ndarray:
+def murmur_3_128(rows: HashedRows) -> np.ndarray:
     """A matrix of 16 bytes a row."""
     return np.stack(_murmur_3(rows), axis=1).view(np.uint8)
 
 
-def _murmur_3(given: Rows) -> tuple[np.ndarray, np.ndarray]:
-    order, active = longest_first(given.lengths // 16)
+def _murmur_3(given: HashedRows) -> tuple[np.ndarray, np.ndarray]:
+    order, active = order_by_length(given.lengths // 16)
     rows = given.take(order)
     a, b = np.zeros(len(order), np.uint64), np.zeros(len(order), np.uint64)
     for step, count in enumerate(active[:-1]):
         first, second, places = a[:count], b[:count], rows.begins[:count] + 16 * step
         first ^= _low(rows.words(places))
-        first[:] = (rotated(first, 27) + second) * np.uint64(5) + np.uint64(0x52DCE729)
+        first[:] = (rotate_left(first, 27) + second) * np.uint64(5) + np.uint64(0x52DCE729)
         second ^= _high(rows.words(places + 8))
-        second[:] = (rotated(second, 31) + first) * np.uint64(5) + np.uint64(0x38495AB5)
+        second[:] = (rotate_left(second, 31) + first) * np.uint64(5) + np.uint64(0x38495AB5)
     left = rows.lengths % 16
     at = rows.begins + rows.lengths - left
     many = np.flatnonzero(left > 8)
-    b[many] ^= _high(rows.words(at[many] + 8) & low_bytes(left[many] - 8))
+    b[many] ^= _high(rows.words(at[many] + 8) & low_byte_masks(left[many] - 8))
     some = np.flatnonzero(left)
-    a[some] ^= _low(rows.words(at[some]) & low_bytes(np.minimum(left[some], 8)))
+    a[some] ^= _low(rows.words(at[some]) & low_byte_masks(np.minimum(left[some], 8)))
     lengths = rows.lengths.astype(np.uint64)
     a ^= lengths
     b ^= lengths
@@ -94,15 +94,15 @@ def _murmur_3(given: Rows) -> tuple[np.ndarray, np.ndarray]:
     a, b = _finished(a), _finished(b)
     a += b
     b += a
-    return in_place(a, order), in_place(b, order)
+    return restore_row_order(a, order), restore_row_order(b, order)
 
 
 def _low(word: np.ndarray) -> np.ndarray:
-    return rotated(word * _C1, 31) * _C2
+    return rotate_left(word * _C1, 31) * _C2
 
 
 def _high(word: np.ndarray) -> np.ndarray:
-    return rotated(word * _C2, 33) * _C1
+    return rotate_left(word * _C2, 33) * _C1
 
 
 def _finished(values: np.ndarray) -> np.ndarray:
@@ -111,7 +111,7 @@ def _finished(values: np.ndarray) -> np.ndarray:
     return values
 
 
-def _words(rows: Rows, width: int):  # type: ignore[no-untyped-def]
+def _words(rows: HashedRows, width: int):  # type: ignore[no-untyped-def]
     """Step by step, which rows have another whole word, and these words."""
     steps = rows.lengths // width
     for step in range(int(steps.max(initial=0))):
@@ -119,8 +119,8 @@ def _words(rows: Rows, width: int):  # type: ignore[no-untyped-def]
         yield chosen, rows.words(rows.begins[chosen] + width * step, width)
 
 
-def _rests(rows: Rows, width: int) -> tuple[np.ndarray, np.ndarray]:
+def _rests(rows: HashedRows, width: int) -> tuple[np.ndarray, np.ndarray]:
     """Which rows end within a word, and their bytes of it."""
     left = rows.lengths % width
     some = np.flatnonzero(left)
-    return some, rows.words(rows.begins[some] + rows.lengths[some] - left[some]) & low_bytes(left[some])
+    return some, rows.words(rows.begins[some] + rows.lengths[some] - left[some]) & low_byte_masks(left[some])

@@ -21,7 +21,7 @@ _LOW_BYTES = np.array([(1 << 8 * count) - 1 for count in range(9)], np.uint64)
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class HashedRows:
     """The bytes of rows in ``data``, which goes on behind the last row for at least a word."""
 
     data: np.ndarray
@@ -33,8 +33,8 @@ class Rows:
         size = len(self.data) - width + 1
         return np.ndarray((size,), f"<u{width}", self.data, strides=(1,))[places].astype(np.uint64, copy=False)
 
-    def take(self, chosen: np.ndarray) -> Rows:
-        return Rows(self.data, self.begins[chosen], self.lengths[chosen])
+    def take(self, chosen: np.ndarray) -> HashedRows:
+        return HashedRows(self.data, self.begins[chosen], self.lengths[chosen])
 
     def text(self, row: int, first: int = 0) -> bytes:
         """A row from its byte ``first`` on."""
@@ -42,30 +42,30 @@ class Rows:
         return self.data[begin + first : begin + int(self.lengths[row])].tobytes()
 
 
-def rows_of_texts(texts: pa.Array) -> Iterator[Rows]:
+def rows_of_texts(texts: pa.Array) -> Iterator[HashedRows]:
     """Of strings or BLOBs, some thousand rows at once; anything under a NULL."""
     offsets, data = text_offsets(texts).astype(np.int64) if len(texts) else np.zeros(1, np.int64), text_bytes(texts)
     for first in range(0, len(texts), _ROWS_AT_ONCE):
         ends = offsets[first : first + _ROWS_AT_ONCE + 1]
         piece = np.concatenate((data[ends[0] : ends[-1]], _PADDING))
-        yield Rows(piece, ends[:-1] - ends[0], np.diff(ends))
+        yield HashedRows(piece, ends[:-1] - ends[0], np.diff(ends))
 
 
-def rows_of_matrix(values: np.ndarray) -> Iterator[Rows]:
+def rows_of_matrix(values: np.ndarray) -> Iterator[HashedRows]:
     """Of the rows of a byte matrix."""
     width = values.shape[1]
     for first in range(0, len(values), _ROWS_AT_ONCE):
         chosen = values[first : first + _ROWS_AT_ONCE]
         begins = np.arange(0, len(chosen) * width, width)
-        yield Rows(np.concatenate((chosen.ravel(), _PADDING)), begins, np.full(len(chosen), width))
+        yield HashedRows(np.concatenate((chosen.ravel(), _PADDING)), begins, np.full(len(chosen), width))
 
 
-def low_bytes(counts: np.ndarray) -> np.ndarray:
+def low_byte_masks(counts: np.ndarray) -> np.ndarray:
     """Masks of so many bytes, of eight at most."""
     return _LOW_BYTES[counts]
 
 
-def longest_first(steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def order_by_length(steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The order of rows by their steps, most first; and how many rows have a step ``k``, for every ``k`` and one
     more."""
     order = np.argsort(-steps, kind="stable")
@@ -73,14 +73,14 @@ def longest_first(steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return order, np.append(len(steps) - np.cumsum(counts)[:-1], 0) if len(counts) else np.zeros(1, np.int64)
 
 
-def in_place(values: np.ndarray, order: np.ndarray) -> np.ndarray:
+def restore_row_order(values: np.ndarray, order: np.ndarray) -> np.ndarray:
     """What was computed in that order, in the rows' own."""
     result = np.empty_like(values)
     result[order] = values
     return result
 
 
-def rotated(values: np.ndarray, bits: int, width: int = 64) -> np.ndarray:
+def rotate_left(values: np.ndarray, bits: int, width: int = 64) -> np.ndarray:
     """To the left."""
     kind = values.dtype.type
     return (values << kind(bits)) | (values >> kind(width - bits))

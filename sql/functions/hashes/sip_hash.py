@@ -10,27 +10,27 @@ import itertools
 
 import numpy as np
 
-from parts.common.sip_hash import INITIAL, absorb
-from sql.functions.hashes.row_words import Rows, in_place, longest_first, low_bytes
+from parts.common.sip_hash import INITIAL, finish_sip_hash
+from sql.functions.hashes.row_words import HashedRows, low_byte_masks, order_by_length, restore_row_order
 
 _FEW_ROWS, _MANY_WORDS = 6, 64
 
 
-def sip_hash_64(rows: Rows) -> np.ndarray:
+def sip_hash_64(rows: HashedRows) -> np.ndarray:
     state = _state(rows)
     return state[0] ^ state[1] ^ state[2] ^ state[3]
 
 
-def sip_hash_128(rows: Rows) -> np.ndarray:
+def sip_hash_128(rows: HashedRows) -> np.ndarray:
     """A matrix of 16 bytes a row."""
     state = _state(rows)
     words = np.stack((state[0] ^ state[1], state[2] ^ state[3]), axis=1)
     return words.view(np.uint8)
 
 
-def _state(rows: Rows) -> list[np.ndarray]:
+def _state(rows: HashedRows) -> list[np.ndarray]:
     """The four words at the end, in the order of the rows."""
-    order, active = longest_first(rows.lengths // 8 + 1)
+    order, active = order_by_length(rows.lengths // 8 + 1)
     rows = rows.take(order)
     state = [np.full(len(order), word, np.uint64) for word in INITIAL]
     alone = 0
@@ -41,7 +41,7 @@ def _state(rows: Rows) -> list[np.ndarray]:
             break
         word = rows.words(rows.begins[:count] + 8 * step)
         lengths = rows.lengths[next_count:count]
-        word[next_count:] &= low_bytes(lengths & 7)
+        word[next_count:] &= low_byte_masks(lengths & 7)
         word[next_count:] |= lengths.astype(np.uint64) << np.uint64(56)
         first = [part[:count] for part in state]
         first[3] ^= word
@@ -52,14 +52,14 @@ def _state(rows: Rows) -> list[np.ndarray]:
     last[2] ^= np.uint64(0xFF)
     for _ in range(4):
         _round(last)
-    return [in_place(part, order) for part in state]
+    return [restore_row_order(part, order) for part in state]
 
 
-def _finish_alone(state: list[np.ndarray], rows: Rows, count: int, done: int) -> None:
+def _finish_alone(state: list[np.ndarray], rows: HashedRows, count: int, done: int) -> None:
     """The first rows, of which ``done`` bytes are taken in."""
     for row in range(count):
         words = [int(part[row]) for part in state]
-        absorb(words, rows.text(row, done), int(rows.lengths[row]))
+        finish_sip_hash(words, rows.text(row, done), int(rows.lengths[row]))
         for part, word in zip(state, words, strict=True):
             part[row] = word
 

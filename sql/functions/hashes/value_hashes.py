@@ -37,16 +37,23 @@ from parts.types import (
     TupleType,
     UUIDType,
 )
-from sql.functions.hashes.city_hash import city_hash_64, city_hash_of_two
-from sql.functions.hashes.integer_hashes import int_hash32_numpy, int_hash64_numpy
+from sql.functions.hashes.city_hash import city_hash_64, combine_city_hashes
+from sql.functions.hashes.integer_hashes import int_hash_32, int_hash_64
 from sql.functions.hashes.murmur_hash import murmur_2_32, murmur_2_64, murmur_3_32, murmur_3_64, murmur_3_128
-from sql.functions.hashes.row_words import Rows, longest_first, rows_of_matrix, rows_of_texts
+from sql.functions.hashes.row_words import HashedRows, order_by_length, rows_of_matrix, rows_of_texts
 from sql.functions.hashes.sip_hash import sip_hash_64, sip_hash_128
 from sql.functions.hashes.xx_hash import xx_hash_32, xx_hash_64
 from sql.functions.registry import Call, define, find_rule
-from sql.typing.column_kernels.kernels import Kernel, blobs, column, masked, numbers, of_size
+from sql.typing.column_kernels.kernels import (
+    Kernel,
+    blob_column,
+    column_of_known,
+    fixed_width_column,
+    fixed_width_values,
+    texts_of_size,
+)
 from sql.typing.column_kernels.scannable import Scannable
-from sql.typing.duckdb.sql_fragments import Fragment, called, fragment
+from sql.typing.duckdb.sql_fragments import Fragment, fragment, function_call
 from sql.typing.integer_conversions import to_integer
 from sql.typing.typed_expressions import UINT32, UINT64, Typed, cast, literal
 
@@ -55,12 +62,12 @@ OfTwo = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True)
-class Algorithm:
+class HashAlgorithm:
     """``of_two`` puts hashes together; ``is_mixing``: plain numbers are mixed (intHash64), not hashed as bytes."""
 
     function: str
     bits: int
-    hashed: Callable[[Rows], np.ndarray]
+    hashed: Callable[[HashedRows], np.ndarray]
     of_two: OfTwo
     is_mixing: bool = False
 
@@ -76,17 +83,17 @@ class Algorithm:
     def engine(self) -> str:
         return {32: "UINTEGER", 64: "UBIGINT", 128: "BLOB"}[self.bits]
 
-    def of_rows(self, rows: Sequence[Rows]) -> np.ndarray:
+    def of_rows(self, rows: Sequence[HashedRows]) -> np.ndarray:
         if not rows:
             return np.empty((0, 16), np.uint8) if self.bits == 128 else np.empty(0, f"u{self.bits // 8}")
         return np.concatenate([self.hashed(some) for some in rows])
 
     def of_sizes(self, sizes: np.ndarray) -> np.ndarray:
-        return int_hash32_numpy(sizes) if self.bits == 32 else int_hash64_numpy(sizes)
+        return int_hash_32(sizes) if self.bits == 32 else int_hash_64(sizes)
 
     def folded(self, start: np.ndarray, hashes: np.ndarray, offsets: np.ndarray) -> np.ndarray:
         """The hashes of lists' elements, one after the other, on what the lists start with."""
-        order, active = longest_first(np.diff(offsets))
+        order, active = order_by_length(np.diff(offsets))
         begins, result = offsets[:-1][order], start[order]
         for step, count in enumerate(active[:-1]):
             result[:count] = self.of_two(result[:count], hashes[begins[:count] + step])
@@ -94,7 +101,7 @@ class Algorithm:
         return result
 
 
-def _bytes_of_two(hashed: Callable[[Rows], np.ndarray], a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def _bytes_of_two(hashed: Callable[[HashedRows], np.ndarray], a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Of both hashes' bytes."""
     both = np.stack((a, b), axis=1).view(np.uint8) if a.ndim == 1 else np.concatenate((a, b), axis=1)
     return np.concatenate([hashed(rows) for rows in rows_of_matrix(both)]) if len(both) else a
@@ -104,22 +111,20 @@ def _mixed_of_two(mix: Callable[[np.ndarray], np.ndarray], a: np.ndarray, b: np.
     return mix(a) ^ b
 
 
-def _of_bytes(function: str, bits: int, hashed: Callable[[Rows], np.ndarray]) -> Algorithm:
-    return Algorithm(function, bits, hashed, partial(_bytes_of_two, hashed))
+def _of_bytes(function: str, bits: int, hashed: Callable[[HashedRows], np.ndarray]) -> HashAlgorithm:
+    return HashAlgorithm(function, bits, hashed, partial(_bytes_of_two, hashed))
 
 
-def _of_mixed(function: str, bits: int, hashed: Callable[[Rows], np.ndarray]) -> Algorithm:
-    return Algorithm(
-        function, bits, hashed, partial(_mixed_of_two, int_hash32_numpy if bits == 32 else int_hash64_numpy)
-    )
+def _of_mixed(function: str, bits: int, hashed: Callable[[HashedRows], np.ndarray]) -> HashAlgorithm:
+    return HashAlgorithm(function, bits, hashed, partial(_mixed_of_two, int_hash_32 if bits == 32 else int_hash_64))
 
 
 ALGORITHMS = (
     _of_bytes("sipHash64", 64, sip_hash_64),
     _of_bytes("sipHash128", 128, sip_hash_128),
-    Algorithm("cityHash64", 64, city_hash_64, city_hash_of_two, is_mixing=True),
+    HashAlgorithm("cityHash64", 64, city_hash_64, combine_city_hashes, is_mixing=True),
     _of_mixed("xxHash32", 32, xx_hash_32),
-    Algorithm("xxHash64", 64, xx_hash_64, city_hash_of_two),
+    HashAlgorithm("xxHash64", 64, xx_hash_64, combine_city_hashes),
     _of_mixed("murmurHash2_32", 32, murmur_2_32),
     _of_mixed("murmurHash2_64", 64, murmur_2_64),
     _of_mixed("murmurHash3_32", 32, murmur_3_32),
@@ -132,7 +137,7 @@ _OF_NOTHING = 0xE28DBDE7FE22E41C
 # Calls ----------------------------------------------------------------------------------------------------------------
 
 
-def _hash(algorithm: Algorithm, call: Call) -> Typed:
+def _hash(algorithm: HashAlgorithm, call: Call) -> Typed:
     if not call.args and algorithm.bits == 64:
         return literal(_OF_NOTHING)
     leaves = [leaf for arg in call.args for leaf in _leaves(call, arg)]
@@ -171,36 +176,36 @@ def _leaves(call: Call, value: Typed) -> list[Typed]:
     return [Typed(value.sql, type_)]
 
 
-def _of_value(algorithm: Algorithm, value: Typed, before: Fragment | None) -> Fragment:
+def _of_value(algorithm: HashAlgorithm, value: Typed, before: Fragment | None) -> Fragment:
     """With the hash of what stands before it."""
     if isinstance(value.type, ArrayType):
-        start = called(f"pando_hash{algorithm.bits}_uint64", fragment("CAST(len({}) AS UBIGINT)", value.sql))
+        start = function_call(f"pando_hash{algorithm.bits}_uint64", fragment("CAST(len({}) AS UBIGINT)", value.sql))
         if before is not None:
-            start = called(f"{algorithm.kernel}_both", before, start)
+            start = function_call(f"{algorithm.kernel}_both", before, start)
         element = _of_value(algorithm, Typed(fragment("x"), value.type.inner), None)
-        return called(
+        return function_call(
             f"{algorithm.kernel}_list", start, fragment("list_transform({}, lambda x: {})", value.sql, element)
         )
     own = _of_one(algorithm, value)
     if before is None:
         return own
     if algorithm.bits == 128:
-        return called(algorithm.kernel, fragment("({} || {})", before, own))
-    return called(f"{algorithm.kernel}_both", before, own)
+        return function_call(algorithm.kernel, fragment("({} || {})", before, own))
+    return function_call(f"{algorithm.kernel}_both", before, own)
 
 
-def _of_one(algorithm: Algorithm, value: Typed) -> Fragment:
+def _of_one(algorithm: HashAlgorithm, value: Typed) -> Fragment:
     if isinstance(value.type, _TEXTS):
         sql = value.sql
         if isinstance(value.type, StringType):
-            sql = called("encode", sql)
+            sql = function_call("encode", sql)
         elif isinstance(value.type, UUIDType):
-            sql = called("pando_uuid_words", sql)
-        return called(algorithm.kernel, sql)
-    bits = bits_of(value)
+            sql = function_call("pando_uuid_words", sql)
+        return function_call(algorithm.kernel, sql)
+    bits = value_bits(value)
     if algorithm.is_mixing and not _is_decimal(value.type):
-        return called("pando_hash64_uint64", bits)
-    return called(f"{algorithm.kernel}_number", bits, f"CAST({width_of(value.type)} AS UTINYINT)")
+        return function_call("pando_hash64_uint64", bits)
+    return function_call(f"{algorithm.kernel}_number", bits, f"CAST({value_bytes(value.type)} AS UTINYINT)")
 
 
 def _is_decimal(type_: DataType) -> bool:
@@ -210,7 +215,7 @@ def _is_decimal(type_: DataType) -> bool:
 _WIDTHS = {DateType: 2, Date32Type: 4, DateTimeType: 4, DateTime64Type: 8, DecimalType: 0, IntegerType: 0}
 
 
-def width_of(type_: DataType) -> int:
+def value_bytes(type_: DataType) -> int:
     """Bytes of a value in ClickHouse."""
     match type_:
         case IntegerType(bits) | EnumType(bits) | FloatType(bits):
@@ -224,11 +229,11 @@ def width_of(type_: DataType) -> int:
     return _WIDTHS[type(type_)]
 
 
-def bits_of(value: Typed) -> Fragment:
+def value_bits(value: Typed) -> Fragment:
     """The bytes of a number as a UBIGINT."""
     match value.type:
         case FloatType(bits):
-            return called(f"pando_bits_of_float{bits}", value.sql)
+            return function_call(f"pando_bits_of_float{bits}", value.sql)
         case DateTime64Type(precision):
             if precision <= 6:
                 ticks = fragment("(epoch_us({}) // {})", value.sql, 10 ** (6 - precision))
@@ -237,12 +242,12 @@ def bits_of(value: Typed) -> Fragment:
         case DecimalType(_, scale):
             ticks = fragment("CAST(CAST({} AS DECIMAL(38, {})) * {} AS BIGINT)", value.sql, scale, 10**scale)
         case _:
-            whole = IntegerType(8 * width_of(value.type), False)
+            whole = IntegerType(8 * value_bytes(value.type), False)
             number = to_integer(value, value.type, whole)
             assert number is not None
             return cast(number, UINT64)
     wide = Typed(ticks, IntegerType(64, True))
-    number = to_integer(wide, wide.type, IntegerType(8 * width_of(value.type), False))
+    number = to_integer(wide, wide.type, IntegerType(8 * value_bytes(value.type), False))
     assert number is not None
     return cast(number, UINT64)
 
@@ -250,7 +255,7 @@ def bits_of(value: Typed) -> Fragment:
 # Of columns -----------------------------------------------------------------------------------------------------------
 
 
-def _scanned(algorithm: Algorithm, types: Sequence[DataType], *given: pa.Array) -> pa.Array:
+def _scanned(algorithm: HashAlgorithm, types: Sequence[DataType], *given: pa.Array) -> pa.Array:
     """All of a call, of columns in their storage types."""
     result: np.ndarray | None = None
     for type_, array in zip(types, given, strict=True):
@@ -261,11 +266,11 @@ def _scanned(algorithm: Algorithm, types: Sequence[DataType], *given: pa.Array) 
         if array.null_count:
             known &= np.asarray(pc.is_valid(array))
     if algorithm.bits == 128:
-        return blobs(np.ascontiguousarray(result), known)
-    return masked(result, known, algorithm.type.arrow)
+        return blob_column(np.ascontiguousarray(result), known)
+    return column_of_known(result, known, algorithm.type.arrow)
 
 
-def _of_column(algorithm: Algorithm, type_: DataType, array: pa.Array, before: np.ndarray | None) -> np.ndarray:
+def _of_column(algorithm: HashAlgorithm, type_: DataType, array: pa.Array, before: np.ndarray | None) -> np.ndarray:
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     if isinstance(type_, ArrayType):
@@ -280,7 +285,7 @@ def _of_column(algorithm: Algorithm, type_: DataType, array: pa.Array, before: n
     else:
         matrix = _stored_bytes(type_, array)
         if algorithm.is_mixing and not isinstance(type_, _TEXTS) and not _is_decimal(type_):
-            own = int_hash64_numpy(_widened(matrix))
+            own = int_hash_64(_widened(matrix))
         else:
             own = algorithm.of_rows(list(rows_of_matrix(matrix)))
     return own if before is None else algorithm.of_two(before, own)
@@ -301,7 +306,7 @@ def _stored_bytes(type_: DataType, array: pa.Array) -> np.ndarray:
     if isinstance(type_, DateTime64Type):
         step = 10 ** ((3 - type_.precision % 3) % 3)
         return (matrix.view(np.int64) // step).view(np.uint8).reshape(len(array), 8)
-    return matrix[:, : width_of(type_)]
+    return matrix[:, : value_bytes(type_)]
 
 
 def _uuid_words(matrix: np.ndarray) -> np.ndarray:
@@ -318,51 +323,53 @@ def _widened(matrix: np.ndarray) -> np.ndarray:
 # Kernels --------------------------------------------------------------------------------------------------------------
 
 
-def _result(algorithm: Algorithm, values: np.ndarray, like: pa.Array) -> pa.Array:
+def _result(algorithm: HashAlgorithm, values: np.ndarray, like: pa.Array) -> pa.Array:
     if algorithm.bits == 128:
-        return blobs(np.ascontiguousarray(values), np.asarray(pc.is_valid(like)))
-    return column(values, algorithm.type.arrow, like)
+        return blob_column(np.ascontiguousarray(values), np.asarray(pc.is_valid(like)))
+    return fixed_width_column(values, algorithm.type.arrow, like)
 
 
-def _text_kernel(algorithm: Algorithm, texts: pa.Array) -> pa.Array:
+def _text_kernel(algorithm: HashAlgorithm, texts: pa.Array) -> pa.Array:
     return _result(algorithm, algorithm.of_rows(list(rows_of_texts(texts))), texts)
 
 
-def _number_kernel(algorithm: Algorithm, bits: pa.Array, widths: pa.Array) -> pa.Array:
+def _number_kernel(algorithm: HashAlgorithm, bits: pa.Array, widths: pa.Array) -> pa.Array:
     width = widths[0].as_py() if len(widths) else 8
-    matrix = numbers(bits, np.uint64).view(np.uint8).reshape(-1, 8)[:, :width]
+    matrix = fixed_width_values(bits, np.uint64).view(np.uint8).reshape(-1, 8)[:, :width]
     return _result(algorithm, algorithm.of_rows(list(rows_of_matrix(matrix))), bits)
 
 
-def _both_kernel(algorithm: Algorithm, a: pa.Array, b: pa.Array) -> pa.Array:
+def _both_kernel(algorithm: HashAlgorithm, a: pa.Array, b: pa.Array) -> pa.Array:
     kind = np.uint32 if algorithm.bits == 32 else np.uint64
     known = np.asarray(pc.is_valid(a)) & np.asarray(pc.is_valid(b))
-    return masked(algorithm.of_two(numbers(a, kind), numbers(b, kind)), known, algorithm.type.arrow)
+    return column_of_known(
+        algorithm.of_two(fixed_width_values(a, kind), fixed_width_values(b, kind)), known, algorithm.type.arrow
+    )
 
 
-def _list_kernel(algorithm: Algorithm, start: pa.Array, lists: pa.Array) -> pa.Array:
+def _list_kernel(algorithm: HashAlgorithm, start: pa.Array, lists: pa.Array) -> pa.Array:
     kind = np.uint32 if algorithm.bits == 32 else np.uint64
     offsets = np.asarray(lists.offsets).astype(np.int64)
     known = np.asarray(pc.is_valid(start)) & np.asarray(pc.is_valid(lists))
-    folded = algorithm.folded(numbers(start, kind), numbers(lists.values, kind), offsets)
-    return masked(folded, known, algorithm.type.arrow)
+    folded = algorithm.folded(fixed_width_values(start, kind), fixed_width_values(lists.values, kind), offsets)
+    return column_of_known(folded, known, algorithm.type.arrow)
 
 
 def _float_bits(array: pa.Array) -> pa.Array:
     kind = np.uint32 if pa.types.is_float32(array.type) else np.uint64
-    return column(numbers(array, kind).astype(np.uint64), pa.uint64(), array)
+    return fixed_width_column(fixed_width_values(array, kind).astype(np.uint64), pa.uint64(), array)
 
 
 def _uuid_kernel(values: pa.Array) -> pa.Array:
-    rows, found = of_size(values, 16)
+    rows, found = texts_of_size(values, 16)
     matrix = np.zeros((len(values), 16), np.uint8)
     matrix[rows] = _uuid_words(found)
     known = np.zeros(len(values), bool)
     known[rows] = True
-    return blobs(matrix, known)
+    return blob_column(matrix, known)
 
 
-def _kernels(algorithm: Algorithm) -> list[Kernel]:
+def _kernels(algorithm: HashAlgorithm) -> list[Kernel]:
     name, engine = algorithm.kernel, algorithm.engine
     made = [
         Kernel(name, ("BLOB",), engine, partial(_text_kernel, algorithm)),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import xxhash
 
-from sql.functions.hashes.row_words import Rows, in_place, longest_first, rotated
+from sql.functions.hashes.row_words import HashedRows, order_by_length, restore_row_order, rotate_left
 
 _LONG_BYTES = 4096
 
@@ -45,15 +45,15 @@ _XXH64 = _Kind(
 )  # fmt: skip
 
 
-def xx_hash_32(rows: Rows) -> np.ndarray:
+def xx_hash_32(rows: HashedRows) -> np.ndarray:
     return _hashed(_XXH32, rows)
 
 
-def xx_hash_64(rows: Rows) -> np.ndarray:
+def xx_hash_64(rows: HashedRows) -> np.ndarray:
     return _hashed(_XXH64, rows)
 
 
-def _hashed(kind: _Kind, rows: Rows) -> np.ndarray:
+def _hashed(kind: _Kind, rows: HashedRows) -> np.ndarray:
     result = np.empty(len(rows.lengths), kind.number)
     is_long = rows.lengths > _LONG_BYTES
     for row in np.flatnonzero(is_long).tolist():
@@ -63,7 +63,7 @@ def _hashed(kind: _Kind, rows: Rows) -> np.ndarray:
     return result
 
 
-def _short(kind: _Kind, rows: Rows) -> np.ndarray:
+def _short(kind: _Kind, rows: HashedRows) -> np.ndarray:
     one = _Steps(kind, rows)
     one.stripes()
     one.words()
@@ -74,8 +74,8 @@ def _short(kind: _Kind, rows: Rows) -> np.ndarray:
 class _Steps:
     """The state of all rows, in the order of their lengths."""
 
-    def __init__(self, kind: _Kind, rows: Rows) -> None:
-        self._kind, self._order = kind, longest_first(rows.lengths)[0]
+    def __init__(self, kind: _Kind, rows: HashedRows) -> None:
+        self._kind, self._order = kind, order_by_length(rows.lengths)[0]
         self._rows = rows.take(self._order)
         self._at = self._rows.begins.copy()
         self._left = self._rows.lengths.copy()
@@ -87,7 +87,7 @@ class _Steps:
         return self._rows.words(places, width).astype(self._kind.number, copy=False)
 
     def _turned(self, values: np.ndarray, bits: int) -> np.ndarray:
-        return rotated(values, bits, self._bits)
+        return rotate_left(values, bits, self._bits)
 
     def _lane(self, lane: np.ndarray, word: np.ndarray) -> np.ndarray:
         return self._turned(lane + word * self._primes[1], self._kind.turn) * self._primes[0]
@@ -149,4 +149,4 @@ class _Steps:
             hashed = hashed ^ (hashed >> kind.number(shift))
             if prime is not None:
                 hashed = hashed * prime
-        return in_place(hashed, self._order)
+        return restore_row_order(hashed, self._order)

@@ -11,11 +11,11 @@ from sql.settings.session_settings import (
     default_value,
 )
 from sql.settings.supported_settings import (
-    HONOURED,
+    SUPPORTED_SETTINGS,
 )
-from sql.typing.duckdb.sql_fragments import RAISES, fragment, joined
+from sql.typing.duckdb.sql_fragments import RAISES, fragment, join_fragments
 from sql.typing.texts.address_texts import uuid_of_text
-from sql.typing.typed_expressions import UINT8, UINT32, UINT64, Typed, cast, literal, text
+from sql.typing.typed_expressions import UINT8, UINT32, UINT64, Typed, cast, literal, string_literal
 
 
 def _constant(key: str, default: str) -> Callable[[Call], Typed]:
@@ -57,7 +57,7 @@ def _ignore(call: Call) -> Typed:
     if not raising:
         return literal(0)
     return Typed(
-        fragment("(CASE WHEN {} THEN false ELSE false END)", joined(" OR ", raising)), UINT8, is_condition=True
+        fragment("(CASE WHEN {} THEN false ELSE false END)", join_fragments(" OR ", raising)), UINT8, is_condition=True
     )
 
 
@@ -65,7 +65,7 @@ def _ignore(call: Call) -> Typed:
 def _get_setting(call: Call) -> Typed:
     name = canonical_name(call.constant_text(0))
     settings = call.environment.settings
-    honoured = HONOURED.get(name)
+    honoured = SUPPORTED_SETTINGS.get(name)
     if honoured is not None:
         return literal(getattr(settings, name))
     return literal(settings.changes.get(name, default_value(name)))
@@ -73,7 +73,7 @@ def _get_setting(call: Call) -> Typed:
 
 def _profiles(call: Call) -> Typed:
     names = call.environment.constants.get("profiles", "default").split(",")
-    return Typed(fragment("[{}]", joined(", ", map(text, names))), ArrayType(StringType()))
+    return Typed(fragment("[{}]", join_fragments(", ", map(string_literal, names))), ArrayType(StringType()))
 
 
 define("currentProfiles enabledProfiles defaultProfiles", _profiles, 0)
@@ -89,4 +89,4 @@ define("connectionId connection_id", lambda _: Typed(cast("0", UINT64), UINT64),
 @function("serverUUID", 0)
 def _server_uuid(call: Call) -> Typed:
     given = call.environment.constants.get("serverUUID", "00000000-0000-0000-0000-000000000000")
-    return Typed(uuid_of_text(text(given)), UUIDType())
+    return Typed(uuid_of_text(string_literal(given)), UUIDType())

@@ -41,7 +41,7 @@ def _sleep(call: Call) -> Typed:
     )
     settings = call.environment.settings
     most = settings.function_sleep_max_microseconds_per_block
-    called = memory_guards.effect(call.name, (most, settings.max_block_size), waited)
+    called = memory_guards.with_side_effect(call.name, (most, settings.max_block_size), waited)
     return Typed(fragment("CAST({} * 0 AS UTINYINT)", called), UINT8)
 
 
@@ -83,7 +83,7 @@ def _check(most: int, microseconds: int) -> None:
 
 def _wait(microseconds: int, status: QueryStatus | None) -> None:
     ended = threading.Event()
-    forget = status.interrupting(ended.set) if status is not None else ended.clear
+    forget = status.register_interrupt(ended.set) if status is not None else ended.clear
     try:
         ended.wait(microseconds / 1e6)
     finally:

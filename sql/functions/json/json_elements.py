@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sql.functions.registry import Call, function
-from sql.functions.strings.basic_strings import string
-from sql.typing.duckdb.macro_weights import macros
+from sql.functions.strings.basic_strings import string_argument
+from sql.typing.duckdb.macro_weights import define_macros
 from sql.typing.duckdb.sql_fragments import Fragment, fragment
 from sql.typing.result_types import is_integer, is_string
-from sql.typing.typed_expressions import FLOAT64, INT64, STRING, UINT8, UINT64, Typed, cast, text
+from sql.typing.typed_expressions import FLOAT64, INT64, STRING, UINT8, UINT64, Typed, cast, string_literal
 
 
 def _json_element(call: Call, document: Fragment) -> Fragment:
@@ -21,27 +21,27 @@ def _json_element(call: Call, document: Fragment) -> Fragment:
         if isinstance(value, str):
             path += '."' + value.replace('"', '\\"') + '"'
             continue
-        holder = document if path == "$" else fragment("json_extract({}, {})", document, text(path))
+        holder = document if path == "$" else fragment("json_extract({}, {})", document, string_literal(path))
         path = "$"
         if isinstance(value, int):
             document = fragment("pando_json_member({}, {})", holder, int(value))
         elif is_integer(call.types[position]):
             document = fragment("pando_json_member({}, CAST({} AS BIGINT))", holder, call.args[position].sql)
         elif is_string(call.types[position]):
-            document = fragment("pando_json_key({}, {})", holder, string(call, position))
+            document = fragment("pando_json_key({}, {})", holder, string_argument(call, position))
         else:
             raise call.wrong_type(position, "a key or an index")
-    return fragment("json_extract({}, {})", document, text(path))
+    return fragment("json_extract({}, {})", document, string_literal(path))
 
 
-def json_element(call: Call) -> Fragment:
+def extract_element(call: Call) -> Fragment:
     """The same of the first argument; NULL where that is no JSON."""
-    document = string(call, 0)
+    document = string_argument(call, 0)
     return _json_element(call, fragment("(CASE WHEN json_valid({document}) THEN {document} END)", document=document))
 
 
 def _json_value(call: Call, convert: Callable[[Fragment, Fragment], Typed]) -> Typed:
-    element = json_element(call)
+    element = extract_element(call)
     return convert(element, fragment("json_extract_string({}, '$')", element))
 
 
@@ -109,10 +109,10 @@ def json_length(call: Call) -> Typed:
 
 @function("isValidJSON", 1)
 def is_valid_json(call: Call) -> Typed:
-    return Typed(fragment("pando_json_valid({})", string(call, 0)), UINT8, is_condition=True)
+    return Typed(fragment("pando_json_valid({})", string_argument(call, 0)), UINT8, is_condition=True)
 
 
-MACROS = macros(
+MACROS = define_macros(
     # DuckDB takes NaN, Infinity, comments and a comma behind the last value.
     r"""pando_json_valid(t) AS json_valid(t) AND (NOT regexp_matches(t, '(?i)nan|inf|/[/*]|,\s*[\]}]')
         OR NOT regexp_matches(regexp_replace(t, '"(?:[^"\\]|\\.)*"', '""', 'g'), '(?i)nan|inf|/[/*]|,\s*[\]}]'))""",

@@ -33,15 +33,15 @@ from parts.types import (
     UUIDType,
     parse_type,
 )
-from sql.functions.json.json_elements import json_element
+from sql.functions.json.json_elements import extract_element
 from sql.functions.registry import Call, function
 from sql.typing.casts.casts import cast_to
-from sql.typing.default_values import default_sql
-from sql.typing.duckdb.bound_values import bound
-from sql.typing.duckdb.engine_types import engine_type
-from sql.typing.duckdb.sql_fragments import Fragment, fragment, joined
-from sql.typing.texts.text_or_null import text_or_null
-from sql.typing.typed_expressions import FLOAT64, STRING, UINT8, Typed, quoted, text, tuple_sql
+from sql.typing.default_values import default_value
+from sql.typing.duckdb.bound_values import bind_value
+from sql.typing.duckdb.engine_types import duckdb_type
+from sql.typing.duckdb.sql_fragments import Fragment, fragment, join_fragments
+from sql.typing.texts.text_or_null import value_or_null
+from sql.typing.typed_expressions import FLOAT64, STRING, UINT8, Typed, quote_identifier, string_literal, tuple_sql
 
 _OF_TEXT = (DateType, Date32Type, UUIDType, IPv4Type, IPv6Type)
 _PAIRS = ArrayType(TupleType(((None, STRING), (None, STRING))))
@@ -99,10 +99,10 @@ def _made(call: Call, type_: DataType, make: Callable[[Fragment], Fragment], *, 
     """Of the element that the arguments, but for the last ``tail`` ones, lead to."""
     if call.is_nullable and isinstance(type_, (ArrayType, MapType)):
         raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"Nested type {type_} cannot be inside Nullable type")
-    element = json_element(replace(call, args=call.args[: len(call.args) - tail]))
-    value = bound(element, "json", make)
+    element = extract_element(replace(call, args=call.args[: len(call.args) - tail]))
+    value = bind_value(element, "json", make)
     if not type_.is_nullable:
-        value = fragment("coalesce({}, {})", value, default_sql(type_))
+        value = fragment("coalesce({}, {})", value, default_value(type_))
     return Typed(value, type_)
 
 
@@ -118,7 +118,8 @@ def _members(
     return fragment(
         "CASE WHEN json_type({json}) = 'OBJECT' THEN list_transform(list_zip(json_keys({json}), "
         "json_extract({json}, '$.*')), lambda {variable}: struct_pack({key} := {variable}[1], {value} := {made})) END",
-        json=json, variable=variable, key=quoted(key), value=quoted(value), made=make(fragment("{}[2]", variable)),
+        json=json, variable=variable, key=quote_identifier(key), value=quote_identifier(value),
+        made=make(fragment("{}[2]", variable)),
     )  # fmt: skip
 
 
@@ -152,8 +153,8 @@ class _Values:
 
     def _known(self, json: Fragment, type_: DataType) -> Fragment:
         """As a part of something: never nothing."""
-        value = bound(json, self._variable(), lambda json: self.whole(json, type_))
-        return value if type_.is_nullable else fragment("coalesce({}, {})", value, default_sql(type_))
+        value = bind_value(json, self._variable(), lambda json: self.whole(json, type_))
+        return value if type_.is_nullable else fragment("coalesce({}, {})", value, default_value(type_))
 
     def _array(self, json: Fragment, inner: DataType) -> Fragment:
         variable = self._variable()
@@ -166,9 +167,9 @@ class _Values:
         if inner.is_nullable:
             return listed
         filled = "list_transform({0}, lambda {1}: coalesce({1}, {2}))"
-        return bound(listed, self._variable(), lambda values: fragment(
+        return bind_value(listed, self._variable(), lambda values: fragment(
             "CASE WHEN len(list_filter({values}, lambda {variable}: {variable} IS NOT NULL)) > 0 THEN {filled} END",
-            values=values, variable=variable, filled=fragment(filled, values, variable, default_sql(inner)),
+            values=values, variable=variable, filled=fragment(filled, values, variable, default_value(inner)),
         ))  # fmt: skip
 
     def _tuple(self, json: Fragment, type_: TupleType) -> Fragment:
@@ -178,13 +179,13 @@ class _Values:
         for place, (name, inner) in enumerate(type_.elements, 1):
             element = fragment("pando_json_member({}, {})", json, place)
             if name is not None:
-                path = text('$."' + name.replace('"', '\\"') + '"')
+                path = string_literal('$."' + name.replace('"', '\\"') + '"')
                 named = fragment("json_extract({}, {})", json, path)
                 element = fragment("CASE WHEN json_type({}) = 'OBJECT' THEN {} ELSE {} END", json, named, element)
-            value = bound(element, self._variable(), lambda json, inner=inner: self.whole(json, inner))  # type: ignore[misc]
+            value = bind_value(element, self._variable(), lambda json, inner=inner: self.whole(json, inner))  # type: ignore[misc]
             known.append(fragment("({} IS NOT NULL)", element if inner.is_nullable else value))
-            parts.append(value if inner.is_nullable else fragment("coalesce({}, {})", value, default_sql(inner)))
-        return fragment("CASE WHEN {} THEN {} END", joined(" OR ", known), tuple_sql(type_, parts))
+            parts.append(value if inner.is_nullable else fragment("coalesce({}, {})", value, default_value(inner)))
+        return fragment("CASE WHEN {} THEN {} END", join_fragments(" OR ", known), tuple_sql(type_, parts))
 
 
 class _Single:
@@ -203,25 +204,25 @@ class _Single:
                 return self._string()
             case IntegerType(_, signed):
                 name = "pando_json_integer" if signed else "pando_json_unsigned"
-                return self._with_bool(fragment("TRY_CAST({}({}) AS {})", name, self._plain, engine_type(type_)), type_)
+                return self._with_bool(fragment("TRY_CAST({}({}) AS {})", name, self._plain, duckdb_type(type_)), type_)
             case FloatType():
-                return self._with_bool(text_or_null(Typed(self._plain, STRING), type_, self._zone), type_)
+                return self._with_bool(value_or_null(Typed(self._plain, STRING), type_, self._zone), type_)
             case BoolType():
                 return fragment("({} <> 0)", self.value(UINT8))
             case EnumType():
                 return self._enum(type_)
             case FixedStringType():
-                return text_or_null(Typed(self._string(), STRING), type_, self._zone)
+                return value_or_null(Typed(self._string(), STRING), type_, self._zone)
             case DecimalType():
                 kinds = fragment("CASE WHEN json_type({}) <> 'BOOLEAN' THEN {} END", self._json, self._plain)
-                return text_or_null(Typed(kinds, STRING), type_, self._zone)
+                return value_or_null(Typed(kinds, STRING), type_, self._zone)
             case DateTimeType() | DateTime64Type():
                 seconds = Typed(fragment("TRY_CAST({} AS DOUBLE)", self._plain), FLOAT64)
                 of_number = cast_to(seconds, type_, self._zone)
-                of_text = text_or_null(Typed(self._text, STRING), type_, self._zone)
+                of_text = value_or_null(Typed(self._text, STRING), type_, self._zone)
                 return fragment("CASE WHEN {} THEN {} ELSE {} END", self._is_number, of_number, of_text)
         if isinstance(type_, _OF_TEXT):
-            return text_or_null(Typed(self._text, STRING), type_, self._zone)
+            return value_or_null(Typed(self._text, STRING), type_, self._zone)
         raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"JSON is not read as {type_}")
 
     def _string(self) -> Fragment:
@@ -229,14 +230,16 @@ class _Single:
                         "VARCHAR) END", self._plain, json=self._json)  # fmt: skip
 
     def _with_bool(self, number: Fragment, type_: DataType) -> Fragment:
-        one = fragment("CAST({} = 'true' AS {})", self._plain, engine_type(type_))
+        one = fragment("CAST({} = 'true' AS {})", self._plain, duckdb_type(type_))
         return fragment("CASE WHEN json_type({}) = 'BOOLEAN' THEN {} ELSE {} END", self._json, one, number)
 
     def _enum(self, type_: EnumType) -> Fragment:
-        names = joined(" ", (fragment("WHEN {} THEN {}", text(name), number) for name, number in type_.values))
-        numbers = joined(", ", (str(number) for _, number in type_.values))
+        names = join_fragments(
+            " ", (fragment("WHEN {} THEN {}", string_literal(name), number) for name, number in type_.values)
+        )
+        numbers = join_fragments(", ", (str(number) for _, number in type_.values))
         return fragment(
             "CAST(CASE WHEN {} THEN CASE WHEN TRY_CAST({plain} AS INTEGER) IN ({}) THEN TRY_CAST({plain} AS INTEGER) "
             "END ELSE CASE {} {} END END AS {})",
-            self._is_number, numbers, self._text, names, engine_type(type_), plain=self._plain,
+            self._is_number, numbers, self._text, names, duckdb_type(type_), plain=self._plain,
         )  # fmt: skip

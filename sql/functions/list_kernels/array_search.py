@@ -21,16 +21,16 @@ from parts.types import (
     StringType,
 )
 from sql.typing.column_kernels.list_arrays import (
-    MOST_FLAGS,
-    Lists,
-    are_spread,
-    codes,
-    first_among,
-    first_of_equal,
-    in_turn,
-    lists_of,
-    places_of_each,
-    shared,
+    MAX_FLAGS,
+    ListValues,
+    build_lists,
+    first_occurrences,
+    first_shared_occurrences,
+    have_spread_codes,
+    interleave,
+    others_among_keys,
+    repeat_positions,
+    value_codes,
 )
 from sql.typing.column_kernels.scannable import Scannable
 from sql.typing.duckdb.sql_fragments import Fragment
@@ -39,7 +39,7 @@ from sql.typing.typed_expressions import Typed
 
 _MOST_CONSTANTS = 32
 _FEW_PAIRS = 4
-Each = Callable[[Lists], pa.Array]
+Each = Callable[[ListValues], pa.Array]
 
 
 def is_discrete(type_: DataType) -> bool:
@@ -58,26 +58,26 @@ def _bare(type_: DataType) -> DataType:
     return type_.inner if isinstance(type_, NullableType) else type_
 
 
-def of_each(
+def scan_array(
     sql: Fragment, array: Typed, compute: Each, result: pa.DataType, known: Callable[[DataType], bool]
 ) -> Fragment:
     """``sql`` of an array of values of a ``known`` type, which a scan computes."""
     if not isinstance(array.type, ArrayType) or not known(array.type.inner):
         return sql
-    return Scannable(sql, array.sql, lambda given: compute(lists_of(given)), result)
+    return Scannable(sql, array.sql, lambda given: compute(build_lists(given)), result)
 
 
 # One value ------------------------------------------------------------------------------------------------------------
 
 
-def searched(sql: Fragment, find: str, array: Typed, value: Typed) -> Fragment:
+def search_array(sql: Fragment, find: str, array: Typed, value: Typed) -> Fragment:
     """``sql`` of an array and a value: whether it is there (``any``), how often (``count``), where (``place``)."""
     if not isinstance(array.type, ArrayType) or not is_discrete(array.type.inner):
         return sql
     finish, result = _FINDS[find]
     inner = _bare(array.type.inner)
     if value.is_literal:
-        constant = constant_of(value, inner)
+        constant = constant_as_element(value, inner)
         if constant is None:
             return sql
         return Scannable(sql, array.sql, lambda given: _search_constant(finish, constant, given), result)
@@ -100,7 +100,7 @@ def _common(types: Sequence[DataType]) -> pa.DataType | None:
     return supertype(types).arrow
 
 
-def constant_of(value: Typed, type_: DataType) -> pa.Scalar | None:
+def constant_as_element(value: Typed, type_: DataType) -> pa.Scalar | None:
     """The literal as a value of the type, with NULL for one that the type has not."""
     known = value.value
     if known is None:
@@ -112,12 +112,14 @@ def constant_of(value: Typed, type_: DataType) -> pa.Scalar | None:
     return pa.scalar(known, pa.string()) if isinstance(type_, StringType) and isinstance(known, str) else None
 
 
-def _search_constant(finish: Callable[[Lists, np.ndarray], pa.Array], constant: pa.Scalar, given: pa.Array) -> pa.Array:
-    lists = lists_of(given)
-    return finish(lists, equal_to(lists.values, constant))
+def _search_constant(
+    finish: Callable[[ListValues, np.ndarray], pa.Array], constant: pa.Scalar, given: pa.Array
+) -> pa.Array:
+    lists = build_lists(given)
+    return finish(lists, find_equal(lists.values, constant))
 
 
-def equal_to(values: pa.Array, constant: pa.Scalar) -> np.ndarray:
+def find_equal(values: pa.Array, constant: pa.Scalar) -> np.ndarray:
     if not constant.is_valid:  # NULL is found by NULL, a value that is none of the type nowhere
         if pa.types.is_null(constant.type) and values.null_count:
             return np.asarray(pc.is_null(values))
@@ -126,21 +128,21 @@ def equal_to(values: pa.Array, constant: pa.Scalar) -> np.ndarray:
 
 
 def _search(
-    finish: Callable[[Lists, np.ndarray], pa.Array], common: pa.DataType, given: pa.Array, wanted: pa.Array
+    finish: Callable[[ListValues, np.ndarray], pa.Array], common: pa.DataType, given: pa.Array, wanted: pa.Array
 ) -> pa.Array:
-    lists = lists_of(given)
+    lists = build_lists(given)
     repeated = wanted.cast(common).take(pa.array(lists.owners))
     return finish(lists, np.asarray(pc.equal(lists.values.cast(common), repeated)))
 
 
-def _place(lists: Lists, found: np.ndarray) -> pa.Array:
+def _place(lists: ListValues, found: np.ndarray) -> pa.Array:
     numbers = np.flatnonzero(found)[::-1]
     result = np.zeros(len(lists.given), np.int64)
     result[lists.owners[numbers]] = lists.places[numbers] + 1
     return lists.column(result, pa.uint64())
 
 
-_FINDS: dict[str, tuple[Callable[[Lists, np.ndarray], pa.Array], pa.DataType]] = {
+_FINDS: dict[str, tuple[Callable[[ListValues, np.ndarray], pa.Array], pa.DataType]] = {
     "any": (lambda lists, found: lists.column(lists.counts(found) > 0, pa.bool_()), pa.bool_()),
     "count": (lambda lists, found: lists.column(lists.counts(found), pa.uint64()), pa.uint64()),
     "place": (_place, pa.uint64()),
@@ -150,7 +152,7 @@ _FINDS: dict[str, tuple[Callable[[Lists, np.ndarray], pa.Array], pa.DataType]] =
 # Several arrays -------------------------------------------------------------------------------------------------------
 
 
-def compared(sql: Fragment, first: Typed, second: Typed, *, needs_all: bool) -> Fragment:
+def has_any_or_all(sql: Fragment, first: Typed, second: Typed, *, needs_all: bool) -> Fragment:
     """``sql`` of two arrays: whether any, or each, value of the second is in the first. NULL is found by NULL."""
     common = _common_inner([first, second])
     if common is None:
@@ -185,49 +187,51 @@ def _constants(array: Typed, common: pa.DataType) -> list[pa.Scalar] | None:
 
 
 def _has_constants(needs_all: bool, common: pa.DataType, constants: list[pa.Scalar], given: pa.Array) -> pa.Array:
-    lists = lists_of(given)
+    lists = build_lists(given)
     values = lists.values.cast(common)
     combine = np.logical_and if needs_all else np.logical_or
     result = np.full(len(given), needs_all)
     for constant in constants:
-        combine(result, lists.counts(equal_to(values, constant)) > 0, out=result)
+        combine(result, lists.counts(find_equal(values, constant)) > 0, out=result)
     return lists.column(result, pa.bool_())
 
 
-def _keys(lists: Lists, coded: np.ndarray, most: int) -> np.ndarray:
+def _keys(lists: ListValues, coded: np.ndarray, most: int) -> np.ndarray:
     return lists.owners * most + coded
 
 
 def _has(needs_all: bool, common: pa.DataType, given: pa.Array, wanted: pa.Array) -> pa.Array:
-    lists, others = lists_of(given), lists_of(wanted)
+    lists, others = build_lists(given), build_lists(wanted)
     both = lists.values.cast(common), others.values.cast(common)
-    if are_spread(both) and lists.lengths @ others.lengths <= _FEW_PAIRS * (len(both[0]) + len(both[1])):
+    if have_spread_codes(both) and lists.lengths @ others.lengths <= _FEW_PAIRS * (len(both[0]) + len(both[1])):
         counted = others.counts(_found_by_pairs(lists, others, *map(np.asarray, both)))
         return lists.column(counted == others.lengths if needs_all else counted > 0, pa.bool_())
-    (own, sought), most = codes(both)
-    if most <= MOST_FLAGS:
+    (own, sought), most = value_codes(both)
+    if most <= MAX_FLAGS:
         known, wanted_flags = lists.flags(own, most), others.flags(sought, most)
         rest = wanted_flags & ~known if needs_all else wanted_flags & known
         return lists.column((rest == 0) == needs_all, pa.bool_())
-    found = shared(_keys(lists, own, most), _keys(others, sought, most), most * len(given), missing=needs_all)
+    found = others_among_keys(
+        _keys(lists, own, most), _keys(others, sought, most), most * len(given), missing=needs_all
+    )
     result = np.full(len(given), needs_all)
     result[found // most] = not needs_all
     return lists.column(result, pa.bool_())
 
 
-def _found_by_pairs(lists: Lists, others: Lists, own: np.ndarray, sought: np.ndarray) -> np.ndarray:
+def _found_by_pairs(lists: ListValues, others: ListValues, own: np.ndarray, sought: np.ndarray) -> np.ndarray:
     """Which of the others' values their list has, each compared with all of that list."""
     each = lists.lengths[others.owners]
     ends = np.cumsum(each)
     begins = lists.offsets[:-1][others.owners]
-    which = places_of_each(each)
+    which = repeat_positions(each)
     compared_with = np.arange(len(which)) + (begins - (ends - each))[which]
     equal = own[compared_with] == sought[which]
     counted = np.concatenate([[0], np.cumsum(equal)])
     return counted[ends] > counted[ends - each]
 
 
-def intersected(sql: Fragment, arrays: Sequence[Typed], inner: DataType) -> Fragment:
+def intersect_arrays(sql: Fragment, arrays: Sequence[Typed], inner: DataType) -> Fragment:
     """``sql`` of arrays: the values that are in all of them, each once, in the order of the first."""
     common = _common_inner(arrays)
     if common is None or arrays[0].elements is not None:
@@ -241,69 +245,69 @@ def intersected(sql: Fragment, arrays: Sequence[Typed], inner: DataType) -> Frag
 
 
 def _intersect(common: pa.DataType, constants: list[list[pa.Scalar]], given: Sequence[pa.Array]) -> pa.Array:
-    every = [lists_of(array) for array in given]
+    every = [build_lists(array) for array in given]
     if not all(constants):
         return every[0].like(pa.array([], common), np.zeros(len(given[0]), np.int64))
-    coded, most = codes([lists.values.cast(common) for lists in every])
+    coded, most = value_codes([lists.values.cast(common) for lists in every])
     keys = [_keys(lists, own, most) for lists, own in zip(every, coded, strict=True)]
     first = every[0]
     most *= len(given[0])
-    kept = np.ones(len(first.values), bool) if keys[1:] else first_of_equal(keys[0], most)
+    kept = np.ones(len(first.values), bool) if keys[1:] else first_occurrences(keys[0], most)
     for others in keys[1:]:
-        kept &= first_among(keys[0], others, most)
+        kept &= first_shared_occurrences(keys[0], others, most)
     values = first.values.cast(common)
     for known in constants:
         found = np.zeros(len(values), bool)
         for constant in known:
-            found |= equal_to(values, constant)
+            found |= find_equal(values, constant)
         kept &= found
-    return Lists(first.given, values, first.offsets).where(kept)
+    return ListValues(first.given, values, first.offsets).where(kept)
 
 
 # One array ------------------------------------------------------------------------------------------------------------
 
 
-def _is_first(lists: Lists) -> np.ndarray:
-    (own,), most = codes([lists.values])
-    return first_of_equal(_keys(lists, own, most), most * len(lists.given))
+def _is_first(lists: ListValues) -> np.ndarray:
+    (own,), most = value_codes([lists.values])
+    return first_occurrences(_keys(lists, own, most), most * len(lists.given))
 
 
-def distinct(lists: Lists) -> pa.Array:
+def distinct_elements(lists: ListValues) -> pa.Array:
     """NULL is left out."""
     kept = _is_first(lists)
     return lists.where(kept & np.asarray(pc.is_valid(lists.values)) if lists.values.null_count else kept)
 
 
-def uniq(lists: Lists) -> pa.Array:
-    (own,), most = codes([lists.values])
-    if most <= MOST_FLAGS:
+def count_distinct(lists: ListValues) -> pa.Array:
+    (own,), most = value_codes([lists.values])
+    if most <= MAX_FLAGS:
         return lists.column(np.bitwise_count(lists.flags(own, most)), pa.uint32())
     return lists.column(lists.counts(_is_first(lists)), pa.uint32())
 
 
-def compact(lists: Lists) -> pa.Array:
+def compact_elements(lists: ListValues) -> pa.Array:
     """Of equal values in a row the first."""
-    (own,), _ = codes([lists.values])
+    (own,), _ = value_codes([lists.values])
     kept = np.ones(len(own), bool)
     kept[1:] = own[1:] != own[:-1]
     kept |= lists.places == 0
     return lists.where(kept)
 
 
-def enumerated(lists: Lists) -> pa.Array:
+def enumerate_elements(lists: ListValues) -> pa.Array:
     return lists.like(pa.array((lists.places + 1).astype(np.uint32)))
 
 
-def reversed_(lists: Lists) -> pa.Array:
+def reverse_elements(lists: ListValues) -> pa.Array:
     order = np.repeat(lists.offsets[:-1] + lists.offsets[1:] - 1, lists.lengths) - np.arange(len(lists.values))
     return lists.like(lists.values.take(pa.array(order)))
 
 
-def without_first(lists: Lists) -> pa.Array:
+def drop_first(lists: ListValues) -> pa.Array:
     return lists.between(np.minimum(lists.lengths, 1), lists.lengths)
 
 
-def without_last(lists: Lists) -> pa.Array:
+def drop_last(lists: ListValues) -> pa.Array:
     return lists.between(np.zeros(len(lists.given), np.int64), lists.lengths - 1)
 
 
@@ -319,7 +323,7 @@ def row_arrays(sql: Fragment, elements: Sequence[Typed], inner: DataType) -> Fra
         left, rows = iter(given), len(given[0])
         pieces = [next(left).cast(type_) if known is None else known for known in constants]
         offsets = pa.array(np.arange(rows + 1, dtype=np.int32) * np.int32(len(pieces)))
-        return pa.ListArray.from_arrays(offsets, in_turn(pieces, rows))
+        return pa.ListArray.from_arrays(offsets, interleave(pieces, rows))
 
     return Scannable(sql, [column.sql for column in columns], compute, pa.list_(type_), is_worth_it=False)
 

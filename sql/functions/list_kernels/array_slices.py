@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parts.types import ArrayType, DataType, IntegerType, NullableType, StringType
-from sql.functions.lambda_bodies import text_maker
+from sql.functions.lambda_bodies import text_conversion
 from sql.functions.list_kernels.array_search import is_discrete, is_plain
-from sql.functions.list_kernels.lambda_results import elements_of, over_arrays
-from sql.typing.column_kernels.list_arrays import Lists, lists_of
+from sql.functions.list_kernels.lambda_results import elements_of, scan_arrays
+from sql.typing.column_kernels.list_arrays import ListValues, build_lists
 from sql.typing.column_kernels.scannable import Scannable
 from sql.typing.duckdb.sql_fragments import Fragment
 from sql.typing.typed_expressions import Typed
@@ -20,7 +20,7 @@ from sql.typing.typed_expressions import Typed
 _MOST_RESIZED = 100
 
 
-def sliced(sql: Fragment, array: Typed, start: Typed, size: Typed | None) -> Fragment:
+def slice_arrays(sql: Fragment, array: Typed, start: Typed, size: Typed | None) -> Fragment:
     """``sql`` of an array and whole numbers."""
     numbers = [start] if size is None else [start, size]
     if not is_plain(array.type) or not all(map(_is_short, numbers)):
@@ -30,7 +30,7 @@ def sliced(sql: Fragment, array: Typed, start: Typed, size: Typed | None) -> Fra
     def compute(given: pa.Array, *columns: pa.Array) -> pa.Array:
         left = iter(columns)
         return _sliced(
-            lists_of(given), *[np.asarray(next(left), np.int64) if known is None else known for known in constants]
+            build_lists(given), *[np.asarray(next(left), np.int64) if known is None else known for known in constants]
         )
 
     columns = [number.sql for number in numbers if not number.is_literal]
@@ -44,14 +44,14 @@ def _is_short(number: Typed) -> bool:
     return isinstance(number.type, IntegerType) and number.type.bits <= 32
 
 
-def _sliced(lists: Lists, start: np.ndarray | int, size: np.ndarray | int | None = None) -> pa.Array:
+def _sliced(lists: ListValues, start: np.ndarray | int, size: np.ndarray | int | None = None) -> pa.Array:
     lengths = lists.lengths
     first = np.where(np.equal(start, 0), lengths, np.where(np.less(start, 0), lengths + start, np.subtract(start, 1)))
     last = lengths if size is None else np.where(np.less(size, 0), lengths + size, first + size)
     return lists.between(np.clip(first, 0, lengths), np.clip(last, 0, lengths))
 
 
-def resized(sql: Fragment, array: Typed, size: Typed, fill: object) -> Fragment:
+def resize_arrays(sql: Fragment, array: Typed, size: Typed, fill: object) -> Fragment:
     """``sql`` of an array, as long as a literal says."""
     count = size.value
     inner = array.type.inner if isinstance(array.type, ArrayType) else array.type
@@ -63,7 +63,7 @@ def resized(sql: Fragment, array: Typed, size: Typed, fill: object) -> Fragment:
         return sql
 
     def compute(given: pa.Array) -> pa.Array:
-        lists = lists_of(given)
+        lists = build_lists(given)
         values = pa.concat_arrays([lists.values, pa.array([fill], inner.arrow)])
         places = np.arange(count)
         found = np.where(places < lists.lengths[:, None], lists.offsets[:-1, None] + places, len(values) - 1)
@@ -72,38 +72,38 @@ def resized(sql: Fragment, array: Typed, size: Typed, fill: object) -> Fragment:
     return Scannable(sql, array.sql, compute, array.type.arrow)
 
 
-def zipped(sql: Fragment, arrays: Sequence[Typed], inner: Sequence[DataType], name: str) -> Fragment:
+def zip_arrays(sql: Fragment, arrays: Sequence[Typed], inner: Sequence[DataType], name: str) -> Fragment:
     """``sql`` of arrays: one of tuples."""
     if not all(map(is_plain, inner)):
         return sql
     names = [str(place) for place in range(1, len(inner) + 1)]
 
-    def compute(lists: Sequence[Lists], _: Sequence[pa.Array]) -> pa.Array:
+    def compute(lists: Sequence[ListValues], _: Sequence[pa.Array]) -> pa.Array:
         return lists[0].like(pa.StructArray.from_arrays([one.values for one in lists], names))
 
     result = pa.list_(pa.struct(list(zip(names, [type_.arrow for type_ in inner], strict=True))))
-    return over_arrays(sql, [elements_of(array) for array in arrays], (), name, compute, result)
+    return scan_arrays(sql, [elements_of(array) for array in arrays], (), name, compute, result)
 
 
-def flattened(lists: Lists) -> pa.Array:
+def flatten_arrays(lists: ListValues) -> pa.Array:
     """Of arrays of arrays."""
-    inner = lists_of(lists.values)
-    return Lists(lists.given, inner.values, inner.offsets[lists.offsets]).like(inner.values)
+    inner = build_lists(lists.values)
+    return ListValues(lists.given, inner.values, inner.offsets[lists.offsets]).like(inner.values)
 
 
-def joined(sql: Fragment, array: Typed, separator: Typed | None) -> Fragment:
+def join_array_texts(sql: Fragment, array: Typed, separator: Typed | None) -> Fragment:
     """``sql`` of an array of texts or numbers: their texts with a literal between them, without NULLs."""
     between = "" if separator is None else separator.value
     inner = array.type.inner if isinstance(array.type, ArrayType) else array.type
     bare = inner.inner if isinstance(inner, NullableType) else inner
-    spell = text_maker(bare)
+    spell = text_conversion(bare)
     if spell is None or not isinstance(between, str):
         return sql
 
     def compute(given: pa.Array) -> pa.Array:
-        lists = lists_of(given)
+        lists = build_lists(given)
         if lists.values.null_count:
-            lists = lists_of(lists.where(np.asarray(pc.is_valid(lists.values))))
+            lists = build_lists(lists.where(np.asarray(pc.is_valid(lists.values))))
         return pc.binary_join(lists.like(spell(lists.values)), between)
 
     return Scannable(sql, array.sql, compute, pa.string())

@@ -11,16 +11,16 @@ import numpy as np
 import pyarrow as pa
 
 from parts.types import ArrayType
-from sql.functions.lambda_bodies import is_number, numbers_of
+from sql.functions.lambda_bodies import as_numbers, is_number
 from sql.functions.list_kernels.array_search import is_discrete, is_plain
-from sql.typing.column_kernels.list_arrays import Lists, codes, in_order, lists_of, repeated
-from sql.typing.column_kernels.scannable import Computed, Scannable
-from sql.typing.duckdb.bound_values import Bound
+from sql.typing.column_kernels.list_arrays import ListValues, build_lists, repeated, sort_keys, value_codes
+from sql.typing.column_kernels.scannable import ScanComputation, Scannable
+from sql.typing.duckdb.bound_values import BoundFragment
 from sql.typing.duckdb.sql_fragments import ELEMENT, Fragment, fragment
 from sql.typing.typed_expressions import Typed
 
 _MOST_DEPTH = 60
-Finish = Callable[[Lists, pa.Array], pa.Array]
+Finish = Callable[[ListValues, pa.Array], pa.Array]
 """From the first array and the body's values (conditions: BOOLEAN) to the result."""
 
 
@@ -40,16 +40,16 @@ def elements_of(array: Typed) -> Elements:
 
 
 @dataclass(frozen=True)
-class Body:
+class LambdaBody:
     """The body of a lambda over elements: ``computed`` of ``inputs`` by their names, or one of these; without any it is
     ``value``. The first inputs are the elements of ``arrays``, others have a value for each row."""
 
     arrays: tuple[Elements, ...]
     captured: tuple[Fragment, ...]
-    computed: Computed | str | None
+    computed: ScanComputation | str | None
     value: pa.Scalar
 
-    def values(self, lists: Sequence[Lists], captured: Sequence[pa.Array]) -> pa.Array:
+    def values(self, lists: Sequence[ListValues], captured: Sequence[pa.Array]) -> pa.Array:
         if self.computed is None:
             return pa.repeat(self.value, len(lists[0].values))
         known = {str(place): one.values for place, one in enumerate(lists)}
@@ -62,18 +62,18 @@ class Body:
         return self.computed.of_plain([known[name] for name in wanted])
 
 
-def body_of(arrays: Sequence[Elements], parameters: Sequence[Fragment], body: Typed) -> Body | None:
+def compile_lambda_body(arrays: Sequence[Elements], parameters: Sequence[Fragment], body: Typed) -> LambdaBody | None:
     """``None`` for a body that only DuckDB can compute."""
     own = tuple(arrays)
     type_ = pa.bool_() if body.is_condition else body.type.arrow
     if body.is_literal:
-        return Body(own, (), None, pa.scalar(body.value, pa.null() if body.value is None else type_))
+        return LambdaBody(own, (), None, pa.scalar(body.value, pa.null() if body.value is None else type_))
     if body.sql.depth > _MOST_DEPTH:
         return None
     names = {parameter: str(place) for place, parameter in enumerate(parameters)}
     captured: dict[Fragment, str] = {}
 
-    def resolved(sql: Fragment) -> Computed | str | None:
+    def resolved(sql: Fragment) -> ScanComputation | str | None:
         if sql in names:
             return names[sql]
         if not sql.traits & ELEMENT or not any(node in names for node in sql.nodes()):
@@ -82,29 +82,31 @@ def body_of(arrays: Sequence[Elements], parameters: Sequence[Fragment], body: Ty
             return None
         inputs = [resolved(value) for value in sql.values]
         known = tuple([value for value in inputs if value is not None])
-        return Computed(known, sql.compute, sql.result) if len(known) == len(inputs) else None
+        return ScanComputation(known, sql.compute, sql.result) if len(known) == len(inputs) else None
 
     computed = resolved(body.sql)
-    return None if computed is None else Body(own, tuple(captured), computed, pa.scalar(None, type_))
+    return None if computed is None else LambdaBody(own, tuple(captured), computed, pa.scalar(None, type_))
 
 
-def scanned(sql: Fragment, body: Body | None, name: str, finish: Finish | None, result: pa.DataType) -> Fragment:
+def scan_lambda(
+    sql: Fragment, body: LambdaBody | None, name: str, finish: Finish | None, result: pa.DataType
+) -> Fragment:
     """``sql``, which a scan computes as ``finish`` says."""
     if body is None or finish is None:
         return sql
 
-    def compute(lists: Sequence[Lists], captured: Sequence[pa.Array]) -> pa.Array:
+    def compute(lists: Sequence[ListValues], captured: Sequence[pa.Array]) -> pa.Array:
         return finish(lists[0], body.values(lists, captured))
 
-    return over_arrays(sql, body.arrays, body.captured, name, compute, result)
+    return scan_arrays(sql, body.arrays, body.captured, name, compute, result)
 
 
-def over_arrays(
+def scan_arrays(
     sql: Fragment,
     arrays: Sequence[Elements],
     captured: Sequence[Fragment],
     name: str,
-    compute: Callable[[Sequence[Lists], Sequence[pa.Array]], pa.Array],
+    compute: Callable[[Sequence[ListValues], Sequence[pa.Array]], pa.Array],
     result: pa.DataType,
 ) -> Fragment:
     """``sql``, which a scan computes: NULL where the arrays are of different sizes; then the statement ends with 190
@@ -114,7 +116,7 @@ def over_arrays(
 
     def of_columns(*given: pa.Array) -> pa.Array:
         columns, rows = iter(given), len(given[0])
-        lists = [lists_of(next(columns) if array is None else repeated(array, rows)) for array in constants]
+        lists = [build_lists(next(columns) if array is None else repeated(array, rows)) for array in constants]
         others = list(columns)
         equal = np.ones(rows, bool)
         for other in lists[1:]:
@@ -122,7 +124,7 @@ def over_arrays(
         if equal.all():
             return compute(lists, others)
         some = pa.array(np.flatnonzero(equal))
-        taken = [lists_of(one.given.take(some)) for one in lists]
+        taken = [build_lists(one.given.take(some)) for one in lists]
         found = compute(taken, [array.take(some) for array in others])
         return found.take(pa.array(np.cumsum(equal) - 1, mask=~equal))
 
@@ -132,17 +134,17 @@ def over_arrays(
     failure = (
         f"CASE WHEN {{0}} IS NULL THEN error('pando:190:Arrays passed to {name} must have equal size') ELSE {{0}} END"
     )
-    return Bound(sql, value, lambda column: fragment(f"({failure})", column))
+    return BoundFragment(sql, value, lambda column: fragment(f"({failure})", column))
 
 
 # Whether the body holds -----------------------------------------------------------------------------------------------
 
 
-def kept_values(values: pa.Array) -> np.ndarray:
+def filtered_values(values: pa.Array) -> np.ndarray:
     if pa.types.is_null(values.type):
         return np.zeros(len(values), bool)
     if not pa.types.is_boolean(values.type):
-        return numbers_of(values) != 0
+        return as_numbers(values) != 0
     return np.asarray(values)
 
 
@@ -152,23 +154,23 @@ def is_test(body: Typed) -> bool:
     return not body.type.is_nullable and (body.is_condition or is_number(body.type))
 
 
-def kept(lists: Lists, values: pa.Array) -> pa.Array:
-    return lists.where(kept_values(values))
+def filter_arrays(lists: ListValues, values: pa.Array) -> pa.Array:
+    return lists.where(filtered_values(values))
 
 
-def exists(lists: Lists, values: pa.Array) -> pa.Array:
-    return lists.column(lists.counts(kept_values(values)) > 0, pa.bool_())
+def exists(lists: ListValues, values: pa.Array) -> pa.Array:
+    return lists.column(lists.counts(filtered_values(values)) > 0, pa.bool_())
 
 
-def holds_for_all(lists: Lists, values: pa.Array) -> pa.Array:
-    return lists.column(lists.counts(kept_values(values)) == lists.lengths, pa.bool_())
+def all_hold(lists: ListValues, values: pa.Array) -> pa.Array:
+    return lists.column(lists.counts(filtered_values(values)) == lists.lengths, pa.bool_())
 
 
-def counted(lists: Lists, values: pa.Array) -> pa.Array:
-    return lists.column(lists.counts(kept_values(values)), pa.uint32())
+def count_matches(lists: ListValues, values: pa.Array) -> pa.Array:
+    return lists.column(lists.counts(filtered_values(values)), pa.uint32())
 
 
-def _nth(lists: Lists, holds: np.ndarray, *, is_last: bool) -> tuple[np.ndarray, np.ndarray]:
+def _nth(lists: ListValues, holds: np.ndarray, *, is_last: bool) -> tuple[np.ndarray, np.ndarray]:
     """Of each list whether the body holds somewhere, and the first (or last) such element."""
     numbers = np.append(np.flatnonzero(holds), 0)
     counts = lists.counts(holds)
@@ -176,9 +178,9 @@ def _nth(lists: Lists, holds: np.ndarray, *, is_last: bool) -> tuple[np.ndarray,
     return counts > 0, numbers[np.where(counts > 0, ends - 1 if is_last else ends - counts, -1)]
 
 
-def nth_value(default: object, *, is_last: bool) -> Finish:
-    def finish(lists: Lists, values: pa.Array) -> pa.Array:
-        found, numbers = _nth(lists, kept_values(values), is_last=is_last)
+def nth_match(default: object, *, is_last: bool) -> Finish:
+    def finish(lists: ListValues, values: pa.Array) -> pa.Array:
+        found, numbers = _nth(lists, filtered_values(values), is_last=is_last)
         type_ = lists.values.type
         items = pa.concat_arrays([lists.values, pa.array([default], type_)])
         return items.take(pa.array(np.where(found, numbers, len(items) - 1)))
@@ -186,15 +188,15 @@ def nth_value(default: object, *, is_last: bool) -> Finish:
     return finish
 
 
-def place(lists: Lists, values: pa.Array, *, is_last: bool) -> pa.Array:
-    found, numbers = _nth(lists, kept_values(values), is_last=is_last)
+def first_match_position(lists: ListValues, values: pa.Array, *, is_last: bool) -> pa.Array:
+    found, numbers = _nth(lists, filtered_values(values), is_last=is_last)
     return lists.column(np.where(found, numbers - lists.offsets[:-1] + 1, 0), pa.uint32())
 
 
 # The body's values ----------------------------------------------------------------------------------------------------
 
 
-def mapped(lists: Lists, values: pa.Array) -> pa.Array:
+def map_arrays(lists: ListValues, values: pa.Array) -> pa.Array:
     return lists.like(values.cast(pa.uint8()) if pa.types.is_boolean(values.type) else values)
 
 
@@ -202,11 +204,11 @@ def is_mapped(body: Typed) -> bool:
     return body.is_condition or is_plain(body.type)
 
 
-def ordered(descending: bool) -> Finish:
-    def finish(lists: Lists, values: pa.Array) -> pa.Array:
-        (own,), most = codes([values], ranked=True)
+def sort_arrays(descending: bool) -> Finish:
+    def finish(lists: ListValues, values: pa.Array) -> pa.Array:
+        (own,), most = value_codes([values], ranked=True)
         keys = lists.owners * most + (most - 1 - own if descending else own)
-        return lists.like(lists.values.take(pa.array(in_order(keys, most * len(lists.given)))))
+        return lists.like(lists.values.take(pa.array(sort_keys(keys, most * len(lists.given)))))
 
     return finish
 
@@ -216,7 +218,7 @@ def is_ordered(body: Typed, descending: bool) -> bool:
     return is_discrete(body.type) and not body.is_condition and not (descending and body.type.is_nullable)
 
 
-def _reduced(operator: np.ufunc, numbers: np.ndarray, lists: Lists) -> np.ndarray:
+def _reduced(operator: np.ufunc, numbers: np.ndarray, lists: ListValues) -> np.ndarray:
     """Of each list that has a value; 0 of others."""
     some = lists.lengths > 0
     result = np.zeros(len(lists.given), numbers.dtype)
@@ -226,54 +228,54 @@ def _reduced(operator: np.ufunc, numbers: np.ndarray, lists: Lists) -> np.ndarra
     return result
 
 
-def total(lists: Lists, values: pa.Array) -> pa.Array:
+def sum_arrays(lists: ListValues, values: pa.Array) -> pa.Array:
     """Of whole numbers; it wraps around."""
     kind = pa.int64() if pa.types.is_signed_integer(values.type) else pa.uint64()
     totals = np.zeros(len(values) + 1, kind.to_pandas_dtype())
-    np.cumsum(numbers_of(values), out=totals[1:])
+    np.cumsum(as_numbers(values), out=totals[1:])
     return lists.column(totals[lists.offsets[1:]] - totals[lists.offsets[:-1]], kind)
 
 
-def reduced(operator: np.ufunc, kind: type[np.generic] | None, result: pa.DataType) -> Finish:
+def reduce_arrays(operator: np.ufunc, kind: type[np.generic] | None, result: pa.DataType) -> Finish:
     """Of values as numbers of a kind, or of their own."""
 
-    def finish(lists: Lists, values: pa.Array) -> pa.Array:
-        numbers = numbers_of(values)
+    def finish(lists: ListValues, values: pa.Array) -> pa.Array:
+        numbers = as_numbers(values)
         return lists.column(_reduced(operator, numbers if kind is None else numbers.astype(kind), lists), result)
 
     return finish
 
 
-def _float_totals(lists: Lists, values: pa.Array) -> np.ndarray:
+def _float_totals(lists: ListValues, values: pa.Array) -> np.ndarray:
     """One value after another, as ClickHouse adds them."""
     with np.errstate(all="ignore"):
-        return np.bincount(lists.owners, numbers_of(values), len(lists.given))
+        return np.bincount(lists.owners, as_numbers(values), len(lists.given))
 
 
-def float_total(lists: Lists, values: pa.Array) -> pa.Array:
+def float_total(lists: ListValues, values: pa.Array) -> pa.Array:
     return lists.column(_float_totals(lists, values), pa.float64())
 
 
-def average(lists: Lists, values: pa.Array) -> pa.Array:
+def average(lists: ListValues, values: pa.Array) -> pa.Array:
     return lists.column(_float_totals(lists, values) / np.maximum(lists.lengths, 1), pa.float64())
 
 
-def running_total(kind: pa.DataType) -> Finish:
+def cumulative_sum(kind: pa.DataType) -> Finish:
     """Of whole numbers."""
 
-    def finish(lists: Lists, values: pa.Array) -> pa.Array:
+    def finish(lists: ListValues, values: pa.Array) -> pa.Array:
         totals = np.zeros(len(values) + 1, kind.to_pandas_dtype())
-        np.cumsum(numbers_of(values), out=totals[1:])
+        np.cumsum(as_numbers(values), out=totals[1:])
         return lists.like(pa.array(totals[1:] - np.repeat(totals[lists.offsets[:-1]], lists.lengths)))
 
     return finish
 
 
-def steps(kind: pa.DataType) -> Finish:
+def differences(kind: pa.DataType) -> Finish:
     """From each whole number to the next; 0 before the first."""
 
-    def finish(lists: Lists, values: pa.Array) -> pa.Array:
-        numbers = numbers_of(values).astype(kind.to_pandas_dtype())
+    def finish(lists: ListValues, values: pa.Array) -> pa.Array:
+        numbers = as_numbers(values).astype(kind.to_pandas_dtype())
         found = np.diff(numbers, prepend=numbers[:1])
         found[lists.offsets[:-1][lists.lengths > 0]] = 0
         return lists.like(pa.array(found))

@@ -8,10 +8,17 @@ import numpy as np
 import pyarrow as pa
 
 from parts.types import ArrayType, MapType
-from sql.functions.lambda_bodies import element
-from sql.functions.list_kernels.array_search import constant_of, equal_to, is_discrete, is_plain
-from sql.functions.list_kernels.lambda_results import Body, body_of, is_mapped, is_test, kept_values, over_arrays
-from sql.typing.column_kernels.list_arrays import Lists, in_turn, lists_of
+from sql.functions.lambda_bodies import lambda_element
+from sql.functions.list_kernels.array_search import constant_as_element, find_equal, is_discrete, is_plain
+from sql.functions.list_kernels.lambda_results import (
+    LambdaBody,
+    compile_lambda_body,
+    filtered_values,
+    is_mapped,
+    is_test,
+    scan_arrays,
+)
+from sql.typing.column_kernels.list_arrays import ListValues, build_lists, interleave
 from sql.typing.column_kernels.scannable import Scannable
 from sql.typing.duckdb.sql_fragments import Fragment, fragment
 from sql.typing.typed_expressions import Typed
@@ -21,14 +28,14 @@ def _is_plain(type_: MapType) -> bool:
     return is_discrete(type_.key) and not type_.key.is_nullable and is_plain(type_.value)
 
 
-def keys_of(value: Typed, type_: MapType) -> Typed:
+def map_keys(value: Typed, type_: MapType) -> Typed:
     sql = fragment("list_transform({}, lambda e: e.key)", value.sql)
     if is_plain(type_.key):
         sql = Scannable(sql, value.sql, lambda given: _part(given, 0), ArrayType(type_.key).arrow)
     return Typed(sql, ArrayType(type_.key))
 
 
-def values_of(value: Typed, type_: MapType) -> Typed:
+def map_values(value: Typed, type_: MapType) -> Typed:
     sql = fragment("list_transform({}, lambda e: e.value)", value.sql)
     if is_plain(type_.value):
         sql = Scannable(sql, value.sql, lambda given: _part(given, 1), ArrayType(type_.value).arrow)
@@ -49,7 +56,7 @@ def _arrow(type_: MapType) -> pa.DataType:
     return pa.list_(pa.struct([("key", type_.key.arrow), ("value", type_.value.arrow)]))
 
 
-def made(sql: Fragment, keys: Sequence[Typed], values: Sequence[Typed], type_: MapType) -> Fragment:
+def build_maps(sql: Fragment, keys: Sequence[Typed], values: Sequence[Typed], type_: MapType) -> Fragment:
     """``sql`` of keys and values in turn, which a scan computes."""
     given = [*keys, *values]
     if not _is_plain(type_) or any(value.is_literal and value.value is None for value in given):
@@ -70,7 +77,7 @@ def made(sql: Fragment, keys: Sequence[Typed], values: Sequence[Typed], type_: M
             next(left).cast(kind) if known is None else known for known, kind in zip(constants, types, strict=True)
         ]
         offsets = pa.array(np.arange(rows + 1, dtype=np.int32) * np.int32(len(keys)))
-        both = [in_turn(some, rows) for some in (pieces[: len(keys)], pieces[len(keys) :])]
+        both = [interleave(some, rows) for some in (pieces[: len(keys)], pieces[len(keys) :])]
         return pa.ListArray.from_arrays(offsets, _entries(*both))
 
     return Scannable(sql, [value.sql for value in given if not value.is_literal], compute, _arrow(type_))
@@ -80,60 +87,60 @@ def from_arrays(sql: Fragment, keys: Typed, values: Typed, type_: MapType, name:
     if not _is_plain(type_):
         return sql
 
-    def compute(lists: Sequence[Lists], _: Sequence[pa.Array]) -> pa.Array:
+    def compute(lists: Sequence[ListValues], _: Sequence[pa.Array]) -> pa.Array:
         return lists[0].like(_entries(lists[0].values, lists[1].values))
 
-    return over_arrays(sql, (keys.sql, values.sql), (), name, compute, _arrow(type_))
+    return scan_arrays(sql, (keys.sql, values.sql), (), name, compute, _arrow(type_))
 
 
 def _both(value: Typed, type_: MapType) -> list[Fragment]:
-    return [keys_of(value, type_).sql, values_of(value, type_).sql]
+    return [map_keys(value, type_).sql, map_values(value, type_).sql]
 
 
-def filtered(sql: Fragment, value: Typed, type_: MapType, parameters: Sequence[Fragment], test: Typed) -> Fragment:
+def filter_maps(sql: Fragment, value: Typed, type_: MapType, parameters: Sequence[Fragment], test: Typed) -> Fragment:
     """``sql`` of a map and a lambda over its keys and values."""
-    body = body_of(_both(value, type_), parameters, test) if _is_plain(type_) and is_test(test) else None
+    body = compile_lambda_body(_both(value, type_), parameters, test) if _is_plain(type_) and is_test(test) else None
     if body is None:
         return sql
 
-    def compute(lists: Sequence[Lists], captured: Sequence[pa.Array]) -> pa.Array:
-        keep = kept_values(body.values(lists, captured))
+    def compute(lists: Sequence[ListValues], captured: Sequence[pa.Array]) -> pa.Array:
+        keep = filtered_values(body.values(lists, captured))
         keys, values = (part.values.filter(pa.array(keep)) for part in lists)
         return lists[0].like(_entries(keys, values), lists[0].counts(keep))
 
-    return over_arrays(sql, body.arrays, body.captured, "mapFilter", compute, _arrow(type_))
+    return scan_arrays(sql, body.arrays, body.captured, "mapFilter", compute, _arrow(type_))
 
 
-def applied(
+def transform_maps(
     sql: Fragment, value: Typed, type_: MapType, parameters: Sequence[Fragment], pair: Sequence[Typed], made: MapType
 ) -> Fragment:
     """``sql`` of a map and a lambda from its keys and values to a ``pair``."""
     if not _is_plain(type_) or not _is_plain(made) or not all(map(is_mapped, pair)):
         return sql
     arrays = _both(value, type_)
-    bodies = [body_of(arrays, parameters, part) for part in pair if not part.is_condition]
-    known: list[Body] = [body for body in bodies if body is not None]
+    bodies = [compile_lambda_body(arrays, parameters, part) for part in pair if not part.is_condition]
+    known: list[LambdaBody] = [body for body in bodies if body is not None]
     if len(known) < 2:
         return sql
     split = len(known[0].captured)
 
-    def compute(lists: Sequence[Lists], captured: Sequence[pa.Array]) -> pa.Array:
+    def compute(lists: Sequence[ListValues], captured: Sequence[pa.Array]) -> pa.Array:
         keys = known[0].values(lists, captured[:split])
         return lists[0].like(_entries(keys, known[1].values(lists, captured[split:])))
 
-    return over_arrays(sql, arrays, (*known[0].captured, *known[1].captured), "mapApply", compute, _arrow(made))
+    return scan_arrays(sql, arrays, (*known[0].captured, *known[1].captured), "mapApply", compute, _arrow(made))
 
 
-def looked_up(sql: Fragment, value: Typed, type_: MapType, key: Typed) -> Fragment:
+def look_up_key(sql: Fragment, value: Typed, type_: MapType, key: Typed) -> Fragment:
     """``sql`` of a map: the value of a literal key, or the values' default."""
-    constant = constant_of(key, type_.key) if key.is_literal and _is_plain(type_) else None
+    constant = constant_as_element(key, type_.key) if key.is_literal and _is_plain(type_) else None
     if constant is None or isinstance(type_.value, ArrayType):
         return sql
     default = pa.array([type_.value.default], type_.value.arrow)
 
     def compute(given: pa.Array) -> pa.Array:
-        lists = lists_of(given)
-        numbers = np.flatnonzero(equal_to(lists.values.field(0), constant))[::-1]
+        lists = build_lists(given)
+        numbers = np.flatnonzero(find_equal(lists.values.field(0), constant))[::-1]
         values = pa.concat_arrays([lists.values.field(1), default])
         places = np.full(len(given), len(values) - 1)
         places[lists.owners[numbers]] = numbers
@@ -142,4 +149,4 @@ def looked_up(sql: Fragment, value: Typed, type_: MapType, key: Typed) -> Fragme
     return Scannable(sql, value.sql, compute, type_.value.arrow)
 
 
-PARAMETERS = (element("e.key"), element("e.value"))
+PARAMETERS = (lambda_element("e.key"), lambda_element("e.value"))

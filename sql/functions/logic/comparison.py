@@ -28,16 +28,16 @@ from parts.types import (
     make_nullable,
     strip_nullable,
 )
-from sql.functions.logic.tuple_comparison import compare_tuples, is_by_element
+from sql.functions.logic.tuple_comparison import compare_tuples, needs_element_comparison
 from sql.functions.registry import Call, define, function
-from sql.typing.casts.casts import convert
-from sql.typing.casts.constant_texts import constant_text_as
-from sql.typing.duckdb.sql_fragments import Fragment, called, fragment
+from sql.typing.casts.casts import convert_to_supertype
+from sql.typing.casts.constant_texts import convert_constant_text
+from sql.typing.duckdb.sql_fragments import Fragment, fragment, function_call
 from sql.typing.integer_conversions import to_integer
 from sql.typing.order_keys import order_key, swapped_halves
-from sql.typing.result_types import decimal_width, is_integer, is_number, is_string, supertype
+from sql.typing.result_types import is_integer, is_number, is_string, machine_decimal_digits, supertype
 from sql.typing.texts.value_texts import to_text
-from sql.typing.typed_expressions import FLOAT64, UINT8, UINT32, Typed, text
+from sql.typing.typed_expressions import FLOAT64, UINT8, UINT32, Typed, string_literal
 
 _EXACT = 1 << 53
 _FLOAT_BITS = {32: 24, 64: 53}
@@ -47,7 +47,7 @@ _OPERATORS = {
 }  # fmt: skip
 
 
-def comparable(left: Typed, right: Typed, zone: str) -> tuple[Fragment, Fragment]:
+def to_common_type(left: Typed, right: Typed, zone: str) -> tuple[Fragment, Fragment]:
     """Both sides as DuckDB values of one type. Raises ``UserError`` 386 or 43 if ClickHouse does not compare them."""
     a, b = strip_nullable(left.type), strip_nullable(right.type)
     if a == b:
@@ -57,15 +57,15 @@ def comparable(left: Typed, right: Typed, zone: str) -> tuple[Fragment, Fragment
     if is_string(a) and is_string(b):
         return _as_string(left, a, b, zone), _as_string(right, b, a, zone)
     if is_string(b) and right.is_constant:
-        return left.number, constant_text_as(right, a, zone)
+        return left.number, convert_constant_text(right, a, zone)
     if is_string(a) and left.is_constant:
-        return constant_text_as(left, b, zone), right.number
+        return convert_constant_text(left, b, zone), right.number
     if (number := _counted(left, b)) is not None:
         return _as_number(number), _as_number(right)
     if (number := _counted(right, a)) is not None:
         return _as_number(left), _as_number(number)
     common = _common(a, b)
-    return convert(left, common, zone), convert(right, common, zone)
+    return convert_to_supertype(left, common, zone), convert_to_supertype(right, common, zone)
 
 
 def _counted(value: Typed, beside: DataType) -> Typed | None:
@@ -73,7 +73,7 @@ def _counted(value: Typed, beside: DataType) -> Typed | None:
     own = strip_nullable(value.type)
     if isinstance(own, DateTime64Type) and is_number(beside):
         seconds = FLOAT64 if isinstance(beside, FloatType) else DecimalType(38, own.precision)
-        return Typed(convert(value, seconds, "UTC"), seconds)
+        return Typed(convert_to_supertype(value, seconds, "UTC"), seconds)
     if not isinstance(beside, (IntegerType, BoolType, FloatType)):
         return None
     match own:
@@ -132,7 +132,11 @@ def _as_string(value: Typed, type_: DataType, other: DataType, zone: str) -> Fra
         return to_text(value, zone)
     if not isinstance(other, FixedStringType):
         return value.sql
-    return text(value.value.rstrip("\0")) if isinstance(value.value, str) else fragment("rtrim({}, chr(0))", value.sql)
+    return (
+        string_literal(value.value.rstrip("\0"))
+        if isinstance(value.value, str)
+        else fragment("rtrim({}, chr(0))", value.sql)
+    )
 
 
 def _may_be_nan(value: Typed) -> bool:
@@ -147,13 +151,13 @@ def _comparison(name: str) -> Callable[[Call], Typed]:
 
 def compare(name: str, left: Typed, right: Typed, zone: str) -> Typed:
     """``= != < <= > >=`` under their functions' names; Nullable where a side is."""
-    if is_by_element(left, right):
+    if needs_element_comparison(left, right):
         return compare_tuples(name, left, right, partial(compare, zone=zone))
     nullable = left.type.is_nullable or right.type.is_nullable
     type_ = make_nullable(UINT8) if nullable else UINT8
     if any(isinstance(strip_nullable(side.type), NothingType) for side in (left, right)):
         return Typed(fragment("CAST(NULL AS BOOLEAN)"), type_, is_condition=True)
-    a, b = comparable(left, right, zone)
+    a, b = to_common_type(left, right, zone)
     exact = _exactly(_OPERATORS[name], (left, a), (right, b))
     if exact is None and name not in ("equals", "notEquals"):
         ordered = right.type if is_string(strip_nullable(left.type)) else left.type
@@ -219,7 +223,7 @@ for _name in _OPERATORS:
 
 
 @function("isNotDistinctFrom", 2, nulls=False)
-def not_distinct(call: Call) -> Typed:
+def is_not_distinct(call: Call) -> Typed:
     a, b = _distinct_sides(call)
     nan = _both_nan(call, a)
     template = "({} IS NOT DISTINCT FROM {} AND NOT {})" if nan else "({} IS NOT DISTINCT FROM {})"
@@ -227,7 +231,7 @@ def not_distinct(call: Call) -> Typed:
 
 
 @function("isDistinctFrom", 2, nulls=False)
-def distinct(call: Call) -> Typed:
+def is_distinct(call: Call) -> Typed:
     a, b = _distinct_sides(call)
     nan = _both_nan(call, a)
     template = "({} IS DISTINCT FROM {} OR {})" if nan else "({} IS DISTINCT FROM {})"
@@ -245,7 +249,7 @@ def _distinct_sides(call: Call) -> tuple[Fragment, Fragment]:
     left, right = call.args
     if left.value is None or right.value is None:
         return left.sql, right.sql
-    return comparable(left, right, call.environment.zone)
+    return to_common_type(left, right, call.environment.zone)
 
 
 @function("greatest", (1, None), nulls=False)
@@ -265,7 +269,7 @@ def _picked_type(types: Sequence[DataType]) -> DataType:
     if decimals and any(isinstance(type_, FloatType) for type_ in bare):
         picked: DataType = FLOAT64
     elif decimals and all(is_number(type_) for type_ in bare):
-        width = decimal_width(max(type_.precision for type_ in decimals))
+        width = machine_decimal_digits(max(type_.precision for type_ in decimals))
         picked = DecimalType(width, max(type_.scale for type_ in decimals))
     elif all(isinstance(type_, BoolType) for type_ in bare):
         picked = UINT8
@@ -277,12 +281,12 @@ def _picked_type(types: Sequence[DataType]) -> DataType:
 def _pick(call: Call, name: str) -> Typed:
     type_ = _picked_type(call.types)
     zone = call.environment.zone
-    values = [convert(arg, type_, zone) for arg in call.args]
+    values = [convert_to_supertype(arg, type_, zone) for arg in call.args]
     # NULLs are passed over, in both engines.
     if isinstance(strip_nullable(type_), UUIDType):
-        return Typed(swapped_halves(called(name, *map(swapped_halves, values))), type_)
+        return Typed(swapped_halves(function_call(name, *map(swapped_halves, values))), type_)
     if not isinstance(strip_nullable(type_), FloatType):
-        return Typed(called(name, *values), type_)
+        return Typed(function_call(name, *values), type_)
     if len(values) == 2:
         # ClickHouse compares once, so that the second one wins beside a NaN.
         a, b = values
@@ -295,4 +299,4 @@ def _pick(call: Call, name: str) -> Typed:
             type_,
         )  # fmt: skip
     known = [fragment("(CASE WHEN isnan({value}) THEN NULL ELSE {value} END)", value=value) for value in values]
-    return Typed(fragment("coalesce({}, {})", called(name, *known), values[0]), type_)
+    return Typed(fragment("coalesce({}, {})", function_call(name, *known), values[0]), type_)

@@ -16,14 +16,14 @@ from parts.types import (
     make_nullable,
     strip_nullable,
 )
-from sql.functions.logic.comparison import comparable, compare
+from sql.functions.logic.comparison import compare, to_common_type
 from sql.functions.registry import Call, function
-from sql.typing.casts.casts import convert
+from sql.typing.casts.casts import convert_to_supertype
 from sql.typing.column_kernels.float_bits import bits_of
-from sql.typing.default_values import default_sql
-from sql.typing.duckdb.sql_fragments import RAISES, RANDOM, Fragment, fragment, joined
+from sql.typing.default_values import default_value
+from sql.typing.duckdb.sql_fragments import RAISES, RANDOM, Fragment, fragment, join_fragments
 from sql.typing.result_types import is_number, supertype
-from sql.typing.typed_expressions import BOOL, FLOAT64, NOTHING, NULL_TYPE, UINT8, Typed, literal, text
+from sql.typing.typed_expressions import BOOL, FLOAT64, NOTHING, NULL_TYPE, UINT8, Typed, literal, string_literal
 
 
 def _logical(call: Call, operator: str) -> Typed:
@@ -50,10 +50,10 @@ def _in_order(operator: str, terms: list[Fragment], args: tuple[Typed, ...]) -> 
     nullable = [term for term, arg in zip(terms[:last], args, strict=False) if arg.type.is_nullable]
     is_long = sum(term.size for term in nullable) > _LONGEST_WRITTEN_TWICE
     if not last or is_long or any(term.traits & RANDOM for term in nullable):
-        return fragment("({})", joined(f" {operator} ", terms))
+        return fragment("({})", join_fragments(f" {operator} ", terms))
     arm = "WHEN ({}) IS FALSE THEN false" if operator == "AND" else "WHEN {} THEN true"
-    decided = joined(" ", [fragment(arm, term) for term in terms[:last]])
-    return fragment("(CASE {} ELSE ({}) END)", decided, joined(f" {operator} ", [*nullable, *terms[last:]]))
+    decided = join_fragments(" ", [fragment(arm, term) for term in terms[:last]])
+    return fragment("(CASE {} ELSE ({}) END)", decided, join_fragments(f" {operator} ", [*nullable, *terms[last:]]))
 
 
 _LONGEST_WRITTEN_TWICE = 50_000
@@ -100,9 +100,9 @@ def _case(call: Call, pairs: list[tuple[Fragment, Typed]], otherwise: Typed) -> 
     values = [*(value.plain for _, value in pairs), otherwise.plain]
     type_ = _branch_type(values)
     zone = call.environment.zone
-    read = _padded if len(pairs) == 1 and call.name in ("if", "multiIf") else convert
+    read = _padded if len(pairs) == 1 and call.name in ("if", "multiIf") else convert_to_supertype
     texts = [read(value, type_, zone) for value in values]
-    arms = joined(
+    arms = join_fragments(
         " ",
         [fragment("WHEN {} THEN {}", condition, text) for (condition, _), text in zip(pairs, texts[:-1], strict=True)],
     )
@@ -113,7 +113,7 @@ def _padded(value: Typed, type_: DataType, zone: str) -> Fragment:
     """A FixedString keeps its zero bytes where a String is chosen between two values."""
     if isinstance(strip_nullable(type_), StringType) and isinstance(strip_nullable(value.type), FixedStringType):
         return fragment("decode({})", value.sql)
-    return convert(value, type_, zone)
+    return convert_to_supertype(value, type_, zone)
 
 
 def _checked_condition(call: Call, position: int) -> Fragment:
@@ -124,12 +124,12 @@ def _checked_condition(call: Call, position: int) -> Fragment:
 
 
 @function("if", 3, nulls=False, conditions=True)
-def branch(call: Call) -> Typed:
+def if_function(call: Call) -> Typed:
     return _case(call, [(_checked_condition(call, 0), call.args[1])], call.args[2])
 
 
 @function("multiIf caseWithoutExpression", (3, None), nulls=False, conditions=True)
-def branches(call: Call) -> Typed:
+def multi_if(call: Call) -> Typed:
     if len(call.args) % 2 == 0:
         raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", "multiIf needs pairs of condition and value, and an else")
     pairs = [(_checked_condition(call, i), call.args[i + 1]) for i in range(0, len(call.args) - 1, 2)]
@@ -137,7 +137,7 @@ def branches(call: Call) -> Typed:
 
 
 @function("caseWithExpression", (4, None), nulls=False)
-def case_of(call: Call) -> Typed:
+def case_expression(call: Call) -> Typed:
     subject = call.args[0]
     pairs = []
     for position in range(1, len(call.args) - 1, 2):
@@ -164,12 +164,12 @@ def transform(call: Call) -> Typed:
 def _same_key(call: Call, subject: Typed, tested: Typed) -> Fragment:
     """Whether ClickHouse, which looks a constant up in a hash table, finds the subject: by bits, and NaN never."""
     if not isinstance(strip_nullable(subject.type), FloatType) or not is_number(strip_nullable(tested.type)):
-        return fragment("({} = {})", *comparable(subject, tested, call.environment.zone))
+        return fragment("({} = {})", *to_common_type(subject, tested, call.environment.zone))
     if not tested.is_constant:
         return compare("equals", subject, tested, call.environment.zone).sql
     if tested.value != tested.value:
         return fragment("false")
-    bits = [bits_of(convert(side, FLOAT64), FLOAT64) for side in (subject, tested)]
+    bits = [bits_of(convert_to_supertype(side, FLOAT64), FLOAT64) for side in (subject, tested)]
     return fragment("({} = {})", *bits)
 
 
@@ -211,8 +211,8 @@ def coalesce(call: Call) -> Typed:
     if len(values) == 1:
         return values[0]
     zone = call.environment.zone
-    read = _padded if len(values) == 2 else convert
-    return Typed(fragment("coalesce({})", joined(", ", [read(value, bare, zone) for value in values])), type_)
+    read = _padded if len(values) == 2 else convert_to_supertype
+    return Typed(fragment("coalesce({})", join_fragments(", ", [read(value, bare, zone) for value in values])), type_)
 
 
 @function("ifNull", 2, nulls=False)
@@ -225,7 +225,7 @@ def null_if(call: Call) -> Typed:
     left, right = call.args
     if left.type == NULL_TYPE or right.type == NULL_TYPE:
         return replace(left, type=make_nullable(left.type))
-    a, b = comparable(left, right, call.environment.zone)
+    a, b = to_common_type(left, right, call.environment.zone)
     return Typed(fragment("(CASE WHEN {} = {} THEN NULL ELSE {} END)", a, b, left.sql), make_nullable(left.type))
 
 
@@ -235,7 +235,7 @@ def assume_not_null(call: Call) -> Typed:
     if not value.type.is_nullable:
         return value
     type_ = value.type.inner if isinstance(value.type, NullableType) else LowCardinalityType(strip_nullable(value.type))
-    return Typed(fragment("coalesce({}, {})", value.sql, default_sql(type_)), type_)
+    return Typed(fragment("coalesce({}, {})", value.sql, default_value(type_)), type_)
 
 
 @function("toNullable", 1, nulls=False)
@@ -251,7 +251,7 @@ def is_zero_or_null(call: Call) -> Typed:
 @function("throwIf", (1, 2))
 def throw_if(call: Call) -> Typed:
     message = call.constant_text(1) if len(call.args) > 1 else "Value passed to 'throwIf' function is non-zero"
-    failure = text(f"pando:395:{message}")
+    failure = string_literal(f"pando:395:{message}")
     return Typed(
         fragment("(CASE WHEN {} THEN error({}) ELSE false END)", call.args[0].condition, failure),
         UINT8,
@@ -285,5 +285,5 @@ def _float(call: Call) -> Fragment:
 def if_not_finite(call: Call) -> Typed:
     value, other = call.args
     type_ = supertype([value.type, other.type])
-    first, second = (convert(arg, type_, call.environment.zone) for arg in (value, other))
+    first, second = (convert_to_supertype(arg, type_, call.environment.zone) for arg in (value, other))
     return Typed(fragment("(CASE WHEN isfinite({}) THEN {} ELSE {} END)", _float(call), first, second), type_)

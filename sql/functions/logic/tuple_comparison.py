@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from parts.common.errors import UserError
 from parts.types import DataType, FloatType, NothingType, TupleType, make_nullable, strip_nullable
-from sql.typing.duckdb.sql_fragments import ONCE, Fragment, fragment, joined
+from sql.typing.duckdb.sql_fragments import WRITE_ONCE, Fragment, fragment, join_fragments
 from sql.typing.result_types import supertype
 from sql.typing.typed_expressions import UINT8, Typed, element_sql
 
@@ -20,7 +20,7 @@ Compare = Callable[[str, Typed, Typed], Typed]
 _STRICT = {"lessOrEquals": "less", "greaterOrEquals": "greater"}
 
 
-def is_by_element(left: Typed, right: Typed) -> bool:
+def needs_element_comparison(left: Typed, right: Typed) -> bool:
     """Whether two tuples must be compared element by element. Raises ``UserError`` 43 for tuples of two sizes, 48 for
     empty ones."""
     a, b = left.type, right.type
@@ -39,7 +39,7 @@ def compare_tuples(name: str, left: Typed, right: Typed, compare: Compare) -> Ty
     if _is_null_literal(left, right) or _is_null_literal(right, left):
         return Typed(fragment("CAST(NULL AS BOOLEAN)"), nullable, is_condition=True)
     bound = None
-    if any(side.elements is None and side.sql.traits & ONCE for side in (left, right)):
+    if any(side.elements is None and side.sql.traits & WRITE_ONCE for side in (left, right)):
         bound = fragment("struct_pack(l := {}, r := {})", left.sql, right.sql)
         left, right = Typed(fragment("p.l"), left.type), Typed(fragment("p.r"), right.type)
     result = _by_element(name, list(zip(_elements(left), _elements(right), strict=True)), compare)
@@ -58,7 +58,7 @@ def _by_element(name: str, pairs: list[tuple[Typed, Typed]], compare: Compare) -
 
     if name in ("equals", "notEquals"):
         operator = " AND " if name == "equals" else " OR "
-        sql = fragment("({})", joined(operator, [of(name, pair) for pair in pairs]))
+        sql = fragment("({})", join_fragments(operator, [of(name, pair) for pair in pairs]))
     else:
         sql = of(name, pairs[-1])
         for pair in reversed(pairs[:-1]):

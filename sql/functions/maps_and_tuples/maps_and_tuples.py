@@ -22,24 +22,24 @@ from parts.types import (
     strip_nullable,
 )
 from sql.functions.list_kernels import map_kernels
-from sql.functions.list_kernels.array_search import searched
-from sql.functions.maps_and_tuples.subcolumns import subcolumn
+from sql.functions.list_kernels.array_search import search_array
+from sql.functions.maps_and_tuples.subcolumns import find_subcolumn
 from sql.functions.registry import Call, function
-from sql.typing.casts.casts import cast_to, convert
-from sql.typing.default_values import default_sql
-from sql.typing.duckdb.engine_types import engine_type
-from sql.typing.duckdb.sql_fragments import Fragment, fragment, joined
+from sql.typing.casts.casts import cast_to, convert_to_supertype
+from sql.typing.default_values import default_value
+from sql.typing.duckdb.engine_types import duckdb_type
+from sql.typing.duckdb.sql_fragments import Fragment, fragment, join_fragments
 from sql.typing.result_types import is_integer, is_string, supertype
 from sql.typing.typed_expressions import INT64, NOTHING, UINT8, Typed, cast, element_sql, literal
 
 
-def zipped(arrays: Sequence[Typed], function_name: str) -> Fragment:
+def zip_checked(arrays: Sequence[Typed], function_name: str) -> Fragment:
     """Structs of the arrays' elements, in a list; 190 (SIZES_OF_ARRAYS_DONT_MATCH) where one is longer than another."""
-    structs = fragment("list_zip({})", joined(", ", [array.sql for array in arrays]))
+    structs = fragment("list_zip({})", join_fragments(", ", [array.sql for array in arrays]))
     if len(arrays) == 1:
         return structs
     first = arrays[0].sql
-    checks = joined(" AND ", [fragment("len({}) = len({})", other.sql, first) for other in arrays[1:]])
+    checks = join_fragments(" AND ", [fragment("len({}) = len({})", other.sql, first) for other in arrays[1:]])
     failure = fragment("error('pando:190:Arrays passed to {} must have equal size')", function_name)
     return fragment("(CASE WHEN {} THEN {} ELSE {} END)", checks, structs, failure)
 
@@ -49,7 +49,7 @@ def make_tuple(values: list[Typed]) -> Typed:
     plain = [value.plain for value in values]
     type_ = TupleType(tuple((None, value.type) for value in plain))
     fields = [fragment('"{}" := {}', position, _typed_null(value)) for position, value in enumerate(plain, 1)]
-    sql = fragment("struct_pack({})", joined(", ", fields) or '"1" := 0')
+    sql = fragment("struct_pack({})", join_fragments(", ", fields) or '"1" := 0')
     return Typed(sql, type_, is_constant=all(value.is_constant for value in plain), elements=tuple(plain))
 
 
@@ -64,7 +64,7 @@ def tuple_element(call: Call) -> Typed:
 
 def _element(call: Call, value: Typed, key: object) -> Typed:
     type_ = strip_nullable(value.type)
-    found = subcolumn(value, key) if isinstance(key, str) else None
+    found = find_subcolumn(value, key) if isinstance(key, str) else None
     if found is not None:
         return found
     if isinstance(type_, MapType) and isinstance(key, str) and key.startswith("key_"):
@@ -117,12 +117,14 @@ def make_map(call: Call) -> Typed:
     zone = call.environment.zone
     entries = [
         fragment(
-            "struct_pack(key := {}, value := {})", convert(key, type_.key, zone), convert(value, type_.value, zone)
+            "struct_pack(key := {}, value := {})",
+            convert_to_supertype(key, type_.key, zone),
+            convert_to_supertype(value, type_.value, zone),
         )
         for key, value in zip(keys, values, strict=True)
     ]
-    sql = fragment("[{}]", joined(", ", entries))
-    return Typed(map_kernels.made(sql, keys, values, type_), type_)
+    sql = fragment("[{}]", join_fragments(", ", entries))
+    return Typed(map_kernels.build_maps(sql, keys, values, type_), type_)
 
 
 def map_type(call: Call, position: int = 0) -> MapType:
@@ -132,7 +134,7 @@ def map_type(call: Call, position: int = 0) -> MapType:
     return type_
 
 
-def entries(value: Typed, type_: MapType) -> Typed:
+def map_entries(value: Typed, type_: MapType) -> Typed:
     """A map as an array of tuples."""
     sql = fragment("list_transform({}, lambda e: struct_pack(keys := e.key, values := e.value))", value.sql)
     return Typed(sql, ArrayType(TupleType((("keys", type_.key), ("values", type_.value)))))
@@ -140,27 +142,27 @@ def entries(value: Typed, type_: MapType) -> Typed:
 
 @function("mapKeys", 1)
 def map_keys(call: Call) -> Typed:
-    return map_kernels.keys_of(call.args[0], map_type(call))
+    return map_kernels.map_keys(call.args[0], map_type(call))
 
 
 @function("mapValues", 1)
 def map_values(call: Call) -> Typed:
-    return map_kernels.values_of(call.args[0], map_type(call))
+    return map_kernels.map_values(call.args[0], map_type(call))
 
 
 @function("mapContains mapContainsKey", 2)
 def map_contains(call: Call) -> Typed:
     type_, key = map_type(call).key, call.args[1]
-    own = map_kernels.keys_of(call.args[0], map_type(call))
+    own = map_kernels.map_keys(call.args[0], map_type(call))
     keys, zone = own.sql, call.environment.zone
     if is_integer(type_) and is_integer(key.type):
         wanted = _key(key, type_, zone)
     else:
         common = supertype([strip_nullable(type_), strip_nullable(key.type)])
-        keys = convert(own, ArrayType(common), zone)
-        wanted = convert(key, common, zone)
+        keys = convert_to_supertype(own, ArrayType(common), zone)
+        wanted = convert_to_supertype(key, common, zone)
     found = fragment("coalesce(list_contains({}, {}), false)", keys, wanted)
-    return Typed(searched(found, "any", own, key), UINT8, is_condition=True)
+    return Typed(search_array(found, "any", own, key), UINT8, is_condition=True)
 
 
 @function("mapFromArrays", 2)
@@ -170,7 +172,7 @@ def map_from_arrays(call: Call) -> Typed:
         raise call.wrong_type(0 if not isinstance(keys.type, ArrayType) else 1, "Array")
     type_ = MapType(keys.type.inner, values.type.inner)
     sql = fragment(
-        "list_transform({}, lambda e: struct_pack(key := e[1], value := e[2]))", zipped(call.args, call.name)
+        "list_transform({}, lambda e: struct_pack(key := e[1], value := e[2]))", zip_checked(call.args, call.name)
     )
     return Typed(map_kernels.from_arrays(sql, keys, values, type_, call.name), type_)
 
@@ -183,7 +185,7 @@ def map_filter(call: Call) -> Typed:
     key, value = map_kernels.PARAMETERS
     body = call.args[0].apply([Typed(key, type_.key), Typed(value, type_.value)])
     sql = fragment("list_filter({}, lambda e: {})", call.args[1].sql, body.condition)
-    return Typed(map_kernels.filtered(sql, call.args[1], type_, map_kernels.PARAMETERS, body), type_)
+    return Typed(map_kernels.filter_maps(sql, call.args[1], type_, map_kernels.PARAMETERS, body), type_)
 
 
 @function("mapApply", 2)
@@ -201,7 +203,9 @@ def map_apply(call: Call) -> Typed:
         "list_transform({}, lambda e: struct_pack(key := {}, value := {}))", call.args[1].sql, key.number, value.number
     )
     made = MapType(key.type, value.type)
-    return Typed(map_kernels.applied(sql, call.args[1], type_, map_kernels.PARAMETERS, body.elements, made), made)
+    return Typed(
+        map_kernels.transform_maps(sql, call.args[1], type_, map_kernels.PARAMETERS, body.elements, made), made
+    )
 
 
 def _key_kind(type_: DataType) -> str:
@@ -220,10 +224,10 @@ def _key(key: Typed, type_: DataType, zone: str) -> Fragment:
     if isinstance(goal, BoolType) and isinstance(own, IntegerType):
         return fragment("(CASE WHEN {sql} IN (0, 1) THEN {sql} = 1 END)", sql=key.sql)
     if isinstance(goal, IntegerType) and isinstance(own, IntegerType) and goal != own:
-        return fragment("TRY_CAST({} AS {})", key.sql, engine_type(goal))
+        return fragment("TRY_CAST({} AS {})", key.sql, duckdb_type(goal))
     if isinstance(goal, DateTimeType) and isinstance(own, (DateType, Date32Type)):  # by its number
         key = Typed(cast_to(key, INT64, zone), INT64)
-    return convert(key, type_, zone)
+    return convert_to_supertype(key, type_, zone)
 
 
 def map_element(call: Call, value: Typed, key: Typed) -> Typed:
@@ -236,9 +240,9 @@ def map_element(call: Call, value: Typed, key: Typed) -> Typed:
         raise UserError(
             "ILLEGAL_TYPE_OF_ARGUMENT", f"Illegal types of arguments: {type_}, {key.type} for function arrayElement"
         )
-    keys = map_kernels.keys_of(value, type_).sql
+    keys = map_kernels.map_keys(value, type_).sql
     found = fragment("{}[list_position({}, {})].value", value.sql, keys, _key(key, type_.key, call.environment.zone))
     if type_.value.is_nullable:
         return Typed(found, type_.value)
-    found = fragment("coalesce({}, {})", found, default_sql(type_.value))
-    return Typed(map_kernels.looked_up(found, value, type_, key), type_.value)
+    found = fragment("coalesce({}, {})", found, default_value(type_.value))
+    return Typed(map_kernels.look_up_key(found, value, type_, key), type_.value)

@@ -12,7 +12,7 @@ from sql.typing.typed_expressions import UINT8, UINT64, Typed, cast
 _SIZE = re.compile(r"size(\d)")
 
 
-def subcolumn(value: Typed, name: str) -> Typed | None:
+def find_subcolumn(value: Typed, name: str) -> Typed | None:
     """``None``: there is none of the name."""
     type_ = strip_nullable(value.type)
     if name == "null" and value.type.is_nullable:
@@ -40,9 +40,9 @@ def _is_element(type_: DataType, name: str) -> bool:
 
 def _of_map(value: Typed, type_: MapType, name: str) -> Typed | None:
     if name == "keys":
-        return map_kernels.keys_of(value, type_)
+        return map_kernels.map_keys(value, type_)
     if name == "values":
-        return map_kernels.values_of(value, type_)
+        return map_kernels.map_values(value, type_)
     if name == "size0":
         return Typed(cast(fragment("len({})", value.sql), UINT64), UINT64)
     return None

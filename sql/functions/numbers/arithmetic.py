@@ -19,23 +19,23 @@ from parts.types import (
     IPv4Type,
     TupleType,
 )
-from sql.functions.dates.date_arithmetic import add_interval, add_number, difference
+from sql.functions.dates.date_arithmetic import add_default_unit, add_interval, subtract_dates
 from sql.functions.registry import Build, Call, function
-from sql.typing.duckdb.macro_weights import macros
-from sql.typing.duckdb.sql_fragments import EMPTY, ONCE, Fragment, IntegerSum, Summands, fragment, joined
-from sql.typing.integer_conversions import wrap_64, wrap_integer
+from sql.typing.duckdb.macro_weights import define_macros
+from sql.typing.duckdb.sql_fragments import EMPTY, WRITE_ONCE, Fragment, IntegerSum, Summands, fragment, join_fragments
+from sql.typing.integer_conversions import wrap_integer, wrap_to_64_bits
 from sql.typing.result_types import (
-    as_integer,
-    decimal_width,
+    bool_as_integer,
     difference_type,
     is_date_or_time,
     is_number,
+    machine_decimal_digits,
     sum_type,
 )
 from sql.typing.typed_expressions import FLOAT64, UINT32, IntervalType, Typed, cast, integer_literal_type
 
 
-def illegal(call: Call) -> UserError:
+def illegal_types_error(call: Call) -> UserError:
     types = " and ".join(str(type_) for type_ in call.types)
     return UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"Illegal types {types} of arguments of function {call.name}")
 
@@ -68,12 +68,12 @@ def _wrapped(operator: str, left: Typed, right: Typed, type_: IntegerType) -> Fr
     if operator == "*" and not type_.signed and min(sizes) >= 2**63:
         slow = fragment("pando_product({}, {})", wide[0], wide[1])
     else:
-        slow = wrap_64(fragment("({} {} {})", wide[0], operator, wide[1]), type_)
+        slow = wrap_to_64_bits(fragment("({} {} {})", wide[0], operator, wide[1]), type_)
     bounds = [_bound(operator, own, other, type_) for own, other in ((left, right), (right, left))]
     # A sum of sums would grow threefold with every operand.
-    if None in bounds or fast.size > _LONGEST_WRITTEN_THRICE or fast.traits & ONCE:
+    if None in bounds or fast.size > _LONGEST_WRITTEN_THRICE or fast.traits & WRITE_ONCE:
         return slow
-    conditions = joined(" AND ", [bound for bound in bounds if bound])
+    conditions = join_fragments(" AND ", [bound for bound in bounds if bound])
     return fragment("(CASE WHEN {} THEN {} ELSE {} END)", conditions, fast, slow) if conditions else slow
 
 
@@ -81,7 +81,7 @@ def _magnitude(value: Typed) -> int | None:
     """The most that the value can be, or its opposite; None for a column of 64 bits."""
     if value.is_literal and isinstance(value.value, int):
         return abs(value.value)
-    type_ = as_integer(value.type)
+    type_ = bool_as_integer(value.type)
     return None if type_.bits == 64 else max(-type_.minimum, type_.maximum)
 
 
@@ -96,7 +96,7 @@ def _bound(operator: str, own: Typed, other: Typed, type_: IntegerType) -> Fragm
         most = type_.maximum // 2 if beside is None else type_.maximum - beside
     if most < 0:
         return None
-    within = "{} BETWEEN -{most} AND {most}" if as_integer(own.type).signed else "{} <= {most}::UBIGINT"
+    within = "{} BETWEEN -{most} AND {most}" if bool_as_integer(own.type).signed else "{} <= {most}::UBIGINT"
     return fragment(within, own.sql, most=most)
 
 
@@ -105,7 +105,7 @@ def _integers(call: Call, operator: str, type_: IntegerType) -> Typed:
     summands = () if operator == "*" else _added(_summands(left), _summands(right, operator))
     if summands and type_.bits == 64 and left.sql.size + right.sql.size > _LONGEST_WRITTEN_THRICE:
         return _long_sum(summands, type_)
-    if max(as_integer(left.type).bits, as_integer(right.type).bits) == 64:
+    if max(bool_as_integer(left.type).bits, bool_as_integer(right.type).bits) == 64:
         sql = _wrapped(operator, left, right, type_)
     else:
         sql = fragment("({} {} {})", cast(left.sql, type_), operator, cast(right.sql, type_))
@@ -117,7 +117,7 @@ def _long_sum(summands: Summands, type_: IntegerType) -> Typed:
     *others, (_, whole) = summands
     for _, other in reversed(others):
         whole = fragment("({} + {})", other, whole)
-    return Typed(IntegerSum(wrap_64(whole, type_), summands), type_)
+    return Typed(IntegerSum(wrap_to_64_bits(whole, type_), summands), type_)
 
 
 def _summands(value: Typed, operator: str = "+") -> Summands:
@@ -148,13 +148,13 @@ def decimal_type(left: DataType, right: DataType, scale: int) -> DecimalType:
         own = left if isinstance(left, DecimalType) else right
         assert isinstance(own, DecimalType)
         return DecimalType(own.precision, scale)
-    return DecimalType(decimal_width(max(left.precision, right.precision)), scale)
+    return DecimalType(machine_decimal_digits(max(left.precision, right.precision)), scale)
 
 
-def decimal_operand(value: Typed) -> Fragment:
+def as_decimal_operand(value: Typed) -> Fragment:
     if isinstance(value.type, DecimalType):
         return value.sql
-    type_ = integer_literal_type(value.value) if isinstance(value.value, int) else as_integer(value.type)
+    type_ = integer_literal_type(value.value) if isinstance(value.value, int) else bool_as_integer(value.type)
     digits = len(str(value.value)) if value.is_literal else {8: 3, 16: 5, 32: 10, 64: 20}[type_.bits]
     return fragment("CAST({} AS DECIMAL({}, 0))", value.sql, digits)
 
@@ -164,10 +164,12 @@ def _decimals(call: Call, operator: str) -> Typed:
     scales = [arg.type.scale if isinstance(arg.type, DecimalType) else 0 for arg in call.args]
     scale = sum(scales) if operator == "*" else max(scales)
     type_ = decimal_type(left.type, right.type, scale)
-    return Typed(cast(fragment("({} {} {})", decimal_operand(left), operator, decimal_operand(right)), type_), type_)
+    return Typed(
+        cast(fragment("({} {} {})", as_decimal_operand(left), operator, as_decimal_operand(right)), type_), type_
+    )
 
 
-def kind_of(call: Call) -> str:
+def arithmetic_kind(call: Call) -> str:
     """``integer``, ``float``, ``decimal`` or ``other``: which arithmetic applies."""
     types = call.types
     if all(is_integer(type_) for type_ in types):
@@ -178,7 +180,7 @@ def kind_of(call: Call) -> str:
 
 
 def _arithmetic(call: Call, operator: str, type_: IntegerType | None) -> Typed:
-    kind = kind_of(call)
+    kind = arithmetic_kind(call)
     if kind == "integer":
         assert type_ is not None
         return _integers(call, operator, type_)
@@ -186,23 +188,23 @@ def _arithmetic(call: Call, operator: str, type_: IntegerType | None) -> Typed:
         return _floats(call, operator)
     if kind == "decimal":
         return _decimals(call, operator)
-    raise illegal(call)
+    raise illegal_types_error(call)
 
 
 def _sum_type(call: Call) -> IntegerType | None:
     left, right = call.types
-    return sum_type(as_integer(left), as_integer(right)) if is_integer(left) and is_integer(right) else None
+    return sum_type(bool_as_integer(left), bool_as_integer(right)) if is_integer(left) and is_integer(right) else None
 
 
 @function("plus", 2)
 @with_addresses
-def plus(call: Call) -> Typed:
+def add(call: Call) -> Typed:
     left, right = call.args
     for value, other in ((left, right), (right, left)):
         if isinstance(other.type, IntervalType) and is_date_or_time(value.type):
             return add_interval(call, value, other, 1)
         if is_date_or_time(value.type) and is_number(other.type):
-            return add_number(value, other, 1, call)
+            return add_default_unit(value, other, 1, call)
     if isinstance(left.type, TupleType) and isinstance(right.type, TupleType):
         raise UserError("NOT_IMPLEMENTED", "Arithmetic of tuples is not supported")
     return _arithmetic(call, "+", _sum_type(call))
@@ -210,17 +212,17 @@ def plus(call: Call) -> Typed:
 
 @function("minus", 2)
 @with_addresses
-def minus(call: Call) -> Typed:
+def subtract(call: Call) -> Typed:
     left, right = call.args
     if is_date_or_time(left.type):
         if isinstance(right.type, IntervalType):
             return add_interval(call, left, right, -1)
         if is_date_or_time(right.type):
-            return difference(call, left, right)
+            return subtract_dates(call, left, right)
         if is_number(right.type):
-            return add_number(left, right, -1, call)
+            return add_default_unit(left, right, -1, call)
     integers = is_integer(left.type) and is_integer(right.type)
-    type_ = difference_type(as_integer(left.type), as_integer(right.type)) if integers else None
+    type_ = difference_type(bool_as_integer(left.type), bool_as_integer(right.type)) if integers else None
     return _arithmetic(call, "-", type_)
 
 
@@ -239,22 +241,22 @@ def negate(call: Call) -> Typed:
         return Typed(fragment("(-{})", value.sql), value.type)
     if not is_integer(value.type):
         raise call.wrong_type(0, "a number")
-    given = as_integer(value.type)
+    given = bool_as_integer(value.type)
     type_ = given if given.signed else IntegerType(min(64, given.bits * 2), True)
     if given.bits == 64:
-        return Typed(wrap_64(fragment("(-CAST({} AS HUGEINT))", value.sql), type_), type_)
+        return Typed(wrap_to_64_bits(fragment("(-CAST({} AS HUGEINT))", value.sql), type_), type_)
     wide = IntegerType(64, True)
     return Typed(wrap_integer(fragment("(-{})", cast(value.sql, wide)), wide, type_), type_)
 
 
 @function("abs", 1)
-def absolute(call: Call) -> Typed:
+def absolute_value(call: Call) -> Typed:
     value = call.args[0]
     if isinstance(value.type, (FloatType, DecimalType)):
         return Typed(fragment("abs({})", value.sql), value.type)
     if not is_integer(value.type):
         raise call.wrong_type(0, "a number")
-    given = as_integer(value.type)
+    given = bool_as_integer(value.type)
     type_ = IntegerType(given.bits, False)
     if not given.signed:
         return Typed(cast(value.sql, type_), type_)
@@ -263,7 +265,7 @@ def absolute(call: Call) -> Typed:
     )
 
 
-MACROS = macros(
+MACROS = define_macros(
     # The low 64 bits of a product of 128, which HUGEINT has no room for: one factor goes in halves.
     """pando_product(a, b) AS pando_low_unsigned((a & 4294967295) * b
         + (((a >> 32) * b) & 4294967295) * 4294967296)""",

@@ -4,25 +4,31 @@ from __future__ import annotations
 
 from parts.common.errors import UserError
 from parts.types import DataType, Date32Type, DateTime64Type, DecimalType, FloatType, IntegerType
-from sql.functions.numbers.arithmetic import decimal_operand, decimal_type, illegal, kind_of, with_addresses
+from sql.functions.numbers.arithmetic import (
+    arithmetic_kind,
+    as_decimal_operand,
+    decimal_type,
+    illegal_types_error,
+    with_addresses,
+)
 from sql.functions.registry import Call, function
 from sql.typing.casts.casts import cast_to
-from sql.typing.duckdb.bound_values import bound
-from sql.typing.duckdb.macro_weights import macros
-from sql.typing.duckdb.sql_fragments import Fragment, called, fragment
-from sql.typing.integer_conversions import wrap_64, wrap_integer
-from sql.typing.result_types import as_integer, is_date_or_time, is_number, sum_type
+from sql.typing.duckdb.bound_values import bind_value
+from sql.typing.duckdb.macro_weights import define_macros
+from sql.typing.duckdb.sql_fragments import Fragment, fragment, function_call
+from sql.typing.integer_conversions import wrap_integer, wrap_to_64_bits
+from sql.typing.result_types import bool_as_integer, is_date_or_time, is_number, sum_type
 from sql.typing.typed_expressions import FLOAT64, INT64, UINT64, Typed, cast
 
 
 @function("divide", 2)
 @with_addresses
 def divide(call: Call) -> Typed:
-    kind = kind_of(call)
+    kind = arithmetic_kind(call)
     if kind == "decimal":
         return _divide_decimals(call)
     if kind == "other":
-        raise illegal(call)
+        raise illegal_types_error(call)
     left, right = (cast(arg.sql, FLOAT64) if arg.type != FLOAT64 else arg.sql for arg in call.args)
     if call.args[1].is_literal and call.args[1].value:
         return Typed(fragment("({} / {})", left, right), FLOAT64)
@@ -42,7 +48,7 @@ def _divide_decimals(call: Call) -> Typed:
     )
     if not isinstance(left.type, DecimalType):
         dividend = fragment("CAST({} AS HUGEINT) * {}", left.sql, 10 ** (2 * scale))
-    divisor = fragment("CAST({} * {} AS HUGEINT)", decimal_operand(right), 10**divisor_scale)
+    divisor = fragment("CAST({} * {} AS HUGEINT)", as_decimal_operand(right), 10**divisor_scale)
     quotient = fragment("(({}) // {})", dividend, _nonzero(Typed(divisor, INT64)))
     if scale == 0:
         return Typed(cast(quotient, type_), type_)
@@ -62,7 +68,7 @@ def _divisor(left: Typed, right: Typed) -> Fragment:
     """Not zero, nor -1 beside the least number of a signed type: there ClickHouse refuses the division."""
     if right.is_literal and right.value not in (0, -1):
         return right.sql
-    a, b = as_integer(left.type), as_integer(right.type)
+    a, b = bool_as_integer(left.type), bool_as_integer(right.type)
     if not a.signed or not b.signed:
         return _nonzero(right)
     return fragment(
@@ -74,7 +80,7 @@ def _divisor(left: Typed, right: Typed) -> Fragment:
 
 def _refuse_least(call: Call, bits: tuple[int, ...]) -> None:
     """Raises 153 where ClickHouse does for the remainders of a column by the least number of the literal's type."""
-    left, right = (as_integer(type_) for type_ in call.types)
+    left, right = (bool_as_integer(type_) for type_ in call.types)
     is_fast_there = left.signed and left.bits in bits and right.bits <= left.bits
     literal = call.args[1]
     if is_fast_there and right.signed and literal.value == right.minimum and not call.args[0].is_constant:
@@ -83,7 +89,7 @@ def _refuse_least(call: Call, bits: tuple[int, ...]) -> None:
 
 @function("intDiv", 2)
 @with_addresses
-def int_div(call: Call) -> Typed:
+def divide_integers(call: Call) -> Typed:
     return _int_div(call, zero="error")
 
 
@@ -95,14 +101,14 @@ def int_div_or_zero(call: Call) -> Typed:
 
 def _int_div(call: Call, zero: str) -> Typed:
     left, right = call.args
-    kind = kind_of(call)
+    kind = arithmetic_kind(call)
     if kind == "other":
-        raise illegal(call)
+        raise illegal_types_error(call)
     if kind != "integer":
         type_ = IntegerType(_bits(left.type), True)
         quotient = _float_quotient(call, zero, type_) if kind == "float" else _decimal_quotient(call, zero)
         return Typed(cast(quotient, type_), type_)
-    a, b = as_integer(left.type), as_integer(right.type)
+    a, b = bool_as_integer(left.type), bool_as_integer(right.type)
     type_ = IntegerType(a.bits, a.signed or b.signed)
     divisor = _divisor(left, right) if zero == "error" else fragment("nullif({}, 0)", right.sql)
     # Only the least Int64 by -1 has no room in 64 bits: with OrZero there is none, nor with another literal.
@@ -115,7 +121,7 @@ def _int_div(call: Call, zero: str) -> Typed:
         divisor = _no_least_by_minus_one(dividend, divisor, type_)
     quotient = fragment("(CAST({} AS {wide}) // CAST({} AS {wide}))", dividend, divisor, wide=wide)
     if wide == "HUGEINT":
-        sql = wrap_64(quotient, type_) if type_.bits == 64 else cast(quotient, type_)
+        sql = wrap_to_64_bits(quotient, type_) if type_.bits == 64 else cast(quotient, type_)
     else:
         sql = wrap_integer(quotient, IntegerType(64, wide == "BIGINT"), type_)
     return Typed(sql if zero == "error" else fragment("coalesce({}, {})", sql, cast("0", type_)), type_)
@@ -136,7 +142,7 @@ def _bits(type_: DataType) -> int:
         return type_.bits
     if isinstance(type_, DecimalType):
         return 32 if type_.precision <= 9 else 64
-    return as_integer(type_).bits
+    return bool_as_integer(type_).bits
 
 
 def _float_quotient(call: Call, zero: str, type_: IntegerType) -> Fragment:
@@ -167,7 +173,7 @@ def _fits(value: Typed, factor: int) -> bool:
     """Whether the value's units, so many times, have room in a BIGINT."""
     if isinstance(value.type, DecimalType):
         return 10**value.type.precision * factor < 2**63
-    type_ = as_integer(value.type)
+    type_ = bool_as_integer(value.type)
     return max(-type_.minimum, type_.maximum) * factor < 2**63
 
 
@@ -175,7 +181,7 @@ def _units(value: Typed, scale: int, wide: str) -> Fragment:
     """A Decimal of up to 18 digits without its point; another number as it is."""
     if scale == 0:
         return fragment("CAST({} AS {})", value.sql, wide)
-    units = bound(value.sql, "decimal", lambda v: fragment("pando_units({}, {})", v, 10**scale))
+    units = bind_value(value.sql, "decimal", lambda v: fragment("pando_units({}, {})", v, 10**scale))
     return units if wide == "BIGINT" else fragment("CAST({} AS {})", units, wide)
 
 
@@ -201,19 +207,23 @@ def modulo_or_zero(call: Call) -> Typed:
 def _modulo(call: Call, zero: str) -> Typed:
     left, right = call.args
     if isinstance(left.type, Date32Type | DateTime64Type):
-        raise illegal(call)
+        raise illegal_types_error(call)
     if is_date_or_time(left.type) and is_number(right.type):
         days = IntegerType(16 if left.type.name == "Date" else 32, False)
         left = Typed(cast_to(left, days, call.environment.zone), days)
         call = Call(call.name, (left, right), call.environment)
-    kind = kind_of(call)
+    kind = arithmetic_kind(call)
     if zero == "zero" and any(isinstance(type_, DecimalType) for type_ in call.types):
-        raise illegal(call)
+        raise illegal_types_error(call)
     if kind == "float":
         return Typed(fragment("pando_float_modulo({}, {})", cast(left.sql, FLOAT64), cast(right.sql, FLOAT64)), FLOAT64)
     if kind != "integer":
-        raise illegal(call) if kind == "other" else UserError("NOT_IMPLEMENTED", "modulo of decimals is not supported")
-    a, b = as_integer(left.type), as_integer(right.type)
+        raise (
+            illegal_types_error(call)
+            if kind == "other"
+            else UserError("NOT_IMPLEMENTED", "modulo of decimals is not supported")
+        )
+    a, b = bool_as_integer(left.type), bool_as_integer(right.type)
     type_ = IntegerType(min(64, 2 * b.bits) if a.signed else b.bits, a.signed)
     if zero == "error":
         _refuse_least(call, (32, 64))
@@ -229,7 +239,7 @@ def _modulo(call: Call, zero: str) -> Typed:
 
 def _rest_divisor(left: Typed, right: Typed, zero: str) -> Fragment:
     """Never -1 beside the least Int64: DuckDB, not ClickHouse, would overflow."""
-    a, b = as_integer(left.type), as_integer(right.type)
+    a, b = bool_as_integer(left.type), bool_as_integer(right.type)
     if right.is_literal and right.value == -1 and (zero == "zero" or a.bits in (32, 64)) and not left.is_constant:
         return fragment("1")
     if zero == "error":
@@ -242,19 +252,19 @@ def _rest_divisor(left: Typed, right: Typed, zero: str) -> Fragment:
 @with_addresses
 def positive_modulo(call: Call) -> Typed:
     left, right = call.args
-    kind = kind_of(call)
+    kind = arithmetic_kind(call)
     if kind == "float":
         return Typed(
             fragment("pando_positive_float_modulo({}, {})", cast(left.sql, FLOAT64), cast(right.sql, FLOAT64)), FLOAT64
         )
     if kind != "integer":
-        raise illegal(call)
+        raise illegal_types_error(call)
     _refuse_least(call, (64,))
-    left_bits, right_type = as_integer(left.type).bits, as_integer(right.type)
+    left_bits, right_type = bool_as_integer(left.type).bits, bool_as_integer(right.type)
     type_ = IntegerType(right_type.bits, False)
     wide = "HUGEINT" if left_bits == 64 or right_type == UINT64 else "BIGINT"
     a, b = (fragment("CAST({} AS {})", sql, wide) for sql in (left.sql, _nonzero(right)))
-    rest = bound(fragment("({} % {})", a, b), "rest", lambda r: fragment(_POSITIVE, r, b))
+    rest = bind_value(fragment("({} % {})", a, b), "rest", lambda r: fragment(_POSITIVE, r, b))
     return Typed(cast(rest, type_), type_)
 
 
@@ -274,15 +284,15 @@ def lcm(call: Call) -> Typed:
 
 
 def _common_divisor(call: Call, name: str) -> Typed:
-    if kind_of(call) != "integer":
-        raise illegal(call)
-    left, right = (as_integer(type_) for type_ in call.types)
+    if arithmetic_kind(call) != "integer":
+        raise illegal_types_error(call)
+    left, right = (bool_as_integer(type_) for type_ in call.types)
     type_ = sum_type(left, right)
     values = [fragment("CAST({} AS HUGEINT)", _nonzero(arg)) for arg in call.args]
-    return Typed(cast(called(name, *values), type_), type_)
+    return Typed(cast(function_call(name, *values), type_), type_)
 
 
-MACROS = macros(
+MACROS = define_macros(
     # Through 128 bits, as a cast would do it, it takes ten times as long.
     "pando_units(x, unit) AS CAST(trunc(x) AS BIGINT) * unit + CAST(x % 1 * unit AS BIGINT)",
     "pando_divide(a, b) AS a / b",

@@ -11,13 +11,13 @@ import pyarrow as pa
 from parts.common.errors import UserError
 from parts.types import BoolType, DecimalType, FloatType, IntegerType
 from sql.functions.registry import Call, define, function
-from sql.typing.column_kernels.kernels import Kernel, column, numbers
+from sql.typing.column_kernels.kernels import Kernel, fixed_width_column, fixed_width_values
 from sql.typing.column_kernels.scannable import Scannable
-from sql.typing.duckdb.bound_values import bound
-from sql.typing.duckdb.macro_weights import macros
-from sql.typing.duckdb.sql_fragments import Fragment, called, fragment
-from sql.typing.integer_conversions import wrap_64, wrap_integer
-from sql.typing.result_types import as_integer, is_number
+from sql.typing.duckdb.bound_values import bind_value
+from sql.typing.duckdb.macro_weights import define_macros
+from sql.typing.duckdb.sql_fragments import Fragment, fragment, function_call
+from sql.typing.integer_conversions import wrap_integer, wrap_to_64_bits
+from sql.typing.result_types import bool_as_integer, is_number
 from sql.typing.typed_expressions import FLOAT64, INT8, UINT8, Typed, cast
 
 
@@ -92,7 +92,7 @@ def _rounding(function: str, integer: str, decimal: str, digits_of: str) -> Call
                 return Typed(cast(fragment("({} * 0)", value.sql), value.type), value.type)
             if digits >= 0:
                 step = fragment("CAST('{}' AS DECIMAL({}, {}))", f"{10.0**-digits:.{digits}f}", digits + 1, digits)
-                rounded = bound(value.sql, "exact", lambda v: fragment(digits_of, x=v, digits=digits, step=step))
+                rounded = bind_value(value.sql, "exact", lambda v: fragment(digits_of, x=v, digits=digits, step=step))
                 return Typed(cast(rounded, value.type), value.type)
             return Typed(cast(_rounded_decimal(decimal, value, digits), value.type), value.type)
         if not isinstance(value.type, FloatType):
@@ -104,7 +104,7 @@ def _rounding(function: str, integer: str, decimal: str, digits_of: str) -> Call
 
 def _rounded_integer(template: str, value: Typed, unit: int) -> Typed:
     """In the value's own type, wrapping around at its limits; C++ computes narrow numbers as Int32."""
-    type_ = as_integer(value.type)
+    type_ = bool_as_integer(value.type)
     if unit > type_.maximum:
         return Typed(
             fragment("({value} <> {value})" if isinstance(value.type, BoolType) else "({value} * 0)", value=value.sql),
@@ -114,7 +114,7 @@ def _rounded_integer(template: str, value: Typed, unit: int) -> Typed:
 
     def wrap(sql: Fragment, goal: IntegerType) -> Fragment:
         if goal.bits == 64:
-            return fragment("CAST({} AS HUGEINT)", wrap_64(sql, goal))
+            return fragment("CAST({} AS HUGEINT)", wrap_to_64_bits(sql, goal))
         return cast(wrap_integer(sql, wide, goal), wide)
 
     own = fragment("CAST({} AS {})", value.sql, "HUGEINT" if type_.bits == 64 else "BIGINT")
@@ -128,7 +128,7 @@ def _rounded_integer(template: str, value: Typed, unit: int) -> Typed:
     up = fragment("CASE WHEN {own} > 0 THEN {} ELSE {own} END", more, own=own)
     rounded = fragment(template, x=own, unit=unit, half_up=half_up, down=down, up=up)
     if type_.bits == 64:
-        sql = wrap_64(rounded, type_)
+        sql = wrap_to_64_bits(rounded, type_)
     else:
         sql = wrap_integer(rounded, wide, type_)
     return Typed(fragment("({} <> 0)", sql) if isinstance(value.type, BoolType) else sql, value.type)
@@ -147,9 +147,9 @@ def _rounded_float(function: str, sql: Fragment, digits: int) -> Fragment:
     """ClickHouse's powers of ten end at the greatest UInt64."""
     unit = float(min(10 ** abs(digits), 2**64 - 1))
     if digits == 0:
-        return called(function, sql)
+        return function_call(function, sql)
     scaled = fragment("{} * {}" if digits > 0 else "{} / {}", sql, repr(unit))
-    return fragment("({} / {})" if digits > 0 else "({} * {})", called(function, scaled), repr(unit))
+    return fragment("({} / {})" if digits > 0 else "({} * {})", function_call(function, scaled), repr(unit))
 
 
 _TRUNC_INTEGER = "(({x}) // {unit} * {unit})"
@@ -196,7 +196,7 @@ def round_to_exp2(call: Call) -> Typed:
     return Typed(cast(fragment("CASE WHEN {} = 0 THEN 0 ELSE {} END", value.sql, power), value.type), value.type)
 
 
-MACROS = macros(
+MACROS = define_macros(
     r"""pando_lgamma(x) AS CASE WHEN x < 0 AND x = trunc(x) AND NOT isinf(x) THEN CAST('nan' AS DOUBLE)
         ELSE lgamma(x) END""",
     r"""pando_hypot(a, b) AS CASE WHEN isinf(a) OR isinf(b) THEN CAST('inf' AS DOUBLE)
@@ -230,7 +230,7 @@ def _computed(function: Callable[[np.ndarray], np.ndarray], given: pa.Array) -> 
     """Of numbers; what has no value gives NaN or infinity."""
     floats = given.cast(pa.float64())
     with np.errstate(all="ignore"):
-        return column(function(numbers(floats, np.float64)), pa.float64(), floats)
+        return fixed_width_column(function(fixed_width_values(floats, np.float64)), pa.float64(), floats)
 
 
 _SCANNED: dict[str, Callable[[np.ndarray], np.ndarray]] = {"exp10": _exp10, "log1p": np.log1p}

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 from parts.types import DecimalType
 from sql.functions.registry import Call, define
-from sql.typing.duckdb.bound_values import bound
-from sql.typing.duckdb.macro_weights import macros
+from sql.typing.duckdb.bound_values import bind_value
+from sql.typing.duckdb.macro_weights import define_macros
 from sql.typing.duckdb.sql_fragments import Fragment, fragment
 from sql.typing.result_types import is_number
 from sql.typing.typed_expressions import STRING, Typed
@@ -38,7 +38,7 @@ def _readable(step: int, units: Sequence[str]) -> Callable[[Call], Typed]:
         (value,) = call.args
         if not is_number(value.type) and not isinstance(value.type, DecimalType):
             raise call.wrong_type(0, "a number")
-        return Typed(bound(fragment("CAST({} AS DOUBLE)", value.number), "r", body), STRING)
+        return Typed(bind_value(fragment("CAST({} AS DOUBLE)", value.number), "r", body), STRING)
 
     return build
 
@@ -47,7 +47,7 @@ define("formatReadableSize FORMAT_BYTES", _readable(1024, _BINARY), 1)
 define("formatReadableDecimalSize", _readable(1000, _DECIMAL), 1)
 define("formatReadableQuantity", _readable(1000, _QUANTITIES), 1)
 
-MACROS = macros(  # DuckDB writes what is exactly between two hundredths as the even one
+MACROS = define_macros(  # DuckDB writes what is exactly between two hundredths as the even one
     r"""pando_half_up(x) AS x + CASE WHEN abs(x) < 1e12 AND x * 8 = trunc(x * 8) AND (x * 8) % 2 <> 0
         THEN sign(x) * 0.001 ELSE 0 END""",
 )

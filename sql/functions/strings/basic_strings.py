@@ -21,23 +21,30 @@ from parts.types import (
 )
 from sql.functions import memory_guards
 from sql.functions.registry import Call, define, function
-from sql.functions.strings.case_kernels import initcap
-from sql.functions.strings.string_kernels import before, between, of_fixed, replaced, trimmed, with_end
-from sql.typing.column_kernels.scannable import OFTEN, Compute, Scannable, read_by_scan
-from sql.typing.duckdb.bound_values import bound
-from sql.typing.duckdb.macro_weights import macros
-from sql.typing.duckdb.sql_fragments import Fragment, Piece, called, fragment
+from sql.functions.strings.case_kernels import capitalize_words
+from sql.functions.strings.string_kernels import (
+    append_suffix,
+    fixed_strings_as_text,
+    replaced,
+    substrings,
+    substrings_before_delimiter,
+    trimmed,
+)
+from sql.typing.column_kernels.scannable import MIN_REPEATS_FOR_DICTIONARY, Compute, Scannable, parse_by_scan
+from sql.typing.duckdb.bound_values import bind_value
+from sql.typing.duckdb.macro_weights import define_macros
+from sql.typing.duckdb.sql_fragments import Fragment, Piece, fragment, function_call
 from sql.typing.integer_conversions import wrap_integer
-from sql.typing.result_types import as_integer, is_integer, is_string
-from sql.typing.typed_expressions import INT64, STRING, UINT8, UINT64, Typed, cast, text
+from sql.typing.result_types import bool_as_integer, is_integer, is_string
+from sql.typing.typed_expressions import INT64, STRING, UINT8, UINT64, Typed, cast, string_literal
 
-FEW_TIMES = 8
+MAX_UNGUARDED_REPEATS = 8
 """Makes no more of a text than other functions make of it."""
-MOST_CHARACTERS = 1000
+MAX_SCANNED_PIECE_CHARACTERS = 1000
 """Of a piece of a text that a scan makes."""
 
 
-def string(call: Call, position: int) -> Fragment:
+def string_argument(call: Call, position: int) -> Fragment:
     """The argument as VARCHAR; it must be a String or FixedString (with the zeros at its end)."""
     value = call.args[position]
     if not is_string(value.type):
@@ -45,7 +52,7 @@ def string(call: Call, position: int) -> Fragment:
     return fragment("decode({})", value.sql) if isinstance(value.type, FixedStringType) else value.sql
 
 
-def number(call: Call, position: int) -> Fragment:
+def integer_argument(call: Call, position: int) -> Fragment:
     """The argument as BIGINT."""
     return fragment("CAST({} AS BIGINT)", call.args[position].sql)
 
@@ -54,19 +61,21 @@ def _simple(template: str, strings: int) -> Callable[[Call], Typed]:
     """``template`` with the first ``strings`` arguments as strings and the rest as integers."""
 
     def build(call: Call) -> Typed:
-        texts = [string(call, i) if i < strings else number(call, i) for i in range(len(call.args))]
+        texts = [string_argument(call, i) if i < strings else integer_argument(call, i) for i in range(len(call.args))]
         return Typed(fragment(template, *texts), STRING)
 
     return build
 
 
-def ascii_case(value: Fragment, case: str) -> Fragment:
+def change_ascii_case(value: Fragment, case: str) -> Fragment:
     """``case`` (lower, upper) of the ASCII letters alone, as in ClickHouse's byte functions."""
     template = "(CASE WHEN strlen({0}) = length({0}) THEN {1} ELSE {2} END)"
-    sql = bound(
+    sql = bind_value(
         value,
         "letters",
-        lambda v: fragment(template, v, called(case, v), called(f"pando_ascii_{case}", fragment("encode({})", v))),
+        lambda v: fragment(
+            template, v, function_call(case, v), function_call(f"pando_ascii_{case}", fragment("encode({})", v))
+        ),
     )
     return Scannable(sql, value, pc.ascii_lower if case == "lower" else pc.ascii_upper, pa.string())
 
@@ -75,8 +84,8 @@ def _ascii_case(case: str) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         value = call.args[0]
         if isinstance(value.type, FixedStringType):  # keeps its length and its zeros
-            return Typed(fragment("encode({})", called(f"pando_ascii_{case}", value.sql)), value.type)
-        return Typed(ascii_case(string(call, 0), case), STRING)
+            return Typed(fragment("encode({})", function_call(f"pando_ascii_{case}", value.sql)), value.type)
+        return Typed(change_ascii_case(string_argument(call, 0), case), STRING)
 
     return build
 
@@ -84,7 +93,7 @@ def _ascii_case(case: str) -> Callable[[Call], Typed]:
 def _of_column(template: str, compute: Compute) -> Callable[[Call], Typed]:
     """A function of one text that a scan may compute."""
     return lambda call: Typed(
-        Scannable(fragment(template, string(call, 0)), string(call, 0), compute, pa.string()), STRING
+        Scannable(fragment(template, string_argument(call, 0)), string_argument(call, 0), compute, pa.string()), STRING
     )
 
 
@@ -93,16 +102,16 @@ define("upper ucase", _ascii_case("upper"), 1)
 define("lowerUTF8", _simple("lower({0})", 1), 1)
 define("upperUTF8", _simple("upper(replace({0}, 'ß', 'SS'))", 1), 1)
 define("reverseUTF8", _simple("reverse({0})", 1), 1)
-define("initcap", _of_column("pando_initcap(encode({}))", initcap), 1)
+define("initcap", _of_column("pando_initcap(encode({}))", capitalize_words), 1)
 
 
 def _characters(template: str, bounds: Callable[[int], tuple[int, int | None]]) -> Callable[[Call], Typed]:
     """Those between two places, which a scan knows of a literal."""
 
     def build(call: Call) -> Typed:
-        sql, count = fragment(template, string(call, 0), number(call, 1)), call.args[1].value
-        if type(count) is int and abs(count) < MOST_CHARACTERS:
-            sql = Scannable(sql, string(call, 0), between(*bounds(count)), pa.string())
+        sql, count = fragment(template, string_argument(call, 0), integer_argument(call, 1)), call.args[1].value
+        if type(count) is int and abs(count) < MAX_SCANNED_PIECE_CHARACTERS:
+            sql = Scannable(sql, string_argument(call, 0), substrings(*bounds(count)), pa.string())
         return Typed(sql, STRING)
 
     return build
@@ -114,10 +123,10 @@ def _bytes(name: str, places: str) -> Callable[[Call], Typed]:
     sql += f"ELSE decode(array_slice(encode({{0}}), {places})) END)"
 
     def build(call: Call) -> Typed:
-        count, type_ = number(call, 1), call.args[1].type
+        count, type_ = integer_argument(call, 1), call.args[1].type
         is_short = isinstance(type_, IntegerType) and type_.bits < 64
         least = count if is_short else fragment(_SHORT, count)
-        return Typed(bound(string(call, 0), "whole", lambda v: fragment(sql, v, count, least)), STRING)
+        return Typed(bind_value(string_argument(call, 0), "whole", lambda v: fragment(sql, v, count, least)), STRING)
 
     return build
 
@@ -140,26 +149,29 @@ define("normalizeUTF8NFC", _simple("nfc_normalize({0})", 1), 1)
 
 
 @function("appendTrailingCharIfAbsent", 2)
-def append_trailing(call: Call) -> Typed:
-    value, end = string(call, 0), string(call, 1)
+def append_trailing_char(call: Call) -> Typed:
+    value, end = string_argument(call, 0), string_argument(call, 1)
     sql = fragment("(CASE WHEN {0} = '' OR ends_with({0}, {1}) THEN {0} ELSE {0} || {1} END)", value, end)
     known = call.args[1].value
     return Typed(
-        Scannable(sql, value, with_end(known), pa.string(), worth_at=OFTEN) if isinstance(known, str) else sql, STRING
+        Scannable(sql, value, append_suffix(known), pa.string(), worth_at=MIN_REPEATS_FOR_DICTIONARY)
+        if isinstance(known, str)
+        else sql,
+        STRING,
     )
 
 
 @function("replaceAll replace", 3)
 def replace_all(call: Call) -> Typed:
-    value, old, new = (string(call, position) for position in range(3))
+    value, old, new = (string_argument(call, position) for position in range(3))
     lengths = [len(arg.value.encode()) if isinstance(arg.value, str) else -1 for arg in call.args[1:]]
     known = [arg.value for arg in call.args[1:]]
-    if lengths[0] > 0 and 0 <= lengths[1] <= lengths[0] * FEW_TIMES:
+    if lengths[0] > 0 and 0 <= lengths[1] <= lengths[0] * MAX_UNGUARDED_REPEATS:
         sql = fragment("replace({}, {}, {})", value, old, new)
-        return Typed(Scannable(sql, value, replaced(*known), pa.string(), worth_at=OFTEN), STRING)
+        return Typed(Scannable(sql, value, replaced(*known), pa.string(), worth_at=MIN_REPEATS_FOR_DICTIONARY), STRING)
     if 0 <= lengths[1] <= max(lengths[0], 1):
         return Typed(fragment("pando_replace({}, {}, {})", value, old, new), STRING)
-    room = memory_guards.room(
+    room = memory_guards.guarded_size(
         fragment("strlen({}) // greatest(strlen({}), 1)", value, old), fragment("strlen({})", new)
     )
     return Typed(
@@ -169,7 +181,7 @@ def replace_all(call: Call) -> Typed:
 
 @function("replaceOne", 3)
 def replace_one(call: Call) -> Typed:
-    value, old, new = (string(call, position) for position in range(3))
+    value, old, new = (string_argument(call, position) for position in range(3))
     found = fragment("instr({}, {})", value, old)
     cut = fragment(
         "left({value}, {found} - 1) || {} || substr({value}, {found} + length({}))", new, old, value=value, found=found
@@ -187,12 +199,12 @@ def length(call: Call) -> Typed:
         return Typed(cast(fragment("len({})", value.sql), UINT64), UINT64)
     if isinstance(value.type, FixedStringType):
         return Typed(cast(fragment("octet_length({})", value.sql), UINT64), UINT64)
-    return Typed(cast(fragment("strlen({})", string(call, 0)), UINT64), UINT64)
+    return Typed(cast(fragment("strlen({})", string_argument(call, 0)), UINT64), UINT64)
 
 
 @function("lengthUTF8 char_length character_length", 1)
 def length_utf8(call: Call) -> Typed:
-    return Typed(cast(fragment("length({})", string(call, 0)), UINT64), UINT64)
+    return Typed(cast(fragment("length({})", string_argument(call, 0)), UINT64), UINT64)
 
 
 def _is_empty(call: Call) -> Fragment:
@@ -204,7 +216,7 @@ def _is_empty(call: Call) -> Fragment:
     if isinstance(value.type, (UUIDType, IPv6Type, FixedStringType)):
         size = value.type.length if isinstance(value.type, FixedStringType) else 16
         return fragment("({} = unhex(repeat('00', {})))", value.sql, size)
-    return fragment("({} = '')", string(call, 0))
+    return fragment("({} = '')", string_argument(call, 0))
 
 
 define("empty", lambda call: Typed(_is_empty(call), UINT8, is_condition=True), 1)
@@ -217,7 +229,7 @@ def reverse(call: Call) -> Typed:
         return Typed(fragment("list_reverse({})", call.args[0].sql), call.args[0].type)
     if isinstance(call.args[0].type, FixedStringType):
         return Typed(fragment("encode(pando_byte_reverse(decode({})))", call.args[0].sql), call.args[0].type)
-    return Typed(fragment("pando_byte_reverse({})", string(call, 0)), STRING)
+    return Typed(fragment("pando_byte_reverse({})", string_argument(call, 0)), STRING)
 
 
 # Parts ----------------------------------------------------------------------------------------------------------------
@@ -229,14 +241,19 @@ def _substring(macro: str) -> Callable[[Call], Typed]:
         if len(call.args) > 2:
             size = _within_32_bits(call, 2, -4294967296)
         if call.args[1].value == 0:
-            return Typed(fragment("(CASE WHEN {} IS NULL THEN NULL ELSE '' END)", string(call, 0)), STRING)
-        sql = called(
-            macro, string(call, 0), _within_32_bits(call, 1, -4294967296 if len(call.args) > 2 else -4294967295), size
+            return Typed(fragment("(CASE WHEN {} IS NULL THEN NULL ELSE '' END)", string_argument(call, 0)), STRING)
+        sql = function_call(
+            macro,
+            string_argument(call, 0),
+            _within_32_bits(call, 1, -4294967296 if len(call.args) > 2 else -4294967295),
+            size,
         )
         known = [arg.value for arg in call.args[1:]]
-        if macro == "pando_substring" and all(type(n) is int and 0 < abs(n) < MOST_CHARACTERS for n in known):
+        if macro == "pando_substring" and all(
+            type(n) is int and 0 < abs(n) < MAX_SCANNED_PIECE_CHARACTERS for n in known
+        ):
             bounds = _bounds(*known)
-            sql = sql if bounds is None else Scannable(sql, string(call, 0), between(*bounds), pa.string())
+            sql = sql if bounds is None else Scannable(sql, string_argument(call, 0), substrings(*bounds), pa.string())
         return Typed(sql, STRING)
 
     return build
@@ -246,10 +263,14 @@ def _within_32_bits(call: Call, position: int, least: int) -> Fragment:
     """A place or a size as BIGINT, one beyond DuckDB's bounds as the bound. ClickHouse takes a UInt64 for an Int64:
     here only a constant is taken so: in a column it is a place that was found."""
     value = call.args[position]
-    if is_integer(value.type) and as_integer(value.type).bits == 64:
-        signed = wrap_integer(value.sql, as_integer(value.type), INT64) if value.is_constant else number(call, position)
+    if is_integer(value.type) and bool_as_integer(value.type).bits == 64:
+        signed = (
+            wrap_integer(value.sql, bool_as_integer(value.type), INT64)
+            if value.is_constant
+            else integer_argument(call, position)
+        )
         return fragment("greatest({}, least(4294967295, {}))", least, signed)
-    return number(call, position)
+    return integer_argument(call, position)
 
 
 def _bounds(start: int, size: int | None = None) -> tuple[int, int | None] | None:
@@ -267,7 +288,7 @@ define("substringUTF8", _substring("pando_substring"), (2, 3))
 
 @function("substringIndex SUBSTRING_INDEX", 3)
 def substring_index(call: Call) -> Typed:
-    value, delimiter, count = string(call, 0), string(call, 1), call.constant_int(2)
+    value, delimiter, count = string_argument(call, 0), string_argument(call, 1), call.constant_int(2)
     words = fragment("string_split({}, {})", value, delimiter)
     if count == 0:
         return Typed(fragment("''"), STRING)
@@ -275,7 +296,9 @@ def substring_index(call: Call) -> Typed:
     sql = fragment("array_to_string({}, {})", piece, delimiter)
     known = call.args[1].value
     if isinstance(known, str) and known:
-        sql = Scannable(sql, value, before(known, count), pa.string(), worth_at=OFTEN)
+        sql = Scannable(
+            sql, value, substrings_before_delimiter(known, count), pa.string(), worth_at=MIN_REPEATS_FOR_DICTIONARY
+        )
     return Typed(sql, STRING)
 
 
@@ -292,13 +315,13 @@ _SPACES = {
 
 def _trim(name: str) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
-        value, characters = string(call, 0), call.args[1].value if len(call.args) > 1 else " "
+        value, characters = string_argument(call, 0), call.args[1].value if len(call.args) > 1 else " "
         if characters == "":
             return Typed(value, STRING)
         if len(call.args) > 1:
-            sql = called(name, value, string(call, 1))
+            sql = function_call(name, value, string_argument(call, 1))
         else:
-            sql = bound(value, "padded", lambda v: fragment(_SPACES[name], v))
+            sql = bind_value(value, "padded", lambda v: fragment(_SPACES[name], v))
         if not isinstance(characters, str):
             return Typed(sql, STRING)
         compute = trimmed(name, characters)
@@ -311,9 +334,9 @@ def _trim(name: str) -> Callable[[Call], Typed]:
 
 def _trimmed_fixed(sql: Fragment, value: Fragment, compute: Compute, name: str, characters: str) -> Fragment:
     def rest(odd: Fragment) -> Fragment:
-        return called(name, fragment("decode(unhex({}))", odd), text(characters))
+        return function_call(name, fragment("decode(unhex({}))", odd), string_literal(characters))
 
-    return read_by_scan(sql, value, of_fixed(compute), pa.string(), rest)
+    return parse_by_scan(sql, value, fixed_strings_as_text(compute), pa.string(), rest)
 
 
 define("trimBoth trim", _trim("trim"), (1, 2))
@@ -321,7 +344,7 @@ define("trimLeft ltrim", _trim("ltrim"), (1, 2))
 define("trimRight rtrim", _trim("rtrim"), (1, 2))
 
 
-MACROS = macros(
+MACROS = define_macros(
     r"pando_replace(s, old, new) AS CASE WHEN old = '' THEN s ELSE replace(s, old, new) END",
     r"""pando_substring(s, start, size) AS CASE
         WHEN start = 0 THEN ''

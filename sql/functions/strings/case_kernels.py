@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sql.typing.column_kernels.kernels import Kernel, text_bytes, text_offsets, validity
+from sql.typing.column_kernels.kernels import Kernel, text_bytes, text_offsets, validity_buffer
 
 
 def _from_to(first: str, last: str) -> np.ndarray:
@@ -38,7 +38,7 @@ def _upper(texts: pa.Array) -> pa.Array:
     return _texts(texts, _TO_UPPER[text_bytes(texts)])
 
 
-def initcap(texts: pa.Array) -> pa.Array:
+def capitalize_words(texts: pa.Array) -> pa.Array:
     """Letters behind something else than an ASCII letter or digit are upper, others lower."""
     offsets = text_offsets(texts)
     starts = offsets - offsets[0]
@@ -48,12 +48,12 @@ def initcap(texts: pa.Array) -> pa.Array:
     begins[1:] = ~in_word
     begins[starts] = True
     data = np.where(begins[: len(data)], _TO_UPPER[data], data)
-    nulls = validity(np.asarray(pc.is_valid(texts))) if texts.null_count else None
+    nulls = validity_buffer(np.asarray(pc.is_valid(texts))) if texts.null_count else None
     return pa.Array.from_buffers(pa.string(), len(texts), [nulls, pa.py_buffer(starts), pa.py_buffer(data)])
 
 
 KERNELS = (
     Kernel("pando_ascii_lower", ("BLOB",), "VARCHAR", _lower),
     Kernel("pando_ascii_upper", ("BLOB",), "VARCHAR", _upper),
-    Kernel("pando_initcap", ("BLOB",), "VARCHAR", initcap),
+    Kernel("pando_initcap", ("BLOB",), "VARCHAR", capitalize_words),
 )

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sql.functions.strings.string_kernels import own_bytes
-from sql.typing.column_kernels.kernels import needle_places, validity
+from sql.functions.strings.string_kernels import text_buffers
+from sql.typing.column_kernels.kernels import find_needle, validity_buffer
 from sql.typing.column_kernels.scannable import Compute
 
 _SAMPLE_BYTES = 4096
@@ -18,7 +18,7 @@ _FIRST_START = -64
 """Bytes below it, as signed ones, go on with a character."""
 
 
-def place_from(needle: str, start: int | None, *, folds_case: bool) -> Compute:
+def find_character_position(needle: str, start: int | None, *, folds_case: bool) -> Compute:
     """The character, from 1, at which the needle (in small letters if ``folds_case``) begins, not before the
     ``start``-th one, or the one that a column says; 0 if nowhere."""
     find = partial(_place_from if needle else _nothing_from, needle)
@@ -29,8 +29,8 @@ def place_from(needle: str, start: int | None, *, folds_case: bool) -> Compute:
 
 def _place_from(needle: str, texts: pa.Array, start: pa.Array | int) -> pa.Array:
     own = needle.encode()
-    offsets, data = own_bytes(texts)
-    places = needle_places(data, own, np.bincount(data[:_SAMPLE_BYTES], minlength=256))
+    offsets, data = text_buffers(texts)
+    places = find_needle(data, own, np.bincount(data[:_SAMPLE_BYTES], minlength=256))
     rows = np.repeat(np.arange(len(texts)), np.diff(_before(places, offsets, len(data))))
     inside = places + len(own) <= offsets[rows + 1]
     places, rows = places[inside], rows[inside]
@@ -70,5 +70,5 @@ def _column(values: np.ndarray, texts: pa.Array, start: pa.Array | int) -> pa.Ar
     """NULL where the texts or the starts are."""
     given = [texts] if isinstance(start, int) else [texts, start]
     known = [np.asarray(pc.is_valid(array)) for array in given if array.null_count]
-    nulls = validity(np.logical_and.reduce(known)) if known else None
+    nulls = validity_buffer(np.logical_and.reduce(known)) if known else None
     return pa.Array.from_buffers(pa.uint64(), len(values), [nulls, pa.py_buffer(values)])

@@ -12,18 +12,23 @@ from parts.types import ArrayType, FixedStringType
 from sql.functions import memory_guards
 from sql.functions.arrays.arrays import array_concat
 from sql.functions.registry import Call, define, function
-from sql.functions.strings.basic_strings import FEW_TIMES, MOST_CHARACTERS, number, string
+from sql.functions.strings.basic_strings import (
+    MAX_SCANNED_PIECE_CHARACTERS,
+    MAX_UNGUARDED_REPEATS,
+    integer_argument,
+    string_argument,
+)
 from sql.functions.strings.string_kernels import padded, spaces
-from sql.typing.column_kernels.scannable import OFTEN, Scannable, read_or_odd
-from sql.typing.duckdb.macro_weights import macros
-from sql.typing.duckdb.sql_fragments import Fragment, called, fragment, joined
+from sql.typing.column_kernels.scannable import MIN_REPEATS_FOR_DICTIONARY, Scannable, parse_or_leave_over
+from sql.typing.duckdb.macro_weights import define_macros
+from sql.typing.duckdb.sql_fragments import Fragment, fragment, function_call, join_fragments
 from sql.typing.texts.value_texts import to_text
-from sql.typing.typed_expressions import INT8, STRING, UINT8, Typed, text
+from sql.typing.typed_expressions import INT8, STRING, UINT8, Typed, string_literal
 
-_PADDED = memory_guards.Most(
+_PADDED = memory_guards.SizeLimit(
     "TOO_LARGE_STRING_SIZE", 1_000_000, False, "New padded length ({size}) is too big, maximum is: {most}"
 )  # fmt: skip
-_REPEATED = memory_guards.Most(
+_REPEATED = memory_guards.SizeLimit(
     "TOO_LARGE_STRING_SIZE", 1_000_000, False, "Too many times to repeat ({size}), maximum is: {most}"
 )  # fmt: skip
 
@@ -32,17 +37,31 @@ def _pad(name: str, *, by_bytes: bool) -> Callable[[Call], Typed]:
     macro = f"pando_byte_{name}" if by_bytes else name
 
     def build(call: Call) -> Typed:
-        fill = fragment("coalesce(nullif({}, ''), ' ')", string(call, 2)) if len(call.args) > 2 else text(" ")
-        size = fragment("pando_pad_length({})", memory_guards.room_for(call.args[1], number(call, 1), 1, _PADDED))
-        sql, value, known = called(macro, string(call, 0), size, fill), string(call, 0), call.args[1].value
+        fill = (
+            fragment("coalesce(nullif({}, ''), ' ')", string_argument(call, 2))
+            if len(call.args) > 2
+            else string_literal(" ")
+        )
+        size = fragment(
+            "pando_pad_length({})", memory_guards.guarded_size_for(call.args[1], integer_argument(call, 1), 1, _PADDED)
+        )
+        sql, value, known = (
+            function_call(macro, string_argument(call, 0), size, fill),
+            string_argument(call, 0),
+            call.args[1].value,
+        )
         filled = (call.args[2].value or " ") if len(call.args) > 2 else " "
         if not isinstance(filled, str) or (by_bytes and not filled.isascii()):
             return Typed(sql, STRING)
         compute = padded(name, filled, by_bytes=by_bytes)
-        is_known = type(known) is int and 0 <= known < MOST_CHARACTERS
+        is_known = type(known) is int and 0 <= known < MAX_SCANNED_PIECE_CHARACTERS
         if is_known and by_bytes:
-            sql = read_or_odd(
-                sql, value, partial(compute, sizes=known), pa.string(), lambda odd: called(macro, odd, size, fill)
+            sql = parse_or_leave_over(
+                sql,
+                value,
+                partial(compute, sizes=known),
+                pa.string(),
+                lambda odd: function_call(macro, odd, size, fill),
             )
         elif is_known:
             sql = Scannable(sql, value, partial(compute, sizes=known), pa.string(), worth_at=2)
@@ -63,23 +82,23 @@ _BLOCK = 64
 
 @function("repeat", 2)
 def repeat(call: Call) -> Typed:
-    times = fragment("greatest({}, 0)", number(call, 1))
-    if not isinstance(call.args[1].value, int) or call.args[1].value > FEW_TIMES:
-        times = memory_guards.room(times, fragment("strlen({})", string(call, 0)), _REPEATED)
+    times = fragment("greatest({}, 0)", integer_argument(call, 1))
+    if not isinstance(call.args[1].value, int) or call.args[1].value > MAX_UNGUARDED_REPEATS:
+        times = memory_guards.guarded_size(times, fragment("strlen({})", string_argument(call, 0)), _REPEATED)
         if isinstance(call.args[0].value, str) and len(call.args[0].value) < _BLOCK:  # DuckDB copies each one alone
             template = "list_transform([{}], lambda n: repeat({}, n // {}) || repeat({}, n % {}))[1]"
-            block = text(call.args[0].value * _BLOCK)
-            return Typed(fragment(template, times, block, _BLOCK, string(call, 0), _BLOCK), STRING)
-    return Typed(fragment("repeat({}, {})", string(call, 0), times), STRING)
+            block = string_literal(call.args[0].value * _BLOCK)
+            return Typed(fragment(template, times, block, _BLOCK, string_argument(call, 0), _BLOCK), STRING)
+    return Typed(fragment("repeat({}, {})", string_argument(call, 0), times), STRING)
 
 
 @function("space", 1)
 def space(call: Call) -> Typed:
     value = call.args[0]
-    times = memory_guards.room_for(value, fragment("greatest({}, 0)", number(call, 0)), 1, _REPEATED)
+    times = memory_guards.guarded_size_for(value, fragment("greatest({}, 0)", integer_argument(call, 0)), 1, _REPEATED)
     sql = fragment("repeat(' ', {})", times)
     if value.type in (UINT8, INT8):
-        sql = Scannable(sql, value.sql, spaces, pa.string(), worth_at=OFTEN)
+        sql = Scannable(sql, value.sql, spaces, pa.string(), worth_at=MIN_REPEATS_FOR_DICTIONARY)
     return Typed(sql, STRING)
 
 
@@ -102,17 +121,17 @@ def concat(call: Call) -> Typed:
 def _joined(texts: list[Fragment]) -> Fragment:
     """In halves: DuckDB takes very long to plan hundreds of operators in one another."""
     if len(texts) <= _MOST_IN_A_ROW:
-        return fragment("({})", joined(" || ", texts)) if texts else text("")
+        return fragment("({})", join_fragments(" || ", texts)) if texts else string_literal("")
     middle = len(texts) // 2
     return fragment("({} || {})", _joined(texts[:middle]), _joined(texts[middle:]))
 
 
 @function("concatWithSeparator concat_ws", (1, None))
 def concat_with_separator(call: Call) -> Typed:
-    separator = string(call, 0)
+    separator = string_argument(call, 0)
     texts = [to_text(arg, call.environment.zone) for arg in call.args[1:]]
     separated = [piece for word in texts for piece in (separator, word)]
-    return Typed(fragment("({})", joined(" || ", separated[1:])) if texts else text(""), STRING)
+    return Typed(fragment("({})", join_fragments(" || ", separated[1:])) if texts else string_literal(""), STRING)
 
 
 @function("format", (1, None))
@@ -124,7 +143,7 @@ def format_string(call: Call) -> Typed:
     pieces: list[Fragment] = []
     for part in re.split(r"(\{\{|\}\}|\{\d*\})", pattern):
         if part in ("{{", "}}"):
-            pieces.append(text(part[0]))
+            pieces.append(string_literal(part[0]))
         elif re.fullmatch(r"\{\d*\}", part):
             index = int(part[1:-1]) if part != "{}" else counter
             counter += 1
@@ -132,11 +151,11 @@ def format_string(call: Call) -> Typed:
                 raise UserError("BAD_ARGUMENTS", f"format: {{{index}}} has no argument")
             pieces.append(to_text(call.args[index + 1], call.environment.zone))
         elif part:
-            pieces.append(text(part))
-    return Typed(fragment("({})", joined(" || ", pieces)) if pieces else text(""), STRING)
+            pieces.append(string_literal(part))
+    return Typed(fragment("({})", join_fragments(" || ", pieces)) if pieces else string_literal(""), STRING)
 
 
-MACROS = macros(
+MACROS = define_macros(
     r"""pando_pad_length(n) AS CAST(CASE WHEN n < 0
         THEN error('pando:353:New padded length (' || n || ') is negative') ELSE n END AS INTEGER)""",
     r"""pando_byte_padding(s, n, fill) AS

@@ -14,14 +14,14 @@ from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Any, NamedTuple
 
 from sql.typing.duckdb.sql_fragments import Fragment, fragment
-from sql.typing.typed_expressions import text
+from sql.typing.typed_expressions import string_literal
 
 _CHANGED = re.IGNORECASE | re.VERBOSE
 _UNLIKE = re.compile(r"\[[:.=]|\\[pPQECzAZ]|\{,")
 """What Python and RE2 read in different ways."""
 
 
-class Known(NamedTuple):
+class PatternFacts(NamedTuple):
     """``literal``: the expression matches this text alone, and has no groups."""
 
     groups: int
@@ -31,21 +31,21 @@ class Known(NamedTuple):
 
 
 @lru_cache(1024)
-def known_of(pattern: str) -> Known:
+def analyze_pattern(pattern: str) -> PatternFacts:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             compiled = re.compile(pattern)
             tree = parser.parse(pattern)
     except (re.error, RecursionError, OverflowError):
-        return Known(pattern.count("(") - pattern.count("\\(") - pattern.count("(?:"), False)
+        return PatternFacts(pattern.count("(") - pattern.count("\\(") - pattern.count("(?:"), False)
     groups, is_empty = compiled.groups, compiled.match("") is not None
     if _UNLIKE.search(pattern) or compiled.flags & _CHANGED:
-        return Known(groups, is_empty)
+        return PatternFacts(groups, is_empty)
     runs = list(_runs(tree))
     if tree and all(code is codes.LITERAL for code, _ in tree):
-        return Known(groups, is_empty, runs[0], runs[0])
-    return Known(groups, is_empty, None, max(runs, key=len, default=""))
+        return PatternFacts(groups, is_empty, runs[0], runs[0])
+    return PatternFacts(groups, is_empty, None, max(runs, key=len, default=""))
 
 
 def _runs(tree: Iterable[tuple[Any, Any]]) -> Iterable[str]:
@@ -66,10 +66,10 @@ def _runs(tree: Iterable[tuple[Any, Any]]) -> Iterable[str]:
         yield run
 
 
-def where_it_may_match(pattern: str, value: Fragment, matched: Fragment, otherwise: Fragment) -> Fragment:
+def skip_impossible_matches(pattern: str, value: Fragment, matched: Fragment, otherwise: Fragment) -> Fragment:
     """``matched``, but ``otherwise`` of texts in which nothing can match."""
-    needed = known_of(pattern).needed
+    needed = analyze_pattern(pattern).needed
     if not needed or "\0" in needed:
         return matched
     template = "(CASE WHEN contains({}, {}) THEN {} ELSE {} END)"
-    return fragment(template, value, text(needed), matched, otherwise)
+    return fragment(template, value, string_literal(needed), matched, otherwise)

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from parts.common.errors import UserError
 from parts.types import ArrayType
 from sql.functions.registry import Call, define, function
-from sql.functions.strings.basic_strings import string
-from sql.functions.strings.pattern_analysis import known_of, where_it_may_match
-from sql.functions.strings.search import any_needle, count_substrings, needles
-from sql.typing.duckdb.bound_values import bound
-from sql.typing.duckdb.sql_fragments import Fragment, fragment, joined
-from sql.typing.typed_expressions import STRING, UINT8, UINT64, Typed, cast, literal, text
+from sql.functions.strings.basic_strings import string_argument
+from sql.functions.strings.pattern_analysis import analyze_pattern, skip_impossible_matches
+from sql.functions.strings.search import any_needle, constant_needles, count_substrings
+from sql.typing.duckdb.bound_values import bind_value
+from sql.typing.duckdb.sql_fragments import Fragment, fragment, join_fragments
+from sql.typing.typed_expressions import STRING, UINT8, UINT64, Typed, cast, literal, string_literal
 
 _ALWAYS = "(strlen({}) >= 0)"
 """True, but for NULL."""
@@ -24,55 +24,55 @@ def _found(value: Fragment, pattern: Fragment, known: object) -> Fragment:
         return fragment("regexp_matches({}, {}, 's')", value, pattern)
     if not known:
         return fragment(_ALWAYS, value)
-    exact = known_of(known).literal
+    exact = analyze_pattern(known).literal
     if exact is not None:
-        return fragment("contains({}, {})", value, text(exact))
+        return fragment("contains({}, {})", value, string_literal(exact))
     matched = fragment("regexp_matches({}, {}, 's')", value, pattern)
-    return where_it_may_match(known, value, matched, fragment("false"))
+    return skip_impossible_matches(known, value, matched, fragment("false"))
 
 
 @function("match REGEXP_MATCHES", 2)
 def match(call: Call) -> Typed:
-    pattern, known = string(call, 1), call.args[1].value
-    found = bound(string(call, 0), "subject", lambda v: _found(v, pattern, known))
+    pattern, known = string_argument(call, 1), call.args[1].value
+    found = bind_value(string_argument(call, 0), "subject", lambda v: _found(v, pattern, known))
     return Typed(found, UINT8, is_condition=True)
 
 
 @function("multiMatchAny", 2)
 def multi_match_any(call: Call) -> Typed:
     if call.args[1].elements is None:
-        return any_needle(call, string(call, 0), "regexp_matches({}, needle, 's')")
-    patterns = [(element.sql, element.value) for element in needles(call)]
+        return any_needle(call, string_argument(call, 0), "regexp_matches({}, needle, 's')")
+    patterns = [(element.sql, element.value) for element in constant_needles(call)]
 
     def found(value: Fragment) -> Fragment:
-        return fragment("({})", joined(" OR ", [_found(value, *pattern) for pattern in patterns]) or "false")
+        return fragment("({})", join_fragments(" OR ", [_found(value, *pattern) for pattern in patterns]) or "false")
 
-    return Typed(bound(string(call, 0), "subject", found), UINT8, is_condition=True)
+    return Typed(bind_value(string_argument(call, 0), "subject", found), UINT8, is_condition=True)
 
 
 def _extracted(call: Call, pattern: str, group: int) -> Typed:
     template = "coalesce(regexp_extract({}, {}, {}, 's'), '')"
     if not pattern:
-        return Typed(fragment("left({}, 0)", string(call, 0)), STRING)
+        return Typed(fragment("left({}, 0)", string_argument(call, 0)), STRING)
 
     def extracted(value: Fragment) -> Fragment:
-        matched = fragment(template, value, text(pattern), group)
-        return where_it_may_match(pattern, value, matched, fragment("''"))
+        matched = fragment(template, value, string_literal(pattern), group)
+        return skip_impossible_matches(pattern, value, matched, fragment("''"))
 
-    return Typed(bound(string(call, 0), "subject", extracted), STRING)
+    return Typed(bind_value(string_argument(call, 0), "subject", extracted), STRING)
 
 
 @function("extract", 2)
 def extract(call: Call) -> Typed:
     """The first group of the first match, or the whole match without groups."""
     pattern = call.constant_text(1)
-    return _extracted(call, pattern, 1 if known_of(pattern).groups else 0)
+    return _extracted(call, pattern, 1 if analyze_pattern(pattern).groups else 0)
 
 
 @function("regexpExtract REGEXP_EXTRACT", (2, 3))
 def regexp_extract(call: Call) -> Typed:
     pattern = call.constant_text(1)
-    groups = known_of(pattern).groups
+    groups = analyze_pattern(pattern).groups
     group = call.constant_int(2, 1 if groups else 0)
     if not 0 <= group <= groups:
         raise UserError(
@@ -85,35 +85,35 @@ def regexp_extract(call: Call) -> Typed:
 @function("extractAll", 2)
 def extract_all(call: Call) -> Typed:
     pattern = call.constant_text(1)
-    known = known_of(pattern)
+    known = analyze_pattern(pattern)
     if known.matches_empty:  # an empty match ends the search
         return Typed(fragment("[]::VARCHAR[]"), ArrayType(STRING))
     group = 1 if known.groups else 0
 
     def extracted(value: Fragment) -> Fragment:
-        matched = fragment("regexp_extract_all({}, {}, {}, 's')", value, text(pattern), group)
-        return where_it_may_match(pattern, value, matched, fragment("[]::VARCHAR[]"))
+        matched = fragment("regexp_extract_all({}, {}, {}, 's')", value, string_literal(pattern), group)
+        return skip_impossible_matches(pattern, value, matched, fragment("[]::VARCHAR[]"))
 
-    return Typed(bound(string(call, 0), "subject", extracted), ArrayType(STRING))
+    return Typed(bind_value(string_argument(call, 0), "subject", extracted), ArrayType(STRING))
 
 
 @function("countMatches", 2)
 def count_matches(call: Call) -> Typed:
     """An empty match is none."""
     pattern = call.constant_text(1)
-    known = known_of(pattern)
+    known = analyze_pattern(pattern)
     if not pattern:
-        return Typed(cast(fragment("strlen(left({}, 0))", string(call, 0)), UINT64), UINT64)
+        return Typed(cast(fragment("strlen(left({}, 0))", string_argument(call, 0)), UINT64), UINT64)
     if known.literal is not None:
         return count_substrings(Call("countSubstrings", (call.args[0], literal(known.literal)), call.environment))
 
     def counted(value: Fragment) -> Fragment:
-        found = fragment("regexp_extract_all({}, {}, 0, 's')", value, text(pattern))
+        found = fragment("regexp_extract_all({}, {}, 0, 's')", value, string_literal(pattern))
         if set(pattern) & set(r"*?^$|\\({"):
             found = fragment("list_filter({}, lambda m: m <> '')", found)
-        return cast(where_it_may_match(pattern, value, fragment("len({})", found), fragment("0")), UINT64)
+        return cast(skip_impossible_matches(pattern, value, fragment("len({})", found), fragment("0")), UINT64)
 
-    return Typed(bound(string(call, 0), "subject", counted), UINT64)
+    return Typed(bind_value(string_argument(call, 0), "subject", counted), UINT64)
 
 
 _ANCHORS = {"^": "({1} || {0})", "$": "({0} || {1})"}
@@ -123,7 +123,7 @@ _PLAIN = re.compile(r"(?:[^\\]|\\[0\\])*")
 
 def _replace_regexp(options: str) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
-        pattern, new = (string(call, position) for position in (1, 2))
+        pattern, new = (string_argument(call, position) for position in (1, 2))
         known, given = call.args[1].value, call.args[2].value
 
         def replaced(value: Fragment) -> Fragment:
@@ -134,14 +134,14 @@ def _replace_regexp(options: str) -> Callable[[Call], Typed]:
                 return value
             if known in _ANCHORS and isinstance(given, str) and "\\" not in given:
                 return fragment(_ANCHORS[known], value, new)
-            exact = known_of(known).literal
+            exact = analyze_pattern(known).literal
             if exact and options == "gs" and isinstance(given, str):
                 written = _written(given, exact)
                 if written is not None:
-                    return fragment("replace({}, {}, {})", value, text(exact), text(written))
-            return where_it_may_match(known, value, matched, value)
+                    return fragment("replace({}, {}, {})", value, string_literal(exact), string_literal(written))
+            return skip_impossible_matches(known, value, matched, value)
 
-        return Typed(bound(string(call, 0), "subject", replaced), STRING)
+        return Typed(bind_value(string_argument(call, 0), "subject", replaced), STRING)
 
     return build
 

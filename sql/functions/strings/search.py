@@ -11,15 +11,27 @@ import pyarrow as pa
 from parts.common.errors import UserError
 from parts.types import ArrayType, IntegerType
 from sql.functions.registry import Call, define, function
-from sql.functions.strings.basic_strings import MOST_CHARACTERS, ascii_case, number, string
-from sql.functions.strings.character_positions import place_from
-from sql.functions.strings.string_kernels import count_of, ilike_test, place_of, token_test
-from sql.functions.strings.urls.url_kernels import fragments, hosts, paths, queries, schemes, without_queries
+from sql.functions.strings.basic_strings import (
+    MAX_SCANNED_PIECE_CHARACTERS,
+    change_ascii_case,
+    integer_argument,
+    string_argument,
+)
+from sql.functions.strings.character_positions import find_character_position
+from sql.functions.strings.string_kernels import count_of, find_position, ilike_test, token_test
+from sql.functions.strings.urls.url_kernels import (
+    cut_queries,
+    url_fragments,
+    url_hosts,
+    url_paths,
+    url_queries,
+    url_schemes,
+)
 from sql.typing.column_kernels.scannable import Compute, Scannable
-from sql.typing.duckdb.bound_values import bound
-from sql.typing.duckdb.macro_weights import macros
-from sql.typing.duckdb.sql_fragments import Fragment, called, fragment, joined
-from sql.typing.typed_expressions import STRING, UINT8, UINT64, Typed, cast, literal, text
+from sql.typing.duckdb.bound_values import bind_value
+from sql.typing.duckdb.macro_weights import define_macros
+from sql.typing.duckdb.sql_fragments import Fragment, fragment, function_call, join_fragments
+from sql.typing.typed_expressions import STRING, UINT8, UINT64, Typed, cast, literal, string_literal
 
 _START_BITS = 32
 
@@ -29,29 +41,29 @@ def _first_byte(haystack: Fragment, needle: Fragment) -> Fragment:
     template = """(CASE WHEN strlen({haystack}) = length({haystack}) THEN instr({haystack}, {needle})
         WHEN contains({haystack}, {needle}) THEN strlen(left({haystack}, instr({haystack}, {needle}) - 1)) + 1
         ELSE 0 END)"""
-    return bound(
-        haystack, "haystack", lambda h: bound(needle, "needle", lambda n: fragment(template, haystack=h, needle=n))
+    return bind_value(
+        haystack, "haystack", lambda h: bind_value(needle, "needle", lambda n: fragment(template, haystack=h, needle=n))
     )
 
 
 def _position(fold: Callable[[Fragment], Fragment] | None, length: str) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
-        haystack, needle = (fold(string(call, i)) if fold else string(call, i) for i in (0, 1))
+        haystack, needle = (fold(string_argument(call, i)) if fold else string_argument(call, i) for i in (0, 1))
         known = call.args[1].value
         if fold and isinstance(known, str) and (length == "bytes" or known.isascii()):
             known = known.encode().lower().decode()  # bytes: the letters of ASCII alone
-            needle = text(known)
+            needle = string_literal(known)
         if len(call.args) > 2:
             macro = "pando_position_from" if length == "bytes" else "pando_character_from"
-            found = called(macro, haystack, needle, fragment("greatest({}, 1)", number(call, 2)))
+            found = function_call(macro, haystack, needle, fragment("greatest({}, 1)", integer_argument(call, 2)))
             sql = cast(found, UINT64)
             return Typed(sql if length == "bytes" else _scanned(sql, call, folds_case=fold is not None), UINT64)
         if length == "bytes":
             found = _first_byte(haystack, needle)
-            if needle == text(""):
+            if needle == string_literal(""):
                 found = fragment("1")
             elif isinstance(known, str):
-                return Typed(Scannable(cast(found, UINT64), haystack, place_of(known), pa.uint64()), UINT64)
+                return Typed(Scannable(cast(found, UINT64), haystack, find_position(known), pa.uint64()), UINT64)
         else:
             found = fragment("instr({}, {})", haystack, needle)
             return Typed(_scanned(cast(found, UINT64), call, folds_case=fold is not None), UINT64)
@@ -67,21 +79,21 @@ def _scanned(sql: Fragment, call: Call, *, folds_case: bool) -> Fragment:
     if not isinstance(known, str):
         return sql
     if start.is_literal:
-        if type(start.value) is not int or start.value >= MOST_CHARACTERS:
+        if type(start.value) is not int or start.value >= MAX_SCANNED_PIECE_CHARACTERS:
             return sql
     elif not isinstance(start.type, IntegerType) or start.type.bits > _START_BITS:
         return sql
-    compute = place_from(
+    compute = find_character_position(
         known.lower() if folds_case else known, start.value if start.is_literal else None, folds_case=folds_case
     )
     columns = () if start.is_literal else (start.sql,)
-    return Scannable(sql, (string(call, 0), *columns), compute, pa.uint64())
+    return Scannable(sql, (string_argument(call, 0), *columns), compute, pa.uint64())
 
 
 define("position", _position(None, "bytes"), (2, 3))
 define("positionUTF8", _position(None, "characters"), (2, 3))
-define("positionCaseInsensitive", _position(lambda sql: ascii_case(sql, "lower"), "bytes"), (2, 3))
-define("positionCaseInsensitiveUTF8", _position(lambda sql: called("lower", sql), "characters"), (2, 3))
+define("positionCaseInsensitive", _position(lambda sql: change_ascii_case(sql, "lower"), "bytes"), (2, 3))
+define("positionCaseInsensitiveUTF8", _position(lambda sql: function_call("lower", sql), "characters"), (2, 3))
 
 
 @function("locate instr", (2, 3))
@@ -96,7 +108,7 @@ def locate(call: Call) -> Typed:
 
 def _test(template: str) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
-        return Typed(fragment(template, string(call, 0), string(call, 1)), UINT8, is_condition=True)
+        return Typed(fragment(template, string_argument(call, 0), string_argument(call, 1)), UINT8, is_condition=True)
 
     return build
 
@@ -110,14 +122,14 @@ _TOKEN = re.compile(r"[a-zA-Z0-9\x80-\U0010FFFF]+")
 
 @function("hasToken", 2)
 def has_token(call: Call) -> Typed:
-    whole, token, known = string(call, 0), string(call, 1), call.args[1].value
+    whole, token, known = string_argument(call, 0), string_argument(call, 1), call.args[1].value
     if isinstance(known, str) and _TOKEN.fullmatch(known):
-        pattern = text(f"(?:^|{_NO_TOKEN}){known}(?:$|{_NO_TOKEN})")
+        pattern = string_literal(f"(?:^|{_NO_TOKEN}){known}(?:$|{_NO_TOKEN})")
         template = "(contains({0}, {1}) AND regexp_matches({0}, {2}))"
-        sql = bound(whole, "whole", lambda v: fragment(template, v, token, pattern))
+        sql = bind_value(whole, "whole", lambda v: fragment(template, v, token, pattern))
         return Typed(Scannable(sql, whole, token_test(known), pa.bool_()), UINT8, is_condition=True)
     template = _TOKENS.replace("{80}", "{{80}}").replace("{10FFFF}", "{{10FFFF}}")
-    return Typed(bound(whole, "whole", lambda v: fragment(template, v, token)), UINT8, is_condition=True)
+    return Typed(bind_value(whole, "whole", lambda v: fragment(template, v, token)), UINT8, is_condition=True)
 
 
 _LONE_ESCAPE = re.compile(r"\\(.|$)", re.DOTALL)
@@ -125,7 +137,7 @@ _LONE_ESCAPE = re.compile(r"\\(.|$)", re.DOTALL)
 
 def _like(operator: str) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
-        value, pattern = string(call, 0), call.args[1]
+        value, pattern = string_argument(call, 0), call.args[1]
         known = pattern.value
         if isinstance(known, str):
             if known.lower() == known.upper():
@@ -135,14 +147,16 @@ def _like(operator: str) -> Callable[[Call], Typed]:
                 like = Scannable(_like_constant(value, known, "ILIKE"), value, ilike_test(known), pa.bool_())
                 sql = like if operator == "ILIKE" else fragment("(NOT {})", like)
             return Typed(sql, UINT8, is_condition=True)
-        return Typed(fragment("({} {} {} ESCAPE '\\')", value, operator, string(call, 1)), UINT8, is_condition=True)
+        return Typed(
+            fragment("({} {} {} ESCAPE '\\')", value, operator, string_argument(call, 1)), UINT8, is_condition=True
+        )
 
     return build
 
 
 def _like_constant(value: Fragment, pattern: str, operator: str) -> Fragment:
     escape = " ESCAPE '\\'" if "\\" in pattern else ""
-    return fragment("({} {} {}{})", value, operator, text(_LONE_ESCAPE.sub(_kept_escape, pattern)), escape)
+    return fragment("({} {} {}{})", value, operator, string_literal(_LONE_ESCAPE.sub(_kept_escape, pattern)), escape)
 
 
 def _kept_escape(found: re.Match[str]) -> str:
@@ -163,7 +177,7 @@ define("notILike", _like("NOT ILIKE"), 2)
 
 @function("countSubstrings", 2)
 def count_substrings(call: Call) -> Typed:
-    value, needle, known = string(call, 0), string(call, 1), call.args[1].value
+    value, needle, known = string_argument(call, 0), string_argument(call, 1), call.args[1].value
     found = fragment(
         "((strlen({value}) - strlen(replace({value}, {needle}, ''))) // greatest(strlen({needle}), 1))",
         value=value,
@@ -175,7 +189,7 @@ def count_substrings(call: Call) -> Typed:
     return Typed(count, UINT64)
 
 
-def needles(call: Call) -> tuple[Typed, ...]:
+def constant_needles(call: Call) -> tuple[Typed, ...]:
     elements = call.args[1].elements
     if elements is None:
         raise call.wrong_type(1, "a constant array of strings")
@@ -194,12 +208,12 @@ def any_needle(call: Call, value: Fragment, test: str) -> Typed:
 
 @function("multiSearchAny", 2)
 def multi_search_any(call: Call) -> Typed:
-    value = string(call, 0)
+    value = string_argument(call, 0)
     if call.args[1].elements is None:
         return any_needle(call, value, "{0} <> '' AND contains({0}, needle)")
     test = "({needle} <> '' AND contains({value}, {needle}))"
-    tests = [fragment(test, value=value, needle=needle.sql) for needle in needles(call)]
-    return Typed(fragment("({})", joined(" OR ", tests) or "false"), UINT8, is_condition=True)
+    tests = [fragment(test, value=value, needle=needle.sql) for needle in constant_needles(call)]
+    return Typed(fragment("({})", join_fragments(" OR ", tests) or "false"), UINT8, is_condition=True)
 
 
 # URLs -------------------------------------------------------------------------------------------------------------
@@ -209,8 +223,8 @@ def _part_of_url(template: str, compute: Compute, *pieces: str) -> Callable[[Cal
     """``template`` of a URL, which a scan computes."""
 
     def build(call: Call) -> Typed:
-        sql = bound(string(call, 0), "url", lambda v: fragment(template, v, *pieces))
-        return Typed(Scannable(sql, string(call, 0), compute, pa.string(), worth_at=2), STRING)
+        sql = bind_value(string_argument(call, 0), "url", lambda v: fragment(template, v, *pieces))
+        return Typed(Scannable(sql, string_argument(call, 0), compute, pa.string(), worth_at=2), STRING)
 
     return build
 
@@ -218,7 +232,7 @@ def _part_of_url(template: str, compute: Compute, *pieces: str) -> Callable[[Cal
 _MATCHED = "(CASE WHEN contains({0}, '{1}') THEN coalesce(regexp_extract({0}, '{2}', 1), '') ELSE '' END)"
 """The first group of a pattern that matches no text without something: most are told apart by that."""
 
-define("protocol", _part_of_url(_MATCHED, schemes, "://", "^([a-zA-Z][a-zA-Z0-9+.-]*)://(?s:.)"), 1)
+define("protocol", _part_of_url(_MATCHED, url_schemes, "://", "^([a-zA-Z][a-zA-Z0-9+.-]*)://(?s:.)"), 1)
 # A host has a dot and none of the letters that no host has; behind what may be a scheme there must be one.
 _HOST = r"[^\s<>%{}|\\^~\[\];=&@:/?#]"
 _HOST_END = _HOST.replace("[^", "[^.")
@@ -231,13 +245,13 @@ _NO_WWW = "(CASE WHEN starts_with({0}, 'www.') THEN substr({0}, 5) ELSE {0} END)
 
 
 def _host(*, without_www: bool) -> Callable[[Call], Typed]:
-    compute = partial(hosts, without_www=without_www)
+    compute = partial(url_hosts, without_www=without_www)
 
     def build(call: Call) -> Typed:
-        sql = bound(string(call, 0), "url", lambda v: fragment(_HOST_SQL, v, _SCHEME, _HOST_PATTERN))
+        sql = bind_value(string_argument(call, 0), "url", lambda v: fragment(_HOST_SQL, v, _SCHEME, _HOST_PATTERN))
         if without_www:
-            sql = bound(sql, "host", lambda v: fragment(_NO_WWW, v))
-        return Typed(Scannable(sql, string(call, 0), compute, pa.string(), worth_at=2), STRING)
+            sql = bind_value(sql, "host", lambda v: fragment(_NO_WWW, v))
+        return Typed(Scannable(sql, string_argument(call, 0), compute, pa.string(), worth_at=2), STRING)
 
     return build
 
@@ -247,21 +261,21 @@ define("domainWithoutWWW", _host(without_www=True), 1)
 
 
 @function("path", 1)
-def path(call: Call) -> Typed:
-    behind = fragment("regexp_replace({}, '^[^/?#]*//', '')", string(call, 0))
+def url_path(call: Call) -> Typed:
+    behind = fragment("regexp_replace({}, '^[^/?#]*//', '')", string_argument(call, 0))
     sql = fragment("regexp_extract({}, '^[^/?#]*(/[^?#]*)', 1)", behind)
-    return Typed(Scannable(sql, string(call, 0), paths, pa.string(), worth_at=2), STRING)
+    return Typed(Scannable(sql, string_argument(call, 0), url_paths, pa.string(), worth_at=2), STRING)
 
 
 _BEHIND = "(CASE WHEN contains({{0}}, '{0}') THEN {1} ELSE {2} END)"
 _QUERY = "split_part(substr({0}, instr({0}, '?') + 1), '#', 1)"
 _WITHOUT_QUERY = "left({0}, instr({0}, '?') - 1) || regexp_extract(substr({0}, instr({0}, '?')), '#.*$', 0, 's')"
-define("queryString", _part_of_url(_BEHIND.format("?", _QUERY, "''"), queries), 1)
-define("fragment", _part_of_url(_BEHIND.format("#", "substr({0}, instr({0}, '#') + 1)", "''"), fragments), 1)
-define("cutQueryString", _part_of_url(_BEHIND.format("?", _WITHOUT_QUERY, "{0}"), without_queries), 1)
+define("queryString", _part_of_url(_BEHIND.format("?", _QUERY, "''"), url_queries), 1)
+define("fragment", _part_of_url(_BEHIND.format("#", "substr({0}, instr({0}, '#') + 1)", "''"), url_fragments), 1)
+define("cutQueryString", _part_of_url(_BEHIND.format("?", _WITHOUT_QUERY, "{0}"), cut_queries), 1)
 
 
-MACROS = macros(
+MACROS = define_macros(
     r"""pando_position_from(s, needle, start) AS CASE WHEN start > strlen(s) + 1 THEN 0
         WHEN needle = '' THEN start
         ELSE list_transform([pando_byte_substring(s, start, 1099511627776)], lambda r: CASE WHEN contains(r, needle)

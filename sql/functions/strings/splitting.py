@@ -8,15 +8,15 @@ import numpy as np
 
 from parts.common.errors import UserError
 from parts.types import ArrayType, StringType
-from sql.functions.list_kernels.array_slices import joined
+from sql.functions.list_kernels.array_slices import join_array_texts
 from sql.functions.registry import Call, function
-from sql.functions.strings.basic_strings import string
-from sql.functions.strings.pattern_analysis import known_of
-from sql.functions.strings.string_kernels import ALPHA, NO_PUNCTUATION, NO_SPACE, WORDS, runs, words_between
-from sql.typing.column_kernels.scannable import OFTEN, Scannable
+from sql.functions.strings.basic_strings import string_argument
+from sql.functions.strings.pattern_analysis import analyze_pattern
+from sql.functions.strings.string_kernels import ALPHA, NO_PUNCTUATION, NO_SPACE, WORDS, byte_class_runs, words_between
+from sql.typing.column_kernels.scannable import MIN_REPEATS_FOR_DICTIONARY, Scannable
 from sql.typing.duckdb.sql_fragments import Fragment, fragment
 from sql.typing.texts.value_texts import to_text
-from sql.typing.typed_expressions import STRING, Typed, literal, text
+from sql.typing.typed_expressions import STRING, Typed, literal, string_literal
 
 
 def _split(separator: Fragment, value: Fragment, limit: int) -> Typed:
@@ -27,40 +27,47 @@ def _split(separator: Fragment, value: Fragment, limit: int) -> Typed:
 
 
 @function("splitByChar splitByString", (2, 3))
-def split_by(call: Call) -> Typed:
+def split_by_separator(call: Call) -> Typed:
     limit = call.constant_int(2, 0)
-    value = string(call, 1)
+    value = string_argument(call, 1)
     if call.args[0].value == "" and call.node is not None and call.node.name == "splitByChar":
         raise UserError("BAD_ARGUMENTS", "Illegal separator for function splitByChar. Must be exactly one byte")
     if call.args[0].value == "":
-        letters = _split(text(""), value, limit)
+        letters = _split(string_literal(""), value, limit)
         return replace(letters, sql=fragment("(CASE WHEN {} = '' THEN [] ELSE {} END)", value, letters.sql))
-    words, known = _split(string(call, 0), value, limit), call.args[0].value
+    words, known = _split(string_argument(call, 0), value, limit), call.args[0].value
     if isinstance(known, str):
-        words = replace(words, sql=Scannable(words.sql, value, words_between(known, limit), WORDS, worth_at=OFTEN))
+        words = replace(
+            words,
+            sql=Scannable(words.sql, value, words_between(known, limit), WORDS, worth_at=MIN_REPEATS_FOR_DICTIONARY),
+        )
     return words
 
 
 @function("splitByWhitespace", (1, 2))
 def split_by_whitespace(call: Call) -> Typed:
-    words = fragment("list_filter(regexp_split_to_array({}, '\\s+'), lambda w: w <> '')", string(call, 0))
+    words = fragment("list_filter(regexp_split_to_array({}, '\\s+'), lambda w: w <> '')", string_argument(call, 0))
     return _runs(call, words, NO_SPACE)
 
 
 @function("splitByNonAlpha", (1, 2))
 def split_by_non_alpha(call: Call) -> Typed:
-    words = fragment("list_filter(regexp_split_to_array({}, '[\\s[:punct:]]+'), lambda w: w <> '')", string(call, 0))
+    words = fragment(
+        "list_filter(regexp_split_to_array({}, '[\\s[:punct:]]+'), lambda w: w <> '')", string_argument(call, 0)
+    )
     return _runs(call, words, NO_PUNCTUATION)
 
 
 @function("splitByRegexp", (2, 3))
 def split_by_regexp(call: Call) -> Typed:
     pattern = call.constant_text(0)
-    known = known_of(pattern).literal
+    known = analyze_pattern(pattern).literal
     if known is not None or not pattern:
         limit = call.args[2:]
-        return split_by(Call("splitByString", (literal(known or ""), call.args[1], *limit), call.environment))
-    return _limited(call, fragment("regexp_split_to_array({}, {})", string(call, 1), text(pattern)), 2)
+        return split_by_separator(Call("splitByString", (literal(known or ""), call.args[1], *limit), call.environment))
+    return _limited(
+        call, fragment("regexp_split_to_array({}, {})", string_argument(call, 1), string_literal(pattern)), 2
+    )
 
 
 def _limited(call: Call, words: Fragment, position: int) -> Typed:
@@ -71,13 +78,13 @@ def _limited(call: Call, words: Fragment, position: int) -> Typed:
 
 @function("alphaTokens", (1, 2))
 def alpha_tokens(call: Call) -> Typed:
-    return _runs(call, fragment("regexp_extract_all({}, '[a-zA-Z]+')", string(call, 0)), ALPHA)
+    return _runs(call, fragment("regexp_extract_all({}, '[a-zA-Z]+')", string_argument(call, 0)), ALPHA)
 
 
 def _runs(call: Call, words: Fragment, kind: np.ndarray) -> Typed:
     limited = _limited(call, words, 1)
-    compute = runs(kind, call.constant_int(1, 0))
-    return replace(limited, sql=Scannable(limited.sql, string(call, 0), compute, WORDS, worth_at=2))
+    compute = byte_class_runs(kind, call.constant_int(1, 0))
+    return replace(limited, sql=Scannable(limited.sql, string_argument(call, 0), compute, WORDS, worth_at=2))
 
 
 @function("arrayStringConcat", (1, 2))
@@ -85,7 +92,7 @@ def array_string_concat(call: Call) -> Typed:
     array = call.args[0]
     if not isinstance(array.type, ArrayType):
         raise call.wrong_type(0, "Array")
-    separator = string(call, 1) if len(call.args) > 1 else text("")
+    separator = string_argument(call, 1) if len(call.args) > 1 else string_literal("")
     inner = to_text(Typed(fragment("x"), array.type.inner), call.environment.zone)
     items = (
         array.sql
@@ -93,4 +100,4 @@ def array_string_concat(call: Call) -> Typed:
         else fragment("list_transform({}, lambda x: {})", array.sql, inner)
     )
     sql = fragment("coalesce(array_to_string({}, {}), '')", items, separator)
-    return Typed(joined(sql, array, call.args[1] if len(call.args) > 1 else None), STRING)
+    return Typed(join_array_texts(sql, array, call.args[1] if len(call.args) > 1 else None), STRING)

@@ -10,16 +10,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sql.typing.column_kernels.kernels import (
-    column,
+    find_needle,
+    fixed_width_column,
+    fixed_width_values,
     masked_bits,
-    needle_places,
-    numbers,
     text_bytes,
     text_offsets,
-    validity,
+    validity_buffer,
 )
-from sql.typing.column_kernels.list_arrays import lists_of
-from sql.typing.column_kernels.scannable import Compute, known_and_odd
+from sql.typing.column_kernels.list_arrays import build_lists
+from sql.typing.column_kernels.scannable import Compute, known_and_left_over
 
 WORDS = pa.list_(pa.string())
 _SPACES = pa.array([" " * count for count in range(256)])
@@ -37,7 +37,7 @@ _FOLDED = {"k": "\u212a", "s": "\u017f"}
 NO_PUNCTUATION[list(b" \t\n\f\r" + string.punctuation.encode())] = False
 
 
-def place_of(needle: str) -> Compute:
+def find_position(needle: str) -> Compute:
     """Where the needle begins, from 1; 0 if nowhere."""
     return partial(_place_of, needle)
 
@@ -71,7 +71,7 @@ def _places(needle: bytes, texts: pa.Array) -> tuple[np.ndarray, np.ndarray, np.
     offsets = text_offsets(texts)
     data = text_bytes(texts)[offsets[0] : offsets[-1]] if len(texts) else np.empty(0, np.uint8)
     offsets = offsets - (offsets[0] if len(offsets) else 0)
-    begins = needle_places(data, needle, np.bincount(data[:_SAMPLE_BYTES], minlength=256))
+    begins = find_needle(data, needle, np.bincount(data[:_SAMPLE_BYTES], minlength=256))
     return offsets, data, begins, np.searchsorted(offsets, begins, "right") - 1
 
 
@@ -99,7 +99,7 @@ def trimmed(side: str, characters: str) -> Compute:
     return lambda texts: trim(texts, characters=characters)
 
 
-def of_fixed(compute: Compute) -> Compute:
+def fixed_strings_as_text(compute: Compute) -> Compute:
     """Computes FixedStrings as texts; what is no UTF-8 is left over, as hexadecimal digits."""
     return partial(_of_fixed, compute)
 
@@ -111,12 +111,12 @@ def _of_fixed(compute: Compute, values: pa.Array) -> pa.Array:
     except pa.ArrowInvalid:
         import polars as pl  # takes 0.1 s
 
-        return known_and_odd(
+        return known_and_left_over(
             pa.nulls(len(values), pa.string()),
             pl.from_arrow(blobs).bin.encode("hex").to_arrow().cast(pa.string()),
             np.asarray(pc.is_valid(values)),
         )
-    return known_and_odd(known, known, np.zeros(len(values), bool))
+    return known_and_left_over(known, known, np.zeros(len(values), bool))
 
 
 def padded(side: str, fill: str, *, by_bytes: bool) -> Compute:
@@ -148,32 +148,32 @@ def _first_characters(texts: pa.Array, sizes: pa.Array | int, lengths: pa.Array)
     if isinstance(sizes, int):
         return pc.utf8_slice_codeunits(texts, 0, sizes)
     kept = np.minimum(np.asarray(lengths.fill_null(0)), np.asarray(sizes.fill_null(0)))
-    offsets, data = own_bytes(texts)
+    offsets, data = text_buffers(texts)
     if data.max(initial=0) < 128:
-        return with_nulls(pieces(data, offsets[:-1], offsets[:-1] + kept), texts)
+        return copy_nulls(slice_texts(data, offsets[:-1], offsets[:-1] + kept), texts)
     starts = np.append(np.flatnonzero((data & 0xC0) != 0x80), len(data))
     first = np.searchsorted(starts, offsets[:-1])
-    return with_nulls(pieces(data, offsets[:-1], starts[first + kept]), texts)
+    return copy_nulls(slice_texts(data, offsets[:-1], starts[first + kept]), texts)
 
 
 def _first_bytes(texts: pa.Array, size: int, lengths: pa.Array) -> pa.Array:
-    offsets, data = own_bytes(texts)
+    offsets, data = text_buffers(texts)
     ends = offsets[:-1] + np.minimum(np.asarray(lengths.fill_null(0)), size)
     is_whole = np.append(data & 0xC0 != 0x80, True)[ends]
-    return pc.if_else(pa.array(is_whole), with_nulls(pieces(data, offsets[:-1], ends), texts), None)
+    return pc.if_else(pa.array(is_whole), copy_nulls(slice_texts(data, offsets[:-1], ends), texts), None)
 
 
-def own_bytes(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+def text_buffers(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     """Where each text begins and the last ends, and the bytes."""
     offsets, data = text_offsets(texts), text_bytes(texts)
     return offsets - offsets[0], data[offsets[0] : offsets[-1]]
 
 
-def with_nulls(made: pa.Array, like: pa.Array) -> pa.Array:
+def copy_nulls(made: pa.Array, like: pa.Array) -> pa.Array:
     """NULL where ``like`` is."""
     if not like.null_count:
         return made
-    parts = [validity(np.asarray(pc.is_valid(like))), *made.buffers()[1:]]
+    parts = [validity_buffer(np.asarray(pc.is_valid(like))), *made.buffers()[1:]]
     return pa.Array.from_buffers(made.type, len(made), parts)
 
 
@@ -184,12 +184,12 @@ def replaced(old: str, new: str) -> Compute:
 
 
 def _with_other_bytes(table: bytes, texts: pa.Array) -> pa.Array:
-    offsets, data = own_bytes(texts)
+    offsets, data = text_buffers(texts)
     made = [None, pa.py_buffer(offsets), pa.py_buffer(data.tobytes().translate(table))]
-    return with_nulls(pa.Array.from_buffers(pa.string(), len(texts), made), texts)
+    return copy_nulls(pa.Array.from_buffers(pa.string(), len(texts), made), texts)
 
 
-def between(begin: int, end: int | None) -> Compute:
+def substrings(begin: int, end: int | None) -> Compute:
     """The characters between two places, which count from the end if they are below zero."""
     return lambda texts: pc.utf8_slice_codeunits(texts, begin, end)
 
@@ -199,13 +199,13 @@ def spaces(counts: pa.Array) -> pa.Array:
     return _SPACES.take(pc.max_element_wise(pc.cast(counts, pa.int16()), 0, skip_nulls=False))
 
 
-def with_end(end: str) -> Compute:
+def append_suffix(end: str) -> Compute:
     """The text, and the end unless it has it or is empty."""
     return partial(_with_byte, end.encode()[0]) if end.isascii() and len(end) == 1 else partial(_with_end, end)
 
 
 def _with_byte(byte: int, texts: pa.Array) -> pa.Array:
-    offsets, data = own_bytes(texts)
+    offsets, data = text_buffers(texts)
     if not len(data):
         return texts
     ends = offsets[1:]
@@ -217,7 +217,7 @@ def _with_byte(byte: int, texts: pa.Array) -> pa.Array:
     spelled = np.full(len(is_given), byte, np.uint8)
     spelled[is_given] = data
     parts = [None, pa.py_buffer(made), pa.py_buffer(spelled)]
-    return with_nulls(pa.Array.from_buffers(pa.string(), len(texts), parts), texts)
+    return copy_nulls(pa.Array.from_buffers(pa.string(), len(texts), parts), texts)
 
 
 def _with_end(end: str, texts: pa.Array) -> pa.Array:
@@ -229,7 +229,7 @@ def first_bytes(texts: pa.Array) -> pa.Array:
     """The number of the first byte, 0 of nothing."""
     offsets, data = text_offsets(texts), np.append(text_bytes(texts), np.uint8(0))
     values = np.where(np.diff(offsets) > 0, data[offsets[:-1]], 0).astype(np.int32)
-    return column(values, pa.int32(), texts)
+    return fixed_width_column(values, pa.int32(), texts)
 
 
 def words_between(separator: str, limit: int) -> Compute:
@@ -238,12 +238,12 @@ def words_between(separator: str, limit: int) -> Compute:
     return lambda texts: _cut(limit, pc.split_pattern(texts, separator, max_splits=most))
 
 
-def runs(kind: np.ndarray, limit: int) -> Compute:
+def byte_class_runs(kind: np.ndarray, limit: int) -> Compute:
     """Runs of bytes of a kind (:data:`ALPHA`, :data:`NO_SPACE`, :data:`NO_PUNCTUATION`), at most ``limit``; 0: all."""
     return lambda texts: _cut(limit, _runs(kind, texts))
 
 
-def before(delimiter: str, count: int) -> Compute:
+def substrings_before_delimiter(delimiter: str, count: int) -> Compute:
     """What stands before the ``count``-th delimiter; of a count below zero behind it, from the end."""
     return partial(_before, delimiter, count)
 
@@ -255,28 +255,28 @@ def _before(delimiter: str, count: int, texts: pa.Array) -> pa.Array:
     words = pc.split_pattern(texts.take(pa.array(rows)), delimiter, max_splits=abs(count), reverse=count < 0)
     kept = pc.list_slice(words, 0, count) if count > 0 else pc.list_slice(words, 1)
     sizes = np.asarray(pc.binary_length(pc.binary_join(kept, delimiter)))
-    offsets, data = own_bytes(texts)
+    offsets, data = text_buffers(texts)
     begins, ends = offsets[:-1].copy(), offsets[1:].copy()
     if count > 0:
         ends[rows] = begins[rows] + sizes
     else:
         begins[rows] = ends[rows] - sizes
-    return with_nulls(pieces(data, begins, ends), texts)
+    return copy_nulls(slice_texts(data, begins, ends), texts)
 
 
 def _cut(limit: int, words: pa.Array) -> pa.Array:
     """Arrow's ``list_slice`` takes three times as long."""
-    lists = lists_of(words)
+    lists = build_lists(words)
     return lists.where(lists.places < limit) if limit > 0 else words
 
 
-def digits_of(number_bits: int, *, is_binary: bool) -> Compute:
+def significant_bytes(number_bits: int, *, is_binary: bool) -> Compute:
     """The bytes of integers without those before the first that is not zero, but for the last one, as digits."""
     return partial(_digits_of, number_bits // 8, is_binary)
 
 
 def _digits_of(width: int, is_binary: bool, values: pa.Array) -> pa.Array:
-    given = numbers(values, np.dtype(f"u{width}").type)
+    given = fixed_width_values(values, np.dtype(f"u{width}").type)
     if width > 4 and given.max(initial=0) < 1 << 32:
         given, width = given.astype(np.uint32), 4
     sizes = np.ones(len(values), np.uint8)
@@ -287,7 +287,7 @@ def _digits_of(width: int, is_binary: bool, values: pa.Array) -> pa.Array:
     digits = (_BITS if is_binary else _PAIRS)[kept].view(np.uint8)
     offsets = np.zeros(len(values) + 1, np.int32)
     np.cumsum(sizes * np.int32(8 if is_binary else 2), out=offsets[1:])
-    nulls = validity(np.asarray(pc.is_valid(values))) if values.null_count else None
+    nulls = validity_buffer(np.asarray(pc.is_valid(values))) if values.null_count else None
     return pa.Array.from_buffers(pa.string(), len(values), [nulls, pa.py_buffer(offsets), pa.py_buffer(digits)])
 
 
@@ -301,12 +301,12 @@ def _runs(kind: np.ndarray, texts: pa.Array) -> pa.Array:
     begins = np.flatnonzero(is_in[1:] & (~is_in[:-1] | borders))
     ends = np.flatnonzero(is_in[:-1] & (~is_in[1:] | borders))
     lists = np.searchsorted(begins, offsets - first).astype(np.int32)
-    words = pieces(data[first:last], begins, ends)
-    nulls = validity(np.asarray(pc.is_valid(texts))) if texts.null_count else None
+    words = slice_texts(data[first:last], begins, ends)
+    nulls = validity_buffer(np.asarray(pc.is_valid(texts))) if texts.null_count else None
     return pa.Array.from_buffers(WORDS, len(texts), [nulls, pa.py_buffer(lists)], children=[words])
 
 
-def pieces(data: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> pa.Array:
+def slice_texts(data: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> pa.Array:
     """The texts between pairs of places."""
     some = ends > begins
     changes = np.zeros(len(data) + 1, np.int8)

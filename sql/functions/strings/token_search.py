@@ -14,19 +14,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parts.common.errors import UserError
-from parts.skip_indexes.tokenizers import tokens_of_text
+from parts.skip_indexes.tokenizers import tokenize_string
 from parts.types import ArrayType, FixedStringType
 from sql.functions.registry import Call, define, function
-from sql.functions.strings.basic_strings import string
-from sql.functions.strings.string_kernels import NO_TOKEN, WORDS, runs, token_test
-from sql.functions.strings.tokenizers import Arguments, tokenizer_arguments
+from sql.functions.strings.basic_strings import string_argument
+from sql.functions.strings.string_kernels import NO_TOKEN, WORDS, byte_class_runs, token_test
+from sql.functions.strings.tokenizers import Arguments, parse_tokenizer
 from sql.grammar.queries.query_parser import parse_expression
 from sql.grammar.syntax_tree import Function, Literal
 from sql.typing.column_kernels.scannable import Scannable
-from sql.typing.duckdb.bound_values import bound
-from sql.typing.duckdb.sql_fragments import Fragment, fragment, joined
+from sql.typing.duckdb.bound_values import bind_value
+from sql.typing.duckdb.sql_fragments import Fragment, fragment, join_fragments
 from sql.typing.result_types import is_string
-from sql.typing.typed_expressions import STRING, UINT8, Typed, text
+from sql.typing.typed_expressions import STRING, UINT8, Typed, string_literal
 
 _WORD = re.compile(r"[a-zA-Z0-9\x80-\U0010FFFF]+")
 _BETWEEN_WORDS = r"[^a-zA-Z0-9\x{80}-\x{10FFFF}]+"
@@ -40,11 +40,11 @@ def tokens(call: Call) -> Typed:
     else:
         name = call.constant_text(1)
         given = () if len(call.args) == 2 else (_literal(call, 2),)
-        arguments = tokenizer_arguments(Function(name, given) if given else Literal(name))
-    value = string(call, 0)
+        arguments = parse_tokenizer(Function(name, given) if given else Literal(name))
+    value = string_argument(call, 0)
     sql = _tokens(value, arguments)
     if arguments == _WORDS_ALONE:
-        sql = Scannable(sql, value, runs(~NO_TOKEN, 0), WORDS, worth_at=2)
+        sql = Scannable(sql, value, byte_class_runs(~NO_TOKEN, 0), WORDS, worth_at=2)
     return Typed(sql, ArrayType(STRING))
 
 
@@ -62,15 +62,15 @@ def _tokens(value: Fragment, arguments: Arguments) -> Fragment:
     match arguments:
         case ("ngrams", length):
             template = "list_transform(range(1, length({0}) - {1} + 2), lambda i: substring({0}, i, {1}))"
-            return bound(value, "whole", lambda whole: fragment(template, whole, int(length)))
+            return bind_value(value, "whole", lambda whole: fragment(template, whole, int(length)))
         case ("array",):
             template = "(CASE WHEN {0} = '' THEN CAST([] AS VARCHAR[]) ELSE [{0}] END)"
-            return bound(value, "whole", lambda whole: fragment(template, whole))
+            return bind_value(value, "whole", lambda whole: fragment(template, whole))
         case ("splitByString", *separators):
             pattern = "|".join(re.escape(str(separator)) for separator in separators)
         case _:
             pattern = _BETWEEN_WORDS
-    return fragment("list_filter(regexp_split_to_array({}, {}), lambda w: w <> '')", value, text(pattern))
+    return fragment("list_filter(regexp_split_to_array({}, {}), lambda w: w <> '')", value, string_literal(pattern))
 
 
 def _search(needs_all: bool) -> Callable[[Call], Typed]:
@@ -78,7 +78,7 @@ def _search(needs_all: bool) -> Callable[[Call], Typed]:
 
 
 def _found(call: Call, needs_all: bool) -> Typed:
-    arguments = _WORDS_ALONE if len(call.args) == 2 else tokenizer_arguments(parse_expression(call.constant_text(2)))
+    arguments = _WORDS_ALONE if len(call.args) == 2 else parse_tokenizer(parse_expression(call.constant_text(2)))
     wanted = _needles(call, arguments)
     type_ = call.args[0].type
     if isinstance(type_, ArrayType):
@@ -87,7 +87,7 @@ def _found(call: Call, needs_all: bool) -> Typed:
         element = fragment("decode(x)") if isinstance(type_.inner, FixedStringType) else fragment("x")
         each = fragment("list_transform({}, lambda x: {})", call.args[0].sql, _tokens(element, arguments))
         return Typed(_has(fragment("flatten({})", each), wanted, needs_all), UINT8, is_condition=True)
-    value = string(call, 0)
+    value = string_argument(call, 0)
     sql = _has(_tokens(value, arguments), wanted, needs_all)
     if arguments == _WORDS_ALONE and wanted and all(map(_WORD.fullmatch, wanted)):
         sql = Scannable(sql, value, partial(_tested, wanted, needs_all), pa.bool_())
@@ -95,7 +95,7 @@ def _found(call: Call, needs_all: bool) -> Typed:
 
 
 def _has(tokens_sql: Fragment, wanted: Sequence[str], needs_all: bool) -> Fragment:
-    needles = joined(", ", [text(one) for one in wanted])
+    needles = join_fragments(", ", [string_literal(one) for one in wanted])
     name = "list_has_all" if needs_all and wanted else "list_has_any"
     return fragment(name + "({}, CAST([{}] AS VARCHAR[]))", tokens_sql, needles)
 
@@ -109,7 +109,7 @@ def _needles(call: Call, arguments: Arguments) -> list[str]:
     """A text is cut into them, an array has them. Raises ``UserError`` 43, 44."""
     needle = call.args[1]
     if isinstance(needle.value, str):
-        return [token.decode() for token in tokens_of_text(arguments, needle.value)]
+        return [token.decode() for token in tokenize_string(arguments, needle.value)]
     if not is_string(needle.type) and not isinstance(needle.type, ArrayType):
         raise call.wrong_type(1, "const String or const Array(String)")
     if needle.elements is None:

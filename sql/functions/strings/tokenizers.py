@@ -13,7 +13,7 @@ Arguments = tuple[float | str, ...]
 _DEFAULT_NGRAM = 3
 
 
-def tokenizer_arguments(node: Node) -> Arguments:
+def parse_tokenizer(node: Node) -> Arguments:
     """``splitByNonAlpha``, ``'splitByNonAlpha'``, ``ngrams(3)``, … Raises ``UserError`` 36, 48."""
     match node:
         case Identifier((name,)):

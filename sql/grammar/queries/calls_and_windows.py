@@ -14,7 +14,7 @@ from math import inf
 from typing import Any
 
 from parts.common.errors import UserError
-from sql.grammar.queries.time_units import unit_name
+from sql.grammar.queries.time_units import find_time_unit
 from sql.grammar.query_limits import CALL_LEVELS
 from sql.grammar.syntax_tree import (
     Alias,
@@ -136,7 +136,7 @@ class CallParser:
             return (), False
         if stream.at("SELECT") or stream.at("WITH"):
             args: tuple[Node, ...] = (Subquery(self.parse_query(stream)),)
-        elif name.upper() in _UNIT_FIRST and unit_name(stream.peek().text) and stream.peek(1).text == ",":
+        elif name.upper() in _UNIT_FIRST and find_time_unit(stream.peek().text) and stream.peek(1).text == ",":
             args = (Literal(stream.next().text.lower()),)
             stream.expect(",")
             args += self.aliased_list()

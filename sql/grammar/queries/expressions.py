@@ -9,7 +9,7 @@ Source: ClickHouse documentation, "Operators".
 
 from __future__ import annotations
 
-from sql.grammar.number_literals import number_literal
+from sql.grammar.number_literals import parse_number
 from sql.grammar.queries.primary_expressions import PrimaryParser
 from sql.grammar.query_limits import CALL_LEVELS
 from sql.grammar.syntax_tree import Alias, Function, Identifier, Lambda, Literal, Node, OrderItem, Star
@@ -234,7 +234,7 @@ class ExpressionParser(PrimaryParser):
                 if not (token.text[0] == "." and token.text[1:].isdigit()) or isinstance(value, Literal):
                     break
                 stream.next()
-                value = Function("tupleElement", (value, number_literal(token.text[1:])))
+                value = Function("tupleElement", (value, parse_number(token.text[1:])))
             elif token.text == "[":
                 stream.next()
                 with stream.guard.nested(1, CALL_LEVELS):
@@ -247,7 +247,7 @@ class ExpressionParser(PrimaryParser):
                 stream.next()
                 key = stream.next()
                 if key.text == "-" and stream.peek().kind == "number":
-                    value = Function("tupleElement", (value, number_literal("-" + stream.next().text)))
+                    value = Function("tupleElement", (value, parse_number("-" + stream.next().text)))
                 elif key.is_identifier:
                     value = Function("tupleElement", (value, Literal(key.value)))
                 else:

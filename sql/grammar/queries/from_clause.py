@@ -10,7 +10,7 @@ from fractions import Fraction
 from parts.common.errors import UserError
 from sql.grammar.number_literals import check_number_length
 from sql.grammar.queries.expressions import ExpressionParser
-from sql.grammar.queries.primary_expressions import at_query
+from sql.grammar.queries.primary_expressions import is_at_query
 from sql.grammar.query_limits import BRACKET_LEVELS
 from sql.grammar.syntax_tree import (
     ArrayJoin,
@@ -105,7 +105,7 @@ def _using(parser: ExpressionParser) -> list[str]:
 def _table(parser: ExpressionParser) -> Node:
     stream = parser.stream
     if stream.accept("("):
-        if at_query(stream, ("SELECT", "WITH", "FROM")):
+        if is_at_query(stream, ("SELECT", "WITH", "FROM")):
             with stream.guard.nested(_TABLE_LEVELS):
                 query = parser.parse_query(stream)
             stream.expect(")")

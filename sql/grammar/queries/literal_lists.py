@@ -14,7 +14,7 @@ import pyarrow as pa
 from sql.grammar.syntax_tree import LiteralList
 from sql.grammar.tokens import TokenStream, unquote_string
 
-LEAST_LITERALS = 100
+MIN_LIST_LITERALS = 100
 _AT_ONCE = 10_000
 _SPACE = r"[ \t\r\n]*+"
 _END = _SPACE + r"([,)\]])"
@@ -41,13 +41,13 @@ _KINDS = (
 )
 
 
-def literal_list(stream: TokenStream, closer: str) -> LiteralList | None:
+def parse_literal_list(stream: TokenStream, closer: str) -> LiteralList | None:
     """The list up to and with its ``closer``, or ``None`` with nothing read. The opening bracket has been read."""
     for kind in _KINDS:
         if kind.first.match(stream.text, stream.position) is None:
             continue
         values, end = _read(stream, closer, kind)
-        array = _array(values, kind.types) if len(values) >= LEAST_LITERALS else None
+        array = _array(values, kind.types) if len(values) >= MIN_LIST_LITERALS else None
         if array is not None:
             stream.position = end
             return LiteralList(array)

@@ -9,12 +9,12 @@ import math
 import re
 from dataclasses import replace
 
-from sql.grammar.number_literals import number_literal
+from sql.grammar.number_literals import parse_number
 from sql.grammar.queries.calls_and_windows import CallParser
-from sql.grammar.queries.literal_lists import literal_list
-from sql.grammar.queries.time_units import unit_name
-from sql.grammar.queries.tuple_lists import tuple_list
-from sql.grammar.query_limits import BRACKET_LEVELS, CALL_LEVELS, MOST_LEVELS
+from sql.grammar.queries.literal_lists import parse_literal_list
+from sql.grammar.queries.time_units import find_time_unit
+from sql.grammar.queries.tuple_lists import parse_tuple_list
+from sql.grammar.query_limits import BRACKET_LEVELS, CALL_LEVELS, MAX_LEVELS
 from sql.grammar.syntax_tree import Function, Literal, Node, Parameter, Star, Subquery
 from sql.grammar.tokens import TokenStream, not_implemented
 
@@ -44,7 +44,7 @@ class PrimaryParser(CallParser):
 
     def number(self, text: str) -> Literal:
         """The number that was read; before ``::`` its text, which the conversion reads as it is written."""
-        return Literal(text) if self.stream.at("::") else number_literal(text)
+        return Literal(text) if self.stream.at("::") else parse_number(text)
 
     def _mark_primary(self, text: str) -> Node:
         stream = self.stream
@@ -68,7 +68,7 @@ class PrimaryParser(CallParser):
     def _array(self) -> Node:
         stream = self.stream
         stream.expect("[")
-        listed = literal_list(stream, "]")
+        listed = parse_literal_list(stream, "]")
         if listed is not None:
             return replace(listed, is_array=True)
         items: tuple[Node, ...] = () if stream.at("]") else self.aliased_list()
@@ -82,11 +82,11 @@ class PrimaryParser(CallParser):
     def _bracketed(self) -> Node:
         stream = self.stream
         stream.expect("(")
-        if at_query(stream, ("SELECT", "WITH")):
+        if is_at_query(stream, ("SELECT", "WITH")):
             query = self.parse_query(stream)
             stream.expect(")")
             return Subquery(query)
-        listed = literal_list(stream, ")") or tuple_list(stream)
+        listed = parse_literal_list(stream, ")") or parse_tuple_list(stream)
         if listed is not None:
             return listed
         if stream.accept(")"):
@@ -160,17 +160,17 @@ class PrimaryParser(CallParser):
                 raise not_implemented("INTERVAL of several units")
             if not text or not _COUNT.fullmatch(text[0]):
                 stream.fail("a whole number before the unit, as in INTERVAL '5 DAY'")
-            if len(text) == 2 and (unit := unit_name(text[1])) is not None:
+            if len(text) == 2 and (unit := find_time_unit(text[1])) is not None:
                 stream.next()
-                return Function(f"toInterval{unit}", (number_literal(text[0]),))
+                return Function(f"toInterval{unit}", (parse_number(text[0]),))
             if len(text) > 1:
                 stream.fail("a unit of time (SECOND, MINUTE, HOUR, DAY, WEEK, MONTH, QUARTER, YEAR)")
-            stream_value: Node = number_literal(stream.next().value)
+            stream_value: Node = parse_number(stream.next().value)
         else:
             stream_value = self.sum_expression()
             if stream.at("AS"):
                 stream_value = self.with_alias(stream_value)
-        unit = unit_name(stream.peek().text)
+        unit = find_time_unit(stream.peek().text)
         if unit is None:
             stream.fail("a unit of time (SECOND, MINUTE, HOUR, DAY, WEEK, MONTH, QUARTER, YEAR)")
         stream.next()
@@ -193,7 +193,7 @@ class PrimaryParser(CallParser):
 
     def _extract(self) -> Node | None:
         stream = self.stream
-        unit = unit_name(stream.peek(2).text)
+        unit = find_time_unit(stream.peek(2).text)
         if stream.peek(3).upper != "FROM":
             return None
         if unit is None:
@@ -258,14 +258,14 @@ class PrimaryParser(CallParser):
         return found
 
 
-def at_query(stream: TokenStream, words: tuple[str, ...]) -> bool:
+def is_at_query(stream: TokenStream, words: tuple[str, ...]) -> bool:
     """Whether a query begins here, behind a bracket, perhaps in more brackets.
 
     ``((SELECT 1) UNION ALL …)`` is a query, ``((SELECT 1) + 1)`` is an expression: what follows each bracket tells.
     """
     opened: list[int] = []
     start = stream.position
-    while stream.at("(") and len(opened) < MOST_LEVELS:
+    while stream.at("(") and len(opened) < MAX_LEVELS:
         opened.append(stream.position)
         stream.next()
     found = stream.peek().upper in words

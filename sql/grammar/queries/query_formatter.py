@@ -34,7 +34,7 @@ from sql.grammar.syntax_tree import (
     Union,
     WindowSpec,
 )
-from sql.grammar.tokens import identifier_if_needed, quote_identifier, quote_string
+from sql.grammar.tokens import quote_identifier, quote_identifier_if_needed, quote_string
 
 _BETWEEN = {
     "plus": "+", "minus": "-", "multiply": "*", "divide": "/", "modulo": "%", "equals": "=", "notEquals": "!=",
@@ -52,29 +52,29 @@ _QUANTIFIED = {"_any": "ANY", "_all": "ALL"}
 _INDENT = "    "
 
 
-def written_query(query: Query, *, one_line: bool = False) -> str:
+def format_view_query(query: Query, *, one_line: bool = False) -> str:
     """Of the definition of a view. Raises 48 for a query that has no such text: what is kept is run."""
-    text = _Writer(one_line, identifier_if_needed).query(query, 0)
+    text = _Writer(one_line, quote_identifier_if_needed).query(query, 0)
     if not one_line and parse_query(text) != query:
         raise UserError("NOT_IMPLEMENTED", "A view of this query is not supported: its text cannot be kept")
     return text
 
 
-def query_text(query: Query) -> str:
+def format_query(query: Query) -> str:
     """For another server. A parameter that is not bound is written as it was."""
     return _Writer(True, quote_identifier).query(query, 0)
 
 
-def expression_text(node: Node) -> str:
-    """As :func:`query_text`."""
+def format_expression(node: Node) -> str:
+    """As :func:`format_query`."""
     return _Writer(True, quote_identifier).text(node, 0)
 
 
-def written(text: str) -> str:
+def normalize_expression(text: str) -> str:
     """An expression of a definition; as it was, but for blanks, where it has no such text. Raises ``UserError`` 62."""
     node = parse_expression(text)
     try:
-        return _Writer(True, identifier_if_needed).text(node, 0)
+        return _Writer(True, quote_identifier_if_needed).text(node, 0)
     except UserError:
         return " ".join(text.split()) if "'" not in text else text.strip()
 
@@ -199,7 +199,7 @@ class _Writer:
                         inner = self._bracketed(query, indent)
                     case _:
                         inner = f"({self._list(args, indent)})"
-                text = f"{identifier_if_needed(name)}{inner}"
+                text = f"{quote_identifier_if_needed(name)}{inner}"
                 return text + (f" AS {self._name(alias)}" if alias else "")
             case Join():
                 return self._join(node, indent)
@@ -274,7 +274,8 @@ class _Writer:
             if name == "tupleElement" and len(args) == 2 and isinstance(args[1], Literal) and args[1].text.isdigit():
                 return f"{self._operand_text(args[0], indent)}.{args[1].text}"
         params = "" if node.params is None else f"({self._list(node.params, indent)})"
-        text = f"{identifier_if_needed(name)}{params}({'DISTINCT ' if node.distinct else ''}{self._list(args, indent)})"
+        distinct = "DISTINCT " if node.distinct else ""
+        text = f"{quote_identifier_if_needed(name)}{params}({distinct}{self._list(args, indent)})"
         text += f" {node.nulls} NULLS" if node.nulls else ""
         text += f" FILTER (WHERE {self.text(node.filter, indent)})" if node.filter is not None else ""
         if node.window is None:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from parts.common.errors import UserError
-from sql.grammar.common_clauses import setting_list
+from sql.grammar.common_clauses import parse_settings_clause
 from sql.grammar.queries.expressions import ExpressionParser
 from sql.grammar.queries.from_clause import parse_from
-from sql.grammar.query_limits import QUERY_LEVELS, Guard, check_tree
+from sql.grammar.query_limits import QUERY_LEVELS, QueryGuard, check_tree
 from sql.grammar.syntax_tree import (
     Alias,
     CommonTable,
@@ -27,26 +27,26 @@ from sql.grammar.syntax_tree import (
     WindowSpec,
     walk,
 )
-from sql.grammar.text_cache import RecentTexts
+from sql.grammar.text_cache import TextCache
 from sql.grammar.tokens import TokenStream, not_implemented
 from sql.settings.session_settings import check_inner_settings
 
-_queries: RecentTexts[Query] = RecentTexts(most=256)
-_expressions: RecentTexts[Node] = RecentTexts(most=1024)
-_lists: RecentTexts[tuple[Node, ...]] = RecentTexts(most=256)
+_queries: TextCache[Query] = TextCache(most=256)
+_expressions: TextCache[Node] = TextCache(most=1024)
+_lists: TextCache[tuple[Node, ...]] = TextCache(most=256)
 
 
 def _fresh(stream: TokenStream) -> ExpressionParser:
     return ExpressionParser(stream, parse_query_stream)
 
 
-def parse_query(text: str, guard: Guard | None = None) -> Query:
+def parse_query(text: str, guard: QueryGuard | None = None) -> Query:
     """The whole text as one query. Raises ``UserError`` 62 with the position, 306, 167 and 168 past the limits."""
-    guard = guard if guard is not None else Guard(text=text)
+    guard = guard if guard is not None else QueryGuard(text=text)
     return _queries.get((text, guard.limits), lambda: _whole_query(text, guard))
 
 
-def _whole_query(text: str, guard: Guard) -> Query:
+def _whole_query(text: str, guard: QueryGuard) -> Query:
     stream = TokenStream(text, guard=guard)
     query = parse_query_stream(stream)
     stream.accept(";")
@@ -316,7 +316,7 @@ def _ordering(parser: ExpressionParser, clauses: dict[str, object]) -> None:
         else:
             stream.expect("ONLY")
     if stream.accept("SETTINGS"):
-        check_inner_settings(setting_list(stream))
+        check_inner_settings(parse_settings_clause(stream))
 
 
 def _limit(parser: ExpressionParser, clauses: dict[str, object]) -> None:

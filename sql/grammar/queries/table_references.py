@@ -67,7 +67,7 @@ def _replaced(
     return node
 
 
-def in_database(query: Query, database: str, has_table: Callable[[str], bool]) -> Query:
+def qualify_tables(query: Query, database: str, has_table: Callable[[str], bool]) -> Query:
     """The query with the database written before every table that names none; behind IN, where there is one."""
 
     def named(table: NamedTable | TableFunction) -> Node:
@@ -81,7 +81,7 @@ def in_database(query: Query, database: str, has_table: Callable[[str], bool]) -
     return replace_tables(query, named, sets=of_set)
 
 
-def first_table(query: Query) -> NamedTable | None:
+def find_first_table(query: Query) -> NamedTable | None:
     """The leftmost table of FROM, through subqueries: what the query of a materialized view reads block by block."""
     node: Node | None = query
     common: dict[str, Query] = {}
@@ -107,7 +107,7 @@ def first_table(query: Query) -> NamedTable | None:
     return None
 
 
-def tables_of(query: Query) -> Iterator[NamedTable]:
+def list_tables(query: Query) -> Iterator[NamedTable]:
     """Every table that it names."""
     found: list[NamedTable] = []
 

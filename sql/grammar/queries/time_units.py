@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-UNITS = {
+TIME_UNITS = {
     "NANOSECOND": "Nanosecond", "MICROSECOND": "Microsecond", "MILLISECOND": "Millisecond", "SECOND": "Second",
     "MINUTE": "Minute", "HOUR": "Hour", "DAY": "Day", "WEEK": "Week", "MONTH": "Month", "QUARTER": "Quarter",
     "YEAR": "Year",
@@ -14,13 +14,13 @@ _SHORT = {
 }  # fmt: skip
 
 
-def unit_name(word: str) -> str | None:
+def find_time_unit(word: str) -> str | None:
     """``Day`` of DAY, days, DD; ``None`` for anything else."""
     upper = word.upper()
-    unit = UNITS.get(upper) or UNITS.get(upper.removesuffix("S")) or _UNIT_SHORT.get(upper)
+    unit = TIME_UNITS.get(upper) or TIME_UNITS.get(upper.removesuffix("S")) or _UNIT_SHORT.get(upper)
     return unit or (_UNIT_SHORT.get(upper.removeprefix("SQL_TSI_")) if upper.startswith("SQL_TSI_") else None)
 
 
-def normalized_unit(word: str) -> str | None:
-    """``unit_name``, also of the short names that functions take in strings."""
-    return unit_name(word) or _SHORT.get(word.lower())
+def find_time_unit_or_short(word: str) -> str | None:
+    """``find_time_unit``, also of the short names that functions take in strings."""
+    return find_time_unit(word) or _SHORT.get(word.lower())

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import pyarrow as pa
 
-from sql.grammar.queries.literal_lists import LEAST_LITERALS
+from sql.grammar.queries.literal_lists import MIN_LIST_LITERALS
 from sql.grammar.syntax_tree import LiteralList
 from sql.grammar.tokens import TokenStream, unquote_string
 
@@ -24,7 +24,7 @@ _FIRST = re.compile(rf"{_SPACE}\({_VALUE}(?:,{_VALUE}){{1,15}}+\)", re.ASCII | r
 _EACH = re.compile(rf"{_TEXT}|{_WHOLE}", re.ASCII | re.DOTALL)
 
 
-def tuple_list(stream: TokenStream) -> LiteralList | None:
+def parse_tuple_list(stream: TokenStream) -> LiteralList | None:
     """The list up to and with its ``)``, or ``None`` with nothing read. The opening bracket has been read."""
     first = _FIRST.match(stream.text, stream.position)
     if first is None:
@@ -45,7 +45,7 @@ def tuple_list(stream: TokenStream) -> LiteralList | None:
     else:
         return None
     columns = pa.concat_arrays(pieces)
-    if len(columns) < LEAST_LITERALS:
+    if len(columns) < MIN_LIST_LITERALS:
         return None
     stream.position = position
     return LiteralList(columns)

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sql.grammar.clause_types import ColumnClause
-from sql.grammar.common_clauses import if_exists, if_not_exists, on_cluster, query_slice, setting_list, table_ref
+from sql.grammar.common_clauses import (
+    accept_if_exists,
+    accept_if_not_exists,
+    on_cluster,
+    parse_settings_clause,
+    parse_table_name,
+    slice_query,
+)
 from sql.grammar.statements.alter_commands import (
     AddColumn,
     AddConstraint,
@@ -36,24 +43,24 @@ from sql.grammar.statements.alter_commands import (
     ResetSettings,
     Unfreeze,
 )
-from sql.grammar.statements.mutate_table import in_partition, mutation_command
+from sql.grammar.statements.mutate_table import parse_in_partition, parse_mutation_command
 from sql.grammar.statements.statement import AlterTable, Statement
-from sql.grammar.table_elements.columns import column_clause, column_name, column_properties
-from sql.grammar.table_elements.constraints import constraint_clause
-from sql.grammar.table_elements.indexes import index_clause
-from sql.grammar.table_elements.ttl import ttl_text
+from sql.grammar.table_elements.columns import parse_column, parse_column_name, parse_column_properties
+from sql.grammar.table_elements.constraints import parse_constraint
+from sql.grammar.table_elements.indexes import parse_index
+from sql.grammar.table_elements.ttl import read_table_ttl_text
 from sql.grammar.tokens import TokenStream, not_implemented
 
 _REMOVABLE = ("DEFAULT", "MATERIALIZED", "ALIAS", "CODEC", "COMMENT", "TTL")
 
 
-def alter(stream: TokenStream) -> Statement:
+def parse_alter(stream: TokenStream) -> Statement:
     stream.next()
     if not stream.accept("TABLE"):
         if stream.accept("TEMPORARY", "TABLE") or stream.peek().kind == "word":
             raise not_implemented(f"ALTER {stream.peek().upper}")
         stream.fail("TABLE")
-    table = table_ref(stream)
+    table = parse_table_name(stream)
     on_cluster(stream)
     commands = [_command(stream)]
     while stream.accept(","):
@@ -70,7 +77,7 @@ def _command(stream: TokenStream) -> AlterCommand:
     for words, parse in _COMMANDS.items():
         if stream.accept(*words.split()):
             return parse(stream)
-    mutation = mutation_command(stream)
+    mutation = parse_mutation_command(stream)
     if mutation is not None:
         return mutation
     if stream.peek().kind == "word":
@@ -82,39 +89,39 @@ def _command(stream: TokenStream) -> AlterCommand:
 
 
 def _add_column(stream: TokenStream) -> AlterCommand:
-    exists = if_not_exists(stream)
-    return AddColumn(column_clause(stream), _place(stream), exists)
+    exists = accept_if_not_exists(stream)
+    return AddColumn(parse_column(stream), _place(stream), exists)
 
 
 def _place(stream: TokenStream) -> ColumnPlace | None:
     if stream.accept("FIRST"):
         return ColumnPlace(None)
-    return ColumnPlace(column_name(stream)) if stream.accept("AFTER") else None
+    return ColumnPlace(parse_column_name(stream)) if stream.accept("AFTER") else None
 
 
 def _drop_column(stream: TokenStream) -> AlterCommand:
-    exists = if_exists(stream)
-    return DropColumn(column_name(stream), exists)
+    exists = accept_if_exists(stream)
+    return DropColumn(parse_column_name(stream), exists)
 
 
 def _clear_column(stream: TokenStream) -> AlterCommand:
-    exists = if_exists(stream)
-    name = column_name(stream)
-    partition = in_partition(stream)
+    exists = accept_if_exists(stream)
+    name = parse_column_name(stream)
+    partition = parse_in_partition(stream)
     return DropColumn(name, exists, clear=True) if partition is None else ClearColumnData(name, partition, exists)
 
 
 def _rename_column(stream: TokenStream) -> AlterCommand:
-    exists = if_exists(stream)
-    old = column_name(stream)
+    exists = accept_if_exists(stream)
+    old = parse_column_name(stream)
     stream.expect("TO")
-    return RenameColumn(old, column_name(stream), exists)
+    return RenameColumn(old, parse_column_name(stream), exists)
 
 
 def _modify_column(stream: TokenStream) -> AlterCommand:
     """Also ``ALTER COLUMN c TYPE t``."""
-    exists = if_exists(stream)
-    name = column_name(stream)
+    exists = accept_if_exists(stream)
+    name = parse_column_name(stream)
     if stream.accept("REMOVE"):
         for property_name in _REMOVABLE:
             if stream.accept(property_name):
@@ -123,13 +130,13 @@ def _modify_column(stream: TokenStream) -> AlterCommand:
     if stream.at("MODIFY", "SETTING") or stream.at("RESET", "SETTING"):
         raise not_implemented("Settings of a column")
     stream.accept("TYPE")
-    column = column_properties(stream, name, is_change=True)
+    column = parse_column_properties(stream, name, is_change=True)
     return ModifyColumn(column, _place(stream), exists)
 
 
 def _comment_column(stream: TokenStream) -> AlterCommand:
-    exists = if_exists(stream)
-    name = column_name(stream)
+    exists = accept_if_exists(stream)
+    name = parse_column_name(stream)
     return CommentColumn(name, stream.string("comment"), exists)
 
 
@@ -137,8 +144,8 @@ def _comment_column(stream: TokenStream) -> AlterCommand:
 
 
 def _add_index(stream: TokenStream) -> AlterCommand:
-    exists = if_not_exists(stream)
-    index = index_clause(stream)
+    exists = accept_if_not_exists(stream)
+    index = parse_index(stream)
     if stream.accept("FIRST"):
         return AddIndex(index, ColumnPlace(None), exists)
     after = ColumnPlace(stream.identifier("index name")) if stream.accept("AFTER") else None
@@ -146,17 +153,17 @@ def _add_index(stream: TokenStream) -> AlterCommand:
 
 
 def _drop_index(stream: TokenStream) -> AlterCommand:
-    exists = if_exists(stream)
+    exists = accept_if_exists(stream)
     return DropIndex(stream.identifier("index name"), exists)
 
 
 def _add_constraint(stream: TokenStream) -> AlterCommand:
-    exists = if_not_exists(stream)
-    return AddConstraint(constraint_clause(stream), exists)
+    exists = accept_if_not_exists(stream)
+    return AddConstraint(parse_constraint(stream), exists)
 
 
 def _drop_constraint(stream: TokenStream) -> AlterCommand:
-    exists = if_exists(stream)
+    exists = accept_if_exists(stream)
     return DropConstraint(stream.identifier("constraint name"), exists)
 
 
@@ -168,7 +175,7 @@ def _modify_comment(stream: TokenStream) -> AlterCommand:
 
 
 def _modify_ttl(stream: TokenStream) -> AlterCommand:
-    return ModifyTtl(ttl_text(stream))
+    return ModifyTtl(read_table_ttl_text(stream))
 
 
 def _key(stream: TokenStream) -> str:
@@ -180,7 +187,7 @@ def _key_ends(stream: TokenStream) -> bool:
 
 
 def _modify_setting(stream: TokenStream) -> AlterCommand:
-    return ModifySettings(setting_list(stream))
+    return ModifySettings(parse_settings_clause(stream))
 
 
 def _reset_setting(stream: TokenStream) -> AlterCommand:
@@ -220,7 +227,7 @@ def _drop_detached_part(stream: TokenStream) -> AlterCommand:
 
 def _attach_partition(stream: TokenStream) -> AlterCommand:
     partition = _partition(stream)
-    return AttachPartition(partition, table_ref(stream) if stream.accept("FROM") else None)
+    return AttachPartition(partition, parse_table_name(stream) if stream.accept("FROM") else None)
 
 
 def _attach_part(stream: TokenStream) -> AlterCommand:
@@ -230,7 +237,7 @@ def _attach_part(stream: TokenStream) -> AlterCommand:
 def _replace_partition(stream: TokenStream) -> AlterCommand:
     partition = _partition(stream)
     stream.expect("FROM")
-    return AttachPartition(partition, table_ref(stream), replace=True)
+    return AttachPartition(partition, parse_table_name(stream), replace=True)
 
 
 def _fetch_partition(stream: TokenStream) -> AlterCommand:
@@ -251,7 +258,7 @@ def _move_partition(stream: TokenStream) -> AlterCommand:
     if stream.at("DISK") or stream.at("VOLUME"):
         raise not_implemented(f"MOVE PARTITION … TO {stream.peek().upper}")
     stream.expect("TABLE")
-    return MovePartition(partition, table_ref(stream))
+    return MovePartition(partition, parse_table_name(stream))
 
 
 def _freeze(stream: TokenStream) -> AlterCommand:
@@ -292,7 +299,7 @@ _COMMANDS: dict[str, Callable[[TokenStream], AlterCommand]] = {
     "ADD CONSTRAINT": _add_constraint,
     "DROP CONSTRAINT": _drop_constraint,
     "MODIFY COMMENT": _modify_comment,
-    "MODIFY QUERY": lambda stream: ModifyQuery(query_slice(stream)),
+    "MODIFY QUERY": lambda stream: ModifyQuery(slice_query(stream)),
     "MODIFY TTL": _modify_ttl,
     "REMOVE TTL": lambda _: ModifyTtl(""),
     "MODIFY ORDER BY": lambda stream: ModifyOrderBy(_key(stream)),

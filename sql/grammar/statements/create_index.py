@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from parts.common.errors import UserError
 from sql.grammar.clause_types import IndexClause, TableRef
-from sql.grammar.common_clauses import if_exists, if_not_exists, on_cluster, table_ref
+from sql.grammar.common_clauses import accept_if_exists, accept_if_not_exists, on_cluster, parse_table_name
 from sql.grammar.statements.alter_commands import AddIndex, DropIndex
 from sql.grammar.statements.statement import AlterTable, Statement
-from sql.grammar.table_elements.indexes import index_type
+from sql.grammar.table_elements.indexes import parse_index_type
 from sql.grammar.tokens import TokenStream, not_implemented, quote_string
 
 _PRIMARY = """
@@ -23,30 +23,30 @@ _OTHERS = """
 """
 
 
-def create_index(stream: TokenStream) -> Statement:
+def parse_create_index(stream: TokenStream) -> Statement:
     if stream.accept("UNIQUE"):
         raise not_implemented("CREATE UNIQUE INDEX")
     stream.expect("INDEX")
-    exists = if_not_exists(stream)
+    exists = accept_if_not_exists(stream)
     name = stream.identifier("index name")
     table = _on_table(stream)
     expression = _expression(stream)
     if not stream.at("TYPE"):
         raise UserError("INCORRECT_QUERY", f"CREATE INDEX {name} without TYPE is forbidden: name one, as TYPE minmax")
-    type_, arguments, granularity = index_type(stream, name)
+    type_, arguments, granularity = parse_index_type(stream, name)
     return AlterTable(table, (AddIndex(IndexClause(name, expression, type_, arguments, granularity), None, exists),))
 
 
-def drop_index(stream: TokenStream) -> Statement:
+def parse_drop_index(stream: TokenStream) -> Statement:
     stream.expect("INDEX")
-    exists = if_exists(stream)
+    exists = accept_if_exists(stream)
     name = stream.identifier("index name")
     return AlterTable(_on_table(stream), (DropIndex(name, exists),))
 
 
 def _on_table(stream: TokenStream) -> TableRef:
     stream.expect("ON")
-    table = table_ref(stream)
+    table = parse_table_name(stream)
     on_cluster(stream)
     return table
 
@@ -69,7 +69,7 @@ def _element(stream: TokenStream) -> str:
     return text
 
 
-def indexes_query(database: str | None, table: str, condition: str) -> str:
+def build_show_index_query(database: str | None, table: str, condition: str) -> str:
     """The SELECT that SHOW INDEX is."""
     place = quote_string(database) if database is not None else "currentDatabase()"
     name = quote_string(table)

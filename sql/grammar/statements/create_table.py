@@ -14,8 +14,15 @@ from sql.grammar.clause_types import (
     SettingLiteral,
     TableRef,
 )
-from sql.grammar.common_clauses import if_not_exists, on_cluster, query_slice, setting_list, table_ref
-from sql.grammar.statements.create_index import create_index
+from sql.grammar.common_clauses import (
+    accept_if_not_exists,
+    on_cluster,
+    parse_settings_clause,
+    parse_table_name,
+    render_settings,
+    slice_query,
+)
+from sql.grammar.statements.create_index import parse_create_index
 from sql.grammar.statements.drop_table import at_view, refuse_other_objects
 from sql.grammar.statements.statement import (
     AttachTable,
@@ -25,11 +32,11 @@ from sql.grammar.statements.statement import (
     Statement,
     ViewClause,
 )
-from sql.grammar.table_elements.columns import column_clause
-from sql.grammar.table_elements.constraints import constraint_clause
-from sql.grammar.table_elements.indexes import index_clause
-from sql.grammar.table_elements.ttl import ttl_text
-from sql.grammar.tokens import Token, TokenStream, not_implemented, quote_string
+from sql.grammar.table_elements.columns import parse_column
+from sql.grammar.table_elements.constraints import parse_constraint
+from sql.grammar.table_elements.indexes import parse_index
+from sql.grammar.table_elements.ttl import read_table_ttl_text
+from sql.grammar.tokens import Token, TokenStream, not_implemented
 from sql.settings.session_settings import check_inner_settings
 
 _ELEMENTS_REFUSED = ("PROJECTION", "FOREIGN")
@@ -61,13 +68,13 @@ class _Clauses:
     is_populated: bool = False
 
 
-def create(stream: TokenStream) -> Statement:
+def parse_create(stream: TokenStream) -> Statement:
     stream.next()
     is_replacing = stream.accept("OR", "REPLACE")
     if not is_replacing and stream.accept("DATABASE"):
         return _database(stream, attach=False)
     if not is_replacing and (stream.at("INDEX") or stream.at("UNIQUE", "INDEX")):
-        return create_index(stream)
+        return parse_create_index(stream)
     refuse_other_objects(stream, "CREATE OR REPLACE" if is_replacing else "CREATE")
     if at_view(stream):
         return _view(stream, attach=False, replaces=is_replacing)
@@ -78,7 +85,7 @@ def create(stream: TokenStream) -> Statement:
     return dataclasses.replace(statement, is_temporary=is_temporary)
 
 
-def replace(stream: TokenStream) -> Statement:
+def parse_replace(stream: TokenStream) -> Statement:
     stream.next()
     refuse_other_objects(stream, "REPLACE")
     stream.expect("TABLE")
@@ -93,7 +100,7 @@ def _replacing(stream: TokenStream) -> CreateTable:
     return dataclasses.replace(statement, replaces=True)
 
 
-def attach(stream: TokenStream) -> Statement:
+def parse_attach(stream: TokenStream) -> Statement:
     stream.next()
     if stream.accept("DATABASE"):
         return _database(stream, attach=True)
@@ -105,7 +112,7 @@ def attach(stream: TokenStream) -> Statement:
 
 
 def _database(stream: TokenStream, *, attach: bool) -> CreateDatabase:
-    exists = if_not_exists(stream)
+    exists = accept_if_not_exists(stream)
     name = stream.identifier("database name")
     on_cluster(stream)
     if stream.accept("ENGINE"):
@@ -119,8 +126,8 @@ def _database(stream: TokenStream, *, attach: bool) -> CreateDatabase:
 
 
 def _table(stream: TokenStream, *, attach: bool) -> CreateTable | AttachTable:
-    exists = if_not_exists(stream)
-    table = table_ref(stream)
+    exists = accept_if_not_exists(stream)
+    table = parse_table_name(stream)
     if stream.at("UUID") and stream.peek(1).kind == "string":
         raise not_implemented("CREATE TABLE … UUID")
     if attach and stream.at("FROM"):
@@ -178,15 +185,15 @@ def _view(stream: TokenStream, *, attach: bool, replaces: bool = False) -> Creat
     stream.expect("VIEW")
     if replaces and stream.at("IF", "NOT", "EXISTS"):
         stream.fail("the name of the view: IF NOT EXISTS and OR REPLACE exclude each other")
-    exists = if_not_exists(stream)
-    table = table_ref(stream)
+    exists = accept_if_not_exists(stream)
+    table = parse_table_name(stream)
     uuid = stream.string("UUID of the view") if stream.accept("UUID") else ""
     on_cluster(stream)
     if attach and (stream.at_end() or stream.at("FORMAT")):
         return AttachTable(table, exists)
     target = None
     if is_materialized and stream.accept("TO"):
-        target = table_ref(stream)
+        target = parse_table_name(stream)
     columns = _view_columns(stream) if stream.at("(") else ()
     clauses = _clauses(stream, _MATERIALIZED_CLAUSES if is_materialized else _VIEW_CLAUSES)
     if not clauses.as_select:
@@ -242,13 +249,13 @@ def _elements(stream: TokenStream) -> _Elements:
             elements.primary_key = _expression(stream, inside_columns=True)
         elif stream.at("INDEX") and not _names_type(stream.peek(1)):
             stream.next()
-            elements.indexes.append(index_clause(stream))
+            elements.indexes.append(parse_index(stream))
         elif stream.at("CONSTRAINT") and not _names_type(stream.peek(1)):
             stream.next()
-            elements.constraints.append(constraint_clause(stream))
+            elements.constraints.append(parse_constraint(stream))
         else:
             stream.guard.count(_COLUMN_ELEMENTS)
-            elements.columns.append(column_clause(stream))
+            elements.columns.append(parse_column(stream))
         if stream.accept(")"):
             return elements
         if not stream.accept(","):
@@ -290,11 +297,13 @@ def _clauses(stream: TokenStream, of_view: tuple[str, ...] = ()) -> _Clauses:
         elif stream.at("SETTINGS"):
             _once(stream, not clauses.settings)
             stream.next()
-            clauses.settings = {name: value for name, value in setting_list(stream).items() if value is not None}
+            clauses.settings = {
+                name: value for name, value in parse_settings_clause(stream).items() if value is not None
+            }
         elif stream.at("TTL"):
             _once(stream, not clauses.ttl)
             stream.next()
-            clauses.ttl = ttl_text(stream)
+            clauses.ttl = read_table_ttl_text(stream)
         elif stream.at("COMMENT"):
             stream.next()
             clauses.comment = stream.string("comment")
@@ -317,7 +326,7 @@ def _view_clause(stream: TokenStream, clauses: _Clauses) -> bool:
         clauses.is_populated = True
     elif clauses.as_select and stream.at("SETTINGS"):
         stream.next()
-        settings = setting_list(stream)
+        settings = parse_settings_clause(stream)
         check_inner_settings(settings)
         clauses.as_select += f"\nSETTINGS {render_settings(settings)}"
     elif stream.at("AS") and not (stream.peek(1).text == "(" or stream.peek(1).upper in ("SELECT", "WITH")):
@@ -378,22 +387,11 @@ def _engine(stream: TokenStream) -> EngineClause:
 
 def _as(stream: TokenStream, clauses: _Clauses) -> None:
     if stream.at("SELECT") or stream.at("WITH") or stream.at("("):
-        clauses.as_select = query_slice(stream, "COMMENT")
+        clauses.as_select = slice_query(stream, "COMMENT")
         return
     start = stream.peek().start
-    clauses.as_table = table_ref(stream)
+    clauses.as_table = parse_table_name(stream)
     if stream.at("("):  # a table function
         stream.skip_group()
         clauses.as_table = None
         clauses.as_select = f"SELECT * FROM {stream.text[start : stream.position]}"
-
-
-def render_settings(settings: dict[str, SettingLiteral]) -> str:
-    """``name = value, …`` as it can be parsed again."""
-    return ", ".join(f"{name} = {render_setting_value(value)}" for name, value in settings.items())
-
-
-def render_setting_value(value: SettingLiteral) -> str:
-    if value is None or isinstance(value, bool):
-        return "DEFAULT" if value is None else str(value).lower()
-    return quote_string(value) if isinstance(value, str) else repr(value)

@@ -7,8 +7,14 @@ from sql.grammar.clause_types import (
     SettingLiteral,
     TableRef,
 )
-from sql.grammar.common_clauses import if_exists, on_cluster, parameter_text, setting_value, table_ref
-from sql.grammar.statements.create_index import drop_index
+from sql.grammar.common_clauses import (
+    accept_if_exists,
+    on_cluster,
+    parameter_text,
+    parse_setting_literal,
+    parse_table_name,
+)
+from sql.grammar.statements.create_index import parse_drop_index
 from sql.grammar.statements.statement import (
     CheckTable,
     DescribeQuery,
@@ -26,7 +32,7 @@ from sql.grammar.statements.statement import (
     TruncateTable,
     Use,
 )
-from sql.grammar.statements.system_statements import partition_clause
+from sql.grammar.statements.system_statements import parse_partition_clause
 from sql.grammar.tokens import TokenStream, not_implemented
 
 _OTHER_OBJECTS = frozenset(
@@ -62,11 +68,11 @@ def refuse_other_objects(stream: TokenStream, verb: str) -> None:
         raise not_implemented(f"{verb} {token.upper}")
 
 
-def drop(stream: TokenStream) -> Statement:
+def parse_drop(stream: TokenStream) -> Statement:
     verb = stream.next().upper
     detach = verb == "DETACH"
     if stream.accept("DATABASE"):
-        exists = if_exists(stream)
+        exists = accept_if_exists(stream)
         name = stream.identifier("database name")
         on_cluster(stream)
         if detach and stream.at("PERMANENTLY"):
@@ -74,19 +80,19 @@ def drop(stream: TokenStream) -> Statement:
         _sync(stream)
         return DropDatabase(name, exists, detach)
     if not detach and stream.at("INDEX"):
-        return drop_index(stream)
+        return parse_drop_index(stream)
     refuse_other_objects(stream, verb)
     is_view = stream.accept("VIEW")
     is_temporary = stream.accept("TEMPORARY")
     if not is_view:
         stream.expect("TABLE")
-    exists = if_exists(stream)
+    exists = accept_if_exists(stream)
     if stream.at("IF", "EMPTY"):
         raise not_implemented(f"{verb} TABLE IF EMPTY")
-    table = table_ref(stream)
+    table = parse_table_name(stream)
     others: list[TableRef] = []
     while stream.accept(","):
-        others.append(table_ref(stream))
+        others.append(parse_table_name(stream))
     on_cluster(stream)
     permanently = detach and stream.accept("PERMANENTLY")
     return DropTable(table, exists, detach, _sync(stream), tuple(others), is_temporary, is_view, permanently)
@@ -96,7 +102,7 @@ def _sync(stream: TokenStream) -> bool:
     return stream.accept("SYNC") or stream.accept("NO", "DELAY")
 
 
-def rename(stream: TokenStream) -> Statement:
+def parse_rename(stream: TokenStream) -> Statement:
     stream.next()
     if stream.at("DATABASE"):
         raise not_implemented("RENAME DATABASE")
@@ -105,14 +111,14 @@ def rename(stream: TokenStream) -> Statement:
     pairs: list[tuple[TableRef, TableRef]] = []
     optional: set[int] = set()
     while not pairs or stream.accept(","):
-        if if_exists(stream):
+        if accept_if_exists(stream):
             optional.add(len(pairs))
         pairs.append(_pair(stream, "TO"))
     on_cluster(stream)
     return RenameTables(tuple(pairs), frozenset(optional))
 
 
-def exchange(stream: TokenStream) -> Statement:
+def parse_exchange(stream: TokenStream) -> Statement:
     stream.next()
     if stream.at("DICTIONARIES"):
         raise not_implemented("EXCHANGE DICTIONARIES")
@@ -125,26 +131,26 @@ def exchange(stream: TokenStream) -> Statement:
 
 
 def _pair(stream: TokenStream, between: str) -> tuple[TableRef, TableRef]:
-    first = table_ref(stream)
+    first = parse_table_name(stream)
     stream.expect(between)
-    return first, table_ref(stream)
+    return first, parse_table_name(stream)
 
 
-def truncate(stream: TokenStream) -> Statement:
+def parse_truncate(stream: TokenStream) -> Statement:
     stream.next()
     if stream.at("DATABASE") or stream.at("ALL", "TABLES"):
         raise not_implemented("TRUNCATE DATABASE")
     refuse_other_objects(stream, "TRUNCATE")
     stream.accept("TEMPORARY")
     stream.accept("TABLE")
-    exists = if_exists(stream)
-    table = table_ref(stream)
+    exists = accept_if_exists(stream)
+    table = parse_table_name(stream)
     on_cluster(stream)
     _sync(stream)
     return TruncateTable(table, exists)
 
 
-def exists(stream: TokenStream) -> Statement:
+def parse_exists(stream: TokenStream) -> Statement:
     stream.next()
     if stream.at("DATABASE") and stream.peek(1).is_identifier and stream.peek(1).upper not in ("FORMAT", "INTO"):
         stream.next()
@@ -154,26 +160,26 @@ def exists(stream: TokenStream) -> Statement:
     is_view = stream.at("VIEW") and stream.peek(1).is_identifier
     if is_view or (stream.at("TABLE") and stream.peek(1).is_identifier):
         stream.next()
-    return ExistsTable(table_ref(stream), is_temporary, is_view)
+    return ExistsTable(parse_table_name(stream), is_temporary, is_view)
 
 
-def describe_table(stream: TokenStream) -> Statement:
+def parse_describe_table(stream: TokenStream) -> Statement:
     start = stream.peek().start
-    table = table_ref(stream)
+    table = parse_table_name(stream)
     if not stream.at("("):
         return DescribeTable(table)
     stream.skip_group()  # a table function
     return DescribeQuery(f"SELECT * FROM {stream.text[start : stream.position]}")
 
 
-def use(stream: TokenStream) -> Statement:
+def parse_use(stream: TokenStream) -> Statement:
     stream.next()
     if stream.at("DATABASE") and stream.peek(1).is_identifier:
         stream.next()
     return Use(stream.identifier("database name"))
 
 
-def set_settings(stream: TokenStream) -> Statement:
+def parse_set(stream: TokenStream) -> Statement:
     stream.next()
     for words in (("TRANSACTION",), ("ROLE",), ("DEFAULT", "ROLE"), ("TIME", "ZONE")):
         if stream.at(*words) and stream.peek(len(words)).text != "=":
@@ -187,7 +193,7 @@ def set_settings(stream: TokenStream) -> Statement:
                 raise UserError("BAD_ARGUMENTS", "SET param_: the name of the query parameter is missing")
             parameters[name.removeprefix("param_")] = parameter_text(stream)
         elif stream.accept("="):
-            settings[name] = setting_value(stream)
+            settings[name] = parse_setting_literal(stream)
         elif stream.at_end() or stream.at(","):
             settings[name] = True  # `SET name` is `SET name = 1`
         else:
@@ -196,18 +202,18 @@ def set_settings(stream: TokenStream) -> Statement:
             return SetSettings(settings, parameters)
 
 
-def check(stream: TokenStream) -> Statement:
+def parse_check_table(stream: TokenStream) -> Statement:
     stream.next()
     if stream.at("ALL", "TABLES") or stream.at("DATABASE"):
         raise not_implemented(f"CHECK {stream.peek().upper}")
     stream.expect("TABLE")
-    table = table_ref(stream)
+    table = parse_table_name(stream)
     if stream.accept("PART"):
         return CheckTable(table, part=stream.string("part name"))
-    return CheckTable(table, *partition_clause(stream))
+    return CheckTable(table, *parse_partition_clause(stream))
 
 
-def kill(stream: TokenStream) -> Statement:
+def parse_kill(stream: TokenStream) -> Statement:
     stream.next()
     if stream.accept("MUTATION"):
         return _kill_mutation(stream)

@@ -15,7 +15,13 @@ from sql.grammar.clause_types import (
     SettingLiteral,
     TableRef,
 )
-from sql.grammar.common_clauses import identifier_list, output_clauses, query_slice, setting_list, table_ref
+from sql.grammar.common_clauses import (
+    parse_identifier_list,
+    parse_output_clauses,
+    parse_settings_clause,
+    parse_table_name,
+    slice_query,
+)
 from sql.grammar.statements.statement import (
     FileArguments,
     Insert,
@@ -48,7 +54,7 @@ class _Head:
         return Insert(self.table, self.columns, self.except_columns, settings=self.settings, file=self.file, **source)  # type: ignore[arg-type]
 
 
-def insert(stream: TokenStream) -> ParsedStatement:
+def parse_insert(stream: TokenStream) -> ParsedStatement:
     head = _head(stream)
     if stream.accept("VALUES"):
         match = _VALUES_DATA.match(stream.text, stream.position)
@@ -60,8 +66,8 @@ def insert(stream: TokenStream) -> ParsedStatement:
         result, start = _format(stream, head)
         return _with_data(stream, result, start, len(stream.text))
     if stream.at("SELECT") or stream.at("WITH") or stream.at("(") or stream.at("FROM"):
-        query = query_slice(stream)
-        clauses = output_clauses(stream)
+        query = slice_query(stream)
+        clauses = parse_output_clauses(stream)
         if clauses.outfile is not None:
             raise not_implemented("INTO OUTFILE of INSERT")
         head = replace(head, settings={**clauses.settings, **head.settings})  # those of INSERT go before
@@ -87,13 +93,13 @@ def _head(stream: TokenStream) -> _Head:
     if stream.at("FUNCTION") and stream.peek(1).is_identifier and stream.peek(1).upper not in ("VALUES", "FORMAT"):
         file, table = _function(stream), TableRef(None, "file")
     else:
-        table = table_ref(stream)
+        table = parse_table_name(stream)
     columns, excluded = _column_list(stream)
     settings: dict[str, SettingLiteral] = {}
     if stream.at("PARTITION", "BY") or stream.at("FROM", "INFILE"):
         raise not_implemented(f"INSERT … {stream.peek().upper} {stream.peek(1).upper}")
     if stream.accept("SETTINGS"):
-        settings = setting_list(stream)
+        settings = parse_settings_clause(stream)
     return _Head(table, columns, excluded, settings, file)
 
 
@@ -121,12 +127,12 @@ def _column_list(stream: TokenStream) -> tuple[tuple[str, ...], tuple[str, ...]]
     if _star(stream):
         if stream.accept("EXCEPT"):
             if stream.accept("("):
-                excluded = identifier_list(stream)
+                excluded = parse_identifier_list(stream)
                 stream.expect(")")
             else:
                 excluded = (stream.identifier("column name"),)
     else:
-        columns = identifier_list(stream)
+        columns = parse_identifier_list(stream)
     stream.expect(")")
     return columns, excluded
 
@@ -149,7 +155,7 @@ def _format(stream: TokenStream, head: _Head) -> tuple[Insert, int]:
     is_word = _SETTINGS.match(stream.text, skip_space(stream.text, stream.position))  # data are no tokens
     if is_word and stream.at("SETTINGS") and stream.peek(1).is_identifier and stream.peek(2).text == "=":
         stream.next()
-        head = replace(head, settings={**head.settings, **setting_list(stream)})
+        head = replace(head, settings={**head.settings, **parse_settings_clause(stream)})
     if name.upper() == "VALUES":
         name = "Values"
     match = _DATA_START.match(stream.text, stream.position)

@@ -1,7 +1,8 @@
 """Mutations: what changes rows that are there, in ALTER TABLE and in the statements DELETE FROM and UPDATE.
 
-:func:`mutation_text` writes commands as they are kept beside the parts, and :func:`parse_mutations` reads that again.
-Source: ClickHouse documentation, "ALTER TABLE … UPDATE | DELETE", "Lightweight DELETE", "Lightweight UPDATE".
+:func:`format_mutations` writes commands as they are kept beside the parts, and :func:`parse_stored_mutations` reads
+that again. Source: ClickHouse documentation, "ALTER TABLE … UPDATE | DELETE", "Lightweight DELETE", "Lightweight
+UPDATE".
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from parts.common.errors import UserError
 from parts.table.row_exists_column import ROW_EXISTS
-from sql.grammar.common_clauses import if_exists, on_cluster, table_ref
+from sql.grammar.common_clauses import accept_if_exists, on_cluster, parse_table_name
 from sql.grammar.queries.query_parser import parse_expression
 from sql.grammar.statements.alter_commands import (
     ApplyDeletedMask,
@@ -25,13 +26,13 @@ from sql.grammar.statements.alter_commands import (
     UpdateRows,
 )
 from sql.grammar.statements.statement import MutateTable
-from sql.grammar.table_elements.columns import column_name
-from sql.grammar.tokens import TokenStream, identifier_if_needed, quote_string
+from sql.grammar.table_elements.columns import parse_column_name
+from sql.grammar.tokens import TokenStream, quote_identifier_if_needed, quote_string
 
 _ENDS = ("SETTINGS", "FORMAT", "INTO")
 
 
-def mutation_command(stream: TokenStream) -> MutationCommand | None:
+def parse_mutation_command(stream: TokenStream) -> MutationCommand | None:
     """``None`` where no mutation stands."""
     for words, parse in _COMMANDS.items():
         if stream.accept(*words.split()):
@@ -39,31 +40,31 @@ def mutation_command(stream: TokenStream) -> MutationCommand | None:
     return None
 
 
-def delete_from(stream: TokenStream) -> MutateTable:
+def parse_delete(stream: TokenStream) -> MutateTable:
     """``DELETE FROM t [IN PARTITION p] WHERE condition``."""
     stream.next()
     stream.expect("FROM")
-    table = table_ref(stream)
+    table = parse_table_name(stream)
     on_cluster(stream)
-    partition = in_partition(stream)
+    partition = parse_in_partition(stream)
     return MutateTable(table, UpdateRows(((ROW_EXISTS, "0"),), _condition(stream), partition), is_delete=True)
 
 
-def update(stream: TokenStream) -> MutateTable:
+def parse_update(stream: TokenStream) -> MutateTable:
     """``UPDATE t SET a = expression, … [IN PARTITION p] WHERE condition``."""
     stream.next()
-    table = table_ref(stream)
+    table = parse_table_name(stream)
     on_cluster(stream)
     stream.expect("SET")
     return MutateTable(table, _update(stream))
 
 
-def parse_mutations(text: str) -> tuple[MutationCommand, ...]:
-    """Commands as :func:`mutation_text` wrote them. Raises ``UserError`` 62."""
+def parse_stored_mutations(text: str) -> tuple[MutationCommand, ...]:
+    """Commands as :func:`format_mutations` wrote them. Raises ``UserError`` 62."""
     stream = TokenStream(text)
     found = []
     while True:
-        command = mutation_command(stream)
+        command = parse_mutation_command(stream)
         if command is None:
             stream.fail(*_COMMANDS)
         found.append(command)
@@ -72,7 +73,7 @@ def parse_mutations(text: str) -> tuple[MutationCommand, ...]:
         stream.expect(",")
 
 
-def mutation_text(commands: Sequence[MutationCommand], *, is_kept: bool = False) -> str:
+def format_mutations(commands: Sequence[MutationCommand], *, is_kept: bool = False) -> str:
     """The commands as ALTER TABLE has them, with expressions as they were written; what is kept also says the time."""
     return ", ".join(_text(command) + (_time_text(command) if is_kept else "") for command in commands)
 
@@ -81,14 +82,14 @@ def mutation_text(commands: Sequence[MutationCommand], *, is_kept: bool = False)
 
 
 def _delete(stream: TokenStream) -> MutationCommand:
-    partition = in_partition(stream)
+    partition = parse_in_partition(stream)
     return DeleteRows(_condition(stream), partition)
 
 
 def _update(stream: TokenStream) -> UpdateRows:
     assignments: list[tuple[str, str]] = []
     while True:
-        name = column_name(stream)
+        name = parse_column_name(stream)
         stream.expect("=")
         if name in dict(assignments):
             raise UserError(
@@ -97,37 +98,37 @@ def _update(stream: TokenStream) -> UpdateRows:
         assignments.append((name, _expression(stream, _assignment_ends)))
         if not stream.accept(","):
             break
-    partition = in_partition(stream)
+    partition = parse_in_partition(stream)
     return UpdateRows(tuple(assignments), _condition(stream), partition)
 
 
 def _materialize_column(stream: TokenStream) -> MutationCommand:
-    return MaterializeColumn(column_name(stream), in_partition(stream))
+    return MaterializeColumn(parse_column_name(stream), parse_in_partition(stream))
 
 
 def _clear_column(stream: TokenStream) -> MutationCommand:
-    exists = if_exists(stream)
-    return ClearColumnData(column_name(stream), in_partition(stream), exists)
+    exists = accept_if_exists(stream)
+    return ClearColumnData(parse_column_name(stream), parse_in_partition(stream), exists)
 
 
 def _materialize_index(stream: TokenStream) -> MutationCommand:
-    if_exists(stream)
-    return MaterializeIndex(stream.identifier("index name"), in_partition(stream))
+    accept_if_exists(stream)
+    return MaterializeIndex(stream.identifier("index name"), parse_in_partition(stream))
 
 
 def _clear_index(stream: TokenStream) -> MutationCommand:
-    if_exists(stream)
-    return ClearIndex(stream.identifier("index name"), in_partition(stream))
+    accept_if_exists(stream)
+    return ClearIndex(stream.identifier("index name"), parse_in_partition(stream))
 
 
 def _materialize_ttl(stream: TokenStream) -> MutationCommand:
-    partition = in_partition(stream)
+    partition = parse_in_partition(stream)
     at = int(stream.next().text) if stream.accept("AT") and stream.peek().text.isdigit() else 0
     return MaterializeTtl(partition, at)
 
 
 def _apply_deleted_mask(stream: TokenStream) -> MutationCommand:
-    return ApplyDeletedMask(in_partition(stream))
+    return ApplyDeletedMask(parse_in_partition(stream))
 
 
 _COMMANDS: dict[str, Callable[[TokenStream], MutationCommand]] = {
@@ -142,7 +143,7 @@ _COMMANDS: dict[str, Callable[[TokenStream], MutationCommand]] = {
 }
 
 
-def in_partition(stream: TokenStream) -> PartitionRef | None:
+def parse_in_partition(stream: TokenStream) -> PartitionRef | None:
     """``[IN PARTITION p]``."""
     if not stream.accept("IN", "PARTITION"):
         return None
@@ -183,18 +184,18 @@ def _text(command: MutationCommand) -> str:
     where = _partition_text(command.partition)
     match command:
         case UpdateRows(assignments, condition, _):
-            pairs = ", ".join(f"{identifier_if_needed(name)} = {value}" for name, value in assignments)
+            pairs = ", ".join(f"{quote_identifier_if_needed(name)} = {value}" for name, value in assignments)
             return f"UPDATE {pairs}{where} WHERE {condition}"
         case DeleteRows(condition, _):
             return f"DELETE{where} WHERE {condition}"
         case MaterializeColumn(name, _):
-            return f"MATERIALIZE COLUMN {identifier_if_needed(name)}{where}"
+            return f"MATERIALIZE COLUMN {quote_identifier_if_needed(name)}{where}"
         case ClearColumnData(name, _):
-            return f"CLEAR COLUMN {identifier_if_needed(name)}{where}"
+            return f"CLEAR COLUMN {quote_identifier_if_needed(name)}{where}"
         case MaterializeIndex(name, _):
-            return f"MATERIALIZE INDEX {identifier_if_needed(name)}{where}"
+            return f"MATERIALIZE INDEX {quote_identifier_if_needed(name)}{where}"
         case ClearIndex(name, _):
-            return f"CLEAR INDEX {identifier_if_needed(name)}{where}"
+            return f"CLEAR INDEX {quote_identifier_if_needed(name)}{where}"
         case ApplyDeletedMask(_):
             return f"APPLY DELETED MASK{where}"
         case MaterializeTtl():

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from itertools import product
 
-from sql.grammar.common_clauses import table_ref
-from sql.grammar.statements.create_index import indexes_query
+from sql.grammar.common_clauses import parse_table_name
+from sql.grammar.statements.create_index import build_show_index_query
 from sql.grammar.statements.drop_table import refuse_other_objects
 from sql.grammar.statements.statement import (
     SelectQuery,
@@ -26,7 +26,7 @@ _COLUMNS = """
 """
 
 
-def show(stream: TokenStream) -> Statement:
+def parse_show(stream: TokenStream) -> Statement:
     stream.next()
     if stream.accept("DATABASES") or stream.accept("SCHEMAS"):
         like, negated = _like(stream)
@@ -65,7 +65,7 @@ def show(stream: TokenStream) -> Statement:
     if any(stream.accept(*extended, word) for word in _INDEXES for extended in ((), ("EXTENDED",))):
         database, table = _of_table(stream)
         condition = stream.slice_until(_output_begins, "condition") if stream.accept("WHERE") else "1"
-        return SelectQuery(indexes_query(database, table, condition))
+        return SelectQuery(build_show_index_query(database, table, condition))
     if stream.peek().kind == "word":
         raise not_implemented(f"SHOW {stream.peek().upper}")
     return stream.fail("DATABASES", "TABLES", "COLUMNS", "CREATE", "SETTINGS", "FUNCTIONS", "ENGINES", "PROCESSLIST")
@@ -78,7 +78,7 @@ def _create(stream: TokenStream) -> Statement:
     is_temporary = stream.at("TEMPORARY", "TABLE") and stream.accept("TEMPORARY")
     if (stream.at("TABLE") or stream.at("VIEW")) and stream.peek(1).is_identifier:
         stream.next()
-    return ShowCreateTable(table_ref(stream), is_temporary)
+    return ShowCreateTable(parse_table_name(stream), is_temporary)
 
 
 def _settings(stream: TokenStream) -> Statement:
@@ -95,7 +95,7 @@ def _output_begins(stream: TokenStream) -> bool:
 def _of_table(stream: TokenStream) -> tuple[str | None, str]:
     if not (stream.accept("FROM") or stream.accept("IN")):
         stream.fail("FROM")
-    table = table_ref(stream)
+    table = parse_table_name(stream)
     return _from(stream) or table.database, table.table
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from sql.grammar.clause_types import ColumnMatcher
-from sql.grammar.common_clauses import identifier_list, on_cluster, table_ref
+from sql.grammar.common_clauses import on_cluster, parse_identifier_list, parse_table_name
 from sql.grammar.statements.statement import DropReplica, OptimizeTable, Statement, SystemCommand
 from sql.grammar.tokens import TokenStream, not_implemented
 
-STOPPABLE = (
+STOPPABLE_ACTIONS = (
     "MERGES", "TTL MERGES", "FETCHES", "REPLICATED SENDS", "REPLICATION QUEUES", "PULLING REPLICATION LOG", "CLEANUP",
     "MOVES", "DISTRIBUTED SENDS",
 )  # fmt: skip
@@ -17,20 +17,20 @@ _PLAIN_COMMANDS = ("RESTART REPLICAS",)
 _SYNC_MODES = ("STRICT", "LIGHTWEIGHT", "PULL")
 
 
-def system(stream: TokenStream) -> Statement:
+def parse_system(stream: TokenStream) -> Statement:
     stream.next()
     if stream.accept("DROP", "REPLICA"):
         return _drop_replica(stream)
     if stream.accept("FLUSH", "LOGS"):
         on_cluster(stream)
-        names = () if stream.at_end() or stream.at(";") else identifier_list(stream)
+        names = () if stream.at_end() or stream.at(";") else parse_identifier_list(stream)
         return SystemCommand("FLUSH LOGS", argument=",".join(names))
     if stream.accept("UNFREEZE"):
         on_cluster(stream)
         stream.expect("WITH", "NAME")
         return SystemCommand("UNFREEZE", argument=stream.string("backup name"))
     for verb in ("STOP", "START"):
-        for action in STOPPABLE:
+        for action in STOPPABLE_ACTIONS:
             if stream.accept(verb, *action.split()):
                 return _stop_or_start(stream, f"{verb} {action}")
     for command in (*_TABLE_COMMANDS, *_PLAIN_COMMANDS):
@@ -51,14 +51,14 @@ def _stop_or_start(stream: TokenStream, command: str) -> SystemCommand:
         raise not_implemented(f"SYSTEM {command} ON VOLUME")
     if stream.at_end() or not stream.peek().is_identifier:
         return SystemCommand(command)
-    table = table_ref(stream)
+    table = parse_table_name(stream)
     on_cluster(stream)
     return SystemCommand(command, table)
 
 
 def _of_table(stream: TokenStream, command: str) -> SystemCommand:
     may_be_missing = command == "SYNC REPLICA" and stream.accept("IF", "EXISTS")
-    table = table_ref(stream)
+    table = parse_table_name(stream)
     on_cluster(stream)
     may_be_missing |= command == "SYNC REPLICA" and stream.accept("IF", "EXISTS")
     argument = ""
@@ -73,7 +73,7 @@ def _drop_replica(stream: TokenStream) -> Statement:
     on_cluster(stream)
     replica = stream.string("replica name")
     if stream.accept("FROM", "TABLE"):
-        return DropReplica(replica, table=table_ref(stream))
+        return DropReplica(replica, table=parse_table_name(stream))
     if stream.accept("FROM", "DATABASE"):
         return DropReplica(replica, database=stream.identifier("database name"))
     if stream.accept("FROM", "ZKPATH"):
@@ -81,12 +81,12 @@ def _drop_replica(stream: TokenStream) -> Statement:
     return DropReplica(replica)
 
 
-def optimize(stream: TokenStream) -> Statement:
+def parse_optimize(stream: TokenStream) -> Statement:
     stream.next()
     stream.expect("TABLE")
-    table = table_ref(stream)
+    table = parse_table_name(stream)
     on_cluster(stream)
-    partition, partition_id = partition_clause(stream)
+    partition, partition_id = parse_partition_clause(stream)
     if stream.at("DRY", "RUN"):
         raise not_implemented("OPTIMIZE … DRY RUN")
     final = stream.accept("FINAL") or stream.accept("FORCE")
@@ -101,7 +101,7 @@ def optimize(stream: TokenStream) -> Statement:
     return OptimizeTable(table, partition, partition_id, final, deduplicate, by, cleanup)
 
 
-def partition_clause(stream: TokenStream) -> tuple[str | None, str | None]:
+def parse_partition_clause(stream: TokenStream) -> tuple[str | None, str | None]:
     """``PARTITION value`` as SQL text, or the id of ``PARTITION ID '…'``."""
     if not stream.accept("PARTITION"):
         return None, None
@@ -123,14 +123,14 @@ def _matcher(stream: TokenStream) -> ColumnMatcher:
         if stream.peek().kind == "string":
             pattern = stream.string("a regular expression of column names")
         else:
-            names = identifier_list(stream)
+            names = parse_identifier_list(stream)
         stream.expect(")")
     elif not stream.accept("*"):
         return ColumnMatcher((stream.identifier("column name"),))
     excluded: tuple[str, ...] = ()
     if stream.accept("EXCEPT"):
         if stream.accept("("):
-            excluded = identifier_list(stream)
+            excluded = parse_identifier_list(stream)
             stream.expect(")")
         else:
             excluded = (stream.identifier("column name"),)

@@ -12,7 +12,7 @@ They are Pando's own: ClickHouse's transactions belong to a session.
 
 from __future__ import annotations
 
-from sql.grammar.common_clauses import table_ref
+from sql.grammar.common_clauses import parse_table_name
 from sql.grammar.statements.statement import CommitTransaction, RollbackTransaction, Statement
 from sql.grammar.tokens import TokenStream, not_implemented
 
@@ -20,9 +20,9 @@ _MOST_DIGITS = 20
 """Of a UInt64."""
 
 
-def commit(stream: TokenStream) -> Statement:
+def parse_commit(stream: TokenStream) -> Statement:
     transaction = _transaction(stream)
-    table = table_ref(stream)
+    table = parse_table_name(stream)
     overwrite = ""
     if stream.accept("OVERWRITE"):
         overwrite = "partitions" if stream.accept("PARTITIONS") else "table"
@@ -42,9 +42,9 @@ def commit(stream: TokenStream) -> Statement:
     return CommitTransaction(transaction, table, overwrite, attempts, rows, application, version)
 
 
-def rollback(stream: TokenStream) -> Statement:
+def parse_rollback(stream: TokenStream) -> Statement:
     transaction = _transaction(stream)
-    return RollbackTransaction(transaction, table_ref(stream))
+    return RollbackTransaction(transaction, parse_table_name(stream))
 
 
 def _transaction(stream: TokenStream) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from parts.common.errors import UserError
 from sql.grammar.clause_types import ColumnClause
-from sql.grammar.table_elements.ttl import column_ttl
+from sql.grammar.table_elements.ttl import read_column_ttl_text
 from sql.grammar.tokens import TokenStream, not_implemented
 from sql.grammar.type_texts import type_text
 
@@ -12,19 +12,19 @@ _DEFAULT_KINDS = ("DEFAULT", "MATERIALIZED", "ALIAS")
 _COLUMN_REFUSED = ("EPHEMERAL", "STATISTICS", "COLLATE", "AUTO_INCREMENT", "SETTINGS")
 
 
-def column_name(stream: TokenStream) -> str:
+def parse_column_name(stream: TokenStream) -> str:
     name = stream.identifier("column name")
     while stream.accept("."):  # a name such as n.a, as in flattened Nested columns
         name += "." + stream.identifier("column name")
     return name
 
 
-def column_clause(stream: TokenStream) -> ColumnClause:
+def parse_column(stream: TokenStream) -> ColumnClause:
     """A column's name, type and properties."""
-    return column_properties(stream, column_name(stream))
+    return parse_column_properties(stream, parse_column_name(stream))
 
 
-def column_properties(stream: TokenStream, name: str, *, is_change: bool = False) -> ColumnClause:
+def parse_column_properties(stream: TokenStream, name: str, *, is_change: bool = False) -> ColumnClause:
     """What follows the column's name. Of a change (MODIFY COLUMN) all of it may be left out."""
     type_ = "" if _at_column_clause(stream) or (is_change and _column_ends(stream)) else type_text(stream)
     kind = expression = codec = comment = ttl = ""
@@ -49,7 +49,7 @@ def column_properties(stream: TokenStream, name: str, *, is_change: bool = False
             comment = stream.string("comment")
         elif stream.at("TTL") and not ttl:
             stream.next()
-            ttl = column_ttl(stream)
+            ttl = read_column_ttl_text(stream)
         elif token.kind == "word" and (token.upper in _COLUMN_REFUSED or stream.at("PRIMARY", "KEY")):
             raise not_implemented(f"{token.upper} of column {name!r}")
         else:

@@ -11,7 +11,7 @@ _ELEMENTS = 2
 """The constraint and its expression, in ClickHouse's tree."""
 
 
-def constraint_clause(stream: TokenStream) -> ConstraintClause:
+def parse_constraint(stream: TokenStream) -> ConstraintClause:
     """What follows CONSTRAINT."""
     stream.guard.count(_ELEMENTS)
     name = stream.identifier("constraint name")

@@ -12,16 +12,16 @@ _WHOLE_PART = 100_000_000
 """The granularity that ClickHouse shows of a text index, whatever was written."""
 
 
-def index_clause(stream: TokenStream) -> IndexClause:
+def parse_index(stream: TokenStream) -> IndexClause:
     """What follows INDEX."""
     stream.guard.count(_ELEMENTS)
     name = stream.identifier("index name")
     expression = stream.slice_until(lambda inner: inner.at("TYPE"), "index expression")
-    type_, arguments, granularity = index_type(stream, name)
+    type_, arguments, granularity = parse_index_type(stream, name)
     return IndexClause(name, expression, type_, arguments, granularity)
 
 
-def index_type(stream: TokenStream, name: str) -> tuple[str, tuple[str, ...], int]:
+def parse_index_type(stream: TokenStream, name: str) -> tuple[str, tuple[str, ...], int]:
     """``TYPE type(arguments) GRANULARITY n`` of the index ``name``."""
     stream.expect("TYPE")
     type_ = stream.identifier("index type")

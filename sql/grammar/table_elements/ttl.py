@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from parts.common.errors import UserError
-from sql.grammar.queries.query_formatter import written
+from sql.grammar.queries.query_formatter import normalize_expression
 from sql.grammar.tokens import TokenStream, not_implemented
 
 _ENDS = frozenset(
@@ -46,26 +46,26 @@ class TtlClause:
         return f"{self.expression} WHERE {self.where}" if self.where else self.expression
 
 
-def ttl_text(stream: TokenStream) -> str:
+def read_table_ttl_text(stream: TokenStream) -> str:
     """What follows TTL of a table, as it is kept."""
-    return ", ".join(clause.text for clause in ttl_clauses(stream))
+    return ", ".join(clause.text for clause in parse_ttl_clauses(stream))
 
 
-def column_ttl(stream: TokenStream) -> str:
+def read_column_ttl_text(stream: TokenStream) -> str:
     """What follows TTL of a column."""
-    return written(stream.slice_until(_expression_ends))
+    return normalize_expression(stream.slice_until(_expression_ends))
 
 
-def parse_ttl(text: str) -> tuple[TtlClause, ...]:
+def parse_stored_ttl(text: str) -> tuple[TtlClause, ...]:
     """Of a text that was kept."""
     stream = TokenStream(text)
-    clauses = ttl_clauses(stream)
+    clauses = parse_ttl_clauses(stream)
     if not stream.at_end():
         stream.fail("end of TTL")
     return clauses
 
 
-def ttl_clauses(stream: TokenStream) -> tuple[TtlClause, ...]:
+def parse_ttl_clauses(stream: TokenStream) -> tuple[TtlClause, ...]:
     clauses = [_clause(stream)]
     while stream.at(",") and not _at_next_command(stream):
         stream.next()
@@ -80,7 +80,7 @@ def _at_next_command(stream: TokenStream) -> bool:
 
 
 def _clause(stream: TokenStream) -> TtlClause:
-    expression = written(stream.slice_until(_expression_ends, "TTL expression"))
+    expression = normalize_expression(stream.slice_until(_expression_ends, "TTL expression"))
     if stream.accept("RECOMPRESS"):
         if not stream.at("CODEC", "("):
             stream.fail("CODEC")
@@ -95,12 +95,12 @@ def _clause(stream: TokenStream) -> TtlClause:
             raise not_implemented(f"TTL … TO {kind}")
         raise UserError("BAD_TTL_EXPRESSION", f"No such {kind.lower()} {place!r}: the data of a table are on one disk")
     if stream.accept("GROUP", "BY"):
-        keys = [written(stream.slice_until(_expression_ends, "key"))]
+        keys = [normalize_expression(stream.slice_until(_expression_ends, "key"))]
         while stream.accept(","):
-            keys.append(written(stream.slice_until(_expression_ends, "key")))
+            keys.append(normalize_expression(stream.slice_until(_expression_ends, "key")))
         return TtlClause(expression, group_by=tuple(keys), assigned=_assignments(stream))
     stream.accept("DELETE")
-    where = written(stream.slice_until(_expression_ends)) if stream.accept("WHERE") else ""
+    where = normalize_expression(stream.slice_until(_expression_ends)) if stream.accept("WHERE") else ""
     return TtlClause(expression, where)
 
 
@@ -117,7 +117,7 @@ def _assignments(stream: TokenStream) -> tuple[tuple[str, str], ...]:
 def _assignment(stream: TokenStream) -> tuple[str, str]:
     column = stream.identifier("column name")
     stream.expect("=")
-    return column, written(stream.slice_until(_expression_ends))
+    return column, normalize_expression(stream.slice_until(_expression_ends))
 
 
 def _expression_ends(stream: TokenStream) -> bool:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from sql.compile.macros_and_kernels import check_weight
-from sql.grammar.text_cache import LONGEST_TEXT, RecentTexts
+from sql.compile.macros_and_kernels import check_macro_weight
+from sql.grammar.text_cache import MAX_CACHED_TEXT_CHARACTERS, TextCache
 from sql.run.duckdb import database
 from sql.typing.typed_expressions import Typed
 
 
 def fold_constant(value: Typed) -> object:
     """The Python value of a constant expression. The clock is a literal in its text: equal texts are equal values."""
-    check_weight(value.sql)
+    check_macro_weight(value.sql)
     sql = value.number.render()
     return _constants.get((sql, None), lambda: _folded(sql))
 
@@ -18,17 +18,17 @@ def fold_constant(value: Typed) -> object:
 def _constant_size(value: object) -> int:
     if isinstance(value, (str, bytes)):
         return len(value)
-    return LONGEST_TEXT + 1 if isinstance(value, (list, tuple, dict)) else 0
+    return MAX_CACHED_TEXT_CHARACTERS + 1 if isinstance(value, (list, tuple, dict)) else 0
 
 
-_constants: RecentTexts[object] = RecentTexts(2048, _constant_size)
+_constants: TextCache[object] = TextCache(2048, _constant_size)
 
 
 def _folded(sql: str) -> object:
-    cursor = database.cursor()
+    cursor = database.open_cursor()
     try:
-        return cursor.execute(database.prepared(f"SELECT {sql}")).fetchall()[0][0]
+        return cursor.execute(database.prepare_sql(f"SELECT {sql}")).fetchall()[0][0]
     except Exception as error:
-        raise database.translate(error) from None
+        raise database.translate_error(error) from None
     finally:
         cursor.close()

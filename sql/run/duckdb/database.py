@@ -20,11 +20,11 @@ from pathlib import Path
 import duckdb
 
 from parts.common.errors import NAMES, CancelledError, PandoError, UnavailableError, UserError
-from sql.compile.macros_and_kernels import KERNELS, MACROS, macros_in
+from sql.compile.macros_and_kernels import KERNELS, MACROS, find_macro_names
 from sql.functions import memory_guards
 from sql.functions.introspection import block_rows
 from sql.typing.column_kernels import kernels
-from sql.typing.typed_expressions import text_sql
+from sql.typing.typed_expressions import string_literal_text
 
 _LONG_TEXT = 10_000
 _OWN_ERROR = re.compile(r"pando:(\d+):(.*?)(?:\n|$)", re.DOTALL)
@@ -34,17 +34,17 @@ _made: set[str] = set()
 
 
 @dataclass
-class Spill:
+class SpillSettings:
     """Where intermediate results go that are too big for memory, and how many bytes at most (0: half of the disk)."""
 
     directory: Path
     most_bytes: int = 0
 
 
-_spill = Spill(Path(tempfile.gettempdir()) / f"pando-spill-{os.getpid()}")
+_spill = SpillSettings(Path(tempfile.gettempdir()) / f"pando-spill-{os.getpid()}")
 
 
-def spill_to(spill: Spill) -> None:
+def configure_spill(spill: SpillSettings) -> None:
     """For the process, from its first query on."""
     global _spill
     _spill = spill
@@ -76,7 +76,7 @@ def _half_of_disk(directory: Path) -> int:
 def set_memory_limit(limit_bytes: int) -> bool:
     """What all queries together may hold in DuckDB's buffers. False when they hold more and cannot let go."""
     try:
-        with cursor() as setter:
+        with open_cursor() as setter:
             setter.execute(f"SET memory_limit = '{limit_bytes}B'")
     except duckdb.OutOfMemoryException:
         return False
@@ -97,35 +97,35 @@ def _close() -> None:
         _connection.cache_clear()
 
 
-def cursor() -> duckdb.DuckDBPyConnection:
+def open_cursor() -> duckdb.DuckDBPyConnection:
     """A connection of its own for one query; close it."""
     with _lock:
         return _connection().cursor()
 
 
-def prepared(sql: str) -> str:
+def prepare_sql(sql: str) -> str:
     """The same statement, whose macros are there, and whose parsing holds the interpreter for a moment only.
 
     DuckDB parses what it is given with the interpreter locked, about a megabyte a second, but what ``query`` is given
     only when it plans, without the lock.
     """
-    missing = macros_in(sql) - _made
+    missing = find_macro_names(sql) - _made
     if missing:
         with _lock:
             _make(missing)
-    return sql if len(sql) <= _LONG_TEXT else f"SELECT * FROM query({text_sql(sql)})"
+    return sql if len(sql) <= _LONG_TEXT else f"SELECT * FROM query({string_literal_text(sql)})"
 
 
 def _make(macros: set[str]) -> None:
     """The macros, and before each those that it uses."""
     for name in sorted(macros):
         if name not in _made:
-            _make(macros_in(MACROS[name].partition(")")[2]))
+            _make(find_macro_names(MACROS[name].partition(")")[2]))
             _connection().execute(f"CREATE MACRO {MACROS[name]}")
             _made.add(name)
 
 
-def translate(error: Exception) -> PandoError:
+def translate_error(error: Exception) -> PandoError:
     """DuckDB's error as Pando's."""
     if isinstance(error, PandoError):
         return error

@@ -7,8 +7,8 @@ from functools import partial
 
 import pyarrow as pa
 
-from parts.blocks.dictionary_strings import TEXTS, dictionary_of_runs
-from parts.format.decimal64 import short_array, short_type
+from parts.blocks.dictionary_strings import DICTIONARY_STRING, encode_dictionary
+from parts.format.decimal64 import to_decimal64, to_decimal64_type
 from parts.types import (
     ArrayType,
     DataType,
@@ -19,25 +19,25 @@ from parts.types import (
     NullableType,
     TupleType,
 )
-from sql.typing.duckdb.engine_types import engine_type, told_apart
+from sql.typing.duckdb.engine_types import duckdb_type, told_apart
 
 
-def comes_as(type_: DataType) -> str:
+def find_incoming_type(type_: DataType) -> str:
     """DuckDB's type of a column in the storage type."""
     match type_:
         case NullableType(inner) | LowCardinalityType(inner):
-            return comes_as(inner)
+            return find_incoming_type(inner)
         case DateTimeType():
             return "TIMESTAMP_S"
         case DateTime64Type():
             return {"s": "TIMESTAMP_S", "ms": "TIMESTAMP_MS", "us": "TIMESTAMP", "ns": "TIMESTAMP_NS"}[type_.unit]
         case ArrayType(inner):
-            return f"{comes_as(inner)}[]"
+            return f"{find_incoming_type(inner)}[]"
         case MapType(key, value):
-            return f'STRUCT("key" {comes_as(key)}, "value" {comes_as(value)})[]'
+            return f'STRUCT("key" {find_incoming_type(key)}, "value" {find_incoming_type(value)})[]'
         case TupleType(elements):
-            return ", ".join(comes_as(inner) for _, inner in elements)
-    return engine_type(type_)
+            return ", ".join(find_incoming_type(inner) for _, inner in elements)
+    return duckdb_type(type_)
 
 
 def needs_cast(type_: DataType) -> bool:
@@ -48,17 +48,17 @@ def needs_cast(type_: DataType) -> bool:
             return needs_cast(key) or needs_cast(value)
         case TupleType(elements):
             return any(needs_cast(inner) for _, inner in elements)
-    return comes_as(type_) != engine_type(type_)
+    return find_incoming_type(type_) != duckdb_type(type_)
 
 
-def readable(type_: pa.DataType, *, is_inner: bool = False) -> pa.DataType:
+def find_readable_type(type_: pa.DataType, *, is_inner: bool = False) -> pa.DataType:
     """Plain values inside lists, maps and structs: a batch whose lists of dictionary values are all empty ends DuckDB's
     query, or its whole database."""
     if pa.types.is_dictionary(type_):
         return type_.value_type if is_inner else type_
     if not is_inner:
-        type_ = short_type(type_)
-    inner = partial(readable, is_inner=True)
+        type_ = to_decimal64_type(type_)
+    inner = partial(find_readable_type, is_inner=True)
     if pa.types.is_map(type_):
         return _list_of(inner(type_.key_type), inner(type_.item_type))
     if pa.types.is_list(type_):
@@ -69,14 +69,14 @@ def readable(type_: pa.DataType, *, is_inner: bool = False) -> pa.DataType:
     return type_
 
 
-def of_type(array: pa.Array, type_: pa.DataType) -> pa.Array:
+def cast_to_readable(array: pa.Array, type_: pa.DataType) -> pa.Array:
     if has_other_form(array.type):
         array = engine_form(array)
     if array.type == type_:
         return array
-    if type_ == TEXTS and pa.types.is_string(array.type):
-        return dictionary_of_runs(array)
-    return short_array(array) if pa.types.is_decimal64(type_) else array.cast(type_)
+    if type_ == DICTIONARY_STRING and pa.types.is_string(array.type):
+        return encode_dictionary(array)
+    return to_decimal64(array) if pa.types.is_decimal64(type_) else array.cast(type_)
 
 
 def _list_of(key: pa.DataType, value: pa.DataType) -> pa.DataType:
@@ -107,7 +107,7 @@ def engine_form(array: pa.Array) -> pa.Array:
     )
 
 
-def engine_table(block: pa.Table) -> pa.Table:
+def convert_table(block: pa.Table) -> pa.Table:
     """The block with lists of structs for maps."""
     if not any(has_other_form(type_) for type_ in block.schema.types):
         return block

@@ -16,7 +16,7 @@ from typing import Protocol
 import pyarrow as pa
 
 
-class Scanned(Protocol):
+class ScanSource(Protocol):
     """Rows that a query may read."""
 
     schema: pa.Schema
@@ -34,7 +34,7 @@ class ScanTable(pa.Table):
 
     def __init__(self, schema: pa.Schema) -> None:  # no base: a table cannot be made so
         self._schema = schema
-        self.scanned: Scanned | None = None
+        self.scanned: ScanSource | None = None
 
     def __len__(self) -> int:
         return 0 if self.scanned is None else self.scanned.expected_rows

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 import pyarrow as pa
 
 from sql.run.duckdb import database
-from sql.run.duckdb.scan_table import Scanned, ScanTable
+from sql.run.duckdb.scan_table import ScanSource, ScanTable
 
 _MOST_IDLE = 32
 _LONGEST_TEXT = 10_000
@@ -25,19 +25,19 @@ _Key = tuple[str, tuple[tuple[str, pa.Schema], ...]]
 
 
 class _Statement:
-    def __init__(self, sql: str, streams: Mapping[str, Scanned]) -> None:
+    def __init__(self, sql: str, streams: Mapping[str, ScanSource]) -> None:
         self._slots = {name: ScanTable(stream.schema) for name, stream in streams.items()}
-        self.cursor = database.cursor()
+        self.cursor = database.open_cursor()
         try:
             for name, slot in self._slots.items():
                 self.cursor.register(name, slot)
             self.attach(streams)
-            self.relation = self.cursor.sql(database.prepared(sql))
+            self.relation = self.cursor.sql(database.prepare_sql(sql))
         except BaseException:
             self.cursor.close()
             raise
 
-    def attach(self, streams: Mapping[str, Scanned]) -> None:
+    def attach(self, streams: Mapping[str, ScanSource]) -> None:
         for name, stream in streams.items():
             self._slots[name].scanned = stream
 
@@ -78,7 +78,7 @@ class StatementPool:
         self._idle: OrderedDict[_Key, _Statement] = OrderedDict()
         atexit.register(self.clear)
 
-    def lease(self, sql: str, streams: Mapping[str, Scanned], *, is_kept: bool = True) -> LeasedStatement:
+    def lease(self, sql: str, streams: Mapping[str, ScanSource], *, is_kept: bool = True) -> LeasedStatement:
         """A statement of that text over streams of those columns and types; unless ``is_kept``, for this query only."""
         key = (sql, tuple((name, stream.schema) for name, stream in streams.items()))
         with self._lock:
@@ -110,5 +110,5 @@ class StatementPool:
             statement.cursor.close()
 
 
-STATEMENTS = StatementPool()
+STATEMENT_POOL = StatementPool()
 """The process's."""

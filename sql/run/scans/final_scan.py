@@ -15,7 +15,7 @@ from sql.compile.names.scope import NAME_COLUMNS
 from sql.pruning.pruned_parts import PrunedPart
 
 
-def final_blocks(
+def read_final_blocks(
     parts: Sequence[PrunedPart],
     description: TableDescription,
     reading: FinalReading,

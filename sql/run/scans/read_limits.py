@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from parts.common.errors import UserError
 from parts.table.table_description import TableDescription
 from sql.compile.compiled_query import Scan
-from sql.pruning.index_analysis import Analysis
+from sql.pruning.index_analysis import IndexAnalysis
 from sql.pruning.pruned_parts import PrunedPart
 from sql.settings.merge_tree_settings import MergeTreeSettings
 from sql.settings.supported_settings import (
@@ -108,7 +108,7 @@ class ReadLimits:
 NO_LIMITS = ReadLimits()
 
 
-def check_index_use(analysis: Analysis, scan: Scan, description: TableDescription, settings: Settings) -> None:
+def check_index_use(analysis: IndexAnalysis, scan: Scan, description: TableDescription, settings: Settings) -> None:
     """Raises 277 (INDEX_NOT_USED) where a setting forbids to read without an index."""
     if not (scan.conditions or scan.source.used):
         return  # what is only counted is not read

@@ -14,14 +14,14 @@ _ROWS_PER_BYTE = 8
 """A column of which a byte on disk holds so many rows is of long runs."""
 
 
-def comes_repeated(name: str, parts: Sequence[PrunedPart]) -> bool:
+def is_repeated(name: str, parts: Sequence[PrunedPart]) -> bool:
     """Whether the parts to read say so of a column of strings."""
     rows = sum(pruned.part.rows for pruned in parts)
-    repeated = sum(pruned.part.rows for pruned in parts if pruned.part.has_repeated(name))
-    return repeated * 2 > rows or is_in_runs(name, parts)
+    repeated = sum(pruned.part.rows for pruned in parts if pruned.part.starts_with_dictionary(name))
+    return repeated * 2 > rows or has_long_runs(name, parts)
 
 
-def is_in_runs(name: str, parts: Sequence[PrunedPart]) -> bool:
+def has_long_runs(name: str, parts: Sequence[PrunedPart]) -> bool:
     """Whether the parts to read say so of a column of strings."""
     sizes = [pruned.part.column_sizes().get(name) for pruned in parts]
     stored_bytes = sum(size[0] for size in sizes if size is not None)

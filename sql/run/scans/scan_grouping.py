@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from parts.format.primary_index import plain_numbers
+from parts.format.primary_index import get_plain_integers
 from parts.read.part_reader import Part
-from sql.compile.compiled_query import RowPart
+from sql.compile.compiled_query import PartialAggregate
 
 _ROWS_PER_RUN = 8
 _ROWS_PER_GROUP = 4
@@ -48,7 +48,7 @@ class RowGroups:
         """The values of the groups."""
         return array if self.rows is None else array.take(pa.array(self.rows))
 
-    def parts(self, wanted: Sequence[RowPart], columns: Mapping[str, pa.Array]) -> list[pa.Array]:
+    def parts(self, wanted: Sequence[PartialAggregate], columns: Mapping[str, pa.Array]) -> list[pa.Array]:
         """The parts of the groups; ``columns`` are those that they are of."""
         counts = {name: self._counts(columns.get(name)) for name in dict.fromkeys(part.column for part in wanted)}
         return [
@@ -73,7 +73,7 @@ class RowGroups:
         chosen = self.numbers if valid is None else self.numbers[valid.view(bool)]
         return np.bincount(chosen, minlength=self.count)
 
-    def _reduced(self, part: RowPart, array: pa.Array, counts: np.ndarray) -> pa.Array:
+    def _reduced(self, part: PartialAggregate, array: pa.Array, counts: np.ndarray) -> pa.Array:
         """The sum, the least or the greatest of each group, NULL where all are."""
         given = array.null_count
         is_sum = part.function == "sum"
@@ -102,7 +102,7 @@ class RowGroups:
         return found
 
 
-def is_narrow(names: Sequence[str], part: Part) -> bool:
+def has_narrow_rows(names: Sequence[str], part: Part) -> bool:
     """Whether the columns take few bytes on disk. To decode and group such a frame is many short steps, between which
     two threads would wait for each other at the interpreter: one alone is sooner done."""
     sizes = part.column_sizes()
@@ -110,7 +110,7 @@ def is_narrow(names: Sequence[str], part: Part) -> bool:
     return stored_bytes <= _NARROW_ROW_BYTES * part.rows
 
 
-def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def combine_small_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Small batches as larger ones: to DuckDB one of a few rows costs as much as one of thousands."""
     few: list[pa.RecordBatch] = []
     rows = 0
@@ -177,7 +177,7 @@ def _key_numbers(key: pa.Array) -> tuple[np.ndarray, int] | None:
         if not key.null_count:
             return key.indices.to_numpy(), size
         return key.indices.fill_null(size).to_numpy(), size + 1
-    values = plain_numbers(key)
+    values = get_plain_integers(key)
     if values is None:
         return None
     least, most = int(values.min()), int(values.max())

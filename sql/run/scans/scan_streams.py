@@ -15,7 +15,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from parts.blocks.dictionary_strings import TEXTS
+from parts.blocks.dictionary_strings import DICTIONARY_STRING
 from parts.common.errors import PandoError
 from parts.common.query_status import QueryStatus
 from parts.read.batch_plan import (
@@ -24,21 +24,21 @@ from parts.read.batch_plan import (
 from sql.compile.compiled_query import Scan
 from sql.compile.final_reading import FinalReading
 from sql.compile.names.scope import NAME_COLUMNS
-from sql.compile.short_string_codes import LongStringError, code_label, codes
-from sql.pruning.allowed_values import required_values
+from sql.compile.short_string_codes import LongStringError, code_column_name, encode_strings
+from sql.pruning.allowed_values import find_allowed_values
 from sql.pruning.part_bounds import name_value
 from sql.pruning.pruned_parts import PrunedPart
 from sql.relations import ArrowRelation, KeyedRelation, PartsRelation, StreamedRelation, is_parts_relation
 from sql.run.duckdb.constant_folding import fold_constant
-from sql.run.duckdb.duckdb_arrays import needs_cast, of_type, readable
-from sql.run.scans.final_scan import final_blocks
+from sql.run.duckdb.duckdb_arrays import cast_to_readable, find_readable_type, needs_cast
+from sql.run.scans.final_scan import read_final_blocks
 from sql.run.scans.read_limits import NO_LIMITS, ReadLimits
-from sql.run.scans.repeated_strings import comes_repeated
-from sql.run.scans.scan_grouping import gathered, group_rows, is_narrow
+from sql.run.scans.repeated_strings import is_repeated
+from sql.run.scans.scan_grouping import combine_small_batches, group_rows, has_narrow_rows
 from sql.run.scans.small_parts import SmallParts
-from sql.typing.column_kernels.scannable import Computed
-from sql.typing.duckdb.engine_types import engine_type
-from sql.typing.typed_expressions import column_label, quoted
+from sql.typing.column_kernels.scannable import ScanComputation
+from sql.typing.duckdb.engine_types import duckdb_type
+from sql.typing.typed_expressions import column_label, quote_identifier
 
 _NO_COLUMN = "#"
 _Make = Callable[..., pa.Array]
@@ -49,7 +49,7 @@ _ROWS_WORTH_A_PLAN = 300_000
 """Of fewer it costs less to hand on rows as groups than to compile the statement again."""
 
 
-class FewAlikeError(Exception):
+class TooFewEqualRowsError(Exception):
     """Rows that should make groups are too different."""
 
 
@@ -86,14 +86,14 @@ def scan_sql(scan: Scan) -> str:
     casts = False
     for name in scan.source.used:
         definition = scan.definitions[name]
-        label = quoted(column_label(number, name))
+        label = quote_identifier(column_label(number, name))
         if needs_cast(definition.type):
             casts = True
-            columns.append(f"CAST({label} AS {engine_type(definition.type)}) AS {label}")
+            columns.append(f"CAST({label} AS {duckdb_type(definition.type)}) AS {label}")
         else:
             columns.append(label)
-    columns += [quoted(code_label(number, name)) for name in scan.coded]
-    columns += [quoted(label) for label in (*scan.computed, *scan.parts)]
+    columns += [quote_identifier(code_column_name(number, name)) for name in scan.coded]
+    columns += [quote_identifier(label) for label in (*scan.computed, *scan.parts)]
     return f"(SELECT {', '.join(columns)} FROM s{number})" if casts else f"s{number}"
 
 
@@ -121,12 +121,13 @@ class ScanStream:
         self._repeating = {
             name
             for name in (*types, *(scan.coded if scan.parts else ()))
-            if parts and pa.types.is_string(scan.definitions[name].type.arrow) and comes_repeated(name, parts)
+            if parts and pa.types.is_string(scan.definitions[name].type.arrow) and is_repeated(name, parts)
         }
-        types.update((name, TEXTS) for name in self._repeating if name in types)
+        types.update((name, DICTIONARY_STRING) for name in self._repeating if name in types)
         columns = _columns_of(scan, types)
         columns += [
-            (pa.field(code_label(scan.source.number, name), pa.uint64()), (name,), self._codes) for name in scan.coded
+            (pa.field(code_column_name(scan.source.number, name), pa.uint64()), (name,), self._codes)
+            for name in scan.coded
         ]
         self._columns = [(names, make) for _, names, make in columns]
         fields = [field for field, _, _ in columns]
@@ -137,7 +138,7 @@ class ScanStream:
 
     def begin(self) -> None:
         """Reads the first rows ahead of DuckDB. Raises ``LongStringError`` if one of them has no code, and
-        ``FewAlikeError`` if they make no groups."""
+        ``TooFewEqualRowsError`` if they make no groups."""
         batches = self._record_batches(range(len(self.schema)))
         self._begun = itertools.chain(list(itertools.islice(batches, 1)), batches)
 
@@ -164,10 +165,10 @@ class ScanStream:
         schema = self._fields(columns)
         chosen = [self._columns[position] for position in columns if position < len(self._columns)]
         if self._row_parts:
-            yield from gathered(self._groups(chosen, columns[len(chosen) :], schema))
+            yield from combine_small_batches(self._groups(chosen, columns[len(chosen) :], schema))
             return
         names = _names_of(chosen)
-        for arrays in counted(self._batches(names), self._state, is_limited=self._is_limited):
+        for arrays in count_batches(self._batches(names), self._state, is_limited=self._is_limited):
             if chosen:
                 arrays = _made(chosen, dict(zip(names, arrays, strict=True)))
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -178,12 +179,12 @@ class ScanStream:
         keys = _names_of(chosen)
         names = list(dict.fromkeys([*keys, *(part.column for part in parts if part.column)]))
         must_pay = self.expected_rows > _ROWS_WORTH_A_PLAN
-        for arrays in counted(self._batches(names), self._state):
+        for arrays in count_batches(self._batches(names), self._state):
             found = {name: self._repeated(name, array) for name, array in zip(names, arrays, strict=False)}
             groups = group_rows([found[name] for name in keys], len(arrays[0]))
             if must_pay and not groups.is_worth_it:
                 self._state.met_few_alike = True
-                raise FewAlikeError
+                raise TooFewEqualRowsError
             must_pay = False
             values = {name: groups.key(found[name]) for name in keys}
             made = _made(chosen, values)
@@ -191,11 +192,11 @@ class ScanStream:
             yield pa.RecordBatch.from_arrays(made, schema=schema)
 
     def _repeated(self, name: str, array: pa.Array) -> pa.Array:
-        return of_type(array, TEXTS) if name in self._repeating else array
+        return cast_to_readable(array, DICTIONARY_STRING) if name in self._repeating else array
 
     def _codes(self, array: pa.Array) -> pa.Array:
         try:
-            return codes(array)
+            return encode_strings(array)
         except LongStringError:
             self._state.met_long_string = True
             raise
@@ -221,7 +222,7 @@ class ScanStream:
         self, names: list[str], parts: Sequence[PrunedPart], reading: FinalReading, relation: PartsRelation
     ) -> Iterator[tuple[list[pa.Array], int]]:
         left = sum(pruned.rows for pruned in parts)
-        for block in final_blocks(parts, relation.description, reading, names, self._state.status):
+        for block in read_final_blocks(parts, relation.description, reading, names, self._state.status):
             left -= block.num_rows
             yield from _table_batches(names, block)
         self._state.statistics.read_rows += left
@@ -247,7 +248,7 @@ class ScanStream:
             read = partial(
                 pruned.part.read_rows,
                 stored,
-                max_threads=1 if self._row_parts and is_narrow(stored, pruned.part) else self._max_threads,
+                max_threads=1 if self._row_parts and has_narrow_rows(stored, pruned.part) else self._max_threads,
                 is_short=True,
                 with_dictionaries=True,
                 test=test,
@@ -265,7 +266,7 @@ class ScanStream:
             yield small.together()
 
 
-class FewRows:
+class BufferedScan:
     """Rows of a scan that have been read: ``read`` are batches of the columns that it uses."""
 
     def __init__(self, scan: Scan, read: Sequence[Sequence[pa.Array]], rows: int) -> None:
@@ -286,14 +287,14 @@ class FewRows:
 
 def _types_of(scan: Scan) -> dict[str, pa.DataType]:
     """What DuckDB gets of the columns that the scan reads."""
-    return {name: readable(scan.definitions[name].type.arrow) for name in scan.source.used}
+    return {name: find_readable_type(scan.definitions[name].type.arrow) for name in scan.source.used}
 
 
 def _columns_of(scan: Scan, types: Mapping[str, pa.DataType]) -> list[tuple[pa.Field, tuple[str, ...], _Make]]:
     """The columns of these types and those computed of them: of what and how each is made."""
     number = scan.source.number
     columns: list[tuple[pa.Field, tuple[str, ...], _Make]] = [
-        (pa.field(column_label(number, name), type_), (name,), partial(of_type, type_=type_))
+        (pa.field(column_label(number, name), type_), (name,), partial(cast_to_readable, type_=type_))
         for name, type_ in types.items()
     ]
     for label, value in scan.computed.items():
@@ -314,8 +315,8 @@ def _no_column(scan: Scan) -> pa.Field:
     return pa.field(f"{scan.source.number}.{_NO_COLUMN}", pa.uint8())
 
 
-def _computed(*arrays: pa.Array, value: Computed, types: Sequence[pa.DataType]) -> pa.Array:
-    return value.of(*[of_type(array, type_) for array, type_ in zip(arrays, types, strict=True)])
+def _computed(*arrays: pa.Array, value: ScanComputation, types: Sequence[pa.DataType]) -> pa.Array:
+    return value.of(*[cast_to_readable(array, type_) for array, type_ in zip(arrays, types, strict=True)])
 
 
 def _split(ranges: Sequence[RowRange], rows: int) -> tuple[list[RowRange], list[RowRange]]:
@@ -329,7 +330,7 @@ def _split(ranges: Sequence[RowRange], rows: int) -> tuple[list[RowRange], list[
 
 def _read(relation: ArrowRelation, scan: Scan, names: list[str]) -> pa.Table:
     if isinstance(relation, KeyedRelation):
-        return relation.read_keys(required_values(scan, relation.key_column, fold_constant), names)
+        return relation.read_keys(find_allowed_values(scan, relation.key_column, fold_constant), names)
     return relation.read(names)
 
 
@@ -358,7 +359,7 @@ def _virtual(name: str, pruned: PrunedPart, rows: int) -> pa.Array:
     return pa.DictionaryArray.from_arrays(indices, pa.array([value], pa.string()))
 
 
-def counted(
+def count_batches(
     batches: Iterator[tuple[list[pa.Array], int]], state: ScanState, *, is_limited: bool = True
 ) -> Iterator[list[pa.Array]]:
     """Counts what is read, ends when the query does, and keeps the error for whoever reads through DuckDB."""

@@ -32,7 +32,7 @@ class SmallParts:
             return False
         if part.data_uncompressed_bytes > _MOST_PART_BYTES:
             return False
-        arrays = part.read_few(self._names, rows[0])
+        arrays = part.read_row_range(self._names, rows[0])
         if arrays is None:
             return False
         self._read.append(arrays)

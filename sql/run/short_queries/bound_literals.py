@@ -29,12 +29,12 @@ from parts.types import (
     strip_nullable,
 )
 from sql.grammar.syntax_tree import Alias, Function, Identifier, Literal, NamedTable, Node, Select, conjuncts, walk
-from sql.pruning.condition_builder import FLIPPED, RANGES, range_condition
-from sql.pruning.conditions import Both, Condition, InSet
-from sql.pruning.filter_index_conditions import present
-from sql.pruning.index_analysis import Analysis
-from sql.pruning.skip_index_tests import SkipTest
-from sql.run.short_queries.statement_shapes import value_of
+from sql.pruning.condition_builder import MIRRORED_COMPARISONS, RANGE_COMPARISONS, build_range_condition
+from sql.pruning.conditions import Combination, Condition, InSet
+from sql.pruning.filter_index_conditions import build_membership_condition
+from sql.pruning.index_analysis import IndexAnalysis
+from sql.pruning.skip_index_tests import SkipIndexTest
+from sql.run.short_queries.statement_shapes import parse_literal
 
 _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _ISO_TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", re.ASCII)
@@ -53,7 +53,7 @@ _EXACT_BITS = {32: 24, 64: 53}
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class BoundTerm:
     """``column name literals``; the literals have the numbers ``slots`` in their statement."""
 
     column: str
@@ -71,15 +71,15 @@ class Term:
     def condition(self, key: int, values: tuple[pa.Scalar, ...]) -> Condition:
         """Where the column is key number ``key``."""
         if self.name == "in":
-            return Both((InSet(key, values, exact=True),))
-        return Both((range_condition(key, self.name, values[0]),))
+            return Combination((InSet(key, values, exact=True),))
+        return Combination((build_range_condition(key, self.name, values[0]),))
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class SplitQuery:
     """A query in two: the terms that are bound, and what is left to be computed of the rows that pass them."""
 
-    terms: tuple[Term, ...]
+    terms: tuple[BoundTerm, ...]
     finding: Select
     """The query with these terms alone."""
     rest: Select
@@ -95,8 +95,8 @@ class Split:
 class BoundLiterals:
     """How a plan's analysis depends on the literals. ``limit`` and ``offset`` have numbers too, if they are bound."""
 
-    terms: tuple[Term, ...]
-    analysis: Analysis
+    terms: tuple[BoundTerm, ...]
+    analysis: IndexAnalysis
     limit: int | None = None
     offset: int | None = None
 
@@ -112,7 +112,7 @@ class BoundLiterals:
         allowed = _OF_PARAMETER.get(type_, (IntegerType, FloatType))
         return any(slot in term.slots and isinstance(strip_nullable(term.type), allowed) for term in self.terms)
 
-    def analysis_of(self, literals: Sequence[str]) -> Analysis | None:
+    def analysis_of(self, literals: Sequence[str]) -> IndexAnalysis | None:
         """The analysis with these literals; ``None``: one of them is no value of its column's type, or no number of
         rows."""
         counts = [literals[slot] for slot in (self.limit, self.offset) if slot is not None]
@@ -137,7 +137,7 @@ class BoundLiterals:
         skip_tests = tuple(self._skip_test(test.index, literals) for test in self.analysis.skip_tests)
         return self.analysis.with_rows(by_extremes, by_index, by_row, dict(sorted(columns.items())), skip_tests)
 
-    def _skip_test(self, index: SkipIndex, literals: Sequence[str]) -> SkipTest:
+    def _skip_test(self, index: SkipIndex, literals: Sequence[str]) -> SkipIndexTest:
         conditions: list[Condition] = []
         for term in self.terms:
             values = term.values(literals)
@@ -146,8 +146,8 @@ class BoundLiterals:
                 if index.kind in ("minmax", "set"):
                     conditions.append(term.condition(number, values))
                 elif term.name in ("equals", "in"):
-                    conditions.append(present(index, number, values))
-        return SkipTest(index, Both(tuple(conditions)))
+                    conditions.append(build_membership_condition(index, number, values))
+        return SkipIndexTest(index, Combination(tuple(conditions)))
 
     def agrees(self, literals: Sequence[str]) -> bool:
         """Whether its conditions on the index, with the literals of the plan, are among the plan's: that has others
@@ -155,8 +155,8 @@ class BoundLiterals:
         made = self.analysis_of(literals)
         if made is None:
             return False
-        known = self.analysis.primary.terms if isinstance(self.analysis.primary, Both) else ()
-        return all(term in known for term in (made.primary.terms if isinstance(made.primary, Both) else ()))
+        known = self.analysis.primary.terms if isinstance(self.analysis.primary, Combination) else ()
+        return all(term in known for term in (made.primary.terms if isinstance(made.primary, Combination) else ()))
 
 
 def split_query(
@@ -167,14 +167,14 @@ def split_query(
     table: NamedTable,
     description: TableDescription,
     zone: str,
-) -> Split | None:
+) -> SplitQuery | None:
     """``marked`` is ``tree`` with each of ``literals`` replaced by one of ``marks``."""
     reading = _Reading(marks, marked, table, description, zone)
     named = [node for filter in (marked.prewhere, marked.where) if filter is not None for node in walk(filter)]
     if any(isinstance(node, Alias) for node in named):
         return None
     shadowed = {node.name for node in walk(marked) if isinstance(node, Alias)}
-    terms: list[Term] = []
+    terms: list[BoundTerm] = []
     bound: list[Node] = []
     left: dict[str, Node | None] = {}
     for clause in ("prewhere", "where"):
@@ -193,12 +193,12 @@ def split_query(
     if not terms:
         return None
     finding = replace(tree, prewhere=None, where=_conjunction(bound))
-    return Split(tuple(terms), finding, replace(tree, prewhere=left["prewhere"], where=left["where"]))
+    return SplitQuery(tuple(terms), finding, replace(tree, prewhere=left["prewhere"], where=left["where"]))
 
 
-def slot_of(node: Node | None, marks: Sequence[str]) -> int | None:
+def find_slot(node: Node | None, marks: Sequence[str]) -> int | None:
     """The number of the literal that the node is."""
-    values = [value_of(mark) for mark in marks]
+    values = [parse_literal(mark) for mark in marks]
     return values.index(node.value) if isinstance(node, Literal) and node.value in values else None
 
 
@@ -213,25 +213,25 @@ class _Reading:
         self, marks: Sequence[str], marked: Select, table: NamedTable, description: TableDescription, zone: str
     ) -> None:
         counts = Counter(node.value for node in walk(marked) if isinstance(node, Literal))
-        self._slots = {value_of(mark): slot for slot, mark in enumerate(marks) if counts[value_of(mark)] == 1}
+        self._slots = {parse_literal(mark): slot for slot, mark in enumerate(marks) if counts[parse_literal(mark)] == 1}
         self._qualifier = table.alias or table.table
         self._schema = description.schema
         self._keys = description.sorting_key.expressions
         self._zone = zone
 
-    def term(self, node: Node) -> Term | None:
+    def term(self, node: Node) -> BoundTerm | None:
         match node:
             case Function("in", (column, Function("tuple", values))) if values:
                 return self._of_column(column, "in", values)
             case Function("in", (column, value)):
                 return self._of_column(column, "in", (value,))
-            case Function(name, (Identifier() as column, value)) if name in RANGES:
+            case Function(name, (Identifier() as column, value)) if name in RANGE_COMPARISONS:
                 return self._of_column(column, name, (value,))
-            case Function(name, (value, column)) if name in RANGES:
-                return self._of_column(column, FLIPPED.get(name, name), (value,))
+            case Function(name, (value, column)) if name in RANGE_COMPARISONS:
+                return self._of_column(column, MIRRORED_COMPARISONS.get(name, name), (value,))
         return None
 
-    def _of_column(self, node: Node, name: str, values: Sequence[Node]) -> Term | None:
+    def _of_column(self, node: Node, name: str, values: Sequence[Node]) -> BoundTerm | None:
         column = self._column(node)
         if column is None:
             return None
@@ -242,7 +242,7 @@ class _Reading:
             return None
         if self._keys.count(column) > (0 if type_.is_nullable else 1):
             return None
-        return Term(column, name, slots, type_)
+        return BoundTerm(column, name, slots, type_)
 
     def _column(self, node: Node) -> str | None:
         match node:
@@ -273,7 +273,7 @@ class _Reading:
 
 def _value(literal: str, type_: DataType) -> pa.Scalar | None:
     """As ``sql.pruning.key_constants`` has it, of the types that need no computing."""
-    value = value_of(literal)
+    value = parse_literal(literal)
     try:
         match type_:
             case IntegerType() if isinstance(value, int) and type_.minimum <= value <= type_.maximum:

@@ -13,36 +13,36 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from parts.read.batch_plan import rows_of
+from parts.read.batch_plan import get_row_ranges
 from parts.types import DataType
 from sql.aggregates.combinators import is_aggregate_call
 from sql.compile.names.scope import VIRTUAL_COLUMNS
-from sql.compile.passes.pipeline import rewrite
+from sql.compile.passes.pipeline import run_passes
 from sql.grammar.queries.query_parser import parse_query
-from sql.grammar.query_limits import Guard
+from sql.grammar.query_limits import QueryGuard
 from sql.grammar.statement_parser import parse_statement
 from sql.grammar.statements.statement import ParsedStatement, SelectQuery
 from sql.grammar.syntax_tree import NamedTable, Select, walk
 from sql.pruning.pruned_parts import PrunedPart
 from sql.relations import PartsRelation, RelationCatalog, is_parts_relation
 from sql.run.duckdb import database
-from sql.run.duckdb.statement_pool import STATEMENTS
+from sql.run.duckdb.statement_pool import STATEMENT_POOL
 from sql.run.query_engine import QueryEngine
 from sql.run.query_plans import Plan, depends_on_text_alone
 from sql.run.scans.read_limits import NO_LIMITS, ReadLimits
-from sql.run.scans.scan_streams import FewRows, ReadStatistics
-from sql.run.short_queries.bound_literals import BoundLiterals, slot_of, split_query
-from sql.run.short_queries.statement_shapes import Shape, marked_literals
-from sql.run.simple_aggregates import read_columns, total_row
-from sql.run.stored_row_results import StoredRows, count_rows, few_rows, find_rows
+from sql.run.scans.scan_streams import BufferedScan, ReadStatistics
+from sql.run.short_queries.bound_literals import BoundLiterals, find_slot, split_query
+from sql.run.short_queries.statement_shapes import StatementShape, make_marker_literals
+from sql.run.simple_aggregates import compute_aggregate_row, list_read_columns
+from sql.run.stored_row_results import StoredRowResult, count_rows, find_rows, read_few_rows
 from sql.settings.supported_settings import (
     Settings,
 )
 from sql.typing.duckdb.storage_arrays import storage_batch, storage_schema
 
-MOST_COLUMNS = 64
-MOST_ROWS = 4_096
-MOST_BYTES = 256 << 10
+MAX_RESULT_COLUMNS = 64
+MAX_RESULT_ROWS = 4_096
+MAX_RESULT_BYTES = 256 << 10
 """Of a result."""
 _MOST_PARTS = 64
 _MOST_MARKS_OF_PARTS = 1 << 15
@@ -52,7 +52,7 @@ _MOST_ROWS_READ = 65_536
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ShortQueryLimits:
     """Of what has to be looked at until the rows are known, and of the bytes that are decoded for them."""
 
     marks: int
@@ -60,9 +60,9 @@ class Limits:
     undecoded_bytes: int
 
 
-ON_LOOP = Limits(32, 1 << 18, 8 << 20)
+EVENT_LOOP_LIMITS = ShortQueryLimits(32, 1 << 18, 8 << 20)
 """Everybody waits, and no longer than 50 ms."""
-IN_THREAD = Limits(128, 1 << 19, 48 << 20)
+THREAD_LIMITS = ShortQueryLimits(128, 1 << 19, 48 << 20)
 """Nobody else waits: with more, DuckDB's threads are sooner done."""
 
 
@@ -87,14 +87,16 @@ class ShortPlan:
     limits: ReadLimits = NO_LIMITS
     bound: BoundLiterals | None = None
 
-    def run(self, literals: Sequence[str], catalog: RelationCatalog, limits: Limits = ON_LOOP) -> ShortResult | None:
+    def run(
+        self, literals: Sequence[str], catalog: RelationCatalog, limits: ShortQueryLimits = EVENT_LOOP_LIMITS
+    ) -> ShortResult | None:
         """``None``: it is not short. Raises what the catalog and the parts raise."""
         (planned,) = self.plan.scans
         relation = self.relation(catalog)
         if relation is None:
             return None
         assert planned.analysis is not None
-        analysis = planned.analysis.fresh() if self.bound is None else self.bound.analysis_of(literals)
+        analysis = planned.analysis.copy_unused() if self.bound is None else self.bound.analysis_of(literals)
         if analysis is None:
             return None
         stored = self._stored(literals)
@@ -121,7 +123,9 @@ class ShortPlan:
             undecoded = 0
             for part, pieces in found if names else ():
                 undecoded += sum(part.undecoded_bytes(names, piece.rows) for piece in pieces[:_MOST_PIECES])
-                few = few_rows(part, names, pieces, _MOST_ROWS_READ) if undecoded <= limits.undecoded_bytes else None
+                few = (
+                    read_few_rows(part, names, pieces, _MOST_ROWS_READ) if undecoded <= limits.undecoded_bytes else None
+                )
                 if few is None:
                     return None
                 read += (arrays for arrays, _ in few)
@@ -133,7 +137,10 @@ class ShortPlan:
         if self.limits.is_passed(statistics.read_rows, statistics.read_bytes):
             return None
         batches = self._batches(stored, read, rows)
-        if sum(batch.nbytes for batch in batches) > MOST_BYTES or sum(batch.num_rows for batch in batches) > MOST_ROWS:
+        if (
+            sum(batch.nbytes for batch in batches) > MAX_RESULT_BYTES
+            or sum(batch.num_rows for batch in batches) > MAX_RESULT_ROWS
+        ):
             return None
         return ShortResult(self.plan.columns, batches, statistics, self.format)
 
@@ -148,9 +155,9 @@ class ShortPlan:
         """What must be read."""
         if self.plan.stored is not None:
             return self.plan.stored.names
-        return read_columns(self.plan.totals) if self.plan.totals else tuple(self.plan.scans[0].scan.source.used)
+        return list_read_columns(self.plan.totals) if self.plan.totals else tuple(self.plan.scans[0].scan.source.used)
 
-    def _stored(self, literals: Sequence[str]) -> StoredRows | None:
+    def _stored(self, literals: Sequence[str]) -> StoredRowResult | None:
         stored, bound = self.plan.stored, self.bound
         if stored is not None and bound is not None and (bound.limit is not None or bound.offset is not None):
             limit = stored.limit if bound.limit is None else int(literals[bound.limit])
@@ -158,25 +165,25 @@ class ShortPlan:
             return replace(stored, limit=limit, offset=offset)
         return stored
 
-    def _batches(self, stored: StoredRows | None, read: list[list[pa.Array]], rows: int) -> list[pa.RecordBatch]:
+    def _batches(self, stored: StoredRowResult | None, read: list[list[pa.Array]], rows: int) -> list[pa.RecordBatch]:
         plan = self.plan
         if stored is not None:
             return [pa.RecordBatch.from_arrays(arrays, schema=self.schema) for arrays in stored.arranged(read)]
         if plan.totals:
-            return [total_row(plan.totals, rows, read, self.schema)]
+            return [compute_aggregate_row(plan.totals, rows, read, self.schema)]
         scan = plan.scans[0].scan
         lease = None
         try:
-            lease = STATEMENTS.lease(plan.sql, {f"s{scan.source.number}": FewRows(scan, read, rows)})
+            lease = STATEMENT_POOL.lease(plan.sql, {f"s{scan.source.number}": BufferedScan(scan, read, rows)})
             return [storage_batch(batch, plan.columns) for batch in lease.batches(_MOST_ROWS_READ) if batch.num_rows]
         except Exception as error:
-            raise database.translate(error) from error
+            raise database.translate_error(error) from error
         finally:
             if lease is not None:
                 lease.close()
 
 
-def _is_short(pruned: Sequence[PrunedPart], names: Sequence[str], limits: Limits) -> bool:
+def _is_short(pruned: Sequence[PrunedPart], names: Sequence[str], limits: ShortQueryLimits) -> bool:
     """Whether what has to be looked at until the rows are known is little."""
     marks = rows = undecoded = 0
     for item in pruned:
@@ -184,11 +191,11 @@ def _is_short(pruned: Sequence[PrunedPart], names: Sequence[str], limits: Limits
             return False
         ranges = item.all_ranges if names else item.uncertain_ranges
         marks += sum(chosen.end - chosen.begin for chosen in ranges)
-        rows += sum(chosen.rows for chosen in rows_of(ranges, item.part.rows, item.part.granularity))
+        rows += sum(chosen.rows for chosen in get_row_ranges(ranges, item.part.rows, item.part.granularity))
         if marks > limits.marks or rows > limits.rows:
             return False
         looked_at = item.row_filter.names if item.row_filter is not None else ()
-        for chosen in rows_of(item.uncertain_ranges, item.part.rows, item.part.granularity):
+        for chosen in get_row_ranges(item.uncertain_ranges, item.part.rows, item.part.granularity):
             undecoded += item.part.undecoded_bytes(looked_at, chosen)
     return undecoded <= limits.undecoded_bytes
 
@@ -196,10 +203,10 @@ def _is_short(pruned: Sequence[PrunedPart], names: Sequence[str], limits: Limits
 # Planning -------------------------------------------------------------------------------------------------------------
 
 
-def short_plan(
+def make_short_plan(
     tree: Select,
     parsed: ParsedStatement,
-    shape: Shape | None,
+    shape: StatementShape | None,
     engine: QueryEngine,
     catalog: RelationCatalog,
     settings: Settings,
@@ -207,15 +214,15 @@ def short_plan(
 ) -> ShortPlan | None:
     """Of a plain query that is rewritten; ``None``: it is not short. Raises what compiling it raises."""
     plan = engine.plan(tree, catalog, settings, database)
-    if len(plan.columns) > MOST_COLUMNS or len(plan.scans) != 1 or not depends_on_text_alone(tree, plan):
+    if len(plan.columns) > MAX_RESULT_COLUMNS or len(plan.scans) != 1 or not depends_on_text_alone(tree, plan):
         return None
     is_direct = plan.stored is not None or bool(plan.totals)
-    most_rows = _MOST_ROWS_READ if _makes_few(tree) else MOST_ROWS
+    most_rows = _MOST_ROWS_READ if _makes_few(tree) else MAX_RESULT_ROWS
     schema = storage_schema(plan.columns)
     reading = ReadLimits.of(settings)
     direct = ShortPlan(plan.kept(), parsed.format, most_rows, schema, reading) if is_direct else None
     (planned,) = plan.scans
-    marks = [] if shape is None else marked_literals(shape.literals)
+    marks = [] if shape is None else make_marker_literals(shape.literals)
     marked = None if shape is None else _marked(shape, marks, parsed)
     if shape is None or marked is None or planned.description is None:
         return direct
@@ -232,7 +239,7 @@ def short_plan(
     if not bound.agrees(shape.literals):
         return direct
     if direct is not None and split.is_all:
-        limits = (slot_of(marked.limit, marks), slot_of(marked.offset, marks)) if plan.stored else (None, None)
+        limits = (find_slot(marked.limit, marks), find_slot(marked.offset, marks)) if plan.stored else (None, None)
         return replace(direct, bound=replace(bound, limit=limits[0], offset=limits[1]))
     rest = replace(engine.plan(split.rest, catalog, settings, database), stored=None, totals=())
     (planned,) = rest.scans
@@ -248,11 +255,11 @@ def _makes_few(tree: Select) -> bool:
     return tree.limit is not None or bool(tree.group_by) or any(map(is_aggregate_call, walk(tree)))
 
 
-def _marked(shape: Shape, marks: list[str], parsed: ParsedStatement) -> Select | None:
+def _marked(shape: StatementShape, marks: list[str], parsed: ParsedStatement) -> Select | None:
     """The query with other literals."""
     marked = parse_statement(shape.with_literals(marks))
     statement = marked.statement
     if not isinstance(statement, SelectQuery) or statement.settings or marked.format != parsed.format:
         return None
-    tree = rewrite(parse_query(statement.query, Guard(text=statement.query)), {})
+    tree = run_passes(parse_query(statement.query, QueryGuard(text=statement.query)), {})
     return tree if isinstance(tree, Select) else None

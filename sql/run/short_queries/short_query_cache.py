@@ -20,26 +20,26 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from parts.common.errors import PandoError
-from sql.compile.passes.pipeline import rewrite
+from sql.compile.passes.pipeline import run_passes
 from sql.grammar.queries.query_parser import parse_query
-from sql.grammar.query_limits import Guard
+from sql.grammar.query_limits import QueryGuard
 from sql.grammar.statement_parser import parse_statement
 from sql.grammar.statements.statement import ParsedStatement, SelectQuery
 from sql.grammar.syntax_tree import Select
 from sql.relations import RelationCatalog
 from sql.run.query_engine import QueryEngine
-from sql.run.query_plans import is_plain
+from sql.run.query_plans import has_only_cacheable_nodes
 from sql.run.short_queries.short_plans import (
-    MOST_BYTES,
-    MOST_COLUMNS,
-    MOST_ROWS,
-    ON_LOOP,
-    Limits,
+    EVENT_LOOP_LIMITS,
+    MAX_RESULT_BYTES,
+    MAX_RESULT_COLUMNS,
+    MAX_RESULT_ROWS,
     ShortPlan,
+    ShortQueryLimits,
     ShortResult,
-    short_plan,
+    make_short_plan,
 )
-from sql.run.short_queries.statement_shapes import LONGEST_TEXT, Shape, shape_of
+from sql.run.short_queries.statement_shapes import MAX_SHAPED_CHARACTERS, StatementShape, find_shape
 from sql.settings.supported_settings import (
     Settings,
 )
@@ -103,7 +103,7 @@ class _Recent(Generic[Value]):
                 self._values.popitem(last=False)
 
 
-class ShortQueries:
+class ShortQueryCache:
     """Those of one engine."""
 
     def __init__(self, engine: QueryEngine) -> None:
@@ -118,7 +118,7 @@ class ShortQueries:
         database: str,
         catalog: RelationCatalog,
         parameters: Mapping[str, str] | None = None,
-        limits: Limits = ON_LOOP,
+        limits: ShortQueryLimits = EVENT_LOOP_LIMITS,
     ) -> ShortResult | None:
         """The whole answer to a statement; ``None``: it is not known to be short, or it is not."""
         known, literals = self._known(text, settings, database, parameters)
@@ -136,12 +136,12 @@ class ShortQueries:
         self, text: str, settings: Settings, database: str, parameters: Mapping[str, str] | None
     ) -> tuple[_Known | None, tuple[str, ...]]:
         """What is known of the text or its shape, and the literals that the plan of a shape needs."""
-        if len(text) > LONGEST_TEXT:
+        if len(text) > MAX_SHAPED_CHARACTERS:
             return None, ()
         known = self._texts.find((text, database, id(settings)))
         literals: tuple[str, ...] = ()
         if known is None:
-            shape = shape_of(text, parameters)
+            shape = find_shape(text, parameters)
             of_shape = None if shape is None else self._shapes.find((shape.key, database, id(settings)))
             if shape is None or of_shape is None:
                 return None, ()
@@ -149,7 +149,7 @@ class ShortQueries:
             known = of_shape.plans.find(tuple(literals[slot] for slot in of_shape.fixed))
         return (known if known is not None and known.settings is settings else None), literals
 
-    def consider(
+    def learn(
         self,
         text: str,
         parsed: ParsedStatement,
@@ -161,12 +161,12 @@ class ShortQueries:
         """Told of a SELECT that ran, with nothing but these: the second of its text or shape is looked at. Takes as
         long as compiling it, but once for a text, and not often in vain for a shape."""
         key = (text, database, id(settings))
-        if len(text) > LONGEST_TEXT:
+        if len(text) > MAX_SHAPED_CHARACTERS:
             return
         known, _ = self._known(text, settings, database, parameters)
         if known is not None and known.is_current(catalog):
             return
-        shape = shape_of(text, parameters)
+        shape = find_shape(text, parameters)
         shape_key = (shape.key if shape else text, database, id(settings))
         of_shape = self._shapes.find(shape_key)
         if of_shape is None:
@@ -199,17 +199,22 @@ class ShortQueries:
         of_shape.plans.keep(tuple(shape.literals[slot] for slot in fixed), known)
 
     def _look_at(
-        self, known: _Known, shape: Shape | None, parsed: ParsedStatement, database: str, catalog: RelationCatalog
+        self,
+        known: _Known,
+        shape: StatementShape | None,
+        parsed: ParsedStatement,
+        database: str,
+        catalog: RelationCatalog,
     ) -> None:
         assert isinstance(parsed.statement, SelectQuery)
         query = parsed.statement.query
-        tree = rewrite(parse_query(query, Guard(text=query)), {})
-        if not isinstance(tree, Select) or not is_plain(tree):
+        tree = run_passes(parse_query(query, QueryGuard(text=query)), {})
+        if not isinstance(tree, Select) or not has_only_cacheable_nodes(tree):
             return
         if tree.source is None:
             known.answer = self._computed(query, parsed, known.settings, database, catalog)
         else:
-            known.plan = short_plan(tree, parsed, shape, self._engine, catalog, known.settings, database)
+            known.plan = make_short_plan(tree, parsed, shape, self._engine, catalog, known.settings, database)
 
     def _computed(
         self, query: str, parsed: ParsedStatement, settings: Settings, database: str, catalog: RelationCatalog
@@ -221,12 +226,12 @@ class ShortQueries:
         batches = []
         rows = size = 0
         try:
-            if len(result.columns) > MOST_COLUMNS:
+            if len(result.columns) > MAX_RESULT_COLUMNS:
                 return None
             for batch in result.batches:
                 rows += batch.num_rows
                 size += batch.nbytes
-                if rows > MOST_ROWS or size > MOST_BYTES:
+                if rows > MAX_RESULT_ROWS or size > MAX_RESULT_BYTES:
                     return None
                 batches.append(batch)
         finally:

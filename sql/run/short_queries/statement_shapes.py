@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-LONGEST_TEXT = 2_000
+MAX_SHAPED_CHARACTERS = 2_000
 _MOST_LITERALS = 32
 _SIGN = r"(?:(?<=[=<>(,])-|(?<=[=<>(,] )-|(?<= AND )-)?"
 """After a number or a name it would be a minus."""
@@ -28,7 +28,7 @@ _PARAMETERS = {
 """What values of parameters are literals as they are written."""
 
 
-class Shape(NamedTuple):
+class StatementShape(NamedTuple):
     """``pieces`` are what stands around the literals; ``literals`` as written."""
 
     pieces: tuple[str, ...]
@@ -50,15 +50,15 @@ class Shape(NamedTuple):
         return "".join(piece + literal for piece, literal in zip(self.pieces, [*literals, ""], strict=True))
 
 
-def shape_of(text: str, given: Mapping[str, str] | None = None) -> Shape | None:
+def find_shape(text: str, given: Mapping[str, str] | None = None) -> StatementShape | None:
     """``given`` are the values of parameters."""
-    if len(text) > LONGEST_TEXT or _UNSURE.search(text):
+    if len(text) > MAX_SHAPED_CHARACTERS or _UNSURE.search(text):
         return None
     pieces = _LITERAL.split(text)
     if not 3 <= len(pieces) <= 2 * _MOST_LITERALS + 1:
         return None
     if "{" not in text:
-        return Shape(tuple(pieces[::2]), tuple(pieces[1::2]))
+        return StatementShape(tuple(pieces[::2]), tuple(pieces[1::2]))
     if any("{" in piece for piece in pieces[::2]):
         return None
     parameters = []
@@ -70,7 +70,7 @@ def shape_of(text: str, given: Mapping[str, str] | None = None) -> Shape | None:
                 return None
             pieces[2 * number + 1] = literal
             parameters.append((number, type_))
-    return Shape(tuple(pieces[::2]), tuple(pieces[1::2]), tuple(parameters))
+    return StatementShape(tuple(pieces[::2]), tuple(pieces[1::2]), tuple(parameters))
 
 
 def _literal_of(value: str, type_: str) -> str | None:
@@ -87,14 +87,14 @@ def _literal_of(value: str, type_: str) -> str | None:
     return value
 
 
-def value_of(literal: str) -> int | float | str:
+def parse_literal(literal: str) -> int | float | str:
     """The value of a literal of a shape."""
     if literal[0] == "'":
         return literal[1:-1]
     return float(literal) if "." in literal else int(literal)
 
 
-def marked_literals(literals: tuple[str, ...]) -> list[str]:
+def make_marker_literals(literals: tuple[str, ...]) -> list[str]:
     """Literals of the same kinds, each different from the others: they show where each of them stands in a tree."""
     first, fraction = 10**16 + 1, 10**9 + 0.5
     return [

@@ -1,7 +1,8 @@
 """Conversions between ClickHouse types, as DuckDB expressions.
 
-``convert`` is the lossless conversion to a supertype; ``cast_to`` is CAST and the ``toT`` functions: integers wrap
-around when narrowed, floats are truncated, text is parsed strictly, instants go through the zone of their type.
+``convert_to_supertype`` is the lossless conversion to a supertype; ``cast_to`` is CAST and the ``toT`` functions:
+integers wrap around when narrowed, floats are truncated, text is parsed strictly, instants go through the zone of their
+type.
 """
 
 from __future__ import annotations
@@ -37,15 +38,15 @@ from parts.types import (
 )
 from sql.typing.casts.time_casts import to_date, to_instant
 from sql.typing.column_kernels.scannable import Scannable
-from sql.typing.duckdb.bound_values import bound
-from sql.typing.duckdb.engine_types import engine_type
-from sql.typing.duckdb.sql_fragments import Fragment, fragment, joined
+from sql.typing.duckdb.bound_values import bind_value
+from sql.typing.duckdb.engine_types import duckdb_type
+from sql.typing.duckdb.sql_fragments import Fragment, fragment, join_fragments
 from sql.typing.integer_conversions import to_integer, wrap_integer
 from sql.typing.result_types import is_date_or_time, is_number
 from sql.typing.texts.address_columns import ipv6_of_ipv4
-from sql.typing.texts.text_or_null import SPELLED, text_or_null
+from sql.typing.texts.text_or_null import SPELLED, value_or_null
 from sql.typing.texts.value_texts import from_text, to_text
-from sql.typing.times.date_ranges import wrapped_day, wrapped_seconds
+from sql.typing.times.date_ranges import wrap_day, wrap_seconds
 from sql.typing.times.time_zones import SERVER_ZONE
 from sql.typing.typed_expressions import (
     NULL_TYPE,
@@ -61,7 +62,7 @@ from sql.typing.typed_expressions import (
 _EPOCH = "TIMESTAMP '1970-01-01'"
 
 
-def convert(value: Typed, target: DataType, zone: str = SERVER_ZONE) -> Fragment:
+def convert_to_supertype(value: Typed, target: DataType, zone: str = SERVER_ZONE) -> Fragment:
     """The value's text as the engine type of ``target``, its supertype."""
     source, goal = strip_nullable(value.type), strip_nullable(target)
     if source == goal:
@@ -85,23 +86,23 @@ def convert(value: Typed, target: DataType, zone: str = SERVER_ZONE) -> Fragment
 
 
 def _convert_composite(value: Typed, source: DataType, goal: DataType, zone: str) -> Fragment:
-    if engine_type(source) == engine_type(goal):
+    if duckdb_type(source) == duckdb_type(goal):
         return value.sql
     if isinstance(source, ArrayType) and isinstance(goal, ArrayType):
         if isinstance(strip_nullable(source.inner), NothingType) or is_number(source.inner):
             return cast(value.sql, goal)
-        body = convert(Typed(fragment("x"), source.inner), goal.inner, zone)
+        body = convert_to_supertype(Typed(fragment("x"), source.inner), goal.inner, zone)
         return fragment("list_transform({}, lambda x: {})", value.sql, body)
     if isinstance(source, TupleType) and isinstance(goal, TupleType):
         pairs = enumerate(zip(source.elements, goal.elements, strict=True), 1)
         parts = [
-            convert(Typed(element_sql(value.sql, position), inner), wanted, zone)
+            convert_to_supertype(Typed(element_sql(value.sql, position), inner), wanted, zone)
             for position, ((_, inner), (_, wanted)) in pairs
         ]
         return tuple_sql(goal, parts)
     assert isinstance(source, MapType)
     assert isinstance(goal, MapType)
-    return _map(value, source, goal, lambda element, wanted: convert(element, wanted, zone))
+    return _map(value, source, goal, lambda element, wanted: convert_to_supertype(element, wanted, zone))
 
 
 def _map(value: Typed, source: MapType, goal: MapType, converted: Callable[[Typed, DataType], Fragment]) -> Fragment:
@@ -139,7 +140,7 @@ def cast_to(value: Typed, target: DataType, zone: str = SERVER_ZONE) -> Fragment
     if sql is None and isinstance(source, ArrayType) and isinstance(goal, MapType):
         sql = _map_of_pairs(value, source, goal, zone)
     if sql is None and isinstance(source, TupleType) and isinstance(goal, MapType):
-        sql = bound(value.sql, "sides", lambda sides: _map_of_arrays(Typed(sides, source), source, goal, zone))
+        sql = bind_value(value.sql, "sides", lambda sides: _map_of_arrays(Typed(sides, source), source, goal, zone))
     if sql is None:
         raise UserError("CANNOT_CONVERT_TYPE", f"Conversion from {value.type} to {target} is not supported")
     return sql
@@ -149,7 +150,7 @@ def cast_checked(value: Typed, target: DataType, zone: str = SERVER_ZONE) -> Fra
     """As :func:`cast_to`; a wrong text is NULL in a Nullable type, a NULL is error 349 in one that is not."""
     source, goal = strip_nullable(value.type), strip_nullable(target)
     if target.is_nullable and isinstance(source, StringType) and isinstance(goal, SPELLED):
-        return text_or_null(Typed(value.number, source), goal, zone)
+        return value_or_null(Typed(value.number, source), goal, zone)
     sql = cast_to(value, target, zone)
     if value.type.is_nullable and not target.is_nullable and not isinstance(target, (ArrayType, MapType, TupleType)):
         failure = fragment("error('pando:349:Cannot convert NULL value to non-Nullable type')")
@@ -229,7 +230,7 @@ def _cast_scalar(value: Typed, source: DataType, goal: DataType, zone: str) -> F
         return _to_real(value, source, goal)
     if isinstance(source, EnumType) and isinstance(goal, (DateType, Date32Type, DateTimeType)):
         number = fragment("CAST({} AS BIGINT)", value.sql)
-        return wrapped_seconds(number) if isinstance(goal, DateTimeType) else _day_of_number(number, goal)
+        return wrap_seconds(number) if isinstance(goal, DateTimeType) else _day_of_number(number, goal)
     if isinstance(goal, (DateType, Date32Type)):
         return to_date(value, source, goal, zone)
     if isinstance(goal, (DateTimeType, DateTime64Type)):
@@ -248,7 +249,7 @@ def _cast_scalar(value: Typed, source: DataType, goal: DataType, zone: str) -> F
 
 def _day_of_number(number: Fragment, goal: DataType) -> Fragment:
     return (
-        wrapped_day(number)
+        wrap_day(number)
         if isinstance(goal, DateType)
         else fragment("(DATE '1970-01-01' + CAST({} AS INTEGER))", number)
     )
@@ -258,7 +259,7 @@ def _to_enum(value: Typed, source: DataType, goal: EnumType) -> Fragment | None:
     if isinstance(source, EnumType):
         names = dict(source.values)
         numbers = {names[name]: number for name, number in goal.values if name in names}
-        arms = joined(" ", [fragment("WHEN {} THEN {}", old, new) for old, new in numbers.items()])
+        arms = join_fragments(" ", [fragment("WHEN {} THEN {}", old, new) for old, new in numbers.items()])
         return cast(
             fragment(
                 "CASE {} {} ELSE error('pando:691:Unknown element of {}') END", value.sql, arms, _plain(goal.name)
@@ -267,7 +268,7 @@ def _to_enum(value: Typed, source: DataType, goal: EnumType) -> Fragment | None:
         )
     if not isinstance(source, (IntegerType, FloatType, BoolType)):
         return None
-    return bound(value.number, "number", lambda number: _enum_of_number(number, source, goal))
+    return bind_value(value.number, "number", lambda number: _enum_of_number(number, source, goal))
 
 
 def _enum_of_number(sql: Fragment, source: DataType, goal: EnumType) -> Fragment:
@@ -275,7 +276,7 @@ def _enum_of_number(sql: Fragment, source: DataType, goal: EnumType) -> Fragment
     number = sql if isinstance(source, IntegerType) else fragment("CAST({} AS INTEGER)", sql)
     if isinstance(source, FloatType):
         number = fragment("(CASE WHEN isnan({0}) THEN 0 ELSE TRY_CAST(trunc({0}) AS INTEGER) END)", sql)
-    known = joined(" ", [fragment("WHEN {number} THEN {number}", number=number) for _, number in goal.values])
+    known = join_fragments(" ", [fragment("WHEN {number} THEN {number}", number=number) for _, number in goal.values])
     limit = 1 << (goal.bits - 1)
     within = fragment(f"({{0}} BETWEEN {-limit} AND {limit - 1} OR isnan(CAST({{0}} AS DOUBLE)))", sql)
     return cast(
@@ -326,14 +327,14 @@ def _real_of_instant(sql: Fragment, source: DateTime64Type, goal: DataType) -> F
 def _decimal_of_float(sql: Fragment, source: FloatType, goal: DecimalType) -> Fragment:
     """Digits behind the scale are cut off."""
     scale = goal.scale
-    units = fragment("trunc({} * CAST({} AS {}))", sql, 10**scale, engine_type(source))
+    units = fragment("trunc({} * CAST({} AS {}))", sql, 10**scale, duckdb_type(source))
     if scale > 15:
         return cast(fragment("CAST({} AS DECIMAL(38, 0)) / {}", units, 10**scale), goal)
     unit = fragment("CAST({} AS DECIMAL(16, {}))", f"{10.0**-scale:.{scale}f}", scale)
     return cast(fragment("(CAST({} AS DECIMAL(22, 0)) * {})", units, unit), goal)
 
 
-def zoned_as(target: DataType, source: DataType) -> DataType:
+def with_source_zone(target: DataType, source: DataType) -> DataType:
     """A target that names no zone keeps the source's."""
     zone = getattr(source, "timezone", None)
     bare = strip_nullable(target)
@@ -343,7 +344,7 @@ def zoned_as(target: DataType, source: DataType) -> DataType:
     return make_nullable(zoned) if target.is_nullable else zoned
 
 
-def type_argument(value: Typed, function: str) -> DataType:
+def parse_type_argument(value: Typed, function: str) -> DataType:
     """The type a function takes as a constant string."""
     if not isinstance(value.value, str):
         raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"{function}: the type must be a constant string")

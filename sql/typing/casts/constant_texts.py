@@ -37,7 +37,7 @@ _UUID = r"[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}"
 _TRUTH = r"true|false|t|f|yes|no|y|n|on|off|1|0|enable|disable|enabled|disabled"
 
 
-def constant_text_as(value: Typed, target: DataType, zone: str) -> Fragment:
+def convert_constant_text(value: Typed, target: DataType, zone: str) -> Fragment:
     """A constant string as a value of ``target``.
 
     Raises ``UserError`` with the code of ClickHouse's parser of that type (53, 38, 41, 72, 376, 467, 675, 676).
@@ -48,7 +48,7 @@ def constant_text_as(value: Typed, target: DataType, zone: str) -> Fragment:
 
 
 def check_constant_text(text: str, target: DataType) -> None:
-    """Raises what :func:`constant_text_as` raises."""
+    """Raises what :func:`convert_constant_text` raises."""
     _check(text, strip_nullable(target))
 
 

@@ -16,11 +16,11 @@ from parts.types import (
     FloatType,
     IntegerType,
 )
-from sql.typing.duckdb.engine_types import engine_type
+from sql.typing.duckdb.engine_types import duckdb_type
 from sql.typing.duckdb.sql_fragments import Fragment, fragment
 from sql.typing.result_types import is_date_or_time
-from sql.typing.times.date_ranges import clamped_date, clamped_seconds, wrapped_day, wrapped_instant
-from sql.typing.times.time_zones import day_from_zone, epoch_offset, local_time, to_zone
+from sql.typing.times.date_ranges import clamp_date, clamp_seconds, wrap_day, wrap_instant
+from sql.typing.times.time_zones import day_from_zone, utc_to_zone, wall_clock, zone_epoch_offset
 from sql.typing.typed_expressions import Typed
 
 
@@ -34,12 +34,12 @@ def to_date(value: Typed, source: DataType, goal: DataType, zone: str) -> Fragme
     number = value.sql
     if isinstance(goal, DateType):
         number = fragment("pando_known({})", number) if isinstance(source, FloatType) else number
-        seconds = to_zone(fragment("make_timestamp({} * 1000000)", clamped_seconds(number)), zone)
-        day = fragment("DATE '1970-01-01' + CAST({} AS INTEGER)", clamped_seconds(number))
+        seconds = utc_to_zone(fragment("make_timestamp({} * 1000000)", clamp_seconds(number)), zone)
+        day = fragment("DATE '1970-01-01' + CAST({} AS INTEGER)", clamp_seconds(number))
         return fragment("(CASE WHEN {} <= 65535 THEN {} ELSE CAST({} AS DATE) END)", number, day, seconds)
     if isinstance(source, IntegerType) and source.bits <= 16:
         return fragment("(DATE '1970-01-01' + CAST({} AS INTEGER))", value.sql)
-    seconds = to_zone(fragment("make_timestamp(pando_clamped_moment({}) * 1000000)", number), zone)
+    seconds = utc_to_zone(fragment("make_timestamp(pando_clamped_moment({}) * 1000000)", number), zone)
     day = fragment("DATE '1970-01-01' + CAST(pando_clamped_moment({}) AS INTEGER)", number)
     is_early = "{number} < -719528 OR isnan({number})" if isinstance(source, FloatType) else "{number} < -719528"
     return fragment(
@@ -51,35 +51,35 @@ def to_date(value: Typed, source: DataType, goal: DataType, zone: str) -> Fragme
 def _day_of_time(value: Typed, source: DataType, goal: DataType, zone: str) -> Fragment:
     if isinstance(source, (DateType, Date32Type)):
         is_narrowed = isinstance(source, Date32Type) and isinstance(goal, DateType)
-        return wrapped_day(fragment("{} - DATE '1970-01-01'", value.sql)) if is_narrowed else value.sql
+        return wrap_day(fragment("{} - DATE '1970-01-01'", value.sql)) if is_narrowed else value.sql
     if isinstance(source, DateTime64Type) and isinstance(goal, DateType):
         value = replace(value, sql=second_towards_epoch(value.sql, source))
-    day = fragment("CAST({} AS DATE)", local_time(value, zone))
+    day = fragment("CAST({} AS DATE)", wall_clock(value, zone))
     if isinstance(goal, Date32Type):
         return day
     if isinstance(source, DateTime64Type):
-        return wrapped_day(fragment("{} - DATE '1970-01-01'", day))
-    return day if day == fragment("CAST({} AS DATE)", value.sql) else clamped_date(day)
+        return wrap_day(fragment("{} - DATE '1970-01-01'", day))
+    return day if day == fragment("CAST({} AS DATE)", value.sql) else clamp_date(day)
 
 
 def to_instant(value: Typed, source: DataType, goal: DataType, zone: str) -> Fragment | None:
     target_zone = goal.timezone or zone  # type: ignore[attr-defined]
-    engine = engine_type(goal)
+    engine = duckdb_type(goal)
     narrow = isinstance(goal, DateTimeType)
     if isinstance(source, (DateType, Date32Type)):
         midnight = _midnight(value, source, target_zone)
-        return wrapped_instant(midnight) if narrow else fragment("CAST({} AS {})", midnight, engine)
+        return wrap_instant(midnight) if narrow else fragment("CAST({} AS {})", midnight, engine)
     if isinstance(source, (DateTimeType, DateTime64Type)):
         if narrow:
-            return value.sql if isinstance(source, DateTimeType) else wrapped_instant(floored_second(value.sql, source))
-        return truncated_instant(value.sql, source, goal.precision, engine)  # type: ignore[attr-defined]
+            return value.sql if isinstance(source, DateTimeType) else wrap_instant(floor_to_second(value.sql, source))
+        return truncate_instant(value.sql, source, goal.precision, engine)  # type: ignore[attr-defined]
     if isinstance(source, BoolType):
         return fragment("CAST(make_timestamp(CAST({} AS BIGINT) * 1000000) AS {})", value.sql, engine)
     if narrow and isinstance(source, DecimalType):
         raise UserError("ILLEGAL_COLUMN", f"Illegal column {source} of first argument of function toDateTime")
     if isinstance(source, (IntegerType, FloatType)) and narrow:
         number = fragment("pando_known({})", value.sql) if isinstance(source, FloatType) else value.sql
-        return fragment("make_timestamp({} * 1000000)", clamped_seconds(number))
+        return fragment("make_timestamp({} * 1000000)", clamp_seconds(number))
     if isinstance(source, IntegerType):
         fraction = 1000000 - 10 ** max(0, 6 - goal.precision)  # type: ignore[attr-defined]
         wide = source.bits == 64
@@ -97,17 +97,17 @@ def to_instant(value: Typed, source: DataType, goal: DataType, zone: str) -> Fra
 def _midnight(value: Typed, source: DataType, zone: str) -> Fragment:
     """The epoch's first day begins before it in the zones of the east: ClickHouse takes the next one."""
     day = value.sql
-    if isinstance(source, DateType) and epoch_offset(zone) > 0:
+    if isinstance(source, DateType) and zone_epoch_offset(zone) > 0:
         day = fragment("({day} + CAST({day} = DATE '1970-01-01' AS INTEGER))", day=day)
     return day_from_zone(fragment("CAST({} AS TIMESTAMP)", day), zone)
 
 
 def second_towards_epoch(sql: Fragment, source: DateTime64Type) -> Fragment:
     """The second that ClickHouse makes a Date of, and cuts to minutes and longer: before the epoch the next one."""
-    return truncated_instant(sql, source, 0, engine_type(source))
+    return truncate_instant(sql, source, 0, duckdb_type(source))
 
 
-def floored_second(sql: Fragment, source: DateTime64Type) -> Fragment:
+def floor_to_second(sql: Fragment, source: DateTime64Type) -> Fragment:
     return fragment("date_trunc('second', {})", sql) if source.precision else sql
 
 
@@ -115,7 +115,7 @@ def _fractional_instant(sql: Fragment, source: DataType, goal: DataType, engine:
     precision = goal.precision if isinstance(goal, DateTime64Type) else 0
     unit = 10 ** max(0, 6 - precision)
     if isinstance(source, FloatType) and precision > 6:
-        per_second = fragment("CAST({} AS {})", 10**precision, engine_type(source))
+        per_second = fragment("CAST({} AS {})", 10**precision, duckdb_type(source))
         return fragment("pando_float_nanoseconds({}, {}, {})", sql, per_second, 10 ** (9 - precision))
     if isinstance(source, FloatType):
         micros = fragment("pando_clamped_units({}, {}, {})", sql, 1000000 // unit, unit)
@@ -126,11 +126,11 @@ def _fractional_instant(sql: Fragment, source: DataType, goal: DataType, engine:
     return fragment("CAST(make_timestamp({}) AS {})", micros, engine)
 
 
-def truncated_instant(sql: Fragment, source: DataType, precision: int, engine: str) -> Fragment:
+def truncate_instant(sql: Fragment, source: DataType, precision: int, engine: str) -> Fragment:
     """An instant with at most ``precision`` digits of a second."""
     have = source.precision if isinstance(source, DateTime64Type) else 0
     if have <= precision:
-        return sql if engine == engine_type(source) else fragment("CAST({} AS {})", sql, engine)
+        return sql if engine == duckdb_type(source) else fragment("CAST({} AS {})", sql, engine)
     if precision > 6:
         step = 10 ** (9 - precision)
         return fragment("make_timestamp_ns(epoch_ns({}) // {step} * {step})", sql, step=step)

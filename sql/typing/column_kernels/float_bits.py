@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from parts.types import ArrayType, DataType, FloatType, MapType, TupleType, strip_nullable
-from sql.typing.duckdb.sql_fragments import Fragment, fragment, joined, leaf
-from sql.typing.typed_expressions import quoted, text
+from sql.typing.duckdb.sql_fragments import Fragment, fragment, join_fragments, leaf
+from sql.typing.typed_expressions import quote_identifier, string_literal
 
 
 def has_floats(type_: DataType) -> bool:
@@ -65,9 +65,9 @@ def _mapped(sql: Fragment, type_: DataType, of_width: dict[int, str]) -> Fragmen
             fields = []
             for position, (name, inner) in enumerate(elements, 1):
                 label = name or str(position)
-                field = fragment("struct_extract({}, {})", sql, text(label))
-                fields.append(fragment("{} := {}", quoted(label), _mapped(field, inner, of_width)))
-            return fragment("struct_pack({})", joined(", ", fields))
+                field = fragment("struct_extract({}, {})", sql, string_literal(label))
+                fields.append(fragment("{} := {}", quote_identifier(label), _mapped(field, inner, of_width)))
+            return fragment("struct_pack({})", join_fragments(", ", fields))
     raise AssertionError(type_)
 
 
@@ -84,7 +84,7 @@ def without_bits(query: Fragment, types: Sequence[DataType]) -> Fragment:
 def _columns(query: Fragment, types: Sequence[DataType], change: Callable[[Fragment, DataType], Fragment]) -> Fragment:
     names = [f"c{position}" for position in range(len(types))]
     columns = (fragment("{} AS {}", change(leaf(name), type_), name) for name, type_ in zip(names, types, strict=True))
-    return fragment("SELECT {} FROM ({})", joined(", ", columns), query)
+    return fragment("SELECT {} FROM ({})", join_fragments(", ", columns), query)
 
 
 def distinct_by_bits(query: Fragment, types: Sequence[DataType]) -> Fragment:

@@ -48,12 +48,12 @@ def _whole(given: pa.ChunkedArray) -> pa.Array:
     return given.chunk(0) if given.num_chunks == 1 else given.combine_chunks()
 
 
-def numbers(array: pa.Array, kind: type[np.generic]) -> np.ndarray:
+def fixed_width_values(array: pa.Array, kind: type[np.generic]) -> np.ndarray:
     """The values of a column of fixed width, as they lie in memory; anything under a NULL."""
     return np.frombuffer(array.buffers()[1], kind)[array.offset : array.offset + len(array)]
 
 
-def column(values: np.ndarray, type_: pa.DataType, like: pa.Array) -> pa.Array:
+def fixed_width_column(values: np.ndarray, type_: pa.DataType, like: pa.Array) -> pa.Array:
     """Values of fixed width as a column that is NULL where ``like`` is."""
     nulls = None
     if like.null_count:
@@ -61,16 +61,18 @@ def column(values: np.ndarray, type_: pa.DataType, like: pa.Array) -> pa.Array:
     return pa.Array.from_buffers(type_, len(values), [nulls, pa.py_buffer(np.ascontiguousarray(values))])
 
 
-def masked(values: np.ndarray, known: np.ndarray, type_: pa.DataType) -> pa.Array:
+def column_of_known(values: np.ndarray, known: np.ndarray, type_: pa.DataType) -> pa.Array:
     """Values of fixed width as a column that is NULL where they are not ``known``."""
-    return pa.Array.from_buffers(type_, len(values), [validity(known), pa.py_buffer(np.ascontiguousarray(values))])
+    return pa.Array.from_buffers(
+        type_, len(values), [validity_buffer(known), pa.py_buffer(np.ascontiguousarray(values))]
+    )
 
 
-def blobs(values: np.ndarray, known: np.ndarray) -> pa.Array:
+def blob_column(values: np.ndarray, known: np.ndarray) -> pa.Array:
     """The rows of a byte matrix as BLOBs, NULL where they are not ``known``."""
     offsets = np.arange(0, values.size + 1, values.shape[1], dtype=np.int32)
     return pa.Array.from_buffers(
-        pa.binary(), len(values), [validity(known), pa.py_buffer(offsets), pa.py_buffer(values)]
+        pa.binary(), len(values), [validity_buffer(known), pa.py_buffer(offsets), pa.py_buffer(values)]
     )
 
 
@@ -90,11 +92,11 @@ def text_bytes(texts: pa.Array) -> np.ndarray:
     return np.frombuffer(data, np.uint8) if data is not None and data.size else np.empty(0, np.uint8)
 
 
-def validity(known: np.ndarray) -> pa.Buffer | None:
+def validity_buffer(known: np.ndarray) -> pa.Buffer | None:
     return None if known.all() else pa.py_buffer(np.packbits(known, bitorder="little"))
 
 
-def of_size(texts: pa.Array, size: int) -> tuple[np.ndarray, np.ndarray]:
+def texts_of_size(texts: pa.Array, size: int) -> tuple[np.ndarray, np.ndarray]:
     """Which texts (or BLOBs) have so many bytes, and these as a matrix."""
     offsets, data = text_offsets(texts), text_bytes(texts)
     sized = np.diff(offsets) == size
@@ -112,7 +114,7 @@ def of_size(texts: pa.Array, size: int) -> tuple[np.ndarray, np.ndarray]:
 _COMPARED_EVERYWHERE = 3
 
 
-def needle_places(text: np.ndarray, needle: bytes, counts: np.ndarray) -> np.ndarray:
+def find_needle(text: np.ndarray, needle: bytes, counts: np.ndarray) -> np.ndarray:
     """Where the needle stands: its rarest bytes by ``counts`` are compared everywhere, the others where these are."""
     starts = len(text) - len(needle) + 1
     if starts <= 0:

@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sql.typing.column_kernels.kernels import text_offsets, validity
+from sql.typing.column_kernels.kernels import text_offsets, validity_buffer
 
-MOST_FLAGS = 64
+MAX_FLAGS = 64
 _MOST_BITS = 63
 _MOST_SPAN = 1 << 34
 _DENSE = 8
@@ -25,7 +25,7 @@ _DENSE = 8
 
 
 @dataclass(frozen=True)
-class Lists:
+class ListValues:
     """``values`` of all lists of ``given``; those of the list ``i`` are from ``offsets[i]`` on."""
 
     given: pa.Array
@@ -39,7 +39,7 @@ class Lists:
     @cached_property
     def owners(self) -> np.ndarray:
         """The number of each value's list."""
-        return places_of_each(self.lengths).astype(np.int64)
+        return repeat_positions(self.lengths).astype(np.int64)
 
     @cached_property
     def places(self) -> np.ndarray:
@@ -66,7 +66,7 @@ class Lists:
         return self.like(self.values.take(pa.array(numbers)), lengths)
 
     def flags(self, coded: np.ndarray, most: int) -> np.ndarray:
-        """Of each list a bit for each code that its values have; all are below ``most``, at most ``MOST_FLAGS``."""
+        """Of each list a bit for each code that its values have; all are below ``most``, at most ``MAX_FLAGS``."""
         kind = next(kind for kind in (np.uint8, np.uint16, np.uint32, np.uint64) if most <= np.dtype(kind).itemsize * 8)
         some = self.lengths > 0
         result = np.zeros(len(self.given), kind)
@@ -91,7 +91,7 @@ class Lists:
 
     @property
     def _nulls(self) -> pa.Buffer | None:
-        return validity(np.asarray(pc.is_valid(self.given))) if self.given.null_count else None
+        return validity_buffer(np.asarray(pc.is_valid(self.given))) if self.given.null_count else None
 
 
 def _offsets(lengths: np.ndarray) -> np.ndarray:
@@ -100,15 +100,15 @@ def _offsets(lengths: np.ndarray) -> np.ndarray:
     return offsets
 
 
-def places_of_each(lengths: np.ndarray) -> np.ndarray:
+def repeat_positions(lengths: np.ndarray) -> np.ndarray:
     """Each place so many times; narrow numbers are repeated in a third of the time of others."""
     return np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
 
 
-def lists_of(given: pa.Array) -> Lists:
+def build_lists(given: pa.Array) -> ListValues:
     offsets = text_offsets(given).astype(np.int64) if len(given) else np.zeros(1, np.int64)
     first = int(offsets[0])
-    return Lists(given, given.values.slice(first, int(offsets[-1]) - first), offsets - first)
+    return ListValues(given, given.values.slice(first, int(offsets[-1]) - first), offsets - first)
 
 
 def repeated(elements: pa.Array, rows: int) -> pa.Array:
@@ -118,7 +118,7 @@ def repeated(elements: pa.Array, rows: int) -> pa.Array:
     return pa.ListArray.from_arrays(offsets, elements.take(pa.array(places)))
 
 
-def in_turn(pieces: Sequence[pa.Array], rows: int) -> pa.Array:
+def interleave(pieces: Sequence[pa.Array], rows: int) -> pa.Array:
     """One value of each piece for the first row, then for the next; of a constant there is one for all."""
     if len(pieces) == 1 and len(pieces[0]) == rows:
         return pieces[0]
@@ -128,7 +128,7 @@ def in_turn(pieces: Sequence[pa.Array], rows: int) -> pa.Array:
     return pa.concat_arrays(list(pieces)).take(pa.array(places.ravel()))
 
 
-def codes(arrays: Sequence[pa.Array], *, ranked: bool = False) -> tuple[list[np.ndarray], int]:
+def value_codes(arrays: Sequence[pa.Array], *, ranked: bool = False) -> tuple[list[np.ndarray], int]:
     """The codes of the values of arrays of one type, if ``ranked`` in the values' order, and a number above them all.
     NULL has the greatest."""
     whole = pa.concat_arrays(arrays) if len(arrays) > 1 else arrays[0]
@@ -141,7 +141,7 @@ def codes(arrays: Sequence[pa.Array], *, ranked: bool = False) -> tuple[list[np.
     return np.split(coded, ends), most
 
 
-def are_spread(arrays: Sequence[pa.Array]) -> bool:
+def have_spread_codes(arrays: Sequence[pa.Array]) -> bool:
     """Whether their values are whole numbers, all known, too far apart to be codes."""
     if not all(pa.types.is_integer(array.type) and not array.null_count for array in arrays):
         return False
@@ -184,7 +184,7 @@ def _numbered(whole: pa.Array, ranked: bool) -> tuple[np.ndarray, int]:
     return ranks[indices], most
 
 
-def in_order(keys: np.ndarray, most: int) -> np.ndarray:
+def sort_keys(keys: np.ndarray, most: int) -> np.ndarray:
     """The numbers of the keys in their order, equal ones as they stand."""
     bits = len(keys).bit_length()
     return _sorted(keys, most, bits) & ((1 << bits) - 1)
@@ -204,7 +204,7 @@ def _narrow(keys: np.ndarray, most: int, bits: int) -> np.ndarray:
     return keys if has_room else np.unique(keys, return_inverse=True)[1]
 
 
-def first_of_equal(keys: np.ndarray, most: int) -> np.ndarray:
+def first_occurrences(keys: np.ndarray, most: int) -> np.ndarray:
     """Which keys are there for the first time."""
     bits = len(keys).bit_length()
     packed = _sorted(keys, most, bits)
@@ -213,7 +213,7 @@ def first_of_equal(keys: np.ndarray, most: int) -> np.ndarray:
     return _marked(packed[is_new] & ((1 << bits) - 1), len(keys))
 
 
-def first_among(keys: np.ndarray, others: np.ndarray, most: int) -> np.ndarray:
+def first_shared_occurrences(keys: np.ndarray, others: np.ndarray, most: int) -> np.ndarray:
     """Which keys are there for the first time and among the others, too."""
     both = np.concatenate([others, keys])
     bits = len(both).bit_length()
@@ -234,7 +234,7 @@ def _marked(numbers: np.ndarray, count: int) -> np.ndarray:
     return marked
 
 
-def shared(keys: np.ndarray, others: np.ndarray, most: int, *, missing: bool) -> np.ndarray:
+def others_among_keys(keys: np.ndarray, others: np.ndarray, most: int, *, missing: bool) -> np.ndarray:
     """Of the others those that are among the keys, or those that are ``missing``; all are below ``most``."""
     if most <= _DENSE * (len(keys) + len(others)):
         return others[_marked(keys, most)[others] != missing]

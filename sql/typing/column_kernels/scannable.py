@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sql.typing.duckdb.bound_values import Bound
+from sql.typing.duckdb.bound_values import BoundFragment
 from sql.typing.duckdb.sql_fragments import SCANNABLE, Fragment, fragment
 
 _ROWS_AT_ONCE = 65_536
@@ -24,7 +24,7 @@ _ELEMENTS_AT_ONCE = 2 * _ROWS_AT_ONCE
 """Of arrays."""
 _LEAST_ROWS, _SAMPLE_ROWS, _ROWS_PER_TEXT = 2048, 512, 3
 """Of texts that are worth a dictionary."""
-OFTEN = 16
+MIN_REPEATS_FOR_DICTIONARY = 16
 """Times that a text comes where even what is computed soon is worth it."""
 _FEW_NUMBERS = (pa.uint8(), pa.int8())
 Compute = Callable[..., pa.Array]
@@ -63,10 +63,10 @@ class Scannable(Fragment):
         self.worth_at = worth_at
 
 
-def read_by_scan(sql: Fragment, texts: Fragment, compute: Compute, known: pa.DataType, rest: Rest) -> Fragment:
+def parse_by_scan(sql: Fragment, texts: Fragment, compute: Compute, known: pa.DataType, rest: Rest) -> Fragment:
     """``sql`` of texts; or where a scan can, what ``compute`` knows, and ``rest`` of the texts that it leaves over.
 
-    ``compute`` gives both (:func:`known_and_odd`); what is neither is NULL, and so is what ``sql`` makes of NULL.
+    ``compute`` gives both (:func:`known_and_left_over`); what is neither is NULL, and so is what ``sql`` makes of NULL.
     """
     read = Scannable(sql, texts, compute, pa.struct([("known", known), ("odd", pa.string())]), worth_at=2)
 
@@ -75,21 +75,21 @@ def read_by_scan(sql: Fragment, texts: Fragment, compute: Compute, known: pa.Dat
         other = fragment("CASE WHEN {} IS NOT NULL THEN {} END", odd, rest(odd))
         return fragment("coalesce(struct_extract({}, 'known'), {})", column, other)
 
-    return Bound(sql, read, body, keeps_null=True)
+    return BoundFragment(sql, read, body, keeps_null=True)
 
 
-def read_or_odd(sql: Fragment, texts: Fragment, compute: Compute, known: pa.DataType, rest: Rest) -> Fragment:
-    """As :func:`read_by_scan`; ``compute`` gives NULL for the texts that are left over."""
-    return read_by_scan(sql, texts, partial(_known_or_odd, compute), known, rest)
+def parse_or_leave_over(sql: Fragment, texts: Fragment, compute: Compute, known: pa.DataType, rest: Rest) -> Fragment:
+    """As :func:`parse_by_scan`; ``compute`` gives NULL for the texts that are left over."""
+    return parse_by_scan(sql, texts, partial(_known_or_odd, compute), known, rest)
 
 
 def _known_or_odd(compute: Compute, texts: pa.Array) -> pa.Array:
     known = compute(texts)
     is_odd = pc.and_(pc.is_null(known), pc.is_valid(texts)) if known.null_count > texts.null_count else None
-    return known_and_odd(known, texts, np.zeros(len(texts), bool) if is_odd is None else np.asarray(is_odd))
+    return known_and_left_over(known, texts, np.zeros(len(texts), bool) if is_odd is None else np.asarray(is_odd))
 
 
-def known_and_odd(known: pa.Array, texts: pa.Array, is_odd: np.ndarray) -> pa.Array:
+def known_and_left_over(known: pa.Array, texts: pa.Array, is_odd: np.ndarray) -> pa.Array:
     odd = pa.nulls(len(texts), pa.string())
     if is_odd.any():
         odd = pc.if_else(pa.array(is_odd), texts, pa.scalar(None, pa.string()))
@@ -97,24 +97,24 @@ def known_and_odd(known: pa.Array, texts: pa.Array, is_odd: np.ndarray) -> pa.Ar
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Computed:
+class ScanComputation:
     """What ``compute`` makes of columns, by their names, and of what is computed of them."""
 
-    inputs: tuple[str | Computed, ...]
+    inputs: tuple[str | ScanComputation, ...]
     compute: Compute
     result: pa.DataType
     worth_at: int = 0
     columns: tuple[str, ...] = field(init=False)
     """All that it takes, each once."""
-    _steps: tuple[Computed, ...] = field(init=False, repr=False)
+    _steps: tuple[ScanComputation, ...] = field(init=False, repr=False)
     """All that is computed for it and at last itself, each behind what it takes."""
     _worth_at: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         columns: dict[str, None] = {}
-        steps: dict[Computed, None] = {}
+        steps: dict[ScanComputation, None] = {}
         for given in self.inputs:
-            if isinstance(given, Computed):
+            if isinstance(given, ScanComputation):
                 columns.update(dict.fromkeys(given.columns))
                 steps.update(dict.fromkeys(given._steps))
             else:
@@ -149,7 +149,7 @@ class Computed:
 
     def of_plain(self, given: Sequence[pa.Array]) -> pa.Array:
         """Of ``columns`` that are no dictionaries, at once."""
-        known: dict[str | Computed, pa.Array] = dict(zip(self.columns, given, strict=True))
+        known: dict[str | ScanComputation, pa.Array] = dict(zip(self.columns, given, strict=True))
         for step in self._steps:
             known[step] = step.compute(*[known[value] for value in step.inputs])
         return known[self]

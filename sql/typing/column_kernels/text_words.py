@@ -23,7 +23,7 @@ _PADDING = np.zeros(64, np.uint8)
 _POWERS = np.array([10**count for count in range(20)], np.uint64)
 
 
-class Texts:
+class TextColumn:
     """The texts of an array; ``rows`` are those that are not NULL, with ``begins`` and ``sizes``."""
 
     def __init__(self, array: pa.Array) -> None:
@@ -37,7 +37,7 @@ class Texts:
         self.sizes = np.diff(offsets)[self.rows].astype(np.int64)
 
     @classmethod
-    def that_begin(cls, array: pa.Array, is_first: np.ndarray) -> Texts:
+    def that_begin(cls, array: pa.Array, is_first: np.ndarray) -> TextColumn:
         """The texts whose first byte is such a one: of most columns all, or few, which alone are looked at then."""
         rows = rows_that_begin(array, is_first)
         if len(rows) == len(array):
@@ -46,16 +46,16 @@ class Texts:
         some.count, some.rows = len(array), rows
         return some
 
-    def chosen(self, which: np.ndarray) -> Texts:
+    def chosen(self, which: np.ndarray) -> TextColumn:
         """Those of the texts for which ``which`` is true."""
-        some = object.__new__(Texts)
+        some = object.__new__(TextColumn)
         some.count, some._data, some._words = self.count, self._data, self._words
         some.rows, some.begins, some.sizes = self.rows[which], self.begins[which], self.sizes[which]
         return some
 
-    def part(self, begin: np.ndarray, end: np.ndarray) -> Texts:
+    def part(self, begin: np.ndarray, end: np.ndarray) -> TextColumn:
         """The texts between two places; empty where they are the wrong way round."""
-        some = object.__new__(Texts)
+        some = object.__new__(TextColumn)
         some.count, some._data, some._words, some.rows = self.count, self._data, self._words, self.rows
         some.begins, some.sizes = self.begins + begin, np.maximum(end - begin, 0)
         return some
@@ -94,7 +94,7 @@ def rows_that_begin(array: pa.Array, is_first: np.ndarray) -> np.ndarray:
     return np.flatnonzero(which)
 
 
-def of_some(
+def compute_where_first_byte(
     texts: pa.Array, is_first: np.ndarray, compute: Callable[[pa.Array], pa.Array], *, may_take_all: bool = False
 ) -> pa.Array:
     """What ``compute`` makes of the texts whose first byte is such a one, NULL of others; ``may_take_all``: it gives
@@ -117,7 +117,7 @@ def high_bytes(words: np.ndarray, counts: np.ndarray) -> np.ndarray:
     return words & ~_LOW_OF[BYTES - counts]
 
 
-def minus_zeros(words: np.ndarray) -> np.ndarray:
+def digit_values(words: np.ndarray) -> np.ndarray:
     """Digits as numbers, a byte each."""
     return words ^ np.uint64(_ZEROS)
 
@@ -127,7 +127,7 @@ def are_digits(numbers: np.ndarray) -> np.ndarray:
     return ((numbers + np.uint64(_SEVEN_BITS)) | numbers) & np.uint64(_HIGH) == 0
 
 
-def value_of(numbers: np.ndarray) -> np.ndarray:
+def eight_digit_values(numbers: np.ndarray) -> np.ndarray:
     """The number that eight digits spell."""
     pairs = numbers * np.uint64(10) + (numbers >> np.uint64(8))
     mask = np.uint64(0x000000FF000000FF)
@@ -136,13 +136,13 @@ def value_of(numbers: np.ndarray) -> np.ndarray:
     return (left + right) >> np.uint64(32)
 
 
-def pair_at(numbers: np.ndarray, place: int) -> np.ndarray:
+def two_digit_value(numbers: np.ndarray, place: int) -> np.ndarray:
     """The number of the two digits at a place."""
     tens, ones = numbers >> np.uint64(8 * place), numbers >> np.uint64(8 * place + 8)
     return ((tens & np.uint64(15)) * np.uint64(10) + (ones & np.uint64(15))).astype(np.int64)
 
 
-def whole_numbers(texts: Texts, skipped: np.ndarray | int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def parse_digits(texts: TextColumn, skipped: np.ndarray | int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Of texts of digits alone (but for ``skipped`` characters): their value, whether it fits 64 bits, and whether they
     are such texts, of at most 20 digits."""
     sizes = texts.sizes - skipped
@@ -151,10 +151,10 @@ def whole_numbers(texts: Texts, skipped: np.ndarray | int = 0) -> tuple[np.ndarr
     fits = np.ones(len(sizes), bool)
     longest = int(sizes.max(initial=0))
     for behind in range(0, min(longest, 20), BYTES):
-        numbers = minus_zeros(texts.last_words(behind))
+        numbers = digit_values(texts.last_words(behind))
         numbers = high_bytes(numbers, np.clip(sizes - behind, 0, BYTES))
         is_number &= are_digits(numbers)
-        piece = value_of(numbers)
+        piece = eight_digit_values(numbers)
         if behind == 2 * BYTES:  # 1844 of these and 6744073709551615 are the largest number
             limit = np.uint64((1 << 64) - 1)
             fits = (piece < np.uint64(1844)) | ((piece == np.uint64(1844)) & (value <= limit % _POWERS[16]))

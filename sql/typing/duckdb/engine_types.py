@@ -35,11 +35,11 @@ from parts.types import (
 _INTEGERS = {8: "TINYINT", 16: "SMALLINT", 32: "INTEGER", 64: "BIGINT"}
 
 
-def engine_type(type_: DataType) -> str:
+def duckdb_type(type_: DataType) -> str:
     """DuckDB's name of the type that carries values of ``type_`` inside a query."""
     match type_:
         case NullableType(inner) | LowCardinalityType(inner):
-            return engine_type(inner)
+            return duckdb_type(inner)
         case IntegerType(bits, signed):
             return _INTEGERS[bits] if signed else "U" + _INTEGERS[bits]
         case FloatType(bits):
@@ -71,12 +71,12 @@ def engine_type(type_: DataType) -> str:
 def _composite_engine_type(type_: DataType) -> str:
     match type_:
         case ArrayType(inner):
-            return f"{engine_type(inner)}[]"
+            return f"{duckdb_type(inner)}[]"
         case MapType(key, value):
-            return f'STRUCT("key" {engine_type(key)}, "value" {engine_type(value)})[]'
+            return f'STRUCT("key" {duckdb_type(key)}, "value" {duckdb_type(value)})[]'
         case TupleType(elements):
             fields = (
-                f'"{_doubled(name)}" {engine_type(inner)}'
+                f'"{_doubled(name)}" {duckdb_type(inner)}'
                 for name, (_, inner) in zip(engine_names(type_), elements, strict=True)
             )
             return f"STRUCT({', '.join(fields)})"
@@ -99,16 +99,16 @@ def _doubled(name: str) -> str:
     return name.replace('"', '""')
 
 
-def output_cast(type_: DataType) -> str | None:
+def duckdb_output_type(type_: DataType) -> str | None:
     """The DuckDB type a result column is cast to so that its Arrow form is the storage type, if it is not already."""
     match type_:
         case NullableType(inner) | LowCardinalityType(inner):
-            return output_cast(inner)
+            return duckdb_output_type(inner)
         case DateTimeType():
             return "TIMESTAMP_S"
         case DateTime64Type():
             return {"s": "TIMESTAMP_S", "ms": "TIMESTAMP_MS"}.get(type_.unit)
         case ArrayType(inner):
-            cast = output_cast(inner)
+            cast = duckdb_output_type(inner)
             return f"{cast}[]" if cast else None
     return None

@@ -23,7 +23,7 @@ _raise: dict[str, bool] = {"error": True}
 """By macro: whether it raises errors, of itself or by others."""
 
 
-def macros(*texts: str) -> tuple[str, ...]:
+def define_macros(*texts: str) -> tuple[str, ...]:
     """``name(a, b) AS body`` of each; a macro may use those of any module."""
     for text in texts:
         match = _DEFINITION.match(text)
@@ -59,7 +59,7 @@ def _raises(name: str) -> bool:
     return _raise[name]
 
 
-def weigh(texts: tuple[str, ...]) -> tuple[int, int, tuple[tuple[int, int], ...]]:
+def expansion_weight(texts: tuple[str, ...]) -> tuple[int, int, tuple[tuple[int, int], ...]]:
     """The weight and depth of texts around parts, and how often and how deep each part is written."""
     weight = deepest = 0
     holes: list[tuple[int, int]] = []

@@ -24,11 +24,11 @@ from functools import lru_cache
 from string import Formatter
 from typing import NamedTuple, NoReturn
 
-from sql.typing.duckdb.macro_weights import raises, weigh
+from sql.typing.duckdb.macro_weights import expansion_weight, raises
 
 WINDOW = 1
 """A window function: computed after WHERE and GROUP BY."""
-ONCE = 2
+WRITE_ONCE = 2
 """Must not be written twice: a subquery, a window, an error, or another value at every call."""
 RANDOM = 4
 """Another value at every call."""
@@ -50,11 +50,11 @@ RAISES = 1024
 """May raise one of Pando's errors."""
 
 _TRAITS = (
-    (" OVER (", WINDOW | ONCE),
-    ("pando_random(", RANDOM | ONCE),
-    ("pando_any_uuid(", RANDOM | ONCE),
-    ("SELECT ", ONCE),
-    ("error(", ONCE),
+    (" OVER (", WINDOW | WRITE_ONCE),
+    ("pando_random(", RANDOM | WRITE_ONCE),
+    ("pando_any_uuid(", RANDOM | WRITE_ONCE),
+    ("SELECT ", WRITE_ONCE),
+    ("error(", WRITE_ONCE),
     ("pando_room(", GUARDED),
     (";watch'", WATCHED),
     ("pando_", MACRO),
@@ -101,7 +101,7 @@ class Fragment:
         return [part for part in self.parts if part.__class__ is not str]  # type: ignore[misc]
 
     def render(self, tables: Mapping[int, str] | None = None) -> str:
-        """The text, with a :class:`Table` as ``tables`` says or by its name."""
+        """The text, with a :class:`ScanReference` as ``tables`` says or by its name."""
         written: list[str] = []
         ahead: list[Fragment | str] = [self]
         while ahead:
@@ -116,7 +116,7 @@ class Fragment:
                     ahead.append(texts[position])
                     position -= 1
                     ahead.append(parts[position])
-            elif tables and isinstance(piece, Table):
+            elif tables and isinstance(piece, ScanReference):
                 written.append(tables.get(piece.number, texts[0]))
                 continue
             written.append(texts[0])
@@ -201,7 +201,7 @@ Piece = Fragment | str | int
 """What stands in a hole. A ``str`` is a name, a type or a keyword that a compiler wrote, and has no traits."""
 
 
-class Table(Fragment):
+class ScanReference(Fragment):
     """A scan in FROM: its text is known when all columns are known that are read."""
 
     __slots__ = ("number",)
@@ -250,12 +250,12 @@ def fragment(template: str, *parts: Piece, **named: Piece) -> Fragment:
     return _made(shape, parts)
 
 
-def called(function: str, *arguments: Piece) -> Fragment:
+def function_call(function: str, *arguments: Piece) -> Fragment:
     """A call of DuckDB's function or macro, for names that no template has."""
     return _made(_call_shape(function, len(arguments)), arguments)
 
 
-def joined(separator: str, parts: Iterable[Piece]) -> Fragment:
+def join_fragments(separator: str, parts: Iterable[Piece]) -> Fragment:
     """The parts with ``separator`` between them, nothing if there are none."""
     given = tuple(parts)
     if len(given) == 1 and isinstance(given[0], Fragment):
@@ -334,5 +334,5 @@ def _shape(texts: tuple[str, ...]) -> _Shape:
             traits |= meant
     if raises(texts):
         traits |= RAISES
-    weight, depth, holes = weigh(texts)
+    weight, depth, holes = expansion_weight(texts)
     return _Shape(texts, sum(map(len, texts)), traits, weight, depth, holes)

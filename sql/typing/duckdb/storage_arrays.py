@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from parts.format.flat_arrays import struct_array
+from parts.format.flat_arrays import build_struct_array
 from parts.types import ArrayType, DataType, LowCardinalityType, MapType, NullableType, TupleType
 
 
@@ -28,7 +28,7 @@ def to_storage(array: pa.Array, type_: DataType) -> pa.Array:
         return pa.MapArray.from_arrays(array.offsets, keys, items, type=target)
     if isinstance(type_, TupleType):
         parts = [to_storage(part, inner) for part, (_, inner) in zip(array.flatten(), type_.elements, strict=False)]
-        return struct_array(parts, target, len(array))
+        return build_struct_array(parts, target, len(array))
     if pa.types.is_null(target):
         return pa.nulls(len(array))
     return array.cast(target)

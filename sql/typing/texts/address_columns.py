@@ -8,10 +8,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sql.typing.column_kernels.kernels import Kernel, blobs, numbers, of_size, text_bytes, text_offsets
+from sql.typing.column_kernels.kernels import (
+    Kernel,
+    blob_column,
+    fixed_width_values,
+    text_bytes,
+    text_offsets,
+    texts_of_size,
+)
 from sql.typing.column_kernels.text_words import rows_that_begin
-from sql.typing.texts.ip_address_texts import read_plain, write, write_ipv4
-from sql.typing.texts.usual_address_texts import ipv4_numbers
+from sql.typing.texts.ip_address_texts import format_ipv4, format_ipv6, parse_hexadecimal_ipv6
+from sql.typing.texts.usual_address_texts import parse_ipv4
 
 _MAPPED = np.array([0] * 10 + [255] * 2, np.uint8)
 """Begins an IPv6 address that stands for an IPv4 one."""
@@ -29,7 +36,7 @@ def _fixed(array: pa.Array, width: int) -> np.ndarray:
     if pa.types.is_fixed_size_binary(array.type):
         data = np.frombuffer(array.buffers()[1], np.uint8)
         return data[array.offset * width : (array.offset + len(array)) * width].reshape(-1, width)
-    rows, given = of_size(array, width)
+    rows, given = texts_of_size(array, width)
     if len(rows) == len(array):
         return given
     whole = np.zeros((len(array), width), np.uint8)
@@ -40,25 +47,25 @@ def _fixed(array: pa.Array, width: int) -> np.ndarray:
 # To texts -------------------------------------------------------------------------------------------------------------
 
 
-def ipv4_texts(addresses: pa.Array) -> pa.Array:
+def format_ipv4_numbers(addresses: pa.Array) -> pa.Array:
     """Of an integer of 32 bits or fewer."""
-    values = numbers(pc.cast(addresses, pa.uint32(), safe=False), np.uint32)
-    return _with_nulls(write_ipv4(values.astype(">u4").view(np.uint8).reshape(-1, 4)), addresses)
+    values = fixed_width_values(pc.cast(addresses, pa.uint32(), safe=False), np.uint32)
+    return _with_nulls(format_ipv4(values.astype(">u4").view(np.uint8).reshape(-1, 4)), addresses)
 
 
-def ipv6_texts(addresses: pa.Array) -> pa.Array:
-    return _with_nulls(write(_fixed(addresses, 16)), addresses)
+def format_ipv6_values(addresses: pa.Array) -> pa.Array:
+    return _with_nulls(format_ipv6(_fixed(addresses, 16)), addresses)
 
 
 def ipv6_of_ipv4(addresses: pa.Array) -> pa.Array:
     """The 16 bytes that stand for an IPv4 address."""
     values = np.empty((len(addresses), 16), np.uint8)
     values[:, :12] = _MAPPED
-    values[:, 12:] = numbers(addresses, np.uint32).astype(">u4").view(np.uint8).reshape(-1, 4)
-    return blobs(values, np.asarray(pc.is_valid(addresses)))
+    values[:, 12:] = fixed_width_values(addresses, np.uint32).astype(">u4").view(np.uint8).reshape(-1, 4)
+    return blob_column(values, np.asarray(pc.is_valid(addresses)))
 
 
-def uuid_texts(values: pa.Array) -> pa.Array:
+def format_uuids(values: pa.Array) -> pa.Array:
     digits = _PAIRS[_fixed(values, 16)].view(np.uint8)
     spelled = np.full((len(values), 36), ord("-"), np.uint8)
     for source, target, length in ((0, 0, 8), (8, 9, 4), (12, 14, 4), (16, 19, 4), (20, 24, 12)):
@@ -71,7 +78,7 @@ def uuid_texts(values: pa.Array) -> pa.Array:
 # Of texts -------------------------------------------------------------------------------------------------------------
 
 
-def ipv6_values(texts: pa.Array) -> pa.Array:
+def parse_ipv6(texts: pa.Array) -> pa.Array:
     """The 16 bytes; those of an IPv4 address too."""
     rows = rows_that_begin(texts, _BEGINS_IPV6)
     if not len(rows):
@@ -81,13 +88,13 @@ def ipv6_values(texts: pa.Array) -> pa.Array:
     is_mapped = has_point & (~has_colon | np.asarray(pc.starts_with(given, _MAPPED_TEXT)))
     values, is_known = np.zeros((len(texts), 16), np.uint8), np.zeros(len(texts), bool)
     is_mapped &= has_colon | ~_begin_with_zero(given)
-    kinds = ((read_plain, ~has_point), (_mapped, is_mapped), (_mixed, has_colon & has_point & ~is_mapped))
+    kinds = ((parse_hexadecimal_ipv6, ~has_point), (_mapped, is_mapped), (_mixed, has_colon & has_point & ~is_mapped))
     for read, which in kinds:
         if which.all():
             values[rows], is_known[rows] = read(given)
         elif which.any():
             values[rows[which]], is_known[rows[which]] = read(given.filter(pa.array(which)))
-    return blobs(values, is_known)
+    return blob_column(values, is_known)
 
 
 def _have(texts: pa.Array, mark: str) -> np.ndarray:
@@ -105,20 +112,20 @@ def _begin_with_zero(texts: pa.Array) -> np.ndarray:
 
 def _mapped(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     """IPv4 addresses, alone or behind what they have as IPv6 ones."""
-    short = ipv4_numbers(pc.replace_substring(texts, _MAPPED_TEXT, "", max_replacements=1))
+    short = parse_ipv4(pc.replace_substring(texts, _MAPPED_TEXT, "", max_replacements=1))
     values = np.empty((len(texts), 16), np.uint8)
     values[:, :12] = _MAPPED
-    values[:, 12:] = numbers(short, np.uint32).astype(">u4").view(np.uint8).reshape(-1, 4)
+    values[:, 12:] = fixed_width_values(short, np.uint32).astype(">u4").view(np.uint8).reshape(-1, 4)
     return values, np.asarray(pc.is_valid(short))
 
 
 def _mixed(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     """The last two groups as an IPv4 address: it is written as groups."""
-    short = ipv4_numbers(pc.replace_substring_regex(texts, "^.*:", ""))
-    pairs = numbers(short, np.uint32)
+    short = parse_ipv4(pc.replace_substring_regex(texts, "^.*:", ""))
+    pairs = fixed_width_values(short, np.uint32)
     high, low = (_groups().take(pa.array(part)) for part in (pairs >> np.uint32(16), pairs & np.uint32(0xFFFF)))
     begins = pc.binary_join_element_wise(pc.replace_substring_regex(texts, "[^:]*$", ""), high, "")
-    values, is_known = read_plain(pc.binary_join_element_wise(begins, low, ":"))
+    values, is_known = parse_hexadecimal_ipv6(pc.binary_join_element_wise(begins, low, ":"))
     return values, is_known & np.asarray(pc.is_valid(short))
 
 
@@ -128,6 +135,6 @@ def _groups() -> pa.Array:
 
 
 KERNELS = (
-    Kernel("pando_ipv6_text", ("BLOB",), "VARCHAR", ipv6_texts),
-    Kernel("pando_try_ipv6", ("BLOB",), "BLOB", lambda texts: ipv6_values(texts.cast(pa.string()))),
+    Kernel("pando_ipv6_text", ("BLOB",), "VARCHAR", format_ipv6_values),
+    Kernel("pando_try_ipv6", ("BLOB",), "BLOB", lambda texts: parse_ipv6(texts.cast(pa.string()))),
 )

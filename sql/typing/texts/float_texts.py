@@ -8,18 +8,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sql.typing.column_kernels.kernels import numbers
+from sql.typing.column_kernels.kernels import fixed_width_values
 
 _FIRST_BIG, _FIRST_EXPONENT = 1e16, 1e21
 _LEAST_PLAIN, _FIRST_PLAIN = 1e-6, 1e-5
 
 
-def float_texts(values: pa.Array) -> pa.Array:
+def format_floats(values: pa.Array) -> pa.Array:
     """Of Float64."""
     import polars as pl  # takes 0.1 s
 
     spelled = pl.from_arrow(values).cast(pl.String).str.strip_suffix(".0").to_arrow().cast(pa.string())
-    sizes = np.abs(numbers(values, np.float64))
+    sizes = np.abs(fixed_width_values(values, np.float64))
     if values.null_count:
         sizes = np.where(np.asarray(pc.is_valid(values)), sizes, 0)
     with np.errstate(invalid="ignore"):

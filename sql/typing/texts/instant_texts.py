@@ -17,13 +17,13 @@ from functools import partial
 
 import pyarrow as pa
 
-from sql.typing.column_kernels.scannable import Scannable, read_by_scan
-from sql.typing.duckdb.bound_values import bound
-from sql.typing.duckdb.macro_weights import macros
-from sql.typing.duckdb.sql_fragments import Fragment, called, fragment
-from sql.typing.texts.time_columns import basic_instants, plain_instants
-from sql.typing.times.date_ranges import clamped_instant
-from sql.typing.times.time_zones import from_zone
+from sql.typing.column_kernels.scannable import Scannable, parse_by_scan
+from sql.typing.duckdb.bound_values import bind_value
+from sql.typing.duckdb.macro_weights import define_macros
+from sql.typing.duckdb.sql_fragments import Fragment, fragment, function_call
+from sql.typing.texts.time_columns import parse_basic_instants, parse_usual_instants
+from sql.typing.times.date_ranges import clamp_instant
+from sql.typing.times.time_zones import zone_to_utc
 
 _TIME = (
     r"(?:[ T]+([0-9]{1,2})(?::([0-9]{1,2})(?::([0-9]{1,2})(?:[.]([0-9]*))?)?)?)?"
@@ -72,7 +72,7 @@ def basic_instant_or_null(sql: Fragment, zone: str, *, fine: bool) -> Fragment:
     """The UTC instant of a VARCHAR in the basic spelling, or NULL."""
     clock = fragment("pando_basic_clock(spelled, {})", str(fine).lower())
     seconds = fragment("pando_basic_unix(spelled, {})", str(fine).lower())
-    rest = fragment("coalesce({}, {})", from_zone(clock, zone), seconds)
+    rest = fragment("coalesce({}, {})", zone_to_utc(clock, zone), seconds)
     begins = "(strlen({0}) >= 5 AND {0} >= '0' AND {0} < ':' AND regexp_matches({0}, '^[0-9]{{4}}'))"
     if fine:
         begins = f"{begins} OR starts_with({{0}}, '-')"
@@ -81,18 +81,18 @@ def basic_instant_or_null(sql: Fragment, zone: str, *, fine: bool) -> Fragment:
         other = fragment("CASE WHEN {} THEN {} END", fragment(begins, value), _other(value, rest, fine))
         return fragment("coalesce({}, {})", _plain(value, zone, fine), other)
 
-    compute = partial(basic_instants, zone=zone, fine=fine)
-    return Scannable(bound(sql, "given", read), sql, compute, pa.timestamp("us"), worth_at=2)
+    compute = partial(parse_basic_instants, zone=zone, fine=fine)
+    return Scannable(bind_value(sql, "given", read), sql, compute, pa.timestamp("us"), worth_at=2)
 
 
-def nanoseconds_of_text(sql: Fragment, instant: Fragment) -> Fragment:
+def timestamp_ns_of_text(sql: Fragment, instant: Fragment) -> Fragment:
     """A TIMESTAMP_NS of an instant (microseconds) and the digits of its text behind them."""
     return fragment("pando_nanoseconds({}, {})", instant, sql)
 
 
 def _free(zone: str, fine: bool) -> Fragment:
     read = fragment("pando_any_clock(spelled, {})", str(fine).lower())
-    local = from_zone(read, zone)
+    local = zone_to_utc(read, zone)
     return read if local == read else fragment("CASE WHEN pando_is_utc(spelled) THEN {} ELSE {} END", read, local)
 
 
@@ -102,25 +102,25 @@ def _with_fallback(sql: Fragment, zone: str, rest: Fragment, fine: bool, *, may_
     def read(value: Fragment) -> Fragment:
         return fragment("coalesce({}, {})", _plain(value, zone, fine), _other(value, rest, fine))
 
-    compute = partial(plain_instants, zone=zone, fine=fine, may_be_none=may_be_none)
-    whole = bound(sql, "given", read)
-    return read_by_scan(whole, sql, compute, pa.timestamp("us"), lambda odd: _other(odd, rest, fine))
+    compute = partial(parse_usual_instants, zone=zone, fine=fine, may_be_none=may_be_none)
+    whole = bind_value(sql, "given", read)
+    return parse_by_scan(whole, sql, compute, pa.timestamp("us"), lambda odd: _other(odd, rest, fine))
 
 
 def _plain(value: Fragment, zone: str, fine: bool) -> Fragment:
     """The instants of the usual spellings."""
-    return from_zone(called("pando_plain_clock" if fine else "pando_plain_second", value), zone)
+    return zone_to_utc(function_call("pando_plain_clock" if fine else "pando_plain_second", value), zone)
 
 
 def _other(value: Fragment, rest: Fragment, fine: bool) -> Fragment:
     instant = fragment("list_transform([{}], lambda spelled: {})[1]", value, rest)
     if fine:
         return instant
-    whole = clamped_instant("date_trunc('second', moment)")
+    whole = clamp_instant("date_trunc('second', moment)")
     return fragment("list_transform([{}], lambda moment: {})[1]", instant, whole)
 
 
-MACROS = macros(
+MACROS = define_macros(
     r"""pando_plain_second(t) AS CASE WHEN t >= '1970-01-02' AND t <= '2106-02-06' AND pando_is_plain(t)
         THEN TRY_CAST(t AS TIMESTAMP) END""",
     r"""pando_plain_clock(t) AS CASE WHEN pando_is_plain(t) OR (strlen(t) > 20 AND t LIKE '____-__-__ __:__:__.%'

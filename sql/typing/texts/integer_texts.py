@@ -11,12 +11,12 @@ import re
 from functools import partial
 
 from parts.types import IntegerType
-from sql.typing.column_kernels.scannable import OFTEN, Scannable, read_by_scan
-from sql.typing.duckdb.engine_types import engine_type
-from sql.typing.duckdb.macro_weights import macros
-from sql.typing.duckdb.sql_fragments import Fragment, fragment, joined
+from sql.typing.column_kernels.scannable import MIN_REPEATS_FOR_DICTIONARY, Scannable, parse_by_scan
+from sql.typing.duckdb.engine_types import duckdb_type
+from sql.typing.duckdb.macro_weights import define_macros
+from sql.typing.duckdb.sql_fragments import Fragment, fragment, join_fragments
 from sql.typing.integer_conversions import wrap_integer
-from sql.typing.texts.number_columns import fitting_integers, integers
+from sql.typing.texts.number_columns import fitting_integers, parse_integers
 from sql.typing.typed_expressions import INT64, UINT64, cast
 
 _SIGNED = re.compile(r"[+-]?[0-9]+")
@@ -28,7 +28,7 @@ def _pattern(goal: IntegerType) -> re.Pattern[str]:
     return _SIGNED if goal.signed else _UNSIGNED
 
 
-def constant_integer(text: str, goal: IntegerType) -> int | None:
+def parse_constant_integer(text: str, goal: IntegerType) -> int | None:
     """The value that a constant text spells; ``None`` when it spells none (and the conversion fails when it runs)."""
     if len(text) > 1000 or _pattern(goal).fullmatch(text) is None:
         return None
@@ -37,12 +37,18 @@ def constant_integer(text: str, goal: IntegerType) -> int | None:
 
 def integer_or_null(sql: Fragment, goal: IntegerType) -> Fragment:
     """NULL where a VARCHAR spells no integer of ``goal``."""
-    return Scannable(_spelled(sql, goal, goal), sql, partial(fitting_integers, goal=goal), goal.arrow, worth_at=OFTEN)
+    return Scannable(
+        _spelled(sql, goal, goal),
+        sql,
+        partial(fitting_integers, goal=goal),
+        goal.arrow,
+        worth_at=MIN_REPEATS_FOR_DICTIONARY,
+    )
 
 
 def _spelled(sql: Fragment, goal: IntegerType, read: IntegerType) -> Fragment:
     spelled = fragment("regexp_full_match({}, '{}')", sql, _pattern(goal).pattern)
-    return fragment("(CASE WHEN {} THEN TRY_CAST({} AS {}) END)", spelled, sql, engine_type(read))
+    return fragment("(CASE WHEN {} THEN TRY_CAST({} AS {}) END)", spelled, sql, duckdb_type(read))
 
 
 def integer_of_text(sql: Fragment, goal: IntegerType) -> Fragment:
@@ -54,16 +60,18 @@ def integer_of_text(sql: Fragment, goal: IntegerType) -> Fragment:
     wrapped = wrap_integer(
         fragment("pando_low_digits(digits, '{}', '{}')", _pattern(goal).pattern, goal.name), UINT64, goal
     )
-    whole = fragment("coalesce({}, list_transform([{}], lambda digits: {})[1])", joined(", ", tiers), sql, wrapped)
-    compute = partial(integers, goal=goal)
-    return read_by_scan(whole, sql, compute, goal.arrow, lambda odd: _no_integer(odd, goal))
+    whole = fragment(
+        "coalesce({}, list_transform([{}], lambda digits: {})[1])", join_fragments(", ", tiers), sql, wrapped
+    )
+    compute = partial(parse_integers, goal=goal)
+    return parse_by_scan(whole, sql, compute, goal.arrow, lambda odd: _no_integer(odd, goal))
 
 
 def _no_integer(sql: Fragment, goal: IntegerType) -> Fragment:
     return cast(fragment("pando_no_integer({}, '{}')", sql, goal.name), goal)
 
 
-MACROS = macros(
+MACROS = define_macros(
     # 10^64 is a multiple of 2^64: more digits than 64 change nothing. Two halves of 32 digits fit 128 bits.
     rf"""pando_low_of_halves(s) AS (((CAST(left(s, 32) AS UHUGEINT) & {_MASK}::UHUGEINT)
         * {10**32 % (_MASK + 1)}::UHUGEINT & {_MASK}::UHUGEINT) + (CAST(right(s, 32) AS UHUGEINT) & {_MASK}::UHUGEINT))

@@ -25,7 +25,7 @@ for _base, _first in ((b"0123456789", 0), (b"abcdef", 10), (b"ABCDEF", 10)):
     _VALUES[list(_base)] = np.arange(_first, _first + len(_base))
 
 
-def read_plain(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+def parse_hexadecimal_ipv6(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     """Addresses as a byte matrix, and which texts (none is null) are addresses of digits and colons alone."""
     _, offset_buffer, data_buffer = texts.buffers()
     offsets = np.frombuffer(offset_buffer, np.int32, len(texts) + 1, 4 * texts.offset)
@@ -79,7 +79,7 @@ def _values_before(codes: np.ndarray, ends: np.ndarray) -> np.ndarray:
     return values[ends + (_DIGITS - 1)]
 
 
-def write(addresses: np.ndarray) -> pa.Array:
+def format_ipv6(addresses: np.ndarray) -> pa.Array:
     """The texts of a byte matrix: a word for each group, without the zero bytes in them."""
     groups = np.ascontiguousarray(addresses).view(">u2").astype(np.uint16)
     words, sizes = _words(_GROUP)[groups], _sizes(_GROUP)[groups]
@@ -97,7 +97,7 @@ def write(addresses: np.ndarray) -> pa.Array:
     return _joined(words, sizes)
 
 
-def write_ipv4(octets: np.ndarray) -> pa.Array:
+def format_ipv4(octets: np.ndarray) -> pa.Array:
     """The texts of a matrix of four bytes a row."""
     return _joined(*_pairs(np.ascontiguousarray(octets).view(">u2").astype(np.uint16)))
 

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parts.types import DecimalType, IntegerType
-from sql.typing.column_kernels.kernels import numbers, validity
-from sql.typing.column_kernels.scannable import known_and_odd
-from sql.typing.column_kernels.text_words import Texts, of_some, whole_numbers
+from sql.typing.column_kernels.kernels import fixed_width_values, validity_buffer
+from sql.typing.column_kernels.scannable import known_and_left_over
+from sql.typing.column_kernels.text_words import TextColumn, compute_where_first_byte, parse_digits
 
 _MOST_DIGITS = 15
 _TENS = 10 ** np.arange(_MOST_DIGITS + 1, dtype=np.int64)
@@ -27,7 +27,7 @@ _BEGINS_INTEGER, _BEGINS_FLOAT, _BEGINS_DECIMAL = (
 )
 
 
-def read_numbers(texts: pa.Array, type_: pa.DataType) -> pa.Array:
+def parse_numbers(texts: pa.Array, type_: pa.DataType) -> pa.Array:
     """The numbers that texts spell, NULL where they spell none that the type has."""
     import polars as pl  # takes 0.1 s
 
@@ -37,20 +37,20 @@ def read_numbers(texts: pa.Array, type_: pa.DataType) -> pa.Array:
 
 def fitting_integers(texts: pa.Array, *, goal: IntegerType) -> pa.Array:
     """Those that fit the type."""
-    return of_some(texts, _BEGINS_INTEGER, partial(read_numbers, type_=goal.arrow), may_take_all=True)
+    return compute_where_first_byte(texts, _BEGINS_INTEGER, partial(parse_numbers, type_=goal.arrow), may_take_all=True)
 
 
-def floats(texts: pa.Array, *, bits: int) -> pa.Array:
+def parse_floats(texts: pa.Array, *, bits: int) -> pa.Array:
     type_ = pa.float64() if bits == 64 else pa.float32()
-    return of_some(texts, _BEGINS_FLOAT, partial(read_numbers, type_=type_), may_take_all=True)
+    return compute_where_first_byte(texts, _BEGINS_FLOAT, partial(parse_numbers, type_=type_), may_take_all=True)
 
 
-def integers(texts: pa.Array, *, goal: IntegerType) -> pa.Array:
+def parse_integers(texts: pa.Array, *, goal: IntegerType) -> pa.Array:
     """The low bits of all; a text that spells no integer is odd."""
     wide = pa.int64() if goal.signed else pa.uint64()
-    known = pc.cast(read_numbers(texts, wide), goal.arrow, safe=False)
+    known = pc.cast(parse_numbers(texts, wide), goal.arrow, safe=False)
     if known.null_count == texts.null_count:
-        return known_and_odd(known, texts, np.zeros(len(texts), bool))
+        return known_and_left_over(known, texts, np.zeros(len(texts), bool))
     pattern = r"^[+-]?[0-9]+$" if goal.signed else r"^\+?[0-9]+$"
     is_left = pc.and_(pc.is_null(known), pc.is_valid(texts))
     rows = np.flatnonzero(np.asarray(is_left))
@@ -63,7 +63,7 @@ def integers(texts: pa.Array, *, goal: IntegerType) -> pa.Array:
         known = pc.replace_with_mask(known, pa.array(places), pa.array(low))
     is_odd = np.zeros(len(texts), bool)
     is_odd[rows[~is_long]] = True
-    return known_and_odd(known, texts, is_odd)
+    return known_and_left_over(known, texts, is_odd)
 
 
 def _low_bits(spelled: pa.Array) -> np.ndarray:
@@ -72,7 +72,9 @@ def _low_bits(spelled: pa.Array) -> np.ndarray:
     value = np.zeros(len(spelled), np.uint64)
     for behind in range(0, _SLICES * _DIGITS_AT_ONCE, _DIGITS_AT_ONCE):
         piece = pc.utf8_slice_codeunits(digits, -behind - _DIGITS_AT_ONCE, -behind or None)
-        value += numbers(read_numbers(piece, pa.uint64()).fill_null(0), np.uint64) * np.uint64(10**behind % 2**64)
+        value += fixed_width_values(parse_numbers(piece, pa.uint64()).fill_null(0), np.uint64) * np.uint64(
+            10**behind % 2**64
+        )
     return np.where(np.asarray(pc.starts_with(spelled, "-")), -value, value)
 
 
@@ -82,7 +84,7 @@ def decimal_pattern(goal: DecimalType) -> str:
     return rf"[+-]?0*[0-9]{{0,{goal.precision}}}([.][0-9.]*)?([eE][+-]?[0-9]+)?"
 
 
-def decimals(texts: pa.Array, *, goal: DecimalType) -> pa.Array:
+def parse_decimals(texts: pa.Array, *, goal: DecimalType) -> pa.Array:
     """Digits that the type has not are cut off, not rounded."""
     read = _Decimal(texts)
     change = goal.scale - read.scale
@@ -111,12 +113,18 @@ def _odd_decimals(texts: pa.Array, goal: DecimalType) -> pa.Array:
     if pc.any(is_strange).as_py():
         texts = pc.replace_with_mask(texts, is_strange, _with_one_point(texts.filter(is_strange)))
     if goal.scale > _FINE_SCALE - 2:
-        return read_numbers(cut(texts, goal.scale), type_)
+        return parse_numbers(truncate_to_scale(texts, goal.scale), type_)
     fine = pc.cast(
-        read_numbers(cut(texts, _FINE_SCALE), pa.decimal128(38, _FINE_SCALE)), pa.decimal128(38, goal.scale), safe=False
+        parse_numbers(truncate_to_scale(texts, _FINE_SCALE), pa.decimal128(38, _FINE_SCALE)),
+        pa.decimal128(38, goal.scale),
+        safe=False,
     )
-    values = read_numbers(fine, type_)
-    return values if goal.precision <= 18 else pc.coalesce(values, read_numbers(cut(texts, goal.scale), type_))
+    values = parse_numbers(fine, type_)
+    return (
+        values
+        if goal.precision <= 18
+        else pc.coalesce(values, parse_numbers(truncate_to_scale(texts, goal.scale), type_))
+    )
 
 
 def _with_one_point(texts: pa.Array) -> pa.Array:
@@ -127,7 +135,7 @@ def _with_one_point(texts: pa.Array) -> pa.Array:
     return pc.replace_substring_regex(spelled, r"^([+-]?)([.eE]|$)", r"\10\2")
 
 
-def cut(texts: pa.Array, scale: int) -> pa.Array:
+def truncate_to_scale(texts: pa.Array, scale: int) -> pa.Array:
     """Without the digits beyond the scale."""
     if pc.max(pc.binary_length(texts)).as_py() <= scale:
         return texts
@@ -138,15 +146,15 @@ class _Decimal:
     """What is spelled with a sign, digits, and perhaps a point: ``units`` of ten to the minus ``scale``."""
 
     def __init__(self, array: pa.Array) -> None:
-        self.texts = texts = Texts.that_begin(array, _BEGINS_DECIMAL)
+        self.texts = texts = TextColumn.that_begin(array, _BEGINS_DECIMAL)
         first = texts.bytes_at(0)
         self.is_negative = first == _MINUS
         has_sign = self.is_negative | (first == _PLUS)
         place = self._place_of_point()
         before = texts.part(has_sign.astype(np.int64), place)
         behind = texts.part(place + 1, texts.sizes)
-        whole, _, is_whole = whole_numbers(before)
-        fraction, _, is_fraction = whole_numbers(behind)
+        whole, _, is_whole = parse_digits(before)
+        fraction, _, is_fraction = parse_digits(behind)
         self.scale = np.minimum(behind.sizes, _MOST_DIGITS)
         digits = before.sizes + behind.sizes
         self.is_read = (is_whole | (before.sizes == 0)) & (is_fraction | (behind.sizes == 0))
@@ -169,4 +177,4 @@ class _Decimal:
         wide[self.texts.rows, 0], wide[self.texts.rows, 1] = units, units >> 63
         is_known[self.texts.rows] = known
         type_ = pa.decimal128(goal.precision, goal.scale)
-        return pa.Array.from_buffers(type_, len(wide), [validity(is_known), pa.py_buffer(wide)])
+        return pa.Array.from_buffers(type_, len(wide), [validity_buffer(is_known), pa.py_buffer(wide)])

@@ -23,15 +23,15 @@ from parts.types import (
     UUIDType,
 )
 from sql.typing.column_kernels.scannable import Scannable
-from sql.typing.duckdb.bound_values import bound
-from sql.typing.duckdb.engine_types import engine_type
-from sql.typing.duckdb.sql_fragments import Fragment, called, fragment
+from sql.typing.duckdb.bound_values import bind_value
+from sql.typing.duckdb.engine_types import duckdb_type
+from sql.typing.duckdb.sql_fragments import Fragment, fragment, function_call
 from sql.typing.texts.address_texts import ipv6_or_null, uuid_or_null
-from sql.typing.texts.instant_texts import basic_instant_or_null, instant_or_null, nanoseconds_of_text
+from sql.typing.texts.instant_texts import basic_instant_or_null, instant_or_null, timestamp_ns_of_text
 from sql.typing.texts.integer_texts import integer_or_null
-from sql.typing.texts.number_columns import decimal_pattern, decimals, floats
-from sql.typing.texts.usual_address_texts import ipv4_numbers
-from sql.typing.texts.value_texts import cut_second, date_of_text, decimal_of_text, from_text
+from sql.typing.texts.number_columns import decimal_pattern, parse_decimals, parse_floats
+from sql.typing.texts.usual_address_texts import parse_ipv4
+from sql.typing.texts.value_texts import date_of_text, decimal_of_text, from_text, truncate_second_digits
 from sql.typing.typed_expressions import STRING, Typed
 
 SPELLED = (
@@ -41,7 +41,7 @@ SPELLED = (
 """The types that a text may fail to spell without an error."""
 
 
-def text_or_null(value: Typed, target: DataType, zone: str, *, basic: bool = False) -> Fragment:
+def value_or_null(value: Typed, target: DataType, zone: str, *, basic: bool = False) -> Fragment:
     """The value of a String or FixedString, or NULL; ``basic``: instants only in the basic spelling."""
     sql = value.sql
     if isinstance(value.type, FixedStringType):
@@ -54,16 +54,16 @@ def text_or_null(value: Typed, target: DataType, zone: str, *, basic: bool = Fal
         case DateTimeType() | DateTime64Type():
             return _instant(sql, target, zone, basic=basic)
         case FloatType():
-            return Scannable(_float(sql, target), sql, partial(floats, bits=target.bits), target.arrow)
+            return Scannable(_float(sql, target), sql, partial(parse_floats, bits=target.bits), target.arrow)
         case DecimalType():
             known = pa.decimal128(target.precision, target.scale)
-            return Scannable(_decimal(sql, target), sql, partial(decimals, goal=target), known, worth_at=2)
+            return Scannable(_decimal(sql, target), sql, partial(parse_decimals, goal=target), known, worth_at=2)
         case IntegerType():
             return integer_or_null(sql, target)
         case UUIDType():
             return uuid_or_null(sql)
         case IPv4Type():
-            return Scannable(fragment("pando_try_ipv4({})", sql), sql, ipv4_numbers, pa.uint32(), worth_at=2)
+            return Scannable(fragment("pando_try_ipv4({})", sql), sql, parse_ipv4, pa.uint32(), worth_at=2)
         case IPv6Type():
             return ipv6_or_null(sql)
         case FixedStringType(length):
@@ -78,19 +78,19 @@ def text_or_null(value: Typed, target: DataType, zone: str, *, basic: bool = Fal
 
 
 def _float(sql: Fragment, target: FloatType) -> Fragment:
-    spelled = bound(sql, "spelled", lambda v: fragment("pando_float_spelling({})", v))
-    return fragment("TRY_CAST({} AS {})", spelled, engine_type(target))
+    spelled = bind_value(sql, "spelled", lambda v: fragment("pando_float_spelling({})", v))
+    return fragment("TRY_CAST({} AS {})", spelled, duckdb_type(target))
 
 
 def _decimal(sql: Fragment, target: DecimalType) -> Fragment:
-    return bound(sql, "given", lambda given: _decimal_of(given, target))
+    return bind_value(sql, "given", lambda given: _decimal_of(given, target))
 
 
 def _decimal_of(sql: Fragment, target: DecimalType) -> Fragment:
     """Digits that the type has not are cut off, not rounded."""
-    spelled = called("pando_decimal_spelling", sql)
+    spelled = function_call("pando_decimal_spelling", sql)
     plain = decimal_of_text(spelled, target, "TRY_CAST")
-    goal = engine_type(target)
+    goal = duckdb_type(target)
     fine = fragment("TRY_CAST(trunc(TRY_CAST({} AS DECIMAL(38, 20)), {}) AS {})", spelled, target.scale, goal)
     rounded = fragment("TRY_CAST({} AS {})", spelled, goal)
     with_exponent = fragment("coalesce({}, {})", fine, rounded) if target.scale <= 18 else rounded
@@ -107,4 +107,8 @@ def _instant(sql: Fragment, target: DateTimeType | DateTime64Type, zone: str, *,
     instant = read(sql, target.timezone or zone, fine=fine)
     if isinstance(target, DateTimeType):
         return instant
-    return nanoseconds_of_text(sql, instant) if target.precision > 6 else cut_second(instant, target.precision)
+    return (
+        timestamp_ns_of_text(sql, instant)
+        if target.precision > 6
+        else truncate_second_digits(instant, target.precision)
+    )

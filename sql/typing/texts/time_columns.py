@@ -11,19 +11,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sql.typing.column_kernels.kernels import masked, numbers
-from sql.typing.column_kernels.scannable import known_and_odd
+from sql.typing.column_kernels.kernels import column_of_known, fixed_width_values
+from sql.typing.column_kernels.scannable import known_and_left_over
 from sql.typing.column_kernels.text_words import (
     BYTES,
-    Texts,
+    TextColumn,
     are_digits,
+    digit_values,
+    eight_digit_values,
     low_bytes,
-    minus_zeros,
-    pair_at,
-    value_of,
-    whole_numbers,
+    parse_digits,
+    two_digit_value,
 )
-from sql.typing.texts.number_columns import cut, read_numbers
+from sql.typing.texts.number_columns import parse_numbers, truncate_to_scale
 from sql.typing.times.zone_offset_tables import zone_table
 
 _MONTHS = np.arange(-1970 * 12, 8030 * 12 + 1).astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
@@ -55,7 +55,7 @@ class _Read(NamedTuple):
 
     length: int
     rows: np.ndarray
-    texts: Texts
+    texts: TextColumn
     days: np.ndarray
     micros: np.ndarray
     """Of the day."""
@@ -73,7 +73,7 @@ class _Read(NamedTuple):
         result = np.zeros(self.length, np.int32 if type_ == pa.date32() else np.int64)
         is_known = np.zeros(self.length, bool)
         result[self.rows], is_known[self.rows] = values, known
-        return masked(result, is_known, type_)
+        return column_of_known(result, is_known, type_)
 
     def of_all(self, which: np.ndarray) -> np.ndarray:
         """What holds for some of ``rows``."""
@@ -85,7 +85,7 @@ class _Read(NamedTuple):
 def _read(array: pa.Array) -> _Read:
     """Known are ``YYYY-MM-DD``, alone or with ``hh:mm:ss`` and up to eight digits of a fraction, and with any marks in
     the date. A wrong day flows into the next month, a wrong month is 1900-01-01."""
-    texts = Texts.that_begin(array, _BEGINS)
+    texts = TextColumn.that_begin(array, _BEGINS)
     may_be = (texts.sizes >= 5) | ((texts.sizes >= 2) & (texts.bytes_at(0) == ord("-")))
     if not may_be.all():
         texts = texts.chosen(may_be)
@@ -102,35 +102,35 @@ def _usual(array: pa.Array, sizes: np.ndarray) -> np.ndarray | None:
     if not ((sizes == 10) | (sizes == 19)).all():
         return None
     try:
-        return numbers(pc.cast(array, pa.timestamp("s")), np.int64)
+        return fixed_width_values(pc.cast(array, pa.timestamp("s")), np.int64)
     except pa.ArrowInvalid:
         return None
 
 
-def _split(texts: Texts) -> tuple[np.ndarray, ...]:
+def _split(texts: TextColumn) -> tuple[np.ndarray, ...]:
     """Days, microseconds, and what is true of them."""
     sizes = texts.sizes
-    first, second = minus_zeros(texts.words(0)), minus_zeros(texts.words(BYTES))
+    first, second = digit_values(texts.words(0)), digit_values(texts.words(BYTES))
     is_known = are_digits(first & np.uint64(0x00FFFF00FFFFFFFF)) & are_digits(low_bytes(second, 2)) & (sizes >= 10)
     for place in (4, 7):
         mark = texts.bytes_at(place)
         is_known &= (mark < 128) & ((mark < ord("0")) | (mark > ord("9")))
-    clock = minus_zeros(texts.words(11))
+    clock = digit_values(texts.words(11))
     is_clock = are_digits(clock & np.uint64(0xFFFF00FFFF00FFFF)) & np.isin(texts.bytes_at(10), (ord(" "), ord("T")))
     is_clock &= clock & np.uint64(0x0000FF0000FF0000) == np.uint64(_COLON << 16 | _COLON << 40)
     is_known &= (sizes == 10) | ((sizes >= 19) & (sizes <= 28) & is_clock)
-    fraction = low_bytes(minus_zeros(texts.words(20)), np.clip(sizes - 20, 0, BYTES))
+    fraction = low_bytes(digit_values(texts.words(20)), np.clip(sizes - 20, 0, BYTES))
     is_known &= (sizes <= 19) | ((texts.bytes_at(19) == ord(".")) & are_digits(fraction))
-    days, is_day = _day_of(_year(first), pair_at(first, 5), pair_at(second, 0))
-    hour, minute, second = (pair_at(clock, place) for place in (0, 3, 6))
+    days, is_day = _day_of(_year(first), two_digit_value(first, 5), two_digit_value(second, 0))
+    hour, minute, second = (two_digit_value(clock, place) for place in (0, 3, 6))
     is_right = is_day & ((sizes == 10) | ((hour < 24) & (minute < 60) & (second < 60)))
     micros = np.where(sizes > 10, ((hour * 60 + minute) * 60 + second) * _MICROS, 0)
-    micros = np.where(sizes > 19, micros + (value_of(fraction) // np.uint64(100)).astype(np.int64), micros)
+    micros = np.where(sizes > 19, micros + (eight_digit_values(fraction) // np.uint64(100)).astype(np.int64), micros)
     return days, micros, is_day, is_right, is_known
 
 
 def _year(first: np.ndarray) -> np.ndarray:
-    return pair_at(first, 0) * 100 + pair_at(first, 2)
+    return two_digit_value(first, 0) * 100 + two_digit_value(first, 2)
 
 
 def _day_of(year: np.ndarray, month: np.ndarray, day: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -144,15 +144,15 @@ def _day_of(year: np.ndarray, month: np.ndarray, day: np.ndarray) -> tuple[np.nd
 # Days -----------------------------------------------------------------------------------------------------------------
 
 
-def days(texts: pa.Array, *, is_narrow: bool) -> pa.Array:
+def parse_days(texts: pa.Array, *, is_narrow: bool) -> pa.Array:
     """``is_narrow``: within Date's range."""
     read = _read(texts)
     sizes = read.texts.sizes
     found, known = read.days, read.is_known & (sizes != 20)
     is_short = sizes == BYTES
     if is_short.any():  # YYYYMMDD
-        first = minus_zeros(read.texts.words(0))
-        short, _ = _day_of(_year(first), pair_at(first, 4), pair_at(first, 6))
+        first = digit_values(read.texts.words(0))
+        short, _ = _day_of(_year(first), two_digit_value(first, 4), two_digit_value(first, 6))
         found, known = np.where(is_short, short, found), known | (is_short & are_digits(first))
     left = np.flatnonzero((sizes >= BYTES) & ~known)
     if len(left):
@@ -175,7 +175,7 @@ def _odd_days(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
 # Instants -------------------------------------------------------------------------------------------------------------
 
 
-def plain_instants(texts: pa.Array, *, zone: str, fine: bool, may_be_none: bool) -> pa.Array:
+def parse_usual_instants(texts: pa.Array, *, zone: str, fine: bool, may_be_none: bool) -> pa.Array:
     """The instants of the usual spellings, and the texts that are odd; ``may_be_none``: not those that are none for
     sure. Unless ``fine`` whole seconds within DateTime's range."""
     read = _read(texts)
@@ -191,10 +191,10 @@ def plain_instants(texts: pa.Array, *, zone: str, fine: bool, may_be_none: bool)
         is_odd = is_odd & ~read.of_all(is_usual & ~read.is_day)
         rows = np.flatnonzero(is_odd)
         is_odd[rows] = np.asarray(pc.match_substring_regex(texts.take(pa.array(rows)), _MAY_BE_TIME))
-    return known_and_odd(known, texts, is_odd)
+    return known_and_left_over(known, texts, is_odd)
 
 
-def basic_instants(texts: pa.Array, *, zone: str, fine: bool) -> pa.Array:
+def parse_basic_instants(texts: pa.Array, *, zone: str, fine: bool) -> pa.Array:
     """The instants of the basic spelling."""
     read = _read(texts)
     known = _basic(read, fine)
@@ -217,12 +217,12 @@ def _odd_instants(texts: pa.Array, zone: str) -> tuple[np.ndarray, np.ndarray]:
     is_long = np.asarray(pc.match_substring_regex(texts, _LONG_FRACTION))
     if is_number.any():
         spelled = pc.replace_substring_regex(texts.filter(pa.array(is_number)), "^-(0+[.])", r"\1")
-        micros = read_numbers(cut(spelled, 6), pa.decimal128(18, 6))
+        micros = parse_numbers(truncate_to_scale(spelled, 6), pa.decimal128(18, 6))
         times[is_number], known[is_number] = np.frombuffer(micros.buffers()[1], np.int64)[: 2 * len(micros) : 2], True
     if is_long.any():
         short = pc.utf8_slice_codeunits(texts.filter(pa.array(is_long)), 0, _LONGEST)
-        read = basic_instants(short, zone=zone, fine=True)
-        times[is_long], known[is_long] = numbers(read, np.int64), np.asarray(pc.is_valid(read))
+        read = parse_basic_instants(short, zone=zone, fine=True)
+        times[is_long], known[is_long] = fixed_width_values(read, np.int64), np.asarray(pc.is_valid(read))
     return times, known
 
 
@@ -235,9 +235,9 @@ def _basic(read: _Read, fine: bool) -> np.ndarray:
     return read.is_known & (texts.sizes <= 19) & (~has_point | (texts.sizes == 10))
 
 
-def _unix(texts: Texts, fine: bool) -> tuple[np.ndarray, np.ndarray]:
+def _unix(texts: TextColumn, fine: bool) -> tuple[np.ndarray, np.ndarray]:
     """Seconds since the epoch, and milliseconds if more than twelve digits stand for a DateTime64; which are that."""
-    value, fits, is_number = whole_numbers(texts)
+    value, fits, is_number = parse_digits(texts)
     if fine:
         unit = np.where(texts.sizes > 12, 1000, _MICROS)
         return value.astype(np.int64) * unit, is_number & (texts.sizes <= 15)

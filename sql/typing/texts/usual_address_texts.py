@@ -11,8 +11,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sql.typing.column_kernels.kernels import Kernel, blobs, masked, of_size, text_bytes, text_offsets
-from sql.typing.column_kernels.text_words import of_some
+from sql.typing.column_kernels.kernels import (
+    Kernel,
+    blob_column,
+    column_of_known,
+    text_bytes,
+    text_offsets,
+    texts_of_size,
+)
+from sql.typing.column_kernels.text_words import compute_where_first_byte
 
 _DASH, _DOT = b"-."
 _BEGINS_IPV4 = np.isin(np.arange(256), list(b"0123456789"))
@@ -25,9 +32,9 @@ for _high, _low in itertools.product("0123456789abcdefABCDEF", repeat=2):
     _OF_PAIR[int.from_bytes(f"{_high}{_low}".encode(), "little")] = int(_high + _low, 16)
 
 
-def uuids(texts: pa.Array) -> pa.Array:
+def parse_uuids(texts: pa.Array) -> pa.Array:
     """The 16 bytes."""
-    rows, spelled = of_size(texts, _UUID_SIZE)
+    rows, spelled = texts_of_size(texts, _UUID_SIZE)
     digits = np.empty((len(rows), 32), np.uint8)
     for begin, end, place in ((0, 8, 0), (9, 13, 8), (14, 18, 12), (19, 23, 16), (24, 36, 20)):
         digits[:, place : place + end - begin] = spelled[:, begin:end]
@@ -39,12 +46,12 @@ def uuids(texts: pa.Array) -> pa.Array:
     found[rows] = values
     known = np.zeros(len(texts), bool)
     known[rows] = right
-    return blobs(found, known)
+    return blob_column(found, known)
 
 
-def ipv4_numbers(texts: pa.Array) -> pa.Array:
+def parse_ipv4(texts: pa.Array) -> pa.Array:
     """Four numbers up to 255 of one to three digits."""
-    return of_some(texts, _BEGINS_IPV4, _ipv4_numbers)
+    return compute_where_first_byte(texts, _BEGINS_IPV4, _ipv4_numbers)
 
 
 def _ipv4_numbers(texts: pa.Array) -> pa.Array:
@@ -62,7 +69,7 @@ def _ipv4_numbers(texts: pa.Array) -> pa.Array:
         octets = _numbers_before(data)[np.where(is_sized, sizes - 1, 0), ends - 1]
         result[rows] = octets.astype(np.uint8).view(">u4")[:, 0]
         known[rows] = (is_sized & (octets <= 255)).all(axis=1) & (data[marks] == _DOT).all(axis=1)
-    return masked(result, known, pa.uint32())
+    return column_of_known(result, known, pa.uint32())
 
 
 def _of_three_marks(data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -87,7 +94,7 @@ def _numbers_before(data: np.ndarray) -> np.ndarray:
     return values
 
 
-def padded(length: int, texts: pa.Array) -> pa.Array:
+def pad_with_zeros(length: int, texts: pa.Array) -> pa.Array:
     """With zeros to the length; NULL where that is too short."""
     offsets = text_offsets(texts)
     sizes = np.diff(offsets)
@@ -102,19 +109,19 @@ def padded(length: int, texts: pa.Array) -> pa.Array:
     np.cumsum(sizes[:-1], out=begins[1:])
     places = np.repeat(np.arange(len(texts)) * length - begins, sizes)
     fixed.ravel()[places + np.arange(len(data))] = data
-    return blobs(fixed, known)
+    return blob_column(fixed, known)
 
 
-def widened(length: int, values: pa.Array) -> pa.Array:
+def widen_fixed_strings(length: int, values: pa.Array) -> pa.Array:
     """FixedStrings with more zeros."""
     fixed = np.zeros((len(values), length), np.uint8)
     width = values.type.byte_width
     data = np.frombuffer(values.buffers()[1], np.uint8)[values.offset * width : (values.offset + len(values)) * width]
     fixed[:, :width] = data.reshape(-1, width)
-    return blobs(fixed, np.asarray(pc.is_valid(values)))
+    return blob_column(fixed, np.asarray(pc.is_valid(values)))
 
 
 KERNELS = (
-    Kernel("pando_plain_uuid", ("BLOB",), "BLOB", uuids),
-    Kernel("pando_plain_ipv4", ("BLOB",), "UINTEGER", ipv4_numbers),
+    Kernel("pando_plain_uuid", ("BLOB",), "BLOB", parse_uuids),
+    Kernel("pando_plain_ipv4", ("BLOB",), "UINTEGER", parse_ipv4),
 )

@@ -34,21 +34,21 @@ from parts.types import (
     UUIDType,
     strip_nullable,
 )
-from sql.typing.column_kernels.scannable import OFTEN, Scannable, read_or_odd
-from sql.typing.duckdb.bound_values import Bound, bound
-from sql.typing.duckdb.engine_types import engine_type
-from sql.typing.duckdb.macro_weights import macros
-from sql.typing.duckdb.sql_fragments import Fragment, fragment, joined
-from sql.typing.texts.address_columns import ipv4_texts, ipv6_texts, uuid_texts
+from sql.typing.column_kernels.scannable import MIN_REPEATS_FOR_DICTIONARY, Scannable, parse_or_leave_over
+from sql.typing.duckdb.bound_values import BoundFragment, bind_value
+from sql.typing.duckdb.engine_types import duckdb_type
+from sql.typing.duckdb.macro_weights import define_macros
+from sql.typing.duckdb.sql_fragments import Fragment, fragment, join_fragments
+from sql.typing.texts.address_columns import format_ipv4_numbers, format_ipv6_values, format_uuids
 from sql.typing.texts.address_texts import ipv4_of_text, ipv6_of_text, uuid_of_text
-from sql.typing.texts.float_texts import float_texts
-from sql.typing.texts.instant_texts import instant_of_text, nanoseconds_of_text
-from sql.typing.texts.integer_texts import constant_integer, integer_of_text
-from sql.typing.texts.time_columns import days
-from sql.typing.texts.usual_address_texts import padded, widened
-from sql.typing.times.date_ranges import clamped_date
-from sql.typing.times.time_zones import local_time
-from sql.typing.typed_expressions import Typed, cast, element_sql, text
+from sql.typing.texts.float_texts import format_floats
+from sql.typing.texts.instant_texts import instant_of_text, timestamp_ns_of_text
+from sql.typing.texts.integer_texts import integer_of_text, parse_constant_integer
+from sql.typing.texts.time_columns import parse_days
+from sql.typing.texts.usual_address_texts import pad_with_zeros, widen_fixed_strings
+from sql.typing.times.date_ranges import clamp_date
+from sql.typing.times.time_zones import wall_clock
+from sql.typing.typed_expressions import Typed, cast, element_sql, string_literal
 
 _ISO_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _DAYS: dict[type[DataType], tuple[date, date]] = {
@@ -68,34 +68,40 @@ def to_text(value: Typed, zone: str) -> Fragment:
             return fragment("CAST({} AS VARCHAR)", sql)
         case FloatType(bits):
             if bits == 32:
-                return bound(sql, "real", lambda v: fragment("pando_float32_text({})", v))
-            spelled = bound(sql, "real", lambda v: fragment("pando_float_text({})", v))
-            return Scannable(spelled, sql, float_texts, pa.string())
+                return bind_value(sql, "real", lambda v: fragment("pando_float32_text({})", v))
+            spelled = bind_value(sql, "real", lambda v: fragment("pando_float_text({})", v))
+            return Scannable(spelled, sql, format_floats, pa.string())
         case DecimalType(_, scale):
             return _decimal_text(sql, type_) if scale else fragment("CAST({} AS VARCHAR)", sql)
         case DateTimeType() | DateTime64Type():
             return _instant_text(value, type_, zone)
         case UUIDType():
-            return Scannable(fragment("CAST(CAST({} AS UUID) AS VARCHAR)", sql), sql, uuid_texts, pa.string())
+            return Scannable(fragment("CAST(CAST({} AS UUID) AS VARCHAR)", sql), sql, format_uuids, pa.string())
         case EnumType():
-            arms = joined(" ", [fragment("WHEN {} THEN {}", number, text(name)) for name, number in type_.values])
+            arms = join_fragments(
+                " ", [fragment("WHEN {} THEN {}", number, string_literal(name)) for name, number in type_.values]
+            )
             return fragment("(CASE {} {} END)", sql, arms)
         case FixedStringType():
             return fragment("pando_fixed_text({})", sql)
         case IPv4Type():
             octets = (fragment("CAST(({} >> {}) & 255 AS VARCHAR)", sql, shift) for shift in (24, 16, 8, 0))
             return Scannable(
-                fragment("({})", joined(" || '.' || ", octets)), sql, ipv4_texts, pa.string(), worth_at=OFTEN
+                fragment("({})", join_fragments(" || '.' || ", octets)),
+                sql,
+                format_ipv4_numbers,
+                pa.string(),
+                worth_at=MIN_REPEATS_FOR_DICTIONARY,
             )
         case IPv6Type():
-            return Scannable(fragment("pando_ipv6_text({})", sql), sql, ipv6_texts, pa.string())
+            return Scannable(fragment("pando_ipv6_text({})", sql), sql, format_ipv6_values, pa.string())
         case ArrayType() | TupleType() | MapType():
             return _composite_text(sql, type_, zone)
     raise UserError("NOT_IMPLEMENTED", f"Conversion from {value.type} to String is not supported")
 
 
 def _instant_text(value: Typed, type_: DateTimeType | DateTime64Type, zone: str) -> Fragment:
-    local = local_time(value, zone)
+    local = wall_clock(value, zone)
     if isinstance(type_, DateTimeType) or type_.precision == 0:
         return fragment("CAST({} AS VARCHAR)", local)
     if type_.precision > 6:
@@ -108,7 +114,7 @@ def _decimal_text(sql: Fragment, type_: DecimalType) -> Fragment:
     template = """(CASE WHEN trunc({0}, {1}) <> {0} THEN CAST({0} AS VARCHAR)
         WHEN trunc({0}) = {0} THEN CAST(CAST({0} AS DECIMAL({2}, 0)) AS VARCHAR)
         ELSE pando_decimal_text(CAST({0} AS VARCHAR)) END)"""
-    return bound(sql, "decimal", lambda v: fragment(template, v, type_.scale - 1, type_.precision))
+    return bind_value(sql, "decimal", lambda v: fragment(template, v, type_.scale - 1, type_.precision))
 
 
 def _quoted_text(sql: Fragment, type_: DataType, zone: str) -> Fragment:
@@ -137,7 +143,7 @@ def _composite_text(sql: Fragment, type_: DataType, zone: str) -> Fragment:
     parts = [
         _quoted_text(element_sql(sql, position), inner, zone) for position, (_, inner) in enumerate(type_.elements, 1)
     ]
-    return fragment("('(' || {} || ')')", joined(" || ',' || ", parts))
+    return fragment("('(' || {} || ')')", join_fragments(" || ',' || ", parts))
 
 
 # From text ------------------------------------------------------------------------------------------------------------
@@ -167,13 +173,13 @@ def from_text(value: Typed, target: DataType, zone: str) -> Fragment:
             return instant_of_text(sql, goal.timezone or zone, fine=False)
         case DateTime64Type(precision, own):
             instant = instant_of_text(sql, own or zone, fine=True)
-            return nanoseconds_of_text(sql, instant) if precision > 6 else cut_second(instant, precision)
+            return timestamp_ns_of_text(sql, instant) if precision > 6 else truncate_second_digits(instant, precision)
         case FixedStringType(length):
             given = strip_nullable(value.type)
             if isinstance(given, FixedStringType) and given.length < length:
                 longer = fragment("({} || unhex(repeat('00', {})))", value.sql, length - given.length)
-                return Scannable(longer, value.sql, partial(widened, length), pa.binary())
-            return fixed_of_text(sql, length)
+                return Scannable(longer, value.sql, partial(widen_fixed_strings, length), pa.binary())
+            return fixed_string_of_text(sql, length)
         case UUIDType():
             return uuid_of_text(sql)
         case EnumType():
@@ -185,21 +191,21 @@ def from_text(value: Typed, target: DataType, zone: str) -> Fragment:
     raise _unsupported(value, target)
 
 
-def fixed_of_text(sql: Fragment, length: int) -> Fragment:
+def fixed_string_of_text(sql: Fragment, length: int) -> Fragment:
     """The text with zeros behind it. One that is too long fails when it is met."""
 
     def padded_text(value: Fragment) -> Fragment:
         fixed = fragment("pando_to_fixed({}, {})", value, length)
-        known = Scannable(fixed, value, partial(padded, length), pa.binary())
-        return Bound(fixed, known, lambda column: fragment("coalesce({}, {})", column, fixed))
+        known = Scannable(fixed, value, partial(pad_with_zeros, length), pa.binary())
+        return BoundFragment(fixed, known, lambda column: fragment("coalesce({}, {})", column, fixed))
 
-    return bound(sql, "short", padded_text)
+    return bind_value(sql, "short", padded_text)
 
 
 def decimal_of_text(sql: Fragment, goal: DecimalType, how: str = "CAST") -> Fragment:
     """Further digits are cut off, not rounded."""
     kept = r"'\.\d*', ''" if goal.scale == 0 else fragment(r"'(\.\d{{{}}})\d+', '\1'", goal.scale)
-    return fragment("{}(regexp_replace({}, {}) AS {})", how, sql, kept, engine_type(goal))
+    return fragment("{}(regexp_replace({}, {}) AS {})", how, sql, kept, duckdb_type(goal))
 
 
 def _without_exponent(value: Typed, sql: Fragment) -> Fragment:
@@ -208,7 +214,7 @@ def _without_exponent(value: Typed, sql: Fragment) -> Fragment:
         return sql
     has_one = "contains({0}, 'e') OR contains({0}, 'E')"
     text = f"(CASE WHEN {has_one} THEN pando_without_exponent({{0}}) ELSE {{0}} END)"
-    return bound(sql, "spelled", lambda spelled: fragment(text, spelled))
+    return bind_value(sql, "spelled", lambda spelled: fragment(text, spelled))
 
 
 def date_of_text(sql: Fragment, goal: DataType, *, fails: bool) -> Fragment:
@@ -221,19 +227,19 @@ def date_of_text(sql: Fragment, goal: DataType, *, fails: bool) -> Fragment:
         other = fragment(rest, value)
         if not is_narrow:
             return fragment("coalesce(pando_plain_date32({}), {})", value, other)
-        other = fragment("list_transform([{}], lambda day: {})[1]", other, clamped_date("day"))
+        other = fragment("list_transform([{}], lambda day: {})[1]", other, clamp_date("day"))
         other = other if fails else fragment("CASE WHEN pando_may_be_day({}) THEN {} END", value, other)
         return fragment("coalesce(pando_plain_date({}), {})", value, other)
 
-    whole, compute = bound(sql, "spelled", day), partial(days, is_narrow=is_narrow)
+    whole, compute = bind_value(sql, "spelled", day), partial(parse_days, is_narrow=is_narrow)
     if not fails:
-        return Scannable(whole, sql, compute, pa.date32(), worth_at=OFTEN)
+        return Scannable(whole, sql, compute, pa.date32(), worth_at=MIN_REPEATS_FOR_DICTIONARY)
     failure = f"CAST(pando_no_day({{}}, '{goal.name}') AS DATE)"
-    return read_or_odd(whole, sql, compute, pa.date32(), lambda odd: fragment(failure, odd))
+    return parse_or_leave_over(whole, sql, compute, pa.date32(), lambda odd: fragment(failure, odd))
 
 
 def _integer(value: Typed, sql: Fragment, goal: IntegerType) -> Fragment:
-    known = constant_integer(value.value, goal) if isinstance(value.value, str) else None
+    known = parse_constant_integer(value.value, goal) if isinstance(value.value, str) else None
     if known is not None:
         return cast(str(known), goal)
     is_padded = isinstance(strip_nullable(value.type), FixedStringType)
@@ -252,7 +258,7 @@ def _constant_day(value: Typed, goal: DataType) -> date | None:
     return day if first <= day <= last else None
 
 
-def cut_second(instant: Fragment, precision: int) -> Fragment:
+def truncate_second_digits(instant: Fragment, precision: int) -> Fragment:
     """The digits of a second that the type has."""
     step = 10 ** (6 - precision)
     return instant if step == 1 else fragment("make_timestamp(epoch_us({}) // {step} * {step})", instant, step=step)
@@ -263,15 +269,17 @@ def _unsupported(value: Typed, target: DataType) -> UserError:
 
 
 def _enum_number(sql: Fragment, goal: EnumType) -> Fragment:
-    arms = joined(" ", [fragment("WHEN {} THEN {}", text(name), number) for name, number in goal.values])
-    unknown = text(f" of type {goal.name}")
+    arms = join_fragments(
+        " ", [fragment("WHEN {} THEN {}", string_literal(name), number) for name, number in goal.values]
+    )
+    unknown = string_literal(f" of type {goal.name}")
     failure = fragment("error('pando:691:Unknown element ' || {} || {})", sql, unknown)
     return cast(fragment("CASE {} {} WHEN NULL THEN NULL ELSE {} END", sql, arms, failure), goal)
 
 
 # The macros the texts above use; the executor creates them once. A macro repeats the text of its argument wherever it
 # names it, so that nested ones grow exponentially: `list_transform([x], lambda y: …)[1]` names a value once.
-MACROS = macros(
+MACROS = define_macros(
     r"""pando_is_plain(t) AS (strlen(t) = 10 AND t LIKE '____-__-__')
         OR (strlen(t) = 19 AND t LIKE '____-__-__ __:__:__')""",
     r"""pando_try_ipv4(t) AS CASE WHEN t >= '0' AND t < ':' AND strlen(t) BETWEEN 7 AND 15

@@ -6,44 +6,44 @@ value once for each place that names it, so the argument should be short or Duck
 
 from __future__ import annotations
 
-from sql.typing.duckdb.macro_weights import macros
+from sql.typing.duckdb.macro_weights import define_macros
 from sql.typing.duckdb.sql_fragments import Fragment, Piece, fragment
 
 _DAY_MASK = 65535
 _SECOND_MASK = 4294967295
 
 
-def wrapped_day(days: Fragment) -> Fragment:
+def wrap_day(days: Fragment) -> Fragment:
     """A Date from a BIGINT of days since the epoch: its low 16 bits."""
     return fragment("(DATE '1970-01-01' + CAST(({}) & {} AS INTEGER))", days, _DAY_MASK)
 
 
-def clamped_date(sql: Piece) -> Fragment:
+def clamp_date(sql: Piece) -> Fragment:
     """A DATE within Date's range."""
     return fragment("pando_clamped_date({})", sql)
 
 
-def wrapped_seconds(seconds: Fragment) -> Fragment:
+def wrap_seconds(seconds: Fragment) -> Fragment:
     """A DateTime from a BIGINT of seconds: its low 32 bits."""
     return fragment("make_timestamp((({}) & {}) * 1000000)", seconds, _SECOND_MASK)
 
 
-def wrapped_instant(sql: Fragment) -> Fragment:
+def wrap_instant(sql: Fragment) -> Fragment:
     """A TIMESTAMP of whole seconds within DateTime's range, wrapped around."""
-    return wrapped_seconds(fragment("epoch_us({}) // 1000000", sql))
+    return wrap_seconds(fragment("epoch_us({}) // 1000000", sql))
 
 
-def clamped_instant(sql: Piece) -> Fragment:
+def clamp_instant(sql: Piece) -> Fragment:
     """A TIMESTAMP within DateTime's range."""
     return fragment("pando_clamped_instant({})", sql)
 
 
-def clamped_seconds(number: Fragment) -> Fragment:
+def clamp_seconds(number: Fragment) -> Fragment:
     """Seconds of a DateTime as BIGINT from an integer or float."""
     return fragment("pando_clamped_seconds({})", number)
 
 
-MACROS = macros(
+MACROS = define_macros(
     r"pando_low_unsigned(x) AS CAST(x & 18446744073709551615::HUGEINT AS UBIGINT)",
     # x once: DuckDB writes a macro's argument out wherever it stands, and sums are nested.
     r"""pando_low_signed(x) AS CAST(xor(x & 18446744073709551615::HUGEINT, 9223372036854775808::HUGEINT)

@@ -11,7 +11,7 @@ from functools import cache, partial
 import numpy as np
 import pyarrow as pa
 
-from sql.typing.column_kernels.kernels import column, numbers
+from sql.typing.column_kernels.kernels import fixed_width_column, fixed_width_values
 from sql.typing.column_kernels.scannable import Scannable
 from sql.typing.duckdb.sql_fragments import Fragment
 
@@ -25,35 +25,37 @@ _INT64 = np.dtype(np.int64)
 _TICKS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
-def of_day(sql: Fragment, moment: Fragment, of: OfDays, result: pa.DataType) -> Fragment:
+def scan_day_function(sql: Fragment, moment: Fragment, of: OfDays, result: pa.DataType) -> Fragment:
     """``sql`` of a date or a wall clock."""
     return Scannable(sql, moment, partial(_looked_up, of, result), result)
 
 
-def with_clock(sql: Fragment, moment: Fragment) -> Fragment:
+def year_to_second_number(sql: Fragment, moment: Fragment) -> Fragment:
     """``sql`` as YYYYMMDDhhmmss, UInt64."""
     return Scannable(sql, moment, _spelled, pa.uint64())
 
 
 def _looked_up(of: OfDays, result: pa.DataType, times: pa.Array) -> pa.Array:
     kind = np.dtype(np.int32 if pa.types.is_date32(result) else result.to_pandas_dtype())
-    return column(_of(of, kind, _days_and_rest(times)[0]), result, times)
+    return fixed_width_column(_of(of, kind, _days_and_rest(times)[0]), result, times)
 
 
 def _spelled(times: pa.Array) -> pa.Array:
     days, rest, second = _days_and_rest(times)
     seconds = (rest // second).astype(np.uint32)
     clock = seconds // 3600 * 10000 + seconds // 60 % 60 * 100 + seconds % 60
-    return column(_of(dates, _INT64, days).astype(np.uint64) * np.uint64(1_000_000) + clock, pa.uint64(), times)
+    return fixed_width_column(
+        _of(year_month_days, _INT64, days).astype(np.uint64) * np.uint64(1_000_000) + clock, pa.uint64(), times
+    )
 
 
 def _days_and_rest(times: pa.Array) -> tuple[np.ndarray, np.ndarray, int]:
     """Days, ticks since their beginnings, and the ticks of a second."""
     if pa.types.is_date32(times.type):
-        days = numbers(times, np.int32)
+        days = fixed_width_values(times, np.int32)
         return days, np.zeros(len(days), np.int64), 1
     second = _TICKS[times.type.unit]
-    ticks = numbers(times, np.int64)
+    ticks = fixed_width_values(times, np.int64)
     days = ticks // (_DAY_SECONDS * second)
     return days, ticks - days * (_DAY_SECONDS * second), second
 
@@ -105,15 +107,15 @@ def quarter(days: np.ndarray) -> np.ndarray:
     return _months(days) % 12 // 3 + 1
 
 
-def months(days: np.ndarray) -> np.ndarray:
+def year_months(days: np.ndarray) -> np.ndarray:
     """YYYYMM."""
     number = _months(days)
     return (1970 + number // 12) * 100 + number % 12 + 1
 
 
-def dates(days: np.ndarray) -> np.ndarray:
+def year_month_days(days: np.ndarray) -> np.ndarray:
     """YYYYMMDD."""
-    return months(days) * 100 + day_of_month(days)
+    return year_months(days) * 100 + day_of_month(days)
 
 
 def month_number(days: np.ndarray) -> np.ndarray:
@@ -174,22 +176,22 @@ def start_of_year(days: np.ndarray) -> np.ndarray:
     return _in_date(_first_days(_months(days) // 12 * 12))
 
 
-def last_of_month(days: np.ndarray) -> np.ndarray:
+def last_day_of_month(days: np.ndarray) -> np.ndarray:
     return _in_date(_first_days(_months(days) + 1) - 1)
 
 
-def monday(days: np.ndarray) -> np.ndarray:
+def monday_of_week(days: np.ndarray) -> np.ndarray:
     return _in_date(_thursdays(days) - _THURSDAY)
 
 
-def sunday(days: np.ndarray) -> np.ndarray:
+def sunday_of_week(days: np.ndarray) -> np.ndarray:
     return _in_date(days - (days + _THURSDAY + 1) % 7)
 
 
 # Moved by months ------------------------------------------------------------------------------------------------------
 
 
-def months_later(days: np.ndarray, count: np.ndarray | int) -> np.ndarray:
+def add_months(days: np.ndarray, count: np.ndarray | int) -> np.ndarray:
     """The same day so many months later, or the last one of a month that has fewer."""
     months = _of(_months, _INT64, days)
     first = _of(_first_days, _INT64, months + count)

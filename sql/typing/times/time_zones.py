@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parts.types import Date32Type, DateType, strip_nullable
-from sql.typing.column_kernels.kernels import column, numbers
+from sql.typing.column_kernels.kernels import fixed_width_column, fixed_width_values
 from sql.typing.column_kernels.scannable import Scannable
 from sql.typing.duckdb.sql_fragments import Fragment, fragment
-from sql.typing.times.date_ranges import clamped_date
-from sql.typing.times.zone_offset_tables import clock_of, instant_of, zone_number
+from sql.typing.times.date_ranges import clamp_date
+from sql.typing.times.zone_offset_tables import register_zone, utc_to_wall_clock, wall_clock_to_utc
 from sql.typing.typed_expressions import Typed
 
 SERVER_ZONE = "UTC"
@@ -25,47 +25,47 @@ _THURSDAY = 3
 """Of the week, from Monday on: the day when the epoch began."""
 
 
-def local_time(value: Typed, zone: str) -> Fragment:
+def wall_clock(value: Typed, zone: str) -> Fragment:
     """A TIMESTAMP that shows the wall clock of the value's zone (``zone`` when its type names none)."""
     type_ = strip_nullable(value.type)
     if isinstance(type_, (DateType, Date32Type)):
         return fragment("CAST({} AS TIMESTAMP)", value.sql)
     name = type_.timezone or zone  # type: ignore[attr-defined]
-    return to_zone(value.sql, name)
+    return utc_to_zone(value.sql, name)
 
 
-def to_zone(sql: Fragment, zone: str) -> Fragment:
+def utc_to_zone(sql: Fragment, zone: str) -> Fragment:
     """From a UTC instant to the wall clock of ``zone``."""
     if zone in ("UTC", "Etc/UTC", "GMT"):
         return sql
-    moved = fragment("pando_to_zone({}, CAST({} AS TIMESTAMP))", zone_number(zone), sql)
-    return Scannable(moved, sql, partial(clock_of, zone), pa.timestamp("us"))
+    moved = fragment("pando_to_zone({}, CAST({} AS TIMESTAMP))", register_zone(zone), sql)
+    return Scannable(moved, sql, partial(utc_to_wall_clock, zone), pa.timestamp("us"))
 
 
-def from_zone(sql: Fragment, zone: str) -> Fragment:
+def zone_to_utc(sql: Fragment, zone: str) -> Fragment:
     """From the wall clock of ``zone`` to the UTC instant."""
     if zone in ("UTC", "Etc/UTC", "GMT"):
         return sql
-    moved = fragment("pando_from_zone({}, CAST({} AS TIMESTAMP))", zone_number(zone), sql)
-    return Scannable(moved, sql, partial(instant_of, zone), pa.timestamp("us"))
+    moved = fragment("pando_from_zone({}, CAST({} AS TIMESTAMP))", register_zone(zone), sql)
+    return Scannable(moved, sql, partial(wall_clock_to_utc, zone), pa.timestamp("us"))
 
 
 def day_from_zone(sql: Fragment, zone: str) -> Fragment:
     """From a midnight in ``zone`` to the UTC instant when that day begins."""
     if zone in ("UTC", "Etc/UTC", "GMT"):
         return sql
-    moved = fragment("pando_from_zone_day({}, CAST({} AS TIMESTAMP))", zone_number(zone), sql)
-    return Scannable(moved, sql, partial(instant_of, zone, of_days=True), pa.timestamp("us"))
+    moved = fragment("pando_from_zone_day({}, CAST({} AS TIMESTAMP))", register_zone(zone), sql)
+    return Scannable(moved, sql, partial(wall_clock_to_utc, zone, of_days=True), pa.timestamp("us"))
 
 
 def from_zone_as_utc(sql: Fragment, zone: str) -> Fragment:
-    """As :func:`from_zone`, with the offset of the instant when a clock of UTC shows the same."""
+    """As :func:`zone_to_utc`, with the offset of the instant when a clock of UTC shows the same."""
     if zone in ("UTC", "Etc/UTC", "GMT"):
         return sql
-    return fragment("pando_from_zone_as_utc({}, CAST({} AS TIMESTAMP))", zone_number(zone), sql)
+    return fragment("pando_from_zone_as_utc({}, CAST({} AS TIMESTAMP))", register_zone(zone), sql)
 
 
-def epoch_offset(zone: str) -> int:
+def zone_epoch_offset(zone: str) -> int:
     """Seconds between UTC and the zone's clock when the epoch began."""
     shift = datetime.datetime.fromtimestamp(0, ZoneInfo(zone)).utcoffset() or datetime.timedelta()
     return int(shift.total_seconds())
@@ -83,20 +83,20 @@ def start_of_clock(time: Fragment, width: int, period: int = DAY_MICROS) -> Frag
 
 def _floored(period: int, width: int, times: pa.Array) -> pa.Array:
     times = pc.cast(times, pa.timestamp("us"), safe=False)
-    ticks = numbers(times, np.int64)
-    return column(ticks - ticks % period % width, times.type, times)
+    ticks = fixed_width_values(times, np.int64)
+    return fixed_width_column(ticks - ticks % period % width, times.type, times)
 
 
 def start_of_iso_year(local: Fragment) -> Fragment:
     """The Monday of the week that has the 4th of January, of a day or a clock within Date's range."""
-    day = clamped_date(fragment("CAST({} AS DATE)", local))
+    day = clamp_date(fragment("CAST({} AS DATE)", local))
     sql = fragment("CAST(date_trunc('week', make_date(isoyear({}), 1, 4)) AS DATE)", day)
     return Scannable(sql, local, _iso_years, pa.date32())
 
 
 def _iso_years(times: pa.Array) -> pa.Array:
-    days = numbers(pc.cast(times, pa.date32(), safe=False), np.int32)
-    return column(_iso_year_of_days()[np.clip(days, 0, _LAST_DAY)], pa.date32(), times)
+    days = fixed_width_values(pc.cast(times, pa.date32(), safe=False), np.int32)
+    return fixed_width_column(_iso_year_of_days()[np.clip(days, 0, _LAST_DAY)], pa.date32(), times)
 
 
 @cache

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sql.typing.column_kernels.kernels import Kernel, column, numbers
+from sql.typing.column_kernels.kernels import Kernel, fixed_width_column, fixed_width_values
 
 _FIRST, _LAST = -3786825600, 14736470400
 """Seconds: the beginnings of 1850 and of 2437."""
@@ -35,7 +35,7 @@ _names: list[str] = []
 _lock = threading.Lock()
 
 
-def zone_number(zone: str) -> int:
+def register_zone(zone: str) -> int:
     """What stands for the zone in statements of this process."""
     with _lock:
         if zone not in _names:
@@ -121,19 +121,21 @@ def has_whole_hours(zone: str) -> bool:
     return all(offset % 3600 == 0 for end, offset in zip(ends, offsets, strict=True) if end > 0)
 
 
-def clock_of(zone: str, times: pa.Array) -> pa.Array:
+def utc_to_wall_clock(zone: str, times: pa.Array) -> pa.Array:
     """What the clocks of a zone show (TIMESTAMP) at instants of any unit."""
     return _of_ticks(zone_table(zone, False), pc.cast(times, pa.timestamp("us"), safe=False), False)
 
 
-def instant_of(zone: str, clocks: pa.Array, of_days: bool = False) -> pa.Array:
+def wall_clock_to_utc(zone: str, clocks: pa.Array, of_days: bool = False) -> pa.Array:
     """The instants (TIMESTAMP) at which the clocks of a zone show that; ``of_days``: at which the days begin."""
     return _of_ticks(zone_table(zone, True, of_days), pc.cast(clocks, pa.timestamp("us"), safe=False), True)
 
 
 def _kernel(name: str, table: Callable[[str], ZoneTable], *, is_local: bool) -> Kernel:
     def move(zones: pa.Array, times: pa.Array) -> pa.Array:
-        return _of_ticks(table(_names[numbers(zones, np.int32)[0]]), times, is_local) if len(times) else times
+        return (
+            _of_ticks(table(_names[fixed_width_values(zones, np.int32)[0]]), times, is_local) if len(times) else times
+        )
 
     return Kernel(name, ("INTEGER", "TIMESTAMP"), "TIMESTAMP", move)
 
@@ -141,12 +143,12 @@ def _kernel(name: str, table: Callable[[str], ZoneTable], *, is_local: bool) -> 
 def _of_ticks(table: ZoneTable, times: pa.Array, is_local: bool) -> pa.Array:
     if not len(times):
         return times
-    ticks = numbers(times, np.int64)
+    ticks = fixed_width_values(times, np.int64)
     offsets = table.offsets(ticks)
     moved = ticks - offsets if is_local else ticks + offsets
     if ticks.max() >= _INFINITE or ticks.min() <= -_INFINITE:
         moved = np.where((ticks >= _INFINITE) | (ticks <= -_INFINITE), ticks, moved)
-    return column(moved, times.type, times)
+    return fixed_width_column(moved, times.type, times)
 
 
 KERNELS = (

@@ -8,23 +8,23 @@ import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Protocol
 
-from coordination.drops.drop_part import log_part_drop
+from coordination.drops.drop_part import log_drop_part
 from coordination.keeper.interface import Keeper
 from coordination.log.log_entry import EntryType
-from coordination.merges_mutations.merge_assignment import assign_merges, merge_entry
-from coordination.merges_mutations.merge_predicate import MergePredicate, build_predicate, guess_predicate
-from coordination.nodes.replica_activation import CLEANUP, require_feature
-from engine.tables.disk_reservations import SELECTED
-from engine.tables.merges.ttl_merges import TTL_MERGES, Expiring
+from coordination.merges_mutations.merge_assignment import log_merges_and_mutations, make_merge_entry
+from coordination.merges_mutations.merge_predicate import MergePredicate, guess_predicate, read_merge_predicate
+from coordination.nodes.replica_activation import FEATURE_OPTIMIZE_CLEANUP, require_feature
+from engine.tables.disk_reservations import FREE_TO_SOURCE_RATIO
+from engine.tables.merges.ttl_merges import TTL_MERGE_TYPES, TtlMergeSelector
 from engine.tables.replicated.decide.delayed_partitions import PutOffPartitions
-from engine.tables.replicated.life.shared_definition import shared_definition
+from engine.tables.replicated.life.shared_definition import make_shared_definition
 from engine.tables.replicated.replica_state import ReplicaState
 from engine.tables.statement_options import OptimizeOptions
-from engine.tables.stopped_actions import Stoppable
-from engine.tables.unfinished_errors import afterwards
+from engine.tables.stopped_actions import StoppableAction
+from engine.tables.unfinished_errors import report_as_unfinished
 from parts.common.errors import ConflictError, PandoError, UnavailableError, UnknownOutcomeError, UserError
-from parts.common.part_name import PartName, merged_name
-from parts.merge.merge_selector import PartFacts, max_merge_bytes, select_merges
+from parts.common.part_name import PartName, make_merged_name
+from parts.merge.merge_selector import MergeCandidate, compute_max_merge_bytes, select_merges
 
 logger = logging.getLogger(__name__)
 
@@ -34,15 +34,15 @@ _POLLS_A_LOOK = 100
 """While OPTIMIZE waits; the queue may be long."""
 
 
-class Log(Protocol):
+class LogReader(Protocol):
     """The log, as this replica takes it over."""
 
     def pull(self, keeper: Keeper) -> None:
         """Everything that is in the log now enters the queue."""
 
 
-class MergeSteps:
-    def __init__(self, state: ReplicaState, log: Log, slots: int, wake_execution: Callable[[], None]) -> None:
+class MergeSelector:
+    def __init__(self, state: ReplicaState, log: LogReader, slots: int, wake_execution: Callable[[], None]) -> None:
         """``slots``: how many entries of the queue run at a time."""
         self._state = state
         self._log = log
@@ -55,7 +55,7 @@ class MergeSteps:
         self._pause = 0.0
         """From the last look to the next, while nothing changes."""
         self._looked_at = -math.inf
-        self._expiring = Expiring(state)
+        self._expiring = TtlMergeSelector(state)
         self._put_off = PutOffPartitions(state.services.monotonic)
 
     # -- in the background --------------------------------------------------------------------------------------
@@ -66,7 +66,7 @@ class MergeSteps:
         state = self._state
         settings, idle = state.definition.settings, self._idle_seconds
         longest = max(idle, settings.max_merge_selecting_sleep_ms / 1000)
-        if state.activation is None or not self.are_selected or Stoppable.MERGES in state.stopped:
+        if state.activation is None or not self.are_selected or StoppableAction.MERGES in state.stopped:
             return longest
         parts = state.queue.virtual_parts()
         if len(parts) == len(parts.partition_ids()) and not state.description.ttl:
@@ -132,10 +132,10 @@ class MergeSteps:
         state, slots = self._state, self._slots
         settings = state.definition.settings
         queued = state.queue.count(EntryType.MERGE_PARTS)
-        on_disk = state.services.disk.unreserved_bytes(state.store.path) // SELECTED
+        on_disk = state.services.disk.unreserved_bytes(state.store.path) // FREE_TO_SOURCE_RATIO
 
         def max_bytes(merges: int, size_bytes: int) -> int:
-            of_pool = max_merge_bytes(
+            of_pool = compute_max_merge_bytes(
                 max(1, slots - queued - merges),
                 slots,
                 at_most=settings.max_bytes_to_merge_at_max_space_in_pool,
@@ -154,7 +154,7 @@ class MergeSteps:
     def _may_expire(self) -> bool:
         if not self._expiring.has_work():
             return False
-        queued = sum(item.entry.merge_type in TTL_MERGES for item in self._state.queue.entries())
+        queued = sum(item.entry.merge_type in TTL_MERGE_TYPES for item in self._state.queue.entries())
         return queued < self._state.definition.settings.max_replicated_merges_with_ttl_in_queue
 
     def _is_definition_current(self, keeper: Keeper) -> bool:
@@ -163,18 +163,18 @@ class MergeSteps:
         if not state.description.ttl:
             return True
         keeper.sync(state.paths.columns)
-        return keeper.get(state.paths.columns)[0].decode() == shared_definition(state.description).columns
+        return keeper.get(state.paths.columns)[0].decode() == make_shared_definition(state.description).columns
 
     def _drop_gone(self, keeper: Keeper, predicate: MergePredicate, gone: Sequence[PartName]) -> bool:
         """One of the parts of which no row is left: whether that was logged. Beside replicas that do not know such a
         drop a merge makes an empty part of it."""
-        name = next((name for name in gone if predicate.why_not_single(name) is None), None)
+        name = next((name for name in gone if predicate.why_not_mergeable(name) is None), None)
         if name is None:
             return False
         state = self._state
         where = (keeper, state.paths, state.replica.name)
         try:
-            is_logged = log_part_drop(*where, name, predicate.log_version, clock=state.services.clock)
+            is_logged = log_drop_part(*where, name, predicate.log_version, clock=state.services.clock)
         except UserError as refused:
             logger.info("part %s of %s is kept: %s", name, state.definition.full_name, refused)
             return False
@@ -190,7 +190,7 @@ class MergeSteps:
 
     def _predicate(self, keeper: Keeper, partition_ids: Collection[str]) -> MergePredicate:
         state = self._state
-        return build_predicate(
+        return read_merge_predicate(
             keeper, state.paths, state.queue, lambda: self._log.pull(keeper), state.mutations.load, partition_ids
         )
 
@@ -201,12 +201,12 @@ class MergeSteps:
     def _is_here(self, name: PartName) -> bool:
         return self._state.store.get_active(name) is not None
 
-    def _facts(self, name: PartName) -> PartFacts:
+    def _facts(self, name: PartName) -> MergeCandidate:
         """Zeros for a part that is not here (any more)."""
         part = self._state.store.get_active(name)
         if part is None:
-            return PartFacts(0, 0.0)
-        return PartFacts(part.bytes_on_disk, self._state.services.clock() - part.modification_time, part.rows)
+            return MergeCandidate(0, 0.0)
+        return MergeCandidate(part.bytes_on_disk, self._state.services.clock() - part.modification_time, part.rows)
 
     def _assign(
         self,
@@ -219,7 +219,7 @@ class MergeSteps:
         state = self._state
         expire_at = self._expiring.time if self._is_definition_current(keeper) else 0
         entries = [
-            merge_entry(
+            make_merge_entry(
                 list(sources),
                 state.replica.name,
                 state.services.clock(),
@@ -234,9 +234,9 @@ class MergeSteps:
             )
             for sources in merges
         ]
-        if not assign_merges(keeper, state.paths, predicate.log_version, entries):
+        if not log_merges_and_mutations(keeper, state.paths, predicate.log_version, entries):
             return False
-        with afterwards("The merges are in the log"):
+        with report_as_unfinished("The merges are in the log"):
             self._log.pull(keeper)
         return True
 
@@ -248,12 +248,12 @@ class MergeSteps:
         state = self._state
         state.require_writable()
         if options.is_waited_for:
-            state.stopped.refuse(Stoppable.MERGES, "Cancelled merging parts")
+            state.stopped.refuse(StoppableAction.MERGES, "Cancelled merging parts")
         with state.working() as (keeper, _):
             if options.cleanup:
-                require_feature(keeper, state.paths, CLEANUP, "OPTIMIZE … CLEANUP")
+                require_feature(keeper, state.paths, FEATURE_OPTIMIZE_CLEANUP, "OPTIMIZE … CLEANUP")
             assigned = self._assign_optimize(keeper, options)
-        results = [merged_name(list(sources)) for sources in assigned] or self._under_way(options)
+        results = [make_merged_name(list(sources)) for sources in assigned] or self._under_way(options)
         if not results:
             if options.throw_if_noop:
                 raise UserError(
@@ -265,7 +265,7 @@ class MergeSteps:
         if not options.is_waited_for:
             return
         polls = itertools.count()
-        with afterwards("The merges are in the log"):
+        with report_as_unfinished("The merges are in the log"):
             state.wait_for(
                 lambda: self._are_carried_out(results, look=next(polls) % _POLLS_A_LOOK == 0),
                 state.services.queue_wait_seconds,
@@ -308,19 +308,19 @@ class MergeSteps:
     def _require_room(self, sources: Sequence[PartName]) -> None:
         """Raises 243 (NOT_ENOUGH_SPACE) when the disk has no room for what these become."""
         size = sum(facts.size_bytes for facts in map(self._facts, sources))
-        self._state.services.disk.require(self._state.store.path, size, f"merging to {merged_name(list(sources))}")
+        self._state.services.disk.require(self._state.store.path, size, f"merging to {make_merged_name(list(sources))}")
 
     def _is_carried_out(self, result: PartName) -> bool:
         """Here, or not to come any more: it was dropped meanwhile."""
         is_here = self._state.store.covering_active(result) is not None
-        return is_here or self._state.queue.has_virtual_cover(result) is None
+        return is_here or self._state.queue.virtual_cover(result) is None
 
     def _assign_optimize(self, keeper: Keeper, options: OptimizeOptions) -> list[list[PartName]]:
         """After a lost answer it looks again, once; what then fails cannot say that nothing was done."""
         try:
             return self._assign_chosen(keeper, options)
         except UnknownOutcomeError:
-            with afterwards("The merges may be in the log"):
+            with report_as_unfinished("The merges may be in the log"):
                 return self._assign_chosen(keeper, options)
 
     def _assign_chosen(self, keeper: Keeper, options: OptimizeOptions) -> list[list[PartName]]:

@@ -13,14 +13,19 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from coordination.drops.drop_partition import LastBlocks
-from coordination.drops.move_partition import plan_departure, why_not_whole
-from coordination.inserts.block_numbers import BlockLock, allocate_block, committing_blocks, release
-from coordination.inserts.partition_nodes import find_partition
-from coordination.inserts.quorum import unconfirmed_parts
+from coordination.drops.move_partition import plan_source_drop, why_parts_are_incomplete
+from coordination.inserts.block_numbers import (
+    BlockLock,
+    allocate_block_number,
+    read_committing_numbers,
+    release_block_number,
+)
+from coordination.inserts.partition_nodes import find_partition_node
+from coordination.inserts.quorum import read_unconfirmed_parts
 from coordination.keeper.interface import Keeper, KeeperConnectionLoss, Op
 from coordination.nodes.replica_activation import Activation
-from coordination.transactions.transaction_commit import Overtaken
-from engine.tables.capabilities.table_partitions import Attach
+from coordination.transactions.transaction_commit import OtherTableChanged
+from engine.tables.capabilities.table_partitions import AttachParts
 from engine.tables.replicated.replica_state import ReplicaState
 from parts.common.errors import ConflictError, UnavailableError
 from parts.common.part_name import PartName
@@ -34,7 +39,7 @@ _ATTEMPTS = 20
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.05, 2.0
 
 
-class LogBefore(Protocol):
+class LogReader(Protocol):
     """The log, for who takes rows away."""
 
     def pull(self, keeper: Keeper) -> None:
@@ -45,19 +50,19 @@ class LogBefore(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Leaving:
+class _MovingParts:
     """What is to leave, and what the commit elsewhere does here."""
 
     parts: Sequence[Part]
     ops: Sequence[Op]
 
 
-class Departures:
-    def __init__(self, state: ReplicaState, log: LogBefore) -> None:
+class PartitionMover:
+    def __init__(self, state: ReplicaState, log: LogReader) -> None:
         self._state = state
         self._log = log
 
-    def move(self, partition_id: str, attach: Attach, status: QueryStatus) -> bool:
+    def move(self, partition_id: str, attach: AttachParts, status: QueryStatus) -> bool:
         """``False``: there was nothing to move. Raises 159, 242, 999, and what ``attach`` raises."""
         for _ in range(_ATTEMPTS):
             status.check()
@@ -69,7 +74,7 @@ class Departures:
                     if leaving.parts:
                         attach(leaving.parts, leaving.ops)
                         return True
-            except Overtaken:
+            except OtherTableChanged:
                 self._give_up(lock)
                 continue
             except BaseException:
@@ -85,25 +90,25 @@ class Departures:
     def _take_number(self, partition_id: str) -> BlockLock | None:
         """What has a smaller one may leave. ``None``: there never was anything."""
         state = self._state
-        with state.working() as (keeper, _), state.releasing_numbers():
+        with state.working() as (keeper, _), state.restart_on_leaked_number():
             keeper.sync(state.paths.root)  # a server that lags would not show the newest partitions
-            if find_partition(keeper, state.paths, partition_id) is None:
+            if find_partition_node(keeper, state.paths, partition_id) is None:
                 return None
             first = state.store.next_block_number(partition_id)
-            lock = allocate_block(keeper, state.paths, partition_id, owner=state.replica.name, minimum=first)
+            lock = allocate_block_number(keeper, state.paths, partition_id, owner=state.replica.name, minimum=first)
             assert isinstance(lock, BlockLock)
             return lock
 
     def _give_up(self, lock: BlockLock) -> None:
         """The number, and with it a commit that may still be on its way."""
         try:
-            release(self._state.replication.require_keeper(), lock)
+            release_block_number(self._state.replication.require_keeper(), lock)
         except (UnavailableError, KeeperConnectionLoss):
             self._state.restart()  # it takes back what nobody will use
             raise
 
     @contextmanager
-    def _leaving(self, lock: BlockLock, status: QueryStatus) -> Iterator[_Leaving]:
+    def _leaving(self, lock: BlockLock, status: QueryStatus) -> Iterator[_MovingParts]:
         """Waits until the parts are whole here. Raises 159 (TIMEOUT_EXCEEDED) when that takes longer than a wait for
         the queue may."""
         state = self._state
@@ -115,7 +120,7 @@ class Departures:
                 ops, reason, held = self._look(keeper, activation, lock)
             with held:
                 if reason is None:
-                    yield _Leaving([part for part in held.parts if _is_below(part.name, lock)], ops)
+                    yield _MovingParts([part for part in held.parts if _is_below(part.name, lock)], ops)
                     return
             status.check()
             if state.services.monotonic() >= deadline or state.is_stopping.is_set():
@@ -128,19 +133,19 @@ class Departures:
         self, keeper: Keeper, activation: Activation, lock: BlockLock
     ) -> tuple[Sequence[Op], str | None, Snapshot]:
         """The operations, why they must not be carried out yet, and the parts. To plan is dear: not for who waits."""
-        reason, held = self._why_not_yet(keeper, lock)
+        reason, held = self._find_obstacle(keeper, lock)
         if reason is not None:
             return (), reason, held
         held.release()
         clock, last_blocks = self._state.services.clock, self._log.last_blocks(keeper)
-        ops = plan_departure(keeper, self._state.paths, lock, activation, clock=clock, last_blocks=last_blocks)
-        return (ops, *self._why_not_yet(keeper, lock))
+        ops = plan_source_drop(keeper, self._state.paths, lock, activation, clock=clock, last_blocks=last_blocks)
+        return (ops, *self._find_obstacle(keeper, lock))
 
-    def _why_not_yet(self, keeper: Keeper, lock: BlockLock) -> tuple[str | None, Snapshot]:
+    def _find_obstacle(self, keeper: Keeper, lock: BlockLock) -> tuple[str | None, Snapshot]:
         """And the parts that it was asked of."""
         state = self._state
-        committing = committing_blocks(keeper, state.paths, [lock.partition_id])[lock.partition_id]
-        unconfirmed = unconfirmed_parts(keeper, state.paths)
+        committing = read_committing_numbers(keeper, state.paths, [lock.partition_id])[lock.partition_id]
+        unconfirmed = read_unconfirmed_parts(keeper, state.paths)
         self._log.pull(keeper)
         mutations = state.mutations.load(keeper)
         held = state.store.snapshot()
@@ -149,7 +154,7 @@ class Departures:
         entries = [item.entry for item in state.queue.entries()]
         if pending := [number for number in committing if number < lock.number]:
             return f"block {pending[0]} is still being inserted", held
-        return why_not_whole(active, virtual, entries, unconfirmed, mutations), held
+        return why_parts_are_incomplete(active, virtual, entries, unconfirmed, mutations), held
 
 
 def _is_below(part: PartName, lock: BlockLock) -> bool:

@@ -16,25 +16,25 @@ from typing import Protocol
 
 from coordination.keeper.interface import Keeper
 from coordination.log.log_entry import EntryType, LogEntry
-from coordination.merges_mutations.merge_assignment import assign_merges, mutation_entry
-from coordination.merges_mutations.merge_predicate import build_predicate
+from coordination.merges_mutations.merge_assignment import log_merges_and_mutations, make_mutate_part_entry
+from coordination.merges_mutations.merge_predicate import read_merge_predicate
 from coordination.merges_mutations.mutation_nodes import (
-    advance_pointer,
+    advance_mutation_pointer,
     create_mutation,
     kill_mutation,
-    pointers,
-    read_pointer,
+    read_mutation_pointer,
+    read_mutation_pointers,
 )
 from coordination.merges_mutations.mutation_set import MutationEntry, MutationSet
 from engine.tables.capabilities.table_mutations import (
     MutationFailure,
     MutationOptions,
-    ShownMutation,
-    unfinished_text,
+    MutationSummary,
+    format_unfinished_message,
 )
 from engine.tables.replicated.replica_state import ReplicaState
-from engine.tables.stopped_actions import Stoppable
-from engine.tables.unfinished_errors import afterwards
+from engine.tables.stopped_actions import StoppableAction
+from engine.tables.unfinished_errors import report_as_unfinished
 from parts.common.errors import ConflictError, PandoError, UnknownOutcomeError, UserError
 from parts.common.part_name import PartName
 from sql.mutations.mutation import Mutation
@@ -54,19 +54,19 @@ _MOST_IN_QUEUE = 8
 _MOST_IN_ONE_ENTRY = 10_000
 
 
-class Log(Protocol):
+class LogReader(Protocol):
     """The log, as this replica takes it over."""
 
     def pull(self, keeper: Keeper) -> None:
         """Everything that is in the log now enters the queue."""
 
 
-class Definition(Protocol):
+class ColumnsVersionSource(Protocol):
     def columns_version(self, keeper: Keeper) -> int | None:
         """The version of the node that has the columns, when this replica works with them; else ``None``."""
 
 
-class Failures(Protocol):
+class MutationFailures(Protocol):
     def failure(self, mutation_id: str) -> MutationFailure: ...
 
 
@@ -76,9 +76,9 @@ class ReplicatedMutations:
     def __init__(
         self,
         state: ReplicaState,
-        log: Log,
-        definition: Definition,
-        failures: Failures,
+        log: LogReader,
+        definition: ColumnsVersionSource,
+        failures: MutationFailures,
         wake_execution: Callable[[], None],
     ) -> None:
         self._state = state
@@ -111,14 +111,14 @@ class ReplicatedMutations:
             raise ConflictError("CANNOT_ASSIGN_ALTER", "Others keep changing the table; repeat the mutation")
         self.note_news()
         if options.sync:
-            with afterwards(f"Mutation {entry.mutation_id} is kept"):
+            with report_as_unfinished(f"Mutation {entry.mutation_id} is kept"):
                 self._wait(entry.mutation_id, options)
         return entry.mutation_id
 
     def _create(self, mutation: Mutation) -> MutationEntry | None:
         """``None``: others got ahead."""
         state = self._state
-        with state.working() as (keeper, _), state.releasing_numbers():
+        with state.working() as (keeper, _), state.restart_on_leaked_number():
             keeper.sync(state.paths.root)
             columns_version = self._definition.columns_version(keeper)
             if columns_version is None:
@@ -145,19 +145,19 @@ class ReplicatedMutations:
             if id <= self._finished or not id.isdecimal() or not kill_mutation(keeper, state.paths, id):
                 return False
             state.mutations.load(keeper)
-        state.queue.try_now([id])
+        state.queue.retry_entries_of_mutations([id])
         self._wake_execution()
         self.task.wake()
         return True
 
-    def shown(self) -> list[ShownMutation]:
+    def shown(self) -> list[MutationSummary]:
         state, parts = self._state, sorted({*self._parts()})
         running = [item.entry for item in state.queue.entries() if item.is_executing]
         found = []
         for entry in state.mutations.current.mutations:
             is_done = entry.mutation_id <= self._finished
             found.append(
-                ShownMutation(
+                MutationSummary(
                     id=entry.mutation_id,
                     mutation=Mutation.decode(entry.text),
                     create_time=entry.create_time,
@@ -180,7 +180,7 @@ class ReplicatedMutations:
             options.status.check()
             failure = self._failures.failure(id_)
             if failure.part:
-                raise UnknownOutcomeError("UNFINISHED", unfinished_text(id_, failure))
+                raise UnknownOutcomeError("UNFINISHED", format_unfinished_message(id_, failure))
             if state.services.monotonic() >= deadline or state.is_stopping.is_set():
                 raise UnknownOutcomeError(
                     "UNFINISHED",
@@ -196,13 +196,15 @@ class ReplicatedMutations:
         if id_ > self._finished:
             if state.mutations.current.get(id_) is None and state.activation is not None:
                 with state.working() as (keeper, _):
-                    if state.mutations.load(keeper).get(id_) is None and id_ > read_pointer(keeper, state.replica):
+                    if state.mutations.load(keeper).get(id_) is None and id_ > read_mutation_pointer(
+                        keeper, state.replica
+                    ):
                         raise UnknownOutcomeError("UNFINISHED", f"Mutation {id_} was killed")
             return [state.replica.name]
         if not everywhere:
             return []
         with state.working() as (keeper, _):
-            return [name for name, pointer in pointers(keeper, state.paths).items() if pointer < id_]
+            return [name for name, pointer in read_mutation_pointers(keeper, state.paths).items() if pointer < id_]
 
     # -- in the background ----------------------------------------------------------------------------------------
 
@@ -223,9 +225,9 @@ class ReplicatedMutations:
         if self._has_news.is_set():
             self._has_news.clear()
             state.mutations.load(keeper, lambda _: self.note_news())
-            self._finished = read_pointer(keeper, state.replica)
+            self._finished = read_mutation_pointer(keeper, state.replica)
         known = state.mutations.current
-        is_stopped, now = Stoppable.MERGES in state.stopped, state.services.monotonic()
+        is_stopped, now = StoppableAction.MERGES in state.stopped, state.services.monotonic()
         if now - self._compared_at >= _LOOK_SECONDS or not self._to_do:
             self._compared_at = now
             self._step_back(keeper, known)
@@ -237,7 +239,7 @@ class ReplicatedMutations:
             if not is_stopped and self._has_room:
                 self._assign(keeper)
         elif known.finished_up_to(self._finished, {}, self._parts()) > self._finished:
-            self._finished = advance_pointer(
+            self._finished = advance_mutation_pointer(
                 keeper, state.replica, state.mutations, self._finished, lambda: self._pulled_parts(keeper)
             )
         return _LOOK_SECONDS if state.mutations.current.unfinished(self._finished) else _IDLE_SECONDS
@@ -288,13 +290,13 @@ class ReplicatedMutations:
         if state.store.get_active(part) is None:
             return []
         version = state.description.metadata_version
-        return state.mutations.current.next_of(part, version, _MOST_IN_ONE_ENTRY)
+        return state.mutations.current.next_mutations(part, version, _MOST_IN_ONE_ENTRY)
 
     def _assign(self, keeper: Keeper) -> None:
         """Of the parts that are to be mutated as many as have room in the queue. What cannot be assigned now is found
         again when the others are."""
         state = self._state
-        predicate = build_predicate(
+        predicate = read_merge_predicate(
             keeper, state.paths, state.queue, lambda: self._log.pull(keeper), state.mutations.load, ()
         )
         room = self._room
@@ -302,10 +304,10 @@ class ReplicatedMutations:
         while self._to_do and len(entries) < room:
             part = self._to_do.popleft()
             mutations, source = self._next_of(part), state.store.get_active(part)
-            if source is None or not mutations or predicate.why_not_single(part) is not None:
+            if source is None or not mutations or predicate.why_not_mergeable(part) is not None:
                 continue
             entries.append(
-                mutation_entry(
+                make_mutate_part_entry(
                     part,
                     mutations,
                     state.replica.name,
@@ -315,7 +317,7 @@ class ReplicatedMutations:
                     size_bytes=source.bytes_on_disk,
                 )
             )
-        if entries and assign_merges(keeper, state.paths, predicate.log_version, entries):
+        if entries and log_merges_and_mutations(keeper, state.paths, predicate.log_version, entries):
             self._log.pull(keeper)
 
 

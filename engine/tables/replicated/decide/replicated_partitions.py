@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from coordination.drops.drop_part import log_part_drop
+from coordination.drops.drop_part import log_drop_part
 from coordination.drops.drop_partition import drop_all_partitions, drop_partition
 from coordination.drops.forget_partition import forget_partition
 from coordination.keeper.interface import Keeper
-from coordination.merges_mutations.merge_predicate import MergePredicate, build_predicate
-from engine.tables.capabilities.attach_parts import Attaching
-from engine.tables.capabilities.table_partitions import Attach
+from coordination.merges_mutations.merge_predicate import MergePredicate, read_merge_predicate
+from engine.tables.capabilities.attach_parts import PartAttacher
+from engine.tables.capabilities.table_partitions import AttachParts
 from engine.tables.capabilities.table_transactions import TableTransactions
-from engine.tables.replicated.decide.move_partition import Departures, LogBefore
+from engine.tables.replicated.decide.move_partition import LogReader, PartitionMover
 from engine.tables.replicated.replica_state import ReplicaState
-from engine.tables.replicated.write.fetch_partition import ForeignFetches
-from engine.tables.unfinished_errors import afterwards
+from engine.tables.replicated.write.fetch_partition import PartitionFetcher
+from engine.tables.unfinished_errors import report_as_unfinished
 from parts.common.errors import ConflictError, UserError
 from parts.common.part_name import PartName
 from parts.common.query_status import QueryStatus
@@ -25,7 +25,7 @@ _ATTEMPTS = 20
 _SOON_SECONDS = 0.1
 
 
-class Log(LogBefore, Protocol):
+class SyncingLogReader(LogReader, Protocol):
     """The log, as this replica takes it over."""
 
     def sync(self, timeout_seconds: float, status: QueryStatus) -> None:
@@ -36,16 +36,18 @@ class ReplicatedPartitions:
     """Implements ``engine.tables.capabilities.table_partitions.TablePartitions``. Returns when what was logged is done
     here."""
 
-    def __init__(self, state: ReplicaState, log: Log, transactions: TableTransactions, foreign: ForeignFetches) -> None:
+    def __init__(
+        self, state: ReplicaState, log: SyncingLogReader, transactions: TableTransactions, foreign: PartitionFetcher
+    ) -> None:
         self._state = state
         self._log = log
-        self._departures = Departures(state, log)
+        self._departures = PartitionMover(state, log)
         self._foreign = foreign
-        self.attaching = Attaching(state, transactions)
+        self.attaching = PartAttacher(state, transactions)
 
     def drop(self, partition_id: str | None, *, detach: bool = False, status: QueryStatus | None = None) -> None:
         state, status = self._state, status or QueryStatus()
-        with state.working() as (keeper, _), state.releasing_numbers():
+        with state.working() as (keeper, _), state.restart_on_leaked_number():
             keeper.sync(state.paths.root)  # a server that lags would not show the newest partitions
             last_blocks = self._log.last_blocks(keeper)
             where = (keeper, state.paths, state.replica.name)
@@ -66,7 +68,7 @@ class ReplicatedPartitions:
         with self._state.working():
             self._foreign.fetch(self._state.replication.at(zookeeper).require_keeper(), path, wanted, status)
 
-    def move(self, partition_id: str, attach: Attach, status: QueryStatus) -> None:
+    def move(self, partition_id: str, attach: AttachParts, status: QueryStatus) -> None:
         if self._departures.move(partition_id, attach, status):
             self._wait(status)
 
@@ -74,7 +76,7 @@ class ReplicatedPartitions:
         state = self._state
         for _ in range(_ATTEMPTS):
             status.check()
-            with state.working() as (keeper, _), state.releasing_numbers():
+            with state.working() as (keeper, _), state.restart_on_leaked_number():
                 keeper.sync(state.paths.root)
                 self._log.pull(keeper)
                 if state.queue.virtual_parts_of(partition_id):
@@ -94,7 +96,7 @@ class ReplicatedPartitions:
         )
 
     def _wait(self, status: QueryStatus) -> None:
-        with afterwards("It is in the log"):
+        with report_as_unfinished("It is in the log"):
             self._log.sync(self._state.services.queue_wait_seconds, status)
 
     def _log_part_drop(self, keeper: Keeper, name: PartName, detach: bool, status: QueryStatus) -> None:
@@ -103,12 +105,12 @@ class ReplicatedPartitions:
         for _ in range(_ATTEMPTS):
             status.check()
             keeper.sync(state.paths.root)
-            predicate = build_predicate(
+            predicate = read_merge_predicate(
                 keeper, state.paths, state.queue, lambda: self._log.pull(keeper), state.mutations.load, ()
             )
             self._require_free(predicate, name)
             clock = state.services.clock
-            if log_part_drop(
+            if log_drop_part(
                 keeper, state.paths, state.replica.name, name, predicate.log_version, detach=detach, clock=clock
             ):
                 return
@@ -118,7 +120,7 @@ class ReplicatedPartitions:
     def _require_free(self, predicate: MergePredicate, name: PartName) -> None:
         if name not in predicate.current and self._state.store.get_active(name) is None:
             raise UserError("NO_SUCH_DATA_PART", f"No part {name} in committed state")
-        reason = predicate.why_not_single(name)
+        reason = predicate.why_not_mergeable(name)
         if reason is not None:
             raise _locked(name, reason)
         if self._state.store.get_active(name) is None:

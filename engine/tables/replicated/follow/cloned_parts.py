@@ -14,7 +14,7 @@ from parts.common.errors import PandoError
 from parts.common.part_name import PartName
 from parts.format.hashed_file import link_files
 from parts.read.part_reader import Part, open_part
-from parts.store.detached_parts import DETACHED, split_detached
+from parts.store.detached_parts import DETACHED, parse_detached_name
 
 logger = logging.getLogger(__name__)
 
@@ -55,10 +55,10 @@ class OwnCopies:
             self._state.store.detached_parts.delete(name)
 
     def _find(self, content_hash: str) -> str | None:
-        directories = [name for name in self._state.store.detached() if split_detached(name)[0] == CLONED]
+        directories = [name for name in self._state.store.detached() if parse_detached_name(name)[0] == CLONED]
         for directory in directories:
             if directory not in self._hashes:
-                part = self._open(directory, split_detached(directory)[1])
+                part = self._open(directory, parse_detached_name(directory)[1])
                 may_be_taken = part is not None and part.reads_alike_always()
                 self._hashes[directory] = part.content_hash if part is not None and may_be_taken else ""
         return next((name for name in directories if self._hashes[name] == content_hash), None)

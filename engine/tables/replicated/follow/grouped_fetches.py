@@ -13,25 +13,25 @@ from pathlib import Path
 
 from coordination.keeper.interface import Keeper, KeeperConnectionLoss, MultiFailed
 from coordination.log.queue_rules import Action
-from coordination.replicas.part_commit import Agreement, commit_agreed_parts
+from coordination.replicas.part_commit import ContentAgreement, commit_agreed_parts
 from engine.interserver.replication import PartTransport
 from engine.tables.part_log import PartEventType
-from engine.tables.replicated.follow.part_fetcher import Fetcher, Source
-from engine.tables.replicated.replica_state import ReplicaState, part_record
-from engine.tables.stopped_actions import Stoppable
+from engine.tables.replicated.follow.part_fetcher import FetchSource, PartFetcher
+from engine.tables.replicated.replica_state import ReplicaState, make_part_record
+from engine.tables.stopped_actions import StoppableAction
 from parts.common.errors import PandoError
 from parts.common.part_name import PartName
 from parts.read.part_reader import Part
 
 logger = logging.getLogger(__name__)
 
-MOST = 64
+MAX_PARTS_PER_GROUP = 64
 """Parts at a time."""
-CommitOne = Callable[[Keeper, Action, Part, Agreement | None], None]
+CommitOne = Callable[[Keeper, Action, Part, ContentAgreement | None], None]
 
 
-class SmallFetches:
-    def __init__(self, state: ReplicaState, fetcher: Fetcher, commit_one: CommitOne) -> None:
+class GroupedFetches:
+    def __init__(self, state: ReplicaState, fetcher: PartFetcher, commit_one: CommitOne) -> None:
         """``commit_one`` commits a pre-active part by itself and ends its entry, whatever comes of it."""
         self._state = state
         self._table = state.definition.full_name
@@ -43,7 +43,7 @@ class SmallFetches:
         still to be carried out, and executing."""
         by_name = {action.entry.new_part: action for action in actions if action.entry.new_part is not None}
         try:
-            with self._state.services.fetches.taking() as is_taken:
+            with self._state.services.fetches.try_take() as is_taken:
                 if not is_taken:
                     return actions
                 parts, sources = self._fetch(keeper, actions[0].entry.source_replica, by_name)
@@ -55,10 +55,12 @@ class SmallFetches:
 
     def _fetch(
         self, keeper: Keeper, replica_name: str, wanted: Mapping[PartName, Action]
-    ) -> tuple[list[Part], dict[PartName, Source]]:
+    ) -> tuple[list[Part], dict[PartName, FetchSource]]:
         """The parts that came, pre-active."""
         store = self._state.store
-        sources = self._fetcher.listed_by(keeper, replica_name, [name for name in wanted if store.get(name) is None])
+        sources = self._fetcher.find_parts_on(
+            keeper, replica_name, [name for name in wanted if store.get(name) is None]
+        )
         directories: dict[PartName, Path] = {}
         try:
             for name in sources:
@@ -69,7 +71,7 @@ class SmallFetches:
             endpoint = self._state.paths.replica(replica_name).root
             url = next(iter(sources.values())).url
             first, directory = next(iter(directories.items()))
-            with self._fetcher.transferring(first, directory, endpoint, url, self._is_cancelled) as transfer:
+            with self._fetcher.track_transfer(first, directory, endpoint, url, self._is_cancelled) as transfer:
                 came = transport.fetch_parts(url, endpoint, directories, transfer)
             arrived = {name: directories.pop(name) for name in came}
             parts = store.add_preactive_all(arrived, is_synced=True) if arrived else []
@@ -79,14 +81,14 @@ class SmallFetches:
                 store.drop_temporary(directory)
 
     def _is_cancelled(self) -> bool:
-        return self._state.is_cancelled() or Stoppable.FETCHES in self._state.stopped
+        return self._state.is_cancelled() or StoppableAction.FETCHES in self._state.stopped
 
     def _commit(
-        self, keeper: Keeper, wanted: dict[PartName, Action], parts: list[Part], sources: Mapping[PartName, Source]
+        self, keeper: Keeper, wanted: dict[PartName, Action], parts: list[Part], sources: Mapping[PartName, FetchSource]
     ) -> list[Action]:
         """Returns what is left of ``wanted``."""
         state = self._state
-        agreed: list[tuple[Action, Part, Agreement]] = []
+        agreed: list[tuple[Action, Part, ContentAgreement]] = []
         for part in parts:
             action, agreement = wanted[part.name], sources[part.name].agreement
             is_good = agreement is not None and agreement.content_hash == part.content_hash
@@ -100,7 +102,9 @@ class SmallFetches:
             return left
         state.services.failpoint("produced.after_rename")
         try:
-            records = [(action.name, part.name, part_record(part), agreement) for action, part, agreement in agreed]
+            records = [
+                (action.name, part.name, make_part_record(part), agreement) for action, part, agreement in agreed
+            ]
             commit_agreed_parts(keeper, state.replica, records)
         except (MultiFailed, KeeperConnectionLoss):
             for action, part, agreement in agreed:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from coordination.log.queue_rules import Limits
-from engine.tables.disk_reservations import RESERVED
+from coordination.log.queue_rules import PoolLimits
+from engine.tables.disk_reservations import RESERVED_TO_SOURCE_RATIO
 from engine.tables.replicated.replica_state import ReplicaState
-from engine.tables.stopped_actions import Stoppable
+from engine.tables.stopped_actions import StoppableAction
 from parts.common.part_name import PartName
-from parts.merge.merge_selector import max_merge_bytes
+from parts.merge.merge_selector import compute_max_merge_bytes
 
 
-class Room:
+class ReplicaLocalParts:
     """Implements ``coordination.log.queue_rules.LocalParts``. ``slots``: how many entries run at a time."""
 
     def __init__(self, state: ReplicaState, slots: int) -> None:
@@ -25,22 +25,22 @@ class Room:
         found = self._state.store.get_active(part)
         return found.bytes_on_disk if found is not None else 0
 
-    def limits(self) -> Limits:
+    def limits(self) -> PoolLimits:
         settings, stopped = self._state.definition.settings, self._state.stopped
         merging = self._state.queue.count_merging()
         merge_slots = self._slots - 1  # one slot is always left for fetches
         free = max(0, min(merge_slots - merging, self._state.services.merging.free))
-        fitting = int(self._state.services.disk.unreserved_bytes(self._state.store.path) / RESERVED)
-        return Limits(
-            free_merge_slots=0 if Stoppable.MERGES in stopped else free,
-            free_fetch_slots=0 if Stoppable.FETCHES in stopped else self._state.services.fetches.free,
+        fitting = int(self._state.services.disk.unreserved_bytes(self._state.store.path) / RESERVED_TO_SOURCE_RATIO)
+        return PoolLimits(
+            free_merge_slots=0 if StoppableAction.MERGES in stopped else free,
+            free_fetch_slots=0 if StoppableAction.FETCHES in stopped else self._state.services.fetches.free,
             # What was assigned must run one day, however large OPTIMIZE or another replica's settings made it: on an
             # idle pool nothing is too large that fits on the disk.
             max_merge_bytes=fitting
             if free >= merge_slots
             else min(
                 fitting,
-                max_merge_bytes(
+                compute_max_merge_bytes(
                     free,
                     merge_slots,
                     at_most=settings.max_bytes_to_merge_at_max_space_in_pool,

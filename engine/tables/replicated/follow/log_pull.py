@@ -18,10 +18,10 @@ from coordination.replicas.log_pull import (
     read_insert_times,
     save_insert_times,
 )
-from coordination.replicas.replica_progress import Followers
+from coordination.replicas.replica_progress import OtherReplicasProgress
 from engine.tables.replicated.replica_state import ReplicaState
 from engine.tables.statement_options import SyncMode
-from engine.tables.stopped_actions import Stoppable
+from engine.tables.stopped_actions import StoppableAction
 from parts.common.errors import ConflictError, UnavailableError, UnknownOutcomeError
 from parts.common.part_name import PartName
 from parts.common.query_status import QueryStatus
@@ -71,7 +71,7 @@ class LogPull:
 
     def step(self) -> float:
         state = self._state
-        if state.activation is None or state.is_session_expired or Stoppable.PULLING in state.stopped:
+        if state.activation is None or state.is_session_expired or StoppableAction.PULLING in state.stopped:
             return _IDLE_SECONDS
         try:
             with state.working() as (keeper, _):
@@ -128,7 +128,7 @@ class LogPull:
 
     def pull(self, keeper: Keeper) -> None:
         """Everything that is in the log now enters the queue. Raises 236 when that is stopped."""
-        self._state.stopped.refuse(Stoppable.PULLING, "Log pulling is cancelled")
+        self._state.stopped.refuse(StoppableAction.PULLING, "Log pulling is cancelled")
         self._pull(keeper)
 
     def _pull(self, keeper: Keeper) -> None:
@@ -177,7 +177,7 @@ class LogPull:
         state = self._state
         deadline, pause = state.services.monotonic() + timeout_seconds, _FOLLOW_SECONDS
         with state.working() as (keeper, _):
-            followers = Followers(keeper, state.replica)
+            followers = OtherReplicasProgress(keeper, state.replica)
         while True:
             with state.working() as (keeper, _):
                 behind = followers.behind(keeper)

@@ -12,12 +12,12 @@ from pathlib import Path
 
 from coordination.keeper.interface import Keeper, Op
 from coordination.log.log_entry import LogEntry
-from coordination.merges_mutations.mutation_nodes import still_there
+from coordination.merges_mutations.mutation_nodes import not_killed_checks
 from coordination.merges_mutations.mutation_set import MutationEntry, MutationSet
 from engine.tables.capabilities.table_mutations import MutationFailure
 from engine.tables.merges.mutation_execution import FindTable, mutate_to_temporary
 from engine.tables.replicated.replica_state import ReplicaState
-from engine.tables.stopped_actions import Stoppable
+from engine.tables.stopped_actions import StoppableAction
 from parts.common.errors import CancelledError
 from parts.common.part_name import PartName
 from parts.read.part_reader import Part
@@ -26,7 +26,7 @@ from sql.mutations.mutation import Mutation
 logger = logging.getLogger(__name__)
 
 
-class MutatedParts:
+class MutatePartExecutor:
     def __init__(self, state: ReplicaState, find_table: FindTable, on_done: Callable[[], None]) -> None:
         """``on_done`` is called when an entry is carried out."""
         self._state = state
@@ -34,7 +34,7 @@ class MutatedParts:
         self._on_done = on_done
         self._failures: dict[str, MutationFailure] = {}
 
-    def mutations_of(self, keeper: Keeper, entry: LogEntry) -> list[MutationEntry]:
+    def load_mutations(self, keeper: Keeper, entry: LogEntry) -> list[MutationEntry]:
         """Those of the entry that are there. It may be of mutations that this replica has not heard of yet."""
         known = self._state.mutations.current
         if any(known.get(id_) is None for id_ in entry.mutations):
@@ -44,7 +44,7 @@ class MutatedParts:
 
     def conditions(self, mutations: Sequence[MutationEntry]) -> list[Op]:
         """Under which the result may be committed: a mutation that was killed meanwhile changes no part more."""
-        return still_there(self._state.paths, [mutation.mutation_id for mutation in mutations])
+        return not_killed_checks(self._state.paths, [mutation.mutation_id for mutation in mutations])
 
     def make(self, entry: LogEntry, name: str, source: Part, mutations: Sequence[MutationEntry]) -> Path:
         """The directory of the temporary part. ``name``: of the entry in the queue. The source is held by the caller.
@@ -62,7 +62,7 @@ class MutatedParts:
             if current is not known:  # asked once a step
                 known = current
                 was_killed = any(current.get(mutation.mutation_id) is None for mutation in mutations)
-            is_stopped = state.is_cancelled() or Stoppable.MERGES in state.stopped
+            is_stopped = state.is_cancelled() or StoppableAction.MERGES in state.stopped
             return was_killed or is_stopped or state.queue.is_cancelled(name)
 
         try:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coordination.keeper.interface import Keeper
-from coordination.nodes.replica_activation import ReplicaAddress, addresses, holders_of_part
-from coordination.replicas.part_commit import Agreement
-from engine.interserver.replication import staged_endpoint
+from coordination.nodes.replica_activation import ReplicaAddress, find_part_holders, read_addresses
+from coordination.replicas.part_commit import ContentAgreement
+from engine.interserver.replication import make_staged_endpoint
 from engine.interserver.transfer import Transfer
 from engine.tables.replicated.replica_state import ReplicaState
 from engine.tables.services import RunningFetch
@@ -19,12 +19,12 @@ from parts.common.part_name import PartName
 
 
 @dataclass(frozen=True)
-class Source:
+class FetchSource:
     """A replica to fetch a part from."""
 
     replica_name: str
     url: str
-    agreement: Agreement | None = None
+    agreement: ContentAgreement | None = None
     """What it lists the part with, if that was read on the way."""
     staged: str = ""
     """``<transaction>/<place>`` of a part that it holds for a transaction and does not list yet."""
@@ -32,20 +32,22 @@ class Source:
     """In ZooKeeper, of a replica of another table."""
 
 
-class Fetcher:
+class PartFetcher:
     def __init__(self, state: ReplicaState) -> None:
         self._state = state
         self._throttle = state.services.throttle(
             lambda: state.definition.settings.max_replicated_fetches_network_bandwidth
         )
 
-    def sources(self, keeper: Keeper, name: PartName, likely: str = "") -> Iterator[list[Source]]:
+    def sources(self, keeper: Keeper, name: PartName, likely: str = "") -> Iterator[list[FetchSource]]:
         """Active replicas that list the part: first the ``likely`` one alone, which costs one round trip, then all."""
         if likely not in ("", self._state.replica.name):
-            yield list(self.listed_by(keeper, likely, [name]).values())
-        yield self.holders(keeper, name)
+            yield list(self.find_parts_on(keeper, likely, [name]).values())
+        yield self.find_holders(keeper, name)
 
-    def listed_by(self, keeper: Keeper, replica_name: str, names: Sequence[PartName]) -> dict[PartName, Source]:
+    def find_parts_on(
+        self, keeper: Keeper, replica_name: str, names: Sequence[PartName]
+    ) -> dict[PartName, FetchSource]:
         """Those of the parts that the replica lists, if it is active. One round trip."""
         replica = self._state.paths.replica(replica_name)
         listings = [replica.part(str(name)) for name in names]
@@ -55,40 +57,40 @@ class Fetcher:
         try:
             url = ReplicaAddress.parse(host[0]).interserver_url
             return {
-                name: Source(replica_name, url, Agreement.read(listed, record))
+                name: FetchSource(replica_name, url, ContentAgreement.read(listed, record))
                 for name, listed, record in zip(names, listings, records, strict=True)
                 if record is not None
             }
         except CorruptionError:
             return {}
 
-    def holders(self, keeper: Keeper, name: PartName) -> list[Source]:
+    def find_holders(self, keeper: Keeper, name: PartName) -> list[FetchSource]:
         """Active replicas that list the part, in random order, so that load spreads."""
         paths = self._state.paths
-        names = holders_of_part(keeper, paths, str(name), excluding=self._state.replica.name)
+        names = find_part_holders(keeper, paths, str(name), excluding=self._state.replica.name)
         self._state.services.random.shuffle(names)
-        known = addresses(keeper, paths, names)
+        known = read_addresses(keeper, paths, names)
         if names and not known:
             raise UnavailableError("NO_REPLICA_HAS_PART", f"No replica with part {name} has a known address")
-        return [Source(name, known[name].interserver_url) for name in names if name in known]
+        return [FetchSource(name, known[name].interserver_url) for name in names if name in known]
 
     def fetch(self, keeper: Keeper, name: PartName, is_cancelled: Callable[[], bool]) -> Path:
         """As :meth:`fetch_from`, from whoever has the part.
 
         Raises 234 (NO_REPLICA_HAS_PART) when nobody does, 236 (ABORTED) when no fetch of the server's is free.
         """
-        sources = self.holders(keeper, name)
+        sources = self.find_holders(keeper, name)
         if not sources:
             raise UnavailableError(
                 "NO_REPLICA_HAS_PART", f"No active replica has part {name} of {self._state.definition.full_name}"
             )
-        with self._state.services.fetches.taking() as is_taken:
+        with self._state.services.fetches.try_take() as is_taken:
             if not is_taken:
                 raise UnavailableError("ABORTED", "background_fetches_pool_size parts are being fetched already")
             return self.fetch_from(name, sources, is_cancelled)[0]
 
     @contextmanager
-    def transferring(
+    def track_transfer(
         self, name: PartName, directory: Path, endpoint: str, url: str, is_cancelled: Callable[[], bool]
     ) -> Iterator[Transfer]:
         """Shown in ``system.replicated_fetches`` meanwhile, and as fast as the table and the server may. What comes has
@@ -98,7 +100,7 @@ class Fetcher:
 
         def reserve(size: int) -> None:
             room.close()  # of an answer that broke off
-            room.enter_context(services.disk.reserving(definition.data_path, size, f"fetching {name}"))
+            room.enter_context(services.disk.reserve(definition.data_path, size, f"fetching {name}"))
 
         transfer = Transfer(is_cancelled, (self._throttle, services.fetch_throttle), reserve)
         running = RunningFetch(
@@ -112,8 +114,8 @@ class Fetcher:
             services.running_fetches.remove(running)
 
     def fetch_from(
-        self, name: PartName, sources: list[Source], is_cancelled: Callable[[], bool]
-    ) -> tuple[Path, Source]:
+        self, name: PartName, sources: list[FetchSource], is_cancelled: Callable[[], bool]
+    ) -> tuple[Path, FetchSource]:
         """A temporary directory with the part, from the first source that gives it; else raises what the last said.
 
         The caller has one of the server's fetches.
@@ -123,9 +125,9 @@ class Fetcher:
             directory = self._state.store.create_temporary("tmp_fetch_")
             endpoint = source.root or self._state.paths.replica(source.replica_name).root
             if source.staged:
-                endpoint = staged_endpoint(endpoint, source.staged)
+                endpoint = make_staged_endpoint(endpoint, source.staged)
             try:
-                with self.transferring(name, directory, endpoint, source.url, is_cancelled) as transfer:
+                with self.track_transfer(name, directory, endpoint, source.url, is_cancelled) as transfer:
                     self._state.replication.transport.fetch_part(source.url, endpoint, name, directory, transfer)
                 return directory, source
             except BaseException as error:

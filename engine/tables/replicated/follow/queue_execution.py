@@ -8,27 +8,27 @@ from pathlib import Path
 
 import xxhash
 
-from coordination.drops.drop_partition import clear_leftovers
+from coordination.drops.drop_partition import clear_drop_leftovers
 from coordination.inserts.quorum_failure import fail_unreachable_part
 from coordination.keeper.interface import Keeper, Op
 from coordination.log.log_entry import EntryType, LogEntry
 from coordination.log.queue_rules import Action, ActionKind
-from coordination.nodes.replica_activation import active_replicas
-from coordination.replicas.log_pull import discard_entry, drop_entries, drop_entry, own_parts, remove_parts
-from coordination.replicas.part_commit import Agreement, ProducedStatus, commit_produced_part
-from engine.server.background_pool import wake_one
+from coordination.nodes.replica_activation import read_replica_activity
+from coordination.replicas.log_pull import abandon_entry, read_listed_parts, remove_entries, remove_entry, unlist_parts
+from coordination.replicas.part_commit import ContentAgreement, PartCommitStatus, commit_produced_part
+from engine.server.background_pool import wake_one_task
 from engine.tables.merges.merge_execution import merge_to_temporary
-from engine.tables.merges.ttl_merges import TTL_MERGES
+from engine.tables.merges.ttl_merges import TTL_MERGE_TYPES
 from engine.tables.part_log import PartEventType
 from engine.tables.replicated.follow.cloned_parts import OwnCopies
-from engine.tables.replicated.follow.grouped_fetches import MOST, SmallFetches
-from engine.tables.replicated.follow.local_parts import Room
-from engine.tables.replicated.follow.mutate_part import MutatedParts
-from engine.tables.replicated.follow.part_fetcher import Fetcher, Source
-from engine.tables.replicated.follow.replace_range import Exchanges, keep_detached
-from engine.tables.replicated.replica_state import ReplicaState, part_record
-from engine.tables.stopped_actions import Stoppable
-from parts.common.errors import CancelledError, CorruptionError, PandoError, UnavailableError, resource_error
+from engine.tables.replicated.follow.grouped_fetches import MAX_PARTS_PER_GROUP, GroupedFetches
+from engine.tables.replicated.follow.local_parts import ReplicaLocalParts
+from engine.tables.replicated.follow.mutate_part import MutatePartExecutor
+from engine.tables.replicated.follow.part_fetcher import FetchSource, PartFetcher
+from engine.tables.replicated.follow.replace_range import ReplaceRangeExecutor, keep_detached
+from engine.tables.replicated.replica_state import ReplicaState, make_part_record
+from engine.tables.stopped_actions import StoppableAction
+from parts.common.errors import CancelledError, CorruptionError, PandoError, UnavailableError, convert_resource_error
 from parts.common.part_name import PartName
 from parts.read.part_reader import Part
 
@@ -39,13 +39,13 @@ _IDLE_SECONDS = 600.0  # the queue wakes the steps
 _RESOLVE_SECONDS = 10.0
 
 
-class QueueSteps:
+class QueueExecutor:
     def __init__(
         self,
         state: ReplicaState,
-        fetcher: Fetcher,
-        exchanges: Exchanges,
-        mutated_parts: MutatedParts,
+        fetcher: PartFetcher,
+        exchanges: ReplaceRangeExecutor,
+        mutated_parts: MutatePartExecutor,
         own_copies: OwnCopies,
         give_up: Callable[[Keeper, str, LogEntry], bool],
         report_corruption: Callable[[CorruptionError], None],
@@ -56,7 +56,7 @@ class QueueSteps:
         self._exchanges = exchanges
         self._mutated_parts = mutated_parts
         self._own_copies = own_copies
-        self._small_fetches = SmallFetches(
+        self._small_fetches = GroupedFetches(
             state,
             fetcher,
             lambda keeper, action, part, agreement: self._attempt(
@@ -67,17 +67,17 @@ class QueueSteps:
         self._report_corruption = report_corruption
         self.slots = 4
         """How many entries run at a time."""
-        self._room = Room(state, self.slots)
+        self._room = ReplicaLocalParts(state, self.slots)
         self.tasks = [state.make_task(f"execute queue {number}", self.execute_step) for number in range(self.slots)]
 
     def wake(self) -> None:
         """One is enough: a step that finds something to do wakes the next."""
-        wake_one(self.tasks)
+        wake_one_task(self.tasks)
 
     def execute_step(self) -> float:
         """Carries out one entry, if one may run."""
         state = self._state
-        if state.activation is None or Stoppable.QUEUES in state.stopped:
+        if state.activation is None or StoppableAction.QUEUES in state.stopped:
             return _IDLE_SECONDS
         try:
             with state.working() as (keeper, _):
@@ -85,7 +85,9 @@ class QueueSteps:
                 if action is None:
                     # A server's slots and its disk are looked at again and again, where something waits for them.
                     return min(max(state.queue.seconds_until_due(), _RETRY_SECONDS), _IDLE_SECONDS)
-                more = state.queue.take_along_inserts(action, self._room, self._room.limits(), MOST - 1)
+                more = state.queue.start_small_inserts_with(
+                    action, self._room, self._room.limits(), MAX_PARTS_PER_GROUP - 1
+                )
                 self.wake()
                 self._run_together(keeper, [action, *more]) if more else self._run(keeper, action)
         except UnavailableError as error:  # the table has just become read-only
@@ -120,11 +122,11 @@ class QueueSteps:
             else:
                 queue.fail(action.name, str(error))
         except (PandoError, OSError, MemoryError) as raised:
-            failure = raised if isinstance(raised, PandoError) else resource_error(raised)
+            failure = raised if isinstance(raised, PandoError) else convert_resource_error(raised)
             queue.fail(action.name, str(failure))
             logger.info("entry %s of %s failed: %s", action.name, self._state.definition.full_name, failure)
             if action.kind is ActionKind.FETCH and action.entry.new_part is not None:
-                self._state.services.part_log.note_failure(
+                self._state.services.part_log.add_failure(
                     PartEventType.DOWNLOAD,
                     self._state.definition,
                     action.entry.new_part,
@@ -142,7 +144,7 @@ class QueueSteps:
             return
         assert name is not None
         if action.kind is ActionKind.SKIP:
-            drop_entry(keeper, state.replica, state.queue, action.name)
+            remove_entry(keeper, state.replica, state.queue, action.name)
         elif action.kind is ActionKind.DROP_RANGE:
             self._drop_range(keeper, action, name)
         elif state.store.get_preactive(name) is not None:
@@ -160,7 +162,7 @@ class QueueSteps:
         elif maker is not None:
             state.queue.postpone(action.name, f"Replica {maker} makes the part, which will be fetched")
         else:
-            with state.services.merging.taking() as is_taken:
+            with state.services.merging.try_take() as is_taken:
                 if is_taken and action.kind is ActionKind.MUTATE:
                     self._mutate(keeper, action, name)
                 elif is_taken:
@@ -175,12 +177,12 @@ class QueueSteps:
         seconds = state.definition.settings.execute_merges_on_single_replica_time_threshold
         if not seconds or state.queue.seconds_queued(action.name) >= seconds:
             return None
-        active = sorted(name for name, is_active in active_replicas(keeper, state.paths).items() if is_active)
+        active = sorted(name for name, is_active in read_replica_activity(keeper, state.paths).items() if is_active)
         chosen = active[xxhash.xxh3_64_intdigest(str(action.entry.new_part).encode()) % len(active)] if active else None
         return chosen if chosen != state.replica.name else None
 
     def _fetch_if_free(self, keeper: Keeper, action: Action, name: PartName) -> None:
-        with self._state.services.fetches.taking() as is_taken:
+        with self._state.services.fetches.try_take() as is_taken:
             if is_taken:
                 self._fetch(keeper, action, name)
             else:  # another table has just taken the last one
@@ -188,7 +190,7 @@ class QueueSteps:
 
     def _merge(self, keeper: Keeper, action: Action, result: PartName) -> None:
         state = self._state
-        if action.entry.merge_type in TTL_MERGES and Stoppable.TTL_MERGES in state.stopped:
+        if action.entry.merge_type in TTL_MERGE_TYPES and StoppableAction.TTL_MERGES in state.stopped:
             state.queue.postpone(action.name, "Merges with TTL are cancelled now", pause_seconds=1.0)
             return
         with state.store.hold_active(action.entry.source_parts) as held:
@@ -203,19 +205,19 @@ class QueueSteps:
                 deduplicate=action.entry.deduplicate,
                 deduplicate_by=action.entry.deduplicate_by,
                 cleanup=action.entry.cleanup,
-                is_cancelled=lambda: self._is_cancelled(action, Stoppable.MERGES),
+                is_cancelled=lambda: self._is_cancelled(action, StoppableAction.MERGES),
                 expire_at=action.entry.expire_at,
                 merge_type=action.entry.merge_type,
             )
             self._commit(keeper, action, result, directory)
 
-    def _is_cancelled(self, action: Action, kind: Stoppable) -> bool:
+    def _is_cancelled(self, action: Action, kind: StoppableAction) -> bool:
         state = self._state
         return state.is_cancelled() or kind in state.stopped or state.queue.is_cancelled(action.name)
 
     def _mutate(self, keeper: Keeper, action: Action, result: PartName) -> None:
         state, entry = self._state, action.entry
-        mutations = self._mutated_parts.mutations_of(keeper, entry)
+        mutations = self._mutated_parts.load_mutations(keeper, entry)
         if len(mutations) < len(entry.mutations) and self._can_fetch(keeper, entry):
             state.queue.fetch_instead(action.name)
             return
@@ -229,7 +231,7 @@ class QueueSteps:
 
     def _can_fetch(self, keeper: Keeper, entry: LogEntry) -> bool:
         try:
-            return entry.new_part is not None and bool(self._fetcher.holders(keeper, entry.new_part))
+            return entry.new_part is not None and bool(self._fetcher.find_holders(keeper, entry.new_part))
         except PandoError:
             return False
 
@@ -244,7 +246,7 @@ class QueueSteps:
         for wanted, sources in self._sources(keeper, action.entry, name):
             try:
                 directory, source = self._fetcher.fetch_from(
-                    wanted, sources, lambda: self._is_cancelled(action, Stoppable.FETCHES)
+                    wanted, sources, lambda: self._is_cancelled(action, StoppableAction.FETCHES)
                 )
             except CancelledError:
                 raise
@@ -257,7 +259,7 @@ class QueueSteps:
             raise failure
         self._nobody_has(keeper, action, name)
 
-    def _sources(self, keeper: Keeper, entry: LogEntry, name: PartName) -> Iterator[tuple[PartName, list[Source]]]:
+    def _sources(self, keeper: Keeper, entry: LogEntry, name: PartName) -> Iterator[tuple[PartName, list[FetchSource]]]:
         """Looked for one after the other, as they are needed. An inserted part is most likely where it was inserted."""
         for wanted in self._acceptable(name):
             likely = entry.source_replica if entry.type is EntryType.GET_PART else ""
@@ -269,14 +271,14 @@ class QueueSteps:
         state = self._state
         if action.entry.quorum >= 2 and fail_unreachable_part(keeper, state.replica, action.entry):
             logger.warning("part %s is given up: no living replica has it, its quorum has failed", name)
-            discard_entry(keeper, state.replica, state.queue, action.name)
+            abandon_entry(keeper, state.replica, state.queue, action.name)
             return
         if not self._give_up(keeper, action.name, action.entry):
-            state.queue.merge_after_all(action.name)
+            state.queue.cancel_fetch_instead(action.name)
             raise UnavailableError("NO_REPLICA_HAS_PART", f"No active replica has part {name} or a part covering it")
 
     def _acceptable(self, name: PartName) -> list[PartName]:
-        cover = self._state.queue.has_virtual_cover(name)
+        cover = self._state.queue.virtual_cover(name)
         if cover is None or cover == name or self._state.queue.is_replacing(cover):
             return [name]
         return [name, cover]
@@ -287,14 +289,14 @@ class QueueSteps:
         action: Action,
         name: PartName,
         directory: Path,
-        agreement: Agreement | None = None,
+        agreement: ContentAgreement | None = None,
         conditions: Sequence[Op] = (),
     ) -> None:
         """Makes the part in ``directory`` active here and in ZooKeeper, or discards it."""
         state = self._state
         if state.store.covering_active(name) is not None:
             state.store.drop_temporary(directory)
-            drop_entry(keeper, state.replica, state.queue, action.name)
+            remove_entry(keeper, state.replica, state.queue, action.name)
             return
         part = self._name(directory, name)
         state.services.failpoint("produced.after_rename")
@@ -305,13 +307,13 @@ class QueueSteps:
         keeper: Keeper,
         action: Action,
         part: Part,
-        agreement: Agreement | None,
+        agreement: ContentAgreement | None,
         conditions: Sequence[Op] = (),
     ) -> None:
         state, name = self._state, part.name
         status = self._commit_in_keeper(keeper, action, part, agreement, conditions)
         state.services.failpoint("produced.after_commit")
-        if status is ProducedStatus.COMMITTED:
+        if status is PartCommitStatus.COMMITTED:
             state.store.commit(part)
             if action.kind is ActionKind.FETCH:
                 item, now = state.queue.get(action.name), state.services.clock()
@@ -324,13 +326,13 @@ class QueueSteps:
                 self._mutated_parts.note_done(action.entry)
             return
         state.store.rollback(part)
-        if status is ProducedStatus.DIFFERENT:
+        if status is PartCommitStatus.DIFFERENT:
             logger.warning("the content of %s differs from another replica's: theirs will be fetched", name)
             state.queue.fetch_instead(action.name)
-        elif status is ProducedStatus.STALE:
+        elif status is PartCommitStatus.STALE:
             state.queue.postpone(action.name, "One of its mutations was killed meanwhile", pause_seconds=0.0)
         else:
-            discard_entry(keeper, state.replica, state.queue, action.name)
+            abandon_entry(keeper, state.replica, state.queue, action.name)
 
     def _name(self, directory: Path, name: PartName) -> Part:
         """The part under its final name. An outdated directory of this name gives way, unless somebody reads it."""
@@ -349,9 +351,9 @@ class QueueSteps:
         keeper: Keeper,
         action: Action,
         part: Part,
-        agreement: Agreement | None,
+        agreement: ContentAgreement | None,
         conditions: Sequence[Op],
-    ) -> ProducedStatus:
+    ) -> PartCommitStatus:
         """An outcome that stays UNKNOWN is settled by the next session, which compares disk and ZooKeeper."""
         state = self._state
         try:
@@ -362,7 +364,7 @@ class QueueSteps:
                 action.name,
                 action.entry,
                 part.name,
-                part_record(part),
+                make_part_record(part),
                 agreement=agreement,
                 conditions=conditions,
                 resolve_seconds=_RESOLVE_SECONDS,
@@ -372,7 +374,7 @@ class QueueSteps:
         except PandoError:
             state.store.rollback(part)
             raise
-        if status is ProducedStatus.UNKNOWN:
+        if status is PartCommitStatus.UNKNOWN:
             state.restart()
             raise CancelledError("ZooKeeper is away: the outcome of a commit is settled with the next session")
         return status
@@ -380,14 +382,14 @@ class QueueSteps:
     def _drop_range(self, keeper: Keeper, action: Action, dropped: PartName) -> None:
         state = self._state
         if action.entry.has_leftovers:
-            clear_leftovers(keeper, state.paths, dropped)
+            clear_drop_leftovers(keeper, state.paths, dropped)
         if action.entry.detach:
             keep_detached(state, (dropped,))
         gone = [part.name for part in state.store.active() if dropped.covers(part.name)]
         # Covered parts too, which wait for their deletion: a listed part that is not on disk would be fetched again.
-        listed = own_parts(keeper, state.replica, dropped.partition_id)
-        remove_parts(keeper, state.replica, [name for name in listed if dropped.covers(name)])
+        listed = read_listed_parts(keeper, state.replica, dropped.partition_id)
+        unlist_parts(keeper, state.replica, [name for name in listed if dropped.covers(name)])
         state.services.failpoint("drop.after_listing")
         state.store.drop_active(gone)
         covered = state.queue.covered_entries(action.name)
-        drop_entries(keeper, state.replica, state.queue, [*covered, action.name])
+        remove_entries(keeper, state.replica, state.queue, [*covered, action.name])

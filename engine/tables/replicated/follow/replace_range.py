@@ -13,7 +13,7 @@ Invariants
   that staged it can: so it is in some ``detached/`` afterwards.
 - Entries of which some parts are only left in one merged part, or of which one drops some parts of another, are one
   step too: no reader sees some of a transaction. So is a drop for which one of them has to wait
-  (``coordination.log.queue_rules.Rules.beside``).
+  (``coordination.log.queue_rules.QueueRules.beside``).
 """
 
 from __future__ import annotations
@@ -23,34 +23,39 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from coordination.drops.drop_partition import clear_leftovers
+from coordination.drops.drop_partition import clear_drop_leftovers
 from coordination.inserts.quorum import confirm_own_parts
 from coordination.keeper.interface import Create, Keeper, KeeperConnectionLoss, MultiFailed, NodeExists
-from coordination.keeper.request_limits import op_bytes, packets
+from coordination.keeper.request_limits import operation_bytes, split_into_multis
 from coordination.log.log_entry import StagedPart
 from coordination.log.part_set import PartSet
 from coordination.log.queue_rules import Action
 from coordination.nodes.part_record import PartRecord
-from coordination.nodes.replica_activation import addresses
-from coordination.replicas.log_pull import drop_entries, own_parts, remove_parts
-from coordination.replicas.part_commit import agreement_ops
+from coordination.nodes.replica_activation import read_addresses
+from coordination.replicas.log_pull import read_listed_parts, remove_entries, unlist_parts
+from coordination.replicas.part_commit import content_agreement_ops
 from engine.tables.part_log import PartEventType
-from engine.tables.replicated.follow.part_fetcher import Fetcher, Source
-from engine.tables.replicated.repair.lost_transactions import Loss, LostTransactions
-from engine.tables.replicated.replica_state import DETACHED_PREFIX, TRIES_BEFORE_LOST, ReplicaState, part_record
-from engine.tables.stopped_actions import Stoppable
+from engine.tables.replicated.follow.part_fetcher import FetchSource, PartFetcher
+from engine.tables.replicated.repair.lost_transactions import LostTransactionParts, LostTransactions
+from engine.tables.replicated.replica_state import (
+    ATTEMPTS_BEFORE_LOSS_CHECK,
+    DETACHED_STAGING_PREFIX,
+    ReplicaState,
+    make_part_record,
+)
+from engine.tables.stopped_actions import StoppableAction
 from parts.common.errors import CancelledError, ConflictError, CorruptionError, PandoError, UnavailableError
 from parts.common.part_name import PartName
 from parts.read.part_reader import open_part
-from parts.store.detached_parts import DETACHED, wanted_detached
+from parts.store.detached_parts import DETACHED, list_detached_by_users
 
 logger = logging.getLogger(__name__)
 
 _ATTEMPTS = 20
 
 
-class Exchanges:
-    def __init__(self, state: ReplicaState, fetcher: Fetcher, lost: LostTransactions) -> None:
+class ReplaceRangeExecutor:
+    def __init__(self, state: ReplicaState, fetcher: PartFetcher, lost: LostTransactions) -> None:
         self._state = state
         self._fetcher = fetcher
         self._lost = lost
@@ -67,7 +72,7 @@ class Exchanges:
     def _carry_out(self, keeper: Keeper, action: Action, group: list[Action]) -> None:
         """``group`` gets the entries that are one step with this one. They are listed and removed on their own."""
         state, entry = self._state, action.entry
-        losses: dict[str, Loss] = {}
+        losses: dict[str, LostTransactionParts] = {}
         state.store.settle()  # an exchange that failed may have to give its parts their places in staged/ again
         try:
             arrivals = self._bring_all(keeper, group)
@@ -96,7 +101,7 @@ class Exchanges:
         arrivals = {name: place for name, place in arrivals.items() if not any(drop.covers(name) for drop in gone)}
         for dropped in gone:
             if any(each.entry.has_leftovers for each in group):
-                clear_leftovers(keeper, state.paths, dropped)
+                clear_drop_leftovers(keeper, state.paths, dropped)
         if arrivals or gone:
             state.store.exchange(arrivals, lambda name: any(dropped.covers(name) for dropped in gone))
         for part in arrivals:
@@ -104,7 +109,7 @@ class Exchanges:
             self._note(part, group)
         state.services.failpoint("exchange.after")
         self._tell(keeper, action, list(arrivals))
-        drop_entries(keeper, state.replica, state.queue, [*state.queue.covered_entries(action.name), action.name])
+        remove_entries(keeper, state.replica, state.queue, [*state.queue.covered_entries(action.name), action.name])
         state.store.staged.remove(entry.transaction)
         for part in losses[action.name].parts if action.name in losses else ():
             state.queue.remove_virtual(part)
@@ -126,15 +131,15 @@ class Exchanges:
             kind = PartEventType.NEW if is_own else PartEventType.DOWNLOAD
             services.part_log.note(kind, self._state.definition, part, services.clock())
 
-    def _look_for_losses(self, keeper: Keeper, group: list[Action]) -> dict[str, Loss]:
+    def _look_for_losses(self, keeper: Keeper, group: list[Action]) -> dict[str, LostTransactionParts]:
         """Of each entry by its name: one that only came along is never tried by itself, and may be what is lost."""
         item = self._state.queue.get(group[0].name)
-        if item is None or item.num_tries < TRIES_BEFORE_LOST:
+        if item is None or item.num_tries < ATTEMPTS_BEFORE_LOSS_CHECK:
             return {}
         found = {action.name: self._look_for_loss(keeper, action) for action in group}
         return {name: loss for name, loss in found.items() if loss is not None}
 
-    def _look_for_loss(self, keeper: Keeper, action: Action) -> Loss | None:
+    def _look_for_loss(self, keeper: Keeper, action: Action) -> LostTransactionParts | None:
         state = self._state
 
         def is_here(staged: StagedPart) -> bool:
@@ -160,7 +165,7 @@ class Exchanges:
         brought = PartSet()
         done = 0
         while True:
-            more = self._state.queue.take_along([action.name for action in group], list(arrivals))
+            more = self._state.queue.start_replacements_with([action.name for action in group], list(arrivals))
             if more is None:
                 return None
             group += more
@@ -204,18 +209,18 @@ class Exchanges:
         place = state.store.staged.path(action.entry.transaction, staged.place)
         if place.exists() and self._is_same(place, staged):
             return staged.part, place
-        if staged.place.startswith(DETACHED_PREFIX) and self._take_detached(action, staged):
+        if staged.place.startswith(DETACHED_STAGING_PREFIX) and self._take_detached(action, staged):
             return staged.part, place
         former = state.store.get(staged.part)
         if former is not None:  # outdated: left over from another life of the table
             state.store.delete([former])
-        cover = state.queue.has_virtual_cover(staged.part)
+        cover = state.queue.virtual_cover(staged.part)
         names = [staged.part] if cover is None or cover == staged.part else [staged.part, cover]
         failure: PandoError | None = None
         for name in names:
             sources = self._staged_sources(keeper, action, staged, [staged.replica]) if name == staged.part else []
             try:
-                directory, _ = self._fetch(action, name, staged, [*sources, *self._fetcher.holders(keeper, name)])
+                directory, _ = self._fetch(action, name, staged, [*sources, *self._fetcher.find_holders(keeper, name)])
             except CancelledError:
                 raise
             except PandoError as error:
@@ -230,7 +235,7 @@ class Exchanges:
     def _take_detached(self, action: Action, staged: StagedPart) -> bool:
         """What is attached elsewhere and was detached here too need not be fetched."""
         store = self._state.store
-        for name in wanted_detached(store.detached()):
+        for name in list_detached_by_users(store.detached()):
             directory = store.path / DETACHED / str(name)
             if name.partition_id == staged.part.partition_id and self._is_same(directory, staged, every_byte=True):
                 store.staged.take(action.entry.transaction, [(directory, staged.place)])
@@ -247,26 +252,32 @@ class Exchanges:
             return False
         return part.content_hash == staged.content_hash
 
-    def _staged_sources(self, keeper: Keeper, action: Action, staged: StagedPart, replicas: list[str]) -> list[Source]:
+    def _staged_sources(
+        self, keeper: Keeper, action: Action, staged: StagedPart, replicas: list[str]
+    ) -> list[FetchSource]:
         """Those of the other replicas: one of them staged it, and who has fetched it has it at the same place."""
         others = [name for name in replicas if name != self._state.replica.name]
-        known = addresses(keeper, self._state.paths, others)
+        known = read_addresses(keeper, self._state.paths, others)
         place = f"{action.entry.transaction}/{staged.place}"
-        return [Source(name, address.interserver_url, staged=place) for name, address in known.items()]
+        return [FetchSource(name, address.interserver_url, staged=place) for name, address in known.items()]
 
-    def _fetch(self, action: Action, name: PartName, staged: StagedPart, sources: list[Source]) -> tuple[Path, Source]:
+    def _fetch(
+        self, action: Action, name: PartName, staged: StagedPart, sources: list[FetchSource]
+    ) -> tuple[Path, FetchSource]:
         state = self._state
-        state.stopped.refuse(Stoppable.FETCHES, "Fetching of part was cancelled")
+        state.stopped.refuse(StoppableAction.FETCHES, "Fetching of part was cancelled")
         if not sources:
             raise UnavailableError("NO_REPLICA_HAS_PART", f"No active replica has part {name} or a part covering it")
-        with state.services.fetches.taking() as is_taken:
+        with state.services.fetches.try_take() as is_taken:
             if not is_taken:
                 raise UnavailableError("ABORTED", "background_fetches_pool_size parts are being fetched already")
             directory, source = self._fetcher.fetch_from(
                 name,
                 sources,
                 lambda: (
-                    state.is_cancelled() or state.queue.is_cancelled(action.name) or Stoppable.FETCHES in state.stopped
+                    state.is_cancelled()
+                    or state.queue.is_cancelled(action.name)
+                    or StoppableAction.FETCHES in state.stopped
                 ),
             )
         if name == staged.part and not self._is_same(directory, staged):
@@ -282,13 +293,13 @@ class Exchanges:
         """The list of parts. What an earlier try has brought is active here and told of too."""
         state, entry = self._state, action.entry
         if entry.gone:
-            listed = own_parts(keeper, state.replica)
-            remove_parts(keeper, state.replica, [n for n in listed if any(gone.covers(n) for gone in entry.gone)])
+            listed = read_listed_parts(keeper, state.replica)
+            unlist_parts(keeper, state.replica, [n for n in listed if any(gone.covers(n) for gone in entry.gone)])
         made = {staged.part: PartRecord(staged.content_hash, staged.rows, staged.size_bytes)
                 for staged in entry.replace_parts}  # fmt: skip
         here = {part.name for part in map(state.store.covering_active, made) if part is not None}
-        for packet in packets([Create(state.replica.part(str(name)), made[name].to_bytes())
-                               for name in sorted(here & made.keys())], op_bytes):  # fmt: skip
+        for packet in split_into_multis([Create(state.replica.part(str(name)), made[name].to_bytes())
+                               for name in sorted(here & made.keys())], operation_bytes):  # fmt: skip
             _create_missing(keeper, packet)
         for name in sorted(here - made.keys()):
             self._tell_of_cover(keeper, name)
@@ -302,11 +313,11 @@ class Exchanges:
         for _ in range(_ATTEMPTS):
             if part is None or keeper.exists(state.replica.part(str(name))) is not None:
                 return
-            agreement = agreement_ops(keeper, state.replica, name, part_record(part))
+            agreement = content_agreement_ops(keeper, state.replica, name, make_part_record(part))
             if agreement is None:
                 raise CorruptionError("Another replica has other content under this name", part=str(name))
             try:
-                keeper.multi([*agreement, Create(state.replica.part(str(name)), part_record(part).to_bytes())])
+                keeper.multi([*agreement, Create(state.replica.part(str(name)), make_part_record(part).to_bytes())])
                 return
             except (MultiFailed, KeeperConnectionLoss):
                 continue

@@ -27,24 +27,28 @@ from coordination.keeper.interface import (
     SetData,
     Watch,
 )
-from coordination.merges_mutations.mutation_nodes import read_pointer
+from coordination.merges_mutations.mutation_nodes import read_mutation_pointer
 from coordination.nodes.replica_activation import (
-    ALTER,
-    CONSTRAINTS,
-    INDEXES,
-    KEYS,
-    TEXT_INDEXES,
-    TTL,
+    FEATURE_CHANGED_KEYS,
+    FEATURE_COLUMN_HISTORY,
+    FEATURE_CONSTRAINTS,
+    FEATURE_SKIP_INDEXES,
+    FEATURE_TEXT_INDEXES,
+    FEATURE_TTL,
     require_feature,
 )
-from engine.tables.replicated.life.shared_definition import parse_columns, shared_definition
+from engine.tables.replicated.life.shared_definition import make_shared_definition, parse_altered_columns
 from engine.tables.replicated.replica_state import ReplicaState
 from engine.tables.statement_options import AlterOptions, SyncMode
 from engine.tables.table_definition import TableDefinition
-from engine.tables.unfinished_errors import afterwards
+from engine.tables.unfinished_errors import report_as_unfinished
 from parts.common.errors import ConflictError, PandoError, UnavailableError, UnknownOutcomeError
 from parts.common.query_status import QueryStatus
-from sql.definitions.alter.column_changes import refuse_beside, retyped_columns, touched_columns
+from sql.definitions.alter.column_changes import (
+    find_changed_columns,
+    find_retyped_columns,
+    refuse_conflicting_mutations,
+)
 from sql.grammar.statements.statement import CreateTable
 from sql.mutations.mutation import Mutation
 
@@ -71,7 +75,7 @@ class _Prepared:
     conditions: tuple[Op, ...]
 
 
-class Definitions:
+class DefinitionChanges:
     def __init__(
         self,
         state: ReplicaState,
@@ -80,8 +84,8 @@ class Definitions:
         on_change: Callable[[], None],
         sync: Callable[[float, QueryStatus, SyncMode], None],
     ) -> None:
-        """``redefine``: see :meth:`engine.tables.table.TableHome.redefine`. ``on_change`` is called after it; ``sync``
-        returns when what is in the log is here."""
+        """``redefine``: see :meth:`engine.tables.table.TableCatalog.redefine`. ``on_change`` is called after it;
+        ``sync`` returns when what is in the log is here."""
         self._state = state
         self._define = define
         self._redefine = redefine
@@ -126,7 +130,7 @@ class Definitions:
             self._take_over(answer[0], is_new=is_new)
 
     def _take_over(self, columns: bytes, *, is_new: bool = False) -> None:
-        state, found = self._state, parse_columns(columns.decode())
+        state, found = self._state, parse_altered_columns(columns.decode())
         if found is None:
             return
         version = found.history.version
@@ -146,11 +150,11 @@ class Definitions:
     def bring(self, keeper: Keeper) -> None:
         """To a restored table: the replica that was restored first may have missed an ALTER that this one has carried
         out. Raises 999 when others write the definition."""
-        paths, shared = self._state.paths, shared_definition(self._state.description)
+        paths, shared = self._state.paths, make_shared_definition(self._state.description)
         (answer,) = keeper.get_many([paths.columns])
         if answer is None:
             return
-        found = parse_columns(answer[0].decode())
+        found = parse_altered_columns(answer[0].decode())
         if self._version > (found.history.version if found is not None else 0):
             keeper.multi(
                 [
@@ -167,7 +171,7 @@ class Definitions:
         """The version of the node that has the columns, when this replica works with them; else ``None``."""
         self.take_over(keeper)
         text, stat = keeper.get(self._state.paths.columns)
-        return stat.version if text.decode() == shared_definition(self._state.description).columns else None
+        return stat.version if text.decode() == make_shared_definition(self._state.description).columns else None
 
     # -- ALTER --------------------------------------------------------------------------------------------------
 
@@ -191,7 +195,7 @@ class Definitions:
             raise ConflictError("CANNOT_ASSIGN_ALTER", "Other replicas keep altering the table; repeat the ALTER")
         self._follow_own(options)
         if options.waits_for_all:
-            with afterwards("The table is altered"):
+            with report_as_unfinished("The table is altered"):
                 self._wait_for_others(options)
 
     def _prepare(self, keeper: Keeper, change: Callable[[TableDefinition], CreateTable]) -> _Prepared | None:
@@ -199,31 +203,31 @@ class Definitions:
         state = self._state
         keeper.sync(state.paths.columns)
         version = self.columns_version(keeper)
-        require_feature(keeper, state.paths, ALTER, "ALTER of columns")
+        require_feature(keeper, state.paths, FEATURE_COLUMN_HISTORY, "ALTER of columns")
         if version is None:
             return None
         old = state.definition
         new = self._define(change(old))
         if new.description.ttl != old.description.ttl:
-            require_feature(keeper, state.paths, TTL, "ALTER of TTL")
+            require_feature(keeper, state.paths, FEATURE_TTL, "ALTER of TTL")
         if old.description.indexes or new.description.indexes:
-            require_feature(keeper, state.paths, INDEXES, "ALTER of a table with skip indexes")
+            require_feature(keeper, state.paths, FEATURE_SKIP_INDEXES, "ALTER of a table with skip indexes")
         if any(index.kind == "text" for index in new.description.indexes):
-            require_feature(keeper, state.paths, TEXT_INDEXES, "ALTER of a table with text indexes")
+            require_feature(keeper, state.paths, FEATURE_TEXT_INDEXES, "ALTER of a table with text indexes")
         if old.description.constraints or new.description.constraints:
-            require_feature(keeper, state.paths, CONSTRAINTS, "ALTER of a table with constraints")
+            require_feature(keeper, state.paths, FEATURE_CONSTRAINTS, "ALTER of a table with constraints")
         conditions: list[Op] = []
-        shared, former = shared_definition(new.description), shared_definition(old.description)
+        shared, former = make_shared_definition(new.description), make_shared_definition(old.description)
         if shared.metadata != former.metadata:
-            require_feature(keeper, state.paths, KEYS, "ALTER of keys")
+            require_feature(keeper, state.paths, FEATURE_CHANGED_KEYS, "ALTER of keys")
             conditions.append(SetData(state.paths.metadata, shared.metadata.encode()))
-        if touched := touched_columns(old.description.schema, new.description.schema):
+        if touched := find_changed_columns(old.description.schema, new.description.schema):
             conditions.append(self._refuse_beside_mutations(keeper, touched))
         return _Prepared(
             new,
             shared.columns.encode(),
             version,
-            bool(retyped_columns(old.description.schema, new.description.schema)),
+            bool(find_retyped_columns(old.description.schema, new.description.schema)),
             tuple(conditions),
         )
 
@@ -231,8 +235,10 @@ class Definitions:
         """What must still hold when the change is written: that no mutation has come since."""
         state = self._state
         version = keeper.get(state.paths.mutations)[1].version
-        unfinished = state.mutations.load(keeper).unfinished(read_pointer(keeper, state.replica))
-        refuse_beside(((entry.mutation_id, Mutation.decode(entry.text)) for entry in unfinished), touched)
+        unfinished = state.mutations.load(keeper).unfinished(read_mutation_pointer(keeper, state.replica))
+        refuse_conflicting_mutations(
+            ((entry.mutation_id, Mutation.decode(entry.text)) for entry in unfinished), touched
+        )
         return Check(state.paths.mutations, version)
 
     def _check_rows(self, new: TableDefinition, options: AlterOptions) -> None:

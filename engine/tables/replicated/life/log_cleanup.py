@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from coordination.inserts.deduplication_window import DeduplicationWindow
 from coordination.keeper.interface import Children, Get, Keeper, Read
 from coordination.keeper.read_ahead import ReadAhead
-from coordination.merges_mutations.mutation_nodes import clean_mutations
-from coordination.replicas.cleanup import CleanupSettings, LogHolder, clean_once
-from coordination.replicas.log_pull import remove_parts
+from coordination.merges_mutations.mutation_nodes import delete_finished_mutations
+from coordination.replicas.cleanup import CleanupSettings, LogBlockingReplica, run_cleanup
+from coordination.replicas.log_pull import unlist_parts
 from engine.tables.replicated.replica_state import ReplicaState
-from engine.tables.stopped_actions import Stoppable
+from engine.tables.stopped_actions import StoppableAction
 from parts.common.errors import PandoError
 from parts.read.part_reader import Part
 
@@ -22,7 +22,7 @@ _LEAST_LOGGED = 25
 _SPREAD_SECONDS = 0.5
 
 
-class Housekeeping:
+class LogCleanup:
     def __init__(self, state: ReplicaState, clean_transactions: Callable[[Keeper], bool]) -> None:
         self._state = state
         self._clean_transactions = clean_transactions
@@ -35,7 +35,7 @@ class Housekeeping:
         self.warning = ""
         """What keeps the log from being trimmed, as of the last cleaning, and what to do about it."""
 
-    def note_logged(self, entries: int) -> None:
+    def count_logged_entries(self, entries: int) -> None:
         """So many entries are new in the log. Under many INSERTs a fixed period would let ids and log grow without
         bound: a quarter of the deduplication window is time to clean, too."""
         self._logged += entries
@@ -65,18 +65,18 @@ class Housekeeping:
         return max(settings.cleanup_delay_period, settings.max_cleanup_delay_period)
 
     def step(self) -> float:
-        """Looks again soon if there was something to clean; else new log entries make it look (:meth:`note_logged`),
-        or the longest pause."""
+        """Looks again soon if there was something to clean; else new log entries make it look
+        (:meth:`count_logged_entries`), or the longest pause."""
         state = self._state
         settings = state.definition.settings
         pause = self._spread(settings.cleanup_delay_period)
-        if state.activation is None or Stoppable.CLEANUP in state.stopped:
+        if state.activation is None or StoppableAction.CLEANUP in state.stopped:
             return pause
         self._logged = 0
         try:
             with state.working() as (keeper, _):
                 keeper = self._read_ahead(keeper)
-                report = clean_once(
+                report = run_cleanup(
                     keeper,
                     state.paths,
                     CleanupSettings(
@@ -88,7 +88,7 @@ class Housekeeping:
                     self._window,
                 )
                 is_more = self._clean_transactions(keeper)
-                is_more |= bool(clean_mutations(keeper, state.paths, settings.finished_mutations_to_keep))
+                is_more |= bool(delete_finished_mutations(keeper, state.paths, settings.finished_mutations_to_keep))
             self._warn(report.log_holders)
             return pause if report.is_work_left or is_more else self._spread(self._most_seconds)
         except PandoError as error:
@@ -121,7 +121,7 @@ class Housekeeping:
         self._replicas = names or []
         return ahead
 
-    def _warn(self, holders: Sequence[LogHolder]) -> None:
+    def _warn(self, holders: Sequence[LogBlockingReplica]) -> None:
         known, self.warning = self.warning, "; ".join(holder.warning for holder in holders)
         if holders and not known:
             logger.warning("table %s: %s", self._state.definition.full_name, self.warning)
@@ -133,9 +133,9 @@ class Housekeeping:
             return
         try:
             with state.working() as (keeper, _):
-                remove_parts(keeper, state.replica, [str(part.name) for part in parts])
+                unlist_parts(keeper, state.replica, [str(part.name) for part in parts])
         except PandoError as error:
             logger.info("deleting outdated parts of %s is put off: %s", state.definition.full_name, error)
             return
-        state.services.part_log.note_removed(state.definition, parts, state.services.clock())
+        state.services.part_log.add_removals(state.definition, parts, state.services.clock())
         state.store.delete(parts)

@@ -17,17 +17,17 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
-from coordination.inserts.block_numbers import release_orphans
-from coordination.inserts.insert_commit import InsertStatus, resolve_insert
+from coordination.inserts.block_numbers import release_orphaned_numbers
+from coordination.inserts.insert_commit import InsertStatus, settle_insert
 from coordination.inserts.quorum import confirm_own_parts
 from coordination.keeper.interface import Check, Create, Keeper, KeeperError, MultiFailed, SessionState
 from coordination.keeper.read_ahead import ReadAhead
 from coordination.nodes.active_keeper import ActiveKeeper
 from coordination.nodes.replica_activation import Activation, activate, deactivate, is_still_active
 from coordination.nodes.table_lists import metadata_missing
-from coordination.replicas.clone import clone_replica, finish_clone, is_lost
-from coordination.replicas.log_pull import load_queue, remove_parts, requeue_fetch
-from coordination.replicas.part_commit import agreement_ops
+from coordination.replicas.clone import clone_replica, finish_clone, needs_clone
+from coordination.replicas.log_pull import load_queue, queue_missing_fetches, unlist_parts
+from coordination.replicas.part_commit import content_agreement_ops
 from coordination.replicas.table_nodes import (
     check_definition,
     create_table_or_replica,
@@ -37,13 +37,13 @@ from coordination.replicas.table_nodes import (
     replica_exists,
 )
 from engine.tables.replicated.life.session_reads import SessionReads
-from engine.tables.replicated.life.shared_definition import shared_definition
-from engine.tables.replicated.replica_state import ReplicaState, part_record
+from engine.tables.replicated.life.shared_definition import make_shared_definition
+from engine.tables.replicated.replica_state import ReplicaState, make_part_record
 from parts.common.errors import ConflictError, PandoError, UnavailableError, UserError
 from parts.read.part_reader import Part
 from recovery import force_restore_flag
 from recovery.startup_plan import StartupPlan, plan_startup
-from recovery.zookeeper_parts import read_part_records, read_survey, with_contents_elsewhere
+from recovery.zookeeper_parts import read_part_records, read_zookeeper_parts, with_contents_elsewhere
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ _REFUSED_SECONDS = 3.0
 _RESOLVE_SECONDS = 5.0
 
 
-class SharedDefinitions(Protocol):
+class DefinitionFollower(Protocol):
     def take_over(self, keeper: Keeper, *, is_new: bool = False) -> None:
         """What is in ZooKeeper, if it is newer. ``is_new``: the replica is being created."""
 
@@ -77,7 +77,7 @@ class ReplicaSession:
     def __init__(
         self,
         state: ReplicaState,
-        definitions: SharedDefinitions,
+        definitions: DefinitionFollower,
         restoring: RestoreSteps,
         take_back_failed: Callable[[Keeper], None],
         check_staged: Callable[[Keeper], None],
@@ -118,7 +118,7 @@ class ReplicaSession:
             keeper,
             state.paths,
             state.replica.name,
-            shared_definition(state.description),
+            make_shared_definition(state.description),
             wait=state.services.wait,
             identity=state.identity(),
         )
@@ -137,7 +137,7 @@ class ReplicaSession:
         """At a graceful stop: other replicas see at once that this one is gone."""
         state = self._state
         activation, keeper = state.activation, state.replication.keeper
-        state.become_readonly("The table is stopped")
+        state.set_readonly("The table is stopped")
         if activation is not None and keeper is not None:
             deactivate(keeper, activation)
 
@@ -157,7 +157,7 @@ class ReplicaSession:
         state = self._state
         keeper = state.replication.keeper
         if keeper is None:
-            state.become_readonly("ZooKeeper is not configured on this server")
+            state.set_readonly("ZooKeeper is not configured on this server")
             return _IDLE_SECONDS
         if keeper.state is not SessionState.CONNECTED:
             return _IDLE_SECONDS
@@ -199,7 +199,7 @@ class ReplicaSession:
     def _begin(self, keeper: Keeper) -> float:
         state = self._state
         self.restart_requested.clear()
-        if not state.become_readonly("The replica is starting"):
+        if not state.set_readonly("The replica is starting"):
             return _RETRY_SECONDS
         try:
             self._establish(keeper)
@@ -222,7 +222,7 @@ class ReplicaSession:
             name = self._state.definition.full_name
             logger.warning("table %s stays read-only, and SELECT reads what is on this disk: %s", name, reason)
         self._last_refusal = reason
-        self._state.become_readonly(reason)
+        self._state.set_readonly(reason)
 
     def _establish(self, keeper: Keeper) -> None:
         state = self._state
@@ -237,18 +237,18 @@ class ReplicaSession:
         if not (self._is_forced(ahead) or ahead.exists(state.replica.restoring) is not None):
             self._restoring.require_present(ahead)
         self._definitions.take_over(ahead)
-        if not check_definition(ahead, state.paths, shared_definition(state.description)):
+        if not check_definition(ahead, state.paths, make_shared_definition(state.description)):
             raise self._missing(keeper)
         self._take_back_failed(ahead)  # before anybody can fetch them from here
         activation = self._activate(keeper)
         try:
             reads.after_activation(ahead)
-            self._become_current(ActiveKeeper(ahead, activation), lambda: reads.after_pull(ahead))
+            self._catch_up(ActiveKeeper(ahead, activation), lambda: reads.after_pull(ahead))
         except BaseException:
             deactivate(keeper, activation)
             raise
         self._last_refusal = ""
-        state.become_writable(activation)
+        state.set_writable(activation)
         self._on_writable()
         self._watch_activity(keeper, activation)
         logger.info("table %s is writable as replica %s", state.definition.full_name, state.replica.name)
@@ -262,7 +262,7 @@ class ReplicaSession:
         return UserError("NO_ZOOKEEPER", f"{what}. {advice}")
 
     def _is_forced(self, keeper: Keeper) -> bool:
-        return self.force_restore or force_restore_flag.is_raised(keeper, self._state.replica)
+        return self.force_restore or force_restore_flag.is_flag_set(keeper, self._state.replica)
 
     def _activate(self, keeper: Keeper) -> Activation:
         """A node of another session is a former one of this server, unless this very session had made one: then another
@@ -283,15 +283,15 @@ class ReplicaSession:
         self._last_session = activation.session_id
         return activation
 
-    def _become_current(self, keeper: Keeper, read_ahead_of_quorums: Callable[[], None]) -> None:
+    def _catch_up(self, keeper: Keeper, read_ahead_of_quorums: Callable[[], None]) -> None:
         state = self._state
         record_identity(keeper, state.replica, state.identity())
         self._definitions.follow(keeper)
-        release_orphans(keeper, state.paths, state.replica.name)
-        self._settle_unknown_commits(keeper)
+        release_orphaned_numbers(keeper, state.paths, state.replica.name)
+        self._resolve_unknown_commits(keeper)
         self._take_back_failed(keeper)  # failed between the first look and the activation
         self._restoring.carry_on(keeper)
-        if is_lost(keeper, state.replica):
+        if needs_clone(keeper, state.replica):
             self._clone(keeper)
         else:
             self._compare_with_disk(keeper)
@@ -304,12 +304,12 @@ class ReplicaSession:
 
     # -- steps --------------------------------------------------------------------------------------------------
 
-    def _settle_unknown_commits(self, keeper: Keeper) -> None:
+    def _resolve_unknown_commits(self, keeper: Keeper) -> None:
         state = self._state
         requests, state.unknown_inserts = state.unknown_inserts, []
         for request in requests:
             part = state.store.get_preactive(request.part)
-            result = resolve_insert(
+            result = settle_insert(
                 keeper, request, clock=state.services.monotonic, sleep=state.sleep, resolve_seconds=_RESOLVE_SECONDS
             )
             if result.status is InsertStatus.UNKNOWN:
@@ -339,24 +339,24 @@ class ReplicaSession:
             if cover is not None and cover.name not in leaving:
                 continue  # it was merged into a part that stays: clean-up removes it
             logger.warning("part %s is not on %s: moved to %s", name, result.source, state.store.detach(name, "clone"))
-        state.store.revive(hashes.keys())
+        state.store.reactivate_covered(hashes.keys())
         listed = read_part_records(keeper, state.replica)
         for part in state.store.active():
             if part.name not in listed:
-                keeper.create(state.replica.part(str(part.name)), part_record(part).to_bytes())
+                keeper.create(state.replica.part(str(part.name)), make_part_record(part).to_bytes())
         finish_clone(keeper, state.replica)
         logger.info("replica %s cloned %s: %s parts to fetch", state.replica.root, result.source, result.queued_fetches)
 
     def _compare_with_disk(self, keeper: Keeper) -> None:
         state = self._state
-        flagged = force_restore_flag.is_raised(keeper, state.replica)
+        flagged = force_restore_flag.is_flag_set(keeper, state.replica)
         forced = flagged or self.force_restore
         if self.broken_parts is not None and not forced:
             raise self.broken_parts
         on_disk = state.parts_on_disk()
         plan = plan_startup(
             on_disk,
-            with_contents_elsewhere(keeper, state.replica, read_survey(keeper, state.replica), on_disk),
+            with_contents_elsewhere(keeper, state.replica, read_zookeeper_parts(keeper, state.replica), on_disk),
             max_ratio_of_wrong_parts=state.definition.settings.replicated_max_ratio_of_wrong_parts,
             force=forced,
         )
@@ -364,14 +364,14 @@ class ReplicaSession:
             raise UserError("TOO_MANY_UNEXPECTED_DATA_PARTS", plan.refusal)
         self._carry_out(keeper, plan)
         if flagged:
-            force_restore_flag.lower_flag(keeper, state.replica)
+            force_restore_flag.clear_flag(keeper, state.replica)
         self.force_restore = False
         self.broken_parts = None
 
     def _list_agreed(self, keeper: Keeper, part: Part) -> None:
         """Raises ``ConflictError`` when the others' lists have changed meanwhile: the next session looks again."""
-        replica, record = self._state.replica, part_record(part)
-        agreement = agreement_ops(keeper, replica, part.name, record)
+        replica, record = self._state.replica, make_part_record(part)
+        agreement = content_agreement_ops(keeper, replica, part.name, record)
         if not any(isinstance(op, Check) for op in agreement or ()):
             raise ConflictError("KEEPER_EXCEPTION", f"No other replica lists part {part.name} any more; looking again")
         try:
@@ -387,11 +387,11 @@ class ReplicaSession:
             logger.warning("part %s is not in ZooKeeper: moved to %s", name, state.store.detach(name, "ignored"))
         for name in plan.differing:
             logger.warning("part %s differs from ZooKeeper: moved to %s", name, state.store.detach(name, "broken"))
-        state.store.revive([*plan.keep, *plan.agreed])
+        state.store.reactivate_covered([*plan.keep, *plan.agreed])
         for part in filter(None, map(state.store.get_active, plan.agreed)):
             logger.warning("part %s is listed by another replica with this content: it is listed here too", part.name)
             self._list_agreed(keeper, part)
         for name in plan.fetch:
             logger.warning("part %s is missing on disk: it will be fetched", name)
-        remove_parts(keeper, state.replica, plan.forget)
-        requeue_fetch(keeper, state.replica, state.queue, plan.fetch)
+        unlist_parts(keeper, state.replica, plan.forget)
+        queue_missing_fetches(keeper, state.replica, state.queue, plan.fetch)

@@ -20,14 +20,14 @@ from parts.table.table_description import Column, Constraint, Key, SkipIndex, Ta
 from sql.definitions.definition_text import render_index_type
 from sql.grammar.clause_types import ColumnClause, ConstraintClause, IndexClause
 from sql.grammar.statements.statement import CreateTable
-from sql.grammar.table_elements.constraints import constraint_clause
-from sql.grammar.table_elements.indexes import index_clause
-from sql.grammar.tokens import TokenStream, identifier_if_needed
+from sql.grammar.table_elements.constraints import parse_constraint
+from sql.grammar.table_elements.indexes import parse_index
+from sql.grammar.tokens import TokenStream, quote_identifier_if_needed
 
 METADATA_VERSION = 1
 
 
-def shared_definition(description: TableDescription) -> SharedDefinition:
+def make_shared_definition(description: TableDescription) -> SharedDefinition:
     """Canonical: equal definitions give equal texts."""
     metadata = {
         "version": METADATA_VERSION,
@@ -117,16 +117,16 @@ def _column_line(column: Column | ColumnClause) -> str:
 
 def _index_text(index: SkipIndex | IndexClause) -> str:
     type_ = index.type_text if isinstance(index, SkipIndex) else render_index_type(index)
-    name = identifier_if_needed(index.name)
+    name = quote_identifier_if_needed(index.name)
     return f"{name} {index.expression} TYPE {type_} GRANULARITY {index.granularity}"
 
 
 def _constraint_text(constraint: Constraint | ConstraintClause) -> str:
     kind = "ASSUME" if constraint.is_assumed else "CHECK"
-    return f"{identifier_if_needed(constraint.name)} {kind} {constraint.expression}"
+    return f"{quote_identifier_if_needed(constraint.name)} {kind} {constraint.expression}"
 
 
-def parse_columns(text: str) -> AlteredColumns | None:
+def parse_altered_columns(text: str) -> AlteredColumns | None:
     """Those of a table that was altered; ``None`` for one that was not. Raises ``CorruptionError``."""
     if not text.startswith("{"):
         return None
@@ -136,9 +136,9 @@ def parse_columns(text: str) -> AlteredColumns | None:
             ColumnClause(name, type_, kind, expression, codec, comment, ttl="".join(ttl))
             for name, type_, kind, expression, codec, comment, *ttl in columns
         ]
-        indexes = tuple(index_clause(TokenStream(index)) for index in history.get("indexes", ()))
+        indexes = tuple(parse_index(TokenStream(index)) for index in history.get("indexes", ()))
         ttl = str(history.get("ttl", ""))
-        constraints = tuple(constraint_clause(TokenStream(text)) for text in history.get("constraints", ()))
+        constraints = tuple(parse_constraint(TokenStream(text)) for text in history.get("constraints", ()))
         keys = {name: str(text) for name, text in history.get("key_clauses", {}).items()}
         return AlteredColumns(tuple(clauses), indexes, SchemaHistory.from_json(history), ttl, constraints, keys)
     except (ValueError, KeyError, TypeError, AttributeError, UserError) as error:

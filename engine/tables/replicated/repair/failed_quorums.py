@@ -9,7 +9,7 @@ import logging
 import threading
 from collections.abc import Callable
 
-from coordination.inserts.quorum_failure import forget_failed_parts, take_back_failed_parts
+from coordination.inserts.quorum_failure import list_own_failed_parts, unlist_failed_parts
 from coordination.keeper.interface import Keeper
 from engine.tables.replicated.replica_state import ReplicaState
 from parts.common.errors import PandoError
@@ -33,7 +33,7 @@ class FailedQuorums:
 
     def take_back(self, keeper: Keeper) -> None:
         """At the start of a session: nothing is under way."""
-        failed = take_back_failed_parts(keeper, self._state.replica)
+        failed = list_own_failed_parts(keeper, self._state.replica)
         self._detach(keeper, failed)
 
     def step(self) -> float:
@@ -57,13 +57,13 @@ class FailedQuorums:
     def _take_back_while_active(self, keeper: Keeper) -> None:
         """A part that a drop covers is left to the drop: dropped rows do not belong in ``detached``."""
         state = self._state
-        names = take_back_failed_parts(keeper, state.replica, self._on_change)
+        names = list_own_failed_parts(keeper, state.replica, self._on_change)
         # Those that are not on disk were detached before, and ZooKeeper went away then.
-        forget_failed_parts(keeper, state.replica, [n for n in names if state.store.get(PartName.parse(n)) is None])
+        unlist_failed_parts(keeper, state.replica, [n for n in names if state.store.get(PartName.parse(n)) is None])
         failed = [name for name in names if self._is_active(name)]
         if failed:
             self._pull(keeper)
-            wanted = [name for name in failed if state.queue.has_virtual_cover(PartName.parse(name)) is not None]
+            wanted = [name for name in failed if state.queue.virtual_cover(PartName.parse(name)) is not None]
             self._detach(keeper, wanted)
 
     def _is_active(self, name: str) -> bool:
@@ -75,4 +75,4 @@ class FailedQuorums:
             self._state.queue.remove_virtual(name)
             if store.get(name) is not None:
                 logger.warning("the quorum of part %s has failed: moved to %s", name, store.detach(name, "noquorum"))
-        forget_failed_parts(keeper, self._state.replica, failed)
+        unlist_failed_parts(keeper, self._state.replica, failed)

@@ -20,8 +20,8 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from coordination.inserts.block_ids import free_block_ids
-from coordination.inserts.quorum import forget_confirmed_ops, missing_since
+from coordination.inserts.block_ids import delete_block_ids
+from coordination.inserts.quorum import forget_dropped_parts_ops, restored_entry_time
 from coordination.keeper.interface import (
     Check,
     Create,
@@ -32,13 +32,13 @@ from coordination.keeper.interface import (
     SetData,
     check_not_exists,
 )
-from coordination.keeper.request_limits import op_bytes, packets
+from coordination.keeper.request_limits import operation_bytes, split_into_multis
 from coordination.log.log_entry import EntryType, LogEntry
 from coordination.log.part_set import PartSet
-from coordination.nodes.paths import TablePaths, sequence_number
-from coordination.nodes.replica_activation import registered_replicas
-from coordination.reads.dropped_blocks import loss_ops
-from engine.tables.replicated.replica_state import TRIES_BEFORE_LOST, ReplicaState
+from coordination.nodes.paths import TablePaths, parse_sequence_number
+from coordination.nodes.replica_activation import list_registered_replicas
+from coordination.reads.dropped_blocks import record_lost_part_ops
+from engine.tables.replicated.replica_state import ATTEMPTS_BEFORE_LOSS_CHECK, ReplicaState
 from parts.common.part_name import PartName
 
 logger = logging.getLogger(__name__)
@@ -77,7 +77,7 @@ class LostParts:
         """``True``: the entry ``name`` has left the queue for good; its part does not exist."""
         state = self._state
         item = state.queue.get(name)
-        if item is None or item.num_tries < TRIES_BEFORE_LOST or entry.new_part is None:
+        if item is None or item.num_tries < ATTEMPTS_BEFORE_LOSS_CHECK or entry.new_part is None:
             return False
         keeper.sync(state.paths.root)
         if keeper.exists(state.replica.queue_entry(name)) is None:  # it was given up, and the answer was lost
@@ -92,7 +92,7 @@ class LostParts:
 
     def _look(self, keeper: Keeper, part: PartName) -> _View:
         paths = self._state.paths
-        replicas = registered_replicas(keeper, paths)
+        replicas = list_registered_replicas(keeper, paths)
         # Log, queues, lists: what moves on in between is seen in one of the two places, or in both.
         logged = _unpulled_entries(keeper, paths, replicas)
         queued = _entries(keeper, [paths.replica(name).queue for name in replicas])
@@ -107,11 +107,11 @@ class LostParts:
         state = self._state
         remnants = _remnants(part, view)
         is_lost: list[Op] = []
-        for replica in registered_replicas(keeper, state.paths):
+        for replica in list_registered_replicas(keeper, state.paths):
             is_lost += check_not_exists(state.paths.replica(replica).part(str(part)))
         held = [Check(state.paths.log, log_version), *is_lost]
         try:
-            free_block_ids(
+            delete_block_ids(
                 keeper,
                 state.paths,
                 part.partition_id,
@@ -119,7 +119,7 @@ class LostParts:
                 held,
             )
             # Before the entry goes, for the same reason; a fetch that is queued twice finds the part here.
-            *first, last = list(packets(self._fetches(keeper, remnants), op_bytes)) or [[]]
+            *first, last = list(split_into_multis(self._fetches(keeper, remnants), operation_bytes)) or [[]]
             for packet in first:
                 keeper.multi([*held, *packet])
             self._remove_entry(keeper, name, part, [SetData(state.paths.log, b"", log_version), *is_lost, *last])
@@ -154,8 +154,8 @@ class LostParts:
                 *([] if is_marked else [Create(marker)]),
                 Delete(state.replica.queue_entry(name)),
                 SetData(state.paths.lost_part_count, str(int(count or b"0") + 1).encode(), count_stat.version),
-                *forget_confirmed_ops(keeper, state.paths, part),
-                *loss_ops(keeper, state.paths, part),
+                *forget_dropped_parts_ops(keeper, state.paths, part),
+                *record_lost_part_ops(keeper, state.paths, part),
             ]
         )
 
@@ -163,7 +163,7 @@ class LostParts:
         """For those that this replica has not."""
         state = self._state
         missing = [name for name in remnants if state.store.covering_active(name) is None]
-        since = missing_since(keeper, state.paths)
+        since = restored_entry_time(keeper, state.paths)
         entries = [LogEntry(EntryType.GET_PART, name, since, "", is_restored=True) for name in missing]
         return [Create(state.replica.queue_prefix, entry.to_bytes(), sequential=True) for entry in entries]
 
@@ -180,7 +180,10 @@ def _remnants(part: PartName, view: _View) -> PartSet:
 def _entries(keeper: Keeper, parents: list[str], first_index: int = 0) -> list[LogEntry]:
     listings = zip(parents, keeper.children_many(parents), strict=True)
     paths = [
-        f"{parent}/{name}" for parent, names in listings for name in names or () if sequence_number(name) >= first_index
+        f"{parent}/{name}"
+        for parent, names in listings
+        for name in names or ()
+        if parse_sequence_number(name) >= first_index
     ]
     return [LogEntry.parse(answer[0]) for answer in keeper.get_many(paths) if answer is not None]
 

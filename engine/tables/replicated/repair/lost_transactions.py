@@ -15,14 +15,19 @@ import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from coordination.inserts.quorum import forget_confirmed_ops
+from coordination.inserts.quorum import forget_dropped_parts_ops
 from coordination.keeper.interface import Delete, Keeper, MultiFailed, Op, SetData
 from coordination.log.log_entry import LogEntry, StagedPart
 from coordination.log.part_set import PartSet
 from coordination.log.queue_rules import Action
-from coordination.nodes.replica_activation import active_replicas, registered_replicas
-from coordination.reads.dropped_blocks import loss_ops
-from coordination.transactions.transaction_nodes import State, content, is_awaited, read
+from coordination.nodes.replica_activation import list_registered_replicas, read_replica_activity
+from coordination.reads.dropped_blocks import record_lost_part_ops
+from coordination.transactions.transaction_nodes import (
+    TransactionState,
+    is_unfinished_on,
+    read_transaction,
+    transaction_content,
+)
 from engine.tables.replicated.replica_state import ReplicaState
 from parts.common.errors import PandoError
 from parts.common.part_name import PartName
@@ -33,7 +38,7 @@ _NO_SUCH_PART = 232
 
 
 @dataclass(frozen=True)
-class Loss:
+class LostTransactionParts:
     parts: frozenset[PartName]
     is_whole: bool
     """Nothing of the transaction is anywhere."""
@@ -51,7 +56,7 @@ class LostTransactions:
         action: Action,
         is_here: Callable[[StagedPart], bool],
         ask: Callable[[str, StagedPart], object],
-    ) -> Loss | None:
+    ) -> LostTransactionParts | None:
         """``None``: all may come yet. ``ask`` fetches what a transaction left on a replica, or raises."""  # fmt: skip
         state, entry = self._state, action.entry
         keeper.sync(state.paths.root)
@@ -66,22 +71,22 @@ class LostTransactions:
                 or state.queue.taken_away_later(action.name, staged.part)
             )
         ]
-        others = active_replicas(keeper, state.paths)
+        others = read_replica_activity(keeper, state.paths)
         others.pop(state.replica.name, None)
         for name, is_active in others.items():
-            if not is_active and is_awaited(keeper, state.paths.replica(name), entry.transaction):
+            if not is_active and is_unfinished_on(keeper, state.paths.replica(name), entry.transaction):
                 return None
             if is_active and not all(_is_refused(ask, name, staged) for staged in missing):
                 return None
         if not missing:
             return None
         is_whole = not any(listed.covering(part) for part in entry.made)
-        return Loss(frozenset(staged.part for staged in missing), is_whole)
+        return LostTransactionParts(frozenset(staged.part for staged in missing), is_whole)
 
     def _listed(self, keeper: Keeper, entry: LogEntry) -> PartSet:
         """Parts on the lists of replicas that hold something of the transaction."""
         paths = self._state.paths
-        replicas = registered_replicas(keeper, paths)
+        replicas = list_registered_replicas(keeper, paths)
         found = PartSet()
         for names in keeper.children_many([paths.replica(name).parts for name in replicas]):
             for name in filter(None, map(PartName.try_parse, names or ())):
@@ -90,7 +95,7 @@ class LostTransactions:
                     found.add(name)
         return found
 
-    def give_up(self, keeper: Keeper, action: Action, loss: Loss) -> None:
+    def give_up(self, keeper: Keeper, action: Action, loss: LostTransactionParts) -> None:
         """The whole entry leaves the queue."""
         path = self._state.replica.queue_entry(action.name)
         if keeper.exists(path) is not None:  # otherwise it was given up, and the answer was lost
@@ -99,27 +104,27 @@ class LostTransactions:
         # What the entry would have dropped is a virtual part again: only loading the queue anew tells.
         self._state.restart()
 
-    def note(self, keeper: Keeper, entry: LogEntry, loss: Loss) -> None:
+    def note(self, keeper: Keeper, entry: LogEntry, loss: LostTransactionParts) -> None:
         """The entry goes on without some parts."""
         self._tell(keeper, entry, loss, [])
 
-    def _tell(self, keeper: Keeper, entry: LogEntry, loss: Loss, ops: Collection[Op]) -> None:
+    def _tell(self, keeper: Keeper, entry: LogEntry, loss: LostTransactionParts, ops: Collection[Op]) -> None:
         state, rows = self._state, entry.rows
         if not loss.is_whole:
             rows = sum(staged.rows for staged in entry.replace_parts if staged.part in loss.parts)
         reason = f"{rows} rows of it are lost: no replica has {', '.join(map(str, sorted(loss.parts)[:5]))}"
         count, stat = keeper.get(state.paths.lost_part_count)
-        found = read(keeper, state.paths, entry.transaction)
+        found = read_transaction(keeper, state.paths, entry.transaction)
         all_ops: list[Op] = [
             *ops,
             SetData(state.paths.lost_part_count, str(int(count or b"0") + 1).encode(), stat.version),
         ]
         lost = sorted(entry.made if loss.is_whole else loss.parts)
-        all_ops += forget_confirmed_ops(keeper, state.paths, *lost)
+        all_ops += forget_dropped_parts_ops(keeper, state.paths, *lost)
         for part in lost:
-            all_ops += loss_ops(keeper, state.paths, part)
-        if found is not None and found.state is State.COMMITTED:
-            told = content(found.id, State.COMMITTED, reason=reason, rows=found.rows)
+            all_ops += record_lost_part_ops(keeper, state.paths, part)
+        if found is not None and found.state is TransactionState.COMMITTED:
+            told = transaction_content(found.id, TransactionState.COMMITTED, reason=reason, rows=found.rows)
             all_ops.append(SetData(state.paths.transaction(found.name), told, found.version))
         keeper.multi(all_ops)
         name = found.id if found is not None else entry.transaction

@@ -43,14 +43,14 @@ class PartChecks:
         self._failures: Counter[PartName] = Counter()
         """Checks of a suspect that came to nothing, one after the other."""
 
-    def report(self, error: CorruptionError) -> None:
+    def report_corruption(self, error: CorruptionError) -> None:
         """A read met corruption."""
         name = PartName.try_parse(error.part or "")
         logger.error("table %s: %s", self._state.definition.full_name, error)
         if name is not None:
-            self.check_soon(name)
+            self.schedule_check(name)
 
-    def check_soon(self, name: PartName) -> None:
+    def schedule_check(self, name: PartName) -> None:
         """A suspect that is known already keeps its time: every read of a broken part reports it again."""
         with self._lock:
             self._due.setdefault(name, 0.0)

@@ -11,10 +11,10 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 from coordination.keeper.interface import Keeper, NoNode
-from coordination.nodes.replica_activation import active_replicas, addresses, remove_former
+from coordination.nodes.replica_activation import read_addresses, read_replica_activity, remove_former
 from coordination.replicas.table_nodes import create_table_or_replica, drop_replica
-from engine.tables.replicated.life.shared_definition import shared_definition
-from engine.tables.replicated.replica_state import ReplicaState, part_record
+from engine.tables.replicated.life.shared_definition import make_shared_definition
+from engine.tables.replicated.replica_state import ReplicaState, make_part_record
 from parts.common.errors import ConflictError, PandoError, UserError
 from parts.common.part_name import PartName
 from parts.common.query_status import QueryStatus
@@ -97,7 +97,7 @@ class Restoring:
         if may_be_past and self._find_forgotten(keeper):
             adds_all = True
             remove_former(keeper, replica, state.identity())  # of a session that came back with the snapshot
-            active = sorted(name for name, is_active in active_replicas(keeper, table).items() if is_active)
+            active = sorted(name for name, is_active in read_replica_activity(keeper, table).items() if is_active)
             if active and waits_for_sessions:
                 raise ConflictError("KEEPER_EXCEPTION", f"The sessions of {', '.join(active)} have not ended yet")
             logger.warning("ZooKeeper is from the past: table %s is written down anew in %s", name, table.root)
@@ -121,7 +121,7 @@ class Restoring:
             keeper,
             table,
             replica.name,
-            shared_definition(state.description),
+            make_shared_definition(state.description),
             wait=state.services.wait,
             identity=state.identity(),
             restoring=restore.ALL_PARTS if adds_all else "",
@@ -143,7 +143,7 @@ class Restoring:
         state = self._state
         if keeper.exists(state.replica.restoring) is None:
             return
-        active = {part.name: part_record(part) for part in state.store.active()}
+        active = {part.name: make_part_record(part) for part in state.store.active()}
         plan = restore.list_parts(keeper, state.replica, active, state.services.clock())
         logger.warning(
             "replica %s is restored: %s parts agree with the other replicas, %s are added, %s are put aside",
@@ -163,7 +163,7 @@ class Restoring:
         state = self._state
         names = [name for name in keeper.children(state.paths.replicas) if name != state.replica.name]
         found: dict[PartName, set[str]] = {}
-        for name, address in addresses(keeper, state.paths, names).items():
+        for name, address in read_addresses(keeper, state.paths, names).items():
             endpoint = state.paths.replica(name).root
             try:
                 answer = state.replication.transport.part_hashes(address.interserver_url, endpoint, sorted(parts))

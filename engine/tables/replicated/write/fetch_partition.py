@@ -13,20 +13,20 @@ from pathlib import Path
 
 from coordination.keeper.interface import Keeper
 from coordination.nodes.paths import TablePaths
-from coordination.nodes.replica_activation import addresses, holders_of_part
-from engine.tables.replicated.follow.part_fetcher import Fetcher, Source
+from coordination.nodes.replica_activation import find_part_holders, read_addresses
+from engine.tables.replicated.follow.part_fetcher import FetchSource, PartFetcher
 from engine.tables.replicated.replica_state import ReplicaState
 from parts.common.errors import UnavailableError, UserError
 from parts.common.part_name import PartName, not_covered
 from parts.common.query_status import QueryStatus
-from parts.store.detached_parts import wanted_detached
+from parts.store.detached_parts import list_detached_by_users
 
 _ATTEMPTS = 5
 _POLL_SECONDS = 0.02
 
 
-class ForeignFetches:
-    def __init__(self, state: ReplicaState, fetcher: Fetcher) -> None:
+class PartitionFetcher:
+    def __init__(self, state: ReplicaState, fetcher: PartFetcher) -> None:
         self._state = state
         self._fetcher = fetcher
 
@@ -46,7 +46,7 @@ class ForeignFetches:
                     raise
 
     def _require_absent(self, wanted: PartName | str) -> None:
-        names = wanted_detached(self._state.store.detached())
+        names = list_detached_by_users(self._state.store.detached())
         if isinstance(wanted, PartName):
             if wanted in names:
                 raise UserError("DUPLICATE_DATA_PART", f"Detached part {wanted} already exists")
@@ -72,11 +72,11 @@ class ForeignFetches:
                 store.detached_parts.sync()
 
     def _fetch_one(self, keeper: Keeper, table: TablePaths, name: PartName, status: QueryStatus) -> Path:
-        holders = holders_of_part(keeper, table, str(name))
+        holders = find_part_holders(keeper, table, str(name))
         self._state.services.random.shuffle(holders)
-        known = addresses(keeper, table, holders)
+        known = read_addresses(keeper, table, holders)
         sources = [
-            Source(replica, known[replica].interserver_url, root=table.replica(replica).root)
+            FetchSource(replica, known[replica].interserver_url, root=table.replica(replica).root)
             for replica in holders
             if replica in known
         ]
@@ -88,7 +88,7 @@ class ForeignFetches:
             return self._state.is_stopping.is_set()
 
         while True:
-            with self._state.services.fetches.taking() as is_taken:
+            with self._state.services.fetches.try_take() as is_taken:
                 if is_taken:
                     return self._fetcher.fetch_from(name, sources, is_cancelled)[0]
             status.check()

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from coordination.inserts.block_numbers import BlockLock, DuplicateBlock, release
+from coordination.inserts.block_numbers import BlockLock, DuplicateBlock, release_block_number
 from coordination.inserts.block_views import NOTHING_MISSING, MissingViews
 from coordination.inserts.insert_commit import (
     InsertRequest,
@@ -18,7 +18,7 @@ from coordination.inserts.insert_commit import (
     InsertStatus,
     begin_insert,
     commit_insert,
-    release_quietly,
+    release_block_number_if_possible,
 )
 from coordination.inserts.quorum import QuorumPlan, plan_quorum
 from coordination.inserts.quorum_wait import wait_for_quorum
@@ -26,7 +26,7 @@ from coordination.keeper.interface import Keeper
 from coordination.nodes.replica_activation import Activation
 from engine.tables.insert_sink import InsertOutcome, InsertSink, TemporaryPart
 from engine.tables.part_log import PartEventType
-from engine.tables.replicated.replica_state import ReplicaState, part_record
+from engine.tables.replicated.replica_state import ReplicaState, make_part_record
 from engine.tables.statement_options import InsertOptions
 from parts.common.errors import CancelledError, ConflictError, PandoError, UnknownOutcomeError
 from parts.common.part_name import PartName
@@ -67,7 +67,7 @@ class ReplicatedInsert(InsertSink):
 
     def expect(self, partition_id: str) -> None:
         """Takes the block number. Whether the block is new is found by its commit."""
-        with self._state.working() as (keeper, activation), self._state.releasing_numbers():
+        with self._state.working() as (keeper, activation), self._state.restart_on_leaked_number():
             taken = self._allocate(keeper, partition_id, "", None)
         assert isinstance(taken, BlockLock)
         self._expected = (taken, activation)
@@ -75,8 +75,8 @@ class ReplicatedInsert(InsertSink):
     def abort(self) -> None:
         if self._expected is not None:
             lock, self._expected = self._expected[0], None
-            with suppress(PandoError), self._state.working() as (keeper, _), self._state.releasing_numbers():
-                release(keeper, lock)
+            with suppress(PandoError), self._state.working() as (keeper, _), self._state.restart_on_leaked_number():
+                release_block_number(keeper, lock)
         super().abort()
 
     def commit_parts(self, parts: list[TemporaryPart]) -> InsertOutcome:
@@ -96,7 +96,7 @@ class ReplicatedInsert(InsertSink):
         return outcome
 
     def _commit_part(self, part: TemporaryPart, outcome: InsertOutcome) -> None:
-        with self._state.working() as (keeper, activation), self._state.releasing_numbers():
+        with self._state.working() as (keeper, activation), self._state.restart_on_leaked_number():
             plan = self._plan()
             committed = self._commit(keeper, activation, part, plan)
         if committed.is_duplicate:
@@ -170,7 +170,7 @@ class ReplicatedInsert(InsertSink):
                 self._wait_for_quorum(keeper, activation, part, is_parallel)
         deadline = self._state.services.monotonic() + self.options.quorum_timeout_seconds
         pause, longest = _COPIES_PAUSES
-        while plan is not None and self._copies(keeper, PartName.parse(part)) < plan.required:
+        while plan is not None and self._count_copies(keeper, PartName.parse(part)) < plan.required:
             self.options.status.check()
             replicas = len(keeper.children(paths.replicas))
             is_over = self._state.services.monotonic() >= deadline or self._state.is_stopping.is_set()
@@ -183,7 +183,7 @@ class ReplicatedInsert(InsertSink):
             self._state.sleep(pause)
             pause = min(2 * pause, longest)
 
-    def _copies(self, keeper: Keeper, part: PartName) -> int:
+    def _count_copies(self, keeper: Keeper, part: PartName) -> int:
         """Replicas that have the part or one it was merged into."""
         replicas = keeper.children(self._state.paths.replicas)
         listings = keeper.children_many([self._state.paths.replica(name).parts for name in replicas])
@@ -207,7 +207,7 @@ class ReplicatedInsert(InsertSink):
                 replica=self._state.replica,
                 part=name,
                 lock=taken,
-                record=part_record(stored),
+                record=make_part_record(stored),
                 create_time=self._state.services.clock(),
                 activation=activation,
                 block_id=part.block_id,
@@ -264,7 +264,7 @@ class ReplicatedInsert(InsertSink):
             stored = self._state.store.add_preactive(part.directory, name, is_synced=True, written=part.written)
             self._state.services.failpoint("insert.after_rename")
         except Exception:
-            release_quietly(keeper, lock)
+            release_block_number_if_possible(keeper, lock)
             named = self._state.store.get_preactive(name)
             if named is not None:  # it got as far as its name, and certainly was not committed
                 self._state.store.rollback(named)
@@ -276,7 +276,7 @@ class ReplicatedInsert(InsertSink):
         try:
             state.services.failpoint("insert.before_commit")
         except PandoError:
-            release_quietly(keeper, request.lock)
+            release_block_number_if_possible(keeper, request.lock)
             state.store.rollback(stored)
             raise
         try:

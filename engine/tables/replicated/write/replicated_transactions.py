@@ -9,27 +9,27 @@ from collections.abc import Callable
 from coordination.drops.drop_partition import LastBlocks
 from coordination.inserts.quorum import confirm_own_parts, plan_quorum
 from coordination.keeper.interface import Keeper, RequestTooLarge
-from coordination.transactions.transaction_commit import CommitOutcome, CommitRequest, Verdict, commit_transaction
+from coordination.transactions.transaction_commit import CommitOutcome, CommitRequest, CommitVerdict, commit_transaction
 from coordination.transactions.transaction_nodes import (
     StagedRecord,
-    State,
-    abort,
-    already_decided,
+    TransactionState,
+    abort_transaction,
+    already_decided_error,
     clean_transactions,
-    count_done,
-    key_of,
-    name_of,
+    count_finished_replicas,
     open_transaction,
-    read,
-    read_all,
-    read_staged,
-    stage,
+    read_staged_parts,
+    read_transaction,
+    read_transactions,
+    register_staged_parts,
+    staged_key,
+    transaction_node_name,
 )
-from engine.tables.capabilities.table_transactions import KnownTransaction
+from engine.tables.capabilities.table_transactions import TransactionSummary
 from engine.tables.insert_sink import InsertOutcome, TemporaryPart
-from engine.tables.replicated.replica_state import DETACHED_PREFIX, ReplicaState
+from engine.tables.replicated.replica_state import DETACHED_STAGING_PREFIX, ReplicaState
 from engine.tables.statement_options import CommitOptions, InsertOptions
-from engine.tables.unfinished_errors import afterwards
+from engine.tables.unfinished_errors import report_as_unfinished
 from parts.common.errors import ConflictError, PandoError, UnknownOutcomeError, UserError
 
 logger = logging.getLogger(__name__)
@@ -60,13 +60,13 @@ class ReplicatedTransactions:
         for number, part in enumerate(parts):
             record = StagedRecord(
                 state.replica.name,
-                f"{DETACHED_PREFIX if options.was_detached else ''}{services.new_uuid().hex}",
+                f"{DETACHED_STAGING_PREFIX if options.was_detached else ''}{services.new_uuid().hex}",
                 part.partition_id,
                 part.content_hash,
                 part.rows,
                 part.bytes,
             )
-            records[key_of(options.transaction_attempt, insert, number)] = record
+            records[staged_key(options.transaction_attempt, insert, number)] = record
         places = [record.place for record in records.values()]
         with state.working() as (keeper, _):
             transaction = open_transaction(keeper, state.paths, options.transaction)
@@ -79,7 +79,7 @@ class ReplicatedTransactions:
                 state.store.drop_temporary(part.directory)
             services.failpoint("stage.after_move")
             try:
-                is_new = stage(keeper, state.paths, transaction, records)
+                is_new = register_staged_parts(keeper, state.paths, transaction, records)
             except (UserError, ConflictError, RequestTooLarge):
                 state.store.staged.remove(transaction.name, places)
                 raise
@@ -93,8 +93,8 @@ class ReplicatedTransactions:
     def commit(self, request: CommitRequest, options: CommitOptions) -> CommitOutcome:
         """Raises 285 before anything is done when there are too few replicas for the quorum; 341 (UNFINISHED) when the
         commit was made and something did not come in time: repeating it waits again."""
-        state, name = self._state, name_of(request.transaction_id)
-        with state.working() as (keeper, _), state.releasing_numbers():
+        state, name = self._state, transaction_node_name(request.transaction_id)
+        with state.working() as (keeper, _), state.restart_on_leaked_number():
             plan = plan_quorum(keeper, state.paths, options.quorum, is_parallel=True)
             outcome = commit_transaction(
                 keeper,
@@ -107,18 +107,18 @@ class ReplicatedTransactions:
                 quorum=plan.required if plan is not None else 0,
             )
             state.services.failpoint("transaction.after_commit")
-            if outcome.verdict is Verdict.SKIPPED:
+            if outcome.verdict is CommitVerdict.SKIPPED:
                 reason = f"its application {request.application!r} had committed this version"
-                abort(keeper, state.paths, name, reason, transaction_id=request.transaction_id)
+                abort_transaction(keeper, state.paths, name, reason, transaction_id=request.transaction_id)
                 state.store.staged.remove(name)
                 return outcome
-            with afterwards(f"Transaction {request.transaction_id!r} is committed"):
+            with report_as_unfinished(f"Transaction {request.transaction_id!r} is committed"):
                 keeper.sync(state.paths.log)
                 self._pull(keeper)
         self._wake_execution()
         needed = plan.required if plan is not None else 0
         deadline = state.services.monotonic() + options.timeout_seconds
-        with afterwards(f"Transaction {request.transaction_id!r} is committed"):
+        with report_as_unfinished(f"Transaction {request.transaction_id!r} is committed"):
             while state.queue.is_queued(name) or (needed > 1 and self._is_waiting(keeper, name, needed)):
                 options.status.check()
                 replicas = len(keeper.children(state.paths.replicas))
@@ -141,14 +141,17 @@ class ReplicatedTransactions:
     def _is_waiting(self, keeper: Keeper, name: str, needed: int) -> bool:
         """For the quorum of the COMMIT that was made, and for the one that is asked for now."""
         paths = self._state.paths
-        return keeper.exists(paths.quorum_parallel_part(name)) is not None or count_done(keeper, paths, name) < needed
+        return (
+            keeper.exists(paths.quorum_parallel_part(name)) is not None
+            or count_finished_replicas(keeper, paths, name) < needed
+        )
 
     def rollback(self, transaction_id: str) -> None:
-        state, name = self._state, name_of(transaction_id)
+        state, name = self._state, transaction_node_name(transaction_id)
         with state.working() as (keeper, _):
-            found = abort(keeper, state.paths, name, "it was rolled back", transaction_id=transaction_id)
-        if found is not None and found.state is State.COMMITTED:
-            raise already_decided(found)
+            found = abort_transaction(keeper, state.paths, name, "it was rolled back", transaction_id=transaction_id)
+        if found is not None and found.state is TransactionState.COMMITTED:
+            raise already_decided_error(found)
         state.store.staged.remove(name)
 
     def settle(self, name: str) -> bool | None:
@@ -160,22 +163,22 @@ class ReplicatedTransactions:
             raise
 
     def _settle(self, keeper: Keeper, name: str) -> bool | None:
-        found = abort(keeper, self._state.paths, name, "it was not finished")
-        if found is None or found.state is not State.COMMITTED:
+        found = abort_transaction(keeper, self._state.paths, name, "it was not finished")
+        if found is None or found.state is not TransactionState.COMMITTED:
             self._state.store.staged.remove(name)
-        return found.state is State.COMMITTED if found is not None else None
+        return found.state is TransactionState.COMMITTED if found is not None else None
 
-    def known(self) -> list[KnownTransaction]:
+    def known(self) -> list[TransactionSummary]:
         paths, keeper = self._state.paths, self._state.replication.require_keeper()
         keeper.sync(paths.transactions)
-        found = read_all(keeper, paths)
-        keys = [(known.name, key) for known in found if known.state is State.OPEN for key in known.keys]
+        found = read_transactions(keeper, paths)
+        keys = [(known.name, key) for known in found if known.state is TransactionState.OPEN for key in known.keys]
         answers = keeper.get_many([paths.staged_part(*key) for key in keys])
         staged: dict[str, list[StagedRecord]] = {}
         for (name, _), answer in zip(keys, answers, strict=True):
             if answer is not None:
                 staged.setdefault(name, []).append(StagedRecord.parse(answer[0]))
-        return [KnownTransaction.of(known, staged.get(known.name, ())) for known in found]
+        return [TransactionSummary.of(known, staged.get(known.name, ())) for known in found]
 
     # -- upkeep -----------------------------------------------------------------------------------------------------
 
@@ -187,16 +190,18 @@ class ReplicatedTransactions:
             is_attached = self._settle(keeper, name)
             if is_attached is not None:
                 state.store.attaching.end(name, is_attached=is_attached)
-        for found in read_all(keeper, state.paths):
-            if found.state is not State.OPEN:
+        for found in read_transactions(keeper, state.paths):
+            if found.state is not TransactionState.OPEN:
                 continue
             here = set(state.store.staged.places(found.name))
-            records = read_staged(keeper, state.paths, found.name, found.keys).values()
+            records = read_staged_parts(keeper, state.paths, found.name, found.keys).values()
             lost = [record for record in records if record.replica == state.replica.name and record.place not in here]
             if lost:
                 rows = sum(record.rows for record in lost)
                 logger.warning("transaction %r is aborted: %s rows of it are not on this disk", found.id, rows)
-                abort(keeper, state.paths, found.name, f"replica {state.replica.name} lost {rows} rows of it")
+                abort_transaction(
+                    keeper, state.paths, found.name, f"replica {state.replica.name} lost {rows} rows of it"
+                )
 
     def clean_up(self, keeper: Keeper) -> bool:
         """What is decided needs no staged parts: nor those that were inserted and not chosen, nor leftovers. Whether
@@ -205,10 +210,10 @@ class ReplicatedTransactions:
         confirm_own_parts(keeper, state.replica, [str(part.name) for part in state.store.active()])  # of a clone's, say
         changed = clean_transactions(keeper, state.paths)
         for name in state.store.staged.transactions():
-            found = read(keeper, state.paths, name)
-            if found is not None and found.state is State.OPEN:
+            found = read_transaction(keeper, state.paths, name)
+            if found is not None and found.state is TransactionState.OPEN:
                 continue
-            if found is not None and found.state is State.COMMITTED:
+            if found is not None and found.state is TransactionState.COMMITTED:
                 self._pull(keeper)
             if not state.queue.is_queued(name):
                 state.store.staged.remove(name)

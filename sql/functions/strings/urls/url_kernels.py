@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from sql.functions.strings.string_kernels import own_bytes, pieces, with_nulls
+from sql.functions.strings.string_kernels import copy_nulls, slice_texts, text_buffers
 from sql.typing.column_kernels.kernels import text_bytes, text_offsets
 
 _BYTES = np.arange(256)
@@ -18,7 +18,7 @@ _END = 0
 _BEHIND_HOST[_END] = True
 
 
-def hosts(texts: pa.Array, *, without_www: bool) -> pa.Array:
+def url_hosts(texts: pa.Array, *, without_www: bool) -> pa.Array:
     """What is a host between its scheme and user and the next mark, has a point, and something behind the last
     one."""
     urls = _Urls(texts)
@@ -27,13 +27,13 @@ def hosts(texts: pa.Array, *, without_www: bool) -> pa.Array:
     if without_www:
         has_www = are_found & urls.have(begins, b"www.") & (ends - begins > 4)
         begins = np.where(has_www, begins + 4, begins)
-    words = pieces(urls.data, begins, ends)
-    return with_nulls(words, texts)
+    words = slice_texts(urls.data, begins, ends)
+    return copy_nulls(words, texts)
 
 
-def paths(texts: pa.Array) -> pa.Array:
+def url_paths(texts: pa.Array) -> pa.Array:
     """From the first slash behind the host, if there is one before ``?`` and ``#``, up to those."""
-    offsets, data = own_bytes(texts)
+    offsets, data = text_buffers(texts)
     begins, limits = offsets[:-1], offsets[1:]
     is_end = (data == ord("?")) | (data == ord("#"))
     marks, ends = _Places(is_end | (data == ord("/"))), _Places(is_end)
@@ -43,22 +43,24 @@ def paths(texts: pa.Array) -> pa.Array:
     starts = np.minimum(marks.next(np.where(has_slashes, first + 2, begins)), limits)
     is_path = (starts < limits) & (padded[starts] == ord("/"))
     stops = np.where(is_path, np.minimum(ends.next(starts), limits), starts)
-    return with_nulls(pieces(data, starts, stops), texts)
+    return copy_nulls(slice_texts(data, starts, stops), texts)
 
 
-def schemes(texts: pa.Array) -> pa.Array:
+def url_schemes(texts: pa.Array) -> pa.Array:
     urls = _Urls(texts)
-    return with_nulls(pieces(urls.data, urls.begins, np.where(urls.are_schemes, urls.scheme_ends, urls.begins)), texts)
+    return copy_nulls(
+        slice_texts(urls.data, urls.begins, np.where(urls.are_schemes, urls.scheme_ends, urls.begins)), texts
+    )
 
 
-def queries(texts: pa.Array) -> pa.Array:
+def url_queries(texts: pa.Array) -> pa.Array:
     """From behind the first question mark to the next ``#``."""
     data, limits, marks, hashes = _query_bounds(texts)
     begins = np.minimum(marks + 1, limits)
-    return with_nulls(pieces(data, begins, np.maximum(begins, hashes)), texts)
+    return copy_nulls(slice_texts(data, begins, np.maximum(begins, hashes)), texts)
 
 
-def without_queries(texts: pa.Array) -> pa.Array:
+def cut_queries(texts: pa.Array) -> pa.Array:
     """Without the first question mark and what stands between it and the next ``#``."""
     data, limits, marks, hashes = _query_bounds(texts)
     offsets = np.zeros(len(texts) + 1, np.int32)
@@ -69,20 +71,20 @@ def without_queries(texts: pa.Array) -> pa.Array:
     changes[hashes[some]] -= 1
     kept = data[np.cumsum(changes[:-1], dtype=np.int8) == 0]
     made = pa.Array.from_buffers(pa.string(), len(texts), [None, pa.py_buffer(offsets), pa.py_buffer(kept)])
-    return with_nulls(made, texts)
+    return copy_nulls(made, texts)
 
 
-def fragments(texts: pa.Array) -> pa.Array:
+def url_fragments(texts: pa.Array) -> pa.Array:
     """Behind the first ``#``."""
-    offsets, data = own_bytes(texts)
+    offsets, data = text_buffers(texts)
     limits = offsets[1:]
     begins = np.minimum(np.minimum(_Places(data == ord("#")).next(offsets[:-1]), limits) + 1, limits)
-    return with_nulls(pieces(data, begins, limits), texts)
+    return copy_nulls(slice_texts(data, begins, limits), texts)
 
 
 def _query_bounds(texts: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """The bytes, where each text ends, its first question mark, and the first ``#`` behind that; else the end."""
-    offsets, data = own_bytes(texts)
+    offsets, data = text_buffers(texts)
     limits = offsets[1:]
     marks = np.minimum(_Places(data == ord("?")).next(offsets[:-1]), limits)
     return data, limits, marks, np.minimum(_Places(data == ord("#")).next(marks), limits)

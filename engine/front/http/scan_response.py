@@ -1,0 +1,70 @@
+"""The answer to a scan: an Arrow stream that is pulled on a thread."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from starlette.responses import Response
+
+from engine.front.http.error_responses import (
+    as_pando_error,
+    make_exception_tag,
+    make_exception_trailer,
+)
+
+if TYPE_CHECKING:
+    pass
+
+
+logger = logging.getLogger(__name__)
+
+
+class ScanResponse(Response):
+    """Streams what is pulled on a thread; an error in the middle cuts the answer off after the trailer."""
+
+    media_type = "application/vnd.apache.arrow.stream"
+
+    def __init__(self, first: bytes, chunks: Iterator[bytes], threads: ThreadPoolExecutor) -> None:
+        self._first = first
+        self._chunks = chunks
+        self._threads = threads
+        self._tag = make_exception_tag()
+        self.status_code = 200
+        self.background = None
+        self.init_headers({"X-ClickHouse-Exception-Tag": self._tag})
+        self.raw_headers = [header for header in self.raw_headers if header[0] != b"content-length"]
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        watch = asyncio.ensure_future(_client_left(receive))
+        try:
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            await self._stream(send, watch)
+        finally:
+            watch.cancel()
+            await asyncio.get_running_loop().run_in_executor(self._threads, self._chunks.close)  # type: ignore[attr-defined]
+
+    async def _stream(self, send: Any, watch: asyncio.Future[None]) -> None:
+        chunk: bytes | None = self._first
+        while chunk is not None and not watch.done():
+            following = asyncio.get_running_loop().run_in_executor(self._threads, next, self._chunks, None)
+            try:
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            finally:
+                try:
+                    chunk = await following
+                except Exception as problem:
+                    error = as_pando_error(problem)
+                    logger.info("scan failed in the middle: %s", error)
+                    trailer = make_exception_trailer(error, self._tag)
+                    await send({"type": "http.response.body", "body": trailer, "more_body": True})
+                    return  # without the last chunk: the server closes the connection
+        await send({"type": "http.response.body", "body": b""})
+
+
+async def _client_left(receive: Any) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
