@@ -1,11 +1,10 @@
-"""How a server proves to another one that both are of one cluster: by a secret that they share and nobody sends.
+"""Proof that a request comes from a server of the same cluster, by a shared secret that is never sent.
 
-Who asks names the cluster, the user whose query it is, the time, and a number used once, and signs them together with
-the parameters and the statement (HMAC-SHA256). Who is asked takes the user's name without a password. What was heard
-on the network serves for nothing else: another statement has another signature, and a number counts once. Rows,
-answers, and what they tell are neither signed nor hidden.
-
-Source: ClickHouse documentation, "Distributed Table Engine", the parameter ``secret`` of a cluster.
+The asking server names the cluster, the user whose query it is, the time, and a number used once. It signs them
+together with the parameters and the statement (HMAC-SHA256). The other server then accepts the user's name without a
+password. A recorded request is useless for anything else: another statement has another signature, and each number is
+accepted once. Rows and responses are neither signed nor encrypted. Source: ClickHouse documentation, "Distributed Table
+Engine", the parameter ``secret`` of a cluster.
 """
 
 from __future__ import annotations
@@ -22,23 +21,23 @@ from typing import BinaryIO
 from parts.common.errors import UserError
 
 SCHEME = "Pando-Cluster"
-"""Of the header ``Authorization``."""
+"""The scheme of the header ``Authorization``."""
 MOST_SECONDS = 300
-"""Clocks of the servers of a cluster may differ by this much."""
+"""The clocks of a cluster's servers may differ by at most this."""
 
 
 @dataclass(frozen=True)
 class Proof:
-    """What a request's header says; nothing is checked yet. ``time``: seconds since the epoch."""
+    """The content of a request's header, not yet checked. ``time`` is seconds since the epoch."""
 
     cluster: str
     user: str
     time: float
     number: str
     parameters: str
-    """Digest of the parameters that were signed; ``asked`` is that of those that came."""
+    """Digest of the signed parameters; ``asked`` is the digest of the request's actual ones."""
     statement: str
-    """Digest of the first ``statement_bytes`` of the body. Rows may follow them, if ``has_rows``; nothing else may."""
+    """Digest of the first ``statement_bytes`` of the body. Only rows may follow them, and only if ``has_rows``."""
     statement_bytes: int
     has_rows: bool
     payload: bytes
@@ -57,7 +56,10 @@ def authorization(
     now: float,
     number: str,
 ) -> str:
-    """The header ``Authorization``. ``has_rows``: they follow the statement. ``number`` is never given again."""
+    """Returns the value of the header ``Authorization``.
+
+    ``has_rows``: rows follow the statement in the body. ``number`` must be unique. ``now`` is seconds since the epoch.
+    """
     payload = json.dumps(
         {
             "cluster": cluster,
@@ -74,7 +76,7 @@ def authorization(
 
 
 def parse_proof(value: str, parameters: Iterable[tuple[str, str]]) -> Proof:
-    """``value``: the header behind the scheme. Raises 516 (AUTHENTICATION_FAILED)."""
+    """Parses the header's value after the scheme. Raises 516 (AUTHENTICATION_FAILED)."""
     encoded, _, signature = value.strip().partition(".")
     try:
         payload = base64.b64decode(encoded, validate=True)
@@ -89,9 +91,9 @@ def parse_proof(value: str, parameters: Iterable[tuple[str, str]]) -> Proof:
 
 
 def check_proof(proof: Proof, secrets: Mapping[str, str], now: float) -> None:
-    """All but the statement, and whether it came before. ``secrets``: by cluster; ``now``: seconds since the epoch.
+    """Checks signature, time and parameters of a proof; :func:`signed_statement` checks the rest.
 
-    Raises 516 (AUTHENTICATION_FAILED).
+    ``secrets`` are by cluster; ``now`` is seconds since the epoch. Raises 516 (AUTHENTICATION_FAILED).
     """
     secret = secrets.get(proof.cluster, "")
     expected = _signature(secret, proof.payload).encode()
@@ -104,8 +106,11 @@ def check_proof(proof: Proof, secrets: Mapping[str, str], now: float) -> None:
 
 
 def signed_statement(proof: Proof, body: BinaryIO, is_first: Callable[[str, float], bool]) -> bytes:
-    """The statement, read from the body. ``is_first(number, seconds)``: whether the number did not come within so many
-    seconds. Raises 516 (AUTHENTICATION_FAILED) where it did, or the statement is not what was signed."""
+    """Reads the statement from the body and checks that it is the signed one.
+
+    ``is_first(number, seconds)`` returns whether the number was not seen within that time. Raises 516
+    (AUTHENTICATION_FAILED) for a repeated number or another statement.
+    """
     if not is_first(proof.number, 2.0 * MOST_SECONDS):
         raise _refused(proof, "the request was made before")
     statement = b""

@@ -70,7 +70,7 @@ class ConfigError(UserError):
 
 
 class LoggerConfig(Section):
-    """``log`` is a file; without it the log goes to standard error."""
+    """The section ``logger``. ``log`` is a file; without it the log goes to standard error."""
 
     level: LogLevel = "information"
     log: Path | None = None
@@ -78,11 +78,15 @@ class LoggerConfig(Section):
 
 
 class ZooKeeperNode(Section):
+    """The address of one ZooKeeper server."""
+
     host: str
     port: Port = 2181
 
 
 class ZooKeeperConfig(Section):
+    """One ZooKeeper ensemble. All paths are below ``root``."""
+
     nodes: Annotated[list[ZooKeeperNode], Field(min_length=1, validation_alias=AliasChoices("nodes", "node"))]
     session_timeout_ms: Annotated[int, Field(ge=100)] = 30_000
     root: str = ""
@@ -105,29 +109,33 @@ class ZooKeeperConfig(Section):
 
     @property
     def hosts(self) -> str:
-        """As ZooKeeper clients take them: ``host:port,host:port``."""
+        """The servers as ZooKeeper clients expect them: ``host:port,host:port``."""
         return ",".join(f"{node.host}:{node.port}" for node in self.nodes)
 
 
 class EmbeddedZooKeeperConfig(Section):
-    """A ZooKeeper that the server starts beside itself. ``dir`` defaults to ``<path>/zookeeper``."""
+    """A ZooKeeper that the server starts itself. ``dir`` defaults to ``<path>/zookeeper``."""
 
     port: Port = 2181
     dir: Path | None = None
 
 
 class CredentialsConfig(Section):
+    """A user and password."""
+
     user: str
     password: Text = ""
 
 
 class HeaderConfig(Section):
+    """One HTTP header."""
+
     name: str
     value: Text
 
 
 class UserConfig(Section):
-    """A user of the HTTP interface. ``readonly`` is the setting of that name, for all the user's sessions."""
+    """A user of the HTTP interface. ``readonly`` is the setting of that name for all the user's sessions."""
 
     password: Text = ""
     password_sha256_hex: str = ""
@@ -136,17 +144,19 @@ class UserConfig(Section):
 
 
 class DistributedDdlConfig(Section):
-    """The queue of statements with ON CLUSTER in ZooKeeper. Times are seconds; ``profile`` has the settings that the
-    statements are carried out with."""
+    """The section ``distributed_ddl``: the queue of statements with ON CLUSTER in ZooKeeper.
+
+    Times are seconds. The statements are executed with the settings of ``profile``.
+    """
 
     path: str = "/clickhouse/task_queue/ddl"
     replicas_path: str = "/clickhouse/task_queue/replicas"
-    """Where servers say that they read the queue."""
+    """The znode under which each server that reads the queue registers."""
     profile: str = "default"
     task_max_lifetime: Annotated[int, Field(ge=1)] = 7 * 24 * 3600
-    """An older entry is removed, carried out or not."""
+    """Older entries are removed, executed or not."""
     max_tasks_in_queue: Annotated[int, Field(ge=1)] = 1000
-    """Of more entries the oldest are removed that all their servers have carried out."""
+    """If the queue is longer, its oldest entries that all their servers have executed are removed."""
     cleanup_delay_period: Annotated[int, Field(ge=1)] = 60
 
     @field_validator("path", "replicas_path")
@@ -161,10 +171,12 @@ class DistributedDdlConfig(Section):
 
 
 class Config(GraphiteSections, ClusterSections, BackgroundCheckKeys, Section):
+    """The whole configuration of one server."""
+
     path: Path
     tmp_path: Path | None = None
     user_files_path: Path | None = None
-    """The files that statements, exports and loads may touch; by default ``<path>/user_files``."""
+    """Directory of the files that statements, exports and loads may use; by default ``<path>/user_files``."""
     logger: LoggerConfig = LoggerConfig()
     listen_host: str = "127.0.0.1"
     http_port: Port | None = 8123
@@ -173,40 +185,40 @@ class Config(GraphiteSections, ClusterSections, BackgroundCheckKeys, Section):
     interserver_http_credentials: CredentialsConfig | None = None
     zookeeper: ZooKeeperConfig | None = None
     auxiliary_zookeepers: dict[ZooKeeperName, ZooKeeperConfig] = Field(default_factory=dict)
-    """Those of tables whose engine says ``'name:/path'``."""
+    """Further ensembles by name, for tables whose engine arguments say ``'name:/path'``."""
     embedded_zookeeper: EmbeddedZooKeeperConfig | None = None
     macros: dict[str, Text] = Field(default_factory=dict)
     users: dict[str, UserConfig] = Field(default_factory=lambda: {"default": UserConfig()})
     profiles: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    """Settings by profile. Sessions start with those of ``default``, or of their user's profile."""
+    """Settings by profile. A session starts with those of its user's profile, or of ``default``."""
     merge_tree: dict[str, Any] = Field(default_factory=dict)
     background_pool_size: Annotated[int, Field(ge=1)] = 4
-    """Merges and mutations at a time, of all tables."""
+    """Most merges and mutations that run at the same time, over all tables."""
     background_fetches_pool_size: Annotated[int, Field(ge=1)] = 16
-    """Parts fetched from other replicas at a time, of all tables."""
+    """Most parts fetched from other replicas at the same time, over all tables."""
     max_replicated_fetches_network_bandwidth_for_server: Annotated[int, Field(ge=0)] = 0
-    """Bytes a second that parts may take, from other replicas and, by the next, to them; 0: any number."""
+    """Bytes a second for fetching parts from other replicas, and by the next key for sending; 0: unlimited."""
     max_replicated_sends_network_bandwidth_for_server: Annotated[int, Field(ge=0)] = 0
     max_concurrent_queries: Annotated[int, Field(ge=1)] = 100
     max_server_memory_usage: Annotated[int, Field(ge=0)] = 0
-    """Bytes the process may hold; 0: what ``max_server_memory_usage_to_ram_ratio`` says."""
+    """Bytes of memory the server may use; 0: only ``max_server_memory_usage_to_ram_ratio`` limits it."""
     max_server_memory_usage_to_ram_ratio: Annotated[float, Field(gt=0)] = 0.7
     max_temporary_data_on_disk_size: Annotated[int, Field(ge=0)] = 0
-    """Bytes that queries may put on disk for want of memory; 0: half of the disk that is free."""
+    """Bytes that queries may spill to disk when memory is short; 0: half of the free disk space."""
     workers: Annotated[int, Field(ge=0, le=256)] | Literal["auto"] = "auto"
-    """Processes that run queries, beside the one that owns the replica; ``auto``: one a processor. 0: one process does
-    everything."""
+    """Processes that run queries, beside the one that owns the tables; ``auto``: one per processor; 0: a single
+    process does everything."""
     worker_stuck_seconds: Annotated[int, Field(ge=1)] = 30
-    """A worker that gives its threads no turn for so long is killed and replaced."""
+    """A worker whose threads make no progress for this time is killed and replaced."""
     query_stop_grace_seconds: Annotated[float, Field(ge=0.1, le=3600)] = 3.0
-    """So long a query may take to end that is past its ``max_execution_time`` or memory, or was killed; then its worker
-    is replaced, and the worker's other queries are repeated or get 210."""
+    """Seconds that a query gets to end after a KILL or after passing its time or memory limit. Then its worker is
+    replaced, and the worker's other queries are repeated or get 210 (NETWORK_ERROR)."""
     max_connections: Annotated[int, Field(ge=1)] = 4096
-    """HTTP connections at a time; fewer where the process may open fewer files."""
+    """Most open HTTP connections; fewer where the process may open fewer files."""
     pages_need_user: bool = False
-    """``/metrics`` and ``/replicas_status?verbose=1`` ask for a user and a password, as queries do."""
+    """``/metrics`` and ``/replicas_status?verbose=1`` require user and password, as queries do."""
     http_options_response: list[HeaderConfig] = Field(default_factory=list)
-    """Headers of answers to OPTIONS, which browsers ask before they let a page of another origin send queries."""
+    """Headers of responses to OPTIONS, which a browser sends before a page of another origin may send queries."""
     keep_alive_timeout: Annotated[int, Field(ge=0)] = 30
     """Seconds an idle HTTP connection stays open."""
     shutdown_wait_unfinished: Annotated[int, Field(ge=0)] = 5
@@ -243,7 +255,7 @@ class Config(GraphiteSections, ClusterSections, BackgroundCheckKeys, Section):
         return value
 
     def profile(self, name: str) -> dict[str, SettingValue]:
-        """The settings of a profile. Raises 180 (THERE_IS_NO_PROFILE)."""
+        """Returns the settings of a profile. Raises 180 (THERE_IS_NO_PROFILE)."""
         if name not in self.profiles and name != "default":
             raise UserError(
                 "THERE_IS_NO_PROFILE",
@@ -253,9 +265,9 @@ class Config(GraphiteSections, ClusterSections, BackgroundCheckKeys, Section):
 
     @property
     def default_max_memory_usage(self) -> int:
-        """A query's limit where nobody sets one: a fourteenth of the server's, but at least 256 MiB.
+        """A query's default memory limit: a fourteenth of the server's, but at least 256 MiB; 0 is unlimited.
 
-        Without a server (``pando local``) a query may use all.
+        Without a server (``pando local``) there is no limit.
         """
         if self.http_port is None:
             return 0
@@ -263,44 +275,45 @@ class Config(GraphiteSections, ClusterSections, BackgroundCheckKeys, Section):
 
     @property
     def default_settings(self) -> dict[str, SettingValue]:
-        """Settings of a session that nobody gives, where they are not what the settings say themselves."""
+        """Session defaults of this server that differ from the settings' own defaults."""
         return {"max_memory_usage": self.default_max_memory_usage}
 
     @property
     def user_files(self) -> UserFiles:
-        if self.http_port is None and self.user_files_path is None:  # pando local may touch what its user may
+        """The files that statements may read and write."""
+        if self.http_port is None and self.user_files_path is None:  # pando local may use its user's files
             return UserFiles(Path.cwd(), is_confined=False)
         return UserFiles(self.user_files_path or self.path / "user_files")
 
     @property
     def temporary_path(self) -> Path:
-        """Nothing in it is kept over a start."""
+        """The directory of temporary files; a start deletes its content."""
         return (self.tmp_path or self.path / "tmp").absolute()
 
     @property
     def worker_count(self) -> int:
-        """None without HTTP: nobody could ask them."""
+        """The number of worker processes; 0 without HTTP, where no client could reach them."""
         if self.http_port is None:
             return 0
         return len(os.sched_getaffinity(0)) if self.workers == "auto" else self.workers
 
     @property
     def memory_limit_bytes(self) -> int:
-        """The smaller of the two limits, as in ClickHouse."""
+        """The server's memory limit: the smaller of the two limits, as in ClickHouse."""
         of_machine = int(get_available_bytes() * self.max_server_memory_usage_to_ram_ratio)
         return min(self.max_server_memory_usage or of_machine, of_machine)
 
     @property
     def interserver_host(self) -> str:
-        """The host name other replicas reach this server under."""
+        """The host name under which other replicas reach this server."""
         if self.interserver_http_host:
             return self.interserver_http_host
         return self.listen_host if self.listen_host not in ("0.0.0.0", "::", "*") else socket.getfqdn()
 
     @classmethod
     def load(cls, file: str | Path) -> Config:
-        """Raises :class:`ConfigError`."""
-        import yaml  # only who reads a file needs it
+        """Reads and checks a file; relative paths in it count from its directory. Raises :class:`ConfigError`."""
+        import yaml  # slow to import, and only needed for a file
 
         file = Path(file)
         try:
@@ -323,7 +336,7 @@ class Config(GraphiteSections, ClusterSections, BackgroundCheckKeys, Section):
 
     @classmethod
     def local(cls, path: str | Path) -> Config:
-        """For ``pando local``: no network, no ZooKeeper."""
+        """Returns the configuration of ``pando local``: no network, no ZooKeeper."""
         return cls(path=Path(path), http_port=None, interserver_http_port=None)
 
 
@@ -334,7 +347,7 @@ def _yaml_problem(error: Exception) -> str:
 
 
 def _first_problem(error: ValidationError) -> str:
-    """One line for the first of the problems: which key, what is wrong, with which value."""
+    """Describes the first problem in one line: which key, what is wrong, with which value."""
     problem = error.errors(include_url=False)[0]
     key = ".".join(str(item) for item in problem["loc"])
     if problem["type"] == "extra_forbidden":
@@ -348,7 +361,7 @@ def _first_problem(error: ValidationError) -> str:
 
 
 def _known_keys(location: tuple[int | str, ...]) -> list[str]:
-    """The keys that may stand where the unknown one does, with the same prefix."""
+    """Returns the keys allowed in the section of the unknown key, with the section's prefix."""
     sections: dict[str, type[BaseModel]] = {
         "": Config,
         "logger": LoggerConfig,

@@ -1,4 +1,4 @@
-"""What the sections of the configuration are made of."""
+"""The building blocks of the configuration's sections."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Annotated
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 Text = Annotated[str, BeforeValidator(lambda value: str(value) if isinstance(value, int | float) else value)]
-"""A string; YAML reads ``shard: 01`` as a number, and that is what most people write."""
+"""A string. Numbers are accepted, because YAML reads ``shard: 01`` as one."""
 
 
 class Section(BaseModel):
-    """Unknown keys are refused."""
+    """A section of the configuration; an unknown key is an error."""
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True)

@@ -2,12 +2,12 @@
 
 ``PANDO_FAILPOINTS="insert.after_rename=kill;fetch.part=pause:/some/file"``. Actions:
 
-- ``kill``: SIGKILL to itself, as a power cut of the process;
+- ``kill``: the process sends itself SIGKILL;
 - ``error``: raises ``UnavailableError``;
 - ``pause:FILE``: creates ``FILE.reached`` and waits until FILE exists (at most 120 s);
-- any of them with ``@N`` behind it: at the N-th passage only.
+- any of them followed by ``@N``: only at the N-th call.
 
-A place costs one dictionary look-up when the variable is unset. Source of the idea: FreeBSD's fail(9).
+A failpoint costs one dictionary look-up when the variable is unset. Source of the idea: FreeBSD's fail(9).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _actions = _parse(os.environ.get("PANDO_FAILPOINTS", ""))
 
 
 def failpoint(name: str) -> None:
-    """Does what the environment asks for at ``name``; usually nothing."""
+    """Runs the action that the environment variable sets for this failpoint; usually none."""
     action = _actions.get(name)
     if action is None:
         return

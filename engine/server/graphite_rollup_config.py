@@ -29,7 +29,7 @@ PREFIX = "graphite_rollup"
 
 
 def _listed(value: object) -> object:
-    """One element is a list of one, as in XML."""
+    """Wraps a single element in a list, as XML configurations allow."""
     return [value] if isinstance(value, dict) else value
 
 
@@ -38,13 +38,15 @@ class _Section(BaseModel):
 
 
 class RetentionConfig(_Section):
-    """Seconds: from which age on rows are kept in steps of which length."""
+    """One retention step: from ``age`` seconds on, one row is kept per ``precision`` seconds."""
 
     age: Annotated[int, Field(ge=0)]
     precision: Annotated[int, Field(ge=1)]
 
 
 class DefaultConfig(_Section):
+    """The rule for paths that no pattern matches. It has a function, retention steps, or both."""
+
     function: Literal["", "any", "anyLast", "avg", "count", "max", "min", "sum"] = ""
     retention: Annotated[list[RetentionConfig], BeforeValidator(_listed)] = Field(default_factory=list)
 
@@ -56,21 +58,24 @@ class DefaultConfig(_Section):
 
 
 class PatternConfig(DefaultConfig):
+    """The rule for paths that match a regular expression."""
+
     regexp: Annotated[str, Field(min_length=1)]
     rule_type: Literal["all", "plain", "tagged", "tag_list"] = "all"
 
     @property
     def searched(self) -> str:
-        """The regular expression that is looked for in a path."""
+        """The regular expression that is searched for in a path."""
         return tag_list_regexp(self.regexp) if self.rule_type == "tag_list" else self.regexp
 
     @property
     def kind(self) -> str:
+        """The paths that the rule applies to: ``all``, ``plain`` or ``tagged``."""
         return "tagged" if self.rule_type == "tag_list" else self.rule_type
 
     @model_validator(mode="after")
     def _is_regexp(self) -> PatternConfig:
-        import pyarrow as pa  # only who has rules needs it
+        import pyarrow as pa  # slow to import, and only needed for rules
         import pyarrow.compute as pc
 
         try:
@@ -81,6 +86,8 @@ class PatternConfig(DefaultConfig):
 
 
 class GraphiteRollupConfig(_Section):
+    """One section: column names and rules."""
+
     path_column_name: str = "Path"
     time_column_name: str = "Time"
     value_column_name: str = "Value"
@@ -89,6 +96,7 @@ class GraphiteRollupConfig(_Section):
     default: DefaultConfig | None = None
 
     def rollup(self, section: str, timezone: str) -> Rollup:
+        """Returns the rules in the form that merges use."""
         from parts.merge.modes.graphite import Pattern, Rollup  # only a server needs Arrow
 
         patterns = [Pattern(p.searched, p.function, _steps(p), p.kind) for p in self.pattern]
@@ -99,11 +107,11 @@ class GraphiteRollupConfig(_Section):
 
 
 class GraphiteSections(BaseModel):
-    """The part of the configuration that has these sections."""
+    """The part of the configuration that holds the sections ``graphite_rollup``."""
 
     timezone: str = "UTC"
     graphite_rollup: dict[str, GraphiteRollupConfig] = Field(default_factory=dict)
-    """By section, of which the keys begin with ``graphite_rollup``."""
+    """By the section's key, which begins with ``graphite_rollup``."""
 
     @model_validator(mode="before")
     @classmethod
@@ -116,7 +124,7 @@ class GraphiteSections(BaseModel):
 
     @cached_property
     def rollups(self) -> Rollups:
-        """What tables of GraphiteMergeTree follow."""
+        """The rules by section name, for tables of GraphiteMergeTree."""
         return {name: section.rollup(name, self.timezone) for name, section in self.graphite_rollup.items()}
 
 
@@ -125,8 +133,10 @@ def _steps(config: DefaultConfig) -> tuple[tuple[int, int], ...]:
 
 
 def tag_list_regexp(text: str) -> str:
-    """``name;tag=value;…`` (the name may be left out, order does not matter, each may be a regular expression) as one
-    for ``name?tag=value&…``, whose tags are sorted."""
+    """Converts ``name;tag=value;…`` to a regular expression for ``name?tag=value&…`` with sorted tags.
+
+    The name may be missing, the tags may be in any order, and each item may be a regular expression.
+    """
     items = [item for item in re.split(r"\s*;\s*", text.strip()) if item]
     name = items.pop(0) if items and "=" not in items[0] else ""
     if not items:
