@@ -1,4 +1,4 @@
-"""Which tables a Merge table, or ``merge(…)``, reads: those whose names match, by the rules of RE2."""
+"""Finds the tables that a Merge table or ``merge(…)`` reads: names that match by the rules of RE2."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sql.typing.result_types import supertype
 
 
 def open_merge_table(definition: TableDefinition, context: Context) -> MergedTables:
-    """A Merge table never reads itself."""
+    """Returns the tables that a Merge table reads, except itself."""
     arguments = MergeArguments.of(definition.create)
     found = _tables(arguments.database, arguments.is_pattern, arguments.tables, context)
     own = (definition.database, definition.name)
@@ -28,20 +28,26 @@ def open_merge_table(definition: TableDefinition, context: Context) -> MergedTab
 
 
 def open_merge_function(function: MergeFunction, context: Context) -> MergedTables:
-    """Raises 636 where no table matches."""
+    """Returns the tables that ``merge(…)`` reads.
+
+    Raises 636 (CANNOT_EXTRACT_TABLE_STRUCTURE) if no table matches.
+    """
     database = context.session.database if function.database is None else function.database
     found = tuple(_tables(database, function.is_pattern, function.tables, context))
     return MergedTables(unite_schemas([table.schema for table in found], function.tables), found)
 
 
 def infer_schema(arguments: MergeArguments, context: Context) -> TableSchema:
-    """Of a Merge table that is made without columns."""
+    """Returns the columns of a Merge table that is created without a column list."""
     found = _tables(arguments.database, arguments.is_pattern, arguments.tables, context)
     return unite_schemas([table.schema for table in found], arguments.tables)
 
 
 def unite_schemas(schemas: Sequence[TableSchema], pattern: str) -> TableSchema:
-    """Every column that one of them stores, of the least type that holds all its values. Raises 636, 386."""
+    """Returns every column that one of the schemas stores, with the least type that holds all its values.
+
+    Raises 636 (CANNOT_EXTRACT_TABLE_STRUCTURE) without schemas, 386 (NO_COMMON_TYPE).
+    """
     if not schemas:
         raise UserError(
             "CANNOT_EXTRACT_TABLE_STRUCTURE",
@@ -66,7 +72,10 @@ def _hidden_kind(columns: Sequence[Column]) -> str:
 
 
 def _tables(database: str, is_pattern: bool, pattern: str, context: Context) -> Iterator[MergedTable]:
-    """Raises 81 for a database that is not there, 427 for what is no regular expression."""
+    """Yields the matching tables.
+
+    Raises 81 (UNKNOWN_DATABASE), 427 (CANNOT_COMPILE_REGEXP).
+    """
     server = context.server
     for name in _matching(database, server.database_names()) if is_pattern else [database]:
         system = server.system_schemas.get(name)

@@ -1,7 +1,7 @@
-"""Which shards can have rows that a query wants: those that the sharding key gives for values that WHERE demands.
+"""Selects the shards that can hold matching rows, by the sharding key and WHERE.
 
-``a = 1``, ``a IN (1, 2)`` and ORs of them say which values the columns of the key may have; the key is computed for
-each combination. Source: ClickHouse documentation, "optimize_skip_unused_shards".
+``a = 1``, ``a IN (1, 2)`` and ORs of them limit the values of the key's columns; the key is computed for each
+combination. Source: ClickHouse documentation, "optimize_skip_unused_shards".
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from sql.settings.supported_settings import (
 )
 
 Chosen = list[tuple[Shard, Sequence[Node]]]
-"""The shards that are asked, each with conditions of its own."""
+"""The shards to query, each with further conditions."""
 
 
 def select_shards(
@@ -36,7 +36,10 @@ def select_shards(
     schema: TableSchema,
     settings: Settings,
 ) -> Chosen:
-    """Raises 507 where shards must be left out, and cannot."""
+    """Returns the shards to query, each with further conditions.
+
+    Raises 507 (UNABLE_TO_SKIP_UNUSED_SHARDS) if settings demand that shards are skipped and none can be.
+    """
     everything: Chosen = [(shard, ()) for shard in cluster.shards]
     if not settings.optimize_skip_unused_shards or len(cluster.shards) < 2:
         return everything
@@ -58,6 +61,7 @@ def select_shards(
 def _shards_of(
     cluster: ServerCluster, key: ShardingKey, where: Sequence[Node], schema: TableSchema, settings: Settings
 ) -> Chosen | None:
+    """Returns the shards that the conditions leave; ``None`` if they do not limit the key's columns."""
     most = settings.optimize_skip_unused_shards_limit
     owners = assign_slots_to_shards([shard.weight for shard in cluster.shards])
     wanted = key.compiled.columns if not key.is_random else [name for name in key.compiled.columns if name in schema]
@@ -94,7 +98,7 @@ def _positions(
     schema: TableSchema,
     owners: np.ndarray,
 ) -> list[int]:
-    """Of every combination the position of its shard."""
+    """Returns the position of each combination's shard."""
     one = pa.table({"_row": pa.nulls(1, pa.uint8())})
     columns = [schema.column(name) for name in names]
     arrays = []
@@ -120,7 +124,7 @@ def _array(values: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def _with_values(node: Node, zone: str) -> Node:
-    """The condition with what its calls of constants give."""
+    """Replaces calls with constant arguments by their values."""
 
     def folded(part: Node) -> Node:
         if not isinstance(part, Function) or part.name in _CONDITIONS or not all(map(_is_constant, walk(part))):
@@ -128,7 +132,7 @@ def _with_values(node: Node, zone: str) -> Node:
         try:
             (compiled,) = compile_expressions([format_expression(part)], TableSchema(()), zone)
             value = _array(compiled.evaluate(pa.table({"_row": pa.nulls(1, pa.uint8())})))[0].as_py()
-        except PandoError:  # the shards will say it
+        except PandoError:  # the shards will report it
             return part
         return Literal(value) if isinstance(value, (int, str)) and not isinstance(value, bool) else part
 
@@ -145,11 +149,11 @@ def _is_constant(node: Node) -> bool:
 
 
 _CHANGING = ("rand", "generate", "now", "today", "yesterday", "sleep", "throwif", "rownumber", "block")
-"""How functions are called whose value is not the same everywhere, or that do something."""
+"""Name prefixes of functions that are not deterministic or have side effects."""
 
 
 def _values(node: Node) -> Mapping[str, list[Node]]:
-    """By column the values that the condition leaves it."""
+    """Returns the values that the condition allows, by column."""
     if not isinstance(node, Function):
         return {}
     if node.name == "and":

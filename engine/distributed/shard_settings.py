@@ -1,4 +1,4 @@
-"""What a shard is told beside its query: the settings that an answer depends on, and how many servers deep it is."""
+"""Settings that are sent to a shard with its query, and the depth of nested distributed queries."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sql.settings.supported_settings import SUPPORTED_SETTINGS, Settings
 
 _DEPTH = "_distributed_depth"
 _OWN = ("output_format_", "http_", "max_result_", "insert_", "min_insert_", "add_http_", "send_progress_")
-"""Prefixes of settings that are of the initiator's answer, or of its INSERT."""
+"""Prefixes of settings that concern only the initiator's own response or INSERT."""
 _OWN_NAMES = frozenset(
     {
         "readonly", "dialect", "default_format", "result_overflow_mode", "max_insert_block_size", "compatibility",
@@ -28,7 +28,10 @@ _INSERT = (
 
 
 def make_shard_context(context: Context, address: Address) -> Context:
-    """One server deeper. Raises 581."""
+    """Returns the context of the query to a shard, one level deeper.
+
+    Raises 581 (TOO_LARGE_DISTRIBUTED_DEPTH).
+    """
     depth = _depth(context) + 1
     most = context.settings.max_distributed_depth
     if most and depth > most:
@@ -54,7 +57,10 @@ def make_shard_context(context: Context, address: Address) -> Context:
 
 
 def _deeper(settings: Settings) -> Settings:
-    """How deep shards are left out, and must be, the settings of those names with ``_nesting`` say; 0: everywhere."""
+    """Returns the settings for the next level.
+
+    The settings ``…_nesting`` say down to which level shards may or must be skipped; 0 means all levels.
+    """
     changes: dict[str, Any] = {}
     for name in ("optimize_skip_unused_shards", "force_optimize_skip_unused_shards"):
         nesting = getattr(settings, f"{name}_nesting")
@@ -66,19 +72,19 @@ def _deeper(settings: Settings) -> Settings:
 
 
 def collect_forwarded_settings(context: Context) -> dict[str, str]:
-    """Parameters of the request that asks a shard."""
+    """Returns the URL parameters of a query to a shard."""
     changed = {
         name: _text(value)
         for name, value in context.settings.changes.items()
         if name in SUPPORTED_SETTINGS and name not in _OWN_NAMES and not name.startswith(_OWN)
     }
     if context.settings.max_memory_usage == context.server.config.default_max_memory_usage:
-        changed.pop("max_memory_usage", None)  # nobody asked for it: it is this server's
+        changed.pop("max_memory_usage", None)  # the default of this server, not the user's choice
     return {**changed, f"param_{_DEPTH}": context.parameters[_DEPTH]}
 
 
 def collect_insert_settings(context: Context, token: str) -> dict[str, str]:
-    """Of the request that brings rows to a shard."""
+    """Returns the URL parameters of an INSERT into a shard."""
     changes = context.settings.changes
     passed = {name: _text(changes[name]) for name in _INSERT if name in changes}
     if token:

@@ -1,7 +1,7 @@
-"""The rows of a table in shards: each shard is asked by a SELECT of its own, all at the same time.
+"""The rows of a sharded table: sends one SELECT per shard at the same time and streams the answers.
 
-A shard of which this server is a replica is read here, without network; of another one a replica answers over HTTP, in
-Arrow's stream format, read as it comes.
+A shard of which this server is a replica is read here, without network. For another shard one replica is queried over
+HTTP and streams its answer in Arrow's format.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _NUMBER_COLUMN = Column(SHARD_NUMBER, IntegerType(32, signed=False))
 
 @dataclass(frozen=True)
 class LocalQueries:
-    """Queries of this server's own tables."""
+    """Functions that query this server's own tables."""
 
     run: Callable[[str, Context], QueryResult]
     described: Callable[[str, Context], Sequence[tuple[str, DataType]]]
@@ -58,7 +58,7 @@ class LocalQueries:
 
 @dataclass(frozen=True)
 class ShardedTable:
-    """Implements ``sql.compile.shards.sharded_relation.ShardedRelation``."""
+    """A sharded table with conditions. Implements ``sql.compile.shards.sharded_relation.ShardedRelation``."""
 
     context: Context
     here: LocalQueries
@@ -72,13 +72,16 @@ class ShardedTable:
 
     @property
     def hidden(self) -> Sequence[Column]:
+        """The column ``_shard_num``, unless the table has a column of that name."""
         return () if SHARD_NUMBER in self.schema else (_NUMBER_COLUMN,)
 
     @property
     def shard_count(self) -> int:
+        """The number of shards."""
         return len(self.cluster.shards)
 
     def read_as(self, table: NamedTable) -> ShardedRelation:
+        """Returns the table with FINAL and SAMPLE of the query's FROM."""
         own = self.remote_table
         if not isinstance(own, NamedTable) or not (table.final or table.sample is not None):
             return self
@@ -88,15 +91,18 @@ class ShardedTable:
     def narrowed(
         self, where: Sequence[Node], order_by: Sequence[OrderItem] = (), limit: int | None = None
     ) -> ShardedRelation:
+        """Returns the table with further conditions, and perhaps ORDER BY and LIMIT per shard."""
         added = tuple(term for term in where if term not in self.where)
         if limit is None:
             return replace(self, where=(*self.where, *added))
         return replace(self, where=(*self.where, *added), order_by=tuple(order_by), limit=limit)
 
     def answering(self, select: Select, columns: Sequence[Column]) -> StreamedRelation:
+        """Returns the shards' answers to a query as a relation with these columns."""
         return ShardAnswers(self, select, tuple(columns))
 
     def knows(self, table: NamedTable) -> bool:
+        """Returns whether the shards know a table of this name; temporary and external tables exist only here."""
         session = self.context.session
         if table.database == TEMPORARY_DATABASE:
             return False
@@ -105,16 +111,18 @@ class ShardedTable:
         )
 
     def read(self, columns: Sequence[str]) -> pa.Table:
+        """Returns all rows with these columns."""
         return pa.concat_tables(self.blocks(columns))
 
     def blocks(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Yields all rows with these columns, block by block."""
         known = {column.name: column for column in (*self.schema.columns, *self.hidden)}
         items = tuple(_item(name) for name in columns)
         select = Select(items, order_by=self.order_by, limit=None if self.limit is None else Literal(self.limit))
         yield from self.answers(select, [known[name] for name in columns])
 
     def answers(self, select: Select, columns: Sequence[Column]) -> Iterator[pa.Table]:
-        """The answers of all shards that are needed, block by block."""
+        """Yields the blocks of all needed shards."""
         where = self.where[0] if len(self.where) == 1 else Function("and", self.where) if self.where else None
         asked = replace(select, source=self.remote_table, where=where)
         shards = select_shards(self.cluster, self.sharding_key, self.where, self.schema, self.context.settings)
@@ -139,8 +147,10 @@ class ShardedTable:
         running: dict[str, Address],
         is_left: threading.Event,
     ) -> Iterator[pa.Table]:
-        """The answer of the first replica that gives one. ``running`` has its query until it is whole. Once ``is_left``
-        nobody wants the rest."""
+        """Yields the blocks of the first replica that answers.
+
+        ``running`` holds the query's id until the answer is complete. ``is_left`` stops it.
+        """
         query_id = str(self.context.server.services.new_uuid())
         settings = self.context.settings
 
@@ -165,7 +175,7 @@ class ShardedTable:
             running.pop(query_id, None)
 
     def _freshness(self) -> Freshness | None:
-        """``None`` where any replica will do."""
+        """Returns the demanded freshness; ``None`` if any replica will do."""
         table, settings = self.remote_table, self.context.settings
         limit = settings.max_replica_delay_for_distributed_queries
         if not limit or not isinstance(table, NamedTable):
@@ -188,6 +198,7 @@ class ShardedTable:
         running: dict[str, Address],
         check: Callable[[], None],
     ) -> Iterator[pa.Table]:
+        """Starts the query on a replica and returns its blocks."""
         context = make_shard_context(self.context, address)
         if self.context.settings.prefer_localhost_replica and self.context.server.remote.is_local(address):
             result = self.here.run(text, context)
@@ -219,7 +230,7 @@ class ShardedTable:
 
 
 def _of_server(blocks: Iterator[pa.Table], address: Address) -> Iterator[pa.Table]:
-    """What is no stream of blocks came from that server."""
+    """Yields the blocks; a stream that cannot be parsed raises an error that names the server."""
     try:
         yield from blocks
     except UserError as error:
@@ -238,16 +249,20 @@ class ShardAnswers:
 
     @property
     def schema(self) -> TableSchema:
+        """The columns of the answer."""
         return TableSchema(self.columns)
 
     @property
     def hidden(self) -> Sequence[Column]:
+        """The hidden columns: none."""
         return ()
 
     def read(self, columns: Sequence[str]) -> pa.Table:
+        """Returns all rows with these columns."""
         return pa.concat_tables(self.blocks(columns))
 
     def blocks(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Yields all rows with these columns, block by block."""
         for block in self.table.answers(self.select, self.columns):
             yield block.select(list(columns))
 
@@ -258,7 +273,7 @@ def _item(name: str) -> Node:
 
 
 def _of_shard(select: Select, shard: Shard, values: Sequence[Node]) -> Select:
-    """With the shard's number in place of its name, and what else is asked of this shard alone."""
+    """Returns the query for one shard: with its number in place of ``_shard_num``, and its further conditions."""
     number = Function("toUInt32", (Literal(shard.number),))
 
     def put(node: Node) -> Node:

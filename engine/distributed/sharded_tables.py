@@ -1,4 +1,4 @@
-"""From the definition of a Distributed table, or the arguments of a table function, to what a SELECT reads."""
+"""Opens Distributed tables and the functions ``remote`` and ``cluster`` for reading."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MOST_DESCRIPTION_BYTES = 16 << 20
 
 
 def open_distributed_table(definition: TableDefinition, context: Context, here: LocalQueries) -> ShardedTable:
-    """Raises 701 for a cluster that the configuration has no more."""
+    """Returns a Distributed table as a relation. Raises 701 (CLUSTER_DOESNT_EXIST)."""
     arguments = DistributedArguments.of(definition.create)
     schema = definition.description.schema
     return ShardedTable(
@@ -42,7 +42,11 @@ def open_distributed_table(definition: TableDefinition, context: Context, here: 
 
 
 def open_function_table(function: RemoteFunction, context: Context, here: LocalQueries) -> ShardedTable:
-    """Raises 164 for ``remote`` in a session that may only read tables, 519 where no server tells the columns."""
+    """Returns the table of ``remote(…)`` or ``cluster(…)`` as a relation.
+
+    Raises 164 (READONLY) for ``remote`` in a read-only session, 519 (NO_REMOTE_SHARD_AVAILABLE) if no server describes
+    the columns.
+    """
     config = context.server.config
     if function.name == "remote":
         if context.settings.readonly == 1:
@@ -53,7 +57,7 @@ def open_function_table(function: RemoteFunction, context: Context, here: LocalQ
     if function.name == "clusterAllReplicas":
         cluster = cluster.one_by_one
     table = function.table
-    if isinstance(table, NamedTable):  # without a name it is each server's default one
+    if isinstance(table, NamedTable):  # without a database it is in each server's default one
         database = context.session.database if table.database is None else table.database
         table = replace(table, database=database or None)
     elif isinstance(table, SubqueryTable):
@@ -64,14 +68,17 @@ def open_function_table(function: RemoteFunction, context: Context, here: LocalQ
 
 
 def _of_database(database: str, table: NamedTable | TableFunction) -> Node:
-    """A table of a view is one of the session's database, on whichever server."""
+    """Adds the session's database to a table without one, so that any server finds it."""
     if not isinstance(table, NamedTable) or table.database is not None:
         return table
     return replace(table, database=database, alias=table.alias or table.table)
 
 
 def fetch_schema(cluster: ServerCluster, table: Node, context: Context, here: LocalQueries) -> TableSchema:
-    """The columns as the first shard that answers has them."""
+    """Returns the columns that the first answering shard reports.
+
+    Raises 519 (NO_REMOTE_SHARD_AVAILABLE).
+    """
     problems = []
     for shard in cluster.shards:
         try:
@@ -98,7 +105,7 @@ def _described(address: Address, table: Node, context: Context, here: LocalQueri
         text = f"DESCRIBE TABLE {text}"
     else:
         text = f"DESCRIBE ({text})"
-    # In a thread of its own: whoever waits for another server hears of nothing.
+    # In a separate thread, because a thread that waits for the network cannot check for cancellation.
     return next(read_in_parallel([_told_schema(address, text, deeper)], context.status.check))
 
 
@@ -134,7 +141,7 @@ def _read_bounded(address: Address, answer: Iterable[bytes], status: QueryStatus
 
 
 def _column(name: object, type_: object, kind: object, expression: object) -> Column:
-    """Raises ``TypeError`` for what no server tells."""
+    """Makes a column of a row of DESCRIBE. Raises ``TypeError`` for values of other types."""
     for each in (name, type_, kind, expression):
         if not isinstance(each, str):
             raise TypeError(each)

@@ -1,14 +1,15 @@
-"""Carries out the statements of the queue of distributed DDL that name this server, one after the other.
+"""Executes the queued ON CLUSTER statements that name this server, one after the other.
 
 Invariants
-- Statements are carried out in the order of the queue. One that must wait (for another replica of its shard, for
-  ZooKeeper) holds up those behind it.
-- Before a statement is carried out ``began`` says so in ZooKeeper. Once it has an outcome here, which is noted on disk
-  (``journal``) before ZooKeeper hears of it, it is not carried out again.
-- A statement that a former process has begun is repeated only where that does nothing twice (``kinds.after_crash``);
-  else its outcome is 341: whether it was carried out is not known.
 
-Called by one background task; ``stop`` from any thread.
+- Statements run in the order of the queue. One that must wait (for another replica of its shard, or for ZooKeeper)
+  blocks those behind it.
+- Before a statement runs, ZooKeeper records that it has begun. Its outcome is written to disk (``journal``) before
+  ZooKeeper gets it; from then on the statement never runs again here.
+- A statement that a former process began is repeated only if repeating is harmless (``statement_kinds.after_crash``);
+  otherwise its outcome is 341 (UNFINISHED): it is unknown whether it was executed.
+
+Called by one background task; ``stop`` may be called from any thread.
 """
 
 from __future__ import annotations
@@ -51,12 +52,12 @@ from sql.settings.setting_values import CLICKHOUSE_DIALECT
 logger = logging.getLogger(__name__)
 
 _POLL_SECONDS = 10.0
-"""A watch wakes the task; this is only for a watch that was lost."""
+"""Normally a watch wakes the task; polling covers a lost watch."""
 _RETRY_SECONDS = 1.0
 _MOST_TRIES = 6
 _LONGEST_PAUSE = 8.0
 _ENDS_WITH_SERVER = ("QUERY_WAS_CANCELLED", "ABORTED")
-"""How statements end that run when their server stops."""
+"""Errors of statements that are interrupted by a stopping server."""
 _UNKNOWN = (
     "The server ended, or lost its session, while it carried the statement out: whether it was carried out is not "
     "known. Look at the table, and repeat the statement where it was not"
@@ -64,7 +65,7 @@ _UNKNOWN = (
 
 
 class DdlServer(Protocol):
-    """What the queue needs of a server."""
+    """The part of a server that the worker needs."""
 
     config: Config
     catalog: Catalog
@@ -75,12 +76,13 @@ class DdlServer(Protocol):
 
     def execute_parsed(
         self, parsed: ParsedStatement, text: str, session: Session, *, parameters: Mapping[str, str]
-    ) -> QueryResult: ...
+    ) -> QueryResult:
+        """Runs a parsed statement."""
 
 
 @dataclass
 class _Task:
-    """An entry that names this server: as the ``hosts``, of which the first counts."""
+    """A queue entry that names this server, as ``hosts``; the first of them counts."""
 
     name: str
     identity: str
@@ -88,17 +90,20 @@ class _Task:
     hosts: list[DdlHost]
     outcome: DdlOutcome | None = None
     shard_outcome: DdlOutcome | None = None
-    """Known here, and perhaps not yet written as the shard's."""
+    """The outcome of the whole shard, perhaps not yet in ZooKeeper."""
     tries: int = 0
 
     @property
     def host(self) -> DdlHost:
+        """The name of this server that counts for the entry."""
         return self.hosts[0]
 
 
 class DdlWorker:
+    """The worker of one server's queue of ON CLUSTER statements."""
+
     def __init__(self, server: DdlServer) -> None:
-        """The catalog has been loaded. Raises 180 (THERE_IS_NO_PROFILE) for that of the configuration."""
+        """Requires a loaded catalog. Raises 180 (THERE_IS_NO_PROFILE) for an unknown profile in the configuration."""
         server.config.profile(server.config.distributed_ddl.profile)
         self._server = server
         self._queue = ddl_queue(server.config)
@@ -106,20 +111,20 @@ class DdlWorker:
         self._journal = Journal(server.path, self._process)
         self._tables = TablesAfterStart(server.catalog, self._journal.former)
         self._tasks: dict[str, _Task] = {}
-        """What is not done, by the name of the entry."""
+        """Unfinished tasks by the name of the entry."""
         self._done: set[str] = set()
         self._is_stopping = False
         self._read_in = self._announced_in = 0
-        """The sessions in which the server read the queue, and said that it does."""
+        """The sessions in which the server last read the queue and last registered as its reader."""
         self._cleaned_at = server.services.monotonic()
         self.wake: Callable[[], None] = lambda: None
 
     def stop(self) -> None:
-        """What is carried out now gets no outcome here: the next start decides."""
+        """Stops the worker. A statement that runs now gets no outcome here; the next start decides about it."""
         self._is_stopping = True
 
     def run_once(self) -> float:
-        """Carries out what is there. Returns the seconds until it wants to run again."""
+        """Executes what is queued for this server. Returns the seconds until the next run."""
         keeper = self._server.replication.keeper
         if keeper is None or keeper.state is not SessionState.CONNECTED or self._is_stopping:
             return _RETRY_SECONDS
@@ -151,7 +156,7 @@ class DdlWorker:
         return _POLL_SECONDS
 
     def _forget_entries(self) -> None:
-        """ZooKeeper may have lost its data meanwhile, and have other entries of these names."""
+        """Forgets all entries: after a lost session ZooKeeper may have lost its data and reuse these names."""
         self._done.clear()
         self._tasks.clear()
 
@@ -181,7 +186,7 @@ class DdlWorker:
     # -- one entry ------------------------------------------------------------------------------------------------
 
     def _step(self, keeper: Keeper, task: _Task) -> float | None:
-        """``None``: done. Else the seconds until it is to be tried again."""
+        """Processes one entry. Returns ``None`` when it is finished, else the seconds until the next attempt."""
         queue = self._queue
         try:
             if task.outcome is None:
@@ -214,7 +219,7 @@ class DdlWorker:
         return self._pause(task) if known is None else None
 
     def _carry_out_for_shard(self, keeper: Keeper, task: _Task, parsed: ParsedStatement) -> float | None:
-        """By this replica, or by another whose outcome this one takes over."""
+        """Executes the statement for the whole shard, or takes over the outcome of another replica that did."""
         queue, shard = self._queue, task.entry.shard_of(task.host)
         if task.shard_outcome is None:
             task.outcome = queue.executed(keeper, task.name, shard, self._on_change)
@@ -233,7 +238,7 @@ class DdlWorker:
         return None
 
     def _outcome(self, task: _Task, parsed: ParsedStatement, began: str) -> DdlOutcome | None:
-        """``None``: it was not carried out, and is to be tried again."""
+        """Executes the statement and records its outcome; ``None`` if it is to be tried again."""
         outcome = self._tried(task, parsed, began)
         if outcome is not None:
             self._journal.note(task.name, task.identity, outcome)

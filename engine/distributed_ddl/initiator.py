@@ -1,4 +1,4 @@
-"""Puts a statement with ON CLUSTER into the queue, and waits for the servers of the cluster."""
+"""Queues a statement with ON CLUSTER, and waits for the servers of the cluster."""
 
 from __future__ import annotations
 
@@ -28,21 +28,25 @@ from sql.settings.supported_settings import (
 )
 
 _POLL_SECONDS = 0.5
-"""A watch wakes the wait; this is for those who become active, and for a watch that was lost."""
+"""A watch ends the wait; polling finds servers that become active, and covers a lost watch."""
 _OWN = (
     "readonly", "dialect", "distributed_ddl_", "allow_distributed_ddl", "output_format_", "http_", "max_result_",
     "default_format",
 )  # fmt: skip
-"""Settings, by what they begin with, that are of the initiator alone."""
+"""Prefixes of settings that concern the initiator alone."""
 
 
 def ddl_queue(config: Config) -> DdlQueue:
+    """Returns the queue that the configuration names."""
     return DdlQueue(config.distributed_ddl.path, config.distributed_ddl.replicas_path)
 
 
 def execute_on_cluster(parsed: ParsedStatement, context: Context) -> QueryResult:
-    """Raises 701, 392, 225, 48 and 36 before anything is done; 159, and the error of a server, as
-    ``distributed_ddl_output_mode`` says."""
+    """Queues a statement and waits for its outcomes, as ``distributed_ddl_output_mode`` says.
+
+    Raises 392 (QUERY_IS_PROHIBITED), 225 (NO_ZOOKEEPER), 701 (CLUSTER_DOESNT_EXIST), 48 and 36 before it queues
+    anything; 159 (TIMEOUT_EXCEEDED) and errors of servers afterwards, depending on the mode.
+    """
     assert parsed.on_cluster is not None
     server, settings = context.server, context.settings
     if not settings.allow_distributed_ddl:
@@ -74,19 +78,19 @@ def execute_on_cluster(parsed: ParsedStatement, context: Context) -> QueryResult
 
 
 def _passed_settings(context: Context) -> dict[str, SettingValue]:
-    """What somebody changed, and a server heeds."""
+    """Returns the changed settings that servers support."""
     changed = {
         name: value
         for name, value in context.settings.changes.items()
         if name in SUPPORTED_SETTINGS and not name.startswith(_OWN)
     }
     if context.settings.max_memory_usage == context.server.config.default_max_memory_usage:
-        changed.pop("max_memory_usage", None)  # nobody asked for it: it is this server's
+        changed.pop("max_memory_usage", None)  # the default of this server, not the user's choice
     return changed
 
 
 def _hosts(cluster: ServerCluster) -> tuple[tuple[DdlHost, ...], ...]:
-    """Raises 80 where a server stands twice in the cluster."""
+    """Returns the servers of each shard. Raises 80 (INCORRECT_QUERY) for a server that is listed twice."""
     shards = tuple(
         tuple(DdlHost(replica.host, replica.port, replica.default_database) for replica in shard.replicas)
         for shard in cluster.shards

@@ -1,4 +1,4 @@
-"""What an initiator answers, by ``distributed_ddl_output_mode``. Pure.
+"""The initiator's answer, as ``distributed_ddl_output_mode`` says. Pure.
 
 ========================  ============================  ============================  ======
 mode                      a server failed               not all in time               rows
@@ -7,7 +7,7 @@ throw                     its error                     159                     
 none                      its error                     159                           no
 null_status_on_timeout    its error                     rows with NULL                yes
 never_throw               rows with its error           rows with NULL                yes
-…_only_active             as without, and servers that do not read the queue are not waited for
+…_only_active             the same, but without waiting for servers that do not read the queue
 ========================  ============================  ============================  ======
 
 Source: ClickHouse documentation, "distributed_ddl_output_mode", "distributed_ddl_task_timeout".
@@ -30,7 +30,7 @@ Row = tuple[object, ...]
 
 @dataclass(frozen=True, slots=True)
 class OutputMode:
-    """A value of the setting, taken apart."""
+    """A parsed value of the setting."""
 
     returns_rows: bool
     throws_errors: bool
@@ -39,12 +39,16 @@ class OutputMode:
 
     @classmethod
     def of(cls, mode: str) -> OutputMode:
+        """Parses a value of the setting."""
         base = mode.removesuffix(_ONLY_ACTIVE)
         return cls(base != "none", base != "never_throw", base in ("throw", "none"), base != mode)
 
     @property
     def columns(self) -> list[tuple[str, DataType]]:
-        """Where nothing is thrown for want of time the status of a server may be unknown."""
+        """The columns of the answer.
+
+        If a timeout raises no error, a server's status may be unknown and its columns are Nullable.
+        """
 
         def maybe(type_: DataType) -> DataType:
             return type_ if self.throws_on_timeout else NullableType(type_)
@@ -61,7 +65,7 @@ class OutputMode:
 
 @dataclass
 class Answer:
-    """What has come so far, in the order in which it came."""
+    """The outcomes received so far, in their order of arrival."""
 
     mode: OutputMode
     hosts: Sequence[DdlHost]
@@ -72,21 +76,28 @@ class Answer:
         self._names = {host.id: host for host in self.hosts}
 
     def take(self, finished: dict[str, DdlOutcome], active: Collection[str]) -> None:
+        """Adds the outcomes that are new."""
         for host_id, outcome in finished.items():
             if host_id in self._names and host_id not in self._outcomes:
                 self._outcomes[host_id] = outcome
                 self._add(self._names[host_id], outcome, active)
 
     def remaining(self) -> list[DdlHost]:
-        """Servers that have not finished."""
+        """Returns the servers that have not finished."""
         return [host for host in self._names.values() if host.id not in self._outcomes]
 
     def is_whole(self, readers: Collection[str]) -> bool:
-        """``readers``: who reads the queue, where the mode asks."""
+        """Returns whether no more outcomes are to be waited for.
+
+        ``readers`` are the servers that read the queue, if the mode asks for them.
+        """
         return not any(not self.mode.only_active or host.id in readers for host in self.remaining())
 
     def end(self, active: Collection[str], *, is_late: bool, what: str) -> None:
-        """No more is waited for. Raises 159 (TIMEOUT_EXCEEDED) and a server's error, by the mode."""
+        """Completes the answer after the wait.
+
+        Raises 159 (TIMEOUT_EXCEEDED) or a server's error, depending on the mode.
+        """
         remaining = self.remaining()
         failed = next(((host, found) for host, found in self._outcomes.items() if found.code), None)
         if failed is not None and self.mode.throws_errors:

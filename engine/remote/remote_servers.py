@@ -1,6 +1,6 @@
-"""Queries and rows to the servers of other shards, over HTTP, with another replica where one does not answer.
+"""Sends queries and rows to the servers of other shards over HTTP, with failover between replicas.
 
-A replica that failed is tried last for a minute. Any thread may use a :class:`RemoteServers`; a process has one.
+A replica that failed is tried last for a minute. A process has one :class:`RemoteServers`; it is thread-safe.
 """
 
 from __future__ import annotations
@@ -30,25 +30,27 @@ Value = TypeVar("Value")
 
 _REMEMBERED_SECONDS = 60.0
 _DELAYS_SECONDS = 1.0
-"""How long the delays that a server told are taken for its present ones."""
+"""How long a server's reported delays are reused."""
 _ANSWER_SECONDS = 300.0
 _KILL_SECONDS = 1.0
 _SHOWN_CHARACTERS = 300
 _TRY_ANOTHER = frozenset({"UNKNOWN_TABLE", "UNKNOWN_DATABASE", "NETWORK_ERROR", "TABLE_IS_READ_ONLY"})
-"""Another replica may do what this one refused."""
+"""Errors after which another replica may succeed."""
 
 
 @dataclass(slots=True)
 class ReplicaFailures:
-    """How often one replica failed, and until when it is tried last."""
+    """The number of a replica's failures, and until when it is tried last."""
 
     count: int = 0
     until: float = 0.0
 
 
 class RemoteServers:
+    """The other servers, as this process reaches them. Thread-safe."""
+
     def __init__(self, config: Config, monotonic: Callable[[], float], clock: Callable[[], float]) -> None:
-        """``clock``: seconds since the epoch."""
+        """Keeps connections open until :meth:`close`; ``clock`` returns seconds since the epoch."""
         self._config = config
         self._clock = clock
         self._monotonic = monotonic
@@ -56,14 +58,15 @@ class RemoteServers:
         self._connections: dict[tuple[str, str, bool, float], Connections] = {}
         self._failures: dict[tuple[str, int], ReplicaFailures] = {}
         self._delays: dict[tuple[str, int], tuple[float, Delays]] = {}
-        """When each server told its delays, and what they were."""
+        """The time and content of each server's last report."""
         self._turns = itertools.count()
 
     def is_local(self, address: Address) -> bool:
+        """Returns whether the address is this server's own."""
         return is_this_server(address, self._config)
 
     def failures(self, address: Address) -> tuple[int, int]:
-        """Their number, and the seconds until they are forgotten."""
+        """Returns the number of a replica's failures, and the seconds until they are forgotten."""
         found = self._failures.get((address.host, address.port))
         left = found.until - self._monotonic() if found is not None else 0.0
         return (found.count, round(left)) if found is not None and left > 0 else (0, 0)
@@ -80,8 +83,10 @@ class RemoteServers:
         connect_seconds: float = 1.0,
         read_seconds: float | None = None,
     ) -> Iterator[StreamedResponse]:
-        """One statement of ``user``, whose answer is read as it comes; ``rows`` follow it. Raises 209 when the server
-        sends nothing for ``read_seconds``."""
+        """Sends one statement of ``user``, followed by ``rows``, and gives the response as it arrives.
+
+        Raises 209 (SOCKET_TIMEOUT) when the server sends nothing for ``read_seconds``.
+        """
         head = text.encode() if rows is None else f"{text}\n".encode()
         body = head if rows is None else itertools.chain([head], rows)
         parameters = {"database": address.default_database, **settings} if address.default_database else settings
@@ -95,7 +100,7 @@ class RemoteServers:
     def _authorization(
         self, address: Address, user: str, parameters: Mapping[str, str], statement: bytes, *, has_rows: bool = False
     ) -> str:
-        """Empty where the address has a user and a password of its own."""
+        """Returns the signed header; empty where the address has its own user and password."""
         if not address.secret:
             return ""
         return authorization(
@@ -111,11 +116,12 @@ class RemoteServers:
         connect_seconds: float = 1.0,
         freshness: Freshness | None = None,
     ) -> Value:
-        """What the first replica answers that does; with ``freshness`` stale ones are asked last, or not at all.
+        """Returns the result of ``ask`` for the first replica that answers; others are tried after a failure.
 
-        One of several is asked first whether it is there: a server that hangs still takes connections. Raises 279 where
-        none answers, naming all, 369 where those that might are stale, and at once what would be another replica's
-        answer too."""
+        With ``freshness`` stale replicas are tried last, or not at all. If there are several replicas each is pinged
+        first, because a server that hangs still accepts connections. Raises 279 (ALL_CONNECTION_TRIES_FAILED), which
+        lists all failures; 369 (ALL_REPLICAS_ARE_STALE); and at once any error that another replica would give too.
+        """
         problems: list[str] = []
         stale: list[tuple[float, Address]] = []
         for address in self.in_order(shard.replicas):
@@ -136,7 +142,7 @@ class RemoteServers:
 
     @contextmanager
     def _noting(self, address: Address, problems: list[str]) -> Iterator[None]:
-        """Notes a failure that is this replica's alone."""
+        """Records a failure that concerns this replica alone; other errors pass."""
         try:
             yield
         except PandoError as error:
@@ -151,7 +157,7 @@ class RemoteServers:
         return found
 
     def _check(self, address: Address, shard: Shard, freshness: Freshness | None, connect_seconds: float) -> float:
-        """The delay of the replica, which is there. Raises 210 when it is not."""
+        """Returns the replica's delay in seconds. Raises 210 (NETWORK_ERROR) if it does not respond."""
         has_others = len(shard.replicas) > 1
         if freshness is not None and (has_others or not freshness.may_be_stale):
             is_known = self._known_delays(address) is not None
@@ -164,7 +170,7 @@ class RemoteServers:
         return 0.0
 
     def forget_delays(self) -> None:
-        """The next queries ask for them."""
+        """Forgets the known delays, so that the next queries ask again."""
         self._delays.clear()
 
     def _known_delays(self, address: Address) -> Delays | None:
@@ -172,7 +178,7 @@ class RemoteServers:
         return delays if self._monotonic() - told_at < _DELAYS_SECONDS else None
 
     def _delays_of(self, address: Address, freshness: Freshness, connect_seconds: float) -> Delays:
-        """One request tells them and that the server is there."""
+        """Returns the delays, known or asked for; the request also shows that the server is alive."""
         delays = self._known_delays(address)
         if delays is None:
             asked_at = self._monotonic()
@@ -188,7 +194,7 @@ class RemoteServers:
         return parse_delays(page.content)
 
     def kill(self, address: Address, query_id: str, user: str) -> None:
-        """Ends a query that nobody waits for. A server that does not hear it goes on."""
+        """Kills a query that is no longer wanted; failures are ignored."""
         text = f"KILL QUERY WHERE query_id = {quote_string(query_id)}".encode()
         connections = self._connections_of(address, _KILL_SECONDS)
         with (
@@ -204,12 +210,13 @@ class RemoteServers:
             answer.beginning(1)
 
     def in_order(self, replicas: Sequence[Address]) -> list[Address]:
-        """This server first, those that failed last, the others by their priority; equal ones in turns."""
+        """Sorts replicas: failed ones last, then this server first, then by priority; equal ones take turns."""
         turn = next(self._turns) % len(replicas)
         turned = [*replicas[turn:], *replicas[:turn]]
         return sorted(turned, key=lambda found: (self.failures(found)[0], not self.is_local(found), found.priority))
 
     def close(self) -> None:
+        """Closes all connections."""
         with self._lock:
             connections, self._connections = self._connections, {}
         for entry in connections.values():
@@ -227,7 +234,7 @@ class RemoteServers:
             found.until = self._monotonic() + _REMEMBERED_SECONDS
 
     def _connections_of(self, address: Address, connect_seconds: float) -> Connections:
-        from engine.http_client.connections import Connections  # httpx, which most servers never need
+        from engine.http_client.connections import Connections  # imports httpx, which most servers never need
 
         key = (address.user, address.password, bool(address.secret), connect_seconds)
         with self._lock:
@@ -243,14 +250,14 @@ class RemoteServers:
 
 
 def open_response_file(answer: StreamedResponse, check: Callable[[], None]) -> BinaryIO:
-    """The answer for readers of files; ``check`` raises when nobody wants the rest."""
+    """Returns the response as a readable file; ``check`` raises to stop reading."""
     from engine.http_client.connections import ResponseFile
 
     return io.BufferedReader(ResponseFile(answer, check))
 
 
 def no_answer_of_ours(address: Address, problem: object) -> RefusedError:
-    """What a server sent is not what was asked for: it is none of ours, or broken."""
+    """Returns the error for a response that no Pando server sends, or that is broken."""
     return RefusedError(
         "NETWORK_ERROR", f"{address} did not answer as a server does: {str(problem)[:_SHOWN_CHARACTERS]}"
     )
