@@ -1,4 +1,4 @@
-"""``system.clusters``: the servers of ``remote_servers`` in the configuration, without their passwords."""
+"""``system.clusters``: the servers of the configuration's ``remote_servers``, without passwords."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``system.distributed_ddl_queue``: the statements with ON CLUSTER, one row for each server of each."""
+"""``system.distributed_ddl_queue``: the statements with ON CLUSTER, one row per statement and server."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _INACTIVE, _ACTIVE, _FINISHED, _REMOVING, _UNKNOWN = range(5)
 
 
 def _entries(server: Server) -> Iterator[Row]:
-    """Raises 999 while ZooKeeper does not answer."""
+    """Yields the rows. Raises 999 (KEEPER_EXCEPTION) while ZooKeeper does not answer."""
     if server.replication.keeper is None:
         return
     keeper = server.replication.require_keeper()
@@ -48,12 +48,14 @@ def _entries(server: Server) -> Iterator[Row]:
 
 
 def _of_entry(name: str, entry: DdlEntry) -> tuple[object, ...]:
+    """Returns the columns of the statement."""
     host, _, port = entry.initiator.rpartition(":")
     settings = [(key, format_setting_value(value)) for key, value in entry.settings.items()]
     return name, entry.version, host, int(port or 0), entry.cluster, hide_passwords(entry.statement), settings
 
 
 def _of_host(host: DdlHost, status: DdlStatus) -> tuple[object, ...]:
+    """Returns the columns of its outcome on one server."""
     outcome = status.finished.get(host.id)
     if outcome is None:
         return _ACTIVE if host.id in status.active else _INACTIVE, None, None, None, None

@@ -1,4 +1,7 @@
-"""System tables that clients and BI tools read of what Pando has not: ClickHouse's columns, and never a row."""
+"""System tables of features that Pando lacks: always empty, with ClickHouse's columns.
+
+Clients and BI tools query them.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""``information_schema``: the standard's views of databases, tables and columns, made of the ``system`` tables.
+"""``information_schema``: the standard's views of databases, tables and columns.
 
-Every column is there twice, in lower and in upper case; so is every table, and the database itself. Source:
-ClickHouse's ``information_schema``.
+Their rows come from the ``system`` tables. Every column exists twice, in lower and in upper case; so does every table,
+and the database itself. Source: ClickHouse's ``information_schema``.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ _COLLATION = "utf8mb4_0900_ai_ci"
 
 
 def _doubled(name: str, columns: str, rows: Callable[[Server], Iterator[Row]]) -> SystemTable:
+    """Makes a table whose columns exist in lower and in upper case."""
     lines = [line.strip() for line in columns.strip().splitlines()]
     upper = [" ".join((line.split(" ", 1)[0].upper(), line.split(" ", 1)[1])) for line in lines]
     return define_server_table(name, "\n".join([*lines, *upper]), lambda server: (row + row for row in rows(server)))

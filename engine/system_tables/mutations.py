@@ -1,4 +1,4 @@
-"""``system.mutations``: a row for each command of each mutation."""
+"""``system.mutations``: one row for each command of each mutation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sql.grammar.statements.mutate_table import format_mutations
 
 
 def _as_written(command: MutationCommand) -> MutationCommand:
-    """With its expressions as ClickHouse shows them."""
+    """Returns the command with its expressions in the form that ClickHouse shows."""
     match command:
         case UpdateRows(assignments, condition):
             values = tuple((name, normalize_expression(value)) for name, value in assignments)
@@ -58,6 +58,7 @@ def _mutations(server: Server) -> Iterator[Row]:
 
 
 def _shown(table: Table) -> list[MutationSummary]:
+    """Returns a table's mutations; none for a table that cannot have any."""
     try:
         table.require("mutations")
         return list(table.mutations.shown())

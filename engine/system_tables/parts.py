@@ -42,7 +42,7 @@ def _stored(server: Server) -> Iterator[tuple[TableDefinition, StoredPart]]:
 
 
 def _stored_columns(server: Server) -> Iterator[tuple[TableDefinition, StoredPart, int, Column, tuple[int, int]]]:
-    """Position and sizes of the columns that a part has."""
+    """Yields the columns that each part has, with position and sizes."""
     for definition, entry in _stored(server):
         sizes = entry.part.column_sizes()
         for position, column in enumerate(definition.description.schema.stored.columns, 1):
@@ -51,17 +51,20 @@ def _stored_columns(server: Server) -> Iterator[tuple[TableDefinition, StoredPar
 
 
 def count_marks(settings: PartSettings, part: Part) -> int:
-    """As ClickHouse counts: one more at the end of a part, where granules are of bounded size."""
+    """Returns the number of marks as ClickHouse counts them.
+
+    It counts one more at the end of a part if granules are bounded by bytes.
+    """
     return part.marks + (part.rows > 0 and settings.index_granularity_bytes > 0)
 
 
 def _hash_of_files(part: Part) -> str:
-    """Of their sizes and hashes."""
+    """Returns a hash of the files' sizes and hashes."""
     return xxhash.xxh3_128_hexdigest(part.checksums.encode())
 
 
 def _index_bytes(part: Part) -> tuple[int, int, int]:
-    """Of the skip indexes: on disk, before compression, and their marks, of which they have none."""
+    """Returns the skip indexes' bytes: on disk, uncompressed, and of marks, which do not exist."""
     indexes = list(part.index_file or ())
     return sum(index.size for index in indexes), sum(index.uncompressed_bytes for index in indexes), 0
 
@@ -212,7 +215,7 @@ _USE = Group(
 
 
 def _times(part: Part) -> Row:
-    """The least and the greatest date, and time, of the partition key's columns; the epoch where it has none."""
+    """Returns the least and greatest date and time of the partition key's columns, or the epoch."""
     dates, times = [_EPOCH, _EPOCH], [_NO_TIME, _NO_TIME]
     for least, greatest in part.minmax.values():
         if isinstance(least, datetime) and isinstance(greatest, datetime):
@@ -229,7 +232,7 @@ def _detached_parts(server: Server) -> Iterator[Row]:
             path = table.store.path / "detached" / directory
             try:
                 size, changed = sum(file.stat().st_size for file in path.iterdir()), int(path.stat().st_mtime)
-            except FileNotFoundError:  # it has just been attached, or dropped
+            except FileNotFoundError:  # attached or dropped meanwhile
                 continue
             yield (
                 table.definition.database,
@@ -330,7 +333,7 @@ TABLES = (
         """,
         _detached_parts,
     ),
-    define_server_table(  # a table that is dropped is gone when DROP returns: nothing waits here
+    define_server_table(  # always empty: DROP removes a table before it returns
         "dropped_tables",
         """
         index UInt32

@@ -1,4 +1,4 @@
-"""``system.replicas`` and ``replication_queue``: what operators of replicated tables look at."""
+"""``system.replicas`` and ``replication_queue``: the state of replicated tables."""
 
 from __future__ import annotations
 
@@ -31,8 +31,11 @@ def _replicated(server: Server) -> Iterator[tuple[TableDefinition, Replica]]:
 
 
 class _Replica:
-    """A row of ``system.replicas``. What only ZooKeeper knows is asked when a column needs it, once for all of them;
-    zeros and the reason when it does not answer."""
+    """A row of ``system.replicas``.
+
+    ZooKeeper is asked only if a selected column needs it, once for all columns. If it does not answer the columns are
+    zero and ``zookeeper_exception`` has the reason.
+    """
 
     def __init__(self, server: Server, definition: TableDefinition, replication: Replica) -> None:
         self._now = server.services.clock()
@@ -41,6 +44,7 @@ class _Replica:
         self._exception = ""
 
     def known_here(self) -> Row:
+        """Returns the columns that need no ZooKeeper."""
         definition, replication = self._definition, self._replication
         counts, problem = replication.queue.counts(), replication.problem()
         return (
@@ -72,33 +76,41 @@ class _Replica:
         )
 
     def log(self) -> Row:
+        """Returns the log's last index and this replica's position."""
         pointer, max_index = self._log_position
         return max_index, pointer
 
     def delay(self) -> Row:
+        """Returns the replica's delay in seconds."""
         return (int(self._replication.queue.absolute_delay(self._now)),)
 
     def replicas(self) -> Row:
+        """Returns the number of replicas, and of active ones."""
         return len(self._replicas), sum(self._replicas.values())
 
     def lost_parts(self) -> Row:
+        """Returns the number of lost parts."""
         return (self._lost_part_count,)
 
     def problem(self) -> Row:
+        """Returns why the replica is read-only; empty if it is not."""
         return (self._replication.problem() or "",)
 
     def exception(self) -> Row:
-        """What ZooKeeper answers to all that is asked of it for this table."""
+        """Returns ZooKeeper's error for any of the questions about this table."""
         _ = self._log_position, self._replicas, self._lost_part_count
         return (self._replication.refusal or self._exception,)
 
     def replica_is_active(self) -> Row:
+        """Returns the replicas' names with their activity."""
         return ([(name, int(active)) for name, active in self._replicas.items()],)
 
     def warning(self) -> Row:
+        """Returns the replica's warning."""
         return (self._replication.warning,)
 
     def _ask(self, question: Callable[[Keeper], _T], unknown: _T) -> _T:
+        """Returns ZooKeeper's answer, or ``unknown`` after an error, which is kept."""
         keeper = self._replication.keeper
         if keeper is None or self._replication.is_session_expired:
             self._exception = "There is no connection to ZooKeeper"

@@ -47,13 +47,14 @@ def _databases(server: Server) -> Iterator[Row]:
 
 
 def get_database_engine(server: Server, name: str) -> str:
+    """Returns the engine name that clients see for a database."""
     if name in server.system_schemas:
         return "System" if name == "system" else "Memory"
     return "Ordinary"
 
 
 def _tables_of_session(context: Context) -> Iterator[Row]:
-    """The session's temporary tables are in no database."""
+    """Yields the rows of all tables, with the session's temporary tables, which have no database."""
     yield from _tables(context.server)
     for name, hidden in sorted(context.session.temporary_tables.items()):
         table = context.server.catalog.find(TEMPORARY_DATABASE, hidden)
@@ -75,6 +76,7 @@ def _tables(server: Server) -> Iterator[Row]:
 
 
 def _row_without_table(database: str, name: str, engine: str, load_error: str = "") -> Row:
+    """Returns the row of a system table, or of a table that could not be loaded."""
     return (
         database,
         name,
@@ -157,7 +159,7 @@ def _table_row(
 
 
 def _written(file: Path | None) -> tuple[str, int]:
-    """The path of a definition, and when it was written."""
+    """Returns the path of a definition and the time it was written."""
     try:
         return (str(file), int(file.stat().st_mtime)) if file is not None else ("", 0)
     except FileNotFoundError:  # dropped meanwhile
@@ -169,7 +171,10 @@ def _key(key: Key) -> str:
 
 
 def _bytes_on_disk(table: Table) -> int | None:
-    """Of a Distributed table: of the rows that wait to be sent to its shards, and none wait."""
+    """Returns the bytes of the active parts; ``None`` for views and Merge tables.
+
+    For a Distributed table ClickHouse counts the rows that wait to be sent; here none wait.
+    """
     definition = table.definition
     if definition.create.view is not None or definition.engine_name == "Merge":
         return None
@@ -181,7 +186,7 @@ def _columns(server: Server) -> Iterator[Row]:
         definition = table.definition
         sizes = _column_sizes(table)
         keys = definition.description
-        # The columns of a prefix are those of the whole key, from which it is computed.
+        # Of a primary key that is a prefix of the sorting key, ``columns`` has the whole key's columns.
         in_primary_key = {name for names in keys.primary_key.reads for name in names}
         for position, column in enumerate(definition.description.schema.columns, 1):
             compressed, uncompressed = sizes.get(column.name, (0, 0))
@@ -214,7 +219,7 @@ def _columns(server: Server) -> Iterator[Row]:
 
 
 def _precision(type_: DataType) -> tuple[int | None, int | None, int | None, int | None, int | None]:
-    """Octet length, numeric precision, its radix, scale, and precision of times."""
+    """Returns octet length, numeric precision, its radix, scale, and precision of times."""
     type_ = strip_nullable(type_)
     if isinstance(type_, FixedStringType):
         return type_.length, None, None, None, None
@@ -340,12 +345,12 @@ TABLES = (
 
 
 def list_table_rows(server: Server) -> Iterator[dict[str, object]]:
-    """The rows of ``system.tables`` by column."""
+    """Yields the rows of ``system.tables`` by column name."""
     names = TABLES[1].schema.stored.names
     return (dict(zip(names, row, strict=True)) for row in _tables(server))
 
 
 def list_column_rows(server: Server) -> Iterator[dict[str, object]]:
-    """The rows of ``system.columns`` by column."""
+    """Yields the rows of ``system.columns`` by column name."""
     names = TABLES[2].schema.stored.names
     return (dict(zip(names, row, strict=True)) for row in _columns(server))

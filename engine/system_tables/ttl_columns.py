@@ -1,4 +1,4 @@
-"""What ``system.parts`` and ``parts_columns`` show of the times at which rows expire."""
+"""The TTL columns of ``system.parts`` and ``parts_columns``."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ _LAST_TIME = (1 << 32) - 1
 
 
 def make_ttl_values(description: TableDescription, part: Part) -> Row:
-    """Of :data:`TTL_COLUMNS`. What the part does not know is 0, or not in the lists."""
+    """Returns the values of :data:`TTL_COLUMNS`.
+
+    Rules that the part has no times for give 0, or are missing in the lists.
+    """
     rules, known = description.ttl, part.get_applicable_ttl(description.ttl).rules
     rows = next((known[rule.text] for rule in rules.of_kind(RuleKind.ROWS) if rule.text in known), RuleTimes())
     values: list[object] = [_time(rows.first), _time(rows.last)]
@@ -45,7 +48,7 @@ def make_ttl_values(description: TableDescription, part: Part) -> Row:
 
 
 def make_column_ttl_values(description: TableDescription, part: Part, column: str) -> Row:
-    """Of :data:`COLUMN_TTL_COLUMNS`."""
+    """Returns the values of :data:`COLUMN_TTL_COLUMNS`."""
     known = part.get_applicable_ttl(description.ttl).rules
     for rule in description.ttl.of_kind(RuleKind.COLUMN):
         if rule.column == column and rule.text in known:
