@@ -1,9 +1,10 @@
-"""What outlives a request: sessions, whose ``session_id`` keeps what USE and SET changed, and numbers used once.
+"""State that outlives a request: sessions with a ``session_id``, and numbers used once.
 
 Invariants:
+
 - A session serves one request at a time (373 otherwise).
-- A session ends ``session_timeout`` seconds after its last request, with its temporary tables; nothing else is lost but
-  its database and settings. Whoever holds a store runs its ``task``: else a session stays until another begins.
+- A session ends ``session_timeout`` seconds after its last request, with its temporary tables, database and settings.
+  The owner of a store runs its ``task``; without it a session stays until another one begins.
 """
 
 from __future__ import annotations
@@ -28,17 +29,23 @@ class _Held:
 
 
 class Sessions(Protocol):
-    """See :class:`SessionStore`."""
+    """The interface of :class:`SessionStore`."""
 
-    def acquire(self, user: str, session_id: str, make: Callable[[], Session], *, must_exist: bool) -> Session: ...
+    def acquire(self, user: str, session_id: str, make: Callable[[], Session], *, must_exist: bool) -> Session:
+        """Returns a session for one request."""
 
-    def release(self, user: str, session_id: str, timeout_seconds: float, session: Session | None = None) -> None: ...
+    def release(self, user: str, session_id: str, timeout_seconds: float, session: Session | None = None) -> None:
+        """Returns a session to the store."""
 
-    def is_first(self, number: str, seconds: float) -> bool: ...
+    def is_first(self, number: str, seconds: float) -> bool:
+        """Returns whether the number was not used before."""
 
 
 class SessionStore:
-    """Thread-safe. Keys are (user, session id): nobody enters another user's session."""
+    """The sessions of one server. Thread-safe.
+
+    Keys are (user, session id): nobody enters another user's session.
+    """
 
     def __init__(self, clock: Callable[[], float], on_end: Callable[[Session], None]) -> None:
         self._clock = clock
@@ -46,10 +53,13 @@ class SessionStore:
         self._lock = threading.Lock()
         self._held: dict[tuple[str, str], _Held] = {}
         self._numbers: dict[str, float] = {}
-        """Those that were used, in the order that they came, and until when each is remembered."""
+        """Used numbers in order of arrival, and until when each is remembered."""
 
     def acquire(self, user: str, session_id: str, make: Callable[[], Session], *, must_exist: bool) -> Session:
-        """Raises 372 (SESSION_NOT_FOUND) and 373 (SESSION_IS_LOCKED)."""
+        """Returns the session for one request; makes it unless it ``must_exist``.
+
+        Raises 372 (SESSION_NOT_FOUND) and 373 (SESSION_IS_LOCKED).
+        """
         self.sweep()
         with self._lock:
             held = self._held.get((user, session_id))
@@ -65,7 +75,7 @@ class SessionStore:
             return held.session
 
     def release(self, user: str, session_id: str, timeout_seconds: float, session: Session | None = None) -> None:
-        """``session`` is what it became, when that is another object than was acquired."""
+        """Returns a session to the store; ``session`` replaces the acquired object."""
         with self._lock:
             held = self._held.get((user, session_id))
             if held is not None:
@@ -74,7 +84,7 @@ class SessionStore:
                 held.expires = self._clock() + timeout_seconds
 
     def is_first(self, number: str, seconds: float) -> bool:
-        """Whether the number was not used before. It is remembered for ``seconds``."""
+        """Returns whether the number was not used before, and remembers it for ``seconds``."""
         now = self._clock()
         with self._lock:
             while self._numbers and self._numbers[oldest := next(iter(self._numbers))] <= now:
@@ -85,7 +95,7 @@ class SessionStore:
             return True
 
     def sweep(self) -> None:
-        """Ends the sessions that have expired."""
+        """Ends the expired sessions."""
         with self._lock:
             now = self._clock()
             expired = [key for key, held in self._held.items() if not held.in_use and held.expires <= now]
@@ -95,6 +105,7 @@ class SessionStore:
 
     @property
     def task(self) -> BackgroundTask:
+        """A new background task that ends expired sessions."""
         return BackgroundTask("end sessions", self._sweep_step)
 
     def _sweep_step(self) -> float:

@@ -1,4 +1,4 @@
-"""The bytes of an answer, cut and gathered into chunks worth sending."""
+"""Cuts and joins the bytes of a response into chunks worth sending."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MOST_AT_ONCE_BYTES = 4 << 20
 
 
 def _pieces(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """A long row is one chunk; what is copied at once on its way is copied with the interpreter locked."""
+    """Cuts very long chunks, because one large copy would hold the interpreter's lock for long."""
     for chunk in chunks:
         if len(chunk) <= _MOST_AT_ONCE_BYTES:
             yield chunk
@@ -22,7 +22,7 @@ def _pieces(chunks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def gathered(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """The answer in chunks worth sending. What is gathered when an error comes goes out before it."""
+    """Yields the response in chunks worth sending; before an error it yields what is left."""
     held: list[bytes] = []
     held_bytes = 0
     try:
@@ -41,6 +41,7 @@ def gathered(chunks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def compressed(chunks: Iterator[bytes], compressor: Compressor) -> Iterator[bytes]:
+    """Yields the compressed response."""
     for chunk in chunks:
         data = compressor.compress(chunk)
         if data:

@@ -1,12 +1,12 @@
-"""One connection: uvicorn's HTTP protocol with bounds on what a client may send, how slowly, and how slowly it reads.
+"""One HTTP connection: uvicorn's protocol with limits on sizes and times.
 
-- The head of a request is there within ``http_receive_timeout`` of its first byte, or the connection is answered 408.
-- URI, headers and their number are bounded (``http_max_…``), and so is everything the parser holds back between two
-  events: a header, a trailer or a chunk's extension without end.
-- A client that takes nothing off the wire for ``http_send_timeout`` is cut off; its query sees it leave.
-- What is no HTTP gets an error with ClickHouse's code. It never lands within the answer to an earlier request.
+- The head of a request must arrive within ``http_receive_timeout`` of its first byte; otherwise the answer is 408.
+- URI, headers and their number are limited (``http_max_…``), and so is all that the parser buffers between two
+  events: an endless header, trailer or chunk extension.
+- A client that reads nothing for ``http_send_timeout`` is disconnected, which cancels its query.
+- Malformed HTTP gets an error with ClickHouse's code, but never inside the response to an earlier request.
 
-A request tells its connection other time-outs through ``scope["state"]["connection"]``.
+A request sets other timeouts of its connection through ``scope["state"]["connection"]``.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ from sql.settings.supported_settings import (
 logger = logging.getLogger(__name__)
 
 _SLACK_BYTES = 256 << 10
-"""What one read of a socket may bring."""
+"""The most that one read of a socket brings."""
 _LINGER_SECONDS = 2.0
 UNLIMITED_SECONDS = 1e8
-"""What a setting of 0 means, and what every clock can count."""
+"""The meaning of a timeout of 0; every clock can count it."""
 _DEAF_SECONDS = 2.0
 MAX_SHORT_BODY_BYTES = 64 << 10
-"""The body of a request that may be answered past the application."""
+"""The longest body of a request that bypasses the application."""
 _EARLY_SECONDS = 0.02
-"""So long its body may take."""
+"""Time for that body to arrive."""
 _SHORT_ANSWERS_AT_ONCE = 4
-"""Of one read of a socket: other connections wait meanwhile."""
+"""Most immediate answers per read of a socket, because other connections wait meanwhile."""
 _BODY_HEADERS = (b"content-length", b"transfer-encoding")
 _INSERT = re.compile(rb"\s*insert\b", re.IGNORECASE)
 
 ShortAnswer = Callable[[Mapping[str, Any], bytes], tuple[bytes, bytes] | None]
-"""From scope and body of a whole request to the headers' lines and the body of a 200, if it can be had at once."""
+"""Answers a complete request (scope, body) with header lines and body of a 200, or ``None`` if it takes longer."""
 
 
 class HttpConnection(HttpToolsProtocol):
-    """``limits`` and the time-outs are those of the server's profile."""
+    """One connection. ``limits`` are the settings of the server's default profile."""
 
     limits: Settings
     short_answer: ShortAnswer | None = None
@@ -84,20 +84,20 @@ class HttpConnection(HttpToolsProtocol):
 
     @property
     def is_idle(self) -> bool:
-        """Nothing of a request is here, and no answer is owed. Whoever passes connections on asks."""
+        """Whether no request has begun and no response is owed, so that the connection may be passed on."""
         return not (self._unanswered or self._is_in_request or self._refusal is not None)
 
     @property
     def number(self) -> int | None:
-        """What the server's other processes know it by."""
+        """The number by which the server's other processes know the connection."""
         return None
 
     def note_repeatable(self) -> None:
-        """The query of the request changes nothing: whoever may, asks it again in another process."""
+        """Notes that the request's query changes nothing and may be repeated in another process."""
 
     @property
     def has_unanswered_request(self) -> bool:
-        """A request has begun to come, and its answer is not complete."""
+        """Whether a request has begun to arrive and its response is not complete."""
         return self._unanswered > 0 or self._is_in_head or self._early_body is not None
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -107,7 +107,7 @@ class HttpConnection(HttpToolsProtocol):
             if timer is not None:
                 timer.cancel()
         self.pipeline.clear()
-        if self._running is not None and not self._running.response_complete:  # there may be newer ones behind it
+        if self._running is not None and not self._running.response_complete:  # newer requests may wait behind it
             self._running.disconnected = True
             self._running.message_event.set()
         super().connection_lost(exc)
@@ -136,7 +136,7 @@ class HttpConnection(HttpToolsProtocol):
             self._deaf = self.loop.call_later(_DEAF_SECONDS, self._look_for_the_end)
 
     def _look_for_the_end(self) -> None:
-        """While nothing is read (later requests wait for their turn) the client's leaving is not heard."""
+        """Checks whether the client has left, which is not reported while reading is paused."""
         self._deaf = None
         if not self.flow.read_paused or self.transport.is_closing():
             return
@@ -146,7 +146,7 @@ class HttpConnection(HttpToolsProtocol):
             self._deaf = self.loop.call_later(_DEAF_SECONDS, self._look_for_the_end)
 
     def _watch_for_lateness(self) -> None:
-        """A head must come whole in time, and so must a body that nobody reads any more."""
+        """Starts or stops the timer for a head, and for a body that nobody reads any more."""
         is_answered = self.cycle is not None and self.cycle.response_complete
         must_hurry = self._is_in_head or (self._is_in_request and is_answered)
         if must_hurry and self._late is None:
@@ -160,12 +160,12 @@ class HttpConnection(HttpToolsProtocol):
         self._refuse(408, UserError("SOCKET_TIMEOUT", problem))
 
     def eof_received(self) -> None:
-        """The client has left; a half-closed connection is not told from that."""
+        """Leaves the connection open: a half-closed one cannot be told from a client that left."""
 
     # -- what the parser meets --------------------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
-        self._unset_keepalive_if_required()  # only here: empty lines and late bodies keep no connection
+        self._unset_keepalive_if_required()  # only here: empty lines and late bodies must not keep it alive
         super().on_message_begin()
         self.scope["state"]["connection"] = self
         self._is_in_head = self._is_in_request = True
@@ -210,9 +210,9 @@ class HttpConnection(HttpToolsProtocol):
             self._begin_cycle()
 
     def _begin_cycle(self) -> None:
-        """The request becomes the application's, with what is there of its body."""
+        """Passes the request to the application, with the part of its body that has arrived."""
         body = self._take_early_body()
-        super().on_headers_complete()  # raises for a URI that is none
+        super().on_headers_complete()  # raises for a malformed URI
         self._is_in_head = False
         self._unanswered += 1
         if self.parser.should_upgrade():
@@ -244,7 +244,7 @@ class HttpConnection(HttpToolsProtocol):
     # -- short queries ----------------------------------------------------------------------------------------------
 
     def _may_be_short(self) -> bool:
-        """Whether the request may be answered when it is whole, if that is at once: nothing is before it."""
+        """Returns whether the request, once complete, may be answered at once; nothing may be before it."""
         return (
             self._answers_left > 0
             and (self.cycle is None or self.cycle.response_complete)
@@ -264,7 +264,7 @@ class HttpConnection(HttpToolsProtocol):
         return body
 
     def _begin_late(self) -> None:
-        """The body takes its time."""
+        """Passes the request to the application because its body takes too long."""
         try:
             self._begin_cycle()
         except httptools.HttpParserError as error:
@@ -325,7 +325,7 @@ class HttpConnection(HttpToolsProtocol):
         self._watch_for_lateness()
 
     def send_progress(self, progress: bytes) -> None:
-        """``X-ClickHouse-Progress`` while a query runs: the head begins, with 200, and goes on with the answer."""
+        """Sends ``X-ClickHouse-Progress`` during a query: begins the head, with 200; the response goes on."""
         cycle = self._running
         if cycle is None or cycle.disconnected or cycle.response_started or self._refusal is not None:
             return
@@ -337,22 +337,22 @@ class HttpConnection(HttpToolsProtocol):
     # -- refusing ---------------------------------------------------------------------------------------------------
 
     def _refuse(self, status: int, error: PandoError) -> None:
-        """Nothing more is read. Earlier requests of the connection get their answers first."""
+        """Stops reading. Earlier requests get their responses before the refusal."""
         if self._refusal is not None or self.transport.is_closing():
             return
         self._refusal = (status, error)
         if self._take_early_body() is not None:
-            pass  # nobody knows of it yet
+            pass  # the application has not seen it yet
         elif self._is_in_request and not self._is_in_head and not self.cycle.response_complete:
             self._drop_request()
         self._answer_refusal()
 
     def _drop_request(self) -> None:
-        """The newest request's own body is what is wrong."""
+        """Drops the newest request, whose own body is malformed."""
         self._unanswered -= 1
         if self.pipeline and self.pipeline[0][0] is self.cycle:
             self.pipeline.popleft()
-            return  # an earlier one runs; its end answers
+            return  # an earlier request runs; the refusal follows its response
         self.cycle.disconnected = True
         self.cycle.waiting_for_100_continue = False
         self.cycle.message_event.set()
@@ -370,7 +370,7 @@ class HttpConnection(HttpToolsProtocol):
         if self.transport.can_write_eof():
             with contextlib.suppress(OSError):  # the client has gone meanwhile
                 self.transport.write_eof()
-        # The rest is read and dropped for a moment: closed at once, the client might lose the answer.
+        # Reads and drops the rest for a moment: if it closed at once, the client might lose the response.
         self.loop.call_later(_LINGER_SECONDS, self.transport.abort)
 
     # -- a client that does not read ----------------------------------------------------------------------------------

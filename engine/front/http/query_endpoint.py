@@ -1,7 +1,7 @@
-"""The ASGI side of a query: request in, answer out, the client's leaving noticed.
+"""The ASGI side of a query: request in, response out, and cancellation when the client leaves.
 
-The loop never blocks: everything an :class:`QueryExchange` does runs on the query threads. While one chunk is being
-sent the next is being made.
+The loop never blocks: all work of a :class:`QueryExchange` runs on the query threads. While one chunk is being sent the
+next is being made.
 """
 
 from __future__ import annotations
@@ -79,14 +79,15 @@ class QueryEndpoint:
         self.short_answer = ShortAnswers(
             engine, self._users, metrics, lambda: len(self._placed) < self._limit, self._common_headers(None)
         ).answer
-        """What a connection asks first, on the loop."""
+        """Answers short queries; called by connections on the event loop before anything else."""
 
     def cancel_all(self) -> None:
-        """From any thread: running queries end with 394, and their clients are told."""
+        """Cancels all running queries with 394 (QUERY_WAS_CANCELLED), which their clients get. Thread-safe."""
         for exchange in list(self._exchanges):
             exchange.cancel()
 
     def close(self) -> None:
+        """Stops the query threads."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -98,7 +99,7 @@ class QueryEndpoint:
             connection: HttpConnection = scope["state"]["connection"]
             connection.send_timeout = self._seconds(request, "http_send_timeout")
             pipe = BodyPipe(asyncio.get_running_loop(), timeout_seconds=timeout_seconds)
-            # Before the query counts as running: a client that sends nothing, or slowly, must not keep others out.
+            # Read before the query counts as running, so that slow clients do not keep others out.
             body = await _small_body(request, receive, pipe, timeout_seconds)
             if self._is_full():
                 raise UserError(
@@ -123,8 +124,11 @@ class QueryEndpoint:
             self._placed.discard(exchange)
 
     def begin_insert(self, scope: Mapping[str, Any], body: bytes, reply: Reply) -> Callable[[], None] | None:
-        """Runs an INSERT whose data are all here on a query thread, without task or stream, and calls ``reply`` on the
-        loop. Returns what cancels it, or ``None`` for what :meth:`__call__` is to answer: refusals, and all others."""
+        """Runs an INSERT with complete data on a query thread, without task or stream.
+
+        Calls ``reply`` on the loop. Returns the function that cancels it, or ``None`` if :meth:`__call__` is to answer:
+        for refusals and all other requests.
+        """
         try:
             request = parse_request(scope)
             if request.credentials.proof is not None:
@@ -168,7 +172,7 @@ class QueryEndpoint:
 
         try:
             self._threads.submit(run)
-        except RuntimeError:  # no thread can be had
+        except RuntimeError:  # no thread can be started
             return None
         running.__enter__()
         self._placed.add(exchange)
@@ -233,7 +237,7 @@ class QueryEndpoint:
         await self._stream(exchange, data, headers, send)
 
     async def _started(self, exchange: QueryExchange, request: QueryRequest, connection: HttpConnection) -> bytes:
-        """The first bytes of the answer, progress told meanwhile."""
+        """Returns the first bytes of the response and sends progress meanwhile."""
         start = self._in_thread(exchange.start)
         if not self._setting(request, "send_progress_in_http_headers"):
             return await start
@@ -272,7 +276,7 @@ class QueryEndpoint:
         task.add_done_callback(self._asides.discard)
 
     async def _set_aside(self, exchange: QueryExchange) -> None:
-        """A client that reads slowly holds neither a snapshot nor a place, if its answer fits on the disk."""
+        """Spills the response of a slow client, which then holds neither a snapshot nor a query slot."""
         if await self._in_thread(exchange.spill_rest):
             logger.info("the answer of query %s waits on disk for its client", exchange.query_id)
             self._placed.discard(exchange)
@@ -311,7 +315,7 @@ class _ClientLeftError(Exception):
 async def _small_body(
     request: QueryRequest, receive: Receive, pipe: BodyPipe, timeout_seconds: float
 ) -> BinaryIO | None:
-    """The body when it is small; else ``None``, and its beginning is in the pipe."""
+    """Returns the whole body if it is small; else ``None``, with its beginning in the pipe."""
     if request.is_read_only:
         return io.BytesIO()
     held = bytearray()
@@ -332,7 +336,7 @@ async def _small_body(
 
 
 async def _watch(receive: Receive, pipe: BodyPipe, exchange: QueryExchange, has_more_body: bool) -> None:
-    """Feeds the pipe; cancels the query when the client leaves."""
+    """Feeds the pipe, and cancels the query when the client leaves."""
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
@@ -358,13 +362,14 @@ def _header_text(text: str) -> bytes:
 
 
 async def send_error(send: Send, error: PandoError, headers: Headers, method: str) -> None:
+    """Sends an error response."""
     status, more, text = make_error_answer(error)
     await send({"type": "http.response.start", "status": status, "headers": [*headers, *more]})
     await send({"type": "http.response.body", "body": b"" if method == "HEAD" else text})
 
 
 def make_error_answer(error: PandoError) -> tuple[int, Headers, bytes]:
-    """Status, headers and body."""
+    """Returns status, headers and body of an error response."""
     text = format_error(error).encode("utf-8", "replace")
     status = get_http_status(error)
     level = logging.WARNING if status >= 500 else logging.INFO

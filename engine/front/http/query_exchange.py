@@ -1,10 +1,9 @@
-"""One request's query, from its text to the bytes of its answer. Runs on a worker thread; knows no ASGI.
+"""One request's query, from its text to the bytes of its response. Runs on a thread; knows no ASGI.
 
-The answer is pulled: :meth:`Exchange.start` runs the statement and makes the first bytes, :meth:`Exchange.more` the
-next ones, so no more is in memory than the client has room for. With ``wait_end_of_query`` the answer is made whole
-first (beyond some MiB on disk).
-
+The response is pulled: :meth:`QueryExchange.start` runs the statement and makes the first bytes,
+:meth:`QueryExchange.more` the next ones. With ``wait_end_of_query`` it is completed first (on disk beyond some MiB).
 Invariants:
+
 - ``start`` is called once, ``more`` until it returns ``None`` or raises, ``close`` always; a lock keeps them apart.
 - ``cancel`` may be called at any time from any thread.
 """
@@ -60,6 +59,8 @@ _NOBODY = Witness()
 
 
 class QueryExchange:
+    """The query of one request."""
+
     def __init__(
         self,
         engine: StatementRunner,
@@ -97,7 +98,7 @@ class QueryExchange:
     # -- life -----------------------------------------------------------------------------------------------------
 
     def start(self) -> bytes:
-        """Runs the statement; the first bytes of the answer, or all of them (``is_finished``)."""
+        """Runs the statement; returns the first bytes of the response, or all of them (``is_finished``)."""
         with self._lock:
             try:
                 data = self._start()
@@ -139,15 +140,16 @@ class QueryExchange:
         return self._buffered(settings.http_response_buffer_size)
 
     def more(self) -> bytes | None:
-        """The next bytes; ``None`` at the end. Raises ``PandoError``."""
+        """Returns the next bytes; ``None`` at the end. Raises ``PandoError``."""
         with self._lock, self._working():
             return next(self._chunks, None)
 
     def cancel(self) -> None:
+        """Cancels the query."""
         self._is_cancelled = True
         if self._result is not None:
             self._result.cancel()
-        if self._process is not None:  # never by its id: that may be another's
+        if self._process is not None:  # not by its id, which may be reused
             self._process.stop()
 
     def _on_start(self, process: Process) -> None:
@@ -159,7 +161,7 @@ class QueryExchange:
 
     @contextmanager
     def _working(self) -> Iterator[None]:
-        """Between two pieces of the answer the client takes its time."""
+        """Marks the query as working during the block; between two pieces it waits for the client."""
         self._witness.works()
         try:
             yield
@@ -168,7 +170,7 @@ class QueryExchange:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """For a block that waits for the client's data."""
+        """Marks the query as waiting for the client's data during the block."""
         self._witness.waits()
         try:
             yield
@@ -180,6 +182,7 @@ class QueryExchange:
         return self._process.status.witness if self._process is not None else _NOBODY
 
     def close(self) -> None:
+        """Releases all that the query holds."""
         with self._lock:
             self._release()
 
@@ -203,6 +206,7 @@ class QueryExchange:
 
     @property
     def counts(self) -> dict[str, int]:
+        """The query's counts so far."""
         names = (
             "read_rows", "read_bytes", "written_rows", "written_bytes", "total_rows_to_read", "result_rows",
             "deduplicated_blocks", "memory_usage",
@@ -220,7 +224,7 @@ class QueryExchange:
 
     @property
     def progress(self) -> str:
-        """The JSON of ``X-ClickHouse-Progress``, as of now. From any thread."""
+        """The JSON of ``X-ClickHouse-Progress``, with current counts. Thread-safe."""
         if self._process is not None:
             self._process.refresh()
         return self.summary
@@ -233,7 +237,7 @@ class QueryExchange:
             self._body = join_head(signed_statement(proof, self._body, self._sessions.is_first), self._body)
 
     def _read_form(self) -> Form:
-        """A form's fields become the request's, and its body is used up."""
+        """Reads the whole body as a form, whose fields are added to the request."""
         request = self._request
         if request.completed is None or request.is_read_only:
             return Form()
@@ -248,7 +252,7 @@ class QueryExchange:
         return form
 
     def _enter_session(self) -> Session:
-        """The session of this statement: a copy, because URL settings last for one request."""
+        """Returns the session of this statement: a copy, because URL settings last for one request."""
         request = self._request
         if request.session_id:
             self._kept = self._sessions.acquire(
@@ -257,7 +261,7 @@ class QueryExchange:
         kept = self._entered = self._kept or self._new_session()
         profile = self._engine.config.profile(request.profile) if request.profile else {}
         changes = {**profile, **request.settings}
-        if request.credentials.proof is None:  # else another server has checked them
+        if request.credentials.proof is None:  # otherwise the asking server has checked them
             check_settings_change(kept.settings, changes, self._engine.config.default_settings)
         if request.database and request.database not in self._engine.database_names():
             raise unknown_database(request.database, self._engine.database_names())
@@ -275,7 +279,7 @@ class QueryExchange:
         )
 
     def _keep_changes(self, statement: Statement, session: Session) -> None:
-        """USE and SET outlive the request in a session that has an id."""
+        """Applies USE and SET to the kept session, if the request names one."""
         if self._kept is not None and isinstance(statement, Use):
             self._kept.database = session.database
         elif self._kept is not None and isinstance(statement, SetSettings):
@@ -289,7 +293,7 @@ class QueryExchange:
         return Session(user=self._request.credentials.user, settings=settings, profile=self._user.profile)
 
     def _statement(self, session: Session) -> tuple[ParsedStatement, str, BinaryIO | None]:
-        """URL and body are one text; what follows the head of an INSERT is data and stays a stream."""
+        """Parses URL and body as one text; the data of an INSERT stay a stream."""
         query = self._request.query.encode()
         stream = open_decompressed(self._body, self._request.content_encoding)
         if self._request.decompresses_blocks:
@@ -308,14 +312,14 @@ class QueryExchange:
         return self._engine.parse(text, session, self._on_start), text, None
 
     def _may_be_repeated(self, parsed: ParsedStatement) -> bool:
-        """Whether the client cannot tell that its request was asked twice."""
+        """Returns whether the query may run twice without the client noticing."""
         request = self._request
         return isinstance(parsed.statement, SelectQuery) and not request.session_id and not request.credentials.proof
 
     # -- the answer ---------------------------------------------------------------------------------------------------
 
     def _encoded(self, result: QueryResult, settings: Settings) -> Iterator[bytes]:
-        """Formatted, gathered into chunks worth sending, compressed."""
+        """Yields the response: formatted, gathered into chunks worth sending, compressed."""
         name = result.format or self._request.format or settings.default_format or "TabSeparated"
         self.format = find_format(name).name
         self.content_type = content_type(name)
@@ -335,7 +339,7 @@ class QueryExchange:
         return compressed(gathered(chunks), compressor)
 
     def finish_with(self, trailer: bytes) -> bytes:
-        """The last bytes of an answer that an error cut off, in the answer's own compression."""
+        """Returns the last bytes of a response after an error, in the response's own compression."""
         return self.compressor.compress(trailer) + self.compressor.finish()
 
     def _buffered(self, size: int) -> bytes:
@@ -368,10 +372,7 @@ class QueryExchange:
         return next(self._chunks, b"")
 
     def spill_rest(self) -> bool:
-        """For a client that reads slowly: the query goes on without it, as far as there is space for its answer.
-
-        True when the query has ended, with all it held: only sending is left.
-        """
+        """Completes a slow client's answer on disk; returns True if only sending is left."""
         with self._lock:
             if self._spill is not None or self.is_closed:
                 return False

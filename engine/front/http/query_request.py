@@ -1,7 +1,7 @@
-"""What one HTTP request asks for: URL parameters and ``X-ClickHouse-*`` headers, told apart and checked.
+"""Parses the URL parameters and ``X-ClickHouse-*`` headers of a query's request.
 
-A URL parameter is one of ours (``query``, ``database``, …), a query parameter (``param_x``), or a setting.
-Source: ClickHouse documentation, "HTTP Interface".
+A URL parameter is one of the interface's own (``query``, ``database``, …), a query parameter (``param_x``), or a
+setting. Source: ClickHouse documentation, "HTTP Interface".
 """
 
 from __future__ import annotations
@@ -24,27 +24,31 @@ from sql.settings.setting_values import (
 )
 
 _IGNORED = frozenset({"quota_key", "stacktrace"})
-"""Parameters of clients that change nothing here."""
+"""Parameters of clients that have no effect."""
 _OF_REQUEST = {
     "default_format": "default_format",
     "wait_end_of_query": "wait_end_of_query",
     "buffer_size": "http_response_buffer_size",
 }
-"""Parameters, and the settings that they are here. In ClickHouse they are none, so read-only users may give them."""
+"""Parameters that are settings here. In ClickHouse they are none, so read-only users may give them."""
 _MAX_SESSION_SECONDS = 3600
 _LONGEST_ID = 1000
 
 
 @dataclass(frozen=True)
 class Credentials:
+    """The user of a request, with the password or with another server's proof."""
+
     user: str = "default"
     password: str = ""
     proof: Proof | None = None
-    """In place of a password: another server of a cluster asks for the user."""
+    """Proof of another server of the cluster that asks for the user, in place of a password."""
 
 
 @dataclass(frozen=True)
 class QueryRequest:
+    """A parsed request."""
+
     method: str
     query: str = ""
     database: str = ""
@@ -57,7 +61,7 @@ class QueryRequest:
     profile: str = ""
     settings: dict[str, SettingValue] = field(default_factory=dict)
     own_settings: dict[str, SettingValue] = field(default_factory=dict)
-    """Those that a user may give who may change no setting."""
+    """Settings that even a read-only user may give."""
     parameters: dict[str, str] = field(default_factory=dict)
     content_encoding: str = ""
     accept_encoding: str = ""
@@ -66,19 +70,19 @@ class QueryRequest:
     compresses_blocks: bool = False
     decompresses_blocks: bool = False
     boundary: str = ""
-    """Of a form that holds the rest of the request."""
+    """The boundary of the form in the body, which holds the rest of the request."""
     completed: Callable[[list[tuple[str, str]]], QueryRequest] | None = None
-    """The request with the fields of its form."""
+    """Returns the request with the fields of its form added."""
     table_options: dict[str, str] = field(default_factory=dict)
 
     @property
     def is_read_only(self) -> bool:
-        """GET changes nothing, by the meaning of the method."""
+        """Whether the request may not change anything: GET and HEAD."""
         return self.method in ("GET", "HEAD")
 
 
 def parse_credentials(scope: Mapping[str, Any]) -> Credentials:
-    """From the headers or the URL of an ASGI scope. Raises ``UserError``."""
+    """Reads the credentials from headers or URL of an ASGI scope. Raises ``UserError``."""
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
     pairs = _url_parameters(scope)
     return _credentials(dict(pairs), headers, pairs)
@@ -92,7 +96,7 @@ def _url_parameters(scope: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def parse_request(scope: Mapping[str, Any]) -> QueryRequest:
-    """From an ASGI scope. Raises ``UserError``."""
+    """Parses an ASGI scope. Raises ``UserError``."""
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
     kind = headers.get("content-type", "")
     boundary = get_boundary(kind) if "multipart" in kind.lower() else ""
@@ -102,7 +106,7 @@ def parse_request(scope: Mapping[str, Any]) -> QueryRequest:
         return request
 
     def completed(fields: list[tuple[str, str]]) -> QueryRequest:
-        """What the form says, but for who asks: that was decided before it was read."""
+        """Adds the form's fields, except user and password, which were checked before it was read."""
         more = [(name, value) for name, value in fields if name not in ("user", "password")]
         return _request(scope["method"], headers, [*pairs, *more], is_form=True)
 
@@ -192,7 +196,7 @@ def _session_timeout(text: str) -> int:
 
 
 def _checked_id(name: str, text: str) -> str:
-    """It goes into headers and the log."""
+    """Returns the id if it is fit for headers and the log. Raises 36 (BAD_ARGUMENTS)."""
     if not text:
         return text
     if len(text) > _LONGEST_ID or any(char < " " or char == "\x7f" for char in text):
@@ -204,14 +208,14 @@ def _checked_id(name: str, text: str) -> str:
 
 
 def _credentials(own: Mapping[str, str], headers: Mapping[str, str], pairs: Sequence[tuple[str, str]]) -> Credentials:
-    """From ``X-ClickHouse-User/Key``, a cluster's proof, basic authentication, or the URL, in this order."""
+    """Reads ``X-ClickHouse-User/Key``, a cluster's proof, basic authentication, or the URL, in this order."""
     if "x-clickhouse-user" in headers or "x-clickhouse-key" in headers:
         return Credentials(headers.get("x-clickhouse-user") or "default", headers.get("x-clickhouse-key", ""))
     scheme, _, value = headers.get("authorization", "").partition(" ")
     if scheme == SCHEME:
         proof = parse_proof(value, pairs)
         return Credentials(proof.user, proof=proof)
-    if scheme.lower() not in ("", "never"):  # the latter is what pages say to keep the browser from asking
+    if scheme.lower() not in ("", "never"):  # pages send "never" to keep the browser from asking
         try:
             if scheme.lower() != "basic" or not value:
                 raise ValueError(scheme)

@@ -1,4 +1,4 @@
-"""Compression of answers: one stream of the encoding that the client accepts, over the whole answer."""
+"""Compression of responses: one stream, in an encoding that the client accepts."""
 
 from __future__ import annotations
 
@@ -17,11 +17,15 @@ from engine.front.compressed_blocks import BlockCompressor
 
 
 class Compressor(Protocol):
+    """A streaming compressor of one response; ``encoding`` is its ``Content-Encoding``."""
+
     encoding: str
 
-    def compress(self, data: bytes) -> bytes: ...
+    def compress(self, data: bytes) -> bytes:
+        """Takes bytes; returns those that are ready to send."""
 
-    def finish(self) -> bytes: ...
+    def finish(self) -> bytes:
+        """Returns the last bytes."""
 
 
 class _Plain:
@@ -35,7 +39,7 @@ class _Plain:
 
 
 class _Stream:
-    """What the standard library's compressors have in common."""
+    """A wrapper of the standard library's compressors."""
 
     def __init__(self, encoding: str, stream: Any) -> None:
         self.encoding = encoding
@@ -85,7 +89,7 @@ class _Lz4:
 
 
 class _Both:
-    """Frames of ClickHouse's own inside an encoding of HTTP."""
+    """ClickHouse's own frames inside an HTTP encoding."""
 
     def __init__(self, inner: Compressor, outer: Compressor) -> None:
         self._inner = inner
@@ -119,11 +123,11 @@ _BY_PREFERENCE: dict[str, Callable[[int], Compressor]] = {
     "xz": lambda level: _Stream("xz", lzma.LZMACompressor(preset=_within(level, _XZ_LEVELS))),
     "bz2": lambda level: _Stream("bz2", bz2.BZ2Compressor(_within(level, _BZ2_LEVELS))),
 }
-"""In ClickHouse's order."""
+"""The encodings in ClickHouse's order of preference."""
 
 
 def choose_compressor(accept_encoding: str, level: int, *, in_blocks: bool = False) -> Compressor:
-    """The first of zstd, br, lz4, gzip, deflate, xz and bz2 that the client accepts.
+    """Returns the first of zstd, br, lz4, gzip, deflate, xz and bz2 that the client accepts.
 
     ``level`` is ``http_zlib_compression_level``, for all but zstd and lz4; ``in_blocks`` is ``compress=1``.
     """

@@ -1,18 +1,18 @@
-"""Which path is whose, and what every answer has in common: an error is a ClickHouse code as text, whatever failed.
+"""Routes each path to its handler; every failure becomes a response with ClickHouse's error code.
 
 ====================  ================================================================
-``/``                 ``Ok.`` without a query; else the query (``engine.front.http.query_endpoint``)
-``/ping``             ``Ok.``
-``/replicas_status``  503 when a replica lags or cannot take part; ``?verbose=1`` tells;
-                      ``?delays=1``: the delay of each replica, for other servers
-``/ready``            503 while a configured ZooKeeper has no session with this server
-``/metrics``          Prometheus
-``/play``             a page to type queries into
-``/scan/…``           reading parts in pieces (``engine.front.http.scan_routes``)
+``/``                 ``Ok.`` without a query; else the query (``engine.front.http.query_endpoint``);
+``/ping``             ``Ok.``;
+``/replicas_status``  503 when a replica lags or cannot take part; ``?verbose=1``: a line for each;
+                      ``?delays=1``: the delay of each replica, for other servers;
+``/ready``            503 while a configured ZooKeeper has no session with this server;
+``/metrics``          Prometheus;
+``/play``             a page to type queries into;
+``/scan/…``           reading parts in pieces (``engine.front.http.scan_routes``);
 ====================  ================================================================
 
-OPTIONS tells the methods (and ``http_options_response`` of the configuration, which browsers ask for); any method but
-these is refused: 405.
+OPTIONS returns the allowed methods, and for browsers the configuration's ``http_options_response``. Any other method is
+refused with 405.
 """
 
 from __future__ import annotations
@@ -57,7 +57,10 @@ _OK = PlainTextResponse("Ok.\n")
 def make_application(
     config: Config, queries: QueryEndpoint, pages: StatusPages, scans: ScanEndpoints, guard: Guard
 ) -> Application:
-    """An ASGI application that never raises. ``guard`` raises for who may not see ``/metrics`` and the like."""
+    """Returns an ASGI application that never raises.
+
+    ``guard`` raises for requests that may not see ``/metrics`` and the like.
+    """
     routes = {**_page_routes(pages, guard), "/play": (_READ_METHODS, _play)}
     routes.update((path, (("POST",), endpoint)) for path, endpoint in scans.endpoints().items())
 
@@ -79,7 +82,7 @@ def make_application(
         elif method not in methods:
             raise UserError("UNSUPPORTED_METHOD", f"Method {method} is not supported, use {', '.join(methods)}")
         elif endpoint is None:
-            await root(scope, receive, send)  # past the framework: it would be a good part of a small query's time
+            await root(scope, receive, send)  # without the framework, which costs a good part of a small query's time
         else:
             response = await endpoint(Request(scope, receive))
             await response(scope, receive, send)
@@ -88,7 +91,10 @@ def make_application(
 
 
 def make_status_page_application(pages: StatusPages, guard: Guard = lambda scope: None) -> Application:
-    """Only ``STATUS_PAGE_PATHS``, and one answer a connection: what comes next may be for somebody else."""
+    """Returns an ASGI application of ``STATUS_PAGE_PATHS`` alone.
+
+    It closes the connection after each response, because the next request may be for another process.
+    """
     routes = _page_routes(pages, guard)
 
     async def route(scope: Scope, receive: Receive, send: Send) -> None:
@@ -105,8 +111,10 @@ def make_status_page_application(pages: StatusPages, guard: Guard = lambda scope
 
 
 async def _answered(route: Application, scope: Scope, receive: Receive, send: Send, headers: Headers = ()) -> None:
-    """Whatever is raised becomes an answer with these headers, or the end of the connection when the answer has
-    begun."""
+    """Runs a route and turns any exception into an error response with these headers.
+
+    If the response has begun, the exception ends the connection.
+    """
     has_begun = False
 
     async def noting_send(message: MutableMapping[str, Any]) -> None:

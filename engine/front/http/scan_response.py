@@ -1,4 +1,4 @@
-"""The answer to a scan: an Arrow stream that is pulled on a thread."""
+"""The response to a scan: an Arrow stream that is pulled on a thread."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 class ScanResponse(Response):
-    """Streams what is pulled on a thread; an error in the middle cuts the answer off after the trailer."""
+    """A streamed response, pulled on a thread; an error in the middle ends it after the trailer."""
 
     media_type = "application/vnd.apache.arrow.stream"
 

@@ -1,4 +1,4 @@
-"""Scans over HTTP: ``POST /scan/plan``, ``/scan/read`` and others, JSON in, JSON or an Arrow stream out.
+"""Scans over HTTP: ``POST /scan/plan``, ``/scan/read`` and others; JSON in, JSON or Arrow out.
 
 ``plan``    {database, table, columns, filter?, partitions?, max_rows_per_task?, max_bytes_per_task?}
             → {columns: [{name, type}], slots, rows, bytes}. Into how many slots the table as it is now is worth
@@ -116,11 +116,12 @@ class _Slot:
 
     @property
     def parts(self) -> Sequence[Part]:
+        """The parts of the slot."""
         return [part for part, _ in self.pieces]
 
 
 class ScanEndpoints:
-    """The endpoints, with the background step that ends leases."""
+    """The endpoints of scans, with the background step that expires leases."""
 
     def __init__(self, engine: StatementRunner, leases: Leases | None = None) -> None:
         self._engine = engine
@@ -135,6 +136,7 @@ class ScanEndpoints:
         engine.services.housekeeping.add(BackgroundTask("expire scan leases", self._expire), _EXPIRY_SECONDS)
 
     def endpoints(self) -> dict[str, Callable[[Request], Awaitable[Response]]]:
+        """Returns the endpoints by path."""
         return {
             "/scan/plan": self._plan_endpoint,
             "/scan/read": self._read_endpoint,
@@ -213,7 +215,7 @@ class ScanEndpoints:
     # -- work, on a thread --------------------------------------------------------------------------------------------
 
     def plan(self, body: Body, session: Session) -> dict[str, Any]:
-        """Looks, and promises nothing."""
+        """Returns columns, number of slots and sizes for a scan of the table as it is now."""
         table = self._engine.catalog.table(*_names(body))
         columns, query = _columns(table.description, body), get_text(body, "query", "")
         shown = [(column.name, column.type) for column in columns]
@@ -245,7 +247,7 @@ class ScanEndpoints:
         return {"slots": slots, "rows": scan.rows, "bytes": scan.bytes}
 
     def read(self, body: Body, session: Session) -> Iterator[bytes]:
-        """The answer in pieces. Holds the parts until it is exhausted or closed."""
+        """Yields the rows of a slot; holds the parts until it is exhausted or closed."""
         compression = get_text(body, "compression", "lz4").lower()
         if compression not in _COMPRESSIONS:
             raise UserError("BAD_ARGUMENTS", f"Unknown compression {compression!r}: use {', '.join(_COMPRESSIONS)}")
@@ -258,7 +260,7 @@ class ScanEndpoints:
             yield from encode_stream(batches, _COMPRESSIONS[compression])
 
     def export(self, body: Body) -> Iterator[bytes]:
-        """Writes a file; its answer in pieces."""
+        """Writes a slot's rows to a file and yields the JSON response in pieces."""
         unique = self._engine.services.new_uuid().hex
         name = f"part-{parse_slot(body)[0]:05}-{unique[:12]}.parquet"
         path = f"{get_unfinished_path(get_text(body, 'directory'), get_text(body, 'export'))}/{name}"
@@ -271,7 +273,7 @@ class ScanEndpoints:
 
     @contextlib.contextmanager
     def _slot(self, body: Body) -> Iterator[_Slot]:
-        """What the request reads, with its parts held."""
+        """Gives the rows that the request reads, and holds their parts during the block."""
         table = self._table(body)
         slot, size, behind = parse_slot(body), parse_task_size(body), get_positive_number(body, "behind", least=0) or 0
         with self._engine.reporting(), self._leases.reading(table, parse_opening(body)) as lease:
@@ -284,7 +286,7 @@ class ScanEndpoints:
             yield _Slot(columns, pieces, keep, batches)
 
     def positions(self, body: Body) -> dict[str, Any]:
-        """Where a stream stands, and where its next batch ends."""
+        """Returns how far a stream may read, and where its next batch ends."""
         table = self._table(body)
         start = parse_stream_start(body)
         history = self._leases.history(table, get_seconds(body, "max_delay_seconds", MAX_SECONDS))
@@ -304,6 +306,7 @@ class ScanEndpoints:
         }
 
     def release(self, body: Body) -> bool:
+        """Ends the lease of a scan; returns whether there was one."""
         return self._leases.release(self._table(body), get_text(body, "scan"))
 
     def _table(self, body: Body) -> Table:
@@ -322,7 +325,7 @@ def _names(body: Body) -> tuple[str, str]:
 
 
 def _columns(description: TableDescription, body: Body) -> list[Column]:
-    """Those that the request names; a query without names may use all that have data."""
+    """Returns the columns that the request names; a query without names may use all stored columns."""
     schema, names = description.schema, get_texts(body, "columns")
     if not names and body.get("query"):
         return [column for column in schema.columns if column.is_stored]
@@ -330,7 +333,7 @@ def _columns(description: TableDescription, body: Body) -> list[Column]:
 
 
 def get_replica_delay_seconds(engine: StatementRunner, table: Table) -> float:
-    """How far behind this replica of the table is, or ``UNKNOWN_DELAY_SECONDS``."""
+    """Returns how far this replica of the table is behind, or ``UNKNOWN_DELAY_SECONDS``."""
     name = table.definition.full_name
     status = next((status for status in engine.replicas_status() if status.table == name), None)
     if status is None:

@@ -1,11 +1,11 @@
-"""Short queries answered on the event loop itself, as soon as their request is there: no task, no thread, no stream.
+"""Answers short queries on the event loop itself: no task, no thread, no stream.
 
-Whether a query is short is the matter of ``sql.run.short_queries.short_query_cache``; whether a request asks for
-nothing beside its answer, this module's. Everything else, and everything that goes wrong, is left to
-:class:`engine.front.http.query_endpoint.QueryEndpoint`: it finds the request as if nobody had looked at it.
+``sql.run.short_queries.short_query_cache`` decides whether a query is short; this module decides whether a request is
+simple enough. Everything else, and everything that fails, is left to
+:class:`engine.front.http.query_endpoint.QueryEndpoint`, which handles the request from the beginning.
 
-A query that is answered here takes a millisecond or two. It is not in ``system.processes``: nobody could see it there,
-nor stop it. Its limits of time and memory are looked at before it runs.
+Such a query takes a millisecond or two. It is not in ``system.processes``, because nobody could see or stop it there.
+Its limits of time and memory are checked before it runs.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ logger = logging.getLogger(__name__)
 _MOST_KNOWN = 256
 _QUICK_ENCODINGS = ("", "zstd", "lz4", "gzip", "deflate")
 _HIGHEST_LEVEL = 6
-"""Of gzip: higher ones take longer than a short answer may."""
+"""The highest gzip level that is quick enough for a short answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class _CachedSession:
-    """What a user's requests with the same settings have in common. ``None``: they are not answered here."""
+    """The common part of a user's requests with the same settings."""
 
     settings: dict[str, SettingValue]
     compresses: bool
@@ -58,7 +58,7 @@ class _CachedSession:
 
 
 class ShortAnswers:
-    """Answers short queries of one server, on its event loop alone."""
+    """Answers short queries of one server; used on its event loop only."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class ShortAnswers:
         has_room: Callable[[], bool],
         common_headers: Sequence[tuple[bytes, bytes]],
     ) -> None:
-        """``has_room``: whether another query may run. ``common_headers`` has every answer to who sends no Origin."""
+        """``has_room`` returns whether another query may run; ``common_headers`` are those of every response."""
         self._engine = engine
         self._users = users
         self._metrics = metrics
@@ -77,7 +77,7 @@ class ShortAnswers:
         self._askers: OrderedDict[tuple[object, ...], _CachedSession | None] = OrderedDict()
 
     def answer(self, scope: Mapping[str, Any], body: bytes) -> tuple[bytes, bytes] | None:
-        """The lines of the headers and the body of a 200; ``None``: the request is for others."""
+        """Returns header lines and body of a 200, or ``None`` if the request must take the normal way."""
         try:
             return self._answer(scope, body)
         except PandoError:
@@ -154,7 +154,10 @@ class ShortAnswers:
         return asker
 
     def _new_asker(self, request: QueryRequest, profile: str, readonly: int) -> _CachedSession | None:
-        """As a request's session begins (``engine.front.http.query_exchange``)."""
+        """Builds the session's settings as ``engine.front.http.query_exchange`` does.
+
+        Returns ``None`` if such requests are not answered here.
+        """
         config = self._engine.config
         kept = config.profile(profile)
         if readonly and kept.get("readonly") != 1:

@@ -1,7 +1,7 @@
-"""Who may ask: the users of the configuration.
+"""Authenticates the users of the configuration.
 
-Whether a user exists is told to nobody: an unknown user, a wrong password and a missing one get the same answer after
-the same work.
+Nobody learns whether a user exists: an unknown user, a wrong password and a missing one get the same answer after the
+same work.
 """
 
 from __future__ import annotations
@@ -32,15 +32,18 @@ class Users:
         clock: Callable[[], float],
         check_proof: Callable[[Proof], None] | None = None,
     ) -> None:
-        """``clock`` is monotonic. Without ``check_proof`` nobody is let in by a cluster's proof."""
+        """``clock`` is monotonic. Without ``check_proof`` no cluster's proof is accepted."""
         self._throttle = LoginThrottle(clock)
         self._check_proof = check_proof
         self._users = {name: (user, _digest_of(user)) for name, user in users.items()}
         self._nobody = (_NOBODY, _digest_of(_NOBODY))
 
     def authenticate(self, credentials: Credentials, scope: Scope, *, is_last: bool = True) -> UserConfig:
-        """Who asks by the request of that ASGI scope. Raises 516 (AUTHENTICATION_FAILED), which counts for the pause
-        between attempts unless the same request will be looked at again."""
+        """Returns the user of a request. Raises 516 (AUTHENTICATION_FAILED).
+
+        A failure counts towards the pause between attempts, unless the same request will be checked again
+        (``is_last``).
+        """
         client = scope.get("client")
         address = str(client[0]) if client else ""
         self._throttle.check(credentials.user, address)
@@ -62,7 +65,10 @@ class Users:
 
 
 def page_guard(config: Config, clock: Callable[[], float]) -> Callable[[Scope], None]:
-    """What a page that tells of the server asks first: raises 516 where only users may see it, and this is none."""
+    """Returns a function that checks who may see a page; it raises 516 (AUTHENTICATION_FAILED).
+
+    Without ``pages_need_user`` everyone may.
+    """
     if not config.pages_need_user:
         return lambda scope: None
     users = Users(config.users, clock)
