@@ -1,4 +1,4 @@
-"""ALTER TABLE: changes of the definition, commands on partitions, and mutations."""
+"""ALTER TABLE: changes of the definition, partition commands, and mutations."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ from sql.grammar.statements.statement import AlterTable, CreateTable
 
 
 def alter_table(statement: AlterTable, context: Context) -> QueryResult:
-    """Raises 60, 164, 48, and what the commands raise.
+    """Executes the commands of an ALTER TABLE.
 
-    Commands of one kind are carried out together, kinds in the order of the text. What is wrong with the changes of the
-    definition is found before anything is done.
+    Commands of one kind run together, the kinds in the order of the text. Errors in changes of the definition are found
+    before anything is done. Raises 60 (UNKNOWN_TABLE), 164 (READONLY), 48 (NOT_IMPLEMENTED), and the commands' errors.
     """
     database = context.database(statement.table.database)
     refuse_system_database(database)
@@ -73,7 +73,7 @@ def alter_table(statement: AlterTable, context: Context) -> QueryResult:
 
 
 def _sets_ttl(change: DefinitionChange, former: CreateTable) -> bool:
-    """To another one than there was."""
+    """Returns whether the change sets a TTL that differs from the present one."""
     if isinstance(change, ModifyColumn):
         known = {column.name: column.ttl for column in former.columns}
         return change.column.ttl not in ("", known.get(change.column.name))

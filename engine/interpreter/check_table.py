@@ -1,6 +1,6 @@
-"""CHECK TABLE: reads every byte of the parts and says of each whether it is what was written.
+"""CHECK TABLE: reads every byte of the parts and compares it with the checksums.
 
-A part that fails is reported to its table, as one that a SELECT found broken: a replicated table fetches a good copy.
+A broken part is reported to its table, as by a SELECT: a replicated table fetches a good copy.
 """
 
 from __future__ import annotations
@@ -28,8 +28,11 @@ _SINGLE: _Columns = (("result", UINT8),)
 
 
 def check_table(statement: CheckTable, context: Context) -> QueryResult:
-    """One row a part (``part_path``, ``is_passed``, ``message``), each as soon as it is known; or one row in all with
-    ``check_query_single_value_result``. Raises 232 for an unknown part, 233 for a wrong name."""
+    """Returns one row per part (``part_path``, ``is_passed``, ``message``), each as soon as it is known.
+
+    With ``check_query_single_value_result`` it returns a single row. Raises 232 (NO_SUCH_DATA_PART) for an unknown
+    part, 233 (BAD_DATA_PART_NAME) for a malformed name.
+    """
     table = context.server.catalog.table(context.database(statement.table.database), statement.table.table)
     table.require("check")
     snapshot = table.snapshot()

@@ -1,7 +1,7 @@
-"""The table function ``file``: reading files below ``user_files_path``, and INSERT INTO FUNCTION file.
+"""The table function ``file``: reads files below ``user_files_path``, and INSERT INTO FUNCTION file.
 
-``_path``, ``_file``, ``_size`` and ``_hash`` (XXH3-128 of the file, Pando's own) tell of each row which file it is in;
-a query for them alone reads no rows of Parquet.
+The hidden columns ``_path``, ``_file``, ``_size`` and ``_hash`` (XXH3-128 of the file, Pando's own) describe each row's
+file; a query of them alone reads no rows of Parquet.
 """
 
 from __future__ import annotations
@@ -48,12 +48,15 @@ class FilesRelation:
 
     @property
     def hidden(self) -> Sequence[Column]:
+        """The hidden columns that no column of the files has the name of."""
         return [column for column in _HIDDEN if column.name not in self.schema]
 
     def read(self, columns: Sequence[str]) -> pa.Table:
+        """Returns all rows with these columns."""
         return pa.concat_tables(self.blocks(columns))
 
     def blocks(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Yields all rows with these columns, block by block."""
         stored = [column for column in self.schema.columns if column.name in columns]
         for file in self.files:
             facts = {column.name: _fact(file, column.name) for column in self.hidden if column.name in columns}
@@ -62,7 +65,7 @@ class FilesRelation:
                 yield pa.Table.from_arrays(arrays, names=list(columns))
 
     def _blocks(self, file: UserFile, columns: Sequence[Column]) -> Iterator[tuple[int, pa.Table]]:
-        """The number of rows, and these columns of them."""
+        """Yields a file's blocks: the number of rows, and their columns."""
         settings, status = self.context.settings, self.context.status
         with file.open() as stream:
             if not columns and self.format == "Parquet":
@@ -70,7 +73,7 @@ class FilesRelation:
                 yield from ((min(_FIRST_ROWS, rows - start), pa.table({})) for start in range(0, rows, _FIRST_ROWS))
                 return
             schema = self.schema
-            if columns and self.format in SELF_DESCRIBING:  # what is not asked for is not read
+            if columns and self.format in SELF_DESCRIBING:  # reads only the selected columns
                 schema = TableSchema(tuple(columns))
                 settings = replace(settings, input_format_skip_unknown_fields=True)
             first_row = 1
@@ -81,7 +84,11 @@ class FilesRelation:
 
 
 def resolve_files(path: str, format: str, structure: str, context: Context) -> FilesRelation:
-    """Raises 107, 291, 636, and 164 in a session that may only read tables."""
+    """Returns the matching files as a relation.
+
+    Raises 107 (FILE_DOESNT_EXIST), 291 (DATABASE_ACCESS_DENIED), 636 (CANNOT_EXTRACT_TABLE_STRUCTURE), and 164
+    (READONLY) in a read-only session.
+    """
     if context.settings.readonly == 1:
         raise UserError("READONLY", "Cannot use the table function file in readonly mode")
     name = _format_of(path, format)
@@ -101,7 +108,10 @@ def resolve_files(path: str, format: str, structure: str, context: Context) -> F
 def write_file(
     arguments: FileArguments, columns: Sequence[Column], batches: Iterator[pa.RecordBatch], context: Context
 ) -> None:
-    """The rows as a new file, which is there when the last of them is. Raises 641, 291."""
+    """Writes the rows to a new file, which appears when it is complete.
+
+    Raises 641 (CANNOT_APPEND_TO_FILE), 291 (DATABASE_ACCESS_DENIED).
+    """
     settings = context.settings
     rows = 0
 
@@ -126,12 +136,12 @@ def write_file(
 
 
 def file_columns(arguments: FileArguments) -> list[Column] | None:
-    """Those of its structure."""
+    """Returns the columns of the structure argument, if there is one."""
     return _structure(arguments.structure) if arguments.structure else None
 
 
 def _format_of(path: str, format: str) -> str:
-    """That of the path's ending, if there is none given. Raises 73."""
+    """Returns the given format, or else that of the path's ending. Raises 73 (UNKNOWN_FORMAT)."""
     if format and format.lower() != "auto":
         return find_format(format).name
     name = _ENDINGS.get(PurePath(path).suffix[1:].lower())
@@ -141,7 +151,7 @@ def _format_of(path: str, format: str) -> str:
 
 
 def _structure(text: str) -> list[Column]:
-    """``id UInt64, name String``."""
+    """Parses a structure such as ``id UInt64, name String``."""
     columns = parse_structure(text)
     if any(name is None for name, _ in columns):
         raise UserError("BAD_ARGUMENTS", f"A structure is a list of names and types, got {text!r}")

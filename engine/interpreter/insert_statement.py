@@ -1,4 +1,4 @@
-"""INSERT: from data in a format, or from a query, to the blocks of a table."""
+"""INSERT: reads data in a format, or the rows of a query, and writes them as blocks to a table."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from sql.grammar.statements.statement import FileArguments, Insert
 
 
 def insert(statement: Insert, context: Context) -> QueryResult:
+    """Executes an INSERT."""
     if statement.file is not None:
         return _insert_into_file(statement, statement.file, context)
     database = context.database(statement.table.database)
@@ -56,7 +57,7 @@ def insert(statement: Insert, context: Context) -> QueryResult:
 
 
 def insert_select(table: Table, columns: Sequence[Column], query: str, context: Context) -> None:
-    """Writes a query's rows; its columns go to ``columns`` by position."""
+    """Writes a query's rows; its columns are assigned to ``columns`` by position."""
     result = run_query(query, context)
     types = [type_ for _, type_ in result.columns]
     settings = context.settings
@@ -69,7 +70,7 @@ def insert_select(table: Table, columns: Sequence[Column], query: str, context: 
 
 
 def _insert_into_file(statement: Insert, file: FileArguments, context: Context) -> QueryResult:
-    """The columns are those of the structure, or of the query."""
+    """Writes data or a query's rows to a file, with the columns of the structure or of the query."""
     if statement.columns or statement.except_columns:
         raise UserError("NOT_IMPLEMENTED", "A list of columns behind FUNCTION file is not supported: give a structure")
     columns, settings = file_columns(file), context.settings
@@ -102,7 +103,7 @@ def _insert_into_file(statement: Insert, file: FileArguments, context: Context) 
 
 
 def _whole_batches(blocks: Iterable[pa.Table], columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
-    """One batch a block: of Parquet a group of rows."""
+    """Yields one batch per block; each becomes one row group of Parquet."""
     schema = TableSchema(tuple(columns)).arrow
     for block in blocks:
         yield from pa.Table.from_arrays(block.columns, schema=schema).combine_chunks().to_batches()
@@ -119,7 +120,7 @@ def _write(table: Table, blocks: Iterable[pa.Table], context: Context, *, is_who
             complete = complete_block(block, schema, settings=settings, first_row=first_row)
             sink.write(complete)
             first_row += rows
-            del block, complete  # before the next one is made
+            del block, complete  # frees the memory before the next block is made
         context.status.check()
         outcome = sink.commit()
     finally:
@@ -174,16 +175,18 @@ def _data(inline: bytes, body: BinaryIO | None) -> BinaryIO:
 
 
 class _Chained(io.RawIOBase):
-    """The data that stood in the statement, then the rest of the request."""
+    """The data in the statement, followed by the rest of the request."""
 
     def __init__(self, first: bytes, rest: BinaryIO) -> None:
         self._first = first
         self._rest = rest
 
     def readable(self) -> bool:
+        """Returns True."""
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        """Copies the next bytes."""
         if self._first:
             size = min(len(buffer), len(self._first))
             buffer[:size] = self._first[:size]
@@ -195,7 +198,7 @@ class _Chained(io.RawIOBase):
 
 
 def _squashed(batches: Iterator[pa.RecordBatch], context: Context) -> Iterator[pa.Table]:
-    """Joins the small batches of a query to blocks of the size that is worth a part. A limit of 0 is none."""
+    """Joins a query's small batches to blocks large enough for a part. A limit of 0 means no limit."""
     most_rows = context.settings.min_insert_block_size_rows
     most_bytes = context.settings.min_insert_block_size_bytes
     held: list[pa.RecordBatch] = []

@@ -1,6 +1,6 @@
-"""ALTER TABLE … … of partitions and parts: from the names in a statement to what the table does.
+"""ALTER TABLE commands on partitions and parts: drop, attach, move, fetch, freeze.
 
-All names are understood before anything is done; then one command follows the other.
+All names are resolved before anything is done; then the commands run one after the other.
 """
 
 from __future__ import annotations
@@ -40,7 +40,10 @@ from sql.grammar.statements.alter_commands import (
 
 
 def run_partition_commands(table: Table, commands: Sequence[PartitionCommand], context: Context) -> QueryResult:
-    """Raises 248 for what names no partition, 233 for what names no part, and what the commands raise."""
+    """Resolves all commands, then executes them.
+
+    Raises 248 (INVALID_PARTITION_VALUE), 233 (BAD_DATA_PART_NAME), and the commands' errors.
+    """
     actions = [_action(table, command, context) for command in commands]
     for action in actions:
         context.status.check()
@@ -117,7 +120,7 @@ def _attach(table: Table, ref: PartitionRef, context: Context) -> Callable[[], N
     def attach_all() -> None:
         wanted, covered = select_attachable(table.store.detached(), partition)
         attach(wanted, context.status)
-        for name in covered:  # their rows have come
+        for name in covered:  # an attached part has their rows
             table.store.move_to_detached(table.store.path / DETACHED / name, "inactive")
 
     return attach_all
@@ -223,7 +226,11 @@ def _freeze(table: Table, command: Freeze | Unfreeze, context: Context) -> Calla
 
 
 def _require_alike(source: Table, target: Table) -> None:
-    """Raises 48 for a table without partitions, 122 for other columns, 36 for other keys."""
+    """Checks that parts of ``source`` fit ``target``.
+
+    Raises 48 (NOT_IMPLEMENTED) for a table without partitions, 122 (INCOMPATIBLE_COLUMNS) for other columns, 36
+    (BAD_ARGUMENTS) for other keys.
+    """
     for table in (source, target):
         table.require("partitioning")
     ours, theirs = target.description, source.description
@@ -240,7 +247,7 @@ def _require_alike(source: Table, target: Table) -> None:
 
 
 def _partition_id(table: Table, ref: PartitionRef, context: Context) -> str | None:
-    """``None``: all partitions."""
+    """Returns the partition's id; ``None`` means all partitions."""
     if ref.is_all:
         return None
     if ref.id is None:

@@ -1,4 +1,4 @@
-"""``PARTITION`` clauses: from the value that a statement's text names to the id of the partition."""
+"""Evaluates the value of a ``PARTITION`` clause to a partition id."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from sql.grammar.tokens import quote_string
 
 
 def evaluate_partition_id(table: Table, text: str, context: Context) -> str:
-    """The id of the partition whose value the SQL text names: ``202001``, ``'2020-01-01'``, ``(1, 'a')``.
+    """Returns the id of the partition with this value, such as ``202001``, ``'2020-01-01'``, ``(1, 'a')``.
 
-    Raises 62 for anything but a literal or a tuple of literals, 248 (INVALID_PARTITION_VALUE) for another number of
-    values than the key has, 53 and 69 for values of another type.
+    Raises 62 (SYNTAX_ERROR) for anything but a literal or a tuple of literals. Raises 248 (INVALID_PARTITION_VALUE) for
+    another number of values than the key has, 53 (TYPE_MISMATCH) and 69 (ARGUMENT_OUT_OF_BOUND) for values of another
+    type.
     """
     key = table.description.partition_key
     _require_literal(text)
@@ -51,13 +52,16 @@ def _converted(value: pa.Array, type_: DataType, text: str, context: Context) ->
 
 
 def _evaluated(expression: str, context: Context) -> pa.Array:
-    """Of one row."""
+    """Returns the expression's value as an array of one row."""
     (batch,) = (batch for batch in run_query(f"SELECT {expression}", context).batches if batch.num_rows)
     return batch.column(0)
 
 
 def _require_literal(text: str) -> None:
-    """Expressions are not for the process that owns the table."""
+    """Raises 62 (SYNTAX_ERROR) for anything but literals.
+
+    Expressions are not allowed, because they would run in the process that owns the tables.
+    """
     for node in walk(parse_expression(text)):
         is_part_of_literal = isinstance(node, Function) and node.name in ("tuple", "negate")
         if not isinstance(node, Literal | LiteralList | Parameter) and not is_part_of_literal:

@@ -1,6 +1,6 @@
-"""``max_result_rows`` and ``max_result_bytes``: how much a SELECT may answer, and what happens beyond.
+"""Applies ``max_result_rows`` and ``max_result_bytes`` to the result of a SELECT.
 
-With ``result_overflow_mode = 'break'`` the answer ends with the block that goes beyond the limit, as in ClickHouse.
+With ``result_overflow_mode = 'break'`` the result ends with the block that exceeds the limit, as in ClickHouse.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from sql.settings.supported_settings import (
 
 
 def limit_result(result: QueryResult, settings: Settings) -> QueryResult:
-    """Reading the batches raises 396 (TOO_MANY_ROWS_OR_BYTES) beyond a limit, unless the mode is ``break``."""
+    """Returns the result with limits applied.
+
+    Beyond a limit reading the batches raises 396 (TOO_MANY_ROWS_OR_BYTES), unless the mode is ``break``.
+    """
     if not (settings.max_result_rows or settings.max_result_bytes):
         return result
     return replace(result, batches=_within(result.batches, settings))

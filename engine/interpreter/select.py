@@ -1,4 +1,4 @@
-"""SELECT, EXPLAIN and KILL QUERY, and queries that are a part of other statements."""
+"""SELECT, EXPLAIN and KILL QUERY, and queries inside other statements."""
 
 from __future__ import annotations
 
@@ -31,17 +31,22 @@ _VERSION = version("pando")
 
 
 def select(statement: SelectQuery, context: Context) -> QueryResult:
+    """Executes a SELECT."""
     return limit_result(run_query(statement.query, context), context.settings)
 
 
 def explain(statement: Explain, context: Context) -> QueryResult:
+    """Executes an EXPLAIN."""
     engine = context.server.query_engine
     result = engine.explain(statement.query, statement.kind, statement.options, **_arguments(context))
     return _as_query_result(result, context)
 
 
 def kill_query(statement: KillQuery, context: Context) -> QueryResult:
-    """A read-only session may end its own user's queries. Raises 497 (ACCESS_DENIED) for another's."""
+    """Executes KILL QUERY.
+
+    A read-only session may kill only its own user's queries. Raises 497 (ACCESS_DENIED) for another's.
+    """
     found = [process for process in context.server.processes() if process.query_id == statement.query_id]
     for process in found:
         if context.session.readonly and process.user != context.session.user:
@@ -60,14 +65,14 @@ def run_query(query: str, context: Context) -> QueryResult:
 
 
 def run_query_over_block(query: str, table: Table, block: BlockRelation, context: Context) -> SelectResult:
-    """Runs a query that sees nothing of the table but the block."""
+    """Runs a query that sees only the block in place of the table."""
     arguments = _arguments(context)
     arguments["catalog"] = BlockRelations(context, LOCAL_QUERIES, table, block)
     return context.server.query_engine.select(query, **arguments)
 
 
 def list_needed_columns(query: str, table: Table, columns: Set[str], context: Context) -> set[str]:
-    """Those of the columns of the table that a query reads, or cannot be without."""
+    """Returns those of the columns that the query reads or cannot be compiled without."""
     arguments, schema = _arguments(context), table.description.schema
     engine = context.server.query_engine
     whole = BlockRelation(schema, schema.arrow.empty_table())
@@ -86,11 +91,12 @@ def list_needed_columns(query: str, table: Table, columns: Set[str], context: Co
 
 
 def describe_columns(query: str, context: Context) -> tuple[tuple[str, DataType], ...]:
-    """Names and types of a query's columns, without running it."""
+    """Returns names and types of a query's columns, without running it."""
     return context.server.query_engine.describe(query, **_arguments(context))
 
 
 def make_relations(context: Context) -> SessionRelations:
+    """Returns the relations that queries of this statement can read."""
     return SessionRelations(context, LOCAL_QUERIES)
 
 
@@ -152,4 +158,4 @@ def _as_query_result(selected: SelectResult, context: Context) -> QueryResult:
 
 
 LOCAL_QUERIES = LocalQueries(run_query, describe_columns)
-"""What reads shards of this server."""
+"""The functions that read this server's own shards."""

@@ -1,4 +1,4 @@
-"""SHOW, DESCRIBE and EXISTS: what there is."""
+"""SHOW, DESCRIBE and EXISTS."""
 
 from __future__ import annotations
 
@@ -27,16 +27,19 @@ from sql.grammar.statements.statement import (
 
 
 def show_databases(statement: ShowDatabases, context: Context) -> QueryResult:
+    """Executes SHOW DATABASES."""
     names = _like(context.server.database_names(), statement.like, statement.not_like)
     return make_result([("name", STRING)], [(name,) for name in names])
 
 
 def show_tables(statement: ShowTables, context: Context) -> QueryResult:
+    """Executes SHOW TABLES."""
     names = _table_names(context.database(statement.database), context)
     return make_result([("name", STRING)], [(name,) for name in _like(names, statement.like, statement.not_like)])
 
 
 def show_create_table(statement: ShowCreateTable, context: Context) -> QueryResult:
+    """Executes SHOW CREATE TABLE."""
     table = context.server.catalog.table(context.database(statement.table.database), statement.table.table)
     create = table.definition.create
     shown = replace(create, table=get_session_name(create.table, context.session))
@@ -44,15 +47,18 @@ def show_create_table(statement: ShowCreateTable, context: Context) -> QueryResu
 
 
 def show_create_database(statement: ShowCreateDatabase, context: Context) -> QueryResult:
+    """Executes SHOW CREATE DATABASE."""
     context.server.catalog.tables(statement.name)
     return make_result([("statement", STRING)], [(f"CREATE DATABASE {statement.name}\nENGINE = Ordinary",)])
 
 
 def show_processlist(_: ShowProcesslist, context: Context) -> QueryResult:
+    """Executes SHOW PROCESSLIST."""
     return run_query("SELECT * FROM system.processes", context)
 
 
 def describe_table(statement: DescribeTable, context: Context) -> QueryResult:
+    """Executes DESCRIBE TABLE."""
     schema = _schema(context.database(statement.table.database), statement.table.table, context)
     return _described(
         [
@@ -71,11 +77,13 @@ def describe_table(statement: DescribeTable, context: Context) -> QueryResult:
 
 
 def describe_query(statement: DescribeQuery, context: Context) -> QueryResult:
+    """Executes DESCRIBE of a query."""
     columns = describe_columns(statement.query, context)
     return _described([(name, str(type_), "", "", "", "", "") for name, type_ in columns])
 
 
 def exists_table(statement: ExistsTable, context: Context) -> QueryResult:
+    """Executes EXISTS TABLE and EXISTS VIEW."""
     database = context.database(statement.table.database)
     if database == TEMPORARY_DATABASE:
         found = context.server.catalog.find(database, statement.table.table) is not None
@@ -88,11 +96,12 @@ def exists_table(statement: ExistsTable, context: Context) -> QueryResult:
 
 
 def exists_database(statement: ExistsDatabase, context: Context) -> QueryResult:
+    """Executes EXISTS DATABASE."""
     return make_result([("result", UINT8)], [(int(statement.name in context.server.database_names()),)])
 
 
 def _table_names(database: str, context: Context) -> list[str]:
-    """Raises 81 (UNKNOWN_DATABASE)."""
+    """Returns the names of a database's tables. Raises 81 (UNKNOWN_DATABASE)."""
     system = context.server.system_schemas.get(database)
     if system is not None:
         return sorted(system)

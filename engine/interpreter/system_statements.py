@@ -1,4 +1,4 @@
-"""SYSTEM."""
+"""SYSTEM statements: stop and start work; sync, restart, restore and drop replicas."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ _LOGS = frozenset({"part_log", "query_log", "system.part_log", "system.query_log
 
 
 def run_system_command(statement: SystemCommand, context: Context) -> QueryResult:
+    """Executes a SYSTEM command."""
     command, settings = statement.command, context.settings
     verb, _, action = command.partition(" ")
     if verb in ("STOP", "START"):
@@ -49,12 +50,12 @@ def run_system_command(statement: SystemCommand, context: Context) -> QueryResul
                 table.replication.restart()
     elif command == "WAIT LOADING PARTS":
         if statement.table is not None:
-            _table(statement.table, context)  # its parts were loaded before it was there to be asked
+            _table(statement.table, context)  # only checks that it exists: its parts are loaded before it appears
     elif command == "FLUSH DISTRIBUTED":
         definition = _required(statement.table, context).definition
-        if definition.engine_name != "Distributed":  # of one, no rows wait to be sent
+        if definition.engine_name != "Distributed":  # a Distributed table has nothing to flush
             raise UserError("BAD_ARGUMENTS", f"Table {definition.full_name} is not distributed")
-    elif command == "UNFREEZE":  # also of tables that are no more
+    elif command == "UNFREEZE":  # also for dropped tables
         check_file_name("backup", statement.argument)
         unfreeze_backup(context.server.path / SHADOW, encode_file_name(statement.argument))
     elif command == "FLUSH LOGS":
@@ -65,17 +66,17 @@ def run_system_command(statement: SystemCommand, context: Context) -> QueryResul
 
 
 def _flush_logs(names: Sequence[str]) -> None:
-    """What the server logs in tables is there at once."""
+    """Checks the names of logs; there is nothing to flush, because logged rows are visible at once."""
     for name in names:
         if name not in _LOGS:
             raise UserError("BAD_ARGUMENTS", f"Log name {name!r} does not exist; there are: {', '.join(sorted(_LOGS))}")
 
 
 def drop_replica(statement: DropReplica, context: Context) -> QueryResult:
-    """SYSTEM DROP REPLICA: takes a replica whose server is gone for good out of ZooKeeper.
+    """Executes SYSTEM DROP REPLICA: removes a dead replica from ZooKeeper.
 
-    Raises ``UserError`` 305 (TABLE_WAS_NOT_DROPPED) for a replica that is active, of this server, or unknown. Without a
-    single table named, tables that have no such replica are passed over.
+    Raises 305 (TABLE_WAS_NOT_DROPPED) for a replica that is active, of this server, or unknown. Unless a single table
+    is named, tables without such a replica are skipped.
     """
     catalog, replication = context.server.catalog, context.server.replication
     if statement.zookeeper_path is not None:
