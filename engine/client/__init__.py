@@ -1,1 +1,1 @@
-"""The client side: the HTTP client library, and the programs behind ``pando client`` and ``pando local``."""
+"""The clients: ``pando client`` and ``pando local``, and bulk export and load."""

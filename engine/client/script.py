@@ -1,8 +1,7 @@
-"""A text of several statements, cut into single ones.
+"""Splits a script into statements.
 
-Only boundaries are found here: a statement that this client cannot parse still goes to the server, which says what
-is wrong with it.
-``\\G`` ends a statement like ``;`` and asks for the Vertical format.
+Only boundaries are found here: a statement that this client cannot parse still goes to the server, which reports the
+error. ``\\G`` ends a statement like ``;`` and asks for the Vertical format.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from sql.grammar.tokens import Token, TokenStream
 
 @dataclass(frozen=True)
 class ScriptStatement:
-    """``text`` is without its end mark and INTO OUTFILE.
+    """One statement. ``text`` has neither its end mark nor INTO OUTFILE.
 
-    ``insert`` is the head of an INSERT that takes data, ``data`` what stood behind it in the text; ``change`` is a USE
-    or SET, which a client of a stateless protocol has to remember.
+    ``insert`` is the head of an INSERT that takes data, ``data`` the data that followed it in the script. ``change`` is
+    a USE or SET, which a client of a stateless protocol must remember.
     """
 
     text: str
@@ -35,16 +34,17 @@ class ScriptStatement:
 
     @property
     def wants_data(self) -> bool:
-        """An INSERT whose data is to come from elsewhere (standard input)."""
+        """Whether it is an INSERT whose data must come from elsewhere (standard input)."""
         return self.insert is not None and not self.data.strip()
 
     @property
     def is_insert(self) -> bool:
+        """Whether it is an INSERT."""
         return self.insert is not None or self.text[:6].upper() == "INSERT"
 
 
 def split_script(text: str) -> Iterator[ScriptStatement]:
-    """The statements in their order. Raises 62 for a quote that is never closed."""
+    """Yields the statements in order. Raises 62 (SYNTAX_ERROR) for a quote that is not closed."""
     position = 0
     while True:
         stream = TokenStream(text, position)
@@ -63,7 +63,7 @@ def split_script(text: str) -> Iterator[ScriptStatement]:
 
 
 def is_complete_statement(text: str) -> bool:
-    """Whether an interactive input is a whole statement: it ends with ``;`` or ``\\G`` outside quotes and comments."""
+    """Returns whether a text ends with ``;`` or ``\\G`` outside quotes and comments."""
     stripped = text.rstrip()
     if not stripped.endswith((";", "\\G")):
         return False
@@ -78,7 +78,7 @@ def is_complete_statement(text: str) -> bool:
 
 
 def _end_of(text: str, start: int) -> tuple[int, int, bool]:
-    """(end of the statement, where the next begins, whether it ended with ``\\G``)."""
+    """Returns the end of the statement, the start of the next, and whether it ended with ``\\G``."""
     stream = TokenStream(text, start)
     while True:
         token = stream.next()
@@ -91,7 +91,7 @@ def _end_of(text: str, start: int) -> tuple[int, int, bool]:
 
 
 def _insert(text: str, start: int) -> tuple[ScriptStatement, int]:
-    """VALUES data ends at a ``;`` outside quotes; data of FORMAT is all the rest."""
+    """Parses an INSERT. VALUES end at a ``;`` outside quotes; the data of a FORMAT are all the rest."""
     rest = text[start:].encode()
     head, data_start = parse_insert_head(rest, complete=True) or (None, 0)
     if head is None:
@@ -107,7 +107,7 @@ def _insert(text: str, start: int) -> tuple[ScriptStatement, int]:
 
 
 def _query(text: str, is_vertical: bool) -> ScriptStatement:
-    """Only the server judges what the statement says; a client must know no more of it than this."""
+    """Makes a statement of a text, which only the server parses, except for USE and SET."""
     stream = TokenStream(text)
     word = stream.peek().upper
     text, outfile = _without_outfile(text)
@@ -120,7 +120,7 @@ def _query(text: str, is_vertical: bool) -> ScriptStatement:
 
 
 def _without_outfile(text: str) -> tuple[str, str | None]:
-    """Splits off the last ``INTO OUTFILE '…'``, which only the client can carry out."""
+    """Splits off the last ``INTO OUTFILE '…'``, which only the client can execute."""
     if "outfile" not in text.lower():
         return text, None
     stream = TokenStream(text)

@@ -1,7 +1,7 @@
-"""Runs the statements of a script and shows their answers; the part that batch and interactive use share.
+"""Runs the statements of a script and shows their results, in batch and interactive use.
 
-A statement runs on a thread of its own, its chunks arrive through a bounded queue: so Ctrl-C is noticed at once,
-whatever the statement does, and the progress line moves while nothing arrives.
+A statement runs on its own thread and its chunks arrive through a bounded queue. So Ctrl-C works at once, whatever the
+statement does, and the progress line moves while nothing arrives.
 """
 
 from __future__ import annotations
@@ -40,8 +40,10 @@ _OUTFILE_FORMATS = {
 
 @dataclass(frozen=True)
 class RunnerOptions:
+    """The options of a runner."""
+
     format: str = ""
-    """Of queries without FORMAT; empty: tables on a terminal, TSV into a pipe."""
+    """The format of queries without FORMAT; empty: tables on a terminal, TSV into a pipe."""
     is_interactive: bool = False
     shows_progress: bool = False
     prints_time: bool = False
@@ -50,6 +52,8 @@ class RunnerOptions:
 
 
 class ScriptRunner:
+    """Runs statements on a backend and writes their results."""
+
     def __init__(self, backend: Backend, options: RunnerOptions, output: BinaryIO | None = None) -> None:
         self.backend = backend
         self.options = options
@@ -59,7 +63,10 @@ class ScriptRunner:
     # -- scripts ----------------------------------------------------------------------------------------------------
 
     def run_script(self, text: str, stdin: BinaryIO | None = None) -> int:
-        """Runs all statements; the exit code. ``stdin`` is the data of an INSERT that has none in the text."""
+        """Runs all statements and returns the exit code.
+
+        ``stdin`` is the data of an INSERT that has none in the text.
+        """
         code = 0
         try:
             for statement in split_script(text):
@@ -76,7 +83,7 @@ class ScriptRunner:
         return code
 
     def run_stream(self, stdin: BinaryIO) -> int:
-        """A script from a pipe. If it is one INSERT with its data behind it, the data is streamed."""
+        """Runs a script from a pipe. The data of a single INSERT are streamed."""
         from sql.grammar.statements.insert import parse_insert_head
 
         prefix = stdin.read(3).removeprefix(b"\xef\xbb\xbf")
@@ -109,7 +116,7 @@ class ScriptRunner:
     # -- one statement ---------------------------------------------------------------------------------------------
 
     def run(self, statement: ScriptStatement, stdin: BinaryIO | None = None) -> None:
-        """Raises ``PandoError``; ``CancelledError`` after Ctrl-C."""
+        """Runs one statement. Raises ``PandoError``; ``CancelledError`` after Ctrl-C."""
         started = time.perf_counter()
         with self._target(statement) as (output, format):
             counts, format = self._run(self._query(statement, format, stdin), output)
@@ -132,7 +139,7 @@ class ScriptRunner:
 
     @contextlib.contextmanager
     def _target(self, statement: ScriptStatement) -> Iterator[tuple[BinaryIO, str]]:
-        """Where the answer goes, and its format if the statement names none."""
+        """Gives the output of a result, and its format if the statement names none."""
         if statement.outfile is None:
             default = "PrettyCompact" if self._is_terminal else "TabSeparated"
             is_vertical = statement.is_vertical or self.options.is_vertical
@@ -155,7 +162,7 @@ class ScriptRunner:
             raise
 
     def _run(self, query: ClientQuery, output: BinaryIO) -> tuple[QueryProgress, str]:
-        """Runs the query on a thread; counts and format of its answer."""
+        """Runs the query on a thread. Returns counts and format of its result."""
         chunks: queue.Queue[bytes | _End] = queue.Queue(_QUEUE_CHUNKS)
         thread = threading.Thread(target=_produce, args=(self.backend, query, chunks), daemon=True)
         thread.start()
@@ -192,7 +199,7 @@ class ScriptRunner:
         return item.counts, item.format
 
     def _remember(self, statement: ScriptStatement) -> None:
-        """What USE and SET changed, for the statements to come."""
+        """Applies USE and SET to later statements."""
         if isinstance(self.backend, HttpBackend) and statement.change is not None:
             self.backend.remember(statement.change)
 
@@ -239,16 +246,18 @@ def _produce(backend: Backend, query: ClientQuery, chunks: queue.Queue[bytes | _
 
 
 class _Chained(io.RawIOBase):
-    """Bytes already read, then the rest of the stream."""
+    """Bytes already read, followed by the rest of the stream."""
 
     def __init__(self, head: bytes, rest: BinaryIO) -> None:
         self._head = head
         self._rest = rest
 
     def readable(self) -> bool:
+        """Returns True."""
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        """Copies the next bytes."""
         data = self._head[: len(buffer)] or self._rest.read(len(buffer))
         self._head = self._head[len(buffer) :]
         buffer[: len(data)] = data
@@ -256,7 +265,7 @@ class _Chained(io.RawIOBase):
 
 
 def show_error(error: PandoError) -> int:
-    """Says it on standard error; ClickHouse's exit code: the error's code in one byte."""
+    """Writes the error to standard error. Returns ClickHouse's exit code: the error's code in one byte."""
     text = "Query was cancelled." if isinstance(error, CancelledError) else str(error)
     click.echo(click.style(text, fg="red") if sys.stderr.isatty() else text, err=True)
     return 130 if isinstance(error, CancelledError) else error.code % 256 or 1

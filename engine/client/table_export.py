@@ -1,8 +1,8 @@
-"""Exporting a table: one state of it, as files of Parquet in a directory that all servers and Spark see.
+"""Exports one state of a table as Parquet files in a directory that all servers and Spark see.
 
-The table is dealt into slots of equal bytes, as for Spark's tasks; whichever server is free writes the next one, from
-the same parts (``/scan/export``). The directory is there when all of its files are, with ``_manifest.json``: the
-columns, the parts, and of each file rows, bytes and hash.
+The table is divided into slots of equal bytes, as for Spark's tasks; each free server writes the next one, from the
+same parts (``/scan/export``). The directory appears when all of its files exist. Its ``_manifest.json`` lists the
+columns, the parts, and rows, bytes and hash of each file.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOST_DELAY_SECONDS = 300
 
 @dataclass(frozen=True)
 class TableExport:
-    """What to export, and where to. ``directory`` is below the servers' ``user_files_path``."""
+    """An export: the table, its rows and columns, and the ``directory`` below ``user_files_path``."""
 
     table: str
     directory: str
@@ -37,7 +37,10 @@ class TableExport:
 
 
 def export_table(servers: ServerGroup, export: TableExport) -> dict[str, Any]:
-    """The manifest. Raises 641 when there is something under the directory's name."""
+    """Exports the table and returns the manifest.
+
+    Raises 641 (CANNOT_APPEND_TO_FILE) if the directory exists.
+    """
     described = servers.for_table(quote_table(export.table)).describe(quote_table(export.table))
     types = {row["name"]: row["type"] for row in described if row["default_type"] not in _COMPUTED}
     names = list(export.columns) or list(types)
@@ -72,7 +75,7 @@ def export_table(servers: ServerGroup, export: TableExport) -> dict[str, Any]:
         manifest = _manifest(export, identity, {name: types[name] for name in names}, files)
         _publish(servers, place, manifest)
     except BaseException:
-        with suppress(PandoError):  # what is left is told by its name
+        with suppress(PandoError):  # leftovers are recognised by their name
             servers.first(lambda url: servers.call(url, "/scan/discard", place))
         raise
     finally:
@@ -83,7 +86,10 @@ def export_table(servers: ServerGroup, export: TableExport) -> dict[str, Any]:
 
 
 def read_manifest(servers: ServerGroup, directory: str) -> dict[str, Any] | None:
-    """``None`` without one. Raises 117 for what is none of ours."""
+    """Returns the manifest of an export, or ``None`` without one.
+
+    Raises 117 (INCORRECT_DATA) for a file that is no manifest.
+    """
     path = quote_string(f"{directory.rstrip('/')}/{MANIFEST_FILE}")
     sql = f"SELECT text FROM file({path}, RawBLOB, 'text String') FORMAT RawBLOB"
     try:
@@ -100,7 +106,10 @@ def read_manifest(servers: ServerGroup, directory: str) -> dict[str, Any] | None
 
 
 def _manifest(export: TableExport, identity: str, types: dict[str, str], files: list[dict[str, Any]]) -> dict[str, Any]:
-    """Files without rows are left out, unless there is no other: Spark needs one to know the columns."""
+    """Builds the manifest.
+
+    Files without rows are left out, unless there is no other: Spark needs one to know the columns.
+    """
     parts = {name: digest for file in files for name, digest in file.pop("parts")}
     kept = [file for file in files if file["rows"]] or files[:1]
     return {
@@ -117,7 +126,7 @@ def _manifest(export: TableExport, identity: str, types: dict[str, str], files: 
 
 
 def _publish(servers: ServerGroup, place: dict[str, str], manifest: dict[str, Any]) -> None:
-    """An answer that was lost: the directory tells whether it was done."""
+    """Gives the directory its name; after a lost response its manifest shows whether that was done."""
     is_known = True
 
     def publish(url: str) -> None:

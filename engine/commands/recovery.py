@@ -1,7 +1,7 @@
-"""``pando recovery``: what disk and ZooKeeper disagree on, and the word to mend it.
+"""``pando recovery``: compares disk with ZooKeeper, and orders a restore.
 
 It reads the server's configuration and the definitions on its disk, so it works whether the server runs or not. A
-running server acts on the flag within seconds; one that is down, at its next start.
+running server reacts to the flag within seconds; a stopped one at its next start.
 """
 
 from __future__ import annotations
@@ -70,7 +70,10 @@ def status(config_file: Path) -> None:
 @click.option("--all", "is_all", is_flag=True, help="Every replicated table of the server.")
 @click.option("--dry-run", is_flag=True, help="Only tell what would be fetched and what moved to detached/.")
 def force_restore_data(config_file: Path, table: str | None, is_all: bool, dry_run: bool) -> None:
-    """Restore suspicious tables from the other replicas. Nothing is deleted: what is not wanted goes to detached/."""
+    """Restore suspicious tables from the other replicas.
+
+    Nothing is deleted: unwanted parts are moved to detached/.
+    """
     from recovery import force_restore_flag
 
     if bool(table) == is_all:
@@ -119,9 +122,10 @@ def _print(replica: _Replica, inspection: ReplicaInspection) -> None:
 
 @contextmanager
 def _replicas(config_file: Path, only: str | None) -> Iterator[list[tuple[Keeper, _Replica]]]:
-    """With the keepers of their ZooKeepers.
+    """Gives the replicated tables, or the named one, with the keepers of their ZooKeepers.
 
-    Raises ``ConfigError`` without a configuration, 60 for an unknown table, 999 without ZooKeeper."""
+    Raises ``ConfigError`` without a configuration, 60 (UNKNOWN_TABLE), 999 (KEEPER_EXCEPTION) without ZooKeeper.
+    """
     from engine.server.config import Config, ConfigError
     from parts.common.errors import UserError
 
@@ -182,7 +186,10 @@ def _replicated_tables(config: Config) -> Iterator[_Replica]:
 
 
 def _definitions(config: Config) -> Iterator[TableDefinition]:
-    """The tables on a server's disk, without starting them. Raises 62 and others for a definition that is damaged."""
+    """Yields the tables on a server's disk, without starting them.
+
+    Raises 62 (SYNTAX_ERROR) and others for a damaged definition.
+    """
     from engine.catalog.catalog import Catalog
     from sql.definitions.table_description import build_merge_tree_settings
     from sql.settings.merge_tree_settings import MergeTreeSettings
