@@ -130,12 +130,12 @@ def _write(table: Table, blocks: Iterable[pa.Table], context: Context, *, is_who
 
 
 def _begin(table: Table, context: Context, is_whole: bool) -> BlockSink | DistributedInsert:
-    if table.definition.is_proxy and context.server.catalog.views_of(table):
+    if table.definition.engine.is_proxy and context.server.catalog.views_of(table):
         name = table.definition.full_name
         raise UserError("NOT_IMPLEMENTED", f"INSERT into {name}, which materialized views read, is not supported")
     if table.definition.engine_name == "Distributed":
         return DistributedInsert(table.definition, context, _write)
-    if table.definition.is_proxy:
+    if table.definition.engine.is_proxy:
         name = table.definition.engine_name
         raise UserError("NOT_IMPLEMENTED", f"Method write is not supported by storage {name}")
     return begin_insert(table, _options(context, is_whole), context)

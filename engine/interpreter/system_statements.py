@@ -16,7 +16,7 @@ from engine.tables.table import Table
 from parts.common.errors import UserError
 from parts.common.safe_names import check_file_name, encode_file_name
 from parts.store.frozen_parts import SHADOW, unfreeze_backup
-from sql.definitions.engines.engine_clauses import split_zookeeper
+from sql.definitions.engines.replica_location import split_zookeeper
 from sql.grammar.clause_types import (
     TableRef,
 )
