@@ -14,6 +14,7 @@ from engine.interpreter.file_function import file_columns, write_file
 from engine.interpreter.materialized_view_insert import BlockSink, begin_insert, resolve_stored_table
 from engine.interpreter.select import run_query
 from engine.interpreter.shared_steps import refuse_system_database
+from engine.interpreter.statement_kind import StatementKind
 from engine.interpreter.transaction_statements import check_transaction_id
 from engine.queries.context import Context
 from engine.queries.session import QueryResult
@@ -213,3 +214,6 @@ def _squashed(batches: Iterator[pa.RecordBatch], context: Context) -> Iterator[p
             yield block.pop()
     if held:
         yield pa.Table.from_batches(held)
+
+
+STATEMENTS = (StatementKind(Insert, insert),)
