@@ -66,11 +66,11 @@ class Scrub:
                 self._due.extend(self._find_due())
                 if not self._due:
                     return _LOOK_SECONDS
-                self._begin()
-            piece = self._next_piece()
+                self._begin_reading()
+            piece = self._read_piece()
             if piece is None:
                 self._due.popleft()
-                self._begin()
+                self._begin_reading()
             size += piece or 0
         self._services.checks.read_bytes += size
         return size / self._bytes_per_second
@@ -89,14 +89,14 @@ class Scrub:
         found.sort(key=lambda each: each[0])
         return [(table, part) for _, table, part in found]
 
-    def _begin(self) -> None:
+    def _begin_reading(self) -> None:
         """Starts reading the first due part."""
         self._reading = verify_slowly(self._due[0][1]) if self._due else iter(())
 
-    def _next_piece(self) -> int | None:
+    def _read_piece(self) -> int | None:
         """Reads the next piece and returns its bytes; ``None`` when the part needs no more reading."""
         table, part = self._due[0]
-        if not _is_there(table, part):
+        if not _is_still_active(table, part):
             return None
         try:
             piece = next(self._reading, None)
@@ -112,7 +112,7 @@ class Scrub:
         return piece
 
     def _report(self, table: Table, part: Part, error: CorruptionError) -> None:
-        if not _is_there(table, part):  # merged into another part and deleted meanwhile
+        if not _is_still_active(table, part):  # merged into another part and deleted meanwhile
             return
         self._services.checks.parts += 1
         self._services.checks.broken_parts += 1
@@ -123,7 +123,7 @@ class Scrub:
             logger.warning("corruption could not be reported (%s): %s", problem, error)
 
 
-def _is_there(table: Table, part: Part) -> bool:
+def _is_still_active(table: Table, part: Part) -> bool:
     """Returns whether this very part is still active, and not another one of the same name."""
     active = table.store.get_active(part.name)
     return active is not None and active.path == part.path and not table.is_cancelled()

@@ -99,7 +99,7 @@ class StatementRunner(ABC):
     def processes(self) -> Iterator[Process]:
         """Yields the running statements with current counts."""
         for process in self._processes:
-            process.refresh()
+            process.refresh_statistics()
             yield process
 
     @abstractmethod
@@ -169,21 +169,21 @@ class StatementRunner(ABC):
 
     def _parse_long(self, text: str, session: Session, on_start: Callable[[Process], None]) -> list[ParsedStatement]:
         status = self._processes.new_status(session.user, make_settings(session.settings, self.config.timezone))
-        process, end = self._begin(self._query_id(session), text, session, QueryStatistics(), status)
+        process, end = self._begin_process(self._query_id(session), text, session, QueryStatistics(), status)
         session.began = self.services.monotonic()
         try:
             on_start(process)
             return parse_statements(text, status)
         except PandoError as error:
             session.began = 0.0
-            raise process.translate(error) from error
+            raise process.explain_cancellation(error) from error
         finally:
             end()
 
     def _query_id(self, session: Session) -> str:
         return session.query_id or str(self.services.new_uuid())
 
-    def _begin(
+    def _begin_process(
         self, query_id: str, text: str, session: Session, statistics: QueryStatistics, status: QueryStatus
     ) -> tuple[Process, Callable[[], None]]:
         """Lists a new process; returns it and the function that ends it. Raises 216 if the id is in use."""
@@ -213,7 +213,7 @@ class StatementRunner(ABC):
         given = {**session.parameters, **(parameters or {})}
         context = Context(self, session, settings, self._query_id(session), body, given, status=status)
         context.statistics.memory = status.memory
-        process, end = self._begin(context.query_id, text, session, context.statistics, status)
+        process, end = self._begin_process(context.query_id, text, session, context.statistics, status)
         try:
             on_start(process)
             may_be_short = isinstance(parsed.statement, SelectQuery) and not (parsed.outfile or own or body)
@@ -230,7 +230,7 @@ class StatementRunner(ABC):
         except PandoError as error:
             end()
             self.report_corruption(error)
-            raise process.translate(error) from error
+            raise process.explain_cancellation(error) from error
         except (OSError, MemoryError) as error:
             end()
             raise convert_resource_error(error) from error
@@ -241,7 +241,7 @@ class StatementRunner(ABC):
             end()
             result.close()
             return result
-        process.refresh = result.refresh
+        process.refresh_statistics = result.refresh_statistics
         steps = iter((result.on_close, end))
 
         def on_close() -> None:
@@ -249,7 +249,7 @@ class StatementRunner(ABC):
             for step in steps:
                 step()
 
-        batches = _translated(result.batches, process, self.report_corruption, on_close)
+        batches = _translate_errors(result.batches, process, self.report_corruption, on_close)
         return replace(result, batches=batches, on_close=on_close)
 
     @contextmanager
@@ -358,7 +358,7 @@ def _statement_settings(parsed: ParsedStatement) -> dict[str, object]:
     return dict(parsed.statement.settings if isinstance(parsed.statement, Insert | SelectQuery) else parsed.settings)
 
 
-def _translated(
+def _translate_errors(
     batches: Iterator[pa.RecordBatch],
     process: Process,
     report_corruption: Callable[[PandoError], None],
@@ -375,7 +375,7 @@ def _translated(
             process.status.check()
     except PandoError as error:
         report_corruption(error)
-        raise process.translate(error) from error
+        raise process.explain_cancellation(error) from error
     except (OSError, MemoryError) as error:
         raise convert_resource_error(error) from error
     finally:

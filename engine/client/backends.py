@@ -57,7 +57,7 @@ class ClientAnswer(Protocol):
     chunks: Iterator[bytes]
     format: str
 
-    def final(self) -> QueryProgress:
+    def get_final_counts(self) -> QueryProgress:
         """Returns the counts, which are right once the chunks are read."""
 
 
@@ -77,7 +77,7 @@ class Backend(Protocol):
     def progress(self, query_id: str) -> QueryProgress | None:
         """Returns the counts of a running query; called on another thread."""
 
-    def names(self, sql: str) -> list[str]:
+    def query_names(self, sql: str) -> list[str]:
         """Returns the first column of a query's result, as text; nothing if the query fails."""
 
 
@@ -90,7 +90,7 @@ class _HttpAnswer:
     format: str
     _progress: QueryProgress
 
-    def final(self) -> QueryProgress:
+    def get_final_counts(self) -> QueryProgress:
         return self._progress
 
 
@@ -145,14 +145,14 @@ class HttpBackend:
             return None
         return QueryProgress(**counts, total_rows=int(row.get("total_rows_approx", 0)))
 
-    def names(self, sql: str) -> list[str]:
+    def query_names(self, sql: str) -> list[str]:
         """Returns the first column of a query's result, as text; nothing if the query fails."""
         try:
             return [str(row[0]) for row in self._client.rows(sql)]
         except PandoError:
             return []
 
-    def remember(self, change: Use | SetSettings) -> None:
+    def apply_change(self, change: Use | SetSettings) -> None:
         """Applies a USE or SET to later statements."""
         if isinstance(change, Use):
             self._client.database = self._database = change.database
@@ -170,7 +170,7 @@ class _LocalAnswer:
     format: str
     _statistics: object
 
-    def final(self) -> QueryProgress:
+    def get_final_counts(self) -> QueryProgress:
         names = ("read_rows", "read_bytes", "written_rows", "result_rows", "deduplicated_blocks")
         return QueryProgress(**{name: getattr(self._statistics, name, 0) for name in names})
 
@@ -227,7 +227,7 @@ class LocalBackend:
                 return QueryProgress(counts.read_rows, counts.read_bytes, counts.written_rows)
         return None
 
-    def names(self, sql: str) -> list[str]:
+    def query_names(self, sql: str) -> list[str]:
         """Returns the first column of a query's result, as text; nothing if the query fails."""
         try:
             with self.run(ClientQuery(sql, "TabSeparated")) as answer:

@@ -39,7 +39,7 @@ class SqlCompleter(Completer):
         """Reads the names again, in the background."""
         threading.Thread(target=self._read_names, daemon=True).start()
 
-    def after(self, statement: str) -> None:
+    def refresh_after(self, statement: str) -> None:
         """Reads the names again if the statement may have changed them."""
         if statement.lstrip()[:8].upper().startswith(_SCHEMA_WORDS):
             self.refresh()
@@ -62,5 +62,5 @@ class SqlCompleter(Completer):
     def _read_names(self) -> None:
         seen: dict[str, None] = {}
         for query in _NAME_QUERIES:
-            seen.update(dict.fromkeys(self._backend.names(query)))
+            seen.update(dict.fromkeys(self._backend.query_names(query)))
             self._names = list(seen)

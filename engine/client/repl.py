@@ -55,12 +55,12 @@ class Repl:
         self._completer.refresh()
         session: PromptSession[str] = PromptSession(
             multiline=True,
-            history=_history(),
+            history=_make_history(),
             enable_history_search=True,
             auto_suggest=AutoSuggestFromHistory(),
             completer=ThreadedCompleter(self._completer),
             complete_while_typing=False,
-            key_bindings=_key_bindings(),
+            key_bindings=_make_key_bindings(),
             lexer=PygmentsLexer(SqlLexer),
             prompt_continuation=lambda width, *_: FormattedText([("class:continuation", "-> ".rjust(width))]),
         )
@@ -83,9 +83,9 @@ class Repl:
     def _execute(self, text: str) -> None:
         try:
             for statement in split_script(text):
-                with _without_echo():
+                with _suppress_echo():
                     self._runner.run(statement)
-                self._completer.after(statement.text)
+                self._completer.refresh_after(statement.text)
         except CancelledError as error:
             show_error(error)
             click.echo()
@@ -98,7 +98,7 @@ class Repl:
 
 
 @contextmanager
-def _without_echo() -> Iterator[None]:
+def _suppress_echo() -> Iterator[None]:
     """Turns off the terminal's echo, so that text typed during a query does not mix with its output."""
     try:
         descriptor = sys.stdin.fileno()
@@ -115,7 +115,7 @@ def _without_echo() -> Iterator[None]:
         termios.tcsetattr(descriptor, termios.TCSANOW, before)
 
 
-def _history() -> History:
+def _make_history() -> History:
     """Returns the history: in ``$PANDO_HISTORY``, the home directory, or in memory if not writable."""
     file = Path(os.environ.get("PANDO_HISTORY") or Path.home() / ".pando_history")
     try:
@@ -125,7 +125,7 @@ def _history() -> History:
     return FileHistory(str(file))
 
 
-def _key_bindings() -> KeyBindings:
+def _make_key_bindings() -> KeyBindings:
     bindings = KeyBindings()
 
     @Condition

@@ -55,10 +55,10 @@ def split_script(text: str) -> Iterator[ScriptStatement]:
             return
         start = token.start
         if token.upper == "INSERT":
-            statement, position = _insert(text, start)
+            statement, position = _parse_insert(text, start)
         else:
-            end, position, is_vertical = _end_of(text, start)
-            statement = _query(text[start:end].rstrip(), is_vertical)
+            end, position, is_vertical = _find_end(text, start)
+            statement = _make_statement(text[start:end].rstrip(), is_vertical)
         yield statement
 
 
@@ -77,7 +77,7 @@ def is_complete_statement(text: str) -> bool:
     return last is not None and last.end == len(stripped)
 
 
-def _end_of(text: str, start: int) -> tuple[int, int, bool]:
+def _find_end(text: str, start: int) -> tuple[int, int, bool]:
     """Returns the end of the statement, the start of the next, and whether it ended with ``\\G``."""
     stream = TokenStream(text, start)
     while True:
@@ -90,27 +90,27 @@ def _end_of(text: str, start: int) -> tuple[int, int, bool]:
             return token.start, token.end + 1, True
 
 
-def _insert(text: str, start: int) -> tuple[ScriptStatement, int]:
+def _parse_insert(text: str, start: int) -> tuple[ScriptStatement, int]:
     """Parses an INSERT. VALUES end at a ``;`` outside quotes; the data of a FORMAT are all the rest."""
     rest = text[start:].encode()
     head, data_start = parse_insert_head(rest, complete=True) or (None, 0)
     if head is None:
-        end, position, is_vertical = _end_of(text, start)
-        return _query(text[start:end].rstrip(), is_vertical), position
+        end, position, is_vertical = _find_end(text, start)
+        return _make_statement(text[start:end].rstrip(), is_vertical), position
     sql = rest[:data_start].decode()
     if head.format == "Values":
-        end, position, _ = _end_of(text, start + len(sql))
+        end, position, _ = _find_end(text, start + len(sql))
     else:
         end = position = len(text)
     data = text[start + len(sql) : end].encode()
     return ScriptStatement(sql.rstrip(), head, data), position
 
 
-def _query(text: str, is_vertical: bool) -> ScriptStatement:
+def _make_statement(text: str, is_vertical: bool) -> ScriptStatement:
     """Makes a statement of a text, which only the server parses, except for USE and SET."""
     stream = TokenStream(text)
     word = stream.peek().upper
-    text, outfile = _without_outfile(text)
+    text, outfile = _split_off_outfile(text)
     change: Statement | None = None
     if word in ("USE", "SET"):
         with contextlib.suppress(UserError):
@@ -119,7 +119,7 @@ def _query(text: str, is_vertical: bool) -> ScriptStatement:
     return ScriptStatement(text, outfile=outfile, is_vertical=is_vertical, change=change)
 
 
-def _without_outfile(text: str) -> tuple[str, str | None]:
+def _split_off_outfile(text: str) -> tuple[str, str | None]:
     """Splits off the last ``INTO OUTFILE '…'``, which only the client can execute."""
     if "outfile" not in text.lower():
         return text, None

@@ -101,7 +101,7 @@ class ScriptRunner:
         insert, start = head
         if insert is not None and insert.format != "Values":
             statement = ScriptStatement(prefix[:start].decode().rstrip(), insert)
-            data = io.BufferedReader(_Chained(prefix[start:], stdin), 1 << 20)
+            data = io.BufferedReader(_JoinedStream(prefix[start:], stdin), 1 << 20)
             try:
                 self.run(statement, data)
             except PandoError as error:
@@ -118,16 +118,16 @@ class ScriptRunner:
     def run(self, statement: ScriptStatement, stdin: BinaryIO | None = None) -> None:
         """Runs one statement. Raises ``PandoError``; ``CancelledError`` after Ctrl-C."""
         started = time.perf_counter()
-        with self._target(statement) as (output, format):
-            counts, format = self._run(self._query(statement, format, stdin), output)
-        self._remember(statement)
+        with self._open_output(statement) as (output, format):
+            counts, format = self._run_on_thread(self._make_query(statement, format, stdin), output)
+        self._apply_change(statement)
         elapsed = time.perf_counter() - started
         if self.options.is_interactive:
             self._show_footer(statement, counts, elapsed, has_rows=bool(format))
         elif self.options.prints_time:
             click.echo(f"{elapsed:.3f}", err=True)
 
-    def _query(self, statement: ScriptStatement, format: str, stdin: BinaryIO | None) -> ClientQuery:
+    def _make_query(self, statement: ScriptStatement, format: str, stdin: BinaryIO | None) -> ClientQuery:
         data: BinaryIO | None = io.BytesIO(statement.data) if statement.is_insert and statement.data else stdin
         if statement.wants_data and data is None:
             data = io.BytesIO()
@@ -138,7 +138,7 @@ class ScriptRunner:
         return ClientQuery(statement.text, format, statement.insert, data, settings, is_whole)
 
     @contextlib.contextmanager
-    def _target(self, statement: ScriptStatement) -> Iterator[tuple[BinaryIO, str]]:
+    def _open_output(self, statement: ScriptStatement) -> Iterator[tuple[BinaryIO, str]]:
         """Gives the output of a result, and its format if the statement names none."""
         if statement.outfile is None:
             default = "PrettyCompact" if self._is_terminal else "TabSeparated"
@@ -161,10 +161,10 @@ class ScriptRunner:
             path.unlink(missing_ok=True)
             raise
 
-    def _run(self, query: ClientQuery, output: BinaryIO) -> tuple[QueryProgress, str]:
+    def _run_on_thread(self, query: ClientQuery, output: BinaryIO) -> tuple[QueryProgress, str]:
         """Runs the query on a thread. Returns counts and format of its result."""
         chunks: queue.Queue[bytes | _End] = queue.Queue(_QUEUE_CHUNKS)
-        thread = threading.Thread(target=_produce, args=(self.backend, query, chunks), daemon=True)
+        thread = threading.Thread(target=_produce_chunks, args=(self.backend, query, chunks), daemon=True)
         thread.start()
         line = ProgressLine(self.options.shows_progress)
         is_cancelled = False
@@ -198,10 +198,10 @@ class ScriptRunner:
             raise CancelledError
         return item.counts, item.format
 
-    def _remember(self, statement: ScriptStatement) -> None:
+    def _apply_change(self, statement: ScriptStatement) -> None:
         """Applies USE and SET to later statements."""
         if isinstance(self.backend, HttpBackend) and statement.change is not None:
-            self.backend.remember(statement.change)
+            self.backend.apply_change(statement.change)
 
     def _show_footer(self, statement: ScriptStatement, counts: QueryProgress, elapsed: float, has_rows: bool) -> None:
         if has_rows:
@@ -231,12 +231,12 @@ class _End:
         self.error = error
 
 
-def _produce(backend: Backend, query: ClientQuery, chunks: queue.Queue[bytes | _End]) -> None:
+def _produce_chunks(backend: Backend, query: ClientQuery, chunks: queue.Queue[bytes | _End]) -> None:
     try:
         with backend.run(query) as answer:
             for chunk in answer.chunks:
                 chunks.put(chunk)
-            end = _End(answer.final(), answer.format)
+            end = _End(answer.get_final_counts(), answer.format)
     except PandoError as error:
         end = _End(QueryProgress(), "", error)
     except BaseException as error:
@@ -245,7 +245,7 @@ def _produce(backend: Backend, query: ClientQuery, chunks: queue.Queue[bytes | _
     chunks.put(end)
 
 
-class _Chained(io.RawIOBase):
+class _JoinedStream(io.RawIOBase):
     """Bytes already read, followed by the rest of the stream."""
 
     def __init__(self, head: bytes, rest: BinaryIO) -> None:

@@ -62,7 +62,7 @@ class ServerGroup:
         with self._connections.post(url, path, json.dumps(body).encode(), read_seconds=self._stall_seconds) as answer:
             return json.loads(answer.read())
 
-    def first(self, function: Callable[[str], Result], start: int = 0) -> Result:
+    def try_in_turn(self, function: Callable[[str], Result], start: int = 0) -> Result:
         """Returns the first success of ``function`` on the servers in turn.
 
         Raises an error of the request itself at once, and the last failures after some rounds.
@@ -88,7 +88,7 @@ class ServerGroup:
         """Runs ``work`` for every item, ``parallel`` at a time on each server. The first failure ends all."""
         with ThreadPoolExecutor(max(1, parallel * len(self.urls))) as threads:
             futures: list[Future[Result]] = [
-                threads.submit(lambda place, item: self.first(lambda url: work(url, item), place), place, item)
+                threads.submit(lambda place, item: self.try_in_turn(lambda url: work(url, item), place), place, item)
                 for place, item in enumerate(items)
             ]
             try:
@@ -101,15 +101,15 @@ class ServerGroup:
 
     def describe(self, what: str) -> list[dict[str, Any]]:
         """Returns the columns of a table, or of a table function."""
-        return self.first(lambda url: self.rows(url, f"DESCRIBE TABLE {what}"))
+        return self.try_in_turn(lambda url: self.rows(url, f"DESCRIBE TABLE {what}"))
 
-    def for_table(self, table: str) -> ServerGroup:
+    def require_replicated(self, table: str) -> ServerGroup:
         """Returns this group if its servers replicate the table.
 
         Raises 36 (BAD_ARGUMENTS) for several servers and a table that is not replicated, of which each has its own.
         """
         sql = f"SHOW CREATE TABLE {table} FORMAT TabSeparatedRaw"
-        engine = self.first(lambda url: self.query(url, sql)).decode().rpartition("\nENGINE = ")[2]
+        engine = self.try_in_turn(lambda url: self.query(url, sql)).decode().rpartition("\nENGINE = ")[2]
         if len(self.urls) > 1 and not engine.startswith("Replicated"):
             raise UserError(
                 "BAD_ARGUMENTS", f"{table} is not replicated: every server has a table of its own. Give one --url"

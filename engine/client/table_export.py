@@ -41,7 +41,7 @@ def export_table(servers: ServerGroup, export: TableExport) -> dict[str, Any]:
 
     Raises 641 (CANNOT_APPEND_TO_FILE) if the directory exists.
     """
-    described = servers.for_table(quote_table(export.table)).describe(quote_table(export.table))
+    described = servers.require_replicated(quote_table(export.table)).describe(quote_table(export.table))
     types = {row["name"]: row["type"] for row in described if row["default_type"] not in _COMPUTED}
     names = list(export.columns) or list(types)
     unknown = next((name for name in names if name not in types), None)
@@ -58,7 +58,7 @@ def export_table(servers: ServerGroup, export: TableExport) -> dict[str, Any]:
         "filter": export.filter,
         "max_bytes_per_task": export.bytes_per_file,
     }
-    plan = servers.first(lambda url: servers.call(url, "/scan/plan", scan))
+    plan = servers.try_in_turn(lambda url: servers.call(url, "/scan/plan", scan))
     slots = max(1, plan["slots"])
     place = {"directory": export.directory, "export": identity}
     request = {
@@ -72,11 +72,11 @@ def export_table(servers: ServerGroup, export: TableExport) -> dict[str, Any]:
             lambda url, slot: servers.call(url, "/scan/export", {**request, "slot": slot}),
             export.parallel,
         )
-        manifest = _manifest(export, identity, {name: types[name] for name in names}, files)
+        manifest = _build_manifest(export, identity, {name: types[name] for name in names}, files)
         _publish(servers, place, manifest)
     except BaseException:
         with suppress(PandoError):  # leftovers are recognised by their name
-            servers.first(lambda url: servers.call(url, "/scan/discard", place))
+            servers.try_in_turn(lambda url: servers.call(url, "/scan/discard", place))
         raise
     finally:
         for url in servers.urls:
@@ -93,7 +93,7 @@ def read_manifest(servers: ServerGroup, directory: str) -> dict[str, Any] | None
     path = quote_string(f"{directory.rstrip('/')}/{MANIFEST_FILE}")
     sql = f"SELECT text FROM file({path}, RawBLOB, 'text String') FORMAT RawBLOB"
     try:
-        manifest = json.loads(servers.first(lambda url: servers.query(url, sql)))
+        manifest = json.loads(servers.try_in_turn(lambda url: servers.query(url, sql)))
         if manifest["version"] != 1 or not isinstance(manifest["export"], str):
             raise ValueError(f"version {manifest['version']}")
         return dict(manifest)
@@ -105,7 +105,9 @@ def read_manifest(servers: ServerGroup, directory: str) -> dict[str, Any] | None
         raise
 
 
-def _manifest(export: TableExport, identity: str, types: dict[str, str], files: list[dict[str, Any]]) -> dict[str, Any]:
+def _build_manifest(
+    export: TableExport, identity: str, types: dict[str, str], files: list[dict[str, Any]]
+) -> dict[str, Any]:
     """Builds the manifest.
 
     Files without rows are left out, unless there is no other: Spark needs one to know the columns.
@@ -138,15 +140,15 @@ def _publish(servers: ServerGroup, place: dict[str, str], manifest: dict[str, An
             raise
         except UserError as error:
             if is_known or error.code != _THERE_ALREADY:
-                raise _explained(error) from None
+                raise _explain_error(error) from None
             there = read_manifest(servers, place["directory"])
             if there is None or there["export"] != manifest["export"]:
                 raise
 
-    servers.first(publish)
+    servers.try_in_turn(publish)
 
 
-def _explained(error: UserError) -> UserError:
+def _explain_error(error: UserError) -> UserError:
     if error.name != "FILE_DOESNT_EXIST":
         return error
     return UserError(error.name, f"{error.message}. All servers must have the same directory as their user_files_path")

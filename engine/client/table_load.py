@@ -69,8 +69,8 @@ def load_folder(servers: ServerGroup, load: TableLoad) -> LoadResult:
     the manifest, and the errors of an INSERT.
     """
     table = quote_table(load.table)
-    folder = _folder(servers, load)
-    types = {row["name"]: row["type"] for row in servers.for_table(table).describe(table)}
+    folder = _read_folder(servers, load)
+    types = {row["name"]: row["type"] for row in servers.require_replicated(table).describe(table)}
     missing = next((name for name in folder.columns if name not in types), None)
     if missing is not None:
         raise UserError("NO_SUCH_COLUMN_IN_TABLE", f"The files have a column {missing!r} that {load.table} lacks")
@@ -78,10 +78,10 @@ def load_folder(servers: ServerGroup, load: TableLoad) -> LoadResult:
     for attempt in range(_MOST_ATTEMPTS):
         staging = _Staging(servers, load, f"load {identity} {attempt}", {name: types[name] for name in folder.columns})
         try:
-            servers.first(staging.begin)
+            servers.try_in_turn(staging.begin)
             attempts = servers.share(folder.files, staging.add, load.parallel)
             commit = staging.commit_clauses(folder.rows, attempts, f"load {identity}")
-            committed = servers.first(partial(staging.commit, clauses=commit))
+            committed = servers.try_in_turn(partial(staging.commit, clauses=commit))
             return LoadResult(len(folder.files), folder.rows, committed == "committed")
         except PandoError as error:
             if error.code != _DECIDED:
@@ -117,7 +117,7 @@ class _Staging:
         only that one is committed.
         """
         path = quote_string(f"{self.load.directory.rstrip('/')}/{file['name']}")
-        facts = (self.servers.rows(url, _facts(path)) or [{}])[0]
+        facts = (self.servers.rows(url, _make_facts_query(path)) or [{}])[0]
         if any(facts.get(name) != file[name] for name in _FACTS):
             shown = " and ".join(f"{name} {facts.get(name)}, not {file[name]}" for name in _FACTS)
             raise CorruptionError(f"File {path} is not what was written: it has {shown}")
@@ -152,28 +152,28 @@ class _Staging:
         if isinstance(error, (UnavailableError, UnknownOutcomeError)):
             return
         with suppress(PandoError):
-            self.servers.first(
+            self.servers.try_in_turn(
                 lambda url: self.servers.query(
                     url, f"ROLLBACK TRANSACTION {quote_string(self.transaction)} ON {self._table}"
                 )
             )
 
 
-def _folder(servers: ServerGroup, load: TableLoad) -> _Folder:
+def _read_folder(servers: ServerGroup, load: TableLoad) -> _Folder:
     manifest = read_manifest(servers, load.directory)
     if manifest is not None:
         columns = tuple(column["name"] for column in manifest["columns"])
         return _Folder(manifest["export"], columns, [file for file in manifest["files"] if file["rows"]])
     pattern = quote_string(f"{load.directory.rstrip('/')}/*.parquet")
     columns = tuple(row["name"] for row in servers.describe(f"file({pattern})"))
-    files = servers.first(lambda url: servers.rows(url, _facts(pattern)))
+    files = servers.try_in_turn(lambda url: servers.rows(url, _make_facts_query(pattern)))
     digest = xxhash.xxh3_128()
     for file in files:
         digest.update(f"{file['name']}\0{file['bytes']}\0{file['hash']}\0".encode())
     return _Folder(digest.hexdigest(), columns, files)
 
 
-def _facts(path: str) -> str:
+def _make_facts_query(path: str) -> str:
     """Returns the query for name, rows, bytes and hash of each file."""
     return (
         "SELECT _file AS name, count() AS rows, _size AS bytes, _hash AS hash "

@@ -78,7 +78,7 @@ class Cluster:
         :class:`ConfigError`.
         """
         with lock_cluster(self.directory):
-            state = self._planned(replicas, first_http_port, overrides)
+            state = self._plan_members(replicas, first_http_port, overrides)
             started: list[Member] = []
             try:
                 if not state.zookeeper.process.is_alive():
@@ -101,7 +101,7 @@ class Cluster:
 
     def status(self) -> list[MemberStatus]:
         """Returns the state of every replica, then of the ZooKeeper."""
-        state = self._existing()
+        state = self._load_existing()
         statuses = [_replica_status(replica) for replica in state.replicas]
         zookeeper = state.zookeeper
         alive = zookeeper.process.is_alive()
@@ -110,7 +110,7 @@ class Cluster:
 
     def kill(self, name: str) -> int:
         """Kills a member with SIGKILL; returns its pid. Raises :class:`ConfigError` if it does not run."""
-        process = self._existing().member(name).process
+        process = self._load_existing().member(name).process
         if not process.is_alive():
             raise ConfigError(f"{name} does not run")
         process.signal(signal.SIGKILL)
@@ -120,13 +120,13 @@ class Cluster:
 
     def terminate(self, name: str, grace_seconds: float = _GRACE_SECONDS) -> None:
         """Ends one member gracefully, if it runs."""
-        end_processes([self._existing().member(name).process], grace_seconds)
+        end_processes([self._load_existing().member(name).process], grace_seconds)
 
     def restart(self, name: str, *, wait: bool = True, environment: Mapping[str, str] | None = None) -> MemberStatus:
         """Ends a member if it runs, and starts it with the same ports and the caller's environment."""
         self.terminate(name)
         with lock_cluster(self.directory):
-            state = self._existing()
+            state = self._load_existing()
             member = state.member(name)
             if name == ZOOKEEPER:
                 self._start_zookeeper(state)
@@ -139,9 +139,9 @@ class Cluster:
 
     def stop(self, grace_seconds: float = _GRACE_SECONDS) -> None:
         """Ends the running replicas, then the ZooKeeper."""
-        self._existing()  # raises for a mistyped directory, which the lock would create
+        self._load_existing()  # raises for a mistyped directory, which the lock would create
         with lock_cluster(self.directory):
-            state = self._existing()
+            state = self._load_existing()
             end_processes([replica.process for replica in state.replicas], grace_seconds)
             end_processes([state.zookeeper.process], grace_seconds)
 
@@ -151,13 +151,15 @@ class Cluster:
 
     # -- planning ---------------------------------------------------------------------------------------------------
 
-    def _existing(self) -> ClusterState:
+    def _load_existing(self) -> ClusterState:
         state = load_state(self.directory)
         if state is None:
             raise ConfigError(f"There is no cluster in {self.directory}; `pando cluster start --dir` makes one")
         return state
 
-    def _planned(self, replicas: int, first_http_port: int, overrides: Mapping[str, object] | None) -> ClusterState:
+    def _plan_members(
+        self, replicas: int, first_http_port: int, overrides: Mapping[str, object] | None
+    ) -> ClusterState:
         state = load_state(self.directory)
         if state is None:
             state = ClusterState(Member(ZOOKEEPER, find_free_ports(1)[0]))
@@ -202,7 +204,7 @@ class Cluster:
             },
         }
         file = directory / "config.yaml"
-        file.write_text(yaml.safe_dump(_merged(config, state.overrides), sort_keys=False))
+        file.write_text(yaml.safe_dump(_merge_configs(config, state.overrides), sort_keys=False))
         os.chmod(file, 0o600)
         return file
 
@@ -247,12 +249,12 @@ def _replica_status(replica: Member) -> MemberStatus:
     return MemberStatus(replica.name, pid, alive, ready, port, replica.interserver_port, port, workers)
 
 
-def _merged(config: dict[str, object], overrides: Mapping[str, object]) -> dict[str, object]:
+def _merge_configs(config: dict[str, object], overrides: Mapping[str, object]) -> dict[str, object]:
     """Merges two configurations, sections key by key."""
     merged = dict(config)
     for key, value in overrides.items():
         own = merged.get(key)
-        merged[key] = _merged(own, value) if isinstance(own, dict) and isinstance(value, dict) else value
+        merged[key] = _merge_configs(own, value) if isinstance(own, dict) and isinstance(value, dict) else value
     return merged
 
 

@@ -69,8 +69,8 @@ def load_state(directory: Path) -> ClusterState | None:
     try:
         values = json.loads(file.read_text())
         return ClusterState(
-            _member(values["zookeeper"]),
-            [_member(replica) for replica in values["replicas"]],
+            _parse_member(values["zookeeper"]),
+            [_parse_member(replica) for replica in values["replicas"]],
             values["interserver_password"],
             values["overrides"],
         )
@@ -80,7 +80,7 @@ def load_state(directory: Path) -> ClusterState | None:
         raise ConfigError(f"Cannot read the cluster's state {file}: {error}") from None
 
 
-def _member(values: dict[str, object]) -> Member:
+def _parse_member(values: dict[str, object]) -> Member:
     process = values.pop("process")
     if not isinstance(process, dict):
         raise TypeError(f"{process!r} is no process")

@@ -49,7 +49,7 @@ def get_start_time(pid: int) -> str:
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
-        return _start_time_by_ps(pid) if not Path("/proc/self").exists() else ""
+        return _get_start_time_from_ps(pid) if not Path("/proc/self").exists() else ""
     fields = text.rpartition(")")[2].split()
     is_over = fields[0] in ("Z", "X") and not _has_other_threads(pid)
     return "" if is_over else fields[19]
@@ -63,7 +63,7 @@ def _has_other_threads(pid: int) -> bool:
         return False
 
 
-def _start_time_by_ps(pid: int) -> str:
+def _get_start_time_from_ps(pid: int) -> str:
     answer = subprocess.run(["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
     state, _, start = answer.stdout.strip().partition(" ")
     return "" if state.startswith("Z") else start.strip()

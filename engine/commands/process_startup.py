@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from engine.engine import Engine
 
 
-class _LeftOut(MetaPathFinder):
+class _ImportBlocker(MetaPathFinder):
     """A finder that makes the import of one module fail."""
 
     def __init__(self, name: str) -> None:
@@ -53,17 +53,17 @@ def block_pandas_import() -> None:
 
     pyarrow imports it, if installed, only to see whether a list is a DataFrame.
     """
-    _leave_out("pandas")
+    _block_import("pandas")
 
 
 def block_httpx_command_import() -> None:
     """Keeps httpx from importing its own command with rich and pygments: a third of its import time."""
-    _leave_out("httpx._main")
+    _block_import("httpx._main")
 
 
-def _leave_out(name: str) -> None:
+def _block_import(name: str) -> None:
     if name not in sys.modules:
-        sys.meta_path.insert(0, _LeftOut(name))
+        sys.meta_path.insert(0, _ImportBlocker(name))
 
 
 def exit_now(code: int) -> NoReturn:

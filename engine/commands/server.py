@@ -134,7 +134,7 @@ def _start_zookeeper(config: Config, running: ExitStack) -> Config:
     from engine.server.config import ZooKeeperConfig, ZooKeeperNode
 
     directory = (embedded.dir or config.path / "zookeeper").absolute()
-    _end_leftover(directory)
+    _end_leftover_zookeeper(directory)
     zookeeper = EmbeddedZooKeeper(directory, embedded.port)
     running.callback(zookeeper.stop)
     zookeeper.start()
@@ -144,7 +144,7 @@ def _start_zookeeper(config: Config, running: ExitStack) -> Config:
     return config.model_copy(update={"zookeeper": ZooKeeperConfig(nodes=[node])})
 
 
-def _end_leftover(directory: Path) -> None:
+def _end_leftover_zookeeper(directory: Path) -> None:
     """Ends the ZooKeeper of a killed server, which still holds the port and the data."""
     from engine.cluster.os_processes import end_processes, get_command_line, identify_process
 

@@ -62,7 +62,7 @@ class DistributedInsert:
         self._columns = tuple(column for column in self._schema.columns if column.default_kind in given)
         self._cluster = get_configured_cluster(context.server.config, self._arguments.cluster)
         self._owners = assign_slots_to_shards([shard.weight for shard in self._cluster.shards])
-        self._key = self._sharding_key()
+        self._key = self._make_sharding_key()
         self._blocks = 0
         self._outcome = InsertOutcome()
 
@@ -71,7 +71,7 @@ class DistributedInsert:
         self._blocks += 1
         content, given = hash_block(block), self._context.settings.insert_deduplication_token
         token = f"{given}_{self._blocks}" if given else content
-        pieces = self._divided(block, int(content, 16))
+        pieces = self._divide(block, int(content, 16))
         run_all(
             [
                 partial(self._send, target, rows, f"{token}_{shard.number}")
@@ -89,7 +89,7 @@ class DistributedInsert:
     def abort(self) -> None:
         """Keeps the rows that shards have taken already; they cannot be taken back."""
 
-    def _sharding_key(self) -> ShardingKey | None:
+    def _make_sharding_key(self) -> ShardingKey | None:
         shards, text = self._cluster.shards, self._arguments.sharding_key
         if len(shards) > 1 and not text:
             raise UserError(
@@ -101,7 +101,7 @@ class DistributedInsert:
             raise UserError("BAD_ARGUMENTS", f"All shards of cluster {self._cluster.name} have weight 0")
         return ShardingKey.of(text, self._schema) if len(shards) > 1 else None
 
-    def _divided(self, block: pa.Table, seed: int) -> Iterator[tuple[Shard, pa.Table]]:
+    def _divide(self, block: pa.Table, seed: int) -> Iterator[tuple[Shard, pa.Table]]:
         rows = block.select([column.name for column in self._columns])
         if self._key is None:
             yield self._cluster.shards[0], rows
@@ -114,7 +114,7 @@ class DistributedInsert:
 
     def _send(self, shard: Shard, rows: pa.Table, token: str) -> None:
         try:
-            self._context.server.remote.of_any_replica(
+            self._context.server.remote.ask_any_replica(
                 shard,
                 lambda address: self._send_to(address, rows, token),
                 connect_seconds=self._context.settings.connect_timeout_with_failover_ms / 1000,
@@ -146,4 +146,4 @@ class DistributedInsert:
             connect_seconds=seconds,
             read_seconds=settings.receive_timeout or None,
         ) as answer:
-            answer.beginning(_MOST_ANSWER_BYTES)
+            answer.read_beginning(_MOST_ANSWER_BYTES)

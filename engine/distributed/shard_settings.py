@@ -32,7 +32,7 @@ def make_shard_context(context: Context, address: Address) -> Context:
 
     Raises 581 (TOO_LARGE_DISTRIBUTED_DEPTH).
     """
-    depth = _depth(context) + 1
+    depth = _get_depth(context) + 1
     most = context.settings.max_distributed_depth
     if most and depth > most:
         raise UserError(
@@ -49,14 +49,14 @@ def make_shard_context(context: Context, address: Address) -> Context:
     return replace(
         context,
         session=session,
-        settings=_deeper(context.settings),
+        settings=_make_nested_settings(context.settings),
         parameters={**context.parameters, _DEPTH: str(depth)},
         statistics=QueryStatistics(),
         body=None,
     )
 
 
-def _deeper(settings: Settings) -> Settings:
+def _make_nested_settings(settings: Settings) -> Settings:
     """Returns the settings for the next level.
 
     The settings ``…_nesting`` say down to which level shards may or must be skipped; 0 means all levels.
@@ -74,7 +74,7 @@ def _deeper(settings: Settings) -> Settings:
 def collect_forwarded_settings(context: Context) -> dict[str, str]:
     """Returns the URL parameters of a query to a shard."""
     changed = {
-        name: _text(value)
+        name: _format_value(value)
         for name, value in context.settings.changes.items()
         if name in SUPPORTED_SETTINGS and name not in _OWN_NAMES and not name.startswith(_OWN)
     }
@@ -86,16 +86,16 @@ def collect_forwarded_settings(context: Context) -> dict[str, str]:
 def collect_insert_settings(context: Context, token: str) -> dict[str, str]:
     """Returns the URL parameters of an INSERT into a shard."""
     changes = context.settings.changes
-    passed = {name: _text(changes[name]) for name in _INSERT if name in changes}
+    passed = {name: _format_value(changes[name]) for name in _INSERT if name in changes}
     if token:
         passed["insert_deduplication_token"] = token
     return {**passed, f"param_{_DEPTH}": context.parameters[_DEPTH]}
 
 
-def _depth(context: Context) -> int:
+def _get_depth(context: Context) -> int:
     text = context.parameters.get(_DEPTH, "0")
     return int(text) if text.isdigit() else 0
 
 
-def _text(value: object) -> str:
+def _format_value(value: object) -> str:
     return str(int(value)) if isinstance(value, bool) else str(value)

@@ -19,7 +19,7 @@ from engine.distributed.shard_settings import collect_forwarded_settings, make_s
 from engine.queries.context import Context
 from engine.queries.session import QueryResult
 from engine.remote.parallel_streams import read_in_parallel
-from engine.remote.remote_servers import no_answer_of_ours, open_response_file
+from engine.remote.remote_servers import make_bad_answer_error, open_response_file
 from engine.remote.replica_delays import Freshness
 from engine.remote.server_clusters import Address, ServerCluster, Shard
 from parts.common.errors import CancelledError, UnavailableError, UserError
@@ -53,7 +53,7 @@ class LocalQueries:
     """Functions that query this server's own tables."""
 
     run: Callable[[str, Context], QueryResult]
-    described: Callable[[str, Context], Sequence[tuple[str, DataType]]]
+    describe: Callable[[str, Context], Sequence[tuple[str, DataType]]]
 
 
 @dataclass(frozen=True)
@@ -117,11 +117,11 @@ class ShardedTable:
     def blocks(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Yields all rows with these columns, block by block."""
         known = {column.name: column for column in (*self.schema.columns, *self.hidden)}
-        items = tuple(_item(name) for name in columns)
+        items = tuple(_make_select_item(name) for name in columns)
         select = Select(items, order_by=self.order_by, limit=None if self.limit is None else Literal(self.limit))
-        yield from self.answers(select, [known[name] for name in columns])
+        yield from self.read_answers(select, [known[name] for name in columns])
 
-    def answers(self, select: Select, columns: Sequence[Column]) -> Iterator[pa.Table]:
+    def read_answers(self, select: Select, columns: Sequence[Column]) -> Iterator[pa.Table]:
         """Yields the blocks of all needed shards."""
         where = self.where[0] if len(self.where) == 1 else Function("and", self.where) if self.where else None
         asked = replace(select, source=self.remote_table, where=where)
@@ -129,7 +129,7 @@ class ShardedTable:
         running: dict[str, Address] = {}
         is_left = threading.Event()
         streams = [
-            self._answer(shard, format_query(_of_shard(asked, shard, values)), columns, running, is_left)
+            self._read_shard(shard, format_query(_make_shard_query(asked, shard, values)), columns, running, is_left)
             for shard, values in shards
         ]
         try:
@@ -139,7 +139,7 @@ class ShardedTable:
             for query_id, address in list(running.items()):
                 self.context.server.remote.kill(address, query_id, self.context.session.user)
 
-    def _answer(
+    def _read_shard(
         self,
         shard: Shard,
         text: str,
@@ -161,11 +161,11 @@ class ShardedTable:
 
         with ExitStack() as stack:
             try:
-                blocks = self.context.server.remote.of_any_replica(
+                blocks = self.context.server.remote.ask_any_replica(
                     shard,
-                    lambda address: self._begun(address, text, columns, stack, query_id, running, check),
+                    lambda address: self._start_query(address, text, columns, stack, query_id, running, check),
                     connect_seconds=settings.connect_timeout_with_failover_ms / 1000,
-                    freshness=self._freshness(),
+                    freshness=self._make_freshness(),
                 )
             except UnavailableError as error:
                 if settings.skip_unavailable_shards and error.name == "ALL_CONNECTION_TRIES_FAILED":
@@ -174,7 +174,7 @@ class ShardedTable:
             yield from blocks
             running.pop(query_id, None)
 
-    def _freshness(self) -> Freshness | None:
+    def _make_freshness(self) -> Freshness | None:
         """Returns the demanded freshness; ``None`` if any replica will do."""
         table, settings = self.remote_table, self.context.settings
         limit = settings.max_replica_delay_for_distributed_queries
@@ -188,7 +188,7 @@ class ShardedTable:
             self.context.server.replicas_status,
         )
 
-    def _begun(
+    def _start_query(
         self,
         address: Address,
         text: str,
@@ -226,17 +226,17 @@ class ShardedTable:
             max_block_bytes=_BLOCK_BYTES,
             status=context.status,
         )
-        return _of_server(blocks, address)
+        return _name_server_in_errors(blocks, address)
 
 
-def _of_server(blocks: Iterator[pa.Table], address: Address) -> Iterator[pa.Table]:
+def _name_server_in_errors(blocks: Iterator[pa.Table], address: Address) -> Iterator[pa.Table]:
     """Yields the blocks; a stream that cannot be parsed raises an error that names the server."""
     try:
         yield from blocks
     except UserError as error:
         if error.name not in ("INCORRECT_DATA", "THERE_IS_NO_COLUMN"):
             raise
-        raise no_answer_of_ours(address, error) from None
+        raise make_bad_answer_error(address, error) from None
 
 
 @dataclass(frozen=True)
@@ -263,24 +263,24 @@ class ShardAnswers:
 
     def blocks(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Yields all rows with these columns, block by block."""
-        for block in self.table.answers(self.select, self.columns):
+        for block in self.table.read_answers(self.select, self.columns):
             yield block.select(list(columns))
 
 
-def _item(name: str) -> Node:
+def _make_select_item(name: str) -> Node:
     column = Identifier((name,))
     return Alias(column, name) if name == SHARD_NUMBER else column
 
 
-def _of_shard(select: Select, shard: Shard, values: Sequence[Node]) -> Select:
+def _make_shard_query(select: Select, shard: Shard, values: Sequence[Node]) -> Select:
     """Returns the query for one shard: with its number in place of ``_shard_num``, and its further conditions."""
     number = Function("toUInt32", (Literal(shard.number),))
 
-    def put(node: Node) -> Node:
+    def replace_number(node: Node) -> Node:
         return number if isinstance(node, Identifier) and node.parts == (SHARD_NUMBER,) else node
 
     terms = [*([select.where] if select.where is not None else []), *values]
     where = terms[0] if len(terms) == 1 else Function("and", tuple(terms)) if terms else None
-    own = transform(replace(select, where=where), put)
+    own = transform(replace(select, where=where), replace_number)
     assert isinstance(own, Select)
     return own

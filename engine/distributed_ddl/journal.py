@@ -34,9 +34,9 @@ class Journal:
         """Reads the file and records that ``process`` can change tables from now on."""
         self._file = directory / _FILE
         self._process = process
-        self.former, self._done = _read(self._file)
+        self.former, self._done = _read_file(self._file)
         """``former``: the name of the previous process; ``""`` at the first start."""
-        self._write()
+        self._write_file()
 
     def outcome(self, name: str, identity: str) -> DdlOutcome | None:
         """Returns the recorded outcome of this entry, if any."""
@@ -49,9 +49,9 @@ class Journal:
         self._done[name] = identity, outcome
         for oldest in list(self._done)[:-_MOST]:
             del self._done[oldest]
-        self._write()
+        self._write_file()
 
-    def _write(self) -> None:
+    def _write_file(self) -> None:
         done = {
             name: [identity, outcome.code, outcome.error, outcome.duration_ms]
             for name, (identity, outcome) in self._done.items()
@@ -62,7 +62,7 @@ class Journal:
             logger.error("cannot note in %s what was carried out of distributed DDL: %s", self._file, error)
 
 
-def _read(file: Path) -> tuple[str, dict[str, tuple[str, DdlOutcome]]]:
+def _read_file(file: Path) -> tuple[str, dict[str, tuple[str, DdlOutcome]]]:
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
         done = {

@@ -45,7 +45,7 @@ class TablesAfterStart:
         """Returns the table, if it exists."""
         return self._catalog.find(ref.database or database, ref.table)
 
-    def after(self, process: str, database: str) -> TablesOfStatement:
+    def for_statement(self, process: str, database: str) -> TablesOfStatement:
         """Returns the tables by which to judge a statement that ``process`` began in this database."""
         return TablesOfStatement(self._catalog, self._at_start if process == self._former else {}, database)
 
@@ -72,14 +72,14 @@ class TablesOfStatement:
     def is_from_start(self, table: TableRef) -> bool:
         """Returns whether the table is the same one as at the start."""
         found = self._find(table)
-        return found is not None and self._was_there(found)
+        return found is not None and self._existed_at_start(found)
 
     def all_from_start(self, database: str) -> bool:
         """Returns whether all tables of the database are the same ones as at the start."""
-        return all(map(self._was_there, self.catalog.tables(database)))
+        return all(map(self._existed_at_start, self.catalog.tables(database)))
 
     def _find(self, table: TableRef) -> Table | None:
         return self.catalog.find(table.database or self.database, table.table)
 
-    def _was_there(self, table: Table) -> bool:
+    def _existed_at_start(self, table: Table) -> bool:
         return self.at_start.get(table.definition.full_name) is table

@@ -132,7 +132,7 @@ def _refuse_create(create: statements.CreateTable, shards: Sequence[int]) -> Non
         )
 
 
-def after_crash(statement: Statement, tables: KnownTables) -> AfterCrash:
+def judge_after_crash(statement: Statement, tables: KnownTables) -> AfterCrash:
     """Judges a statement that a former process of this server, or another replica, began."""
     match statement:
         case statements.CreateTable(replaces=True) | statements.AttachTable(as_replicated=bool()):
@@ -143,11 +143,11 @@ def after_crash(statement: Statement, tables: KnownTables) -> AfterCrash:
             return AfterCrash.DONE if tables.has_database(statement.name) else AfterCrash.REPEAT
         case statements.DropTable():
             left = [table for table in (statement.table, *statement.others) if tables.exists(table)]
-            return _dropped(bool(left), all(map(tables.is_from_start, left)))
+            return _judge_drop(bool(left), all(map(tables.is_from_start, left)))
         case statements.DropDatabase():
-            return _dropped(tables.has_database(statement.name), tables.all_from_start(statement.name))
+            return _judge_drop(tables.has_database(statement.name), tables.all_from_start(statement.name))
         case statements.RenameTables():
-            return _renamed(statement.pairs, tables)
+            return _judge_rename(statement.pairs, tables)
         case statements.AlterTable():
             is_same = all(isinstance(command, _SAME_WHEN_REPEATED) for command in statement.commands)
             return AfterCrash.REPEAT if is_same else AfterCrash.UNKNOWN
@@ -158,14 +158,14 @@ def after_crash(statement: Statement, tables: KnownTables) -> AfterCrash:
     return AfterCrash.UNKNOWN
 
 
-def _dropped(is_left: bool, is_from_start: bool) -> AfterCrash:
+def _judge_drop(is_left: bool, is_from_start: bool) -> AfterCrash:
     """Judges a DROP; objects created after the start under the same name must stay."""
     if not is_left:
         return AfterCrash.DONE
     return AfterCrash.REPEAT if is_from_start else AfterCrash.UNKNOWN
 
 
-def _renamed(pairs: Sequence[tuple[TableRef, TableRef]], tables: KnownTables) -> AfterCrash:
+def _judge_rename(pairs: Sequence[tuple[TableRef, TableRef]], tables: KnownTables) -> AfterCrash:
     if all(not tables.exists(old) and tables.exists(new) for old, new in pairs):
         return AfterCrash.DONE
     if all(tables.is_from_start(old) and not tables.exists(new) for old, new in pairs):
@@ -184,7 +184,7 @@ def may_be_retried(statement: Statement, error: PandoError) -> bool:
     return is_one and isinstance(error, UnavailableError) and error.name in _PASSING
 
 
-def to_repeat(statement: Statement) -> Statement:
+def make_repeatable(statement: Statement) -> Statement:
     """Returns the statement in a form that ignores what is already done."""
     match statement:
         case statements.DropTable() | statements.DropDatabase():

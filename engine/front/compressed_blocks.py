@@ -92,15 +92,15 @@ class BlockReader(io.RawIOBase):
             first = self._stream.read(1)
             if not first:
                 return 0
-            self._data = memoryview(self._next(first))
+            self._data = memoryview(self._read_frame(first))
         size = min(len(view), len(self._data))
         view[:size] = self._data[:size]
         self._data = self._data[size:]
         return size
 
-    def _next(self, first: bytes) -> bytes:
-        given = first + self._take(_CHECKSUM_BYTES - 1)
-        head = self._take(_HEAD.size)
+    def _read_frame(self, first: bytes) -> bytes:
+        given = first + self._read_exactly(_CHECKSUM_BYTES - 1)
+        head = self._read_exactly(_HEAD.size)
         method, size, data_bytes = _HEAD.unpack(head)
         if method not in (LZ4, ZSTD, NONE):
             raise UserError("UNKNOWN_COMPRESSION_METHOD", f"Unknown compression method 0x{method:02x} of a block")
@@ -109,7 +109,7 @@ class BlockReader(io.RawIOBase):
                 "TOO_LARGE_SIZE_COMPRESSED",
                 f"A compressed block of {size} bytes with {data_bytes} bytes of data: at most {MAX_FRAME_BYTES}",
             )
-        rest = head + self._take(size - _HEAD.size)
+        rest = head + self._read_exactly(size - _HEAD.size)
         if compute_checksum(rest) != given:
             raise UserError(
                 "CHECKSUM_DOESNT_MATCH",
@@ -118,7 +118,7 @@ class BlockReader(io.RawIOBase):
             )
         return _decompress(method, rest[_HEAD.size :], data_bytes)
 
-    def _take(self, size: int) -> bytes:
+    def _read_exactly(self, size: int) -> bytes:
         """Reads exactly ``size`` bytes without allocating more than has arrived."""
         held = bytearray()
         while len(held) < size:
@@ -149,6 +149,6 @@ def _decompress(method: int, data: bytes, size: int) -> bytes:
     return plain
 
 
-def open_reader(stream: BinaryIO) -> BinaryIO:
+def open_compressed_blocks(stream: BinaryIO) -> BinaryIO:
     """Returns the data of a stream of frames as a buffered stream."""
     return io.BufferedReader(BlockReader(stream), _READ_BYTES)

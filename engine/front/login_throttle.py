@@ -39,7 +39,7 @@ class LoginThrottle:
                 f"{user}: Authentication failed: too many failed attempts from {address}; retry in {left:.1f} s",
             )
 
-    def failed(self, user: str, address: str) -> None:
+    def count_failure(self, user: str, address: str) -> None:
         """Counts a failed login."""
         now = self._clock()
         with self._lock:
@@ -48,7 +48,7 @@ class LoginThrottle:
             if len(self._failures) > _MOST_REMEMBERED:
                 self._failures.popitem(last=False)
 
-    def succeeded(self, user: str, address: str) -> None:
+    def forget_failures(self, user: str, address: str) -> None:
         """Forgets the failures of this user and address."""
         if self._failures:
             with self._lock:

@@ -32,12 +32,12 @@ class Metrics:
         self._row[_RUNNING] = 0  # resets what a former process left as running
         self._monotonic = engine.services.monotonic
         self._registry = CollectorRegistry()
-        self._registry.register(_Queries(self._counts))
+        self._registry.register(_QueryCounters(self._counts))
         self._registry.register(_EngineGauges(engine))
 
-    def running(self) -> _Running:
+    def track_running(self) -> _RunningQuery:
         """Returns a context manager that counts and times a query."""
-        return _Running(self._row, self._monotonic)
+        return _RunningQuery(self._row, self._monotonic)
 
     def count_answer(self, seconds: float, read_rows: int) -> None:
         """Counts a query that was answered at once."""
@@ -47,11 +47,11 @@ class Metrics:
         row[get_bucket_column(seconds)] += 1
         row[_READ_ROWS] += read_rows
 
-    def failed(self, error: PandoError) -> None:
+    def count_failure(self, error: PandoError) -> None:
         """Counts a failed query."""
         self._row[get_error_column(error.name)] += 1
 
-    def finished(self, counts: dict[str, int]) -> None:
+    def count_finished(self, counts: dict[str, int]) -> None:
         """Adds the counts of a finished query."""
         row = self._row
         row[_READ_ROWS] += counts["read_rows"]
@@ -60,12 +60,12 @@ class Metrics:
         if counts["written_rows"] or counts["deduplicated_blocks"]:
             row[_INSERTS] += 1
 
-    def text(self) -> bytes:
+    def render(self) -> bytes:
         """Returns the metrics in Prometheus's text format."""
         return generate_latest(self._registry)
 
 
-class _Running:
+class _RunningQuery:
     def __init__(self, row: Row, monotonic: Callable[[], float]) -> None:
         self._row = row
         self._monotonic = monotonic
@@ -82,7 +82,7 @@ class _Running:
         self._row[get_bucket_column(seconds)] += 1
 
 
-class _Queries:
+class _QueryCounters:
     """The counters of queries, collected at each scrape."""
 
     def __init__(self, counts: QueryCounts) -> None:

@@ -22,7 +22,7 @@ SWEEP_SECONDS = 1.0
 
 
 @dataclass
-class _Held:
+class _StoredSession:
     session: Session
     expires: float
     in_use: bool = False
@@ -51,7 +51,7 @@ class SessionStore:
         self._clock = clock
         self._on_end = on_end
         self._lock = threading.Lock()
-        self._held: dict[tuple[str, str], _Held] = {}
+        self._held: dict[tuple[str, str], _StoredSession] = {}
         self._numbers: dict[str, float] = {}
         """Used numbers in order of arrival, and until when each is remembered."""
 
@@ -68,7 +68,7 @@ class SessionStore:
                     raise UserError(
                         "SESSION_NOT_FOUND", f"Session {session_id!r} not found: it never was, or it expired"
                     )
-                held = self._held[user, session_id] = _Held(make(), 0.0)
+                held = self._held[user, session_id] = _StoredSession(make(), 0.0)
             elif held.in_use:
                 raise UserError("SESSION_IS_LOCKED", f"Session {session_id!r} is locked by a concurrent client")
             held.in_use = True

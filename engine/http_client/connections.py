@@ -17,7 +17,7 @@ from engine.http_client.errors import (
     make_connection_error,
     make_lost_connection_error,
     make_response_error,
-    silent,
+    make_silence_error,
     split_error_trailer,
 )
 from parts.common.errors import PandoError
@@ -94,13 +94,13 @@ class Connections:
             ) as response:
                 answer = StreamedResponse(response, url, source)
                 if response.status_code != 200:
-                    text = answer.beginning(_MOST_ERROR_BYTES).decode(errors="replace")
+                    text = answer.read_beginning(_MOST_ERROR_BYTES).decode(errors="replace")
                     raise make_response_error(text, response.status_code, url, source)
                 yield answer
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             raise make_connection_error(source or url.removeprefix("http://"), error) from None
         except httpx.ReadTimeout:
-            raise silent(url, timeout.read) from None
+            raise make_silence_error(url, timeout.read) from None
         except httpx.TransportError as error:
             raise make_lost_connection_error(url, error) from None
 
@@ -152,14 +152,14 @@ class StreamedResponse:
         except httpx.TransportError as error:
             data, problem = split_error_trailer(held, tag, self._source) if tag else (held, None)
             yield data
-            raise problem or self._failure(error) from None
+            raise problem or self._make_failure(error) from None
         yield held
 
     def read(self) -> bytes:
         """Returns the whole response."""
         return b"".join(self)
 
-    def beginning(self, most_bytes: int) -> bytes:
+    def read_beginning(self, most_bytes: int) -> bytes:
         """Returns at most the first ``most_bytes`` of the response and does not read the rest."""
         pieces, size = [], 0
         for chunk in self:
@@ -169,9 +169,9 @@ class StreamedResponse:
                 break
         return b"".join(pieces)[:most_bytes]
 
-    def _failure(self, error: httpx.TransportError) -> PandoError:
+    def _make_failure(self, error: httpx.TransportError) -> PandoError:
         if isinstance(error, httpx.ReadTimeout):
-            return silent(self.url, self._response.request.extensions.get("timeout", {}).get("read"))
+            return make_silence_error(self.url, self._response.request.extensions.get("timeout", {}).get("read"))
         return make_lost_connection_error(self.url, error)
 
 

@@ -63,7 +63,7 @@ def make_connection_error(server: str, problem: Exception) -> RefusedError:
     return RefusedError("NETWORK_ERROR", f"Cannot connect to {server}: {problem}{hint}")
 
 
-def silent(url: str, seconds: float | None) -> UnknownOutcomeError:
+def make_silence_error(url: str, seconds: float | None) -> UnknownOutcomeError:
     """Returns the error for a server that sent nothing for this time."""
     told = "" if seconds is None else f" for {seconds:g} s"
     return UnknownOutcomeError("SOCKET_TIMEOUT", f"{url} sent nothing{told}: the answer is not complete")

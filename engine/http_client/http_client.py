@@ -130,7 +130,7 @@ class HttpClient:
     ) -> Iterator[Stream]:
         """Runs one statement and gives its response as it arrives. Leaving early cancels the query."""
         query = self._url_parameters(settings, parameters, query_id)
-        body = sql.encode() if data is None else _chunks(sql.encode() + b"\n", data)
+        body = sql.encode() if data is None else _join_body(sql.encode() + b"\n", data)
         with self._connections.post(self._url, "/", body, query) as answer:
             yield Stream(answer)
 
@@ -193,25 +193,25 @@ class HttpClient:
     def _url_parameters(
         self, settings: Mapping[str, object] | None, parameters: Mapping[str, object] | None, query_id: str
     ) -> dict[str, str]:
-        query = {name: _text(value) for name, value in {**self.settings, **(settings or {})}.items()}
-        query.update((f"param_{name}", _text(value)) for name, value in (parameters or {}).items())
+        query = {name: _format_value(value) for name, value in {**self.settings, **(settings or {})}.items()}
+        query.update((f"param_{name}", _format_value(value)) for name, value in (parameters or {}).items())
         if self.database:
             query["database"] = self.database
         query["query_id"] = query_id or str(uuid.uuid4())
         return query
 
 
-def _text(value: object) -> str:
+def _format_value(value: object) -> str:
     return str(int(value)) if isinstance(value, bool) else str(value)
 
 
-def _chunks(head: bytes, data: Data) -> bytes | Iterator[bytes]:
+def _join_body(head: bytes, data: Data) -> bytes | Iterator[bytes]:
     if isinstance(data, bytes):
         return head + data
-    return _streamed(head, data)
+    return _stream_body(head, data)
 
 
-def _streamed(head: bytes, data: BinaryIO | Iterable[bytes]) -> Iterator[bytes]:
+def _stream_body(head: bytes, data: BinaryIO | Iterable[bytes]) -> Iterator[bytes]:
     yield head
     read = getattr(data, "read1", getattr(data, "read", None))
     if read is None:

@@ -59,9 +59,11 @@ class FilesRelation:
         """Yields all rows with these columns, block by block."""
         stored = [column for column in self.schema.columns if column.name in columns]
         for file in self.files:
-            facts = {column.name: _fact(file, column.name) for column in self.hidden if column.name in columns}
+            facts = {
+                column.name: _get_hidden_value(file, column.name) for column in self.hidden if column.name in columns
+            }
             for rows, block in self._blocks(file, stored):
-                arrays = [_repeated(facts[name], rows) if name in facts else block.column(name) for name in columns]
+                arrays = [_repeat_value(facts[name], rows) if name in facts else block.column(name) for name in columns]
                 yield pa.Table.from_arrays(arrays, names=list(columns))
 
     def _blocks(self, file: UserFile, columns: Sequence[Column]) -> Iterator[tuple[int, pa.Table]]:
@@ -91,10 +93,10 @@ def resolve_files(path: str, format: str, structure: str, context: Context) -> F
     """
     if context.settings.readonly == 1:
         raise UserError("READONLY", "Cannot use the table function file in readonly mode")
-    name = _format_of(path, format)
+    name = _find_format(path, format)
     files = context.server.config.user_files.find(path)
     if structure:
-        columns = _structure(structure)
+        columns = _parse_columns(structure)
     elif files:
         with files[0].open() as stream:
             columns = infer_columns(name, stream, FormatOptions.of(context.settings, context.status))
@@ -124,7 +126,7 @@ def write_file(
 
     pairs = [(column.name, column.type) for column in columns]
     pieces = write_blocks(
-        _format_of(arguments.path, arguments.format), pairs, counted(), settings=settings, status=context.status
+        _find_format(arguments.path, arguments.format), pairs, counted(), settings=settings, status=context.status
     )
     with context.server.config.user_files.create_file(
         arguments.path, context.server.services.new_uuid().hex, replaces=settings.engine_file_truncate_on_insert
@@ -135,12 +137,12 @@ def write_file(
     context.statistics.written_bytes += file.bytes
 
 
-def file_columns(arguments: FileArguments) -> list[Column] | None:
+def parse_structure_argument(arguments: FileArguments) -> list[Column] | None:
     """Returns the columns of the structure argument, if there is one."""
-    return _structure(arguments.structure) if arguments.structure else None
+    return _parse_columns(arguments.structure) if arguments.structure else None
 
 
-def _format_of(path: str, format: str) -> str:
+def _find_format(path: str, format: str) -> str:
     """Returns the given format, or else that of the path's ending. Raises 73 (UNKNOWN_FORMAT)."""
     if format and format.lower() != "auto":
         return find_format(format).name
@@ -150,7 +152,7 @@ def _format_of(path: str, format: str) -> str:
     return name
 
 
-def _structure(text: str) -> list[Column]:
+def _parse_columns(text: str) -> list[Column]:
     """Parses a structure such as ``id UInt64, name String``."""
     columns = parse_structure(text)
     if any(name is None for name, _ in columns):
@@ -158,13 +160,13 @@ def _structure(text: str) -> list[Column]:
     return [Column(cast(str, name), type_) for name, type_ in columns]
 
 
-def _fact(file: UserFile, name: str) -> str | int:
+def _get_hidden_value(file: UserFile, name: str) -> str | int:
     if name == "_size":
         return file.size
     return file.hash() if name == "_hash" else str(file.path) if name == "_path" else file.path.name
 
 
-def _repeated(value: str | int, rows: int) -> pa.Array:
+def _repeat_value(value: str | int, rows: int) -> pa.Array:
     if isinstance(value, int):
         return pa.repeat(pa.scalar(value, pa.uint64()), rows)
     return pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), rows), pa.array([value], pa.string()))

@@ -120,7 +120,7 @@ def refuse_drop_of_view_columns(table: Table, commands: Sequence[AlterCommand], 
 
 
 @dataclass(frozen=True)
-class _Written:
+class _WrittenPiece:
     """A written piece of a block.
 
     ``recorded``: the views that lack it if the table stores it now, as the commit records them. ``given``: the views
@@ -142,14 +142,14 @@ class _ViewedInsert:
         self._options = options
         self._memory = table.block_memory if options.deduplicate else None
         self._blocks = 0
-        self._written: list[_Written] = []
+        self._written: list[_WrittenPiece] = []
         self._branches: list[_Branch] = []
         self._own = table.begin_insert(options)
         self.description = self._own.description
         try:
             for view in views:
-                with _naming(view):
-                    self._branches.append(_branch(view, options, context, level))
+                with _name_view_in_errors(view):
+                    self._branches.append(_make_branch(view, options, context, level))
         except BaseException:
             self.abort()
             raise
@@ -159,7 +159,7 @@ class _ViewedInsert:
         if block.num_rows == 0:
             return
         pieces = self._own.identified(block, token)
-        written = self._judged(block, pieces, token)
+        written = self._find_missing_views(block, pieces, token)
         self._blocks += 1
         self._written += written
         whole = [replace(piece, missing=of.recorded) for piece, of in zip(pieces, written, strict=True)]
@@ -169,31 +169,31 @@ class _ViewedInsert:
             if not meant:
                 continue
             rows = block if len(meant) == len(pieces) else pa.concat_tables(piece.rows.block for piece, _ in meant)
-            with _naming(branch.view):
+            with _name_view_in_errors(branch.view):
                 tokens = sorted({of.given.token for _, of in meant})
                 branch.write(self._table, BlockRelation(self.description.schema, rows), " ".join(tokens))
 
-    def _judged(self, block: pa.Table, pieces: Sequence[Piece], token: str) -> list[_Written]:
+    def _find_missing_views(self, block: pa.Table, pieces: Sequence[Piece], token: str) -> list[_WrittenPiece]:
         ids = [piece.block_id or "" for piece in pieces]
         views = tuple(branch.name for branch in self._branches)
         known = self._memory.missing_of(ids) if self._memory is not None else None
         if known is None:
-            new = MissingViews(token or self._token(block, has_ids=any(ids)), views)
-            return [_Written(block_id, NOTHING_MISSING, new) for block_id in ids]
+            new = MissingViews(token or self._make_token(block, has_ids=any(ids)), views)
+            return [_WrittenPiece(block_id, NOTHING_MISSING, new) for block_id in ids]
         begun = [missing.token for missing in known if missing is not None and missing.views]
-        new = MissingViews((begun or [token or self._made_up(block)])[0], views)
+        new = MissingViews((begun or [token or self._make_record_token(block)])[0], views)
         return [
-            _Written(block_id, new, new if missing is None else missing)
+            _WrittenPiece(block_id, new, new if missing is None else missing)
             for block_id, missing in zip(ids, known, strict=True)
         ]
 
-    def _token(self, block: pa.Table, *, has_ids: bool) -> str:
+    def _make_token(self, block: pa.Table, *, has_ids: bool) -> str:
         """Returns the token of a block without a record."""
         if given := self._options.deduplication_token:
             return hash_token(given, self._blocks)
         return hash_block(block) if has_ids else self._table.services.new_uuid().hex
 
-    def _made_up(self, block: pa.Table) -> str:
+    def _make_record_token(self, block: pa.Table) -> str:
         """Returns a new random token for a block.
 
         A merge mode may leave no row of a block; then no id would keep the token, so it is the hash of the block
@@ -219,14 +219,16 @@ class _ViewedInsert:
         done: list[str] = []
         try:
             for branch in self._branches:
-                with _naming(branch.view, f"; {self._table.definition.full_name} has the rows: repeat the INSERT"):
+                with _name_view_in_errors(
+                    branch.view, f"; {self._table.definition.full_name} has the rows: repeat the INSERT"
+                ):
                     self._commit(branch, missing)
                 done.append(branch.name)
         except Exception:
-            self._settle(missing, done)
+            self._settle_records(missing, done)
             raise
         self._table.services.failpoint("insert.after_views")
-        self._settle(missing, done)
+        self._settle_records(missing, done)
 
     def _commit(self, branch: _Branch, missing: Sequence[MissingViews]) -> None:
         given = [of.given.token if branch.name in of.given.views else "" for of in self._written]
@@ -240,7 +242,7 @@ class _ViewedInsert:
                 "UNKNOWN_STATUS_OF_INSERT", "The same block was inserted, or dropped, at the same time"
             )
 
-    def _settle(self, missing: Sequence[MissingViews], done: Sequence[str]) -> None:
+    def _settle_records(self, missing: Sequence[MissingViews], done: Sequence[str]) -> None:
         """Removes finished views from the records. If that fails they stay, and a repeated INSERT settles it."""
         tokens = {
             of.block_id: left.token
@@ -277,10 +279,10 @@ class _Branch:
     def write(self, source: Table, relation: BlockRelation, token: str) -> None:
         """Runs the view's query over the block and writes the result to the target."""
         token = f"{token} {self.name}"
-        for number, block in enumerate(self._made_of(source, relation)):
+        for number, block in enumerate(self._run_view_query(source, relation)):
             self.sink.write(block, hash_token(token, number))
 
-    def _made_of(self, source: Table, relation: BlockRelation) -> Iterator[pa.Table]:
+    def _run_view_query(self, source: Table, relation: BlockRelation) -> Iterator[pa.Table]:
         """Yields the result of the view's query for the block, as blocks of the target."""
         settings, schema = self.context.settings, self.sink.description.schema
         result = run_query_over_block(self.view.definition.create.as_select, source, relation, self.context)
@@ -293,14 +295,14 @@ class _Branch:
             yield complete_block(cast_block(block, types, columns, settings=settings), schema, settings=settings)
 
 
-def _branch(view: Table, options: InsertOptions, context: Context, level: int) -> _Branch:
+def _make_branch(view: Table, options: InsertOptions, context: Context, level: int) -> _Branch:
     is_told_apart = options.deduplicate and context.settings.deduplicate_blocks_in_dependent_materialized_views
     own = replace(options, deduplicate=is_told_apart, deduplication_token="")
     return _Branch(view, begin_insert(resolve_stored_table(view, context), own, context, level + 1), context)
 
 
 @contextmanager
-def _naming(view: Table, more: str = "") -> Iterator[None]:
+def _name_view_in_errors(view: Table, more: str = "") -> Iterator[None]:
     """Adds the view's name to errors that the block raises."""
     try:
         yield

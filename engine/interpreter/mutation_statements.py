@@ -44,7 +44,7 @@ def add_mutation(table: Table, commands: Sequence[MutationCommand], context: Con
     ]
     if not wanted:
         return QueryResult()
-    resolved = tuple(_resolved(table, command, context) for command in wanted)
+    resolved = tuple(_resolve_command(table, command, context) for command in wanted)
     mutation = Mutation(resolved, context.session.database, context.settings.timezone)
     mutation.check(description)
     relation = TableRelation.of(table, False)
@@ -98,7 +98,7 @@ def kill_mutation(statement: KillMutation, context: Context) -> QueryResult:
     return make_result([(name, STRING) for name in columns], [(status, *row) for row in found])
 
 
-def _resolved(table: Table, command: MutationCommand, context: Context) -> MutationCommand:
+def _resolve_command(table: Table, command: MutationCommand, context: Context) -> MutationCommand:
     """Returns the command with the partition's id and the values of query parameters."""
     partition = command.partition
     if partition is not None and partition.value is not None:

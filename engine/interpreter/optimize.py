@@ -73,7 +73,7 @@ def resolve_deduplicate_by(matchers: tuple[ColumnMatcher, ...], description: Tab
     (COLUMN_QUERIED_MORE_THAN_ONCE), and 8 (THERE_IS_NO_COLUMN) if a key column is missing: rows that differ in it are
     not neighbours in the merge.
     """
-    names = [name for matcher in matchers for name in _matching(matcher, description.schema)]
+    names = [name for matcher in matchers for name in _match_columns(matcher, description.schema)]
     if not matchers:
         return ()
     if not names:
@@ -93,7 +93,7 @@ def resolve_deduplicate_by(matchers: tuple[ColumnMatcher, ...], description: Tab
     return tuple(names)
 
 
-def _matching(matcher: ColumnMatcher, schema: TableSchema) -> list[str]:
+def _match_columns(matcher: ColumnMatcher, schema: TableSchema) -> list[str]:
     """Returns the columns of one matcher; ``*`` and ``COLUMNS('…')`` skip MATERIALIZED and ALIAS columns."""
     found = list(matcher.names)
     if not found:

@@ -24,22 +24,22 @@ def evaluate_partition_id(table: Table, text: str, context: Context) -> str:
     """
     key = table.description.partition_key
     _require_literal(text)
-    column = _evaluated(text, context)
+    column = _evaluate(text, context)
     values = column.flatten() if pa.types.is_struct(column.type) else [column]
     if len(values) != len(key.types):
         raise UserError(
             "INVALID_PARTITION_VALUE",
             f"Partition {text} has {len(values)} values, the partition key {len(key.types)}: {key.expressions}",
         )
-    scalars = [_converted(value, type_, text, context) for value, type_ in zip(values, key.types, strict=True)]
+    scalars = [_convert_value(value, type_, text, context) for value, type_ in zip(values, key.types, strict=True)]
     return partition_ids.compute_partition_id(scalars, key.types)
 
 
-def _converted(value: pa.Array, type_: DataType, text: str, context: Context) -> pa.Scalar:
+def _convert_value(value: pa.Array, type_: DataType, text: str, context: Context) -> pa.Scalar:
     is_text, bare = pa.types.is_string(value.type), strip_nullable(type_)
     try:
         if is_text and value[0].is_valid:
-            value = _evaluated(f"CAST({quote_string(value[0].as_py())}, {quote_string(bare.name)})", context)
+            value = _evaluate(f"CAST({quote_string(value[0].as_py())}, {quote_string(bare.name)})", context)
         scalar = value.cast(bare.arrow)[0]
     except (pa.ArrowException, UserError) as error:
         code = "TYPE_MISMATCH" if is_text else "ARGUMENT_OUT_OF_BOUND"
@@ -51,7 +51,7 @@ def _converted(value: pa.Array, type_: DataType, text: str, context: Context) ->
     return scalar
 
 
-def _evaluated(expression: str, context: Context) -> pa.Array:
+def _evaluate(expression: str, context: Context) -> pa.Array:
     """Returns the expression's value as an array of one row."""
     (batch,) = (batch for batch in run_query(f"SELECT {expression}", context).batches if batch.num_rows)
     return batch.column(0)

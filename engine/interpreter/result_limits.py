@@ -24,10 +24,10 @@ def limit_result(result: QueryResult, settings: Settings) -> QueryResult:
     """
     if not (settings.max_result_rows or settings.max_result_bytes):
         return result
-    return replace(result, batches=_within(result.batches, settings))
+    return replace(result, batches=_limit_batches(result.batches, settings))
 
 
-def _within(batches: Iterator[pa.RecordBatch], settings: Settings) -> Iterator[pa.RecordBatch]:
+def _limit_batches(batches: Iterator[pa.RecordBatch], settings: Settings) -> Iterator[pa.RecordBatch]:
     most_rows, most_bytes = settings.max_result_rows, settings.max_result_bytes
     cut = settings.max_block_size
     rows = size = 0
@@ -36,7 +36,7 @@ def _within(batches: Iterator[pa.RecordBatch], settings: Settings) -> Iterator[p
             batch = whole.slice(start, cut)
             rows += batch.num_rows
             size += batch.nbytes
-            exceeded = _exceeded("rows", rows, most_rows) or _exceeded("bytes", size, most_bytes)
+            exceeded = _describe_excess("rows", rows, most_rows) or _describe_excess("bytes", size, most_bytes)
             if exceeded and settings.result_overflow_mode == "throw":
                 raise UserError("TOO_MANY_ROWS_OR_BYTES", f"Limit for result exceeded, {exceeded}")
             yield batch
@@ -44,5 +44,5 @@ def _within(batches: Iterator[pa.RecordBatch], settings: Settings) -> Iterator[p
                 return
 
 
-def _exceeded(what: str, count: int, limit: int) -> str:
+def _describe_excess(what: str, count: int, limit: int) -> str:
     return f"max {what}: {limit}, current {what}: {count}" if limit and count > limit else ""

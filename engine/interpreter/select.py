@@ -39,8 +39,8 @@ def select(statement: SelectQuery, context: Context) -> QueryResult:
 def explain(statement: Explain, context: Context) -> QueryResult:
     """Executes an EXPLAIN."""
     engine = context.server.query_engine
-    result = engine.explain(statement.query, statement.kind, statement.options, **_arguments(context))
-    return _as_query_result(result, context)
+    result = engine.explain(statement.query, statement.kind, statement.options, **_make_arguments(context))
+    return _make_query_result(result, context)
 
 
 def kill_query(statement: KillQuery, context: Context) -> QueryResult:
@@ -62,19 +62,19 @@ def kill_query(statement: KillQuery, context: Context) -> QueryResult:
 
 def run_query(query: str, context: Context) -> QueryResult:
     """Runs a query over the tables of the session."""
-    return _as_query_result(context.server.query_engine.select(query, **_arguments(context)), context)
+    return _make_query_result(context.server.query_engine.select(query, **_make_arguments(context)), context)
 
 
 def run_query_over_block(query: str, table: Table, block: BlockRelation, context: Context) -> SelectResult:
     """Runs a query that sees only the block in place of the table."""
-    arguments = _arguments(context)
+    arguments = _make_arguments(context)
     arguments["catalog"] = BlockRelations(context, LOCAL_QUERIES, table, block)
     return context.server.query_engine.select(query, **arguments)
 
 
 def list_needed_columns(query: str, table: Table, columns: Set[str], context: Context) -> set[str]:
     """Returns those of the columns that the query reads or cannot be compiled without."""
-    arguments, schema = _arguments(context), table.description.schema
+    arguments, schema = _make_arguments(context), table.description.schema
     engine = context.server.query_engine
     whole = BlockRelation(schema, schema.arrow.empty_table())
     arguments["catalog"] = BlockRelations(context, LOCAL_QUERIES, table, whole)
@@ -93,7 +93,7 @@ def list_needed_columns(query: str, table: Table, columns: Set[str], context: Co
 
 def describe_columns(query: str, context: Context) -> tuple[tuple[str, DataType], ...]:
     """Returns names and types of a query's columns, without running it."""
-    return context.server.query_engine.describe(query, **_arguments(context))
+    return context.server.query_engine.describe(query, **_make_arguments(context))
 
 
 def make_relations(context: Context) -> SessionRelations:
@@ -110,7 +110,7 @@ class _Arguments(TypedDict):
     constants: dict[str, str]
 
 
-def _arguments(context: Context) -> _Arguments:
+def _make_arguments(context: Context) -> _Arguments:
     return {
         "catalog": make_relations(context),
         "settings": context.settings,
@@ -131,7 +131,7 @@ def _arguments(context: Context) -> _Arguments:
     }
 
 
-def _as_query_result(selected: SelectResult, context: Context) -> QueryResult:
+def _make_query_result(selected: SelectResult, context: Context) -> QueryResult:
     statistics = context.statistics
     monotonic = context.server.services.monotonic
     started = monotonic()
@@ -151,7 +151,7 @@ def _as_query_result(selected: SelectResult, context: Context) -> QueryResult:
     return QueryResult(
         columns=tuple(selected.columns),
         batches=counted(),
-        refresh=count_read,
+        refresh_statistics=count_read,
         statistics=statistics,
         on_cancel=selected.cancel,
         on_close=selected.close,

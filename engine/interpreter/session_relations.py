@@ -61,24 +61,28 @@ class TableRelation:
         return Snapshot([part.under(self.description.schema) for part in found.parts], lambda _: found.release())
 
 
-def _relation_of(table: Table, catalog: Catalog, sequential_consistency: bool) -> TableRelation | ViewRelation:
+def _make_relation(table: Table, catalog: Catalog, sequential_consistency: bool) -> TableRelation | ViewRelation:
     """Returns the table, or a view's query; a materialized view is its target if their columns are equal."""
     definition = table.definition
     view = definition.create.view
     if view is None:
         return TableRelation.of(table, sequential_consistency)
-    columns = _columns(table)
+    columns = _list_columns(table)
     if not view.is_materialized:
         return ViewRelation(definition.database, definition.name, definition.create.as_select, columns)
     target = catalog.table(*definition.target)
-    if target.definition.create.view is None and not target.definition.engine.is_proxy and _columns(target) == columns:
+    if (
+        target.definition.create.view is None
+        and not target.definition.engine.is_proxy
+        and _list_columns(target) == columns
+    ):
         return TableRelation.of(target, sequential_consistency)
     names = ", ".join(quote_identifier(name) for name, _ in columns)
     query = f"SELECT {names} FROM {'.'.join(map(quote_identifier, definition.target))}"
     return ViewRelation(definition.database, definition.name, query, columns)
 
 
-def _columns(table: Table) -> tuple[tuple[str, DataType], ...]:
+def _list_columns(table: Table) -> tuple[tuple[str, DataType], ...]:
     return tuple((column.name, column.type) for column in table.description.schema.columns)
 
 
@@ -110,7 +114,7 @@ class SessionRelations:
         if found.definition.engine.is_proxy:
             return open_distributed_table(found.definition, self.context, self.here)
         sequential = self.context.settings.select_sequential_consistency
-        return _relation_of(found, self.context.server.catalog, sequential)
+        return _make_relation(found, self.context.server.catalog, sequential)
 
     def files(self, path: str, format: str = "", structure: str = "") -> StreamedRelation:
         """Returns the table of the function ``file``."""
@@ -149,7 +153,7 @@ class CatalogRelations:
         found = self.catalog.table(database or self.default_database, table)
         if found.definition.engine.is_proxy:
             raise UserError("NOT_IMPLEMENTED", f"Table {found.definition.full_name} has no rows of its own")
-        return _relation_of(found, self.catalog, False)
+        return _make_relation(found, self.catalog, False)
 
     def files(self, path: str, format: str = "", structure: str = "") -> StreamedRelation:
         """Raises 48 (NOT_IMPLEMENTED)."""

@@ -63,13 +63,13 @@ def resolve_names(parsed: ParsedStatement, session: Session) -> ParsedStatement:
     if isinstance(statement, ExistsTable) and not is_asked_for:
         return parsed
 
-    def place(ref: TableRef) -> TableRef:
+    def resolve(ref: TableRef) -> TableRef:
         is_meant = ref.database is None and (is_asked_for or ref.table in known)
         return TableRef(TEMPORARY_DATABASE, known.get(ref.table, ref.table)) if is_meant else ref
 
-    changes: dict[str, object] = {"table": place(table)}
+    changes: dict[str, object] = {"table": resolve(table)}
     if isinstance(statement, DropTable):
-        changes["others"] = tuple(map(place, statement.others))
+        changes["others"] = tuple(map(resolve, statement.others))
     return replace(parsed, statement=replace(statement, **changes))  # type: ignore[arg-type]
 
 

@@ -37,7 +37,7 @@ def commit_transaction(statement: CommitTransaction, context: Context) -> QueryR
     )
     settings = context.settings
     options = CommitOptions(settings.insert_quorum, settings.insert_quorum_timeout / 1000, context.status)
-    outcome = _table(statement.table, context).transactions.commit(request, options)
+    outcome = _find_table(statement.table, context).transactions.commit(request, options)
     columns = [("status", STRING), ("rows", _UINT64), ("parts", _UINT64)]
     return make_result(list(columns), [(outcome.verdict.value, outcome.rows, len(outcome.parts))])
 
@@ -45,7 +45,7 @@ def commit_transaction(statement: CommitTransaction, context: Context) -> QueryR
 def rollback_transaction(statement: RollbackTransaction, context: Context) -> QueryResult:
     """Executes ROLLBACK TRANSACTION."""
     transaction = check_transaction_id(statement.transaction, "id of the transaction")
-    _table(statement.table, context).transactions.rollback(transaction)
+    _find_table(statement.table, context).transactions.rollback(transaction)
     return QueryResult()
 
 
@@ -56,7 +56,7 @@ def check_transaction_id(text: str, what: str) -> str:
     return text
 
 
-def _table(ref: TableRef, context: Context) -> Table:
+def _find_table(ref: TableRef, context: Context) -> Table:
     database = context.database(ref.database)
     refuse_system_database(database)
     return context.server.catalog.table(database, ref.table)

@@ -53,7 +53,7 @@ def create_view(statement: CreateTable, context: Context) -> QueryResult:
         if statement.if_not_exists:
             return QueryResult()
         raise UserError("TABLE_ALREADY_EXISTS", f"Table {database}.{name} already exists")
-    create, selected = _with_query(statement, (database, name), context)
+    create, selected = _resolve_query(statement, (database, name), context)
     create = replace(create, table=TableRef(database, name), replaces=False)
     if statement.replaces:
         _replace(database, create, selected, context)
@@ -82,7 +82,7 @@ def _replace(database: str, create: CreateTable, selected: Selected, context: Co
         raise
 
 
-def _with_query(statement: CreateTable, name: tuple[str, str], context: Context) -> tuple[CreateTable, Selected]:
+def _resolve_query(statement: CreateTable, name: tuple[str, str], context: Context) -> tuple[CreateTable, Selected]:
     """Returns the statement with query and columns as stored, and the columns that the query returns.
 
     The columns of a view with parameters are unknown.
@@ -137,7 +137,7 @@ def _create_materialized(
             "QUERY_IS_NOT_SUPPORTED_IN_MATERIALIZED_VIEW", "A materialized view cannot be created from table functions"
         )
     if view.target is None:
-        _create_with_inner(create, view, selected, context, enter)
+        _create_with_inner_table(create, view, selected, context, enter)
         return
     place = (context.database(view.target.database), view.target.table)
     view = replace(view, target=TableRef(*place))
@@ -147,7 +147,7 @@ def _create_materialized(
     enter(replace(create, view=view))
 
 
-def _create_with_inner(
+def _create_with_inner_table(
     create: CreateTable, view: ViewClause, selected: Selected, context: Context, enter: Enter
 ) -> None:
     """Creates the inner table, then the view: a crash in between leaves an empty table."""
@@ -193,7 +193,7 @@ def modify_view_query(table: Table, commands: Sequence[AlterCommand], context: C
     if others or not isinstance(command, ModifyQuery):
         raise UserError("NOT_IMPLEMENTED", "MODIFY QUERY beside other commands is not supported")
     statement = replace(definition.create, as_select=command.query)
-    changed, selected = _with_query(statement, (definition.database, definition.name), context)
+    changed, selected = _resolve_query(statement, (definition.database, definition.name), context)
     _check_target(resolve_stored_table(table, context), selected, context)
     context.server.catalog.alter_table(
         definition.database, definition.name, lambda old: replace(old.create, as_select=changed.as_select)

@@ -31,11 +31,11 @@ class Process:
     statistics: QueryStatistics
     started: float
     """Seconds since 1970."""
-    refresh: Callable[[], None] = lambda: None
+    refresh_statistics: Callable[[], None] = lambda: None
     """Brings ``statistics`` up to date."""
     status: QueryStatus = field(default_factory=QueryStatus)
     """Cancellation, time and memory, checked by all code that works for the statement."""
-    look: Callable[[], None] = lambda: None
+    check_limits: Callable[[], None] = lambda: None
     """Called many times a second; may stop the statement."""
     is_working: bool = True
     """False while the statement waits for the client to take its rows."""
@@ -59,7 +59,7 @@ class Process:
         """Whether the statement was stopped."""
         return self.status.is_stopped
 
-    def translate(self, error: PandoError) -> PandoError:
+    def explain_cancellation(self, error: PandoError) -> PandoError:
         """Returns the reason of the stop (such as a limit) in place of a plain cancellation."""
         reason = self.status.reason
         return reason if isinstance(error, CancelledError) and reason is not None else error

@@ -90,7 +90,7 @@ class QueryResult:
     outfile: str | None = None
     statistics: QueryStatistics = field(default_factory=QueryStatistics)
     query_id: str = ""
-    refresh: Callable[[], None] = lambda: None
+    refresh_statistics: Callable[[], None] = lambda: None
     """Brings ``statistics`` up to date while the query runs."""
     on_cancel: Callable[[], None] = lambda: None
     on_close: Callable[[], None] = lambda: None

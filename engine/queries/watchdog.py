@@ -114,7 +114,7 @@ class Watchdog:
         """Checks all statements once; returns whether any is running."""
         running = list(self._processes)
         for process in running:
-            process.look()
+            process.check_limits()
             process.status.expire()
             if process.is_cancelled:
                 process.status.interrupt()

@@ -38,14 +38,14 @@ class Freshness:
         return delays.get(f"{self.database or default_database or 'default'}.{self.table}", 0.0)
 
 
-def delays_of(statuses: Sequence[ReplicaStatus]) -> dict[str, float]:
+def collect_delays(statuses: Sequence[ReplicaStatus]) -> dict[str, float]:
     """Returns the delay of each table in seconds; infinity where the replica has not started."""
     return {status.table: status.delay_seconds if status.has_started else math.inf for status in statuses}
 
 
-def write_delays(statuses: Sequence[ReplicaStatus]) -> bytes:
+def encode_delays(statuses: Sequence[ReplicaStatus]) -> bytes:
     """Encodes the delays as the JSON of the report."""
-    known = {name: None if math.isinf(delay) else delay for name, delay in delays_of(statuses).items()}
+    known = {name: None if math.isinf(delay) else delay for name, delay in collect_delays(statuses).items()}
     return json.dumps(known).encode()
 
 

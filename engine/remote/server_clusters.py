@@ -66,7 +66,7 @@ class ServerCluster:
     shards: tuple[Shard, ...]
 
     @property
-    def one_by_one(self) -> ServerCluster:
+    def replicas_as_shards(self) -> ServerCluster:
         """The cluster with every replica as its own shard."""
         addresses = [address for shard in self.shards for address in shard.replicas]
         return ServerCluster(self.name, tuple(Shard(number, (found,)) for number, found in enumerate(addresses, 1)))
@@ -84,7 +84,7 @@ def get_configured_cluster(config: Config, name: str) -> ServerCluster:
         tuple(
             Shard(
                 number,
-                tuple(_configured_address(replica, name, secret) for replica in shard.replicas),
+                tuple(_make_address(replica, name, secret) for replica in shard.replicas),
                 shard.weight,
                 shard.name or str(number),
                 shard.internal_replication,
@@ -94,7 +94,7 @@ def get_configured_cluster(config: Config, name: str) -> ServerCluster:
     )
 
 
-def _configured_address(replica: RemoteReplicaConfig, cluster: str, secret: str) -> Address:
+def _make_address(replica: RemoteReplicaConfig, cluster: str, secret: str) -> Address:
     return Address(
         replica.host, replica.port, replica.user, replica.password, replica.default_database, replica.priority,
         cluster, secret,
@@ -108,8 +108,10 @@ def parse_addresses(text: str, config: Config, user: str = "default", password: 
     allow.
     """
     shards = []
-    for number, description in enumerate(_alternatives(text, ","), 1):
-        replicas = tuple(_address(part, config, user, password) for part in _alternatives(description, "|"))
+    for number, description in enumerate(_expand_alternatives(text, ","), 1):
+        replicas = tuple(
+            _parse_address(part, config, user, password) for part in _expand_alternatives(description, "|")
+        )
         for address in replicas:
             _check_allowed(address, config)
         shards.append(Shard(number, replicas, name=str(number)))
@@ -146,7 +148,7 @@ def _check_allowed(address: Address, config: Config) -> None:
         )
 
 
-def _address(text: str, config: Config, user: str, password: str) -> Address:
+def _parse_address(text: str, config: Config, user: str, password: str) -> Address:
     bracketed = re.fullmatch(r"\[([^\]]+)\](?::(\d+))?", text.strip())
     plain = re.fullmatch(r"([^:]+)(?::(\d+))?", text.strip())
     match = bracketed or plain
@@ -158,7 +160,7 @@ def _address(text: str, config: Config, user: str, password: str) -> Address:
     return Address(match[1], int(match[2] or config.http_port or _HTTP_PORT), user, password)
 
 
-def _alternatives(text: str, separator: str) -> list[str]:
+def _expand_alternatives(text: str, separator: str) -> list[str]:
     """Expands the text into its pieces between separators, one per combination of choices in braces."""
     done: list[str] = []
     open_: list[str] = [""]
@@ -169,8 +171,8 @@ def _alternatives(text: str, separator: str) -> list[str]:
             done += open_
             open_ = [""]
         elif character == "{":
-            end = _closing(text, position)
-            choices = _choices(text[position + 1 : end], separator)
+            end = _find_closing_brace(text, position)
+            choices = _list_choices(text[position + 1 : end], separator)
             open_ = [begun + choice for begun in open_ for choice in choices]
             position = end
         else:
@@ -181,7 +183,7 @@ def _alternatives(text: str, separator: str) -> list[str]:
     return done + open_
 
 
-def _closing(text: str, begin: int) -> int:
+def _find_closing_brace(text: str, begin: int) -> int:
     depth = 0
     for position in range(begin, len(text)):
         depth += {"{": 1, "}": -1}.get(text[position], 0)
@@ -190,7 +192,7 @@ def _closing(text: str, begin: int) -> int:
     raise UserError("BAD_ARGUMENTS", f"A brace is not closed in the addresses {text!r}")
 
 
-def _choices(body: str, separator: str) -> list[str]:
+def _list_choices(body: str, separator: str) -> list[str]:
     """Returns the choices in one pair of braces; braces with the other separator stay for later."""
     numbers = _RANGE.fullmatch(body)
     if numbers:
@@ -199,4 +201,4 @@ def _choices(body: str, separator: str) -> list[str]:
             raise UserError("BAD_ARGUMENTS", f"Not a range of numbers in addresses: {{{body}}}")
         width = len(numbers[1]) if numbers[1].startswith("0") else 0
         return [f"{number:0{width}d}" for number in range(first, last + 1)]
-    return _alternatives(body, separator) if separator in body else [f"{{{body}}}"]
+    return _expand_alternatives(body, separator) if separator in body else [f"{{{body}}}"]

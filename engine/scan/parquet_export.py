@@ -100,14 +100,14 @@ def publish_export(files: UserFiles, directory: str, export: str, manifest: dict
         sizes[name] = size
     if not sizes:
         raise UserError("BAD_ARGUMENTS", "'manifest' must have the files of this export under 'files'")
-    files.publish(
+    files.publish_directory(
         get_unfinished_path(directory, export), directory, sizes, MANIFEST_FILE, json.dumps(manifest, indent=1).encode()
     )
 
 
 def remove_abandoned_exports(files: UserFiles, now: float) -> Iterator[str]:
     """Directories of exports in which nothing was written since long: those that went."""
-    for directory, changed, inside in files.directories(_DIRECTORY):
+    for directory, changed, inside in files.find_directories(_DIRECTORY):
         if now - changed > ABANDONED_SECONDS and all(map(_is_of_export, inside)):
             with suppress(OSError, PandoError):  # another server was first
                 files.remove(directory)

@@ -65,7 +65,7 @@ class BackgroundPool:
         """The earliest due time that a thread waits for."""
         self._stopping = False
         self._threads = [
-            threading.Thread(target=self._work, name=f"{name}-{number}", daemon=True) for number in range(threads)
+            threading.Thread(target=self._run_tasks, name=f"{name}-{number}", daemon=True) for number in range(threads)
         ]
         for thread in self._threads:
             thread.start()
@@ -116,7 +116,7 @@ class BackgroundPool:
         if at < self._awaited:
             self._condition.notify()
 
-    def _next(self) -> BackgroundTask | None:
+    def _take_next_task(self) -> BackgroundTask | None:
         """Waits for the next due task; returns ``None`` when the pool stops."""
         with self._condition:
             while not self._stopping:
@@ -147,8 +147,8 @@ class BackgroundPool:
             heapq.heappop(self._due)
         return math.inf
 
-    def _work(self) -> None:
-        while (task := self._next()) is not None:
+    def _run_tasks(self) -> None:
+        while (task := self._take_next_task()) is not None:
             try:
                 delay = task.run_once()
             except CancelledError as error:

@@ -45,7 +45,7 @@ class Proof:
     asked: str = ""
 
 
-def authorization(
+def make_authorization(
     secret: str,
     cluster: str,
     user: str,
@@ -66,13 +66,13 @@ def authorization(
             "user": user,
             "time": now,
             "number": number,
-            "parameters": _digest_of_pairs(parameters.items()),
+            "parameters": _digest_pairs(parameters.items()),
             "statement": hashlib.sha256(statement).hexdigest(),
             "statement_bytes": len(statement),
             "has_rows": has_rows,
         }
     ).encode()
-    return f"{SCHEME} {base64.b64encode(payload).decode()}.{_signature(secret, payload)}"
+    return f"{SCHEME} {base64.b64encode(payload).decode()}.{_sign(secret, payload)}"
 
 
 def parse_proof(value: str, parameters: Iterable[tuple[str, str]]) -> Proof:
@@ -84,52 +84,52 @@ def parse_proof(value: str, parameters: Iterable[tuple[str, str]]) -> Proof:
         return Proof(
             str(said["cluster"]), str(said["user"]), float(said["time"]), str(said["number"]), str(said["parameters"]),
             str(said["statement"]), int(said["statement_bytes"]), bool(said["has_rows"]), payload, signature,
-            _digest_of_pairs(parameters),
+            _digest_pairs(parameters),
         )  # fmt: skip
     except (binascii.Error, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         raise UserError("AUTHENTICATION_FAILED", f"Cannot read the Authorization header: not {SCHEME}") from None
 
 
 def check_proof(proof: Proof, secrets: Mapping[str, str], now: float) -> None:
-    """Checks signature, time and parameters of a proof; :func:`signed_statement` checks the rest.
+    """Checks signature, time and parameters of a proof; :func:`read_signed_statement` checks the rest.
 
     ``secrets`` are by cluster; ``now`` is seconds since the epoch. Raises 516 (AUTHENTICATION_FAILED).
     """
     secret = secrets.get(proof.cluster, "")
-    expected = _signature(secret, proof.payload).encode()
+    expected = _sign(secret, proof.payload).encode()
     if not hmac.compare_digest(expected, proof.signature.encode("utf-8", "replace")) or not secret:
-        raise _refused(proof, "the servers do not have the same secret for this cluster")
+        raise _make_refusal(proof, "the servers do not have the same secret for this cluster")
     if not abs(now - proof.time) <= MOST_SECONDS:
-        raise _refused(proof, f"the clocks of the servers differ by more than {MOST_SECONDS} s")
+        raise _make_refusal(proof, f"the clocks of the servers differ by more than {MOST_SECONDS} s")
     if proof.parameters != proof.asked:
-        raise _refused(proof, "its parameters are not those that were signed")
+        raise _make_refusal(proof, "its parameters are not those that were signed")
 
 
-def signed_statement(proof: Proof, body: BinaryIO, is_first: Callable[[str, float], bool]) -> bytes:
+def read_signed_statement(proof: Proof, body: BinaryIO, is_first: Callable[[str, float], bool]) -> bytes:
     """Reads the statement from the body and checks that it is the signed one.
 
     ``is_first(number, seconds)`` returns whether the number was not seen within that time. Raises 516
     (AUTHENTICATION_FAILED) for a repeated number or another statement.
     """
     if not is_first(proof.number, 2.0 * MOST_SECONDS):
-        raise _refused(proof, "the request was made before")
+        raise _make_refusal(proof, "the request was made before")
     statement = b""
     while len(statement) < proof.statement_bytes and (more := body.read(proof.statement_bytes - len(statement))):
         statement += more
     if hashlib.sha256(statement).hexdigest() != proof.statement or (not proof.has_rows and body.read(1)):
-        raise _refused(proof, "its statement is not the one that was signed")
+        raise _make_refusal(proof, "its statement is not the one that was signed")
     return statement
 
 
-def _signature(secret: str, payload: bytes) -> str:
+def _sign(secret: str, payload: bytes) -> str:
     return hmac.new(secret.encode("utf-8", "surrogatepass"), payload, hashlib.sha256).hexdigest()
 
 
-def _digest_of_pairs(pairs: Iterable[tuple[str, str]]) -> str:
+def _digest_pairs(pairs: Iterable[tuple[str, str]]) -> str:
     return hashlib.sha256(json.dumps(sorted(pairs)).encode()).hexdigest()
 
 
-def _refused(proof: Proof, why: str) -> UserError:
+def _make_refusal(proof: Proof, why: str) -> UserError:
     return UserError(
         "AUTHENTICATION_FAILED",
         f"{proof.user}: Interserver authentication of cluster {proof.cluster!r} failed: {why}",

@@ -323,13 +323,13 @@ class Config(GraphiteSections, ClusterSections, BackgroundCheckKeys, Section):
         except UnicodeDecodeError as error:
             raise ConfigError(f"Cannot read the configuration {file}: not UTF-8 at byte {error.start}") from None
         except yaml.YAMLError as error:
-            raise ConfigError(f"Cannot read the configuration {file}: {_yaml_problem(error)}") from None
+            raise ConfigError(f"Cannot read the configuration {file}: {_describe_yaml_problem(error)}") from None
         if not isinstance(values, dict):
             raise ConfigError(f"The configuration {file} must be a mapping of keys to values, such as 'path: data'")
         try:
             config = cls.model_validate(values)
         except ValidationError as error:
-            raise ConfigError(f"{_first_problem(error)} (in {file})") from None
+            raise ConfigError(f"{_describe_first_problem(error)} (in {file})") from None
         path = (file.parent / config.path).absolute()
         user_files = file.parent / config.user_files_path if config.user_files_path else None
         return config.model_copy(update={"path": path, "user_files_path": user_files})
@@ -340,18 +340,18 @@ class Config(GraphiteSections, ClusterSections, BackgroundCheckKeys, Section):
         return cls(path=Path(path), http_port=None, interserver_http_port=None)
 
 
-def _yaml_problem(error: Exception) -> str:
+def _describe_yaml_problem(error: Exception) -> str:
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or "not YAML"
     return f"{problem} at line {mark.line + 1}, column {mark.column + 1}" if mark else problem
 
 
-def _first_problem(error: ValidationError) -> str:
+def _describe_first_problem(error: ValidationError) -> str:
     """Describes the first problem in one line: which key, what is wrong, with which value."""
     problem = error.errors(include_url=False)[0]
     key = ".".join(str(item) for item in problem["loc"])
     if problem["type"] == "extra_forbidden":
-        return f"Unknown key {key!r} in the configuration{suggest_names(key, _known_keys(problem['loc']))}"
+        return f"Unknown key {key!r} in the configuration{suggest_names(key, _list_known_keys(problem['loc']))}"
     if problem["type"] == "missing":
         return f"The key {key!r} is missing from the configuration"
     text = problem["msg"].removeprefix("Value error, ")
@@ -360,7 +360,7 @@ def _first_problem(error: ValidationError) -> str:
     return f"Bad value of {key!r} in the configuration: {text}{shown}"
 
 
-def _known_keys(location: tuple[int | str, ...]) -> list[str]:
+def _list_known_keys(location: tuple[int | str, ...]) -> list[str]:
     """Returns the keys allowed in the section of the unknown key, with the section's prefix."""
     sections: dict[str, type[BaseModel]] = {
         "": Config,

@@ -140,7 +140,7 @@ class TextJournal:
                 self._unsynced.discard(directory)
             return self.finish()
         except (OSError, PandoError) as error:
-            raise _unsettled(self.file, error) from error
+            raise _make_unsettled_error(self.file, error) from error
 
     # -- what a journal says --------------------------------------------------------------------------------------
 
@@ -154,7 +154,7 @@ class TextJournal:
             return []
         root = self.file.parent.parent
         try:
-            step, named = _read(json.loads(content), root, kept)
+            step, named = _parse_journal(json.loads(content), root, kept)
         except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
             raise UnavailableError("INCORRECT_DATA", f"it cannot be read ({error})") from error
         step()
@@ -164,12 +164,12 @@ class TextJournal:
     def named(self) -> list[Path]:
         """Returns the files that the journal names; none if it cannot be read."""
         try:
-            return _read(json.loads(read_text(self.file) or ""), self.file.parent.parent, str)[1]
+            return _parse_journal(json.loads(read_text(self.file) or ""), self.file.parent.parent, str)[1]
         except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError):
             return []
 
 
-def _unsettled(journal: Path, error: Exception) -> UnavailableError:
+def _make_unsettled_error(journal: Path, error: Exception) -> UnavailableError:
     told = convert_resource_error(error) if isinstance(error, OSError) else error
     name = told.name if isinstance(told, PandoError) else "CANNOT_WRITE_TO_FILE_DESCRIPTOR"
     return UnavailableError(
@@ -199,7 +199,7 @@ class _Change:
     def make(self, journal: Path) -> None:
         """Writes the new texts, through the journal if there are several."""
         if self.needs_journal:
-            self._write_down(journal)
+            self._write_journal(journal)
         for path, text in self.texts.items():
             put_durably(path, text)
         if self.needs_journal:
@@ -213,7 +213,7 @@ class _Change:
         """
         changed = [path for path in self.texts if read_text(path) != self.former[path]]
         if len(changed) > 1 and not journal.exists():
-            self._write_down(journal)
+            self._write_journal(journal)
         for path in changed:
             put_durably(path, self.former[path])
         if self.needs_journal:
@@ -222,7 +222,7 @@ class _Change:
     def is_made(self) -> bool:
         return all(read_text(path) == text for path, text in self.texts.items())
 
-    def _write_down(self, journal: Path) -> None:
+    def _write_journal(self, journal: Path) -> None:
         root = journal.parent.parent
         content = {
             key: {os.path.relpath(path, root): text for path, text in texts.items()}
@@ -234,7 +234,9 @@ class _Change:
         write_durably(journal, json.dumps(content))
 
 
-def _read(content: dict[str, object], root: Path, kept: Callable[[str], str]) -> tuple[Callable[[], None], list[Path]]:
+def _parse_journal(
+    content: dict[str, object], root: Path, kept: Callable[[str], str]
+) -> tuple[Callable[[], None], list[Path]]:
     """Returns the function that applies a journal's content, and the files that it names."""
     if "paths" in content:
         paths = [root / str(path) for path in list(content["paths"])]  # type: ignore[call-overload]

@@ -26,12 +26,12 @@ _lock = threading.Lock()
 _passages: Counter[str] = Counter()
 
 
-def _parse(text: str) -> dict[str, str]:
+def _parse_actions(text: str) -> dict[str, str]:
     pairs = (item.partition("=") for item in text.split(";") if item.strip())
     return {name.strip(): action.strip() for name, _, action in pairs}
 
 
-_actions = _parse(os.environ.get("PANDO_FAILPOINTS", ""))
+_actions = _parse_actions(os.environ.get("PANDO_FAILPOINTS", ""))
 
 
 def failpoint(name: str) -> None:
@@ -49,12 +49,12 @@ def failpoint(name: str) -> None:
     elif action == "error":
         raise UnavailableError("STD_EXCEPTION", f"Failpoint {name} was asked to fail")
     elif action.startswith("pause:"):
-        _pause(Path(action.removeprefix("pause:")))
+        _wait_at(Path(action.removeprefix("pause:")))
     else:
         raise ValueError(f"unknown action {action!r} of failpoint {name}")
 
 
-def _pause(gate: Path) -> None:
+def _wait_at(gate: Path) -> None:
     Path(f"{gate}.reached").touch()
     deadline = time.monotonic() + _PAUSE_LIMIT_SECONDS
     while not gate.exists() and time.monotonic() < deadline:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 PREFIX = "graphite_rollup"
 
 
-def _listed(value: object) -> object:
+def _wrap_in_list(value: object) -> object:
     """Wraps a single element in a list, as XML configurations allow."""
     return [value] if isinstance(value, dict) else value
 
@@ -48,7 +48,7 @@ class DefaultConfig(_Section):
     """The rule for paths that no pattern matches. It has a function, retention steps, or both."""
 
     function: Literal["", "any", "anyLast", "avg", "count", "max", "min", "sum"] = ""
-    retention: Annotated[list[RetentionConfig], BeforeValidator(_listed)] = Field(default_factory=list)
+    retention: Annotated[list[RetentionConfig], BeforeValidator(_wrap_in_list)] = Field(default_factory=list)
 
     @model_validator(mode="after")
     def _has_something(self) -> DefaultConfig:
@@ -66,7 +66,7 @@ class PatternConfig(DefaultConfig):
     @property
     def searched(self) -> str:
         """The regular expression that is searched for in a path."""
-        return tag_list_regexp(self.regexp) if self.rule_type == "tag_list" else self.regexp
+        return convert_tag_list(self.regexp) if self.rule_type == "tag_list" else self.regexp
 
     @property
     def kind(self) -> str:
@@ -92,16 +92,16 @@ class GraphiteRollupConfig(_Section):
     time_column_name: str = "Time"
     value_column_name: str = "Value"
     version_column_name: str = "Timestamp"
-    pattern: Annotated[list[PatternConfig], BeforeValidator(_listed)] = Field(default_factory=list)
+    pattern: Annotated[list[PatternConfig], BeforeValidator(_wrap_in_list)] = Field(default_factory=list)
     default: DefaultConfig | None = None
 
     def rollup(self, section: str, timezone: str) -> Rollup:
         """Returns the rules in the form that merges use."""
         from parts.merge.modes.graphite import Pattern, Rollup  # only a server needs Arrow
 
-        patterns = [Pattern(p.searched, p.function, _steps(p), p.kind) for p in self.pattern]
+        patterns = [Pattern(p.searched, p.function, _make_steps(p), p.kind) for p in self.pattern]
         if self.default is not None:
-            patterns.append(Pattern("", self.default.function, _steps(self.default)))
+            patterns.append(Pattern("", self.default.function, _make_steps(self.default)))
         columns = (self.path_column_name, self.time_column_name, self.value_column_name, self.version_column_name)
         return Rollup(section, *columns, tuple(patterns), timezone)
 
@@ -128,11 +128,11 @@ class GraphiteSections(BaseModel):
         return {name: section.rollup(name, self.timezone) for name, section in self.graphite_rollup.items()}
 
 
-def _steps(config: DefaultConfig) -> tuple[tuple[int, int], ...]:
+def _make_steps(config: DefaultConfig) -> tuple[tuple[int, int], ...]:
     return tuple((step.age, step.precision) for step in config.retention)
 
 
-def tag_list_regexp(text: str) -> str:
+def convert_tag_list(text: str) -> str:
     """Converts ``name;tag=value;…`` to a regular expression for ``name?tag=value&…`` with sorted tags.
 
     The name may be missing, the tags may be in any order, and each item may be a regular expression.

@@ -35,7 +35,7 @@ _NOISY = ("kazoo", "httpx", "httpcore", "uvicorn", "asyncio")
 """Libraries of which only warnings and errors are logged."""
 
 
-def _time(record: logging.LogRecord) -> str:
+def _format_time(record: logging.LogRecord) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z"
 
 
@@ -45,7 +45,7 @@ class JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Returns the record as JSON."""
         entry = {
-            "time": _time(record),
+            "time": _format_time(record),
             "level": _NAMES.get(record.levelno, record.levelname.lower()),
             "logger": record.name,
             "process": record.process,
@@ -63,7 +63,7 @@ class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Returns the record as text, followed by its traceback."""
         level = _NAMES.get(record.levelno, record.levelname.lower())
-        line = f"{_time(record)} <{level}> {record.name}: {record.getMessage()}"
+        line = f"{_format_time(record)} <{level}> {record.name}: {record.getMessage()}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 

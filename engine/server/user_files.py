@@ -106,20 +106,20 @@ class UserFiles:
         (FILE_DOESNT_EXIST) for a missing file, and 291 (DATABASE_ACCESS_DENIED) for one outside the root.
         """
         if not _WILD.search(path):
-            return [self._file(path)]
-        return [self._file(found) for found in sorted(self._matching(path))]
+            return [self._find_file(path)]
+        return [self._find_file(found) for found in sorted(self._find_matches(path))]
 
     def resolve_path(self, path: str) -> Path:
         """Returns the resolved path.
 
         Raises 291 (DATABASE_ACCESS_DENIED) for one outside the root, 36 (BAD_ARGUMENTS) for text that is no path.
         """
-        real = self._inside(self._absolute(path), path)
+        real = self._resolve_inside(self._make_absolute(path), path)
         if real == self._root:
             raise UserError("CANNOT_OPEN_FILE", f"{path!r} is not a file")
         return Path(real)
 
-    def _inside(self, absolute: str, path: str) -> str:
+    def _resolve_inside(self, absolute: str, path: str) -> str:
         """Returns the resolved path. Raises 291 if it lies outside.
 
         The error is the same whether that file exists or not, so that nobody can probe for it.
@@ -129,7 +129,7 @@ class UserFiles:
             raise UserError("DATABASE_ACCESS_DENIED", f"File {path!r} is not inside {str(self._given)!r}")
         return real
 
-    def _absolute(self, path: str) -> str:
+    def _make_absolute(self, path: str) -> str:
         try:
             is_path = bool(path) and b"\0" not in os.fsencode(path)
         except UnicodeEncodeError:
@@ -138,27 +138,35 @@ class UserFiles:
             raise UserError("BAD_ARGUMENTS", f"{path!r} is not the path of a file")
         return os.path.join(self._given, path)
 
-    def _matching(self, path: str) -> set[str]:
+    def _find_matches(self, path: str) -> set[str]:
         """Returns the existing files that match a pattern."""
         if "**" in path:
             raise UserError("NOT_IMPLEMENTED", f"'**' in the path {path!r} is not supported: name the directories")
-        found = {file for pattern in _expanded(self._absolute(path)) for file in self._walked(pattern, path)}
-        return {file for file in found if os.path.exists(real := self._inside(file, path)) and not os.path.isdir(real)}
+        found = {
+            file for pattern in _expand_braces(self._make_absolute(path)) for file in self._walk_pattern(pattern, path)
+        }
+        return {
+            file
+            for file in found
+            if os.path.exists(real := self._resolve_inside(file, path)) and not os.path.isdir(real)
+        }
 
-    def _walked(self, pattern: str, path: str) -> list[str]:
+    def _walk_pattern(self, pattern: str, path: str) -> list[str]:
         found = ["/"]
         for part in (part for part in pattern.split("/") if part):
             if "*" not in part and "?" not in part:
                 found = [os.path.join(directory, part) for directory in found]
                 continue
             expression = re.compile(fnmatch.translate(part.replace("[", "[[]")))
-            listed = [(directory, _names(self._inside(directory, path), expression)) for directory in found]
+            listed = [
+                (directory, _list_names(self._resolve_inside(directory, path), expression)) for directory in found
+            ]
             found = [os.path.join(directory, name) for directory, names in listed for name in names]
             if len(found) > _MOST_FOUND:
                 raise UserError("BAD_ARGUMENTS", f"The path {path!r} means more than {_MOST_FOUND} files")
         return found
 
-    def _file(self, path: str) -> UserFile:
+    def _find_file(self, path: str) -> UserFile:
         real = self.resolve_path(path)
         descriptor = self._open(real, path)
         try:
@@ -167,7 +175,7 @@ class UserFiles:
             os.close(descriptor)
 
     def _open(self, real: Path, path: str) -> int:
-        with _problems_of(path), self._directory(real.parent) as directory:
+        with _translate_errors(path), self._open_directory(real.parent) as directory:
             descriptor = os.open(real.name, _READ, dir_fd=directory)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
@@ -175,7 +183,7 @@ class UserFiles:
         return descriptor
 
     @contextmanager
-    def _directory(self, path: Path, *, makes: bool = False) -> Iterator[int]:
+    def _open_directory(self, path: Path, *, makes: bool = False) -> Iterator[int]:
         """Gives a descriptor of the directory, whose path is resolved."""
         base = self._root if self._is_confined else "/"
         if makes:
@@ -202,9 +210,9 @@ class UserFiles:
         """
         real = self.resolve_path(path)
         if not replaces and os.path.lexists(real):
-            raise _is_there(path)
+            raise _make_exists_error(path)
         temporary = f"{TEMPORARY_FILE_PREFIX}{name}"
-        with _problems_of(path), self._directory(real.parent, makes=True) as directory:
+        with _translate_errors(path), self._open_directory(real.parent, makes=True) as directory:
             descriptor = os.open(temporary, _WRITE, 0o644, dir_fd=directory)
             try:
                 try:
@@ -212,13 +220,15 @@ class UserFiles:
                     sync_descriptor(descriptor)
                 finally:
                     os.close(descriptor)
-                _name(temporary, real.name, directory, path, replaces=replaces)
+                _give_name(temporary, real.name, directory, path, replaces=replaces)
                 sync_descriptor(directory)
             finally:
                 with suppress(FileNotFoundError):
                     os.unlink(temporary, dir_fd=directory)
 
-    def publish(self, source: str, target: str, sizes: Mapping[str, int], note: str, content: builtins.bytes) -> None:
+    def publish_directory(
+        self, source: str, target: str, sizes: Mapping[str, int], note: str, content: builtins.bytes
+    ) -> None:
         """Renames a directory in one step, once it has exactly the named files with the given sizes.
 
         Other files are deleted. ``note`` is the name of one more file, with ``content``. Raises 107 (FILE_DOESNT_EXIST)
@@ -226,22 +236,22 @@ class UserFiles:
         """
         directory, named = self.resolve_path(source), self.resolve_path(target)
         if os.path.lexists(named):
-            raise _is_there(target)
+            raise _make_exists_error(target)
         for name, size in sizes.items():
-            found = self._file(f"{source}/{name}").size
+            found = self._find_file(f"{source}/{name}").size
             if found != size:
                 raise UserError("FILE_DOESNT_EXIST", f"File {name!r} of {source!r} has {found} bytes, not {size}")
         self.remove(source, keeps=sizes)
         with self.create_file(f"{source}/{note}", note) as file:
             file.write(content)
-        with _problems_of(target), self._directory(directory.parent) as parent:
+        with _translate_errors(target), self._open_directory(directory.parent) as parent:
             try:
                 os.rename(directory.name, named.name, src_dir_fd=parent, dst_dir_fd=parent)
             except OSError as error:
-                raise _is_there(target) if error.errno in (errno.ENOTEMPTY, errno.EEXIST) else error from None
+                raise _make_exists_error(target) if error.errno in (errno.ENOTEMPTY, errno.EEXIST) else error from None
             sync_descriptor(parent)
 
-    def directories(self, name: re.Pattern[str]) -> Iterator[tuple[str, float, list[str]]]:
+    def find_directories(self, name: re.Pattern[str]) -> Iterator[tuple[str, float, list[str]]]:
         """Yields the directories whose name matches: path below the root, time of the last change, content.
 
         Yields nothing if the files are not confined, because a search of the whole machine would take long.
@@ -258,23 +268,23 @@ class UserFiles:
     def remove(self, path: str, keeps: Iterable[str] = ()) -> None:
         """Deletes a directory's files except ``keeps``; with nothing to keep, also the directory."""
         real, kept = self.resolve_path(path), set(keeps)
-        with suppress(FileNotFoundError), self._directory(real) as directory:
+        with suppress(FileNotFoundError), self._open_directory(real) as directory:
             for name in os.listdir(directory):
                 if name not in kept:
                     os.unlink(name, dir_fd=directory)
         if not kept:
-            with suppress(FileNotFoundError), self._directory(real.parent) as parent:
+            with suppress(FileNotFoundError), self._open_directory(real.parent) as parent:
                 os.rmdir(real.name, dir_fd=parent)
 
 
-def _name(temporary: str, name: str, directory: int, path: str, *, replaces: bool) -> None:
+def _give_name(temporary: str, name: str, directory: int, path: str, *, replaces: bool) -> None:
     """Gives a finished file its name. Of two writers of the same new file the second gets an error."""
     if not replaces:
         try:
             os.link(temporary, name, src_dir_fd=directory, dst_dir_fd=directory, follow_symlinks=False)
             return
         except FileExistsError:
-            raise _is_there(path) from None
+            raise _make_exists_error(path) from None
         except OSError as error:
             if error.errno not in _NO_LINKS:  # file systems without links
                 raise
@@ -282,7 +292,7 @@ def _name(temporary: str, name: str, directory: int, path: str, *, replaces: boo
 
 
 @contextmanager
-def _problems_of(path: str) -> Iterator[None]:
+def _translate_errors(path: str) -> Iterator[None]:
     """Converts the system's errors to ones that name the file. Raises 107, 243 or 76."""
     try:
         yield
@@ -295,7 +305,7 @@ def _problems_of(path: str) -> Iterator[None]:
         raise UserError("CANNOT_OPEN_FILE", f"Cannot open file {path!r}: {error.strerror}") from None
 
 
-def _is_there(path: str) -> UserError:
+def _make_exists_error(path: str) -> UserError:
     return UserError(
         "CANNOT_APPEND_TO_FILE",
         f"{path!r} exists already, and files are only written whole: give another name, or set "
@@ -306,7 +316,7 @@ def _is_there(path: str) -> UserError:
 # -- patterns ----------------------------------------------------------------------------------------------------------
 
 
-def _names(directory: str, expression: re.Pattern[str]) -> list[str]:
+def _list_names(directory: str, expression: re.Pattern[str]) -> list[str]:
     try:
         names = os.listdir(directory)
     except OSError:
@@ -314,18 +324,18 @@ def _names(directory: str, expression: re.Pattern[str]) -> list[str]:
     return [name for name in names if expression.match(name) and not name.startswith(TEMPORARY_FILE_PREFIX)]
 
 
-def _expanded(pattern: str) -> list[str]:
+def _expand_braces(pattern: str) -> list[str]:
     """Returns the patterns without braces, one per combination. Braces do not nest."""
     patterns = [""]
     for position, text in enumerate(_BRACES.split(pattern)):
-        choices = _choices(text) if position % 2 else [text]
+        choices = _list_choices(text) if position % 2 else [text]
         if len(patterns) * len(choices) > _MOST_PATTERNS:
             raise UserError("BAD_ARGUMENTS", f"The braces of {pattern!r} mean more than {_MOST_PATTERNS} paths")
         patterns = [before + choice for before in patterns for choice in choices]
     return patterns
 
 
-def _choices(text: str) -> list[str]:
+def _list_choices(text: str) -> list[str]:
     numbers = _NUMBERS.fullmatch(text)
     if numbers is None:
         return text.split(",")

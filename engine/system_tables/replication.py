@@ -14,9 +14,9 @@ from engine.queries.context import (
     Server,
 )
 from engine.system_tables.system_table import (
-    Group,
+    ColumnGroup,
+    define_grouped_table,
     define_server_table,
-    grouped_table,
 )
 from engine.tables.capabilities.replica import Replica
 from engine.tables.table_definition import TableDefinition
@@ -24,13 +24,13 @@ from engine.tables.table_definition import TableDefinition
 _T = TypeVar("_T")
 
 
-def _replicated(server: Server) -> Iterator[tuple[TableDefinition, Replica]]:
+def _list_replicated(server: Server) -> Iterator[tuple[TableDefinition, Replica]]:
     for table in server.catalog.tables():
         if table.replication is not None:
             yield table.definition, table.replication
 
 
-class _Replica:
+class _ReplicaFacts:
     """A row of ``system.replicas``.
 
     ZooKeeper is asked only if a selected column needs it, once for all columns. If it does not answer the columns are
@@ -135,12 +135,12 @@ class _Replica:
         return self._ask(lambda keeper: int(keeper.get(path)[0] or b"0"), 0)
 
 
-def _replicas(server: Server) -> Iterator[tuple[_Replica]]:
-    return ((_Replica(server, *found),) for found in _replicated(server))
+def _replicas(server: Server) -> Iterator[tuple[_ReplicaFacts]]:
+    return ((_ReplicaFacts(server, *found),) for found in _list_replicated(server))
 
 
 def _queue(server: Server) -> Iterator[Row]:
-    for definition, replication in _replicated(server):
+    for definition, replication in _list_replicated(server):
         for position, item in enumerate(replication.queue.entries()):
             entry = item.entry
             yield (
@@ -169,10 +169,10 @@ def _queue(server: Server) -> Iterator[Row]:
 
 
 TABLES = (
-    grouped_table(
+    define_grouped_table(
         "replicas",
         (
-            Group(
+            ColumnGroup(
                 """
                 database String
                 table String
@@ -200,16 +200,16 @@ TABLES = (
                 oldest_part_to_merge_to String
                 oldest_part_to_mutate_to String
                 """,
-                _Replica.known_here,
+                _ReplicaFacts.known_here,
             ),
-            Group("log_max_index UInt64\nlog_pointer UInt64", _Replica.log),
-            Group("absolute_delay UInt64", _Replica.delay),
-            Group("total_replicas UInt32\nactive_replicas UInt32", _Replica.replicas),
-            Group("lost_part_count UInt64", _Replica.lost_parts),
-            Group("last_queue_update_exception String", _Replica.problem),
-            Group("zookeeper_exception String", _Replica.exception),
-            Group("replica_is_active Map(String, UInt8)", _Replica.replica_is_active),
-            Group("warning String", _Replica.warning),
+            ColumnGroup("log_max_index UInt64\nlog_pointer UInt64", _ReplicaFacts.log),
+            ColumnGroup("absolute_delay UInt64", _ReplicaFacts.delay),
+            ColumnGroup("total_replicas UInt32\nactive_replicas UInt32", _ReplicaFacts.replicas),
+            ColumnGroup("lost_part_count UInt64", _ReplicaFacts.lost_parts),
+            ColumnGroup("last_queue_update_exception String", _ReplicaFacts.problem),
+            ColumnGroup("zookeeper_exception String", _ReplicaFacts.exception),
+            ColumnGroup("replica_is_active Map(String, UInt8)", _ReplicaFacts.replica_is_active),
+            ColumnGroup("warning String", _ReplicaFacts.warning),
         ),
         "",
         _replicas,

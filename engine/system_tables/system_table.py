@@ -45,18 +45,18 @@ def define_server_table(name: str, columns: str, rows: Callable[[Server], Iterab
 
 def define_session_table(name: str, columns: str, rows: Callable[[Context], Iterable[Row]]) -> SystemTable:
     """Defines a table whose rows depend on the session or the statement."""
-    schema = _schema(columns)
-    return SystemTable(name, schema, lambda context, names: chosen(schema, rows(context), names))
+    schema = _parse_schema(columns)
+    return SystemTable(name, schema, lambda context, names: select_values(schema, rows(context), names))
 
 
-def grouped_table(
-    name: str, groups: Sequence[Group], aliases: str, items: Callable[[Server], Iterable[tuple[Any, ...]]]
+def define_grouped_table(
+    name: str, groups: Sequence[ColumnGroup], aliases: str, items: Callable[[Server], Iterable[tuple[Any, ...]]]
 ) -> SystemTable:
     """Defines a table of many rows: one per item, computing only the groups of columns that are selected.
 
     The columns are those of all groups, one after the other, then the aliases. See :func:`define_server_table`.
     """
-    schema = _schema("\n".join([*(group.columns.strip() for group in groups), aliases.strip()]))
+    schema = _parse_schema("\n".join([*(group.columns.strip() for group in groups), aliases.strip()]))
 
     def rows(context: Context, names: Sequence[str]) -> Iterator[Row]:
         wanted = [group for group in groups if not set(group.names).isdisjoint(names)]
@@ -75,7 +75,7 @@ def grouped_table(
 
 
 @dataclass(frozen=True)
-class Group:
+class ColumnGroup:
     """Columns whose values are computed together; ``values`` gets the fields of an item."""
 
     columns: str
@@ -88,18 +88,18 @@ class Group:
         return [line.split()[0] for line in self.columns.strip().splitlines()]
 
 
-def chosen(schema: TableSchema, rows: Iterable[Row], columns: Sequence[str]) -> Iterator[Row]:
+def select_values(schema: TableSchema, rows: Iterable[Row], columns: Sequence[str]) -> Iterator[Row]:
     """Selects the named columns of whole rows."""
     names = schema.stored.names
     places = [names.index(column) for column in columns]
     return (tuple([row[place] for place in places]) for row in rows)
 
 
-def _schema(columns: str) -> TableSchema:
-    return TableSchema(tuple(_column(line.strip()) for line in columns.strip().splitlines()))
+def _parse_schema(columns: str) -> TableSchema:
+    return TableSchema(tuple(_parse_column(line.strip()) for line in columns.strip().splitlines()))
 
 
-def _column(line: str) -> Column:
+def _parse_column(line: str) -> Column:
     name, definition = line.split(" ", 1)
     type_, _, other = definition.partition(" ALIAS ")
     return Column(name, parse_type(type_), default_kind="ALIAS" if other else "", default_expression=other)

@@ -134,20 +134,20 @@ def _table_row(
         render_shown_create(shown, in_one_line=True),
         render_engine_full(definition.create) if definition.create.view is None else "",
         query,
-        _key(description.partition_key),
-        _key(description.sorting_key),
-        _key(description.primary_key),
-        _key(description.sampling_key),
+        _render_key(description.partition_key),
+        _render_key(description.sorting_key),
+        _render_key(description.primary_key),
+        _render_key(description.sampling_key),
         "default",
         rows,
-        _bytes_on_disk(table),
+        _count_bytes_on_disk(table),
         sum(part.data_uncompressed_bytes for part in active) if rows is not None else None,
         len(table.store.list_parts()) if has_parts else None,
         len(active) if has_parts else None,
         sum(count_marks(definition.description.settings, part) for part in active) if has_parts else None,
         definition.create.comment,
         int(rows is not None),
-        *_written(file),
+        *_find_file_facts(file),
         description.metadata_version,
         [index.kind for index in description.indexes],
         *[[]] * 4,
@@ -158,7 +158,7 @@ def _table_row(
     )
 
 
-def _written(file: Path | None) -> tuple[str, int]:
+def _find_file_facts(file: Path | None) -> tuple[str, int]:
     """Returns the path of a definition and the time it was written."""
     try:
         return (str(file), int(file.stat().st_mtime)) if file is not None else ("", 0)
@@ -166,11 +166,11 @@ def _written(file: Path | None) -> tuple[str, int]:
         return str(file), 0
 
 
-def _key(key: Key) -> str:
+def _render_key(key: Key) -> str:
     return ", ".join(map(render_shown_expression, key.expressions))
 
 
-def _bytes_on_disk(table: Table) -> int | None:
+def _count_bytes_on_disk(table: Table) -> int | None:
     """Returns the bytes of the active parts; ``None`` for views and Merge tables.
 
     For a Distributed table ClickHouse counts the rows that wait to be sent; here none wait.
@@ -184,7 +184,7 @@ def _bytes_on_disk(table: Table) -> int | None:
 def _columns(server: Server) -> Iterator[Row]:
     for table in server.catalog.tables():
         definition = table.definition
-        sizes = _column_sizes(table)
+        sizes = _sum_column_sizes(table)
         keys = definition.description
         # Of a primary key that is a prefix of the sorting key, ``columns`` has the whole key's columns.
         in_primary_key = {name for names in keys.primary_key.reads for name in names}
@@ -206,7 +206,7 @@ def _columns(server: Server) -> Iterator[Row]:
                 int(column.name in in_primary_key),
                 int(column.name in keys.sampling_key.columns),
                 f"CODEC({column.codec})" if column.codec else "",
-                *_precision(column.type),
+                *_find_precision(column.type),
             )
     for database, tables in server.system_schemas.items():
         for name, schema in sorted(tables.items()):
@@ -214,11 +214,11 @@ def _columns(server: Server) -> Iterator[Row]:
                 keys_and_codec = (0, 0, 0, 0, "")
                 yield (
                     database, name, column.name, column.type_text, position, column.default_kind,
-                    column.default_expression, 0, 0, "", *keys_and_codec, *_precision(column.type),
+                    column.default_expression, 0, 0, "", *keys_and_codec, *_find_precision(column.type),
                 )  # fmt: skip
 
 
-def _precision(type_: DataType) -> tuple[int | None, int | None, int | None, int | None, int | None]:
+def _find_precision(type_: DataType) -> tuple[int | None, int | None, int | None, int | None, int | None]:
     """Returns octet length, numeric precision, its radix, scale, and precision of times."""
     type_ = strip_nullable(type_)
     if isinstance(type_, FixedStringType):
@@ -234,7 +234,7 @@ def _precision(type_: DataType) -> tuple[int | None, int | None, int | None, int
     return None, None, None, None, 0 if isinstance(type_, DateTimeType | DateType) else None
 
 
-def _column_sizes(table: Table) -> dict[str, tuple[int, int]]:
+def _sum_column_sizes(table: Table) -> dict[str, tuple[int, int]]:
     totals: dict[str, tuple[int, int]] = {}
     for part in table.store.active():
         for name, (compressed, uncompressed) in part.column_sizes().items():

@@ -16,8 +16,8 @@ from engine.queries.context import (
     Server,
 )
 from engine.system_tables.system_table import (
-    chosen,
     define_server_table,
+    select_values,
 )
 from parts.common.errors import UserError
 from parts.table.table_description import TableSchema
@@ -88,7 +88,7 @@ class ZooKeeperRelation:
             raise UserError(
                 "BAD_ARGUMENTS", "SELECT from system.zookeeper needs a condition such as path = '/' or path IN (…)"
             )
-        return TABLE.block(chosen(TABLE.schema, self.server.zookeeper_rows(values), columns), columns)
+        return TABLE.block(select_values(TABLE.schema, self.server.zookeeper_rows(values), columns), columns)
 
 
 def list_children(keeper_of: Callable[[str], Keeper], paths: Sequence[str]) -> list[Row]:
@@ -96,10 +96,10 @@ def list_children(keeper_of: Callable[[str], Keeper], paths: Sequence[str]) -> l
 
     Raises 999 (KEEPER_EXCEPTION) for a node that does not exist, and the errors of ``keeper_of``.
     """
-    return [row for path in paths for row in _children(keeper_of, path)]
+    return [row for path in paths for row in _list_node_children(keeper_of, path)]
 
 
-def _children(keeper_of: Callable[[str], Keeper], path: str) -> Iterator[Row]:
+def _list_node_children(keeper_of: Callable[[str], Keeper], path: str) -> Iterator[Row]:
     zookeeper, parent = split_zookeeper(path)
     keeper, parent = keeper_of(zookeeper), parent or "/"
     try:

@@ -27,7 +27,7 @@ def _engine(clock: Clock) -> Any:
 
 
 def _samples(metrics: Metrics) -> dict[tuple[str, ...], float]:
-    families = text_string_to_metric_families(metrics.text().decode())
+    families = text_string_to_metric_families(metrics.render().decode())
     return {
         (sample.name, *sample.labels.values()): sample.value
         for family in families

@@ -11,7 +11,7 @@ _CHUNK_BYTES = 256 << 10
 _MOST_AT_ONCE_BYTES = 4 << 20
 
 
-def _pieces(chunks: Iterator[bytes]) -> Iterator[bytes]:
+def _cut_long_chunks(chunks: Iterator[bytes]) -> Iterator[bytes]:
     """Cuts very long chunks, because one large copy would hold the interpreter's lock for long."""
     for chunk in chunks:
         if len(chunk) <= _MOST_AT_ONCE_BYTES:
@@ -21,12 +21,12 @@ def _pieces(chunks: Iterator[bytes]) -> Iterator[bytes]:
             yield from (bytes(view[at : at + _MOST_AT_ONCE_BYTES]) for at in range(0, len(chunk), _MOST_AT_ONCE_BYTES))
 
 
-def gathered(chunks: Iterator[bytes]) -> Iterator[bytes]:
+def gather_chunks(chunks: Iterator[bytes]) -> Iterator[bytes]:
     """Yields the response in chunks worth sending; before an error it yields what is left."""
     held: list[bytes] = []
     held_bytes = 0
     try:
-        for chunk in _pieces(chunks):
+        for chunk in _cut_long_chunks(chunks):
             held.append(chunk)
             held_bytes += len(chunk)
             if held_bytes >= _CHUNK_BYTES:
@@ -40,7 +40,7 @@ def gathered(chunks: Iterator[bytes]) -> Iterator[bytes]:
         yield b"".join(held)
 
 
-def compressed(chunks: Iterator[bytes], compressor: Compressor) -> Iterator[bytes]:
+def compress_chunks(chunks: Iterator[bytes], compressor: Compressor) -> Iterator[bytes]:
     """Yields the compressed response."""
     for chunk in chunks:
         data = compressor.compress(chunk)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from engine.front.http.error_responses import as_pando_error
+from engine.front.http.error_responses import convert_to_pando_error
 from parts.common.errors import PandoError
 
 _READ_BYTES = 256 << 10
@@ -30,14 +30,14 @@ class SpillSpace:
         self._left_bytes = most_bytes or shutil.disk_usage(directory).free // 2
         self._lock = threading.Lock()
 
-    def take(self, size_bytes: int) -> bool:
+    def reserve(self, size_bytes: int) -> bool:
         """Reserves bytes; returns False if there are not enough."""
         with self._lock:
             is_there = size_bytes <= self._left_bytes
             self._left_bytes -= size_bytes if is_there else 0
         return is_there
 
-    def give_back(self, size_bytes: int) -> None:
+    def release(self, size_bytes: int) -> None:
         """Releases reserved bytes."""
         with self._lock:
             self._left_bytes += size_bytes
@@ -70,19 +70,19 @@ class AnswerSpill:
         except _NoSpaceError:
             return False
         except Exception as error:
-            self.error = as_pando_error(error)
+            self.error = convert_to_pando_error(error)
         return True
 
     def _write(self, chunk: bytes) -> None:
         # The present chunk is always written, so the limit may be exceeded by one chunk.
-        is_there = self._space.take(len(chunk))
+        is_there = self._space.reserve(len(chunk))
         self.size_bytes += len(chunk)
         self._file.write(chunk)
         if not is_there:
-            self._space.give_back(-len(chunk))
+            self._space.release(-len(chunk))
             raise _NoSpaceError
 
-    def chunks(self) -> Iterator[bytes]:
+    def read_chunks(self) -> Iterator[bytes]:
         """Yields the data, then raises the error that ended them, if any."""
         self._file.seek(0)
         try:
@@ -96,7 +96,7 @@ class AnswerSpill:
     def close(self) -> None:
         """Deletes the data and releases their space. May be called twice."""
         self._file.close()
-        self._space.give_back(self.size_bytes)
+        self._space.release(self.size_bytes)
         self.size_bytes = 0
 
 

@@ -72,7 +72,7 @@ def format_error(error: PandoError) -> str:
     return f"{error} (version {SERVER_VERSION})\n"
 
 
-def as_pando_error(error: BaseException) -> PandoError:
+def convert_to_pando_error(error: BaseException) -> PandoError:
     """Converts an exception to a ``PandoError``.
 
     Unexpected ones are bugs: they are logged with a traceback and become 1001 (STD_EXCEPTION).

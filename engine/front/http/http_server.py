@@ -19,7 +19,7 @@ from engine.front.http.query_endpoint import QueryEndpoint
 from engine.front.http.routes import Application, make_application
 from engine.front.http.scan_routes import ScanEndpoints
 from engine.front.http.status_pages import EngineStatusPages, StatusPages
-from engine.front.http.users import page_guard
+from engine.front.http.users import make_page_guard
 from engine.front.prometheus_metrics import Metrics
 from engine.front.session_store import Sessions
 from engine.scan.leases import Leases
@@ -82,12 +82,12 @@ class HttpServer:
         """
         metrics = metrics or Metrics(engine)
         self._queries = QueryEndpoint(engine, metrics, sessions)
-        guard = page_guard(engine.config, engine.services.monotonic)
+        guard = make_page_guard(engine.config, engine.services.monotonic)
         pages = pages or EngineStatusPages(engine, metrics)
         app = make_application(engine.config, self._queries, pages, ScanEndpoints(engine, leases), guard)
         logging.getLogger("uvicorn.error").addFilter(_is_worth_logging)
         config = make_uvicorn_config(self._config, app, self._connection, self._queries)
-        self._server = _Server(config, self._make_source or self._own_source)
+        self._server = _Server(config, self._make_source or self._make_listening_source)
         self._thread = threading.Thread(target=self._run, name="http", daemon=True)
         self._thread.start()
         for _ in range(int(_START_SECONDS / 0.005)):
@@ -107,11 +107,11 @@ class HttpServer:
         if self._socket is not None:
             self._socket.close()
 
-    def _own_source(self, make: Callable[[], asyncio.Protocol]) -> ConnectionSource:
+    def _make_listening_source(self, make: Callable[[], asyncio.Protocol]) -> ConnectionSource:
         assert self._server is not None
         assert self._socket is not None
         connections = self._server.server_state.connections
-        return _Listening(self._socket, make, connections, get_max_connections(self._config.max_connections))
+        return _ListeningSource(self._socket, make, connections, get_max_connections(self._config.max_connections))
 
     def _run(self) -> None:
         assert self._server is not None
@@ -119,7 +119,7 @@ class HttpServer:
             self._server.run(sockets=[])
 
 
-class _Listening:
+class _ListeningSource:
     """The connections that this process accepts itself."""
 
     def __init__(
@@ -154,7 +154,7 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, make_source: MakeSource) -> None:
         super().__init__(config)
         self._make_source = make_source
-        self.servers: list[_Closing] = []  # type: ignore[assignment]
+        self.servers: list[_SourceServer] = []  # type: ignore[assignment]
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Starts the source of connections."""
@@ -167,11 +167,11 @@ class _Server(uvicorn.Server):
 
         source = self._make_source(make)
         source.start(asyncio.get_running_loop())
-        self.servers = [_Closing(source)]
+        self.servers = [_SourceServer(source)]
         self.started = True
 
 
-class _Closing:
+class _SourceServer:
     """A source with the methods by which uvicorn closes servers."""
 
     def __init__(self, source: ConnectionSource) -> None:

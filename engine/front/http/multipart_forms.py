@@ -80,17 +80,17 @@ def read_form(body: bytes, boundary: str) -> Form:
         raise UserError("BAD_ARGUMENTS", f"The form has more than {_MOST_PARTS} parts")
     for piece in pieces[1:-1]:
         head, found, content = piece.partition(b"\r\n\r\n")
-        name, has_file = _disposition(head) if found else ("", False)
+        name, has_file = _parse_disposition(head) if found else ("", False)
         if not name:
             raise UserError("BAD_ARGUMENTS", f"A part of the form has no name: {piece[:100]!r}")
         if has_file:
             form.files[name] = content
         else:
-            form.fields.append((name, _text(name, content)))
+            form.fields.append((name, _decode_field(name, content)))
     return form
 
 
-def _disposition(head: bytes) -> tuple[str, bool]:
+def _parse_disposition(head: bytes) -> tuple[str, bool]:
     for line in head.split(b"\r\n"):
         name, _, value = line.partition(b":")
         if name.strip().lower() == b"content-disposition":
@@ -102,7 +102,7 @@ def _disposition(head: bytes) -> tuple[str, bool]:
     return "", False
 
 
-def _text(name: str, content: bytes) -> str:
+def _decode_field(name: str, content: bytes) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError as error:
@@ -118,7 +118,7 @@ def make_external_tables(
     """
     tables = {}
     for name, data in files.items():
-        schema = TableSchema(tuple(_columns(name, options)))
+        schema = TableSchema(tuple(_parse_columns(name, options)))
         blocks = list(
             read_blocks(
                 options.get(f"{name}_format", "TabSeparated"), io.BytesIO(data), schema.columns, settings=settings
@@ -132,7 +132,7 @@ def make_external_tables(
     return tables
 
 
-def _columns(name: str, options: Mapping[str, str]) -> list[Column]:
+def _parse_columns(name: str, options: Mapping[str, str]) -> list[Column]:
     structure, types = options.get(f"{name}_structure"), options.get(f"{name}_types")
     if not structure and not types:
         raise UserError("BAD_ARGUMENTS", f"External table {name}: say {name}_structure or {name}_types")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from engine.front.http.answer_spill import SpillSpace
 from engine.front.http.connection import UNLIMITED_SECONDS, HttpConnection
 from engine.front.http.error_responses import (
-    as_pando_error,
+    convert_to_pando_error,
     format_error,
     get_http_status,
     make_error_headers,
@@ -66,7 +66,7 @@ class QueryEndpoint:
             engine.services.monotonic,
             lambda proof: check_proof(proof, engine.config.cluster_secrets, engine.services.clock()),
         )
-        self._sessions: Sessions = sessions or _own_sessions(engine)
+        self._sessions: Sessions = sessions or _make_sessions(engine)
         self._limit = engine.config.max_concurrent_queries
         self._placed: set[QueryExchange] = set()
         self._asides: set[asyncio.Task[None]] = set()
@@ -77,7 +77,7 @@ class QueryEndpoint:
         self._exchanges: set[QueryExchange] = set()
         self._profile = make_settings(engine.config.profile("default"), engine.config.timezone)
         self.short_answer = ShortAnswers(
-            engine, self._users, metrics, lambda: len(self._placed) < self._limit, self._common_headers(None)
+            engine, self._users, metrics, lambda: len(self._placed) < self._limit, self._make_common_headers(None)
         ).answer
         """Answers short queries; called by connections on the event loop before anything else."""
 
@@ -95,12 +95,12 @@ class QueryEndpoint:
         try:
             request = parse_request(scope)
             user = self._users.authenticate(request.credentials, scope)
-            timeout_seconds = self._seconds(request, "http_receive_timeout")
+            timeout_seconds = self._get_timeout(request, "http_receive_timeout")
             connection: HttpConnection = scope["state"]["connection"]
-            connection.send_timeout = self._seconds(request, "http_send_timeout")
+            connection.send_timeout = self._get_timeout(request, "http_send_timeout")
             pipe = BodyPipe(asyncio.get_running_loop(), timeout_seconds=timeout_seconds)
             # Read before the query counts as running, so that slow clients do not keep others out.
-            body = await _small_body(request, receive, pipe, timeout_seconds)
+            body = await _read_small_body(request, receive, pipe, timeout_seconds)
             if self._is_full():
                 raise UserError(
                     "TOO_MANY_SIMULTANEOUS_QUERIES",
@@ -110,15 +110,15 @@ class QueryEndpoint:
             logger.info("client left before its request was complete")
             return
         except PandoError as error:
-            self._metrics.failed(error)
-            await send_error(send, error, self._common_headers(request), scope["method"])
+            self._metrics.count_failure(error)
+            await send_error(send, error, self._make_common_headers(request), scope["method"])
             return
         stream = body or io.BufferedReader(pipe, 1 << 20)
         exchange = QueryExchange(self._engine, self._sessions, self._space, request, user, stream, connection)
-        pipe.waiting = exchange.waiting
+        pipe.waiting = exchange.mark_waiting
         self._placed.add(exchange)
         try:
-            with self._metrics.running():
+            with self._metrics.track_running():
                 await self._run(exchange, request, pipe, receive, send, body is None, connection)
         finally:
             self._placed.discard(exchange)
@@ -135,15 +135,21 @@ class QueryEndpoint:
                 return None
             user = self._users.authenticate(request.credentials, scope, is_last=False)
             insert, _ = parse_insert_head(f"{request.query}\n".encode() + body, complete=True) or (None, 0)
-            if insert is None or insert.select or request.method != "POST" or request.completed or self._is_full():
+            if (
+                insert is None
+                or insert.select
+                or request.method != "POST"
+                or request.with_form_fields
+                or self._is_full()
+            ):
                 return None
         except PandoError:
             return None
-        if self._setting(request, "send_progress_in_http_headers"):
+        if self._get_setting(request, "send_progress_in_http_headers"):
             return None
         connection: HttpConnection = scope["state"]["connection"]
         exchange = QueryExchange(self._engine, self._sessions, self._space, request, user, io.BytesIO(body), connection)
-        running = self._metrics.running()
+        running = self._metrics.track_running()
         loop = asyncio.get_running_loop()
 
         def run() -> None:
@@ -159,15 +165,15 @@ class QueryEndpoint:
             self._placed.discard(exchange)
             self._exchanges.discard(exchange)
             status, data = 200, b""
-            headers = self._common_headers(request) + _answer_headers(exchange)
+            headers = self._make_common_headers(request) + _make_answer_headers(exchange)
             if problem is None:
                 headers += [(b"content-type", exchange.content_type.encode()), (b"content-length", b"0")]
             else:
-                error = as_pando_error(problem)
-                self._metrics.failed(error)
+                error = convert_to_pando_error(problem)
+                self._metrics.count_failure(error)
                 status, more, data = make_error_answer(error)
                 headers += more
-            self._metrics.finished(exchange.counts)
+            self._metrics.count_finished(exchange.counts)
             reply(status, b"".join(name + b": " + value + b"\r\n" for name, value in headers), data)
 
         try:
@@ -193,7 +199,7 @@ class QueryEndpoint:
         connection: HttpConnection,
     ) -> None:
         self._exchanges.add(exchange)
-        watch = asyncio.ensure_future(_watch(receive, pipe, exchange, has_more_body))
+        watch = asyncio.ensure_future(_feed_and_watch(receive, pipe, exchange, has_more_body))
         try:
             await self._answer(exchange, request, connection, send)
         except asyncio.CancelledError:
@@ -204,23 +210,23 @@ class QueryEndpoint:
             watch.cancel()
             pipe.abort()
             if not exchange.is_closed:
-                await self._in_thread(exchange.close)
+                await self._run_in_thread(exchange.close)
             counts = exchange.counts
-            self._metrics.finished(counts)
+            self._metrics.count_finished(counts)
             logger.debug("query %s of %s ended: %s", exchange.query_id, request.credentials.user, counts)
 
     async def _answer(
         self, exchange: QueryExchange, request: QueryRequest, connection: HttpConnection, send: Send
     ) -> None:
         try:
-            data = await self._started(exchange, request, connection)
+            data = await self._start_exchange(exchange, request, connection)
         except Exception as problem:
-            error = as_pando_error(problem)
-            self._metrics.failed(error)
-            headers = self._common_headers(request) + _answer_headers(exchange)
+            error = convert_to_pando_error(problem)
+            self._metrics.count_failure(error)
+            headers = self._make_common_headers(request) + _make_answer_headers(exchange)
             await send_error(send, error, headers, request.method)
             return
-        headers = self._common_headers(request) + _answer_headers(exchange)
+        headers = self._make_common_headers(request) + _make_answer_headers(exchange)
         if exchange.format:
             headers.append((b"x-clickhouse-format", exchange.format.encode()))
         if exchange.content_encoding:
@@ -236,13 +242,15 @@ class QueryEndpoint:
             return
         await self._stream(exchange, data, headers, send)
 
-    async def _started(self, exchange: QueryExchange, request: QueryRequest, connection: HttpConnection) -> bytes:
+    async def _start_exchange(
+        self, exchange: QueryExchange, request: QueryRequest, connection: HttpConnection
+    ) -> bytes:
         """Returns the first bytes of the response and sends progress meanwhile."""
-        start = self._in_thread(exchange.start)
-        if not self._setting(request, "send_progress_in_http_headers"):
+        start = self._run_in_thread(exchange.start)
+        if not self._get_setting(request, "send_progress_in_http_headers"):
             return await start
         task = asyncio.ensure_future(start)
-        interval_seconds = max(int(self._setting(request, "http_headers_progress_interval_ms")), 1) / 1000
+        interval_seconds = max(int(self._get_setting(request, "http_headers_progress_interval_ms")), 1) / 1000
         while not (await asyncio.wait({task}, timeout=min(interval_seconds, UNLIMITED_SECONDS)))[0]:
             connection.send_progress(exchange.progress.encode())
         return await task
@@ -253,7 +261,7 @@ class QueryEndpoint:
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         chunk: bytes | None = data
         while chunk is not None:
-            following = asyncio.ensure_future(self._in_thread(exchange.more))
+            following = asyncio.ensure_future(self._run_in_thread(exchange.next_chunk))
             patience = asyncio.get_running_loop().call_later(_PATIENCE_SECONDS, self._spill_slow_answer, exchange)
             try:
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
@@ -262,8 +270,8 @@ class QueryEndpoint:
                 try:
                     chunk = await following
                 except Exception as problem:
-                    error = as_pando_error(problem)
-                    self._metrics.failed(error)
+                    error = convert_to_pando_error(problem)
+                    self._metrics.count_failure(error)
                     with contextlib.suppress(Exception):
                         trailer = exchange.finish_with(make_exception_trailer(error, tag))
                         await send({"type": "http.response.body", "body": trailer, "more_body": True})
@@ -271,38 +279,38 @@ class QueryEndpoint:
         await send({"type": "http.response.body", "body": b""})
 
     def _spill_slow_answer(self, exchange: QueryExchange) -> None:
-        task = asyncio.ensure_future(self._set_aside(exchange))
+        task = asyncio.ensure_future(self._spill_rest(exchange))
         self._asides.add(task)
         task.add_done_callback(self._asides.discard)
 
-    async def _set_aside(self, exchange: QueryExchange) -> None:
+    async def _spill_rest(self, exchange: QueryExchange) -> None:
         """Spills the response of a slow client, which then holds neither a snapshot nor a query slot."""
-        if await self._in_thread(exchange.spill_rest):
+        if await self._run_in_thread(exchange.spill_rest):
             logger.info("the answer of query %s waits on disk for its client", exchange.query_id)
             self._placed.discard(exchange)
 
-    async def _in_thread(self, function: Callable[[], Any]) -> Any:
+    async def _run_in_thread(self, function: Callable[[], Any]) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._threads, function)
 
-    def _seconds(self, request: QueryRequest, name: str) -> float:
-        return min(float(self._setting(request, name)) or UNLIMITED_SECONDS, UNLIMITED_SECONDS)
+    def _get_timeout(self, request: QueryRequest, name: str) -> float:
+        return min(float(self._get_setting(request, name)) or UNLIMITED_SECONDS, UNLIMITED_SECONDS)
 
-    def _setting(self, request: QueryRequest, name: str) -> Any:
+    def _get_setting(self, request: QueryRequest, name: str) -> Any:
         return request.settings.get(name, getattr(self._profile, name))
 
-    def _common_headers(self, request: QueryRequest | None) -> Headers:
+    def _make_common_headers(self, request: QueryRequest | None) -> Headers:
         config = self._engine.config
         headers = [
-            (b"x-clickhouse-server-display-name", _header_text(config.display_name)),
+            (b"x-clickhouse-server-display-name", _encode_header(config.display_name)),
             (b"x-clickhouse-timezone", config.timezone.encode()),
         ]
         if request is not None and request.origin and not config.http_options_response:
-            is_wanted = self._setting(request, "add_http_cors_header")
+            is_wanted = self._get_setting(request, "add_http_cors_header")
             headers += [(b"access-control-allow-origin", b"*")] if is_wanted else []
         return headers
 
 
-def _own_sessions(engine: StatementRunner) -> SessionStore:
+def _make_sessions(engine: StatementRunner) -> SessionStore:
     sessions = SessionStore(engine.services.monotonic, engine.end_session)
     engine.services.housekeeping.add(sessions.task, SWEEP_SECONDS)
     return sessions
@@ -312,7 +320,7 @@ class _ClientLeftError(Exception):
     pass
 
 
-async def _small_body(
+async def _read_small_body(
     request: QueryRequest, receive: Receive, pipe: BodyPipe, timeout_seconds: float
 ) -> BinaryIO | None:
     """Returns the whole body if it is small; else ``None``, with its beginning in the pipe."""
@@ -335,7 +343,7 @@ async def _small_body(
     return None
 
 
-async def _watch(receive: Receive, pipe: BodyPipe, exchange: QueryExchange, has_more_body: bool) -> None:
+async def _feed_and_watch(receive: Receive, pipe: BodyPipe, exchange: QueryExchange, has_more_body: bool) -> None:
     """Feeds the pipe, and cancels the query when the client leaves."""
     while True:
         message = await receive()
@@ -350,14 +358,14 @@ async def _watch(receive: Receive, pipe: BodyPipe, exchange: QueryExchange, has_
                 has_more_body = False
 
 
-def _answer_headers(exchange: QueryExchange) -> Headers:
+def _make_answer_headers(exchange: QueryExchange) -> Headers:
     return [
-        (b"x-clickhouse-query-id", _header_text(exchange.query_id)),
+        (b"x-clickhouse-query-id", _encode_header(exchange.query_id)),
         (b"x-clickhouse-summary", exchange.summary.encode()),
     ]
 
 
-def _header_text(text: str) -> bytes:
+def _encode_header(text: str) -> bytes:
     return re.sub(rb"[\x00-\x1f\x7f]", b"?", text.encode("latin-1", "replace"))
 
 

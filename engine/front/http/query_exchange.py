@@ -1,10 +1,10 @@
 """One request's query, from its text to the bytes of its response. Runs on a thread; knows no ASGI.
 
 The response is pulled: :meth:`QueryExchange.start` runs the statement and makes the first bytes,
-:meth:`QueryExchange.more` the next ones. With ``wait_end_of_query`` it is completed first (on disk beyond some MiB).
+:meth:`QueryExchange.next_chunk` the next ones. With ``wait_end_of_query`` it is completed first (large ones on disk).
 Invariants:
 
-- ``start`` is called once, ``more`` until it returns ``None`` or raises, ``close`` always; a lock keeps them apart.
+- ``start`` is called once, ``next_chunk`` until it returns ``None`` or raises, ``close`` always; a lock separates them.
 - ``cancel`` may be called at any time from any thread.
 """
 
@@ -20,8 +20,8 @@ from itertools import chain
 from typing import TYPE_CHECKING, BinaryIO
 
 from engine.catalog.database_names import unknown_database
-from engine.front.compressed_blocks import open_reader
-from engine.front.http.answer_chunks import compressed, gathered
+from engine.front.compressed_blocks import open_compressed_blocks
+from engine.front.http.answer_chunks import compress_chunks, gather_chunks
 from engine.front.http.answer_spill import AnswerSpill, SpillSpace
 from engine.front.http.connection import HttpConnection
 from engine.front.http.multipart_forms import MAX_FORM_BYTES, Form, make_external_tables, read_form
@@ -34,7 +34,7 @@ from engine.queries.process_list import Process
 from engine.queries.result_output import encode_result, resolve_output_settings
 from engine.queries.session import QueryResult, Session
 from engine.queries.settings_constraints import check_settings_change
-from engine.server.cluster_secret import signed_statement
+from engine.server.cluster_secret import read_signed_statement
 from engine.server.config import UserConfig
 from parts.common.errors import CancelledError, UserError
 from parts.common.query_status import Witness
@@ -82,7 +82,7 @@ class QueryExchange:
         self._started = engine.services.monotonic()
         self._process: Process | None = None
         self._result: QueryResult | None = None
-        self._kept: Session | None = None
+        self._stored_session: Session | None = None
         self._entered: Session | None = None
         self._chunks: Iterator[bytes] = iter(())
         self._source: Iterator[bytes] = self._chunks
@@ -117,10 +117,10 @@ class QueryExchange:
         if form.files:
             settings = make_settings(session.settings, self._engine.config.timezone)
             session.external_tables = make_external_tables(form.files, self._request.table_options, settings)
-        parsed, text, data = self._statement(session)
+        parsed, text, data = self._parse_statement(session)
         if self._is_cancelled:
             raise CancelledError
-        if self._may_be_repeated(parsed):
+        if self._is_repeatable(parsed):
             self._connection.note_repeatable()
         result = self._result = self._engine.execute_parsed(
             parsed, text, session, data, self._request.parameters, self._on_start
@@ -134,14 +134,14 @@ class QueryExchange:
         if not result.columns:
             self.is_finished = True
             return b""
-        self._chunks = self._source = self._encoded(result, settings)
+        self._chunks = self._source = self._encode(result, settings)
         if settings.wait_end_of_query:
             return self._complete_answer()
-        return self._buffered(settings.http_response_buffer_size)
+        return self._fill_buffer(settings.http_response_buffer_size)
 
-    def more(self) -> bytes | None:
+    def next_chunk(self) -> bytes | None:
         """Returns the next bytes; ``None`` at the end. Raises ``PandoError``."""
-        with self._lock, self._working():
+        with self._lock, self._mark_working():
             return next(self._chunks, None)
 
     def cancel(self) -> None:
@@ -160,7 +160,7 @@ class QueryExchange:
             process.stop()
 
     @contextmanager
-    def _working(self) -> Iterator[None]:
+    def _mark_working(self) -> Iterator[None]:
         """Marks the query as working during the block; between two pieces it waits for the client."""
         self._witness.works()
         try:
@@ -169,7 +169,7 @@ class QueryExchange:
             self._witness.waits()
 
     @contextmanager
-    def waiting(self) -> Iterator[None]:
+    def mark_waiting(self) -> Iterator[None]:
         """Marks the query as waiting for the client's data during the block."""
         self._witness.waits()
         try:
@@ -198,9 +198,9 @@ class QueryExchange:
         if self._spill is not None:
             self._spill.close()
         request = self._request
-        if self._kept is not None:
+        if self._stored_session is not None:
             seconds = request.session_timeout_seconds
-            self._sessions.release(request.credentials.user, request.session_id, seconds, self._kept)
+            self._sessions.release(request.credentials.user, request.session_id, seconds, self._stored_session)
         elif self._entered is not None:
             self._engine.end_session(self._entered)
 
@@ -226,7 +226,7 @@ class QueryExchange:
     def progress(self) -> str:
         """The JSON of ``X-ClickHouse-Progress``, with current counts. Thread-safe."""
         if self._process is not None:
-            self._process.refresh()
+            self._process.refresh_statistics()
         return self.summary
 
     # -- the question -----------------------------------------------------------------------------------------------
@@ -234,19 +234,19 @@ class QueryExchange:
     def _check_signed_statement(self) -> None:
         proof = self._request.credentials.proof
         if proof is not None:
-            self._body = join_head(signed_statement(proof, self._body, self._sessions.is_first), self._body)
+            self._body = join_head(read_signed_statement(proof, self._body, self._sessions.is_first), self._body)
 
     def _read_form(self) -> Form:
         """Reads the whole body as a form, whose fields are added to the request."""
         request = self._request
-        if request.completed is None or request.is_read_only:
+        if request.with_form_fields is None or request.is_read_only:
             return Form()
         stream = open_decompressed(self._body, request.content_encoding)
         body = stream.read(MAX_FORM_BYTES + 1)
         if len(body) > MAX_FORM_BYTES:
             raise UserError("LIMIT_EXCEEDED", f"The form is longer than {MAX_FORM_BYTES} bytes")
         form = read_form(body, request.boundary)
-        self._request = replace(request.completed(form.fields), content_encoding="", decompresses_blocks=False)
+        self._request = replace(request.with_form_fields(form.fields), content_encoding="", decompresses_blocks=False)
         self._body = io.BytesIO()
         self.query_id = self._request.query_id or self.query_id
         return form
@@ -255,10 +255,10 @@ class QueryExchange:
         """Returns the session of this statement: a copy, because URL settings last for one request."""
         request = self._request
         if request.session_id:
-            self._kept = self._sessions.acquire(
+            self._stored_session = self._sessions.acquire(
                 request.credentials.user, request.session_id, self._new_session, must_exist=request.session_check
             )
-        kept = self._entered = self._kept or self._new_session()
+        kept = self._entered = self._stored_session or self._new_session()
         profile = self._engine.config.profile(request.profile) if request.profile else {}
         changes = {**profile, **request.settings}
         if request.credentials.proof is None:  # otherwise the asking server has checked them
@@ -280,11 +280,11 @@ class QueryExchange:
 
     def _keep_changes(self, statement: Statement, session: Session) -> None:
         """Applies USE and SET to the kept session, if the request names one."""
-        if self._kept is not None and isinstance(statement, Use):
-            self._kept.database = session.database
-        elif self._kept is not None and isinstance(statement, SetSettings):
-            self._kept.apply(resolve_setting_changes(statement, self._engine.config))
-            self._kept.parameters.update(statement.parameters)
+        if self._stored_session is not None and isinstance(statement, Use):
+            self._stored_session.database = session.database
+        elif self._stored_session is not None and isinstance(statement, SetSettings):
+            self._stored_session.apply(resolve_setting_changes(statement, self._engine.config))
+            self._stored_session.parameters.update(statement.parameters)
 
     def _new_session(self) -> Session:
         settings = self._engine.config.profile(self._user.profile)
@@ -292,12 +292,12 @@ class QueryExchange:
             settings["readonly"] = self._user.readonly
         return Session(user=self._request.credentials.user, settings=settings, profile=self._user.profile)
 
-    def _statement(self, session: Session) -> tuple[ParsedStatement, str, BinaryIO | None]:
+    def _parse_statement(self, session: Session) -> tuple[ParsedStatement, str, BinaryIO | None]:
         """Parses URL and body as one text; the data of an INSERT stay a stream."""
         query = self._request.query.encode()
         stream = open_decompressed(self._body, self._request.content_encoding)
         if self._request.decompresses_blocks:
-            stream = open_reader(stream)
+            stream = open_compressed_blocks(stream)
         prefix = query + b"\n" if query else b""
         is_complete = False
         while (head := parse_insert_head(prefix, complete=is_complete)) is None:
@@ -308,17 +308,17 @@ class QueryExchange:
         if insert is not None:
             data = join_head(prefix[data_start:], stream)
             return ParsedStatement(insert), prefix[:data_start].decode("utf-8", "replace"), data
-        text = _query_text(prefix, stream, make_settings(session.settings).max_query_size)
+        text = _read_query_text(prefix, stream, make_settings(session.settings).max_query_size)
         return self._engine.parse(text, session, self._on_start), text, None
 
-    def _may_be_repeated(self, parsed: ParsedStatement) -> bool:
+    def _is_repeatable(self, parsed: ParsedStatement) -> bool:
         """Returns whether the query may run twice without the client noticing."""
         request = self._request
         return isinstance(parsed.statement, SelectQuery) and not request.session_id and not request.credentials.proof
 
     # -- the answer ---------------------------------------------------------------------------------------------------
 
-    def _encoded(self, result: QueryResult, settings: Settings) -> Iterator[bytes]:
+    def _encode(self, result: QueryResult, settings: Settings) -> Iterator[bytes]:
         """Yields the response: formatted, gathered into chunks worth sending, compressed."""
         name = result.format or self._request.format or settings.default_format or "TabSeparated"
         self.format = find_format(name).name
@@ -336,13 +336,13 @@ class QueryExchange:
         )
         self.content_encoding = compressor.encoding
         self.compressor = compressor
-        return compressed(gathered(chunks), compressor)
+        return compress_chunks(gather_chunks(chunks), compressor)
 
     def finish_with(self, trailer: bytes) -> bytes:
         """Returns the last bytes of a response after an error, in the response's own compression."""
         return self.compressor.compress(trailer) + self.compressor.finish()
 
-    def _buffered(self, size: int) -> bytes:
+    def _fill_buffer(self, size: int) -> bytes:
         held: list[bytes] = []
         held_bytes = 0
         while held_bytes < min(max(size, 1), _MOST_BUFFERED_BYTES):
@@ -363,7 +363,7 @@ class QueryExchange:
                 f"The answer does not fit into the space for answers made whole in {self._space.directory}; "
                 "ask without wait_end_of_query",
             )
-        self._chunks = spill.chunks()
+        self._chunks = spill.read_chunks()
         if spill.error is not None:
             raise spill.error
         if spill.size_bytes <= _WHOLE_BYTES:
@@ -380,14 +380,14 @@ class QueryExchange:
             spill, rest = AnswerSpill(self._space, _SET_ASIDE_BYTES), self._chunks
             self._spill = spill
             is_whole = spill.fill(rest)
-            self._chunks = chain(spill.chunks(), rest)
+            self._chunks = chain(spill.read_chunks(), rest)
             self._witness.waits()
             if is_whole and self._result is not None:
                 self._result.close()
             return is_whole
 
 
-def _query_text(prefix: bytes, stream: BinaryIO, limit: int) -> str:
+def _read_query_text(prefix: bytes, stream: BinaryIO, limit: int) -> str:
     query = prefix + read_up_to(stream, limit + 1 - len(prefix))
     if len(query) > limit:
         raise UserError(

@@ -71,7 +71,7 @@ class QueryRequest:
     decompresses_blocks: bool = False
     boundary: str = ""
     """The boundary of the form in the body, which holds the rest of the request."""
-    completed: Callable[[list[tuple[str, str]]], QueryRequest] | None = None
+    with_form_fields: Callable[[list[tuple[str, str]]], QueryRequest] | None = None
     """Returns the request with the fields of its form added."""
     table_options: dict[str, str] = field(default_factory=dict)
 
@@ -84,11 +84,11 @@ class QueryRequest:
 def parse_credentials(scope: Mapping[str, Any]) -> Credentials:
     """Reads the credentials from headers or URL of an ASGI scope. Raises ``UserError``."""
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-    pairs = _url_parameters(scope)
-    return _credentials(dict(pairs), headers, pairs)
+    pairs = _parse_url_parameters(scope)
+    return _read_credentials(dict(pairs), headers, pairs)
 
 
-def _url_parameters(scope: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _parse_url_parameters(scope: Mapping[str, Any]) -> list[tuple[str, str]]:
     try:
         return parse_qsl(scope["query_string"].decode(), keep_blank_values=True, errors="strict", max_num_fields=10_000)
     except ValueError as error:
@@ -100,34 +100,34 @@ def parse_request(scope: Mapping[str, Any]) -> QueryRequest:
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
     kind = headers.get("content-type", "")
     boundary = get_boundary(kind) if "multipart" in kind.lower() else ""
-    pairs = _url_parameters(scope)
-    request = _request(scope["method"], headers, pairs, is_form=bool(boundary))
+    pairs = _parse_url_parameters(scope)
+    request = _make_request(scope["method"], headers, pairs, is_form=bool(boundary))
     if not boundary:
         return request
 
-    def completed(fields: list[tuple[str, str]]) -> QueryRequest:
+    def with_form_fields(fields: list[tuple[str, str]]) -> QueryRequest:
         """Adds the form's fields, except user and password, which were checked before it was read."""
         more = [(name, value) for name, value in fields if name not in ("user", "password")]
-        return _request(scope["method"], headers, [*pairs, *more], is_form=True)
+        return _make_request(scope["method"], headers, [*pairs, *more], is_form=True)
 
-    return replace(request, boundary=boundary, completed=completed)
+    return replace(request, boundary=boundary, with_form_fields=with_form_fields)
 
 
-def _request(
+def _make_request(
     method: str, headers: Mapping[str, str], pairs: Sequence[tuple[str, str]], *, is_form: bool
 ) -> QueryRequest:
     options = {name: value for name, value in pairs if is_form and is_external_table_option(name)}
-    own, settings, own_settings, parameters = _sorted_out([pair for pair in pairs if pair[0] not in options])
+    own, settings, own_settings, parameters = _sort_parameters([pair for pair in pairs if pair[0] not in options])
     return QueryRequest(
         method=method,
         table_options=options,
         query=own.get("query", ""),
         database=own.get("database") or headers.get("x-clickhouse-database", ""),
-        credentials=_credentials(own, headers, pairs),
-        query_id=_checked_id("query_id", own.get("query_id", "")),
+        credentials=_read_credentials(own, headers, pairs),
+        query_id=_check_id("query_id", own.get("query_id", "")),
         format=str(own_settings.get("default_format") or headers.get("x-clickhouse-format", "")),
-        session_id=_checked_id("session_id", own.get("session_id", "")),
-        session_timeout_seconds=_session_timeout(own.get("session_timeout", "60")),
+        session_id=_check_id("session_id", own.get("session_id", "")),
+        session_timeout_seconds=_parse_session_timeout(own.get("session_timeout", "60")),
         session_check=own.get("session_check", "0") not in ("0", ""),
         profile=own.get("profile", ""),
         settings=settings,
@@ -137,12 +137,12 @@ def _request(
         accept_encoding=headers.get("accept-encoding", "").lower(),
         compresses_blocks=own.get("compress", "0") not in ("0", ""),
         decompresses_blocks=own.get("decompress", "0") not in ("0", ""),
-        client_protocol_version=_protocol_version(own.get("client_protocol_version", "0")),
+        client_protocol_version=_parse_protocol_version(own.get("client_protocol_version", "0")),
         origin=headers.get("origin", ""),
     )
 
 
-def _sorted_out(
+def _sort_parameters(
     pairs: Iterable[tuple[str, str]],
 ) -> tuple[dict[str, str], dict[str, SettingValue], dict[str, SettingValue], dict[str, str]]:
     own: dict[str, str] = {}
@@ -179,13 +179,13 @@ _OWN = frozenset(
 )
 
 
-def _protocol_version(text: str) -> int:
+def _parse_protocol_version(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 10):
         raise UserError("BAD_ARGUMENTS", f"client_protocol_version must be a number, got {text[:100]!r}")
     return int(text)
 
 
-def _session_timeout(text: str) -> int:
+def _parse_session_timeout(text: str) -> int:
     is_number = text.isascii() and text.isdigit() and len(text) <= 10
     if not is_number or not 0 < int(text) <= _MAX_SESSION_SECONDS:
         raise UserError(
@@ -195,7 +195,7 @@ def _session_timeout(text: str) -> int:
     return int(text)
 
 
-def _checked_id(name: str, text: str) -> str:
+def _check_id(name: str, text: str) -> str:
     """Returns the id if it is fit for headers and the log. Raises 36 (BAD_ARGUMENTS)."""
     if not text:
         return text
@@ -207,7 +207,9 @@ def _checked_id(name: str, text: str) -> str:
     return text
 
 
-def _credentials(own: Mapping[str, str], headers: Mapping[str, str], pairs: Sequence[tuple[str, str]]) -> Credentials:
+def _read_credentials(
+    own: Mapping[str, str], headers: Mapping[str, str], pairs: Sequence[tuple[str, str]]
+) -> Credentials:
     """Reads ``X-ClickHouse-User/Key``, a cluster's proof, basic authentication, or the URL, in this order."""
     if "x-clickhouse-user" in headers or "x-clickhouse-key" in headers:
         return Credentials(headers.get("x-clickhouse-user") or "default", headers.get("x-clickhouse-key", ""))

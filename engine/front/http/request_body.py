@@ -38,7 +38,7 @@ class BodyPipe(io.RawIOBase):
         self._limit = limit
         self._timeout_seconds = timeout_seconds
         self._changed = threading.Condition()
-        self._room = asyncio.Event()
+        self._has_space = asyncio.Event()
         self._chunks: deque[memoryview] = deque()
         self._held_bytes = 0
         self._is_finished = False
@@ -56,9 +56,9 @@ class BodyPipe(io.RawIOBase):
             self._changed.notify()
             is_full = self._held_bytes > self._limit
             if is_full:
-                self._room.clear()
+                self._has_space.clear()
         if is_full:
-            await self._room.wait()
+            await self._has_space.wait()
 
     def finish(self) -> None:
         """Ends the body."""
@@ -71,7 +71,7 @@ class BodyPipe(io.RawIOBase):
         with self._changed:
             self._is_aborted = True
             self._changed.notify()
-        self._room.set()
+        self._has_space.set()
 
     def readable(self) -> bool:
         """Returns True."""
@@ -80,7 +80,7 @@ class BodyPipe(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         """Copies available bytes; waits for at least one. Raises 209 (SOCKET_TIMEOUT), ``CancelledError``."""
         with self._changed:
-            is_ready = self._has_news() or self._wait()
+            is_ready = self._can_return() or self._wait()
             if self._is_aborted:
                 raise CancelledError("The client closed the connection before the end of its data")
             if not is_ready:
@@ -101,18 +101,18 @@ class BodyPipe(io.RawIOBase):
             was_full = self._held_bytes > self._limit
             self._held_bytes -= copied
             if was_full and self._held_bytes <= self._limit:
-                self._loop.call_soon_threadsafe(self._room.set)
+                self._loop.call_soon_threadsafe(self._has_space.set)
             return copied
 
-    def _has_news(self) -> bool:
+    def _can_return(self) -> bool:
         return bool(self._chunks) or self._is_finished or self._is_aborted
 
     def _wait(self) -> bool:
         with self.waiting():
-            return self._changed.wait_for(self._has_news, self._timeout_seconds)
+            return self._changed.wait_for(self._can_return, self._timeout_seconds)
 
 
-class _Decompressed(io.RawIOBase):
+class _DecompressedStream(io.RawIOBase):
     """A decompressed stream that converts any decompressor's failure to 271 (CANNOT_DECOMPRESS)."""
 
     def __init__(self, stream: Any, encoding: str) -> None:
@@ -178,7 +178,7 @@ class _Xz:
         while True:
             decoder = self._decoder
             if decoder is None or decoder.eof:
-                compressed = self._between(decoder.unused_data) if decoder else self._stream.read(_READ_BYTES)
+                compressed = self._skip_padding(decoder.unused_data) if decoder else self._stream.read(_READ_BYTES)
                 if not compressed:
                     return b""
                 decoder = self._decoder = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY_BYTES)
@@ -190,7 +190,7 @@ class _Xz:
             if data:
                 return data
 
-    def _between(self, data: bytes) -> bytes:
+    def _skip_padding(self, data: bytes) -> bytes:
         """Returns the bytes after a stream, without zero padding."""
         while not (rest := data.lstrip(b"\0")):
             data = self._stream.read(_READ_BYTES)
@@ -213,7 +213,7 @@ def open_decompressed(stream: BinaryIO, encoding: str) -> BinaryIO:
         raise UserError(
             "BAD_ARGUMENTS", f"Unknown Content-Encoding {encoding!r}; known: gzip, deflate, zstd, lz4, br, bz2, xz"
         )
-    return io.BufferedReader(_Decompressed(source, encoding), _READ_BYTES)
+    return io.BufferedReader(_DecompressedStream(source, encoding), _READ_BYTES)
 
 
 class JoinedStream(io.RawIOBase):

@@ -88,7 +88,7 @@ class _Lz4:
         return data
 
 
-class _Both:
+class _BlocksInEncoding:
     """ClickHouse's own frames inside an HTTP encoding."""
 
     def __init__(self, inner: Compressor, outer: Compressor) -> None:
@@ -106,22 +106,22 @@ class _Both:
 _ZLIB_LEVELS, _BROTLI_LEVELS, _XZ_LEVELS, _BZ2_LEVELS = range(1, 10), range(12), range(10), range(1, 10)
 
 
-def _within(level: int, levels: range) -> int:
+def _clamp(level: int, levels: range) -> int:
     return min(max(level, levels[0]), levels[-1])
 
 
-def _zlib(level: int, wbits: int) -> Any:
-    return zlib.compressobj(_within(level, _ZLIB_LEVELS), wbits=wbits)
+def _make_zlib(level: int, wbits: int) -> Any:
+    return zlib.compressobj(_clamp(level, _ZLIB_LEVELS), wbits=wbits)
 
 
 _BY_PREFERENCE: dict[str, Callable[[int], Compressor]] = {
     "zstd": lambda level: _Stream("zstd", zstandard.ZstdCompressor(level=1).compressobj()),
-    "br": lambda level: _Brotli(_within(level, _BROTLI_LEVELS)),
+    "br": lambda level: _Brotli(_clamp(level, _BROTLI_LEVELS)),
     "lz4": lambda level: _Lz4(),
-    "gzip": lambda level: _Stream("gzip", _zlib(level, zlib.MAX_WBITS | 16)),
-    "deflate": lambda level: _Stream("deflate", _zlib(level, zlib.MAX_WBITS)),
-    "xz": lambda level: _Stream("xz", lzma.LZMACompressor(preset=_within(level, _XZ_LEVELS))),
-    "bz2": lambda level: _Stream("bz2", bz2.BZ2Compressor(_within(level, _BZ2_LEVELS))),
+    "gzip": lambda level: _Stream("gzip", _make_zlib(level, zlib.MAX_WBITS | 16)),
+    "deflate": lambda level: _Stream("deflate", _make_zlib(level, zlib.MAX_WBITS)),
+    "xz": lambda level: _Stream("xz", lzma.LZMACompressor(preset=_clamp(level, _XZ_LEVELS))),
+    "bz2": lambda level: _Stream("bz2", bz2.BZ2Compressor(_clamp(level, _BZ2_LEVELS))),
 }
 """The encodings in ClickHouse's order of preference."""
 
@@ -136,4 +136,4 @@ def choose_compressor(accept_encoding: str, level: int, *, in_blocks: bool = Fal
         if quality.replace(" ", "") not in ("q=0", "q=0.0")
     }  # fmt: skip
     chosen = next((make(level) for name, make in _BY_PREFERENCE.items() if name in accepted), _Plain())
-    return _Both(BlockCompressor(), chosen) if in_blocks else chosen
+    return _BlocksInEncoding(BlockCompressor(), chosen) if in_blocks else chosen

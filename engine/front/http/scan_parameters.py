@@ -55,7 +55,7 @@ class StreamStart:
 
 def parse_stream_start(body: Body) -> StreamStart:
     """Parses the start of a stream."""
-    start = _object(body, "start")
+    start = _get_object(body, "start")
     until = parse_block_numbers(body["until"], "until") if body.get("until") is not None else None
     return StreamStart(
         get_text(start, "identity", ""),
@@ -69,9 +69,9 @@ def parse_wanted_blocks(body: Body) -> WantedBlocks | None:
     """Parses the blocks to read; ``None`` means the whole table."""
     if body.get("blocks") is None:
         return None
-    blocks = _object(body, "blocks")
+    blocks = _get_object(body, "blocks")
     ranges = []
-    for partition_id, limits in _object(blocks, "ranges").items():
+    for partition_id, limits in _get_object(blocks, "ranges").items():
         if not isinstance(limits, list) or len(limits) != 2 or not all(map(_is_number, limits)):
             raise UserError("BAD_ARGUMENTS", f"'ranges' must hold pairs of numbers, got {limits!r}")
         ranges.append((partition_id, *limits))
@@ -89,7 +89,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and NO_BLOCK <= value <= _LAST_BLOCK
 
 
-def _object(body: Body, name: str) -> dict[str, Any]:
+def _get_object(body: Body, name: str) -> dict[str, Any]:
     value = body.get(name) or {}
     if not isinstance(value, dict):
         raise UserError("BAD_ARGUMENTS", f"{name!r} must be an object, got {value!r}")
@@ -100,7 +100,7 @@ def get_document(body: Body, name: str) -> dict[str, Any]:
     """Returns a required object."""
     if not body.get(name):
         raise UserError("BAD_ARGUMENTS", f"{name!r} is missing")
-    return _object(body, name)
+    return _get_object(body, name)
 
 
 def get_text(body: Body, name: str, default: str | None = None) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from coordination.keeper.interface import SessionState
 from engine.front.prometheus_metrics import Metrics
-from engine.remote.replica_delays import write_delays
+from engine.remote.replica_delays import encode_delays
 
 if TYPE_CHECKING:
     from engine.statement_runner import StatementRunner
@@ -63,7 +63,7 @@ class EngineStatusPages:
 
     def replica_delays(self) -> StatusPage:
         """Returns the delays as JSON; see :func:`engine.remote.replica_delays.parse_delays`."""
-        return StatusPage(write_delays(self._engine.replicas_status()), content_type="application/json")
+        return StatusPage(encode_delays(self._engine.replicas_status()), content_type="application/json")
 
     def ready(self) -> StatusPage:
         """Returns 503 without a ZooKeeper session, or while replicated tables are starting."""
@@ -77,7 +77,7 @@ class EngineStatusPages:
 
     def metrics(self) -> StatusPage:
         """Returns the metrics in Prometheus's text format."""
-        return StatusPage(self._metrics.text(), content_type="text/plain; version=0.0.4; charset=utf-8")
+        return StatusPage(self._metrics.render(), content_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 def make_replicas_status_page(engine: StatementRunner, *, verbose: bool) -> StatusPage:

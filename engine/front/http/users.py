@@ -35,8 +35,8 @@ class Users:
         """``clock`` is monotonic. Without ``check_proof`` no cluster's proof is accepted."""
         self._throttle = LoginThrottle(clock)
         self._check_proof = check_proof
-        self._users = {name: (user, _digest_of(user)) for name, user in users.items()}
-        self._nobody = (_NOBODY, _digest_of(_NOBODY))
+        self._users = {name: (user, _get_user_digest(user)) for name, user in users.items()}
+        self._nobody = (_NOBODY, _get_user_digest(_NOBODY))
 
     def authenticate(self, credentials: Credentials, scope: Scope, *, is_last: bool = True) -> UserConfig:
         """Returns the user of a request. Raises 516 (AUTHENTICATION_FAILED).
@@ -54,17 +54,17 @@ class Users:
                 if credentials.user in self._users:
                     return user
         elif hmac.compare_digest(_digest(credentials.password).encode(), expected.encode()):
-            self._throttle.succeeded(credentials.user, address)
+            self._throttle.forget_failures(credentials.user, address)
             return user
         if is_last:
-            self._throttle.failed(credentials.user, address)
+            self._throttle.count_failure(credentials.user, address)
         raise UserError(
             "AUTHENTICATION_FAILED",
             f"{credentials.user}: Authentication failed: password is incorrect, or there is no user with such name",
         )
 
 
-def page_guard(config: Config, clock: Callable[[], float]) -> Callable[[Scope], None]:
+def make_page_guard(config: Config, clock: Callable[[], float]) -> Callable[[Scope], None]:
     """Returns a function that checks who may see a page; it raises 516 (AUTHENTICATION_FAILED).
 
     Without ``pages_need_user`` everyone may.
@@ -79,7 +79,7 @@ def page_guard(config: Config, clock: Callable[[], float]) -> Callable[[Scope], 
     return check
 
 
-def _digest_of(user: UserConfig) -> str:
+def _get_user_digest(user: UserConfig) -> str:
     return user.password_sha256_hex.lower() or _digest(user.password)
 
 
