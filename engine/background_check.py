@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 _FIRST_SECONDS = 60.0
 """Pause after the start, so that the check does not compete with the loading of tables."""
-_LOOK_SECONDS = 600.0
+_SEARCH_SECONDS = 600.0
 """Pause before the next search for due parts when there was none."""
 _STEP_SECONDS = 1.0
 """One step reads the bytes that the limit allows in this time."""
@@ -65,7 +65,7 @@ class Scrub:
             if not self._due:
                 self._due.extend(self._find_due())
                 if not self._due:
-                    return _LOOK_SECONDS
+                    return _SEARCH_SECONDS
                 self._begin_reading()
             piece = self._read_piece()
             if piece is None:

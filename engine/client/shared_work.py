@@ -16,7 +16,7 @@ Result = TypeVar("Result")
 
 _NO_SETTINGS: Mapping[str, str] = {}
 _ROUNDS = 5
-_ELSEWHERE = (232, 289)
+_TRY_ANOTHER_CODES = (232, 289)
 """Codes of missing parts and of a stale replica: another replica may have the parts."""
 _ANSWER_SECONDS = 86_400.0
 
@@ -76,13 +76,13 @@ class ServerGroup:
                     return function(url)
                 except PandoError as error:
                     may_do_elsewhere = isinstance(error, (UnavailableError, UnknownOutcomeError, CorruptionError))
-                    if not may_do_elsewhere and error.code not in _ELSEWHERE:
+                    if not may_do_elsewhere and error.code not in _TRY_ANOTHER_CODES:
                         raise
                     failures.append(error)
-            if all(error.code == _ELSEWHERE[0] for error in failures):
+            if all(error.code == _TRY_ANOTHER_CODES[0] for error in failures):
                 break
             time.sleep(min(5.0, 0.2 * 2**round_))
-        raise next((error for error in failures if error.code not in _ELSEWHERE), failures[0])
+        raise next((error for error in failures if error.code not in _TRY_ANOTHER_CODES), failures[0])
 
     def share(self, items: Sequence[Item], work: Callable[[str, Item], Result], parallel: int) -> list[Result]:
         """Runs ``work`` for every item, ``parallel`` at a time on each server. The first failure ends all."""

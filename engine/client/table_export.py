@@ -17,8 +17,8 @@ from engine.client.shared_work import ServerGroup, quote_string, quote_table
 from parts.common.errors import PandoError, UnknownOutcomeError, UserError
 
 MANIFEST_FILE = "_manifest.json"
-_COMPUTED = ("ALIAS", "MATERIALIZED", "EPHEMERAL")
-_THERE_ALREADY = 641
+_COMPUTED_KINDS = ("ALIAS", "MATERIALIZED", "EPHEMERAL")
+_EXISTS_CODE = 641
 _LEASE_SECONDS = 300
 _MOST_DELAY_SECONDS = 300
 
@@ -42,7 +42,7 @@ def export_table(servers: ServerGroup, export: TableExport) -> dict[str, Any]:
     Raises 641 (CANNOT_APPEND_TO_FILE) if the directory exists.
     """
     described = servers.require_replicated(quote_table(export.table)).describe(quote_table(export.table))
-    types = {row["name"]: row["type"] for row in described if row["default_type"] not in _COMPUTED}
+    types = {row["name"]: row["type"] for row in described if row["default_type"] not in _COMPUTED_KINDS}
     names = list(export.columns) or list(types)
     unknown = next((name for name in names if name not in types), None)
     if unknown is not None:
@@ -139,7 +139,7 @@ def _publish(servers: ServerGroup, place: dict[str, str], manifest: dict[str, An
             is_known = False
             raise
         except UserError as error:
-            if is_known or error.code != _THERE_ALREADY:
+            if is_known or error.code != _EXISTS_CODE:
                 raise _explain_error(error) from None
             there = read_manifest(servers, place["directory"])
             if there is None or there["export"] != manifest["export"]:

@@ -19,7 +19,7 @@ from engine.client.shared_work import ServerGroup, quote_identifier, quote_strin
 from engine.client.table_export import read_manifest
 from parts.common.errors import CorruptionError, PandoError, UnavailableError, UnknownOutcomeError, UserError
 
-_DECIDED = 649
+_DECIDED_CODE = 649
 _COMMITTED = "was committed before"
 _MOST_ATTEMPTS = 100
 _FACTS = ("rows", "bytes", "hash")
@@ -84,7 +84,7 @@ def load_folder(servers: ServerGroup, load: TableLoad) -> LoadResult:
             committed = servers.try_in_turn(partial(staging.commit, clauses=commit))
             return LoadResult(len(folder.files), folder.rows, committed == "committed")
         except PandoError as error:
-            if error.code != _DECIDED:
+            if error.code != _DECIDED_CODE:
                 staging.give_up(error)
                 raise
             if _COMMITTED in error.message:

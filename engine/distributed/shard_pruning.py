@@ -144,11 +144,11 @@ _CONDITIONS = frozenset({"and", "or", "in", "globalIn", "tuple", "array"})
 
 def _is_constant(node: Node) -> bool:
     if isinstance(node, Function):
-        return not node.name.lower().startswith(_CHANGING)
+        return not node.name.lower().startswith(_VOLATILE_PREFIXES)
     return isinstance(node, Literal)
 
 
-_CHANGING = ("rand", "generate", "now", "today", "yesterday", "sleep", "throwif", "rownumber", "block")
+_VOLATILE_PREFIXES = ("rand", "generate", "now", "today", "yesterday", "sleep", "throwif", "rownumber", "block")
 """Name prefixes of functions that are not deterministic or have side effects."""
 
 

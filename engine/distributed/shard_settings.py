@@ -12,16 +12,24 @@ from parts.common.errors import UserError
 from sql.settings.supported_settings import SUPPORTED_SETTINGS, Settings
 
 _DEPTH = "_distributed_depth"
-_OWN = ("output_format_", "http_", "max_result_", "insert_", "min_insert_", "add_http_", "send_progress_")
+_INITIATOR_PREFIXES = (
+    "output_format_",
+    "http_",
+    "max_result_",
+    "insert_",
+    "min_insert_",
+    "add_http_",
+    "send_progress_",
+)
 """Prefixes of settings that concern only the initiator's own response or INSERT."""
-_OWN_NAMES = frozenset(
+_INITIATOR_SETTINGS = frozenset(
     {
         "readonly", "dialect", "default_format", "result_overflow_mode", "max_insert_block_size", "compatibility",
         "max_memory_usage_for_user", "distributed_foreground_insert", "default_table_engine", "mutations_sync",
         "alter_sync", "connect_timeout_with_failover_ms", "format_csv_delimiter",
     }
 )  # fmt: skip
-_INSERT = (
+_INSERT_SETTINGS = (
     "insert_quorum", "insert_quorum_parallel", "insert_quorum_timeout", "insert_deduplicate",
     "max_partitions_per_insert_block", "insert_allow_materialized_columns",
 )  # fmt: skip
@@ -76,7 +84,7 @@ def collect_forwarded_settings(context: Context) -> dict[str, str]:
     changed = {
         name: _format_value(value)
         for name, value in context.settings.changes.items()
-        if name in SUPPORTED_SETTINGS and name not in _OWN_NAMES and not name.startswith(_OWN)
+        if name in SUPPORTED_SETTINGS and name not in _INITIATOR_SETTINGS and not name.startswith(_INITIATOR_PREFIXES)
     }
     if context.settings.max_memory_usage == context.server.config.default_max_memory_usage:
         changed.pop("max_memory_usage", None)  # the default of this server, not the user's choice
@@ -86,7 +94,7 @@ def collect_forwarded_settings(context: Context) -> dict[str, str]:
 def collect_insert_settings(context: Context, token: str) -> dict[str, str]:
     """Returns the URL parameters of an INSERT into a shard."""
     changes = context.settings.changes
-    passed = {name: _format_value(changes[name]) for name in _INSERT if name in changes}
+    passed = {name: _format_value(changes[name]) for name in _INSERT_SETTINGS if name in changes}
     if token:
         passed["insert_deduplication_token"] = token
     return {**passed, f"param_{_DEPTH}": context.parameters[_DEPTH]}

@@ -29,7 +29,7 @@ from sql.settings.supported_settings import (
 
 _POLL_SECONDS = 0.5
 """A watch ends the wait; polling finds servers that become active, and covers a lost watch."""
-_OWN = (
+_INITIATOR_PREFIXES = (
     "readonly", "dialect", "distributed_ddl_", "allow_distributed_ddl", "output_format_", "http_", "max_result_",
     "default_format",
 )  # fmt: skip
@@ -82,7 +82,7 @@ def _collect_passed_settings(context: Context) -> dict[str, SettingValue]:
     changed = {
         name: value
         for name, value in context.settings.changes.items()
-        if name in SUPPORTED_SETTINGS and not name.startswith(_OWN)
+        if name in SUPPORTED_SETTINGS and not name.startswith(_INITIATOR_PREFIXES)
     }
     if context.settings.max_memory_usage == context.server.config.default_max_memory_usage:
         changed.pop("max_memory_usage", None)  # the default of this server, not the user's choice

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 _FILE = "distributed_ddl.json"
 _VERSION = 1
-_MOST = 2000
+_MOST_OUTCOMES = 2000
 """Number of outcomes kept; older ones are dropped."""
 
 
@@ -47,7 +47,7 @@ class Journal:
         """Records an outcome. If the disk fails it is known only as long as the process lives."""
         self._done.pop(name, None)
         self._done[name] = identity, outcome
-        for oldest in list(self._done)[:-_MOST]:
+        for oldest in list(self._done)[:-_MOST_OUTCOMES]:
             del self._done[oldest]
         self._write_file()
 

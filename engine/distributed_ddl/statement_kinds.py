@@ -35,17 +35,17 @@ from sql.grammar.statements.statement import (
     Statement,
 )
 
-_OF_ONE_SERVER = (*LOCAL_CHANGE_TYPES, Freeze, Unfreeze, DropDetached)
+_LOCAL_COMMANDS = (*LOCAL_CHANGE_TYPES, Freeze, Unfreeze, DropDetached)
 """Commands of ALTER that change only the replica they run on."""
 _SAME_WHEN_REPEATED = (
     *LOCAL_CHANGE_TYPES, AddColumn, AddConstraint, AddIndex, CommentColumn, ModifyColumn, ModifyTtl, MaterializeColumn,
     MaterializeIndex, MaterializeTtl,
 )  # fmt: skip
-_OWN_MACROS = ("{database}", "{table}", "{uuid}")
+_SHARED_MACROS = ("{database}", "{table}", "{uuid}")
 """Macros that have the same value on all servers."""
 
 
-_PASSING = ("TABLE_IS_READ_ONLY", "KEEPER_EXCEPTION")
+_TEMPORARY_ERRORS = ("TABLE_IS_READ_ONLY", "KEEPER_EXCEPTION")
 """Errors of a server without a ZooKeeper session; a failure after the statement's effect is 341 instead."""
 
 
@@ -76,7 +76,7 @@ class AfterCrash(Enum):
 def is_for_one_replica(statement: Statement) -> bool:
     """Returns whether one replica of a replicated table executes it and the others get its effect."""
     if isinstance(statement, statements.AlterTable):
-        return not all(isinstance(command, _OF_ONE_SERVER) for command in statement.commands)
+        return not all(isinstance(command, _LOCAL_COMMANDS) for command in statement.commands)
     return isinstance(statement, statements.MutateTable | statements.TruncateTable | statements.OptimizeTable)
 
 
@@ -86,7 +86,7 @@ def refuse_on_cluster(statement: Statement, shards: Sequence[int]) -> None:
     ``shards`` are the numbers of replicas of each shard.
     """
     if isinstance(statement, statements.AlterTable):
-        own = [isinstance(command, _OF_ONE_SERVER) for command in statement.commands]
+        own = [isinstance(command, _LOCAL_COMMANDS) for command in statement.commands]
         if any(own) and not all(own):
             raise UserError(
                 "BAD_ARGUMENTS",
@@ -122,7 +122,7 @@ def _refuse_create(create: statements.CreateTable, shards: Sequence[int]) -> Non
             f"The replica name {name} would be the same on every server of the cluster: write a macro, such as "
             "'{replica}', or CREATE the table on each server",
         )
-    for macro in _OWN_MACROS:
+    for macro in _SHARED_MACROS:
         path = path.replace(macro, "")
     if len(shards) > 1 and "{" not in path:
         raise UserError(
@@ -181,7 +181,7 @@ def may_be_retried(statement: Statement, error: PandoError) -> bool:
     """
     parts: Sequence[object] = getattr(statement, "commands", None) or getattr(statement, "pairs", None) or ()
     is_one = len(parts) < 2 and not getattr(statement, "others", ())
-    return is_one and isinstance(error, UnavailableError) and error.name in _PASSING
+    return is_one and isinstance(error, UnavailableError) and error.name in _TEMPORARY_ERRORS
 
 
 def make_repeatable(statement: Statement) -> Statement:

@@ -51,7 +51,7 @@ class SessionStore:
         self._clock = clock
         self._on_end = on_end
         self._lock = threading.Lock()
-        self._held: dict[tuple[str, str], _StoredSession] = {}
+        self._stored: dict[tuple[str, str], _StoredSession] = {}
         self._numbers: dict[str, float] = {}
         """Used numbers in order of arrival, and until when each is remembered."""
 
@@ -62,13 +62,13 @@ class SessionStore:
         """
         self.sweep()
         with self._lock:
-            held = self._held.get((user, session_id))
+            held = self._stored.get((user, session_id))
             if held is None:
                 if must_exist:
                     raise UserError(
                         "SESSION_NOT_FOUND", f"Session {session_id!r} not found: it never was, or it expired"
                     )
-                held = self._held[user, session_id] = _StoredSession(make(), 0.0)
+                held = self._stored[user, session_id] = _StoredSession(make(), 0.0)
             elif held.in_use:
                 raise UserError("SESSION_IS_LOCKED", f"Session {session_id!r} is locked by a concurrent client")
             held.in_use = True
@@ -77,7 +77,7 @@ class SessionStore:
     def release(self, user: str, session_id: str, timeout_seconds: float, session: Session | None = None) -> None:
         """Returns a session to the store; ``session`` replaces the acquired object."""
         with self._lock:
-            held = self._held.get((user, session_id))
+            held = self._stored.get((user, session_id))
             if held is not None:
                 held.session = session or held.session
                 held.in_use = False
@@ -98,8 +98,8 @@ class SessionStore:
         """Ends the expired sessions."""
         with self._lock:
             now = self._clock()
-            expired = [key for key, held in self._held.items() if not held.in_use and held.expires <= now]
-            ended = [self._held.pop(key).session for key in expired]
+            expired = [key for key, held in self._stored.items() if not held.in_use and held.expires <= now]
+            ended = [self._stored.pop(key).session for key in expired]
         for session in ended:
             self._on_end(session)
 
@@ -113,4 +113,4 @@ class SessionStore:
         return SWEEP_SECONDS
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._stored)

@@ -46,7 +46,7 @@ _LOOKS_BEFORE_LOWERING = 3
 
 
 class Watchdog:
-    """The watchdog of one process. ``run_once`` is one check; ``wake`` starts checking. Thread-safe."""
+    """The watchdog of one process. ``check_once`` is one check; ``wake`` starts checking. Thread-safe."""
 
     def __init__(
         self,
@@ -103,14 +103,14 @@ class Watchdog:
                     self._release()
                 while is_busy and not self._is_ending:
                     pause.wait(CHECK_INTERVAL_SECONDS)
-                    is_busy = self.run_once()
+                    is_busy = self.check_once()
             except Exception:
                 logger.exception("the watchdog's look at the running statements failed")
                 self._wake.set()
 
     # -- one look -------------------------------------------------------------------------------------------------
 
-    def run_once(self) -> bool:
+    def check_once(self) -> bool:
         """Checks all statements once; returns whether any is running."""
         running = list(self._processes)
         for process in running:
@@ -119,7 +119,7 @@ class Watchdog:
             if process.is_cancelled:
                 process.status.interrupt()
         growth = self._measure(running)
-        self._stop_hogs(running)
+        self._stop_exceeding(running)
         self._limit_duckdb(running)
         if not running:
             self._settle(growth)
@@ -145,7 +145,7 @@ class Watchdog:
         self._peak_growth_bytes = max(self._peak_growth_bytes, growth + accounted)
         return growth
 
-    def _stop_hogs(self, running: Sequence[Process]) -> None:
+    def _stop_exceeding(self, running: Sequence[Process]) -> None:
         for process in running:
             _stop_if_exceeded(process.status.memory, [process])
         if not self._processes.elsewhere.has_largest():

@@ -107,7 +107,7 @@ def publish_export(files: UserFiles, directory: str, export: str, manifest: dict
 
 def remove_abandoned_exports(files: UserFiles, now: float) -> Iterator[str]:
     """Directories of exports in which nothing was written since long: those that went."""
-    for directory, changed, inside in files.find_directories(_DIRECTORY):
+    for directory, changed, inside in files.directories(_DIRECTORY):
         if now - changed > ABANDONED_SECONDS and all(map(_is_of_export, inside)):
             with suppress(OSError, PandoError):  # another server was first
                 files.remove(directory)

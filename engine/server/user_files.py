@@ -251,7 +251,7 @@ class UserFiles:
                 raise _make_exists_error(target) if error.errno in (errno.ENOTEMPTY, errno.EEXIST) else error from None
             sync_descriptor(parent)
 
-    def find_directories(self, name: re.Pattern[str]) -> Iterator[tuple[str, float, list[str]]]:
+    def directories(self, name: re.Pattern[str]) -> Iterator[tuple[str, float, list[str]]]:
         """Yields the directories whose name matches: path below the root, time of the last change, content.
 
         Yields nothing if the files are not confined, because a search of the whole machine would take long.

@@ -28,7 +28,7 @@ from sql.settings.supported_settings import (
     Settings,
 )
 
-_OFFERS = frozenset({"send_progress_in_http_headers"})
+_LISTED_IF_SUPPORTED = frozenset({"send_progress_in_http_headers"})
 """Settings that clients switch on if they are listed, so they are listed only if supported."""
 _TIER_CODES = {"Production": 0, "Obsolete": 4, "Experimental": 8, "Beta": 12, "PrivatePreview": 16}
 _TIERS = f"Enum8({', '.join(f'{name!r} = {code}' for name, code in _TIER_CODES.items())})"
@@ -40,7 +40,7 @@ def _settings(context: Context) -> Iterator[Row]:
     rows = {
         name: _row(name, known, settings, readonly)
         for name, known in table.session.items()
-        if name in SUPPORTED_SETTINGS or name not in _OFFERS
+        if name in SUPPORTED_SETTINGS or name not in _LISTED_IF_SUPPORTED
     }
     for name, honoured in SUPPORTED_SETTINGS.items():
         if name not in rows:  # in ClickHouse not a setting but a URL parameter

@@ -35,10 +35,10 @@ _SLACK_BYTES = 256 << 10
 _LINGER_SECONDS = 2.0
 UNLIMITED_SECONDS = 1e8
 """The meaning of a timeout of 0; every clock can count it."""
-_DEAF_SECONDS = 2.0
+_PEER_CHECK_SECONDS = 2.0
 MAX_SHORT_BODY_BYTES = 64 << 10
 """The longest body of a request that bypasses the application."""
-_EARLY_SECONDS = 0.02
+_EARLY_BODY_SECONDS = 0.02
 """Time for that body to arrive."""
 _SHORT_ANSWERS_AT_ONCE = 4
 """Most immediate answers per read of a socket, because other connections wait meanwhile."""
@@ -68,12 +68,12 @@ class HttpConnection(HttpToolsProtocol):
         self._fields = self._head_bytes = 0
         self._held_bytes = 0
         self._largest_field = self.limits.http_max_field_name_size + self.limits.http_max_field_value_size
-        self._late: asyncio.TimerHandle | None = None
-        self._stalled: asyncio.TimerHandle | None = None
-        self._deaf: asyncio.TimerHandle | None = None
+        self._late_timer: asyncio.TimerHandle | None = None
+        self._stall_timer: asyncio.TimerHandle | None = None
+        self._peer_timer: asyncio.TimerHandle | None = None
         self._running: RequestResponseCycle | RunningInsert | None = None
         self._early_body: bytearray | None = None
-        self._early_end: asyncio.TimerHandle | None = None
+        self._early_timer: asyncio.TimerHandle | None = None
         self._answers_left = 0
 
     # -- the connection ---------------------------------------------------------------------------------------------
@@ -103,7 +103,7 @@ class HttpConnection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._unset_keepalive_if_required()
         self._take_early_body()
-        for timer in (self._late, self._stalled, self._deaf):
+        for timer in (self._late_timer, self._stall_timer, self._peer_timer):
             if timer is not None:
                 timer.cancel()
         self.pipeline.clear()
@@ -123,8 +123,8 @@ class HttpConnection(HttpToolsProtocol):
         self._answers_left = _SHORT_ANSWERS_AT_ONCE
         try:
             self.parser.feed_data(data)
-            if self._early_body is not None and self._early_end is None:
-                self._early_end = self.loop.call_later(_EARLY_SECONDS, self._begin_late)
+            if self._early_body is not None and self._early_timer is None:
+                self._early_timer = self.loop.call_later(_EARLY_BODY_SECONDS, self._begin_delayed_cycle)
         except httptools.HttpParserUpgrade:
             pass  # answered as if nobody had asked
         except httptools.HttpParserError as error:
@@ -132,30 +132,30 @@ class HttpConnection(HttpToolsProtocol):
         if self._held_bytes > max(self._largest_field, self.limits.http_max_uri_size) + _SLACK_BYTES:
             self._refuse(431, UserError("LIMIT_EXCEEDED", "A header of the request is too long"))
         self._watch_for_lateness()
-        if self.flow.read_paused and self._deaf is None:
-            self._deaf = self.loop.call_later(_DEAF_SECONDS, self._look_for_the_end)
+        if self.flow.read_paused and self._peer_timer is None:
+            self._peer_timer = self.loop.call_later(_PEER_CHECK_SECONDS, self._check_peer)
 
-    def _look_for_the_end(self) -> None:
+    def _check_peer(self) -> None:
         """Checks whether the client has left, which is not reported while reading is paused."""
-        self._deaf = None
+        self._peer_timer = None
         if not self.flow.read_paused or self.transport.is_closing():
             return
         if has_peer_closed(self.transport.get_extra_info("socket")):
             self.transport.abort()
         else:
-            self._deaf = self.loop.call_later(_DEAF_SECONDS, self._look_for_the_end)
+            self._peer_timer = self.loop.call_later(_PEER_CHECK_SECONDS, self._check_peer)
 
     def _watch_for_lateness(self) -> None:
         """Starts or stops the timer for a head, and for a body that nobody reads any more."""
         is_answered = self.cycle is not None and self.cycle.response_complete
         must_hurry = self._is_in_head or (self._is_in_request and is_answered)
-        if must_hurry and self._late is None:
-            self._late = self.loop.call_later(self._receive_seconds, self._is_late)
-        elif not must_hurry and self._late is not None:
-            self._late.cancel()
-            self._late = None
+        if must_hurry and self._late_timer is None:
+            self._late_timer = self.loop.call_later(self._receive_seconds, self._refuse_late_request)
+        elif not must_hurry and self._late_timer is not None:
+            self._late_timer.cancel()
+            self._late_timer = None
 
-    def _is_late(self) -> None:
+    def _refuse_late_request(self) -> None:
         problem = f"The request was not complete after {self._receive_seconds:g} s"
         self._refuse(408, UserError("SOCKET_TIMEOUT", problem))
 
@@ -258,12 +258,12 @@ class HttpConnection(HttpToolsProtocol):
 
     def _take_early_body(self) -> bytearray | None:
         body, self._early_body = self._early_body, None
-        if self._early_end is not None:
-            self._early_end.cancel()
-            self._early_end = None
+        if self._early_timer is not None:
+            self._early_timer.cancel()
+            self._early_timer = None
         return body
 
-    def _begin_late(self) -> None:
+    def _begin_delayed_cycle(self) -> None:
         """Passes the request to the application because its body takes too long."""
         try:
             self._begin_cycle()
@@ -288,7 +288,7 @@ class HttpConnection(HttpToolsProtocol):
                 self.transport.close()
             self.on_response_complete()
 
-        cancel = self.begin_insert(self._whole_scope(), body, reply)
+        cancel = self.begin_insert(self._complete_scope(), body, reply)
         if cancel is None:
             return False
         cycle = self._running = RunningInsert(cancel)
@@ -299,7 +299,7 @@ class HttpConnection(HttpToolsProtocol):
     def _answer_at_once(self, body: bytes) -> bool:
         if self.short_answer is None or self.transport.is_closing():
             return False
-        answer = self.short_answer(self._whole_scope(), body)
+        answer = self.short_answer(self._complete_scope(), body)
         if answer is None:
             return False
         self._answers_left -= 1
@@ -308,7 +308,7 @@ class HttpConnection(HttpToolsProtocol):
         self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
         return True
 
-    def _whole_scope(self) -> Mapping[str, Any]:
+    def _complete_scope(self) -> Mapping[str, Any]:
         scope = self.scope
         scope["method"] = self.parser.get_method().decode("ascii")
         scope["query_string"] = bytes(self.url[2:])
@@ -381,9 +381,9 @@ class HttpConnection(HttpToolsProtocol):
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        if self._stalled is not None:
-            self._stalled.cancel()
-            self._stalled = None
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
+            self._stall_timer = None
 
     def _watch_for_stall(self, before: int | None) -> None:
         held = self.transport.get_write_buffer_size()
@@ -391,4 +391,4 @@ class HttpConnection(HttpToolsProtocol):
             logger.info("a client took nothing for http_send_timeout = %g s and is cut off", self.send_timeout)
             self.transport.abort()
             return
-        self._stalled = self.loop.call_later(self.send_timeout, self._watch_for_stall, held)
+        self._stall_timer = self.loop.call_later(self.send_timeout, self._watch_for_stall, held)

@@ -68,8 +68,8 @@ class QueryEndpoint:
         )
         self._sessions: Sessions = sessions or _make_sessions(engine)
         self._limit = engine.config.max_concurrent_queries
-        self._placed: set[QueryExchange] = set()
-        self._asides: set[asyncio.Task[None]] = set()
+        self._with_slot: set[QueryExchange] = set()
+        self._spill_tasks: set[asyncio.Task[None]] = set()
         directory = engine.config.temporary_path / "answers"
         make_directories(directory)
         self._space = SpillSpace(directory, engine.config.max_temporary_data_on_disk_size)
@@ -77,7 +77,7 @@ class QueryEndpoint:
         self._exchanges: set[QueryExchange] = set()
         self._profile = make_settings(engine.config.profile("default"), engine.config.timezone)
         self.short_answer = ShortAnswers(
-            engine, self._users, metrics, lambda: len(self._placed) < self._limit, self._make_common_headers(None)
+            engine, self._users, metrics, lambda: len(self._with_slot) < self._limit, self._make_common_headers(None)
         ).answer
         """Answers short queries; called by connections on the event loop before anything else."""
 
@@ -116,12 +116,12 @@ class QueryEndpoint:
         stream = body or io.BufferedReader(pipe, 1 << 20)
         exchange = QueryExchange(self._engine, self._sessions, self._space, request, user, stream, connection)
         pipe.waiting = exchange.mark_waiting
-        self._placed.add(exchange)
+        self._with_slot.add(exchange)
         try:
             with self._metrics.track_running():
                 await self._run(exchange, request, pipe, receive, send, body is None, connection)
         finally:
-            self._placed.discard(exchange)
+            self._with_slot.discard(exchange)
 
     def begin_insert(self, scope: Mapping[str, Any], body: bytes, reply: Reply) -> Callable[[], None] | None:
         """Runs an INSERT with complete data on a query thread, without task or stream.
@@ -162,7 +162,7 @@ class QueryEndpoint:
 
         def end(problem: Exception | None) -> None:
             running.__exit__()
-            self._placed.discard(exchange)
+            self._with_slot.discard(exchange)
             self._exchanges.discard(exchange)
             status, data = 200, b""
             headers = self._make_common_headers(request) + _make_answer_headers(exchange)
@@ -181,12 +181,12 @@ class QueryEndpoint:
         except RuntimeError:  # no thread can be started
             return None
         running.__enter__()
-        self._placed.add(exchange)
+        self._with_slot.add(exchange)
         self._exchanges.add(exchange)
         return exchange.cancel
 
     def _is_full(self) -> bool:
-        return len(self._placed) + self._engine.count_other_queries() >= self._limit
+        return len(self._with_slot) + self._engine.count_other_queries() >= self._limit
 
     async def _run(
         self,
@@ -280,14 +280,14 @@ class QueryEndpoint:
 
     def _spill_slow_answer(self, exchange: QueryExchange) -> None:
         task = asyncio.ensure_future(self._spill_rest(exchange))
-        self._asides.add(task)
-        task.add_done_callback(self._asides.discard)
+        self._spill_tasks.add(task)
+        task.add_done_callback(self._spill_tasks.discard)
 
     async def _spill_rest(self, exchange: QueryExchange) -> None:
         """Spills the response of a slow client, which then holds neither a snapshot nor a query slot."""
         if await self._run_in_thread(exchange.spill_rest):
             logger.info("the answer of query %s waits on disk for its client", exchange.query_id)
-            self._placed.discard(exchange)
+            self._with_slot.discard(exchange)
 
     async def _run_in_thread(self, function: Callable[[], Any]) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._threads, function)

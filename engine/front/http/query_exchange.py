@@ -53,9 +53,9 @@ if TYPE_CHECKING:
 
 _WHOLE_BYTES = 16 << 20
 _MOST_BUFFERED_BYTES = 64 << 20
-_SET_ASIDE_BYTES = 256 << 20
+_MOST_SPILLED_BYTES = 256 << 20
 _HEAD_READ_BYTES = 64 << 10
-_NOBODY = Witness()
+_NO_WITNESS = Witness()
 
 
 class QueryExchange:
@@ -179,7 +179,7 @@ class QueryExchange:
 
     @property
     def _witness(self) -> Witness:
-        return self._process.status.witness if self._process is not None else _NOBODY
+        return self._process.status.witness if self._process is not None else _NO_WITNESS
 
     def close(self) -> None:
         """Releases all that the query holds."""
@@ -377,7 +377,7 @@ class QueryExchange:
             if self._spill is not None or self.is_closed:
                 return False
             self._witness.works()
-            spill, rest = AnswerSpill(self._space, _SET_ASIDE_BYTES), self._chunks
+            spill, rest = AnswerSpill(self._space, _MOST_SPILLED_BYTES), self._chunks
             self._spill = spill
             is_whole = spill.fill(rest)
             self._chunks = chain(spill.read_chunks(), rest)

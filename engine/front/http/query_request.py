@@ -25,7 +25,7 @@ from sql.settings.setting_values import (
 
 _IGNORED = frozenset({"quota_key", "stacktrace"})
 """Parameters of clients that have no effect."""
-_OF_REQUEST = {
+_REQUEST_SETTINGS = {
     "default_format": "default_format",
     "wait_end_of_query": "wait_end_of_query",
     "buffer_size": "http_response_buffer_size",
@@ -150,10 +150,10 @@ def _sort_parameters(
     own_settings: dict[str, SettingValue] = {}
     parameters: dict[str, str] = {}
     for name, value in pairs:
-        if name in _OWN:
+        if name in _OWN_PARAMETERS:
             own[name] = value
-        elif name in _OF_REQUEST:
-            own_settings[_OF_REQUEST[name]] = parse_setting(_OF_REQUEST[name], value)
+        elif name in _REQUEST_SETTINGS:
+            own_settings[_REQUEST_SETTINGS[name]] = parse_setting(_REQUEST_SETTINGS[name], value)
         elif name.startswith("param_"):
             parameters[name.removeprefix("param_")] = value
         elif name not in _IGNORED:
@@ -161,7 +161,7 @@ def _sort_parameters(
     return own, settings, own_settings, parameters
 
 
-_OWN = frozenset(
+_OWN_PARAMETERS = frozenset(
     {
         "query",
         "database",

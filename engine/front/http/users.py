@@ -20,7 +20,7 @@ from parts.common.errors import UserError
 
 Scope = Mapping[str, Any]
 
-_NOBODY = UserConfig(password_sha256_hex=secrets.token_hex(32))
+_UNKNOWN_USER = UserConfig(password_sha256_hex=secrets.token_hex(32))
 
 
 class Users:
@@ -36,7 +36,7 @@ class Users:
         self._throttle = LoginThrottle(clock)
         self._check_proof = check_proof
         self._users = {name: (user, _get_user_digest(user)) for name, user in users.items()}
-        self._nobody = (_NOBODY, _get_user_digest(_NOBODY))
+        self._unknown_user = (_UNKNOWN_USER, _get_user_digest(_UNKNOWN_USER))
 
     def authenticate(self, credentials: Credentials, scope: Scope, *, is_last: bool = True) -> UserConfig:
         """Returns the user of a request. Raises 516 (AUTHENTICATION_FAILED).
@@ -47,7 +47,7 @@ class Users:
         client = scope.get("client")
         address = str(client[0]) if client else ""
         self._throttle.check(credentials.user, address)
-        user, expected = self._users.get(credentials.user, self._nobody)
+        user, expected = self._users.get(credentials.user, self._unknown_user)
         if credentials.proof is not None:
             if self._check_proof is not None:
                 self._check_proof(credentials.proof)
