@@ -1,1 +1,1 @@
-"""The clients: ``pando client`` and ``pando local``, and bulk export and load."""
+"""The client side: the HTTP client library, and the programs behind ``pando client`` and ``pando local``."""

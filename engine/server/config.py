@@ -70,7 +70,7 @@ class ConfigError(UserError):
 
 
 class LoggerConfig(Section):
-    """The section ``logger``. ``log`` is a file; without it the log goes to standard error."""
+    """``log`` is a file; without it the log goes to standard error."""
 
     level: LogLevel = "information"
     log: Path | None = None
@@ -78,15 +78,11 @@ class LoggerConfig(Section):
 
 
 class ZooKeeperNode(Section):
-    """The address of one ZooKeeper server."""
-
     host: str
     port: Port = 2181
 
 
 class ZooKeeperConfig(Section):
-    """One ZooKeeper ensemble. All paths are below ``root``."""
-
     nodes: Annotated[list[ZooKeeperNode], Field(min_length=1, validation_alias=AliasChoices("nodes", "node"))]
     session_timeout_ms: Annotated[int, Field(ge=100)] = 30_000
     root: str = ""
@@ -109,33 +105,29 @@ class ZooKeeperConfig(Section):
 
     @property
     def hosts(self) -> str:
-        """The servers as ZooKeeper clients expect them: ``host:port,host:port``."""
+        """As ZooKeeper clients take them: ``host:port,host:port``."""
         return ",".join(f"{node.host}:{node.port}" for node in self.nodes)
 
 
 class EmbeddedZooKeeperConfig(Section):
-    """A ZooKeeper that the server starts itself. ``dir`` defaults to ``<path>/zookeeper``."""
+    """A ZooKeeper that the server starts beside itself. ``dir`` defaults to ``<path>/zookeeper``."""
 
     port: Port = 2181
     dir: Path | None = None
 
 
 class CredentialsConfig(Section):
-    """A user and password."""
-
     user: str
     password: Text = ""
 
 
 class HeaderConfig(Section):
-    """One HTTP header."""
-
     name: str
     value: Text
 
 
 class UserConfig(Section):
-    """A user of the HTTP interface. ``readonly`` is the setting of that name for all the user's sessions."""
+    """A user of the HTTP interface. ``readonly`` is the setting of that name, for all the user's sessions."""
 
     password: Text = ""
     password_sha256_hex: str = ""
@@ -144,17 +136,15 @@ class UserConfig(Section):
 
 
 class DistributedDdlConfig(Section):
-    """The section ``distributed_ddl``: the queue of statements with ON CLUSTER in ZooKeeper.
-
-    Times are seconds. The statements are executed with the settings of ``profile``.
-    """
+    """The queue of statements with ON CLUSTER in ZooKeeper. Times are seconds; ``profile`` has the settings that the
+    statements are carried out with."""
 
     path: str = "/clickhouse/task_queue/ddl"
     replicas_path: str = "/clickhouse/task_queue/replicas"
     """The znode under which each server that reads the queue registers."""
     profile: str = "default"
     task_max_lifetime: Annotated[int, Field(ge=1)] = 7 * 24 * 3600
-    """Older entries are removed, executed or not."""
+    """An older entry is removed, carried out or not."""
     max_tasks_in_queue: Annotated[int, Field(ge=1)] = 1000
     """If the queue is longer, its oldest entries that all their servers have executed are removed."""
     cleanup_delay_period: Annotated[int, Field(ge=1)] = 60
@@ -171,8 +161,6 @@ class DistributedDdlConfig(Section):
 
 
 class Config(GraphiteSections, ClusterSections, BackgroundCheckKeys, Section):
-    """The whole configuration of one server."""
-
     path: Path
     tmp_path: Path | None = None
     user_files_path: Path | None = None
@@ -197,7 +185,7 @@ class Config(GraphiteSections, ClusterSections, BackgroundCheckKeys, Section):
     background_fetches_pool_size: Annotated[int, Field(ge=1)] = 16
     """Most parts fetched from other replicas at the same time, over all tables."""
     max_replicated_fetches_network_bandwidth_for_server: Annotated[int, Field(ge=0)] = 0
-    """Bytes a second for fetching parts from other replicas, and by the next key for sending; 0: unlimited."""
+    """Bytes a second that parts may take, from other replicas and, by the next, to them; 0: any number."""
     max_replicated_sends_network_bandwidth_for_server: Annotated[int, Field(ge=0)] = 0
     max_concurrent_queries: Annotated[int, Field(ge=1)] = 100
     max_server_memory_usage: Annotated[int, Field(ge=0)] = 0

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 Text = Annotated[str, BeforeValidator(lambda value: str(value) if isinstance(value, int | float) else value)]
-"""A string. Numbers are accepted, because YAML reads ``shard: 01`` as one."""
+"""A string; YAML reads ``shard: 01`` as a number, and that is what most people write."""
 
 
 class Section(BaseModel):

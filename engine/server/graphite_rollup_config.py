@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 PREFIX = "graphite_rollup"
 
 
-def _wrap_in_list(value: object) -> object:
+def _listed(value: object) -> object:
     """Wraps a single element in a list, as XML configurations allow."""
     return [value] if isinstance(value, dict) else value
 
@@ -38,17 +38,15 @@ class _Section(BaseModel):
 
 
 class RetentionConfig(_Section):
-    """One retention step: from ``age`` seconds on, one row is kept per ``precision`` seconds."""
+    """Seconds: from which age on rows are kept in steps of which length."""
 
     age: Annotated[int, Field(ge=0)]
     precision: Annotated[int, Field(ge=1)]
 
 
 class DefaultConfig(_Section):
-    """The rule for paths that no pattern matches. It has a function, retention steps, or both."""
-
     function: Literal["", "any", "anyLast", "avg", "count", "max", "min", "sum"] = ""
-    retention: Annotated[list[RetentionConfig], BeforeValidator(_wrap_in_list)] = Field(default_factory=list)
+    retention: Annotated[list[RetentionConfig], BeforeValidator(_listed)] = Field(default_factory=list)
 
     @model_validator(mode="after")
     def _has_something(self) -> DefaultConfig:
@@ -58,8 +56,6 @@ class DefaultConfig(_Section):
 
 
 class PatternConfig(DefaultConfig):
-    """The rule for paths that match a regular expression."""
-
     regexp: Annotated[str, Field(min_length=1)]
     rule_type: Literal["all", "plain", "tagged", "tag_list"] = "all"
 
@@ -86,13 +82,11 @@ class PatternConfig(DefaultConfig):
 
 
 class GraphiteRollupConfig(_Section):
-    """One section: column names and rules."""
-
     path_column_name: str = "Path"
     time_column_name: str = "Time"
     value_column_name: str = "Value"
     version_column_name: str = "Timestamp"
-    pattern: Annotated[list[PatternConfig], BeforeValidator(_wrap_in_list)] = Field(default_factory=list)
+    pattern: Annotated[list[PatternConfig], BeforeValidator(_listed)] = Field(default_factory=list)
     default: DefaultConfig | None = None
 
     def rollup(self, section: str, timezone: str) -> Rollup:

@@ -48,7 +48,7 @@ class ShardConfig(Section):
         return [value] if isinstance(value, dict) else value
 
 
-def _check_expression(text: str) -> str:
+def _is_expression(text: str) -> str:
     try:
         re.compile(text)
     except re.error as error:
@@ -56,7 +56,7 @@ def _check_expression(text: str) -> str:
     return text
 
 
-def _normalize_shards(cluster: object) -> object:
+def _shards(cluster: object) -> object:
     """Returns a cluster's list of shards, in ClickHouse's form or in the short one.
 
     In ClickHouse's form, with the key ``shard``, ``internal_replication`` defaults to false.
@@ -82,7 +82,7 @@ class AllowedHosts(Section):
     """
 
     host: list[Text] = Field(default_factory=list)
-    host_regexp: list[Annotated[str, AfterValidator(_check_expression)]] = Field(default_factory=list)
+    host_regexp: list[Annotated[str, AfterValidator(_is_expression)]] = Field(default_factory=list)
 
     @field_validator("host", "host_regexp", mode="before")
     @classmethod
@@ -124,5 +124,5 @@ class ClusterSections(BaseModel):
     @classmethod
     def _lists_of_shards(cls, value: object) -> object:
         return (
-            {name: _normalize_shards(cluster) for name, cluster in value.items()} if isinstance(value, dict) else value
+            {name: _shards(cluster) for name, cluster in value.items()} if isinstance(value, dict) else value
         )
