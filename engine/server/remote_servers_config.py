@@ -123,6 +123,4 @@ class ClusterSections(BaseModel):
     @field_validator("remote_servers", mode="before")
     @classmethod
     def _lists_of_shards(cls, value: object) -> object:
-        return (
-            {name: _shards(cluster) for name, cluster in value.items()} if isinstance(value, dict) else value
-        )
+        return {name: _shards(cluster) for name, cluster in value.items()} if isinstance(value, dict) else value
