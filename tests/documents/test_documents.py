@@ -20,7 +20,6 @@ _RECORDED = {document: recorded(recording(document).read_text(encoding="utf-8"))
 _LINK = re.compile(r"\]\(([^)#:]*)(?:#([^)]*))?\)")
 
 
-@pytest.mark.slow
 @pytest.mark.cluster
 @pytest.mark.spark
 @pytest.mark.timeout(900)
