@@ -47,7 +47,7 @@ class TablePaths:
 
     @property
     def metadata(self) -> str:
-        """What all replicas agree on beside the columns: keys, engine, TTL, indexes, settings that shape parts."""
+        """The definition that all replicas share, without the columns: engine, keys, granularity."""
         return f"{self.root}/metadata"
 
     @property
@@ -81,7 +81,7 @@ class TablePaths:
 
     @property
     def block_numbers(self) -> str:
-        """Where block numbers are counted. Its version moves when a partition comes or is forgotten."""
+        """The counters of block numbers. Its version moves when a partition comes or is forgotten."""
         return f"{self.root}/block_numbers"
 
     def partition(self, partition_id: str, first: int = 0) -> str:
@@ -111,7 +111,7 @@ class TablePaths:
         return f"{self.root}/quorum/failed_parts"
 
     def quorum_failed_part(self, part: str) -> str:
-        """One of them: whoever has it takes it back."""
+        """One of them: each replica that has it takes it back."""
         return f"{self.root}/quorum/failed_parts/{part}"
 
     @property
@@ -134,7 +134,10 @@ class TablePaths:
         return f"{self.root}/mutations/mutation-"
 
     def mutation(self, mutation_id: str) -> str:
-        """One mutation: its commands, and its block number in each partition. ``mutation_id``: N as the name has it."""
+        """One mutation: its commands, and its block number in each partition.
+
+        ``mutation_id`` is the N of its name.
+        """
         return f"{self.root}/mutations/mutation-{mutation_id}"
 
     @property
@@ -271,7 +274,7 @@ class ReplicaPaths:
 
     @property
     def queue(self) -> str:
-        """What the replica still has to do."""
+        """The entries that the replica has not carried out yet."""
         return f"{self.root}/queue"
 
     @property
@@ -304,7 +307,7 @@ class ReplicaPaths:
 
     @property
     def flags(self) -> str:
-        """What operators want of the replica."""
+        """Wishes of operators."""
         return f"{self.root}/flags"
 
     @property
@@ -344,10 +347,10 @@ class ReplicaPaths:
 
     @property
     def min_unprocessed_insert_time(self) -> str:
-        """When the oldest INSERT in the queue was made: how far the replica is behind."""
+        """The time of the oldest INSERT in the queue: how far the replica is behind."""
         return f"{self.root}/min_unprocessed_insert_time"
 
     @property
     def max_processed_insert_time(self) -> str:
-        """When the newest INSERT that is here was made."""
+        """The time of the newest INSERT that is here."""
         return f"{self.root}/max_processed_insert_time"

@@ -80,7 +80,7 @@ class LoggerConfig(Section):
 
 
 class CredentialsConfig(Section):
-    """What replicas give when they fetch parts from each other. All replicas of a table have the same."""
+    """User and password for the exchange of parts. All replicas of a table have the same."""
 
     user: str
     """The name."""

@@ -38,7 +38,7 @@ class _Section(BaseModel):
 
 
 class RetentionConfig(_Section):
-    """From which age on rows are kept in steps of which length."""
+    """The length of the steps in which rows are kept, from an age on."""
 
     age: Annotated[int, Field(ge=0)]
     """Seconds."""
@@ -47,7 +47,7 @@ class RetentionConfig(_Section):
 
 
 class DefaultConfig(_Section):
-    """What metrics follow that no pattern matches."""
+    """The rule of metrics that no pattern matches."""
 
     function: Literal["", "any", "anyLast", "avg", "count", "max", "min", "sum"] = ""
     """The aggregate that makes one row of the rows of a step."""
@@ -62,7 +62,7 @@ class DefaultConfig(_Section):
 
 
 class PatternConfig(DefaultConfig):
-    """What metrics follow whose path matches."""
+    """The rule of metrics whose path matches."""
 
     regexp: Annotated[str, Field(min_length=1)]
     """The regular expression that is looked for in the path."""
