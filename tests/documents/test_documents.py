@@ -13,7 +13,7 @@ import pytest
 from tests.documents.blocks import ROOT, TOUR, Terminal, blocks_of, recorded, recording
 
 _DOCUMENTS = (
-    "README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "examples/README.md",
+    "README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "examples/README.md",
     *sorted(f"docs/{file.name}" for file in (ROOT / "docs").glob("*.md")),
 )  # fmt: skip
 _RECORDED = {document: recorded(recording(document).read_text(encoding="utf-8")) for document in TOUR}
