@@ -20,10 +20,15 @@ class RemoteReplicaConfig(Section):
     """One server of a shard: the address of its HTTP interface, and the user who queries it."""
 
     host: Annotated[str, Field(pattern=f"^(?:{HOST})$")]
+    """Its name or address."""
     port: Annotated[int, Field(ge=1, le=65535)] = 8123
+    """Its HTTP port."""
     user: str = "default"
+    """The user that asks."""
     password: Annotated[Text, Field(repr=False)] = ""
+    """The user's password."""
     default_database: str = ""
+    """The database of tables that are named without one."""
     priority: Annotated[int, Field(ge=0)] = 1
     """Replicas with the lowest value are asked first."""
 
@@ -36,11 +41,15 @@ class ShardConfig(Section):
     """
 
     weight: Annotated[int, Field(ge=0, le=1_000_000)] = 1
+    """Its share of the rows of a Distributed table."""
     name: Text = ""
+    """Its name; by default its number."""
     internal_replication: bool = True
+    """Whether an INSERT goes to one replica, which replicates it, or to each."""
     replicas: Annotated[
         list[RemoteReplicaConfig], Field(min_length=1, validation_alias=AliasChoices("replicas", "replica"))
     ]
+    """The servers that hold the rows."""
 
     @field_validator("replicas", mode="before")
     @classmethod
@@ -82,7 +91,9 @@ class AllowedHosts(Section):
     """
 
     host: list[Text] = Field(default_factory=list)
+    """Hosts, with or without a port."""
     host_regexp: list[Annotated[str, AfterValidator(_is_expression)]] = Field(default_factory=list)
+    """Expressions that match all of a host, with or without its port."""
 
     @field_validator("host", "host_regexp", mode="before")
     @classmethod
