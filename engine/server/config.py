@@ -101,7 +101,7 @@ class UserConfig(Section):
     """A user of the HTTP interface."""
 
     password: Text = ""
-    """In plain text; empty: the user needs none."""
+    """The password in plain text; empty: the user needs none."""
     password_sha256_hex: str = ""
     """SHA-256 of the password in hexadecimal, in place of ``password``."""
     readonly: Annotated[int, Field(ge=0, le=2)] = 0
@@ -114,17 +114,17 @@ class DistributedDdlConfig(Section):
     """The queue of statements with ON CLUSTER in ZooKeeper."""
 
     path: str = "/clickhouse/task_queue/ddl"
-    """Where the queue lies in ZooKeeper."""
+    """The queue's znode."""
     replicas_path: str = "/clickhouse/task_queue/replicas"
     """The znode under which each server that reads the queue registers."""
     profile: str = "default"
-    """The profile with the settings that the statements are carried out with."""
+    """The profile whose settings the statements are executed with."""
     task_max_lifetime: Annotated[int, Field(ge=1)] = 7 * 24 * 3600
-    """Seconds after which an entry is removed, carried out or not."""
+    """Seconds after which an entry is removed, executed or not."""
     max_tasks_in_queue: Annotated[int, Field(ge=1)] = 1000
     """If the queue is longer, its oldest entries that all their servers have executed are removed."""
     cleanup_delay_period: Annotated[int, Field(ge=1)] = 60
-    """Seconds between two looks for such entries."""
+    """Seconds between two cleanups of the queue."""
 
     @field_validator("path", "replicas_path")
     @classmethod
@@ -143,7 +143,7 @@ class Config(GraphiteSections, ClusterSections, BackgroundCheckKeys, Section):
     path: Path
     """The directory of the server: definitions, parts, its UUID. Relative to the file."""
     tmp_path: Path | None = None
-    """Where queries put what does not fit into memory; by default ``<path>/tmp``. It is emptied at every start."""
+    """The directory for data that queries spill to disk; by default ``<path>/tmp``. Every start empties it."""
     user_files_path: Path | None = None
     """Directory of the files that statements, exports and loads may use; by default ``<path>/user_files``."""
     logger: LoggerConfig = LoggerConfig()
@@ -158,7 +158,7 @@ class Config(GraphiteSections, ClusterSections, BackgroundCheckKeys, Section):
     """The host name that other replicas reach this server by; by default ``listen_host``, or the machine's name where
     that is all addresses."""
     interserver_http_credentials: CredentialsConfig | None = None
-    """What replicas must give to fetch parts; without the section nothing."""
+    """The user and password that other replicas must send to fetch parts; by default none."""
     zookeeper: ZooKeeperConfig | None = None
     """The ZooKeeper of replicated tables. Without it, and without ``embedded_zookeeper``, there are none."""
     auxiliary_zookeepers: dict[ZooKeeperName, ZooKeeperConfig] = Field(default_factory=dict)
@@ -166,7 +166,7 @@ class Config(GraphiteSections, ClusterSections, BackgroundCheckKeys, Section):
     embedded_zookeeper: EmbeddedZooKeeperConfig | None = None
     """A ZooKeeper that the server starts beside itself."""
     macros: dict[str, Text] = Field(default_factory=dict)
-    """What ``{name}`` stands for in the path and the replica name of a replicated table."""
+    """The values of ``{name}`` in the path and the replica name of a replicated table."""
     users: dict[str, UserConfig] = Field(default_factory=lambda: {"default": UserConfig()})
     """The users of the HTTP interface, by name."""
     profiles: dict[str, dict[str, Any]] = Field(default_factory=dict)
@@ -178,22 +178,22 @@ class Config(GraphiteSections, ClusterSections, BackgroundCheckKeys, Section):
     background_fetches_pool_size: Annotated[int, Field(ge=1)] = 16
     """Most parts fetched from other replicas at the same time, over all tables."""
     max_replicated_fetches_network_bandwidth_for_server: Annotated[int, Field(ge=0)] = 0
-    """Bytes a second that parts may take from other replicas; 0: any number."""
+    """Bytes a second for fetching parts from other replicas; 0: unlimited."""
     max_replicated_sends_network_bandwidth_for_server: Annotated[int, Field(ge=0)] = 0
-    """Bytes a second that parts may take to other replicas; 0: any number."""
+    """Bytes a second for sending parts to other replicas; 0: unlimited."""
     max_concurrent_queries: Annotated[int, Field(ge=1)] = 100
-    """Queries at a time, of all users; more are refused (202)."""
+    """Most queries that run at the same time, over all users; further ones are refused (202)."""
     max_server_memory_usage: Annotated[int, Field(ge=0)] = 0
     """Bytes of memory the server may use; 0: only ``max_server_memory_usage_to_ram_ratio`` limits it."""
     max_server_memory_usage_to_ram_ratio: Annotated[float, Field(gt=0)] = 0.7
-    """The share of the memory of the machine, or of the container, that the server may hold."""
+    """The share of the machine's or the container's memory that the server may use."""
     max_temporary_data_on_disk_size: Annotated[int, Field(ge=0)] = 0
     """Bytes that queries may spill to disk when memory is short; 0: half of the free disk space."""
     workers: Annotated[int, Field(ge=0, le=256)] | Literal["auto"] = "auto"
     """Processes that run queries, beside the one that owns the tables; ``auto``: one per processor; 0: a single
     process does everything."""
     worker_stuck_seconds: Annotated[int, Field(ge=1)] = 30
-    """A worker whose threads make no progress for this time is killed and replaced."""
+    """Seconds without progress of its threads after which a worker is killed and replaced."""
     query_stop_grace_seconds: Annotated[float, Field(ge=0.1, le=3600)] = 3.0
     """Seconds that a query gets to end after a KILL or after passing its time or memory limit. Then its worker is
     replaced, and the worker's other queries are repeated or get 210 (NETWORK_ERROR)."""

@@ -67,7 +67,7 @@ class PatternConfig(DefaultConfig):
     regexp: Annotated[str, Field(min_length=1)]
     """The regular expression that is looked for in the path."""
     rule_type: Literal["all", "plain", "tagged", "tag_list"] = "all"
-    """Which metrics it is for: all, those without tags, those with tags; ``tag_list`` is a list of tags."""
+    """The metrics that it applies to: all, without tags (``plain``), with tags; ``tag_list``: ``regexp`` lists tags."""
 
     @property
     def searched(self) -> str:
@@ -123,7 +123,7 @@ class GraphiteSections(BaseModel):
 
     timezone: str = "UTC"
     graphite_rollup: dict[str, GraphiteRollupConfig] = Field(default_factory=dict)
-    """By the section's key, which begins with ``graphite_rollup``."""
+    """Rules for tables of GraphiteMergeTree, by the section's name, which begins with ``graphite_rollup``."""
 
     @model_validator(mode="before")
     @classmethod

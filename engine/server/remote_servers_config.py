@@ -24,7 +24,7 @@ class RemoteReplicaConfig(Section):
     port: Annotated[int, Field(ge=1, le=65535)] = 8123
     """Its HTTP port."""
     user: str = "default"
-    """The user that asks."""
+    """The user of the queries that are sent to it."""
     password: Annotated[Text, Field(repr=False)] = ""
     """The user's password."""
     default_database: str = ""
