@@ -1,8 +1,10 @@
-"""What simple functions of a lambda's elements are over all elements at once, in NumPy and Arrow.
+"""Vector forms of simple functions in lambdas: computed over all elements at once by NumPy and Arrow.
 
-DuckDB computes these as well, element by element of a column; but where a scan computes a function of arrays, it needs
-the lambda's body too. So in a lambda a call of one of these functions is also a ``Scannable``, not worth a column by
-itself. What is not here, or has NULLs, is left to DuckDB with all that is around it."""
+DuckDB can compute these functions too, element by element. But where a scan computes a function of arrays, it also
+needs the lambda's body. So inside a lambda a call of one of these functions is also a ``Scannable``, though not one
+that is worth a column by itself. Functions that are missing here, and values with NULLs, are left to DuckDB together
+with the expression around them.
+"""
 
 from __future__ import annotations
 
@@ -22,17 +24,17 @@ from sql.typing.texts.float_texts import format_floats
 from sql.typing.typed_expressions import Typed
 
 VectorFormFactory = Callable[[tuple[Typed, ...], DataType], Compute | None]
-"""From the arguments and the result's type to what is computed of the arguments that are no literals."""
+"""Builds the computation over the non-literal arguments, from all arguments and the result's type."""
 _makes: dict[str, VectorFormFactory] = {}
 
 
 def lambda_element(text: str) -> Fragment:
-    """A lambda's variable, or a part of it."""
+    """Returns the SQL of a lambda's variable, or of a part of it."""
     return Fragment((text,), (), len(text), ELEMENT)
 
 
 def with_vector_form(name: str, args: tuple[Typed, ...], result: Typed) -> Typed:
-    """The result of a call in a lambda, as a scan can compute it too."""
+    """Returns the result of a call in a lambda with a form that a scan can compute, if there is one."""
     make = _makes.get(name)
     if make is None or result.type.is_nullable:
         return result
@@ -45,7 +47,7 @@ def with_vector_form(name: str, args: tuple[Typed, ...], result: Typed) -> Typed
 
 
 def as_numbers(array: pa.Array) -> np.ndarray:
-    """Whole or floating numbers without NULLs."""
+    """Returns integers or floats without NULLs as a NumPy array."""
     return np.asarray(array)
 
 
@@ -54,7 +56,10 @@ def is_number(type_: DataType) -> bool:
 
 
 def _operands(args: Sequence[Typed], kind: np.dtype) -> Callable[[Sequence[pa.Array]], list[np.ndarray]]:
-    """From what is no literal to all arguments as numbers of a kind; what has no room wraps around."""
+    """Returns a function from the non-literal arguments to all arguments, as numbers of one kind.
+
+    Numbers that do not fit the kind wrap around.
+    """
     constants = [np.asarray(arg.value).astype(kind) if arg.is_literal else None for arg in args]
 
     def operands(given: Sequence[pa.Array]) -> list[np.ndarray]:
@@ -88,7 +93,7 @@ _makes["negate"] = _arithmetic(np.negative)
 
 
 def _modulo(args: tuple[Typed, ...], result: DataType) -> Compute | None:
-    """Of whole numbers, by a number."""
+    """Builds the modulo of integers by a literal positive integer."""
     value, divisor = args
     if not isinstance(value.type, IntegerType) or not isinstance(result, IntegerType):
         return None
@@ -154,7 +159,7 @@ _makes["length"] = _length
 
 
 def text_conversion(type_: DataType) -> Compute | None:
-    """What makes texts of values of a type."""
+    """Returns the function that formats values of a type as texts, or ``None``."""
     if type_ == FloatType(64):
         return format_floats
     return (lambda given: given.cast(pa.string())) if isinstance(type_, (IntegerType, StringType)) else None

@@ -1,10 +1,11 @@
-"""Bounds on what one call of a function may make: DuckDB fills a whole vector of values before it looks at anything.
+"""Memory checks before DuckDB calls that build much data from little.
 
-A function that makes much of little (``range``, ``repeat``, …) passes the size of each value through the function
-``pando_room(spec, size, weight)``, which gives the size back if a vector of such values (``weight`` bytes for each unit
-of size) fits the query's memory, and otherwise ends the query with 241. ``spec`` names the running query and a bound:
-the compilers write :data:`RUN_PLACEHOLDER`, and the executor puts the number there under which it entered the query's
-status. A lambda that is run for very many elements calls the same function, to look whether the query may go on.
+DuckDB fills a whole vector of values before it looks at anything. So a function that makes large values from small
+arguments (``range``, ``repeat``, …) passes the size of each value through the DuckDB function ``pando_room(spec, size,
+weight)``. That function returns the size if a vector of such values (``weight`` bytes for each unit of size) fits the
+query's memory; otherwise it ends the query with 241. ``spec`` names the running query and a limit. The compilers write
+:data:`RUN_PLACEHOLDER`; the executor replaces it by the number under which it registered the query's status. A lambda
+that may run for very many elements calls the same function, to check whether the query may go on.
 
 Invariant: every call sees the sizes of one vector, up to 2048 values, and is never folded to a constant.
 """
@@ -31,27 +32,27 @@ GUARD_FUNCTION = "pando_room"
 RUN_PLACEHOLDER = "/*run*/"
 """Stands for the number of the running query."""
 _CALL = f"{GUARD_FUNCTION}('{RUN_PLACEHOLDER};"
-"""A text of the user's has no quote that stands alone, so that none is taken for this."""
+"""No user text can look like this: inside a SQL string literal a quote is always doubled."""
 _ROOM = f"{_CALL}{{}}', {{}}, {{}})"
 _WATCH = "watch"
 _WATCHED = f"(CASE WHEN {_CALL}{_WATCH}', 1, 1) IS NULL THEN NULL ELSE ({{}}) END)"
 _COPIES = 6
-"""How often a vector may be in memory at once: made, grown, copied, turned to Arrow and to text."""
+"""Copies of a vector that may be in memory at once: created, grown, copied, converted to Arrow and to text."""
 _VECTOR_ROWS = 2048
 _LITTLE_BYTES = 8 << 20
-"""A vector of values that no query's memory notices."""
+"""A vector of at most this size needs no check."""
 _ALWAYS_BYTES = 256 << 20
-"""What may be made where no query is known: in the expressions of a table."""
+"""The limit where no query is known: in the expressions of a table."""
 
 
 class SizeLimit(NamedTuple):
-    """A bound of ClickHouse's on the sizes of a vector: on each, or on their sum."""
+    """A limit of ClickHouse on the sizes of a vector: on each size, or on their sum."""
 
     error: str
     most: int
     is_of_sum: bool
     message: str
-    """With ``{size}`` and ``{most}``."""
+    """The error's message, with ``{size}`` and ``{most}`` as fields."""
 
 
 _mosts: list[SizeLimit] = []
@@ -62,7 +63,10 @@ _lock = threading.Lock()
 
 
 def guarded_size(size: Fragment, weight: Piece = 1, most: SizeLimit | None = None) -> Fragment:
-    """A guarded size; ``weight`` is the bytes of a unit of it."""
+    """Returns ``size`` with a check that a vector of values of this size fits the query's memory.
+
+    ``weight`` is the bytes of one unit of size; ``most`` is a limit of ClickHouse to check as well.
+    """
     if most is not None and most not in _mosts:
         _mosts.append(most)
     bound = _mosts.index(most) if most is not None else ""
@@ -70,8 +74,10 @@ def guarded_size(size: Fragment, weight: Piece = 1, most: SizeLimit | None = Non
 
 
 def guarded_size_for(value: Typed, size: Fragment, weight: int, most: SizeLimit) -> Fragment:
-    """``guarded_size`` for a size that is that of ``value``, or nothing: a literal or a number of eight bits makes
-    little, and is not looked at."""
+    """Returns ``guarded_size`` unless ``value`` bounds the size so low that no check is needed.
+
+    The size is at most ``value``: a small literal or an 8-bit number cannot make much data.
+    """
     largest = _largest(value)
     if largest is None or largest * weight * _VECTOR_ROWS > _LITTLE_BYTES:
         return guarded_size(size, weight, most)
@@ -86,20 +92,21 @@ def _largest(value: Typed) -> int | None:
 
 
 def with_side_effect(name: str, bounds: tuple[int, ...], size: Fragment) -> Fragment:
-    """``size``, for each vector of which the function of that name in :data:`EFFECTS` is called."""
+    """Returns ``size``, with a call of the named function in :data:`EFFECTS` for each vector of it."""
     return fragment(_ROOM, " ".join(map(str, (name, *bounds))), size, 1)
 
 
 EFFECTS: dict[str, Callable[[str, tuple[int, ...], pa.ChunkedArray, QueryStatus | None], None]] = {}
-"""What a call does beside its value, with the name and the bounds that it was written with."""
+"""Functions called for their side effect, with the name and the bounds of ``with_side_effect``."""
 
 
 def is_guarded(sql: Fragment) -> bool:
+    """Tells whether the SQL contains a memory check."""
     return bool(sql.traits & GUARDED)
 
 
 class _Unwatched(Fragment):
-    """The body of a lambda that has no other lambda in it, or around it so far."""
+    """The body of a lambda without an inner or outer lambda so far, and without an interruption check."""
 
     __slots__ = ()
 
@@ -108,9 +115,9 @@ class _Unwatched(Fragment):
 
 
 def interruptible_body(body: Fragment, is_watched: bool) -> Fragment:
-    """The body of a lambda, looking whether the query may go on at every vector of elements.
+    """Returns a lambda's body that checks at every vector of elements whether the query may go on.
 
-    That costs, and so it is done only where ``is_watched`` says so, and in lambdas in one another: in all of them.
+    The check costs time, so it is added only if ``is_watched`` is set, and in all of several nested lambdas.
     """
     if not is_watched and not body.traits & (WATCHED | UNWATCHED):
         return _Unwatched(body)
@@ -123,7 +130,7 @@ def interruptible_body(body: Fragment, is_watched: bool) -> Fragment:
 
 @contextmanager
 def bind_running_query(sql: str, status: QueryStatus) -> Iterator[str]:
-    """The text of a guarded statement for one run of it."""
+    """Yields a guarded statement's text for one run, and registers the query's status meanwhile."""
     number = str(next(_numbers))
     with _lock:
         _running[number] = status
@@ -135,6 +142,7 @@ def bind_running_query(sql: str, status: QueryStatus) -> Iterator[str]:
 
 
 def register(connection: duckdb.DuckDBPyConnection) -> None:
+    """Registers the function ``pando_room`` on a DuckDB connection."""
     connection.create_function(
         GUARD_FUNCTION, _room, ["VARCHAR", "BIGINT", "BIGINT"], "BIGINT",
         type="arrow", side_effects=True, null_handling="special",
@@ -160,7 +168,7 @@ def _room(spec: pa.ChunkedArray, size: pa.ChunkedArray, weight: pa.ChunkedArray)
 
 
 def _watch(status: QueryStatus | None) -> None:
-    """An array that grows is copied to twice its size: there must be room for that."""
+    """Checks that the query may go on, and that a growing array can be copied to twice its size."""
     if status is not None:
         status.check()
         status.memory.check_available(status.memory.measured_bytes, "an array that grows")
@@ -169,8 +177,10 @@ def _watch(status: QueryStatus | None) -> None:
 def check_room(
     size: pa.ChunkedArray, weight: pa.ChunkedArray, most: SizeLimit | None, status: QueryStatus | None
 ) -> None:
-    """Raises ``most``'s error; 241 when values of these sizes, and the copies made of them, are too much for the query;
-    and what ``status`` raises."""
+    """Raises an error if values of these sizes are too large for a limit or for the query's memory.
+
+    Raises ``most``'s error, 241 if the values and the copies made of them do not fit, and what ``status.check`` raises.
+    """
     if status is not None:
         status.check()
     if most is not None:

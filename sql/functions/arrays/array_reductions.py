@@ -1,4 +1,4 @@
-"""Sorting arrays and what is computed from all their elements: sums, extremes, differences."""
+"""Array functions over all elements: sorting, sums, extremes, differences."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _sorted(name: str, descending: bool) -> Callable[[Call], Typed]:
                 return Typed(
                     scan_array(sql, call.args[0], lambda own: finish(own, own.values), type_.arrow, is_plain), type_
                 )
-            if descending and isinstance(strip_nullable(type_.inner), FloatType):  # NaN is last both ways
+            if descending and isinstance(strip_nullable(type_.inner), FloatType):  # NaN is last in both directions
                 known = fragment("list_sort(list_filter({}, lambda q: NOT isnan(q)), 'DESC')", items)
                 rest = fragment("list_filter({}, lambda q: q IS NULL OR isnan(q))", items)
                 return Typed(fragment("list_concat({}, list_sort({}, 'ASC', 'NULLS LAST'))", known, rest), type_)
@@ -70,7 +70,7 @@ define("arrayReverseSort", _sorted("arrayReverseSort", True), (1, None), nulls=F
 
 
 class _Values:
-    """The values to aggregate: the lambda's, or the array's own."""
+    """The values to aggregate: the results of a lambda, or the array's own elements."""
 
     def __init__(self, call: Call) -> None:
         self._name = call.name
@@ -86,13 +86,14 @@ class _Values:
             self._flat = None if mapped.body.is_condition else mapped.flat
 
     def scanned(self, result: Typed, finish: scans.Finish, *, applies: bool = True) -> Typed:
-        """The result, which a scan computes of numbers as ``finish`` says if that ``applies``."""
+        """Adds a scan kernel to a result over numbers, with ``finish`` as its last step, if ``applies``."""
         flat = self._flat if applies and is_number(self.inner) else None
         return replace(result, sql=scans.scan_lambda(result.sql, flat, self._name, finish, result.type.arrow))
 
 
 @function("arraySum", (1, None), nulls=False)
 def array_sum(call: Call) -> Typed:
+    """Compiles ``arraySum``. Integers wrap around at 64 bits."""
     values = _Values(call)
     type_ = sum_result(strip_nullable(values.inner))
     total = fragment("coalesce(list_sum({}), 0)", values.sql)
@@ -103,6 +104,7 @@ def array_sum(call: Call) -> Typed:
 
 @function("arrayAvg", (1, None), nulls=False)
 def array_avg(call: Call) -> Typed:
+    """Compiles ``arrayAvg``. Raises ``UserError`` 43."""
     values = _Values(call)
     if not is_numeric(values.inner):
         raise call.wrong_type(0, "an array of numbers")
@@ -120,20 +122,20 @@ def array_avg(call: Call) -> Typed:
 
 @function("arrayProduct", (1, None), nulls=False)
 def array_product(call: Call) -> Typed:
-    """The product of an array. Integers wrap around at 64 bits; that of an empty array is 0."""
+    """Compiles ``arrayProduct``. Integers wrap around at 64 bits; an empty array gives 0."""
     values = _Values(call)
     inner = strip_nullable(values.inner)
     if not is_numeric(inner):
         raise call.wrong_type(0, "an array of numbers")
     if not is_integer(inner):
-        # A Decimal has no zero below zero.
+        # A Decimal has no negative zero.
         product = "list_product({0}) + 0.0::DOUBLE" if isinstance(inner, DecimalType) else "list_product({0})"
         template = f"(CASE WHEN len({{0}}) > 0 THEN {product} ELSE 0.0::DOUBLE END)"
         found = Typed(bind_value(values.sql, "factors", lambda v: fragment(template, v)), FLOAT64)
         return values.scanned(found, scans.reduce_arrays(np.multiply, np.float64, pa.float64()))
     signed = bool_as_integer(inner).signed
     wide, low = ("HUGEINT", "pando_low_signed") if signed else ("UHUGEINT", "pando_low_unsigned_wide")
-    narrow = "BIGINT" if signed else "UBIGINT"  # of which DuckDB makes the nearest float, but not of 128 bits
+    narrow = "BIGINT" if signed else "UBIGINT"  # DuckDB rounds 64-bit integers to the nearest float, 128-bit ones not
 
     def product_of(factors: Fragment) -> Fragment:
         product = fragment(
@@ -172,6 +174,7 @@ define("arrayMax", _list_extreme("list_max", np.fmax), (1, None), nulls=False)
 
 @function("arrayCumSum", (1, None), nulls=False)
 def array_cum_sum(call: Call) -> Typed:
+    """Compiles ``arrayCumSum``: the sum of the elements up to each one."""
     values = _Values(call)
     inner = sum_result(strip_nullable(values.inner))
     type_ = ArrayType(inner)
@@ -182,6 +185,7 @@ def array_cum_sum(call: Call) -> Typed:
 
 @function("arrayDifference", (1, None), nulls=False)
 def array_difference(call: Call) -> Typed:
+    """Compiles ``arrayDifference``: each element minus the one before it; 0 for the first."""
     values = _Values(call)
     inner = values.inner
     type_ = ArrayType(difference_type(bool_as_integer(inner), bool_as_integer(inner)) if is_integer(inner) else inner)
@@ -201,6 +205,7 @@ def array_difference(call: Call) -> Typed:
 
 @function("arrayCompact", 1)
 def array_compact(call: Call) -> Typed:
+    """Compiles ``arrayCompact``: drops elements that equal the one before them."""
     template = "list_filter({0}, lambda x, i: i = 1 OR x IS DISTINCT FROM list_extract({0}, i - 1))"
     type_ = array_type(call)
     kept = bind_value(call.args[0].sql, "repeated", lambda v: fragment(template, v))

@@ -1,4 +1,4 @@
-"""Search in arrays: has, hasAll, hasAny, indexOf, countEqual."""
+"""Array functions that search: ``has``, ``hasAll``, ``hasAny``, ``indexOf``, ``countEqual``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from sql.typing.typed_expressions import NOTHING, UINT8, UINT64, Typed, cast
 
 
 def _element(call: Call, array: int, value: int) -> tuple[Fragment, Fragment]:
-    """An array and a value as comparable DuckDB values."""
+    """Returns an array and a value as DuckDB values of comparable types."""
     inner = array_type(call, array).inner
     common = supertype([strip_nullable(inner), strip_nullable(call.args[value].type)])
     zone = call.environment.zone
@@ -35,6 +35,7 @@ def _element(call: Call, array: int, value: int) -> tuple[Fragment, Fragment]:
 
 @function("has", 2, nulls=False)
 def has_element(call: Call) -> Typed:
+    """Compiles ``has(array, value)``; for a map it looks for a key. Raises ``UserError`` 43."""
     call = enums_as_numbers(call)
     if strip_nullable(call.args[1].type) == NOTHING:
         array_type(call)
@@ -48,7 +49,7 @@ def has_element(call: Call) -> Typed:
 
 @function("hasAll", 2)
 def has_all(call: Call) -> Typed:
-    """NULL is found by NULL, NaN by nothing."""
+    """Compiles ``hasAll(array, values)``. NULL equals NULL, NaN equals nothing."""
     call = enums_as_numbers(call)
     first, second, inner = _two_arrays(call)
     found = fragment("list_has_all({}, {})", first, second)
@@ -67,7 +68,7 @@ def _has_null(array: Fragment) -> Fragment:
 
 @function("hasAny", 2)
 def has_any(call: Call) -> Typed:
-    """NULL is found by NULL, NaN by nothing."""
+    """Compiles ``hasAny(array, values)``. NULL equals NULL, NaN equals nothing."""
     call = enums_as_numbers(call)
     first, second, inner = _two_arrays(call)
     known = second
@@ -92,12 +93,13 @@ def _two_arrays(call: Call) -> tuple[Fragment, Fragment, DataType]:
 
 @function("indexOf", 2, nulls=False)
 def index_of(call: Call) -> Typed:
+    """Compiles ``indexOf(array, value)``: the position from 1, or 0."""
     call = enums_as_numbers(call)
     return Typed(search_array(cast(_place(call), UINT64), "place", *call.args), UINT64)
 
 
 def _place(call: Call) -> Fragment:
-    """The position of the value, 0 if it is not there. NULL is found by NULL, NaN by nothing."""
+    """Returns the SQL of the value's position, 0 if it is missing. NULL equals NULL, NaN equals nothing."""
     if strip_nullable(call.args[1].type) == NOTHING:
         array_type(call)
         return _place_of_null(call.args[0])
@@ -117,6 +119,7 @@ def _place_of_null(array: Typed) -> Fragment:
 
 @function("countEqual", 2, nulls=False)
 def count_equal(call: Call) -> Typed:
+    """Compiles ``countEqual(array, value)``."""
     call = enums_as_numbers(call)
     if strip_nullable(call.args[1].type) == NOTHING:
         array_type(call)

@@ -1,4 +1,4 @@
-"""Arrays. Indices count from 1, from the end if negative; out of range gives the default."""
+"""Array functions. Indexes count from 1, from the end if negative; out of range gives the default."""
 
 from __future__ import annotations
 
@@ -40,6 +40,7 @@ from sql.typing.typed_expressions import NOTHING, UINT32, UINT64, Typed, cast
 
 
 def array_type(call: Call, position: int = 0) -> ArrayType:
+    """Returns the argument's Array type without Nullable. Raises ``UserError`` 43."""
     type_ = strip_nullable(call.args[position].type)
     if not isinstance(type_, ArrayType):
         raise call.wrong_type(position, "Array")
@@ -48,6 +49,7 @@ def array_type(call: Call, position: int = 0) -> ArrayType:
 
 @function("array", (0, None), nulls=False)
 def make_array(call: Call) -> Typed:
+    """Compiles ``array(…)`` or ``[…]``. The elements are kept for functions that look at constants."""
     if not call.args:
         return Typed(fragment("CAST([] AS INTEGER[])"), ArrayType(NOTHING), elements=())
     inner = supertype(arg.type for arg in call.args)
@@ -70,6 +72,7 @@ for _name in (
 
 @function("emptyArrayToSingle", 1)
 def empty_array_to_single(call: Call) -> Typed:
+    """Compiles ``emptyArrayToSingle``: an empty array becomes one default value."""
     type_ = array_type(call)
     if type_.inner == NOTHING:
         raise UserError("NOT_IMPLEMENTED", "emptyArrayToSingle has no value for an array of type Nothing")
@@ -80,6 +83,7 @@ def empty_array_to_single(call: Call) -> Typed:
 
 @function("replicate", (2, None), nulls=False)
 def array_replicate(call: Call) -> Typed:
+    """Compiles ``replicate(value, array)``: the value as often as the array has elements."""
     value, array = call.args[:2]
     for position in range(1, len(call.args)):
         if not isinstance(call.args[position].type, ArrayType):
@@ -90,7 +94,7 @@ def array_replicate(call: Call) -> Typed:
 
 
 def _weight(value: Typed) -> Fragment:
-    """The bytes of it."""
+    """Returns the SQL of the value's size in bytes."""
     if isinstance(strip_nullable(value.type), (ArrayType, MapType, StringType, TupleType)):
         return fragment("CAST(16 + coalesce(strlen(CAST({} AS VARCHAR)), 0) AS BIGINT)", value.sql)
     return fragment("16")
@@ -98,6 +102,7 @@ def _weight(value: Typed) -> Fragment:
 
 @function("arrayElement", 2)
 def array_element(call: Call) -> Typed:
+    """Compiles ``array[index]`` and ``map[key]``. Raises ``UserError`` 43, and 135 for the index 0."""
     value, index = call.args
     if isinstance(value.type, MapType):
         return map_element(call, value, index)
@@ -112,17 +117,19 @@ def array_element(call: Call) -> Typed:
 
 @function("arrayElementOrNull", 2)
 def array_element_or_null(call: Call) -> Typed:
+    """Compiles ``arrayElementOrNull``: NULL where the index is out of range."""
     return Typed(_extracted(*call.args), make_nullable(array_type(call).inner))
 
 
 def _extracted(array: Typed, index: Typed) -> Fragment:
-    """Of an index beyond Int64 there is none."""
+    """Returns the SQL of an element. An index beyond Int64 finds none."""
     how = "TRY_CAST" if bool_as_integer(strip_nullable(index.type)) == UINT64 else "CAST"
     return fragment(f"list_extract({{}}, {how}({{}} AS BIGINT))", array.sql, index.sql)
 
 
 @function("range", (1, 3))
 def number_range(call: Call) -> Typed:
+    """Compiles ``range([start,] end[, step])``, with a memory check for large results."""
     for position, arg in enumerate(call.args):
         if not is_integer(arg.type):
             raise call.wrong_type(position, "an integer")
@@ -134,7 +141,7 @@ def number_range(call: Call) -> Typed:
 
 
 _FEW = 10_000
-"""Elements that are never too many."""
+"""Ranges up to this many elements need no memory check."""
 
 
 def _is_few(number: Typed) -> bool:
@@ -166,13 +173,14 @@ def _guarded_range(first: Typed, numbers: list[Fragment]) -> list[Fragment]:
 
 @function("arrayConcat", (1, None))
 def array_concat(call: Call) -> Typed:
+    """Compiles ``arrayConcat(…)``."""
     type_ = supertype(array_type(call, position) for position in range(len(call.args)))
     zone = call.environment.zone
     return Typed(_joined([convert_to_supertype(arg, type_, zone) for arg in call.args]), type_)
 
 
 def _joined(arrays: list[Fragment]) -> Fragment:
-    """DuckDB's functions for this take three times as long."""
+    """Concatenates arrays with ``flatten``; DuckDB's own concatenation takes three times as long."""
     return fragment("flatten([{}])", join_fragments(", ", arrays)) if len(arrays) > 1 else arrays[0]
 
 
@@ -188,12 +196,14 @@ def _pushed(call: Call) -> tuple[Fragment, Fragment, ArrayType]:
 
 @function("arrayPushBack", 2, nulls=False)
 def array_push_back(call: Call) -> Typed:
+    """Compiles ``arrayPushBack(array, value)``."""
     array, value, type_ = _pushed(call)
     return Typed(_joined([array, fragment("[{}]", value)]), type_)
 
 
 @function("arrayPushFront", 2, nulls=False)
 def array_push_front(call: Call) -> Typed:
+    """Compiles ``arrayPushFront(array, value)``."""
     array, value, type_ = _pushed(call)
     return Typed(_joined([fragment("[{}]", value), array]), type_)
 
@@ -215,6 +225,7 @@ define("arrayPopFront", _same("{}[2:]", array_search.drop_first), 1)
 
 @function("arrayFlatten", 1)
 def array_flatten(call: Call) -> Typed:
+    """Compiles ``arrayFlatten``, which removes one level of nesting."""
     flat, inner = fragment("flatten({})", call.args[0].sql), array_type(call).inner
     if isinstance(inner, ArrayType):
         flat = scan_array(flat, call.args[0], array_slices.flatten_arrays, inner.arrow, is_plain)
@@ -223,7 +234,7 @@ def array_flatten(call: Call) -> Typed:
 
 @function("arrayDistinct", 1)
 def array_distinct(call: Call) -> Typed:
-    """Each value once, in the order of first appearance; NULL is left out."""
+    """Compiles ``arrayDistinct``: each value once, in order of first appearance, without NULL."""
     inner = array_type(call).inner
     value = bits_of(call.args[0].sql, ArrayType(inner))
     kept = fragment("list_filter({value}, lambda x, i: x IS NOT NULL AND list_position({value}, x) = i)", value=value)
@@ -235,6 +246,7 @@ def array_distinct(call: Call) -> Typed:
 
 @function("arrayUniq", 1)
 def array_uniq(call: Call) -> Typed:
+    """Compiles ``arrayUniq(array)``: the number of different elements, NULL included."""
     value = bits_of(call.args[0].sql, array_type(call))
     count = fragment("list_unique({})", value)
     if array_type(call).inner.is_nullable:
@@ -246,6 +258,7 @@ def array_uniq(call: Call) -> Typed:
 
 @function("arrayEnumerate", 1)
 def array_enumerate(call: Call) -> Typed:
+    """Compiles ``arrayEnumerate(array)``: [1, 2, …, length]."""
     array_type(call)
     numbers, type_ = fragment("range(1, len({}) + 1)", call.args[0].sql), ArrayType(UINT32)
     return Typed(
@@ -255,7 +268,10 @@ def array_enumerate(call: Call) -> Typed:
 
 @function("arraySlice", (2, 3), nulls=False)
 def array_slice(call: Call) -> Typed:
-    """A NULL for the place is the first, one for the length all the rest."""
+    """Compiles ``arraySlice(array, offset[, length])``.
+
+    A NULL offset means the first element, a NULL length all the rest.
+    """
     array, *others = call.args
     if array.type.is_nullable:
         return array
@@ -277,6 +293,7 @@ def _slice_bound(number: Typed, absent: Fragment) -> Fragment:
 
 @function("arrayResize", (2, 3))
 def array_resize(call: Call) -> Typed:
+    """Compiles ``arrayResize(array, size[, fill])``, with a memory check."""
     type_ = array_type(call)
     fill = convert_to_supertype(call.args[2], type_.inner) if len(call.args) > 2 else default_value(type_.inner)
     size = memory_guards.guarded_size_for(call.args[1], fragment("CAST({} AS BIGINT)", call.args[1].sql), 16, _RESIZE)
@@ -287,6 +304,7 @@ def array_resize(call: Call) -> Typed:
 
 @function("arrayZip", (1, None))
 def array_zip(call: Call) -> Typed:
+    """Compiles ``arrayZip(…)``: an array of tuples. Arrays of different sizes give error 190."""
     inner = [array_type(call, position).inner for position in range(len(call.args))]
     parts = [Typed(fragment("z[{}]", position), type_) for position, type_ in enumerate(inner, 1)]
     body = make_tuple(parts)
@@ -297,6 +315,7 @@ def array_zip(call: Call) -> Typed:
 
 @function("arrayIntersect", (1, None))
 def array_intersect(call: Call) -> Typed:
+    """Compiles ``arrayIntersect(…)``."""
     type_ = supertype(array_type(call, position) for position in range(len(call.args)))
     first, *others = (bits_of(convert_to_supertype(arg, type_), type_) for arg in call.args)
     text = fragment("list_distinct({})", first)

@@ -22,7 +22,7 @@ from sql.typing.typed_expressions import UINT8, UINT32, Typed, cast
 
 
 class LambdaOverArrays:
-    """A lambda over one or more arrays: the list to walk, the lambda's head, and its typed body."""
+    """A lambda over one or more arrays: the list to walk, the lambda's head, its typed body."""
 
     def __init__(self, call: Call) -> None:
         function_, arrays = call.args[0], call.args[1:]
@@ -47,20 +47,21 @@ class LambdaOverArrays:
         )
 
     def scanned(self, sql: Fragment, finish: scans.Finish, result: pa.DataType, *, applies: bool) -> Fragment:
-        """``sql``, which a scan computes as ``finish`` says if that ``applies`` to the body."""
+        """Adds a scan kernel to ``sql``, with ``finish`` as its last step, if ``applies``."""
         return scans.scan_lambda(sql, self.flat if applies else None, self.name, finish, result)
 
     def transformed(self, sql: Fragment | None = None) -> Fragment:
+        """Returns the SQL of the list of the body's values, or of another expression's."""
         body = self._watched(sql or self.body.number)
         return fragment("list_transform({}, lambda {}: {})", self.list, self.variable, body)
 
     def _watched(self, body: Fragment) -> Fragment:
-        """A body that looks whether the query may go on, if it may be run for very many elements of few rows."""
+        """Makes a body interruptible if it may run for very many elements of few rows."""
         is_watched = memory_guards.is_guarded(self.list)
         return memory_guards.interruptible_body(body, is_watched)
 
     def filtered(self) -> Fragment:
-        """The elements of the first array where the body holds."""
+        """Returns the SQL of the first array's elements for which the body holds."""
         condition = self._watched(fragment("coalesce({}, false)", self.body.condition))
         kept = fragment("list_filter({}, lambda {}: {})", self.list, self.variable, condition)
         if self.list == self.array.sql:
@@ -69,11 +70,12 @@ class LambdaOverArrays:
 
 
 _numbers = itertools.cycle(range(1, 1_000_000))
-"""Of the lambdas' variables, so that nested lambdas never hide each other's."""
+"""Numbers of lambda variables: nested lambdas never share a variable's name."""
 
 
 @function("arrayMap", (2, None), nulls=False)
 def array_map(call: Call) -> Typed:
+    """Compiles ``arrayMap(lambda, …)``."""
     mapped = LambdaOverArrays(call)
     body, type_ = mapped.body, ArrayType(mapped.body.type)
     sql = mapped.scanned(mapped.transformed(), scans.map_arrays, type_.arrow, applies=scans.is_mapped(body))
@@ -82,6 +84,7 @@ def array_map(call: Call) -> Typed:
 
 @function("arrayFilter", (2, None), nulls=False)
 def array_filter(call: Call) -> Typed:
+    """Compiles ``arrayFilter(lambda, array, …)``."""
     mapped = LambdaOverArrays(call)
     type_ = ArrayType(mapped.inner[0])
     return Typed(_tested(mapped, mapped.filtered(), scans.filter_arrays, type_.arrow), type_)
@@ -93,7 +96,7 @@ def _tested(mapped: LambdaOverArrays, sql: Fragment, finish: scans.Finish, resul
 
 
 def _of_test(template: str, finish: scans.Finish, result: pa.DataType) -> Callable[[Call], Fragment]:
-    """What ``template`` makes of the elements ``kept``, for which the lambda holds, and of the ``array``."""
+    """Builds SQL from a template over ``array`` and ``kept``, the elements for which the lambda holds."""
 
     def build(call: Call) -> Fragment:
         if call.args[0].apply is not None:
@@ -137,6 +140,7 @@ define("arrayLast", _nth(-1), (2, None), nulls=False)
 
 
 def default_if_empty(sql: Fragment, type_: DataType) -> Typed:
+    """Returns the value, with the type's default for NULL if the type is not Nullable."""
     return Typed(sql if type_.is_nullable else fragment("coalesce({}, {})", sql, default_value(type_)), type_)
 
 

@@ -1,6 +1,7 @@
-"""``accurateCast``, its OrNull and OrDefault kinds, and ``toTOrDefault``.
+"""``accurateCast``, its OrNull and OrDefault variants, and ``toTOrDefault``.
 
-A value that the type does not hold exactly is an error, NULL or the default."""
+A value that the type does not hold exactly gives an error, NULL or the default.
+"""
 
 from __future__ import annotations
 
@@ -39,14 +40,14 @@ from sql.typing.result_types import is_number, is_string
 from sql.typing.texts.text_or_null import SPELLED, value_or_null
 from sql.typing.typed_expressions import Typed, cast, float_literal_text, string_literal
 
-# From the year 0 to 9999.
+# Lowest and highest number that is converted; for Date32 the years 0 to 9999.
 _BORDERS: dict[type[DataType], tuple[int, int]] = {
     DateType: (0, 4294967295), DateTimeType: (0, 4294967295), Date32Type: (-719528, 253402300799),
 }  # fmt: skip
 
 
 def accurate_or_null(call: Call, value: Typed, target: DataType) -> Fragment:
-    """The value in ``target``, NULL where it is not exactly that."""
+    """Returns the SQL of a value in ``target``; NULL where it cannot be converted exactly."""
     source, zone = strip_nullable(value.type), call.environment.zone
     value = Typed(value.number, source)
     if isinstance(source, StringType) and isinstance(target, SPELLED):
@@ -63,7 +64,10 @@ def accurate_or_null(call: Call, value: Typed, target: DataType) -> Fragment:
 
 
 def _is_never(source: DataType, target: DataType) -> bool:
-    """Pairs without a conversion whose every value is NULL; others are refused."""
+    """Tells whether ClickHouse answers NULL for every value of this pair of types.
+
+    Other pairs without a conversion are refused.
+    """
     if isinstance(target, (IPv4Type, IPv6Type, UUIDType)):
         return isinstance(source, (IntegerType, FloatType, BoolType))
     if isinstance(source, (ArrayType, MapType, TupleType, UUIDType, IPv4Type, IPv6Type)):
@@ -78,7 +82,7 @@ def _is_never(source: DataType, target: DataType) -> bool:
 
 
 def _counted(value: Typed, target: DataType, zone: str) -> Fragment:
-    """Days or seconds: whole ones, within the borders."""
+    """Converts a number of days or seconds; NULL for fractions and numbers out of range."""
     low, high = _BORDERS[type(target)]
     if isinstance(value.type, BoolType):
         return cast_to(value, target, zone)
@@ -131,6 +135,7 @@ def _target(call: Call) -> DataType:
 
 @function("accurateCastOrNull", 2, nulls=False)
 def accurate_cast_or_null(call: Call) -> Typed:
+    """Compiles ``accurateCastOrNull(value, type)``. Raises ``UserError`` 43, 48."""
     target = _target(call)
     if isinstance(target, (ArrayType, MapType)):
         raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"Nested type {target} cannot be inside Nullable type")
@@ -139,6 +144,10 @@ def accurate_cast_or_null(call: Call) -> Typed:
 
 @function("accurateCast", 2, nulls=False)
 def accurate_cast(call: Call) -> Typed:
+    """Compiles ``accurateCast(value, type)``; inexact values give error 6 or 70 at run time.
+
+    Raises ``UserError`` 48.
+    """
     value, target = call.args[0], _target(call)
     if isinstance(target, (ArrayType, MapType, TupleType)):
         raise UserError("NOT_IMPLEMENTED", f"{call.name} to {target} is not supported")
@@ -156,11 +165,12 @@ def accurate_cast(call: Call) -> Typed:
 
 @function("accurateCastOrDefault", (2, 3), nulls=False)
 def accurate_cast_or_default(call: Call) -> Typed:
+    """Compiles ``accurateCastOrDefault(value, type[, default])``. Raises ``UserError`` 36, 48."""
     return _or_default(call, _target(call), 2)
 
 
 def _or_default(call: Call, target: DataType, position: int) -> Typed:
-    """Also of numbers: the default where the value is not exactly one of the type."""
+    """Returns the value in ``target``; the default where it cannot be converted exactly."""
     default = _first_day(target)
     if len(call.args) > position:
         given = call.args[position]

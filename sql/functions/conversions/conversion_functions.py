@@ -1,4 +1,4 @@
-"""CAST, ``toT``, ``toTOrZero``, ``toTOrNull``, toString, toDecimal…, toFixedString, toUUID, reinterpretation."""
+"""Conversions: CAST, ``toT``, ``toTOrZero``, ``toTOrNull``, Decimals, IP addresses, intervals."""
 
 from __future__ import annotations
 
@@ -45,12 +45,13 @@ _INTEGERS = [IntegerType(bits, signed) for bits in (8, 16, 32, 64) for signed in
 
 @function("CAST _CAST", 2, nulls=False)
 def cast_exact(call: Call) -> Typed:
-    """``CAST(x AS T)``: T is exactly what is named, so a NULL in a type that is not Nullable is an error."""
+    """Compiles ``CAST(x AS T)``. A NULL in a T that is not Nullable is an error."""
     value, target = call.args[0], parse_type_argument(call.args[1], "CAST")
     return explicit_cast(call, value, target)
 
 
 def explicit_cast(call: Call, value: Typed, target: DataType) -> Typed:
+    """Converts a value to ``target`` as CAST does; integer and decimal literals are folded."""
     target = with_source_zone(target, strip_nullable(value.type))
     if value.type == target:
         return value
@@ -68,7 +69,10 @@ def explicit_cast(call: Call, value: Typed, target: DataType) -> Typed:
 
 
 def _written_decimal(call: Call, value: Typed) -> Typed:
-    """``1.1::Decimal(9, 2)`` takes the digits as they are written, not those of the nearest float."""
+    """Returns a float literal as the text that was written.
+
+    ``1.1::Decimal(9, 2)`` takes these digits, not those of the nearest float.
+    """
     node = call.node.args[0] if call.node is not None else None
     if isinstance(node, Literal) and node.text and isinstance(node.value, float) and "e" not in node.text.lower():
         return Typed(string_literal(node.text.replace("_", "")), STRING, node.text, True)
@@ -77,6 +81,7 @@ def _written_decimal(call: Call, value: Typed) -> Typed:
 
 @function("toString", (1, 2))
 def to_string(call: Call) -> Typed:
+    """Compiles ``toString(value[, timezone])``. Raises ``UserError`` 43."""
     value = call.args[0]
     if len(call.args) == 2:
         zone = call.constant_zone(1)
@@ -90,7 +95,7 @@ def to_string(call: Call) -> Typed:
 
 
 def _converted(call: Call, value: Typed, target: DataType, zone: str) -> Typed:
-    """A wrong text in a Nullable is NULL."""
+    """Converts a value; an invalid text in a Nullable gives NULL."""
     if call.is_nullable and is_string(value.type):
         return Typed(value_or_null(value, target, zone), target)
     return Typed(cast_to(value, target, zone), target)
@@ -151,6 +156,7 @@ define("toIPv6", _to(IPv6Type()), 1)
 
 @function("toDateTime timestamp", (1, 2))
 def to_date_time(call: Call) -> Typed:
+    """Compiles ``toDateTime(value[, timezone])``."""
     zone = call.constant_zone(1)
     value = call.args[0]
     if zone is None and isinstance(value.type, (DateTimeType, DateTime64Type)):
@@ -173,6 +179,7 @@ for _kind in ("Zero", "Null"):
 
 @function("toDateTime64", (2, 3))
 def to_date_time64(call: Call) -> Typed:
+    """Compiles ``toDateTime64(value, precision[, timezone])``."""
     zone = call.constant_zone(2)
     value = call.args[0]
     if zone is None and isinstance(value.type, (DateTimeType, DateTime64Type)):
@@ -183,11 +190,13 @@ def to_date_time64(call: Call) -> Typed:
 
 @function("toDateTime32", (1, 2))
 def to_date_time32(call: Call) -> Typed:
+    """Compiles ``toDateTime32``, another name for ``toDateTime``."""
     return to_date_time(call)
 
 
 @function("toUnixTimestamp", (1, 2))
 def to_unix_timestamp(call: Call) -> Typed:
+    """Compiles ``toUnixTimestamp(value[, timezone])``. Raises ``UserError`` 43."""
     value = call.args[0]
     zone = call.constant_zone(1) or call.environment.zone
     if is_string(value.type):
@@ -232,6 +241,7 @@ for _width, _bits in ((9, 32), (18, 64), (38, 128)):
 
 @function("toFixedString", 2)
 def to_fixed_string(call: Call) -> Typed:
+    """Compiles ``toFixedString(text, length)``."""
     type_ = FixedStringType(call.constant_int(1))
     return Typed(cast_to(call.args[0], type_, call.environment.zone), type_)
 
@@ -241,6 +251,7 @@ _NEVER_LOW_CARDINALITY = (ArrayType, MapType, TupleType, DecimalType, EnumType, 
 
 @function("toLowCardinality", 1, nulls=False)
 def to_low_cardinality(call: Call) -> Typed:
+    """Compiles ``toLowCardinality(value)``. Raises ``UserError`` 43."""
     value = call.args[0]
     if isinstance(strip_nullable(value.type), _NEVER_LOW_CARDINALITY):
         raise call.wrong_type(0, "numbers, strings or times")
@@ -249,21 +260,25 @@ def to_low_cardinality(call: Call) -> Typed:
 
 @function("materialize", 1, nulls=False)
 def materialize(call: Call) -> Typed:
+    """Compiles ``materialize(value)``: the same value, but not known to be constant."""
     return Typed(call.args[0].sql, call.args[0].type)
 
 
 @function("identity", 1, nulls=False)
 def identity(call: Call) -> Typed:
+    """Compiles ``identity(value)``: the same value."""
     return Typed(call.args[0].sql, call.args[0].type)
 
 
 @function("UUIDStringToNum", 1)
 def uuid_string_to_num(call: Call) -> Typed:
+    """Compiles ``UUIDStringToNum(text)``: a FixedString(16)."""
     return Typed(uuid_of_text(call.args[0].sql), FixedStringType(16))
 
 
 @function("IPv4NumToString", 1)
 def ipv4_text(call: Call) -> Typed:
+    """Compiles ``IPv4NumToString(number)``. Raises ``UserError`` 43."""
     if not is_number(call.args[0].type) and not isinstance(call.args[0].type, IPv4Type):
         raise call.wrong_type(0, "UInt32 or IPv4")
     return Typed(cast_to(Typed(call.args[0].sql, IPv4Type()), STRING), STRING)
@@ -271,11 +286,13 @@ def ipv4_text(call: Call) -> Typed:
 
 @function("IPv4StringToNum", 1)
 def ipv4_number(call: Call) -> Typed:
+    """Compiles ``IPv4StringToNum(text)``."""
     return Typed(ipv4_of_text(call.args[0].sql), UINT32)
 
 
 @function("IPv6NumToString", 1)
 def ipv6_text(call: Call) -> Typed:
+    """Compiles ``IPv6NumToString(bytes)``. Raises ``UserError`` 43."""
     if call.args[0].type not in (IPv6Type(), FixedStringType(16)):
         raise call.wrong_type(0, "FixedString(16) or IPv6")
     return Typed(cast_to(Typed(call.args[0].sql, IPv6Type()), STRING), STRING)
@@ -283,17 +300,20 @@ def ipv6_text(call: Call) -> Typed:
 
 @function("IPv6StringToNum", 1)
 def ipv6_number(call: Call) -> Typed:
+    """Compiles ``IPv6StringToNum(text)``: a FixedString(16)."""
     return Typed(ipv6_of_text(call.args[0].sql), FixedStringType(16))
 
 
 @function("defaultValueOfTypeName", 1)
 def default_of_type_name(call: Call) -> Typed:
+    """Compiles ``defaultValueOfTypeName('T')``."""
     type_ = parse_type(call.constant_text(0))
     return Typed(default_value(type_), type_)
 
 
 @function("defaultValueOfArgumentType", 1, nulls=False)
 def default_of_argument(call: Call) -> Typed:
+    """Compiles ``defaultValueOfArgumentType(value)``."""
     return Typed(default_value(call.args[0].type), call.args[0].type)
 
 

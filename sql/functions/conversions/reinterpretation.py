@@ -1,6 +1,6 @@
-"""``reinterpretAsT`` and ``reinterpret``: the bytes of a value as those of another type.
+"""``reinterpretAsT`` and ``reinterpret``: read a value's bytes as a value of another type.
 
-Numbers are the little-endian bytes that ClickHouse stores; what is missing at the end is zero, what is too much is cut
+Numbers are the little-endian bytes that ClickHouse stores. Missing bytes at the end are zero; surplus bytes are cut
 off.
 """
 
@@ -38,7 +38,7 @@ _NUMBERS = (IntegerType, FloatType, BoolType, EnumType, IPv4Type, DateType, Date
 
 
 def _bits(call: Call, value: Typed) -> Fragment:
-    """The first eight bytes as a UBIGINT."""
+    """Returns the first eight bytes of a value as a UBIGINT."""
     if isinstance(value.type, StringType):
         return function_call("pando_first_bytes", function_call("encode", value.sql))
     if isinstance(value.type, FixedStringType):
@@ -77,6 +77,7 @@ for _type in (
 
 @function("reinterpret", 2)
 def reinterpret(call: Call) -> Typed:
+    """Compiles ``reinterpret(value, 'T')``. Raises ``UserError`` 43."""
     return _reinterpreted(call, parse_type(call.constant_text(1)))
 
 

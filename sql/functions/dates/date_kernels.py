@@ -1,5 +1,7 @@
-"""Dates and times moved by whole units, as scans compute them: numbers of days and seconds that wrap around, months by
-tables of days (``sql.typing.times.day_tables``)."""
+"""Scan kernels that add units to dates and times.
+
+Days and seconds are numbers that wrap around; months use tables of days (``sql.typing.times.day_tables``).
+"""
 
 from __future__ import annotations
 
@@ -21,11 +23,11 @@ _DAY_SECONDS = 86400
 _SECONDS = {"Second": 1, "Minute": 60, "Hour": 3600, "Day": _DAY_SECONDS, "Week": 7 * _DAY_SECONDS}
 _MONTHS = {"Month": 1, "Quarter": 3, "Year": 12}
 _MOST = 100_000
-"""Units: no number of 16 bits has more, and DuckDB moves by as many without an error."""
+"""Largest number of units: all 16-bit numbers are below it, and DuckDB can add as many without an error."""
 
 
 def add_units_in_scan(sql: Fragment, value: Typed, count: Typed, unit: str, sign: int, result: Typed) -> Fragment:
-    """``sql``, which moves a Date or a DateTime in UTC."""
+    """Adds a scan kernel to ``sql``, which adds units to a Date or a DateTime in UTC."""
     known = count.value if count.is_literal else None
     if count.is_literal:
         if type(known) is not int or abs(known) > _MOST:
@@ -47,7 +49,7 @@ def add_units_in_scan(sql: Fragment, value: Typed, count: Typed, unit: str, sign
 
 
 def _by_seconds(step: int, count: int | None, times: pa.Array, *counts: pa.Array) -> pa.Array:
-    """Or days, of dates."""
+    """Adds seconds to times, or days to dates."""
     moments = _moments(times) + step * _counts(count, counts)
     return _column(moments & (_DAY_MASK if pa.types.is_date32(times.type) else _SECOND_MASK), times, counts)
 
@@ -67,7 +69,7 @@ def _counts(count: int | None, counts: tuple[pa.Array, ...]) -> np.ndarray | int
 
 
 def _moments(times: pa.Array) -> np.ndarray:
-    """Days of dates, seconds of times."""
+    """Returns dates as days and times as seconds."""
     if pa.types.is_date32(times.type):
         return fixed_width_values(times, np.int32).astype(np.int64)
     return fixed_width_values(pc.cast(times, pa.timestamp("s"), safe=False), np.int64)

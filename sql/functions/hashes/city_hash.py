@@ -1,7 +1,7 @@
-"""CityHash64 of version 1.0.2, the one that ClickHouse keeps, of many rows at once.
+"""CityHash64 1.0.2, the version that ClickHouse uses, of many rows at once.
 
-A row goes one of five ways, by its length. Rows of several kilobytes are hashed one by one, in C.
-Source: the code of CityHash 1.0.2.
+A row's length decides which of seven ways it is hashed. Rows over 4 KiB are hashed one by one, in C. Source: the code
+of CityHash 1.0.2.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ Pair = tuple[np.ndarray, np.ndarray]
 
 
 def city_hash_64(rows: HashedRows) -> np.ndarray:
+    """Computes CityHash64."""
     result = np.full(len(rows.lengths), _K2, np.uint64)
     way = np.searchsorted(_LONGEST, rows.lengths)
     for number, hashed in enumerate(_WAYS, 1):
@@ -31,7 +32,7 @@ def city_hash_64(rows: HashedRows) -> np.ndarray:
 
 
 def combine_city_hashes(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """128 bits as 64."""
+    """Combines two 64-bit hashes into one (CityHash's ``Hash128to64``)."""
     first = (a ^ b) * _MULTIPLIER
     first ^= first >> np.uint64(47)
     second = (b ^ first) * _MULTIPLIER
@@ -110,7 +111,7 @@ def _of_65_or_more(rows: HashedRows) -> np.ndarray:
 
 
 def _weak(rows: HashedRows, at: np.ndarray, a: np.ndarray, b: np.ndarray) -> Pair:
-    """32 bytes and two seeds as two numbers."""
+    """Hashes 32 bytes and two seeds to two numbers (CityHash's ``WeakHashLen32WithSeeds``)."""
     first, last = rows.words(at), rows.words(at + 24)
     a = a + first
     b = _right(b + a + last, 21)
@@ -136,4 +137,4 @@ _WAYS: tuple[Callable[[HashedRows], np.ndarray], ...] = (
     _of_1_to_3, _of_4_to_8, _of_9_to_16, _of_17_to_32, _of_33_to_64, _of_65_or_more, _one_by_one,
 )  # fmt: skip
 _LONGEST = np.array([0, 3, 8, 16, 32, 64, _LONG_BYTES])
-"""Of the empty row, and of each way but the last."""
+"""Longest row in bytes: the empty row, then each way but the last."""

@@ -1,6 +1,6 @@
-"""MurmurHash2 and MurmurHash3 with a seed of zero, of many rows at once.
+"""MurmurHash2 and MurmurHash3 of many rows at once, with a seed of zero.
 
-Source: the reference code of Austin Appleby's functions, MurmurHash2, MurmurHash64A, MurmurHash3_x86_32 and
+Source: the reference code of Austin Appleby's functions MurmurHash2, MurmurHash64A, MurmurHash3_x86_32 and
 MurmurHash3_x64_128.
 """
 
@@ -14,6 +14,7 @@ _2_OF_32, _2_OF_64 = np.uint32(0x5BD1E995), np.uint64(0xC6A4A7935BD1E995)
 
 
 def murmur_2_32(rows: HashedRows) -> np.ndarray:
+    """Computes MurmurHash2."""
     hashed = rows.lengths.astype(np.uint32)
     for chosen, word in _words(rows, 4):
         word = word.astype(np.uint32) * _2_OF_32
@@ -27,6 +28,7 @@ def murmur_2_32(rows: HashedRows) -> np.ndarray:
 
 
 def murmur_2_64(rows: HashedRows) -> np.ndarray:
+    """Computes MurmurHash64A."""
     hashed = rows.lengths.astype(np.uint64) * _2_OF_64
     for chosen, word in _words(rows, 8):
         word = word * _2_OF_64
@@ -40,6 +42,7 @@ def murmur_2_64(rows: HashedRows) -> np.ndarray:
 
 
 def murmur_3_32(rows: HashedRows) -> np.ndarray:
+    """Computes MurmurHash3_x86_32."""
     hashed = np.zeros(len(rows.lengths), np.uint32)
     for chosen, word in _words(rows, 4):
         mixed = rotate_left(hashed[chosen] ^ _mixed_3_32(word), 13, 32)
@@ -61,12 +64,13 @@ _C1, _C2 = np.uint64(0x87C37B91114253D5), np.uint64(0x4CF5AD432745937F)
 
 
 def murmur_3_64(rows: HashedRows) -> np.ndarray:
+    """Computes ClickHouse's murmurHash3_64: the two halves of MurmurHash3_x64_128 XORed."""
     first, second = _murmur_3(rows)
     return first ^ second
 
 
 def murmur_3_128(rows: HashedRows) -> np.ndarray:
-    """A matrix of 16 bytes a row."""
+    """Computes MurmurHash3_x64_128 as a matrix of 16 bytes a row."""
     return np.stack(_murmur_3(rows), axis=1).view(np.uint8)
 
 
@@ -112,7 +116,7 @@ def _finished(values: np.ndarray) -> np.ndarray:
 
 
 def _words(rows: HashedRows, width: int):  # type: ignore[no-untyped-def]
-    """Step by step, which rows have another whole word, and these words."""
+    """Yields, step by step, the rows that have another whole word, and these words."""
     steps = rows.lengths // width
     for step in range(int(steps.max(initial=0))):
         chosen = np.flatnonzero(steps > step)
@@ -120,7 +124,7 @@ def _words(rows: HashedRows, width: int):  # type: ignore[no-untyped-def]
 
 
 def _rests(rows: HashedRows, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """Which rows end within a word, and their bytes of it."""
+    """Returns the rows that end within a word, and the bytes of that word."""
     left = rows.lengths % width
     some = np.flatnonzero(left)
     return some, rows.words(rows.begins[some] + rows.lengths[some] - left[some]) & low_byte_masks(left[some])

@@ -1,7 +1,7 @@
-"""Hashes of any values, as ClickHouse's functions of the same names compute them: to the bit.
+"""Hashes of any values, equal to those of ClickHouse's functions bit by bit.
 
-Numbers are hashed as the bytes that ClickHouse stores, strings as they are, a tuple as its elements beside each other,
-an array as its size and its elements. What several arguments give is hashed together, from left to right. A scan
+A number is hashed as the bytes that ClickHouse stores, a string as it is. A tuple is hashed as its elements side by
+side, an array as its size and its elements. The hashes of several arguments are combined from left to right. A scan
 computes all of a call at once; DuckDB calls a kernel for every argument.
 """
 
@@ -63,7 +63,10 @@ OfTwo = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class HashAlgorithm:
-    """``of_two`` puts hashes together; ``is_mixing``: plain numbers are mixed (intHash64), not hashed as bytes."""
+    """One hash function. ``of_two`` combines two hashes.
+
+    ``is_mixing``: plain numbers are mixed with intHash64 instead of being hashed as bytes.
+    """
 
     function: str
     bits: int
@@ -77,10 +80,12 @@ class HashAlgorithm:
 
     @property
     def type(self) -> DataType:
+        """The ClickHouse type of the hashes."""
         return FixedStringType(16) if self.bits == 128 else UINT32 if self.bits == 32 else UINT64
 
     @property
     def engine(self) -> str:
+        """The DuckDB type of the hashes."""
         return {32: "UINTEGER", 64: "UBIGINT", 128: "BLOB"}[self.bits]
 
     def of_rows(self, rows: Sequence[HashedRows]) -> np.ndarray:
@@ -92,7 +97,7 @@ class HashAlgorithm:
         return int_hash_32(sizes) if self.bits == 32 else int_hash_64(sizes)
 
     def folded(self, start: np.ndarray, hashes: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-        """The hashes of lists' elements, one after the other, on what the lists start with."""
+        """Combines ``start`` of each list with the hashes of its elements, one after the other."""
         order, active = order_by_length(np.diff(offsets))
         begins, result = offsets[:-1][order], start[order]
         for step, count in enumerate(active[:-1]):
@@ -102,7 +107,7 @@ class HashAlgorithm:
 
 
 def _bytes_of_two(hashed: Callable[[HashedRows], np.ndarray], a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Of both hashes' bytes."""
+    """Combines two hashes by hashing the bytes of both."""
     both = np.stack((a, b), axis=1).view(np.uint8) if a.ndim == 1 else np.concatenate((a, b), axis=1)
     return np.concatenate([hashed(rows) for rows in rows_of_matrix(both)]) if len(both) else a
 
@@ -154,7 +159,10 @@ def _hash(algorithm: HashAlgorithm, call: Call) -> Typed:
 
 
 def _leaves(call: Call, value: Typed) -> list[Typed]:
-    """What a tuple holds; other values themselves. Raises ``UserError`` 48 for what has no hash here."""
+    """Returns the elements of a tuple, recursively; other values as they are.
+
+    Raises ``UserError`` 43, 48 for types without a hash.
+    """
     type_ = value.type.inner if isinstance(value.type, LowCardinalityType) else value.type
     if isinstance(type_, TupleType):
         rule = find_rule("tupleElement")
@@ -177,7 +185,7 @@ def _leaves(call: Call, value: Typed) -> list[Typed]:
 
 
 def _of_value(algorithm: HashAlgorithm, value: Typed, before: Fragment | None) -> Fragment:
-    """With the hash of what stands before it."""
+    """Returns the SQL of a value's hash, combined with the hash of the values before it."""
     if isinstance(value.type, ArrayType):
         start = function_call(f"pando_hash{algorithm.bits}_uint64", fragment("CAST(len({}) AS UBIGINT)", value.sql))
         if before is not None:
@@ -216,7 +224,7 @@ _WIDTHS = {DateType: 2, Date32Type: 4, DateTimeType: 4, DateTime64Type: 8, Decim
 
 
 def value_bytes(type_: DataType) -> int:
-    """Bytes of a value in ClickHouse."""
+    """Returns the number of bytes of a value in ClickHouse."""
     match type_:
         case IntegerType(bits) | EnumType(bits) | FloatType(bits):
             return bits // 8
@@ -230,7 +238,7 @@ def value_bytes(type_: DataType) -> int:
 
 
 def value_bits(value: Typed) -> Fragment:
-    """The bytes of a number as a UBIGINT."""
+    """Returns the bytes of a number as a UBIGINT."""
     match value.type:
         case FloatType(bits):
             return function_call(f"pando_bits_of_float{bits}", value.sql)
@@ -256,7 +264,7 @@ def value_bits(value: Typed) -> Fragment:
 
 
 def _scanned(algorithm: HashAlgorithm, types: Sequence[DataType], *given: pa.Array) -> pa.Array:
-    """All of a call, of columns in their storage types."""
+    """Computes a whole call from columns in their storage types."""
     result: np.ndarray | None = None
     for type_, array in zip(types, given, strict=True):
         result = _of_column(algorithm, type_, array, result)
@@ -292,7 +300,7 @@ def _of_column(algorithm: HashAlgorithm, type_: DataType, array: pa.Array, befor
 
 
 def _stored_bytes(type_: DataType, array: pa.Array) -> np.ndarray:
-    """The bytes of each value in ClickHouse; anything under a NULL."""
+    """Returns each value's bytes as ClickHouse stores them; under a NULL they are arbitrary."""
     if isinstance(type_, BoolType):
         array = array.cast(pa.uint8())
     stored = array.type.bit_width // 8
@@ -310,7 +318,7 @@ def _stored_bytes(type_: DataType, array: pa.Array) -> np.ndarray:
 
 
 def _uuid_words(matrix: np.ndarray) -> np.ndarray:
-    """ClickHouse keeps each half as a number."""
+    """Reverses the bytes of each half: ClickHouse stores a UUID as two integers."""
     return np.ascontiguousarray(matrix.reshape(-1, 2, 8)[:, :, ::-1]).reshape(-1, 16)
 
 

@@ -1,4 +1,4 @@
-"""XXH32 and XXH64 of many rows at once; rows of several kilobytes are hashed one by one, in C.
+"""XXH32 and XXH64 of many rows at once; rows over 4 KiB are hashed one by one, in C.
 
 Source: the specification of xxHash.
 """
@@ -18,15 +18,15 @@ _LONG_BYTES = 4096
 
 @dataclass(frozen=True)
 class _Kind:
-    """Of one width: numbers of ``width`` bytes, four of which are a stripe."""
+    """The constants of one width: words of ``width`` bytes, four of which are a stripe."""
 
     width: int
     primes: tuple[int, ...]
     lane_turns: tuple[int, int, int, int]
     turn: int
-    """Of a lane after each number."""
+    """Bits by which a lane is rotated after each word."""
     shifts: tuple[int, int, int]
-    """At the end."""
+    """Shifts of the final mix."""
     whole: Callable[[bytes], int]
 
     @property
@@ -72,7 +72,7 @@ def _short(kind: _Kind, rows: HashedRows) -> np.ndarray:
 
 
 class _Steps:
-    """The state of all rows, in the order of their lengths."""
+    """The hash state of all rows, sorted by length, and the steps of the algorithm."""
 
     def __init__(self, kind: _Kind, rows: HashedRows) -> None:
         self._kind, self._order = kind, order_by_length(rows.lengths)[0]
@@ -93,6 +93,7 @@ class _Steps:
         return self._turned(lane + word * self._primes[1], self._kind.turn) * self._primes[0]
 
     def stripes(self) -> None:
+        """Mixes in all whole stripes."""
         kind, primes, width = self._kind, self._primes, self._kind.width
         stripes = self._left // (4 * width)
         some = int(np.count_nonzero(stripes))
@@ -120,6 +121,7 @@ class _Steps:
         return [value % (1 << self._bits) for value in (first + second, second, 0, -first)]
 
     def words(self) -> None:
+        """Mixes in the lengths, then the whole words after the last stripe."""
         self._hash += self._rows.lengths.astype(self._kind.number)
         primes = self._primes
         if self._kind.width == 8:
@@ -130,6 +132,7 @@ class _Steps:
             self._each(4, lambda hashed, word: self._turned(hashed + word * primes[2], 17) * primes[3])
 
     def bytes(self) -> None:
+        """Mixes in the last bytes."""
         primes = self._primes
         if self._kind.width == 8:
             self._each(1, lambda hashed, byte: self._turned(hashed ^ byte * primes[4], 11) * primes[0])
@@ -137,13 +140,14 @@ class _Steps:
             self._each(1, lambda hashed, byte: self._turned(hashed + byte * primes[4], 11) * primes[0])
 
     def _each(self, width: int, step: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> None:
-        """As often as rows have so many bytes left."""
+        """Applies a step to all rows that still have ``width`` bytes, until none has."""
         while len(rows := np.flatnonzero(self._left >= width)):
             self._hash[rows] = step(self._hash[rows], self._read(self._at[rows], width))
             self._at[rows] += width
             self._left[rows] -= width
 
     def result(self) -> np.ndarray:
+        """Returns the final hashes in the rows' original order."""
         hashed, kind = self._hash, self._kind
         for shift, prime in zip(kind.shifts, (self._primes[1], self._primes[2], None), strict=True):
             hashed = hashed ^ (hashed >> kind.number(shift))

@@ -1,6 +1,6 @@
-"""What a query can ask of how it is computed: which block a row is in, what is constant, what kind of column holds it.
+"""Functions about how a query is computed: blocks of rows, constants, kinds of columns.
 
-Where ClickHouse computes a block DuckDB computes a vector; ``max_block_size`` cuts it into blocks of no more rows.
+DuckDB computes vectors where ClickHouse computes blocks; vectors longer than ``max_block_size`` are cut into blocks.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ _SIZE, _NUMBER = "pando_block_size", "pando_row_in_block"
 
 
 def register(connection: duckdb.DuckDBPyConnection) -> None:
+    """Registers the functions of this module on a DuckDB connection."""
     for name, compute in ((_SIZE, _sizes), (_NUMBER, _numbers)):
         connection.create_function(name, compute, ["BIGINT"], "UBIGINT", type="arrow", side_effects=True)
 
@@ -63,7 +64,7 @@ def _is_constant(call: Call) -> Typed:
 
 
 def _is_of_queries(call: Call) -> bool:
-    """Whether the argument is made of scalar subqueries, which give one value for all rows, and constants."""
+    """Tells whether the argument consists of scalar subqueries, one value for all rows, and constants."""
     if call.node is None:
         return False
     nodes = list(walk(call.node.args[0], into_queries=False))
@@ -71,7 +72,10 @@ def _is_of_queries(call: Call) -> bool:
 
 
 def _changes(node: Node) -> bool:
-    """A column, or a function that gives each row its own: those of random numbers need no argument."""
+    """Tells whether a node is a column or a function with a new value for each row.
+
+    Random functions need no argument, so every function without arguments counts.
+    """
     return isinstance(node, Identifier) or (
         isinstance(node, Function) and (node.name in NEVER_CONSTANT or not node.args)
     )
@@ -84,7 +88,7 @@ define("indexHint", lambda call: literal(1), (0, None), nulls=False)
 
 
 def _column_name(type_: DataType) -> str:
-    """Of the column that holds values of the type in ClickHouse."""
+    """Returns the name of ClickHouse's column class for a type."""
     match type_:
         case NullableType(inner) | LowCardinalityType(inner) | ArrayType(inner):
             return f"{type_.name.partition('(')[0]}({_column_name(inner)})"

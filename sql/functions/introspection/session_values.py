@@ -1,4 +1,4 @@
-"""What a query can ask about the server and the session: constants that the engine passes in."""
+"""Functions about the server and the session: constants that the engine passes in."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ define("tcpPort", lambda call: literal(int(call.environment.constants.get("tcpPo
 
 @function("ignore", (0, None), nulls=False)
 def _ignore(call: Call) -> Typed:
-    """Zero. Of the arguments only those are computed that may raise an error."""
+    """Compiles ``ignore(…)``: zero. Only arguments that may raise an error are computed."""
     raising = [fragment("{} IS NULL", arg.sql) for arg in call.args if arg.sql.traits & RAISES]
     if not raising:
         return literal(0)

@@ -1,7 +1,7 @@
-"""``sleep`` and ``sleepEachRow``: a query waits, for at most ``function_sleep_max_microseconds_per_block`` a block.
+"""``sleep`` and ``sleepEachRow``, up to ``function_sleep_max_microseconds_per_block`` for each block.
 
-DuckDB hands over vectors, which are much shorter than ClickHouse's blocks: rows are counted, and a block begins every
-``max_block_size`` of them. Whoever ends the query ends the waiting.
+DuckDB's vectors are much shorter than ClickHouse's blocks. So rows are counted, and a block begins every
+``max_block_size`` rows. Ending the query ends the waiting.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from sql.typing.typed_expressions import UINT8, Typed
 _MOST_SECONDS = 1_000_000_000
 _lock = threading.Lock()
 _rows_of: WeakKeyDictionary[QueryStatus, int] = WeakKeyDictionary()
-"""How many rows a query has waited for."""
+"""The number of rows for which each query has waited."""
 
 
 def _sleep(call: Call) -> Typed:
@@ -33,7 +33,7 @@ def _sleep(call: Call) -> Typed:
         raise call.wrong_type(0, "UInt* or Float*")
     if not seconds.is_constant:
         raise UserError("ILLEGAL_COLUMN", f"The argument of function {call.name} must be constant")
-    # What cannot be waited for is -1; NaN is no less than anything.
+    # -1 marks times that cannot be waited for; NaN fails both comparisons.
     waited = fragment(
         "(CASE WHEN {seconds} >= 0 AND {seconds} < {most} THEN CAST({seconds} * 1000000 AS BIGINT) ELSE -1 END)",
         most=_MOST_SECONDS,

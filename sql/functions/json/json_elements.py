@@ -1,4 +1,4 @@
-"""Elements of JSON texts."""
+"""Functions that take one element out of a JSON text, and ``isValidJSON``."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from sql.typing.typed_expressions import FLOAT64, INT64, STRING, UINT8, UINT64, 
 
 
 def _json_element(call: Call, document: Fragment) -> Fragment:
-    """The element that keys and indices lead to. An index counts from 1 (from the end if negative) the
-    elements of an array and the members of an object."""
+    """Returns the SQL of the element that the keys and indexes lead to.
+
+    An index counts the elements of an array or the members of an object, from 1, or from the end if negative. Raises
+    ``UserError`` 43.
+    """
     path = "$"
     for position in range(1, len(call.args)):
         value = call.args[position].value
@@ -35,7 +38,7 @@ def _json_element(call: Call, document: Fragment) -> Fragment:
 
 
 def extract_element(call: Call) -> Fragment:
-    """The same of the first argument; NULL where that is no JSON."""
+    """Returns the SQL of an element of the first argument; NULL if that is not valid JSON."""
     document = string_argument(call, 0)
     return _json_element(call, fragment("(CASE WHEN json_valid({document}) THEN {document} END)", document=document))
 
@@ -113,7 +116,7 @@ def is_valid_json(call: Call) -> Typed:
 
 
 MACROS = define_macros(
-    # DuckDB takes NaN, Infinity, comments and a comma behind the last value.
+    # DuckDB accepts NaN, Infinity, comments and a comma after the last value; ClickHouse does not.
     r"""pando_json_valid(t) AS json_valid(t) AND (NOT regexp_matches(t, '(?i)nan|inf|/[/*]|,\s*[\]}]')
         OR NOT regexp_matches(regexp_replace(t, '"(?:[^"\\]|\\.)*"', '""', 'g'), '(?i)nan|inf|/[/*]|,\s*[\]}]'))""",
     r"""pando_json_member(j, n) AS CASE json_type(j)

@@ -1,7 +1,8 @@
-"""JSONExtract with a type, and the arrays and members of JSON texts.
+"""``JSONExtract`` with a type, and the arrays and members of JSON texts.
 
-A value is taken as ClickHouse takes it: numbers also from texts, texts also from numbers; what is no value of the type
-is its default, or NULL in a Nullable. An array or a tuple none of whose elements is a value is none itself.
+Values are read as ClickHouse reads them: numbers also from strings, strings also from numbers. A value that does not
+fit the type becomes the type's default, or NULL in a Nullable. An array or tuple without any fitting element does not
+fit itself.
 """
 
 from __future__ import annotations
@@ -49,13 +50,17 @@ _PAIRS = ArrayType(TupleType(((None, STRING), (None, STRING))))
 
 @function("JSONExtract", (2, None), low_cardinality=False)
 def json_extract(call: Call) -> Typed:
+    """Compiles ``JSONExtract(json, [path…,] type)``. Raises ``UserError`` 43, 44."""
     type_ = _last_type(call)
     return _made(call, type_, lambda json: _Values(call).whole(json, type_), tail=1)
 
 
 @function("JSONExtractKeysAndValues", (2, None))
 def json_extract_pairs(call: Call) -> Typed:
-    """Members whose values are none of the type are left out."""
+    """Compiles ``JSONExtractKeysAndValues``; members whose value does not fit are left out.
+
+    Raises ``UserError`` 48 for a Nullable type.
+    """
     inner = _last_type(call)
     if inner.is_nullable:
         raise UserError("NOT_IMPLEMENTED", f"{call.name} with values of type {inner} is not supported")
@@ -71,17 +76,20 @@ def json_extract_pairs(call: Call) -> Typed:
 
 @function("JSONExtractArrayRaw", (1, None))
 def json_extract_array_raw(call: Call) -> Typed:
+    """Compiles ``JSONExtractArrayRaw``: the elements as JSON texts."""
     listed = "CASE WHEN json_type({0}) = 'ARRAY' THEN CAST(json_extract({0}, '$[*]') AS VARCHAR[]) END"
     return _made(call, ArrayType(STRING), lambda json: fragment(listed, json))
 
 
 @function("JSONExtractKeysAndValuesRaw", (1, None))
 def json_extract_pairs_raw(call: Call) -> Typed:
+    """Compiles ``JSONExtractKeysAndValuesRaw``: the keys, and the values as JSON texts."""
     return _made(call, _PAIRS, lambda json: _members(json, _PAIRS.inner, lambda value: _raw(value)))
 
 
 @function("JSONExtractKeys", (1, None))
 def json_extract_keys(call: Call) -> Typed:
+    """Compiles ``JSONExtractKeys``."""
     keys = "CASE WHEN json_type({0}) = 'OBJECT' THEN json_keys({0}) END"
     return _made(call, ArrayType(STRING), lambda json: fragment(keys, json))
 
@@ -96,7 +104,7 @@ def _last_type(call: Call) -> DataType:
 
 
 def _made(call: Call, type_: DataType, make: Callable[[Fragment], Fragment], *, tail: int = 0) -> Typed:
-    """Of the element that the arguments, but for the last ``tail`` ones, lead to."""
+    """Converts the element that the arguments lead to; the last ``tail`` arguments are no path."""
     if call.is_nullable and isinstance(type_, (ArrayType, MapType)):
         raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"Nested type {type_} cannot be inside Nullable type")
     element = extract_element(replace(call, args=call.args[: len(call.args) - tail]))
@@ -113,7 +121,7 @@ def _raw(value: Fragment) -> Fragment:
 def _members(
     json: Fragment, pair: DataType, make: Callable[[Fragment], Fragment], variable: str = "member"
 ) -> Fragment:
-    """Keys and values of an object; the key's and the value's names are those of the ``pair``'s engine type."""
+    """Returns the SQL of an object's keys and values as structs named as ``pair``'s engine type."""
     key, value = ("key", "value") if isinstance(pair, MapType) else ("1", "2")
     return fragment(
         "CASE WHEN json_type({json}) = 'OBJECT' THEN list_transform(list_zip(json_keys({json}), "
@@ -124,13 +132,14 @@ def _members(
 
 
 class _Values:
-    """From JSON to values of a type; NULL where it is none. Nested lambdas have names of their own."""
+    """Converts JSON to values of a type, NULL where it does not fit. Each nested lambda has its own name."""
 
     def __init__(self, call: Call) -> None:
         self._zone = call.environment.zone
         self._depth = 0
 
     def whole(self, json: Fragment, type_: DataType) -> Fragment:
+        """Returns the SQL of a value of any type; NULL where the JSON does not fit."""
         match type_:
             case NullableType(inner) | LowCardinalityType(inner):
                 return self.whole(json, inner)
@@ -152,7 +161,7 @@ class _Values:
         return f"element{self._depth}"
 
     def _known(self, json: Fragment, type_: DataType) -> Fragment:
-        """As a part of something: never nothing."""
+        """Returns the SQL of a part of a value: the default where the JSON does not fit."""
         value = bind_value(json, self._variable(), lambda json: self.whole(json, type_))
         return value if type_.is_nullable else fragment("coalesce({}, {})", value, default_value(type_))
 
@@ -173,7 +182,7 @@ class _Values:
         ))  # fmt: skip
 
     def _tuple(self, json: Fragment, type_: TupleType) -> Fragment:
-        """By the names of an object's members, or by place."""
+        """Reads a tuple from an object by the members' names, or from an array by position."""
         parts = []
         known = []
         for place, (name, inner) in enumerate(type_.elements, 1):
@@ -189,7 +198,7 @@ class _Values:
 
 
 class _Single:
-    """Of a JSON value that is neither array nor object."""
+    """A JSON value that is neither array nor object."""
 
     def __init__(self, json: Fragment, zone: str) -> None:
         self._json, self._zone = json, zone
@@ -198,7 +207,7 @@ class _Single:
         self._is_number = fragment("json_type({}) IN ('BIGINT', 'UBIGINT', 'HUGEINT', 'DOUBLE')", json)
 
     def value(self, type_: DataType) -> Fragment:
-        """Raises ``UserError`` 43 for a type that JSON is not read as."""
+        """Returns the SQL of the value in a type. Raises ``UserError`` 43 for an unsupported type."""
         match type_:
             case StringType():
                 return self._string()

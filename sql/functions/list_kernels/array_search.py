@@ -1,5 +1,7 @@
-"""What scans compute of arrays: what is in them, which values are equal, parts of them
-(``sql.typing.column_kernels.list_arrays``)."""
+"""Scan kernels that search arrays, compare their elements and take parts of them.
+
+They work on ``sql.typing.column_kernels.list_arrays``.
+"""
 
 from __future__ import annotations
 
@@ -43,12 +45,12 @@ Each = Callable[[ListValues], pa.Array]
 
 
 def is_discrete(type_: DataType) -> bool:
-    """Whether equal values are equal bytes, and stand in Arrow as in DuckDB."""
+    """Tells whether equal values are equal bytes, stored alike in Arrow and DuckDB."""
     return isinstance(_bare(type_), (IntegerType, StringType, DateType, Date32Type))
 
 
 def is_plain(type_: DataType) -> bool:
-    """Whether a value stands in Arrow as in DuckDB."""
+    """Tells whether values are stored alike in Arrow and DuckDB."""
     if isinstance(type_, ArrayType):
         return is_plain(type_.inner)
     return is_discrete(type_) or isinstance(_bare(type_), FloatType)
@@ -61,7 +63,7 @@ def _bare(type_: DataType) -> DataType:
 def scan_array(
     sql: Fragment, array: Typed, compute: Each, result: pa.DataType, known: Callable[[DataType], bool]
 ) -> Fragment:
-    """``sql`` of an array of values of a ``known`` type, which a scan computes."""
+    """Adds the scan kernel ``compute`` to ``sql`` if the array's elements are of a ``known`` type."""
     if not isinstance(array.type, ArrayType) or not known(array.type.inner):
         return sql
     return Scannable(sql, array.sql, lambda given: compute(build_lists(given)), result)
@@ -71,7 +73,10 @@ def scan_array(
 
 
 def search_array(sql: Fragment, find: str, array: Typed, value: Typed) -> Fragment:
-    """``sql`` of an array and a value: whether it is there (``any``), how often (``count``), where (``place``)."""
+    """Adds a scan kernel for a search in an array to ``sql``, if the types allow one.
+
+    ``find`` is ``any`` (is the value there), ``count`` or ``place`` (its position from 1, or 0).
+    """
     if not isinstance(array.type, ArrayType) or not is_discrete(array.type.inner):
         return sql
     finish, result = _FINDS[find]
@@ -88,7 +93,7 @@ def search_array(sql: Fragment, find: str, array: Typed, value: Typed) -> Fragme
 
 
 def _common(types: Sequence[DataType]) -> pa.DataType | None:
-    """The Arrow type in which values of discrete types can be compared."""
+    """Returns the Arrow type in which values of discrete types can be compared, or ``None``."""
     if not all(is_discrete(type_) and not type_.is_nullable for type_ in types):
         return None
     if len({type(type_) for type_ in types}) > 1:
@@ -101,7 +106,10 @@ def _common(types: Sequence[DataType]) -> pa.DataType | None:
 
 
 def constant_as_element(value: Typed, type_: DataType) -> pa.Scalar | None:
-    """The literal as a value of the type, with NULL for one that the type has not."""
+    """Returns a literal as an Arrow scalar of the type; NULL if the type cannot hold it.
+
+    Returns ``None`` if a scan cannot compare it.
+    """
     known = value.value
     if known is None:
         return pa.scalar(None, pa.null())
@@ -120,7 +128,8 @@ def _search_constant(
 
 
 def find_equal(values: pa.Array, constant: pa.Scalar) -> np.ndarray:
-    if not constant.is_valid:  # NULL is found by NULL, a value that is none of the type nowhere
+    """Returns as NumPy booleans which values equal the constant; NULL equals NULL."""
+    if not constant.is_valid:  # NULL equals NULL; a constant that the type cannot hold equals nothing
         if pa.types.is_null(constant.type) and values.null_count:
             return np.asarray(pc.is_null(values))
         return np.zeros(len(values), bool)
@@ -153,7 +162,7 @@ _FINDS: dict[str, tuple[Callable[[ListValues, np.ndarray], pa.Array], pa.DataTyp
 
 
 def has_any_or_all(sql: Fragment, first: Typed, second: Typed, *, needs_all: bool) -> Fragment:
-    """``sql`` of two arrays: whether any, or each, value of the second is in the first. NULL is found by NULL."""
+    """Adds a scan kernel for ``hasAny`` or ``hasAll`` of two arrays to ``sql``. NULL equals NULL."""
     common = _common_inner([first, second])
     if common is None:
         return sql
@@ -168,7 +177,10 @@ def has_any_or_all(sql: Fragment, first: Typed, second: Typed, *, needs_all: boo
 
 
 def _common_inner(arrays: Sequence[Typed]) -> pa.DataType | None:
-    """The Arrow type in which the values of arrays can be compared; literals are of any type that they have."""
+    """Returns the Arrow type in which the arrays' elements can be compared, or ``None``.
+
+    Elements of the literal ``[]`` fit any type.
+    """
     inner = [array.type.inner for array in arrays if isinstance(array.type, ArrayType) and array.elements != ()]
     some = [_bare(type_) for type_ in inner if _bare(type_).name != "Nothing"]
     return _common(some) if some else None
@@ -220,7 +232,7 @@ def _has(needs_all: bool, common: pa.DataType, given: pa.Array, wanted: pa.Array
 
 
 def _found_by_pairs(lists: ListValues, others: ListValues, own: np.ndarray, sought: np.ndarray) -> np.ndarray:
-    """Which of the others' values their list has, each compared with all of that list."""
+    """Tells which of the others' values occur in their row's list, comparing all pairs."""
     each = lists.lengths[others.owners]
     ends = np.cumsum(each)
     begins = lists.offsets[:-1][others.owners]
@@ -232,7 +244,10 @@ def _found_by_pairs(lists: ListValues, others: ListValues, own: np.ndarray, soug
 
 
 def intersect_arrays(sql: Fragment, arrays: Sequence[Typed], inner: DataType) -> Fragment:
-    """``sql`` of arrays: the values that are in all of them, each once, in the order of the first."""
+    """Adds a scan kernel for ``arrayIntersect`` to ``sql``, if the types allow one.
+
+    The result has each common value once, in the order of the first array.
+    """
     common = _common_inner(arrays)
     if common is None or arrays[0].elements is not None:
         return sql
@@ -273,7 +288,7 @@ def _is_first(lists: ListValues) -> np.ndarray:
 
 
 def distinct_elements(lists: ListValues) -> pa.Array:
-    """NULL is left out."""
+    """Returns each list's different values, without NULL."""
     kept = _is_first(lists)
     return lists.where(kept & np.asarray(pc.is_valid(lists.values)) if lists.values.null_count else kept)
 
@@ -286,7 +301,7 @@ def count_distinct(lists: ListValues) -> pa.Array:
 
 
 def compact_elements(lists: ListValues) -> pa.Array:
-    """Of equal values in a row the first."""
+    """Drops elements that equal the one before them."""
     (own,), _ = value_codes([lists.values])
     kept = np.ones(len(own), bool)
     kept[1:] = own[1:] != own[:-1]
@@ -312,7 +327,7 @@ def drop_last(lists: ListValues) -> pa.Array:
 
 
 def row_arrays(sql: Fragment, elements: Sequence[Typed], inner: DataType) -> Fragment:
-    """``sql`` of an array of values of a row, which DuckDB makes as well."""
+    """Adds a scan kernel for ``[…]`` of a row's values to ``sql``; it alone is not worth a column."""
     columns = [element for element in elements if not element.is_literal]
     if not columns or not is_plain(inner) or isinstance(inner, ArrayType) or not all(map(_is_known, elements)):
         return sql

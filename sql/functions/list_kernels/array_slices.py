@@ -1,4 +1,4 @@
-"""What scans compute of arrays by places alone: slices, arrays of a given size, zipped and joined ones."""
+"""Scan kernels over arrays by position: slices, resized, zipped, flattened and joined arrays."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST_RESIZED = 100
 
 
 def slice_arrays(sql: Fragment, array: Typed, start: Typed, size: Typed | None) -> Fragment:
-    """``sql`` of an array and whole numbers."""
+    """Adds a scan kernel for a slice of an array to ``sql``, if the arguments allow one."""
     numbers = [start] if size is None else [start, size]
     if not is_plain(array.type) or not all(map(_is_short, numbers)):
         return sql
@@ -38,7 +38,7 @@ def slice_arrays(sql: Fragment, array: Typed, start: Typed, size: Typed | None) 
 
 
 def _is_short(number: Typed) -> bool:
-    """A whole number with which places can be added."""
+    """Tells whether a number is an integer small enough to be added to positions."""
     if number.is_literal:
         return type(number.value) is int and abs(number.value) < 1 << 32
     return isinstance(number.type, IntegerType) and number.type.bits <= 32
@@ -52,7 +52,7 @@ def _sliced(lists: ListValues, start: np.ndarray | int, size: np.ndarray | int |
 
 
 def resize_arrays(sql: Fragment, array: Typed, size: Typed, fill: object) -> Fragment:
-    """``sql`` of an array, as long as a literal says."""
+    """Adds a scan kernel for ``arrayResize`` to a literal size to ``sql``, if the types allow one."""
     count = size.value
     inner = array.type.inner if isinstance(array.type, ArrayType) else array.type
     if not is_discrete(inner) or inner.is_nullable or type(count) is not int or not 0 <= count <= _MOST_RESIZED:
@@ -73,7 +73,7 @@ def resize_arrays(sql: Fragment, array: Typed, size: Typed, fill: object) -> Fra
 
 
 def zip_arrays(sql: Fragment, arrays: Sequence[Typed], inner: Sequence[DataType], name: str) -> Fragment:
-    """``sql`` of arrays: one of tuples."""
+    """Adds a scan kernel for ``arrayZip`` to ``sql``, if the types allow one."""
     if not all(map(is_plain, inner)):
         return sql
     names = [str(place) for place in range(1, len(inner) + 1)]
@@ -86,13 +86,16 @@ def zip_arrays(sql: Fragment, arrays: Sequence[Typed], inner: Sequence[DataType]
 
 
 def flatten_arrays(lists: ListValues) -> pa.Array:
-    """Of arrays of arrays."""
+    """Removes one level of nesting from arrays of arrays."""
     inner = build_lists(lists.values)
     return ListValues(lists.given, inner.values, inner.offsets[lists.offsets]).like(inner.values)
 
 
 def join_array_texts(sql: Fragment, array: Typed, separator: Typed | None) -> Fragment:
-    """``sql`` of an array of texts or numbers: their texts with a literal between them, without NULLs."""
+    """Adds a scan kernel for ``arrayStringConcat`` with a literal separator to ``sql``.
+
+    NULL elements are left out. Elements may be texts or numbers.
+    """
     between = "" if separator is None else separator.value
     inner = array.type.inner if isinstance(array.type, ArrayType) else array.type
     bare = inner.inner if isinstance(inner, NullableType) else inner

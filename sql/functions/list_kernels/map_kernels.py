@@ -1,4 +1,4 @@
-"""What scans compute of maps, which are lists of structs of key and value."""
+"""Scan kernels for maps, which are lists of structs of key and value."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ def _is_plain(type_: MapType) -> bool:
 
 
 def map_keys(value: Typed, type_: MapType) -> Typed:
+    """Returns the map's keys as an array, with a scan kernel if the type allows one."""
     sql = fragment("list_transform({}, lambda e: e.key)", value.sql)
     if is_plain(type_.key):
         sql = Scannable(sql, value.sql, lambda given: _part(given, 0), ArrayType(type_.key).arrow)
@@ -36,6 +37,7 @@ def map_keys(value: Typed, type_: MapType) -> Typed:
 
 
 def map_values(value: Typed, type_: MapType) -> Typed:
+    """Returns the map's values as an array, with a scan kernel if the type allows one."""
     sql = fragment("list_transform({}, lambda e: e.value)", value.sql)
     if is_plain(type_.value):
         sql = Scannable(sql, value.sql, lambda given: _part(given, 1), ArrayType(type_.value).arrow)
@@ -57,7 +59,7 @@ def _arrow(type_: MapType) -> pa.DataType:
 
 
 def build_maps(sql: Fragment, keys: Sequence[Typed], values: Sequence[Typed], type_: MapType) -> Fragment:
-    """``sql`` of keys and values in turn, which a scan computes."""
+    """Adds a scan kernel for ``map(key, value, …)`` to ``sql``, if the types allow one."""
     given = [*keys, *values]
     if not _is_plain(type_) or any(value.is_literal and value.value is None for value in given):
         return sql
@@ -84,6 +86,7 @@ def build_maps(sql: Fragment, keys: Sequence[Typed], values: Sequence[Typed], ty
 
 
 def from_arrays(sql: Fragment, keys: Typed, values: Typed, type_: MapType, name: str) -> Fragment:
+    """Adds a scan kernel for ``mapFromArrays`` to ``sql``, if the types allow one."""
     if not _is_plain(type_):
         return sql
 
@@ -98,7 +101,7 @@ def _both(value: Typed, type_: MapType) -> list[Fragment]:
 
 
 def filter_maps(sql: Fragment, value: Typed, type_: MapType, parameters: Sequence[Fragment], test: Typed) -> Fragment:
-    """``sql`` of a map and a lambda over its keys and values."""
+    """Adds a scan kernel for ``mapFilter`` to ``sql``, if type and lambda allow one."""
     body = compile_lambda_body(_both(value, type_), parameters, test) if _is_plain(type_) and is_test(test) else None
     if body is None:
         return sql
@@ -114,7 +117,10 @@ def filter_maps(sql: Fragment, value: Typed, type_: MapType, parameters: Sequenc
 def transform_maps(
     sql: Fragment, value: Typed, type_: MapType, parameters: Sequence[Fragment], pair: Sequence[Typed], made: MapType
 ) -> Fragment:
-    """``sql`` of a map and a lambda from its keys and values to a ``pair``."""
+    """Adds a scan kernel for ``mapApply`` to ``sql``, if types and lambda allow one.
+
+    ``pair`` is the lambda's result: a new key and a new value.
+    """
     if not _is_plain(type_) or not _is_plain(made) or not all(map(is_mapped, pair)):
         return sql
     arrays = _both(value, type_)
@@ -132,7 +138,7 @@ def transform_maps(
 
 
 def look_up_key(sql: Fragment, value: Typed, type_: MapType, key: Typed) -> Fragment:
-    """``sql`` of a map: the value of a literal key, or the values' default."""
+    """Adds a scan kernel for ``map[key]`` with a literal key to ``sql``; the default if it is missing."""
     constant = constant_as_element(key, type_.key) if key.is_literal and _is_plain(type_) else None
     if constant is None or isinstance(type_.value, ArrayType):
         return sql

@@ -1,7 +1,7 @@
-"""``= != < <= > >=``, greatest, least.
+"""Comparisons ``= != < <= > >=``, ``IS [NOT] DISTINCT FROM``, ``greatest``, ``least``.
 
-Floats compare as IEEE says (NaN is equal to nothing and not ordered), where DuckDB takes NaN for the greatest number. A
-constant string beside another type is read as a value of that type.
+Floats compare by IEEE 754: NaN equals nothing and has no order, while DuckDB takes NaN for the greatest number. A
+constant string is read as a value of the other side's type.
 """
 
 from __future__ import annotations
@@ -41,14 +41,17 @@ from sql.typing.typed_expressions import FLOAT64, UINT8, UINT32, Typed, string_l
 
 _EXACT = 1 << 53
 _FLOAT_BITS = {32: 24, 64: 53}
-"""Integers of fewer bits are floats exactly."""
+"""Integers of fewer bits than this are exact as floats of the given width."""
 _OPERATORS = {
     "equals": "=", "notEquals": "<>", "less": "<", "lessOrEquals": "<=", "greater": ">", "greaterOrEquals": ">=",
 }  # fmt: skip
 
 
 def to_common_type(left: Typed, right: Typed, zone: str) -> tuple[Fragment, Fragment]:
-    """Both sides as DuckDB values of one type. Raises ``UserError`` 386 or 43 if ClickHouse does not compare them."""
+    """Returns both sides as DuckDB values of one type.
+
+    Raises ``UserError`` 386 or 43 if ClickHouse does not compare them.
+    """
     a, b = strip_nullable(left.type), strip_nullable(right.type)
     if a == b:
         return left.number, right.number
@@ -69,7 +72,7 @@ def to_common_type(left: Typed, right: Typed, zone: str) -> tuple[Fragment, Frag
 
 
 def _counted(value: Typed, beside: DataType) -> Typed | None:
-    """The number that stands for a value of an Enum, a time or an IPv4: beside numbers they are compared by it."""
+    """Returns the number by which an Enum, time or IPv4 is compared with numbers, or ``None``."""
     own = strip_nullable(value.type)
     if isinstance(own, DateTime64Type) and is_number(beside):
         seconds = FLOAT64 if isinstance(beside, FloatType) else DecimalType(38, own.precision)
@@ -89,7 +92,7 @@ def _counted(value: Typed, beside: DataType) -> Typed | None:
 
 
 def enums_as_numbers(call: Call) -> Call:
-    """The call with the numbers of the values of an Enum, if what is searched and what for are not of one type."""
+    """Replaces Enums by their numbers, if the array and the value have different types."""
     types = [strip_nullable(arg.type.inner if isinstance(arg.type, ArrayType) else arg.type) for arg in call.args]
     numbers = (IntegerType, BoolType, FloatType, EnumType)
     if types[0] == types[1] or EnumType not in map(type, types) or not all(isinstance(own, numbers) for own in types):
@@ -127,7 +130,7 @@ def _common(a: DataType, b: DataType) -> DataType:
 
 
 def _as_string(value: Typed, type_: DataType, other: DataType, zone: str) -> Fragment:
-    """Beside a FixedString zero bytes at the end are padding."""
+    """Returns a string to compare. Beside a FixedString zero bytes at the end are padding."""
     if isinstance(type_, FixedStringType):
         return to_text(value, zone)
     if not isinstance(other, FixedStringType):
@@ -150,7 +153,7 @@ def _comparison(name: str) -> Callable[[Call], Typed]:
 
 
 def compare(name: str, left: Typed, right: Typed, zone: str) -> Typed:
-    """``= != < <= > >=`` under their functions' names; Nullable where a side is."""
+    """Compiles the comparison of that function name. It is Nullable if a side is."""
     if needs_element_comparison(left, right):
         return compare_tuples(name, left, right, partial(compare, zone=zone))
     nullable = left.type.is_nullable or right.type.is_nullable
@@ -169,9 +172,10 @@ def compare(name: str, left: Typed, right: Typed, zone: str) -> Typed:
 
 
 def _exactly(operator: str, left: tuple[Typed, Fragment], right: tuple[Typed, Fragment]) -> Fragment | None:
-    """An integer beside a float by their values, where the integer as a float may be another number; else None.
+    """Compares an integer with a float by value, where the integer may not be exact as a float.
 
-    Floats from 2^53 are whole numbers, and fit a HUGEINT as far as integers go.
+    Returns ``None`` if a plain comparison does. Floats from 2^53 on are integers, and fit a HUGEINT as far as integers
+    go.
     """
     kinds = [strip_nullable(side[0].type) for side in (left, right)]
     for kind, other in (kinds, reversed(kinds)):
@@ -197,7 +201,7 @@ def _exactly(operator: str, left: tuple[Typed, Fragment], right: tuple[Typed, Fr
 
 
 def _is_small(side: Typed) -> bool:
-    """Whether it is a literal beside which integers and floats compare as floats."""
+    """Tells whether a side is a literal so small that comparing as floats is exact."""
     return isinstance(side.value, (int, float)) and (abs(side.value) < _EXACT or side.value != side.value)
 
 
@@ -224,6 +228,7 @@ for _name in _OPERATORS:
 
 @function("isNotDistinctFrom", 2, nulls=False)
 def is_not_distinct(call: Call) -> Typed:
+    """Compiles ``isNotDistinctFrom(a, b)`` and ``a <=> b``. NaN equals nothing."""
     a, b = _distinct_sides(call)
     nan = _both_nan(call, a)
     template = "({} IS NOT DISTINCT FROM {} AND NOT {})" if nan else "({} IS NOT DISTINCT FROM {})"
@@ -232,6 +237,7 @@ def is_not_distinct(call: Call) -> Typed:
 
 @function("isDistinctFrom", 2, nulls=False)
 def is_distinct(call: Call) -> Typed:
+    """Compiles ``isDistinctFrom(a, b)``. NaN equals nothing."""
     a, b = _distinct_sides(call)
     nan = _both_nan(call, a)
     template = "({} IS DISTINCT FROM {} OR {})" if nan else "({} IS DISTINCT FROM {})"
@@ -239,7 +245,10 @@ def is_distinct(call: Call) -> Typed:
 
 
 def _both_nan(call: Call, left: Fragment) -> list[Fragment]:
-    """Where equal values are NaN, which ClickHouse takes for distinct; none if they cannot be."""
+    """Returns the condition that both sides are NaN, which ClickHouse takes for distinct.
+
+    The list is empty if they cannot be NaN.
+    """
     if not all(_may_be_nan(arg) for arg in call.args):
         return []
     return [fragment("coalesce(isnan(CAST({} AS DOUBLE)), false)", left)]
@@ -263,7 +272,10 @@ def least(call: Call) -> Typed:
 
 
 def _picked_type(types: Sequence[DataType]) -> DataType:
-    """A Decimal stays what it is beside an integer, and is a float beside one; a Bool is a number."""
+    """Returns the result type of ``greatest`` and ``least``.
+
+    A Decimal stays one beside an integer and becomes a float beside a float. A Bool becomes a number.
+    """
     bare = [strip_nullable(type_) for type_ in types]
     decimals = [type_ for type_ in bare if isinstance(type_, DecimalType)]
     if decimals and any(isinstance(type_, FloatType) for type_ in bare):
@@ -282,13 +294,13 @@ def _pick(call: Call, name: str) -> Typed:
     type_ = _picked_type(call.types)
     zone = call.environment.zone
     values = [convert_to_supertype(arg, type_, zone) for arg in call.args]
-    # NULLs are passed over, in both engines.
+    # ClickHouse and DuckDB both ignore NULLs here.
     if isinstance(strip_nullable(type_), UUIDType):
         return Typed(swapped_halves(function_call(name, *map(swapped_halves, values))), type_)
     if not isinstance(strip_nullable(type_), FloatType):
         return Typed(function_call(name, *values), type_)
     if len(values) == 2:
-        # ClickHouse compares once, so that the second one wins beside a NaN.
+        # ClickHouse compares once, so the second value wins if one is NaN.
         a, b = values
         first = "{a} > {b} AND NOT isnan({a})" if name == "greatest" else "{a} < {b} AND NOT isnan({b})"
         return Typed(

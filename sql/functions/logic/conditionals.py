@@ -41,10 +41,11 @@ def _logical(call: Call, operator: str) -> Typed:
 
 
 def _in_order(operator: str, terms: list[Fragment], args: tuple[Typed, ...]) -> Fragment:
-    """The terms joined, so that one that may raise an error is computed only where those before it leave it open.
+    """Joins the terms so that a later one raises an error only where the earlier ones leave it open.
 
-    DuckDB computes all terms of a value for all rows; constants are computed before there are any. A term that may be
-    NULL is written twice, for it counts also where it leaves the answer open."""
+    DuckDB computes all terms for all rows, and constants beforehand. So earlier terms become arms of a CASE. A term
+    that may be NULL is written twice, for it counts also where it does not decide.
+    """
     raising = [term.traits & RAISES and not arg.is_constant for term, arg in zip(terms, args, strict=True)]
     last = max((position for position, raises in enumerate(raising) if raises), default=0)
     nullable = [term for term, arg in zip(terms[:last], args, strict=False) if arg.type.is_nullable]
@@ -71,6 +72,7 @@ def logical_or(call: Call) -> Typed:
 
 @function("not", 1, conditions=True)
 def logical_not(call: Call) -> Typed:
+    """Compiles ``NOT x``. Raises ``UserError`` 43."""
     if not is_number(call.args[0].type) or isinstance(call.args[0].type, DecimalType):
         raise call.wrong_type(0, "an integer or a float")
     type_ = BOOL if call.args[0].type == BOOL else UINT8
@@ -79,6 +81,7 @@ def logical_not(call: Call) -> Typed:
 
 @function("xor", (2, None), conditions=True)
 def logical_xor(call: Call) -> Typed:
+    """Compiles ``xor(…)``. Raises ``UserError`` 43."""
     for position, arg in enumerate(call.args):
         if not is_number(arg.type) or isinstance(arg.type, DecimalType):
             raise call.wrong_type(position, "an integer or a float")
@@ -110,7 +113,7 @@ def _case(call: Call, pairs: list[tuple[Fragment, Typed]], otherwise: Typed) -> 
 
 
 def _padded(value: Typed, type_: DataType, zone: str) -> Fragment:
-    """A FixedString keeps its zero bytes where a String is chosen between two values."""
+    """Converts a branch's value; a FixedString that becomes a String keeps its zero bytes."""
     if isinstance(strip_nullable(type_), StringType) and isinstance(strip_nullable(value.type), FixedStringType):
         return fragment("decode({})", value.sql)
     return convert_to_supertype(value, type_, zone)
@@ -130,6 +133,7 @@ def if_function(call: Call) -> Typed:
 
 @function("multiIf caseWithoutExpression", (3, None), nulls=False, conditions=True)
 def multi_if(call: Call) -> Typed:
+    """Compiles ``multiIf(condition, value, …, else)``. Raises ``UserError`` 42."""
     if len(call.args) % 2 == 0:
         raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", "multiIf needs pairs of condition and value, and an else")
     pairs = [(_checked_condition(call, i), call.args[i + 1]) for i in range(0, len(call.args) - 1, 2)]
@@ -138,6 +142,7 @@ def multi_if(call: Call) -> Typed:
 
 @function("caseWithExpression", (4, None), nulls=False)
 def case_expression(call: Call) -> Typed:
+    """Compiles ``CASE x WHEN … THEN …``; a ``WHEN NULL`` never matches."""
     subject = call.args[0]
     pairs = []
     for position in range(1, len(call.args) - 1, 2):
@@ -150,7 +155,7 @@ def case_expression(call: Call) -> Typed:
 
 @function("transform", (3, 4), nulls=False)
 def transform(call: Call) -> Typed:
-    """``transform(x, from, to[, default])`` with arrays written in place."""
+    """Compiles ``transform(x, from, to[, default])`` with constant arrays. Raises ``UserError`` 36."""
     subject, old, new = call.args[:3]
     if old.elements is None or new.elements is None or len(old.elements) != len(new.elements):
         raise UserError("BAD_ARGUMENTS", "transform needs two constant arrays of the same size")
@@ -162,7 +167,10 @@ def transform(call: Call) -> Typed:
 
 
 def _same_key(call: Call, subject: Typed, tested: Typed) -> Fragment:
-    """Whether ClickHouse, which looks a constant up in a hash table, finds the subject: by bits, and NaN never."""
+    """Returns the condition that ClickHouse's hash table of constants finds the subject.
+
+    It compares floats by their bits, and never finds NaN.
+    """
     if not isinstance(strip_nullable(subject.type), FloatType) or not is_number(strip_nullable(tested.type)):
         return fragment("({} = {})", *to_common_type(subject, tested, call.environment.zone))
     if not tested.is_constant:
@@ -197,6 +205,7 @@ def is_nullable(call: Call) -> Typed:
 
 @function("coalesce", (1, None), nulls=False)
 def coalesce(call: Call) -> Typed:
+    """Compiles ``coalesce(…)``; arguments after the first one that cannot be NULL are dropped."""
     values: list[Typed] = []
     for arg in call.args:
         if arg.type == NULL_TYPE:
@@ -217,11 +226,13 @@ def coalesce(call: Call) -> Typed:
 
 @function("ifNull", 2, nulls=False)
 def if_null(call: Call) -> Typed:
+    """Compiles ``ifNull(value, other)`` as ``coalesce``."""
     return coalesce(call)
 
 
 @function("nullIf", 2, nulls=False)
 def null_if(call: Call) -> Typed:
+    """Compiles ``nullIf(value, other)``."""
     left, right = call.args
     if left.type == NULL_TYPE or right.type == NULL_TYPE:
         return replace(left, type=make_nullable(left.type))
@@ -231,6 +242,7 @@ def null_if(call: Call) -> Typed:
 
 @function("assumeNotNull", 1, nulls=False)
 def assume_not_null(call: Call) -> Typed:
+    """Compiles ``assumeNotNull``: takes Nullable off; NULL becomes the type's default."""
     value = call.args[0]
     if not value.type.is_nullable:
         return value
@@ -250,6 +262,7 @@ def is_zero_or_null(call: Call) -> Typed:
 
 @function("throwIf", (1, 2))
 def throw_if(call: Call) -> Typed:
+    """Compiles ``throwIf(condition[, message])``, which raises 395 at run time."""
     message = call.constant_text(1) if len(call.args) > 1 else "Value passed to 'throwIf' function is non-zero"
     failure = string_literal(f"pando:395:{message}")
     return Typed(
@@ -283,6 +296,7 @@ def _float(call: Call) -> Fragment:
 
 @function("ifNotFinite", 2)
 def if_not_finite(call: Call) -> Typed:
+    """Compiles ``ifNotFinite(value, other)``."""
     value, other = call.args
     type_ = supertype([value.type, other.type])
     first, second = (convert_to_supertype(arg, type_, call.environment.zone) for arg in (value, other))

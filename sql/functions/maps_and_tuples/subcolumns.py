@@ -1,4 +1,4 @@
-"""``column.size0``, ``.null``, ``.keys``, ``.values``, ``.size``: what a column is stored as, by name."""
+"""Subcolumns by name: ``column.size0``, ``.null``, ``.keys``, ``.values``, ``.size``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SIZE = re.compile(r"size(\d)")
 
 
 def find_subcolumn(value: Typed, name: str) -> Typed | None:
-    """``None``: there is none of the name."""
+    """Returns the subcolumn of a value, or ``None`` if there is none of the name."""
     type_ = strip_nullable(value.type)
     if name == "null" and value.type.is_nullable:
         return Typed(fragment("({} IS NULL)", value.sql), UINT8, is_condition=True)
@@ -32,7 +32,7 @@ def find_subcolumn(value: Typed, name: str) -> Typed | None:
 
 
 def _is_element(type_: DataType, name: str) -> bool:
-    """Whether an array of tuples has elements of the name."""
+    """Tells whether an array of tuples has elements of the name."""
     while isinstance(type_, ArrayType):
         type_ = strip_nullable(type_.inner)
     return isinstance(type_, TupleType) and any(own == name for own, _ in type_.elements)

@@ -1,8 +1,10 @@
-"""``+ - *`` and their kin: ClickHouse's widening result types, with wrap-around at 64 bits.
+"""``plus``, ``minus``, ``multiply``, ``negate``, ``abs``, with ClickHouse's widening result types.
 
-Below 64 bits the result type always has room. At 64 bits DuckDB would refuse an overflow, so the fast operation is
-taken for numbers that are small enough, and for others the low 64 bits of the exact 128-bit result. (To try the fast
-one and to catch its error costs some hundred times as much: DuckDB then goes through the vector row by row.)"""
+Below 64 bits the result type holds every result. At 64 bits ClickHouse wraps around, where DuckDB would raise an error.
+So the fast operation serves for numbers that are small enough, and the low 64 bits of the exact 128-bit result for
+others. (To try the fast one and catch its error costs some hundred times as much: DuckDB then goes through the vector
+row by row.)
+"""
 
 from __future__ import annotations
 
@@ -36,6 +38,7 @@ from sql.typing.typed_expressions import FLOAT64, UINT32, IntervalType, Typed, c
 
 
 def illegal_types_error(call: Call) -> UserError:
+    """Returns error 43 for the types of a call's arguments."""
     types = " and ".join(str(type_) for type_ in call.types)
     return UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"Illegal types {types} of arguments of function {call.name}")
 
@@ -45,7 +48,7 @@ def is_integer(type_: DataType) -> bool:
 
 
 def with_addresses(build: Build) -> Build:
-    """``build`` that takes an IPv4 beside integers for the UInt32 that it is."""
+    """Makes ``build`` take an IPv4 beside integers as the UInt32 that it is."""
 
     def build_of_numbers(call: Call) -> Typed:
         kinds = {type(type_) for type_ in call.types}
@@ -61,7 +64,7 @@ _LONGEST_WRITTEN_THRICE = 500
 
 
 def _wrapped(operator: str, left: Typed, right: Typed, type_: IntegerType) -> Fragment:
-    """``left operator right`` in ``type_`` of 64 bits, wrapping around where it overflows."""
+    """Returns ``left operator right`` in the 64-bit ``type_``, wrapping around."""
     fast = fragment("({} {} {})", cast(left.sql, type_), operator, cast(right.sql, type_))
     wide = [fragment("CAST({} AS HUGEINT)", value.sql) for value in (left, right)]
     sizes = [_magnitude(value) or 2**64 for value in (left, right)]
@@ -70,7 +73,7 @@ def _wrapped(operator: str, left: Typed, right: Typed, type_: IntegerType) -> Fr
     else:
         slow = wrap_to_64_bits(fragment("({} {} {})", wide[0], operator, wide[1]), type_)
     bounds = [_bound(operator, own, other, type_) for own, other in ((left, right), (right, left))]
-    # A sum of sums would grow threefold with every operand.
+    # The CASE contains each operand three times, so nested sums would triple in size with every operand.
     if None in bounds or fast.size > _LONGEST_WRITTEN_THRICE or fast.traits & WRITE_ONCE:
         return slow
     conditions = join_fragments(" AND ", [bound for bound in bounds if bound])
@@ -78,7 +81,7 @@ def _wrapped(operator: str, left: Typed, right: Typed, type_: IntegerType) -> Fr
 
 
 def _magnitude(value: Typed) -> int | None:
-    """The most that the value can be, or its opposite; None for a column of 64 bits."""
+    """Returns the greatest absolute value of an operand; ``None`` for a column of 64 bits."""
     if value.is_literal and isinstance(value.value, int):
         return abs(value.value)
     type_ = bool_as_integer(value.type)
@@ -86,7 +89,10 @@ def _magnitude(value: Typed) -> int | None:
 
 
 def _bound(operator: str, own: Typed, other: Typed, type_: IntegerType) -> Fragment | None:
-    """The condition under which the operation cannot overflow for ``own``; EMPTY for always, None for never."""
+    """Returns the condition under which the operation cannot overflow for ``own``.
+
+    EMPTY stands for always, ``None`` for never.
+    """
     given, beside = _magnitude(own), _magnitude(other)
     if given is not None:
         return EMPTY if given <= type_.maximum else None
@@ -113,7 +119,7 @@ def _integers(call: Call, operator: str, type_: IntegerType) -> Typed:
 
 
 def _long_sum(summands: Summands, type_: IntegerType) -> Typed:
-    """Integers wrap around, so that only the exact sum counts, and that has no order."""
+    """Returns a sum as one exact sum that is wrapped once, in any order of its summands."""
     *others, (_, whole) = summands
     for _, other in reversed(others):
         whole = fragment("({} + {})", other, whole)
@@ -127,7 +133,7 @@ def _summands(value: Typed, operator: str = "+") -> Summands:
 
 
 def _added(left: Summands, right: Summands) -> Summands:
-    """In halves of about one size, which DuckDB plans fastest."""
+    """Merges two sums into parts of about equal size, which DuckDB plans fastest."""
     sums = list(left)
     for count, sql in right:
         while sums and sums[-1][0] <= count:
@@ -143,7 +149,10 @@ def _floats(call: Call, operator: str) -> Typed:
 
 
 def decimal_type(left: DataType, right: DataType, scale: int) -> DecimalType:
-    """Beside an integer a decimal keeps its digits; two decimals get the wider one's machine type."""
+    """Returns the Decimal type of a result with this scale.
+
+    Beside an integer a Decimal keeps its precision; two Decimals get the machine type of the wider one.
+    """
     if not isinstance(left, DecimalType) or not isinstance(right, DecimalType):
         own = left if isinstance(left, DecimalType) else right
         assert isinstance(own, DecimalType)
@@ -152,6 +161,7 @@ def decimal_type(left: DataType, right: DataType, scale: int) -> DecimalType:
 
 
 def as_decimal_operand(value: Typed) -> Fragment:
+    """Returns a Decimal or integer as a DuckDB decimal."""
     if isinstance(value.type, DecimalType):
         return value.sql
     type_ = integer_literal_type(value.value) if isinstance(value.value, int) else bool_as_integer(value.type)
@@ -170,7 +180,7 @@ def _decimals(call: Call, operator: str) -> Typed:
 
 
 def arithmetic_kind(call: Call) -> str:
-    """``integer``, ``float``, ``decimal`` or ``other``: which arithmetic applies."""
+    """Returns which arithmetic applies: ``integer``, ``float``, ``decimal`` or ``other``."""
     types = call.types
     if all(is_integer(type_) for type_ in types):
         return "integer"
@@ -199,6 +209,7 @@ def _sum_type(call: Call) -> IntegerType | None:
 @function("plus", 2)
 @with_addresses
 def add(call: Call) -> Typed:
+    """Compiles ``a + b`` of numbers, or of a date and an interval or number. Raises ``UserError`` 43, 48."""
     left, right = call.args
     for value, other in ((left, right), (right, left)):
         if isinstance(other.type, IntervalType) and is_date_or_time(value.type):
@@ -213,6 +224,7 @@ def add(call: Call) -> Typed:
 @function("minus", 2)
 @with_addresses
 def subtract(call: Call) -> Typed:
+    """Compiles ``a - b`` of numbers or dates. Raises ``UserError`` 43."""
     left, right = call.args
     if is_date_or_time(left.type):
         if isinstance(right.type, IntervalType):
@@ -229,11 +241,13 @@ def subtract(call: Call) -> Typed:
 @function("multiply", 2)
 @with_addresses
 def multiply(call: Call) -> Typed:
+    """Compiles ``a * b``. Raises ``UserError`` 43."""
     return _arithmetic(call, "*", _sum_type(call))
 
 
 @function("negate", 1)
 def negate(call: Call) -> Typed:
+    """Compiles ``-x``; an unsigned integer gets a wider signed type. Raises ``UserError`` 43."""
     value = call.args[0]
     if isinstance(value.type, IntervalType):
         return Typed(fragment("(-{})", value.sql), value.type)
@@ -251,6 +265,7 @@ def negate(call: Call) -> Typed:
 
 @function("abs", 1)
 def absolute_value(call: Call) -> Typed:
+    """Compiles ``abs(x)``; the result of an integer is unsigned. Raises ``UserError`` 43."""
     value = call.args[0]
     if isinstance(value.type, (FloatType, DecimalType)):
         return Typed(fragment("abs({})", value.sql), value.type)
@@ -266,7 +281,7 @@ def absolute_value(call: Call) -> Typed:
 
 
 MACROS = define_macros(
-    # The low 64 bits of a product of 128, which HUGEINT has no room for: one factor goes in halves.
+    # The low 64 bits of a 128-bit product, which may overflow HUGEINT: one factor is split into halves.
     """pando_product(a, b) AS pando_low_unsigned((a & 4294967295) * b
         + (((a >> 32) * b) & 4294967295) * 4294967296)""",
 )

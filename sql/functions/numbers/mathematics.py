@@ -53,10 +53,11 @@ define("e", lambda call: Typed(fragment("exp(1)"), FLOAT64, is_constant=True), 0
 
 @function("sign", 1)
 def sign(call: Call) -> Typed:
+    """Compiles ``sign(x)``; NaN gives 1. Raises ``UserError`` 43."""
     if not is_number(call.args[0].type):
         raise call.wrong_type(0, "a number")
     value = call.args[0]
-    if isinstance(value.type, FloatType):  # 1 for NaN
+    if isinstance(value.type, FloatType):
         return Typed(
             cast(fragment("CASE WHEN isnan({value}) THEN 1 ELSE sign({value}) END", value=value.sql), INT8), INT8
         )
@@ -77,9 +78,12 @@ def _digits(call: Call) -> int:
 
 
 def _rounding(function: str, integer: str, decimal: str, digits_of: str) -> Callable[[Call], Typed]:
-    """``integer`` rounds ``{x}`` to the unit ``{unit}`` as ClickHouse does, ``decimal`` a HUGEINT ``{0}`` to ``{1}``,
-    ``digits_of`` a Decimal ``{x}`` to ``{digits}`` digits (``{step}``: the least step there); ``function`` rounds a
-    float to a whole number."""
+    """Builds a rounding function from four SQL templates.
+
+    ``function``: the DuckDB function that rounds a float to an integer. ``integer``: rounds the integer ``{x}`` to the
+    unit ``{unit}`` as ClickHouse does. ``decimal``: rounds the HUGEINT ``{0}`` to ``{1}``. ``digits_of``: rounds the
+    Decimal ``{x}`` to ``{digits}`` digits, whose last has the value ``{step}``.
+    """
 
     def build(call: Call) -> Typed:
         value, digits = call.args[0], _digits(call)
@@ -103,7 +107,10 @@ def _rounding(function: str, integer: str, decimal: str, digits_of: str) -> Call
 
 
 def _rounded_integer(template: str, value: Typed, unit: int) -> Typed:
-    """In the value's own type, wrapping around at its limits; C++ computes narrow numbers as Int32."""
+    """Rounds in the value's own type, which wraps around at its limits.
+
+    C++ computes narrow numbers as Int32.
+    """
     type_ = bool_as_integer(value.type)
     if unit > type_.maximum:
         return Typed(
@@ -144,7 +151,7 @@ def _rounded_decimal(template: str, value: Typed, digits: int) -> Fragment:
 
 
 def _rounded_float(function: str, sql: Fragment, digits: int) -> Fragment:
-    """ClickHouse's powers of ten end at the greatest UInt64."""
+    """Rounds a float to digits. ClickHouse's powers of ten end at the greatest UInt64."""
     unit = float(min(10 ** abs(digits), 2**64 - 1))
     if digits == 0:
         return function_call(function, sql)
@@ -189,6 +196,10 @@ define("trunc truncate", _rounding("trunc", _TRUNC_INTEGER, _TRUNC, "trunc({x}, 
 
 @function("roundToExp2", 1)
 def round_to_exp2(call: Call) -> Typed:
+    """Compiles ``roundToExp2`` of an unsigned integer: the power of two at or below it.
+
+    Raises ``UserError`` 48 for other types.
+    """
     value = call.args[0]
     if not isinstance(value.type, IntegerType) or value.type.signed:
         raise UserError("NOT_IMPLEMENTED", f"roundToExp2 of {value.type} is not supported")
@@ -215,28 +226,28 @@ _POWERS = np.array([float(f"1e{power}") for power in range(_LEAST_POWER, _MOST_P
 
 
 def _exp10(values: np.ndarray) -> np.ndarray:
-    """Whole powers of ten are exact."""
+    """Computes powers of ten; integral powers are exact."""
     is_whole = (values == np.trunc(values)) & (values >= _LEAST_POWER) & (values <= _MOST_POWER)
     exact = _POWERS[np.where(is_whole, values, 0).astype(np.int64) - _LEAST_POWER]
     if is_whole.all():
         return exact
-    # Beyond all powers NumPy takes very long to say so.
+    # NumPy is very slow for exponents out of range, so these are answered here.
     powers = np.power(10.0, np.where(is_whole | (np.abs(values) > _NO_POWER), 0, values))
     powers = np.where(values > _NO_POWER, np.inf, np.where(values < -_NO_POWER, 0, powers))
     return np.where(is_whole, exact, powers)
 
 
 def _computed(function: Callable[[np.ndarray], np.ndarray], given: pa.Array) -> pa.Array:
-    """Of numbers; what has no value gives NaN or infinity."""
+    """Applies a function to numbers; values outside its domain give NaN or infinity."""
     floats = given.cast(pa.float64())
     with np.errstate(all="ignore"):
         return fixed_width_column(function(fixed_width_values(floats, np.float64)), pa.float64(), floats)
 
 
 _SCANNED: dict[str, Callable[[np.ndarray], np.ndarray]] = {"exp10": _exp10, "log1p": np.log1p}
-"""What DuckDB has not."""
+"""Functions that DuckDB lacks."""
 _EXACT_BITS = 32
-"""Of whole numbers that are floats, too."""
+"""Integers of at most this many bits are exact as floats."""
 
 
 def _scanned_function(name: str) -> Callable[[Call], Typed]:

@@ -1,7 +1,8 @@
-"""Functions that make strings. Positions and lengths count bytes, or code points in the …UTF8 variants.
+"""Functions that make strings. Positions and lengths count bytes, or code points if named …UTF8.
 
-DuckDB's strings are UTF-8, so a byte function that would cut a character in half works on the BLOB and fails to
-decode; ASCII, the usual case, is the same in both."""
+DuckDB's strings are UTF-8. A byte function that would cut a character in half works on the BLOB and fails to decode the
+result. In ASCII texts, the usual case, bytes and code points are the same.
+"""
 
 from __future__ import annotations
 
@@ -39,13 +40,16 @@ from sql.typing.result_types import bool_as_integer, is_integer, is_string
 from sql.typing.typed_expressions import INT64, STRING, UINT8, UINT64, Typed, cast, string_literal
 
 MAX_UNGUARDED_REPEATS = 8
-"""Makes no more of a text than other functions make of it."""
+"""Repetition up to this factor needs no memory check: other functions grow texts as much."""
 MAX_SCANNED_PIECE_CHARACTERS = 1000
-"""Of a piece of a text that a scan makes."""
+"""Positions and sizes from this number on have no scan kernel."""
 
 
 def string_argument(call: Call, position: int) -> Fragment:
-    """The argument as VARCHAR; it must be a String or FixedString (with the zeros at its end)."""
+    """Returns the argument as VARCHAR; a FixedString keeps the zero bytes at its end.
+
+    Raises ``UserError`` 43 if it is neither a String nor a FixedString.
+    """
     value = call.args[position]
     if not is_string(value.type):
         raise call.wrong_type(position, "String")
@@ -53,7 +57,7 @@ def string_argument(call: Call, position: int) -> Fragment:
 
 
 def integer_argument(call: Call, position: int) -> Fragment:
-    """The argument as BIGINT."""
+    """Returns the argument as BIGINT."""
     return fragment("CAST({} AS BIGINT)", call.args[position].sql)
 
 
@@ -68,7 +72,10 @@ def _simple(template: str, strings: int) -> Callable[[Call], Typed]:
 
 
 def change_ascii_case(value: Fragment, case: str) -> Fragment:
-    """``case`` (lower, upper) of the ASCII letters alone, as in ClickHouse's byte functions."""
+    """Changes the case of ASCII letters alone, as ClickHouse's byte functions do.
+
+    ``case`` is ``lower`` or ``upper``.
+    """
     template = "(CASE WHEN strlen({0}) = length({0}) THEN {1} ELSE {2} END)"
     sql = bind_value(
         value,
@@ -83,7 +90,7 @@ def change_ascii_case(value: Fragment, case: str) -> Fragment:
 def _ascii_case(case: str) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         value = call.args[0]
-        if isinstance(value.type, FixedStringType):  # keeps its length and its zeros
+        if isinstance(value.type, FixedStringType):  # the length and the zero bytes stay
             return Typed(fragment("encode({})", function_call(f"pando_ascii_{case}", value.sql)), value.type)
         return Typed(change_ascii_case(string_argument(call, 0), case), STRING)
 
@@ -91,7 +98,7 @@ def _ascii_case(case: str) -> Callable[[Call], Typed]:
 
 
 def _of_column(template: str, compute: Compute) -> Callable[[Call], Typed]:
-    """A function of one text that a scan may compute."""
+    """Builds a function of one text from an SQL template and a scan kernel."""
     return lambda call: Typed(
         Scannable(fragment(template, string_argument(call, 0)), string_argument(call, 0), compute, pa.string()), STRING
     )
@@ -106,7 +113,7 @@ define("initcap", _of_column("pando_initcap(encode({}))", capitalize_words), 1)
 
 
 def _characters(template: str, bounds: Callable[[int], tuple[int, int | None]]) -> Callable[[Call], Typed]:
-    """Those between two places, which a scan knows of a literal."""
+    """Builds a function that takes a slice of characters; a scan computes it for a literal count."""
 
     def build(call: Call) -> Typed:
         sql, count = fragment(template, string_argument(call, 0), integer_argument(call, 1)), call.args[1].value
@@ -118,7 +125,10 @@ def _characters(template: str, bounds: Callable[[int], tuple[int, int | None]]) 
 
 
 def _bytes(name: str, places: str) -> Callable[[Call], Typed]:
-    """DuckDB's function counts characters, which are the bytes of ASCII; ``places`` are the first and the last byte."""
+    """Builds ``left`` or ``right``, by bytes; ``places`` are the SQL of the first and the last byte.
+
+    DuckDB's functions count characters, so they serve for ASCII texts alone.
+    """
     sql = f"(CASE WHEN strlen({{0}}) = length({{0}}) THEN {name}({{0}}, {{2}}) "
     sql += f"ELSE decode(array_slice(encode({{0}}), {places})) END)"
 
@@ -132,7 +142,7 @@ def _bytes(name: str, places: str) -> Callable[[Call], Typed]:
 
 
 _SHORT = "-greatest(least(-{}, 4294967295), -4294967295)"
-"""No text has more. The number that has no opposite fails, as in ClickHouse."""
+"""No text is longer. The smallest Int64 cannot be negated and fails, as in ClickHouse."""
 _LEFT_PLACES = "1, CASE WHEN {1} >= 0 THEN {1} ELSE strlen({0}) + {1} END"
 _RIGHT_PLACES = "CASE WHEN {1} >= 0 THEN greatest(strlen({0}) - {1}, 0) + 1 ELSE 1 - {1} END, strlen({0})"
 define("leftUTF8", _characters("left({0}, {1})", lambda count: (0, count)), 2)
@@ -150,6 +160,7 @@ define("normalizeUTF8NFC", _simple("nfc_normalize({0})", 1), 1)
 
 @function("appendTrailingCharIfAbsent", 2)
 def append_trailing_char(call: Call) -> Typed:
+    """Compiles ``appendTrailingCharIfAbsent(text, end)``."""
     value, end = string_argument(call, 0), string_argument(call, 1)
     sql = fragment("(CASE WHEN {0} = '' OR ends_with({0}, {1}) THEN {0} ELSE {0} || {1} END)", value, end)
     known = call.args[1].value
@@ -163,6 +174,7 @@ def append_trailing_char(call: Call) -> Typed:
 
 @function("replaceAll replace", 3)
 def replace_all(call: Call) -> Typed:
+    """Compiles ``replaceAll(text, old, new)``, with a memory check if the text may grow much."""
     value, old, new = (string_argument(call, position) for position in range(3))
     lengths = [len(arg.value.encode()) if isinstance(arg.value, str) else -1 for arg in call.args[1:]]
     known = [arg.value for arg in call.args[1:]]
@@ -181,6 +193,7 @@ def replace_all(call: Call) -> Typed:
 
 @function("replaceOne", 3)
 def replace_one(call: Call) -> Typed:
+    """Compiles ``replaceOne(text, old, new)``, which replaces the first occurrence."""
     value, old, new = (string_argument(call, position) for position in range(3))
     found = fragment("instr({}, {})", value, old)
     cut = fragment(
@@ -194,6 +207,7 @@ def replace_one(call: Call) -> Typed:
 
 @function("length OCTET_LENGTH", 1)
 def length(call: Call) -> Typed:
+    """Compiles ``length`` of an array or map (elements) or of a string (bytes)."""
     value = call.args[0]
     if isinstance(value.type, (ArrayType, MapType)):
         return Typed(cast(fragment("len({})", value.sql), UINT64), UINT64)
@@ -204,6 +218,7 @@ def length(call: Call) -> Typed:
 
 @function("lengthUTF8 char_length character_length", 1)
 def length_utf8(call: Call) -> Typed:
+    """Compiles ``lengthUTF8(text)``, in code points."""
     return Typed(cast(fragment("length({})", string_argument(call, 0)), UINT64), UINT64)
 
 
@@ -225,6 +240,7 @@ define("notEmpty", lambda call: Typed(fragment("(NOT {})", _is_empty(call)), UIN
 
 @function("reverse", 1)
 def reverse(call: Call) -> Typed:
+    """Compiles ``reverse`` of an array, or of the bytes of a string."""
     if isinstance(call.args[0].type, ArrayType):
         return Typed(fragment("list_reverse({})", call.args[0].sql), call.args[0].type)
     if isinstance(call.args[0].type, FixedStringType):
@@ -260,8 +276,11 @@ def _substring(macro: str) -> Callable[[Call], Typed]:
 
 
 def _within_32_bits(call: Call, position: int, least: int) -> Fragment:
-    """A place or a size as BIGINT, one beyond DuckDB's bounds as the bound. ClickHouse takes a UInt64 for an Int64:
-    here only a constant is taken so: in a column it is a place that was found."""
+    """Returns a position or size as BIGINT, limited to DuckDB's bounds.
+
+    ClickHouse reads a UInt64 as an Int64. Only constants are read so here: a column's value is a position that was
+    found.
+    """
     value = call.args[position]
     if is_integer(value.type) and bool_as_integer(value.type).bits == 64:
         signed = (
@@ -274,7 +293,7 @@ def _within_32_bits(call: Call, position: int, least: int) -> Fragment:
 
 
 def _bounds(start: int, size: int | None = None) -> tuple[int, int | None] | None:
-    """From a place and a size, as Python slices."""
+    """Returns the bounds of a Python slice for a position and a size, or ``None``."""
     begin = start - 1 if start > 0 else start
     if size is None:
         return begin, None
@@ -288,6 +307,7 @@ define("substringUTF8", _substring("pando_substring"), (2, 3))
 
 @function("substringIndex SUBSTRING_INDEX", 3)
 def substring_index(call: Call) -> Typed:
+    """Compiles ``substringIndex(text, delimiter, count)``."""
     value, delimiter, count = string_argument(call, 0), string_argument(call, 1), call.constant_int(2)
     words = fragment("string_split({}, {})", value, delimiter)
     if count == 0:
@@ -310,7 +330,7 @@ _SPACES = {
         ("rtrim", "ends_with({0}, ' ')"),
     )
 }
-"""Without spaces, as most texts are, DuckDB need not look at every character."""
+"""Most texts have no spaces at their ends; for these DuckDB need not look at every character."""
 
 
 def _trim(name: str) -> Callable[[Call], Typed]:

@@ -10,7 +10,7 @@ from sql.typing.column_kernels.kernels import Kernel, text_bytes, text_offsets, 
 
 
 def _from_to(first: str, last: str) -> np.ndarray:
-    """Of each byte whether it is one of these."""
+    """Returns 256 flags: which bytes lie between two characters."""
     found = np.zeros(256, bool)
     found[ord(first) : ord(last) + 1] = True
     return found
@@ -24,7 +24,7 @@ _IN_WORD = _UPPER | _LOWER | _from_to("0", "9")
 
 
 def _texts(like: pa.Array, data: np.ndarray) -> pa.Array:
-    """``data`` cut into texts as the bytes of ``like`` are."""
+    """Cuts ``data`` into texts with the offsets of ``like``."""
     nulls, offsets, _ = like.buffers()
     parts = [nulls if like.null_count else None, offsets, pa.py_buffer(data)]
     return pa.Array.from_buffers(pa.string(), len(like), parts, offset=like.offset)
@@ -39,7 +39,10 @@ def _upper(texts: pa.Array) -> pa.Array:
 
 
 def capitalize_words(texts: pa.Array) -> pa.Array:
-    """Letters behind something else than an ASCII letter or digit are upper, others lower."""
+    """Makes each word's first letter upper case and the others lower case.
+
+    A word is a run of ASCII letters and digits.
+    """
     offsets = text_offsets(texts)
     starts = offsets - offsets[0]
     data = _TO_LOWER[text_bytes(texts)[offsets[0] : offsets[-1]]]

@@ -1,4 +1,4 @@
-"""Where texts begin in texts, by characters, as scans find them."""
+"""Scan kernels that find the position of a text in texts, in characters."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ from sql.typing.column_kernels.scannable import Compute
 _SAMPLE_BYTES = 4096
 _FEW = 32
 _FIRST_START = -64
-"""Bytes below it, as signed ones, go on with a character."""
+"""UTF-8 continuation bytes are below this as signed bytes."""
 
 
 def find_character_position(needle: str, start: int | None, *, folds_case: bool) -> Compute:
-    """The character, from 1, at which the needle (in small letters if ``folds_case``) begins, not before the
-    ``start``-th one, or the one that a column says; 0 if nowhere."""
+    """Returns a kernel that finds the needle's first position in characters, from 1, or 0.
+
+    The search begins at character ``start``, or at the one given by a second column if that is ``None``. With
+    ``folds_case`` the texts are lowered first; the needle must be in lower case.
+    """
     find = partial(_place_from if needle else _nothing_from, needle)
     if folds_case and needle:
         return lambda texts, *starts: find(pc.utf8_lower(texts), *(starts or (start,)))
@@ -48,7 +51,7 @@ def _place_from(needle: str, texts: pa.Array, start: pa.Array | int) -> pa.Array
 
 
 def _before(marks: np.ndarray, places: np.ndarray, size: int) -> np.ndarray:
-    """How many of the marks are before each place; both are in order, the marks below ``size``."""
+    """Counts the marks before each place. Both are sorted, and the marks are below ``size``."""
     if len(marks) * _FEW < size:
         return np.searchsorted(marks, places)
     counted = np.zeros(size + 1, np.int32)
@@ -58,7 +61,7 @@ def _before(marks: np.ndarray, places: np.ndarray, size: int) -> np.ndarray:
 
 
 def _nothing_from(needle: str, texts: pa.Array, start: pa.Array | int) -> pa.Array:
-    """Nothing is everywhere, and at the end."""
+    """Returns the positions of the empty needle, which is found everywhere, also at the end."""
     first = np.maximum(start if isinstance(start, int) else np.asarray(start.fill_null(0)).astype(np.int64), 1)
     if isinstance(start, int) and start <= 1:
         return _column(np.ones(len(texts), np.uint64), texts, start)
@@ -67,7 +70,7 @@ def _nothing_from(needle: str, texts: pa.Array, start: pa.Array | int) -> pa.Arr
 
 
 def _column(values: np.ndarray, texts: pa.Array, start: pa.Array | int) -> pa.Array:
-    """NULL where the texts or the starts are."""
+    """Builds a UInt64 column that is NULL where the texts or the starts are NULL."""
     given = [texts] if isinstance(start, int) else [texts, start]
     known = [np.asarray(pc.is_valid(array)) for array in given if array.null_count]
     nulls = validity_buffer(np.logical_and.reduce(known)) if known else None

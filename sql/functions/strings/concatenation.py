@@ -1,4 +1,4 @@
-"""Functions that make longer strings: of one text again and again, or of several side by side."""
+"""Functions that build longer strings: padding, repetition, concatenation and ``format``."""
 
 from __future__ import annotations
 
@@ -82,10 +82,14 @@ _BLOCK = 64
 
 @function("repeat", 2)
 def repeat(call: Call) -> Typed:
+    """Compiles ``repeat(text, times)``.
+
+    Repeats a short literal in blocks of 64 copies, because DuckDB appends the copies one by one.
+    """
     times = fragment("greatest({}, 0)", integer_argument(call, 1))
     if not isinstance(call.args[1].value, int) or call.args[1].value > MAX_UNGUARDED_REPEATS:
         times = memory_guards.guarded_size(times, fragment("strlen({})", string_argument(call, 0)), _REPEATED)
-        if isinstance(call.args[0].value, str) and len(call.args[0].value) < _BLOCK:  # DuckDB copies each one alone
+        if isinstance(call.args[0].value, str) and len(call.args[0].value) < _BLOCK:
             template = "list_transform([{}], lambda n: repeat({}, n // {}) || repeat({}, n % {}))[1]"
             block = string_literal(call.args[0].value * _BLOCK)
             return Typed(fragment(template, times, block, _BLOCK, string_argument(call, 0), _BLOCK), STRING)
@@ -94,6 +98,7 @@ def repeat(call: Call) -> Typed:
 
 @function("space", 1)
 def space(call: Call) -> Typed:
+    """Compiles ``space(n)``: n blanks."""
     value = call.args[0]
     times = memory_guards.guarded_size_for(value, fragment("greatest({}, 0)", integer_argument(call, 0)), 1, _REPEATED)
     sql = fragment("repeat(' ', {})", times)
@@ -107,6 +112,7 @@ _MOST_IN_A_ROW = 8
 
 @function("concat", (0, None))
 def concat(call: Call) -> Typed:
+    """Compiles ``concat(…)`` of arrays, or of values of any type as texts."""
     if call.args and all(isinstance(arg.type, ArrayType) for arg in call.args):
         return array_concat(call)
     texts = [
@@ -119,7 +125,7 @@ def concat(call: Call) -> Typed:
 
 
 def _joined(texts: list[Fragment]) -> Fragment:
-    """In halves: DuckDB takes very long to plan hundreds of operators in one another."""
+    """Joins texts with ``||`` as a balanced tree: DuckDB plans hundreds of nested operators very slowly."""
     if len(texts) <= _MOST_IN_A_ROW:
         return fragment("({})", join_fragments(" || ", texts)) if texts else string_literal("")
     middle = len(texts) // 2
@@ -128,6 +134,7 @@ def _joined(texts: list[Fragment]) -> Fragment:
 
 @function("concatWithSeparator concat_ws", (1, None))
 def concat_with_separator(call: Call) -> Typed:
+    """Compiles ``concatWithSeparator(separator, …)``."""
     separator = string_argument(call, 0)
     texts = [to_text(arg, call.environment.zone) for arg in call.args[1:]]
     separated = [piece for word in texts for piece in (separator, word)]
@@ -136,7 +143,7 @@ def concat_with_separator(call: Call) -> Typed:
 
 @function("format", (1, None))
 def format_string(call: Call) -> Typed:
-    """``format('{} and {1}', a, b)``."""
+    """Compiles ``format('{} and {1}', a, b)``. Raises ``UserError`` 36 for a missing argument."""
     import re
 
     pattern, counter = call.constant_text(0), 0

@@ -1,7 +1,8 @@
-"""What is known of a regular expression before it runs: whether it is just a text, and a text that each match holds.
+"""Facts about a regular expression before it runs: is it a plain text, what does each match contain.
 
-Looking for a text costs DuckDB a quarter of running an expression. Python reads the expression; what it cannot read, or
-reads otherwise than RE2 may, is known nothing of."""
+Looking for a text costs DuckDB a quarter of running an expression. Python's parser reads the expression. If it cannot,
+or might read it differently from RE2, nothing is known about the expression.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +19,15 @@ from sql.typing.typed_expressions import string_literal
 
 _CHANGED = re.IGNORECASE | re.VERBOSE
 _UNLIKE = re.compile(r"\[[:.=]|\\[pPQECzAZ]|\{,")
-"""What Python and RE2 read in different ways."""
+"""Syntax that Python and RE2 read differently."""
 
 
 class PatternFacts(NamedTuple):
-    """``literal``: the expression matches this text alone, and has no groups."""
+    """The facts about one expression.
+
+    ``literal``: the only text that the expression matches, if there is just one and there are no groups. ``needed``: a
+    text that every match contains.
+    """
 
     groups: int
     matches_empty: bool
@@ -32,6 +37,7 @@ class PatternFacts(NamedTuple):
 
 @lru_cache(1024)
 def analyze_pattern(pattern: str) -> PatternFacts:
+    """Returns the facts about a regular expression; unknown ones keep their defaults."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -49,7 +55,7 @@ def analyze_pattern(pattern: str) -> PatternFacts:
 
 
 def _runs(tree: Iterable[tuple[Any, Any]]) -> Iterable[str]:
-    """The texts that every match holds."""
+    """Yields the texts that every match contains."""
     run = ""
     for code, value in tree:
         if code is codes.LITERAL:
@@ -67,7 +73,7 @@ def _runs(tree: Iterable[tuple[Any, Any]]) -> Iterable[str]:
 
 
 def skip_impossible_matches(pattern: str, value: Fragment, matched: Fragment, otherwise: Fragment) -> Fragment:
-    """``matched``, but ``otherwise`` of texts in which nothing can match."""
+    """Returns SQL that runs ``matched`` only on texts that can match, else ``otherwise``."""
     needed = analyze_pattern(pattern).needed
     if not needed or "\0" in needed:
         return matched

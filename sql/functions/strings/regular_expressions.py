@@ -1,4 +1,7 @@
-"""Regular expressions: RE2 in ClickHouse and in DuckDB. In most texts nothing matches, which is found without them."""
+"""Regular expressions, which both ClickHouse and DuckDB run with RE2.
+
+Most texts do not match; a plain search for a needed substring finds that faster.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from sql.typing.duckdb.sql_fragments import Fragment, fragment, join_fragments
 from sql.typing.typed_expressions import STRING, UINT8, UINT64, Typed, cast, literal, string_literal
 
 _ALWAYS = "(strlen({}) >= 0)"
-"""True, but for NULL."""
+"""True for every text, NULL for NULL."""
 
 
 def _found(value: Fragment, pattern: Fragment, known: object) -> Fragment:
@@ -33,6 +36,7 @@ def _found(value: Fragment, pattern: Fragment, known: object) -> Fragment:
 
 @function("match REGEXP_MATCHES", 2)
 def match(call: Call) -> Typed:
+    """Compiles ``match(text, pattern)``."""
     pattern, known = string_argument(call, 1), call.args[1].value
     found = bind_value(string_argument(call, 0), "subject", lambda v: _found(v, pattern, known))
     return Typed(found, UINT8, is_condition=True)
@@ -40,6 +44,7 @@ def match(call: Call) -> Typed:
 
 @function("multiMatchAny", 2)
 def multi_match_any(call: Call) -> Typed:
+    """Compiles ``multiMatchAny(text, patterns)``."""
     if call.args[1].elements is None:
         return any_needle(call, string_argument(call, 0), "regexp_matches({}, needle, 's')")
     patterns = [(element.sql, element.value) for element in constant_needles(call)]
@@ -64,13 +69,14 @@ def _extracted(call: Call, pattern: str, group: int) -> Typed:
 
 @function("extract", 2)
 def extract(call: Call) -> Typed:
-    """The first group of the first match, or the whole match without groups."""
+    """Compiles ``extract(text, pattern)``: the first group of the first match, or the whole match."""
     pattern = call.constant_text(1)
     return _extracted(call, pattern, 1 if analyze_pattern(pattern).groups else 0)
 
 
 @function("regexpExtract REGEXP_EXTRACT", (2, 3))
 def regexp_extract(call: Call) -> Typed:
+    """Compiles ``regexpExtract(text, pattern[, group])``. Raises ``UserError`` 353 for a wrong group."""
     pattern = call.constant_text(1)
     groups = analyze_pattern(pattern).groups
     group = call.constant_int(2, 1 if groups else 0)
@@ -84,6 +90,7 @@ def regexp_extract(call: Call) -> Typed:
 
 @function("extractAll", 2)
 def extract_all(call: Call) -> Typed:
+    """Compiles ``extractAll(text, pattern)``: the first group, or the whole, of each match."""
     pattern = call.constant_text(1)
     known = analyze_pattern(pattern)
     if known.matches_empty:  # an empty match ends the search
@@ -99,7 +106,7 @@ def extract_all(call: Call) -> Typed:
 
 @function("countMatches", 2)
 def count_matches(call: Call) -> Typed:
-    """An empty match is none."""
+    """Compiles ``countMatches(text, pattern)``. Empty matches do not count."""
     pattern = call.constant_text(1)
     known = analyze_pattern(pattern)
     if not pattern:
@@ -147,7 +154,7 @@ def _replace_regexp(options: str) -> Callable[[Call], Typed]:
 
 
 def _written(replacement: str, match: str) -> str | None:
-    """What stands for a match, if it holds nothing else of it than ``\\0``."""
+    r"""Returns the text that replaces a match, or ``None`` if it refers to groups other than ``\0``."""
     if _PLAIN.fullmatch(replacement) is None:
         return None
     return _GROUP.sub(lambda found: match if found.group(1) == "0" else "\\", replacement)

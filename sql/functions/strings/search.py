@@ -1,4 +1,4 @@
-"""Searching in strings: position, LIKE, words, counting; the parts of URLs."""
+"""Searching in strings: position, LIKE, tokens, counts; and the parts of URLs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _START_BITS = 32
 
 
 def _first_byte(haystack: Fragment, needle: Fragment) -> Fragment:
-    """Where the needle begins, 0 if nowhere: for ASCII a byte is a character."""
+    """Returns the byte position of the needle, from 1, or 0. In ASCII a byte is a character."""
     template = """(CASE WHEN strlen({haystack}) = length({haystack}) THEN instr({haystack}, {needle})
         WHEN contains({haystack}, {needle}) THEN strlen(left({haystack}, instr({haystack}, {needle}) - 1)) + 1
         ELSE 0 END)"""
@@ -51,7 +51,7 @@ def _position(fold: Callable[[Fragment], Fragment] | None, length: str) -> Calla
         haystack, needle = (fold(string_argument(call, i)) if fold else string_argument(call, i) for i in (0, 1))
         known = call.args[1].value
         if fold and isinstance(known, str) and (length == "bytes" or known.isascii()):
-            known = known.encode().lower().decode()  # bytes: the letters of ASCII alone
+            known = known.encode().lower().decode()  # ``bytes.lower`` changes ASCII letters only
             needle = string_literal(known)
         if len(call.args) > 2:
             macro = "pando_position_from" if length == "bytes" else "pando_character_from"
@@ -73,7 +73,7 @@ def _position(fold: Callable[[Fragment], Fragment] | None, length: str) -> Calla
 
 
 def _scanned(sql: Fragment, call: Call, *, folds_case: bool) -> Fragment:
-    """The place of a literal, in characters."""
+    """Adds a scan kernel that finds a literal needle's position in characters."""
     known = call.args[1].value
     start = call.args[2] if len(call.args) > 2 else literal(1)
     if not isinstance(known, str):
@@ -98,6 +98,7 @@ define("positionCaseInsensitiveUTF8", _position(lambda sql: function_call("lower
 
 @function("locate instr", (2, 3))
 def locate(call: Call) -> Typed:
+    """Compiles ``locate(needle, haystack)`` and ``instr(haystack, needle)``."""
     args = (
         call.args
         if call.node is not None and call.node.name.lower() == "instr"
@@ -122,6 +123,7 @@ _TOKEN = re.compile(r"[a-zA-Z0-9\x80-\U0010FFFF]+")
 
 @function("hasToken", 2)
 def has_token(call: Call) -> Typed:
+    """Compiles ``hasToken(text, token)``."""
     whole, token, known = string_argument(call, 0), string_argument(call, 1), call.args[1].value
     if isinstance(known, str) and _TOKEN.fullmatch(known):
         pattern = string_literal(f"(?:^|{_NO_TOKEN}){known}(?:$|{_NO_TOKEN})")
@@ -160,7 +162,7 @@ def _like_constant(value: Fragment, pattern: str, operator: str) -> Fragment:
 
 
 def _kept_escape(found: re.Match[str]) -> str:
-    """A backslash before an ordinary letter stands for itself."""
+    """Doubles a backslash before an ordinary letter, where it stands for itself. Raises ``UserError`` 25."""
     if found[1] == "":
         raise UserError(
             "CANNOT_PARSE_ESCAPE_SEQUENCE",
@@ -177,6 +179,7 @@ define("notILike", _like("NOT ILIKE"), 2)
 
 @function("countSubstrings", 2)
 def count_substrings(call: Call) -> Typed:
+    """Compiles ``countSubstrings(text, needle)``."""
     value, needle, known = string_argument(call, 0), string_argument(call, 1), call.args[1].value
     found = fragment(
         "((strlen({value}) - strlen(replace({value}, {needle}, ''))) // greatest(strlen({needle}), 1))",
@@ -190,6 +193,7 @@ def count_substrings(call: Call) -> Typed:
 
 
 def constant_needles(call: Call) -> tuple[Typed, ...]:
+    """Returns the elements of a constant array of needles. Raises ``UserError`` 43."""
     elements = call.args[1].elements
     if elements is None:
         raise call.wrong_type(1, "a constant array of strings")
@@ -197,7 +201,10 @@ def constant_needles(call: Call) -> tuple[Typed, ...]:
 
 
 def any_needle(call: Call, value: Fragment, test: str) -> Typed:
-    """Whether ``test`` of ``value`` and ``needle`` holds for one of the needles of an array that is no constant."""
+    """Compiles a test of ``value`` against each ``needle`` of an array that is not constant.
+
+    Raises ``UserError`` 43, 44.
+    """
     if call.args[1].type != ArrayType(STRING):
         raise call.wrong_type(1, "an array of strings")
     if call.args[0].is_constant:
@@ -208,6 +215,7 @@ def any_needle(call: Call, value: Fragment, test: str) -> Typed:
 
 @function("multiSearchAny", 2)
 def multi_search_any(call: Call) -> Typed:
+    """Compiles ``multiSearchAny(text, needles)``."""
     value = string_argument(call, 0)
     if call.args[1].elements is None:
         return any_needle(call, value, "{0} <> '' AND contains({0}, needle)")
@@ -220,7 +228,7 @@ def multi_search_any(call: Call) -> Typed:
 
 
 def _part_of_url(template: str, compute: Compute, *pieces: str) -> Callable[[Call], Typed]:
-    """``template`` of a URL, which a scan computes."""
+    """Builds a function of one URL from an SQL template and a scan kernel."""
 
     def build(call: Call) -> Typed:
         sql = bind_value(string_argument(call, 0), "url", lambda v: fragment(template, v, *pieces))
@@ -230,10 +238,10 @@ def _part_of_url(template: str, compute: Compute, *pieces: str) -> Callable[[Cal
 
 
 _MATCHED = "(CASE WHEN contains({0}, '{1}') THEN coalesce(regexp_extract({0}, '{2}', 1), '') ELSE '' END)"
-"""The first group of a pattern that matches no text without something: most are told apart by that."""
+"""First group of pattern {2}. Texts without {1} cannot match, which is cheaper to find."""
 
 define("protocol", _part_of_url(_MATCHED, url_schemes, "://", "^([a-zA-Z][a-zA-Z0-9+.-]*)://(?s:.)"), 1)
-# A host has a dot and none of the letters that no host has; behind what may be a scheme there must be one.
+# A host has a dot and no character that is illegal in hosts. After something like a scheme there must be a host.
 _HOST = r"[^\s<>%{}|\\^~\[\];=&@:/?#]"
 _HOST_END = _HOST.replace("[^", "[^.")
 _HOST_PATTERN = rf"(?:{_HOST}*@)?({_HOST}*\.{_HOST}*{_HOST_END})(?:[:/?#]|$)"
@@ -262,6 +270,7 @@ define("domainWithoutWWW", _host(without_www=True), 1)
 
 @function("path", 1)
 def url_path(call: Call) -> Typed:
+    """Compiles ``path(url)``."""
     behind = fragment("regexp_replace({}, '^[^/?#]*//', '')", string_argument(call, 0))
     sql = fragment("regexp_extract({}, '^[^/?#]*(/[^?#]*)', 1)", behind)
     return Typed(Scannable(sql, string_argument(call, 0), url_paths, pa.string(), worth_at=2), STRING)

@@ -1,4 +1,4 @@
-"""Texts cut into arrays of words, and put together from them."""
+"""Functions that split texts into arrays of words, and ``arrayStringConcat``, which joins them."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ def _split(separator: Fragment, value: Fragment, limit: int) -> Typed:
 
 @function("splitByChar splitByString", (2, 3))
 def split_by_separator(call: Call) -> Typed:
+    """Compiles ``splitByChar`` and ``splitByString``. Raises ``UserError`` 36."""
     limit = call.constant_int(2, 0)
     value = string_argument(call, 1)
     if call.args[0].value == "" and call.node is not None and call.node.name == "splitByChar":
@@ -46,12 +47,14 @@ def split_by_separator(call: Call) -> Typed:
 
 @function("splitByWhitespace", (1, 2))
 def split_by_whitespace(call: Call) -> Typed:
+    """Compiles ``splitByWhitespace(text[, limit])``."""
     words = fragment("list_filter(regexp_split_to_array({}, '\\s+'), lambda w: w <> '')", string_argument(call, 0))
     return _runs(call, words, NO_SPACE)
 
 
 @function("splitByNonAlpha", (1, 2))
 def split_by_non_alpha(call: Call) -> Typed:
+    """Compiles ``splitByNonAlpha(text[, limit])``: words between blanks and punctuation."""
     words = fragment(
         "list_filter(regexp_split_to_array({}, '[\\s[:punct:]]+'), lambda w: w <> '')", string_argument(call, 0)
     )
@@ -60,6 +63,7 @@ def split_by_non_alpha(call: Call) -> Typed:
 
 @function("splitByRegexp", (2, 3))
 def split_by_regexp(call: Call) -> Typed:
+    """Compiles ``splitByRegexp(pattern, text[, limit])``."""
     pattern = call.constant_text(0)
     known = analyze_pattern(pattern).literal
     if known is not None or not pattern:
@@ -71,13 +75,14 @@ def split_by_regexp(call: Call) -> Typed:
 
 
 def _limited(call: Call, words: Fragment, position: int) -> Typed:
-    """At most as many words as the argument says; 0 is no limit."""
+    """Limits the number of words to the argument at ``position``; 0 is no limit."""
     limit = call.constant_int(position, 0)
     return Typed(fragment("{}[1:{}]", words, limit) if limit > 0 else words, ArrayType(STRING))
 
 
 @function("alphaTokens", (1, 2))
 def alpha_tokens(call: Call) -> Typed:
+    """Compiles ``alphaTokens(text[, limit])``: the runs of ASCII letters."""
     return _runs(call, fragment("regexp_extract_all({}, '[a-zA-Z]+')", string_argument(call, 0)), ALPHA)
 
 
@@ -89,6 +94,7 @@ def _runs(call: Call, words: Fragment, kind: np.ndarray) -> Typed:
 
 @function("arrayStringConcat", (1, 2))
 def array_string_concat(call: Call) -> Typed:
+    """Compiles ``arrayStringConcat(array[, separator])``."""
     array = call.args[0]
     if not isinstance(array.type, ArrayType):
         raise call.wrong_type(0, "Array")

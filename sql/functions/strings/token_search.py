@@ -1,7 +1,7 @@
-"""``tokens``, ``hasAnyTokens`` and ``hasAllTokens``: texts cut as the tokenizers of text indexes cut them.
+"""``tokens``, ``hasAnyTokens`` and ``hasAllTokens``, which cut texts as text indexes do.
 
-Of a column that has a text index ``sql.compile.expressions.index_tokenizers`` names the index's tokenizer; else it is
-``splitByNonAlpha``.
+The default tokenizer is ``splitByNonAlpha``. For a column with a text index,
+``sql.compile.expressions.index_tokenizers`` adds the index's tokenizer to the call.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ _WORDS_ALONE: Arguments = ("splitByNonAlpha",)
 
 @function("tokens", (1, 3))
 def tokens(call: Call) -> Typed:
+    """Compiles ``tokens(text[, tokenizer[, parameter]])``. Raises ``UserError`` 36, 43, 44, 48."""
     if len(call.args) == 1:
         arguments: Arguments = _WORDS_ALONE
     else:
@@ -49,7 +50,7 @@ def tokens(call: Call) -> Typed:
 
 
 def _literal(call: Call, position: int) -> Function | Literal:
-    """A constant as a tree again."""
+    """Returns a constant argument as a syntax tree. Raises ``UserError`` 44."""
     argument = call.args[position]
     if argument.elements is not None:
         return Function("array", tuple(Literal(element.value) for element in argument.elements))
@@ -106,7 +107,10 @@ def _tested(wanted: Sequence[str], needs_all: bool, texts: pa.Array) -> pa.Array
 
 
 def _needles(call: Call, arguments: Arguments) -> list[str]:
-    """A text is cut into them, an array has them. Raises ``UserError`` 43, 44."""
+    """Returns the tokens to look for: a text is cut into them, an array lists them.
+
+    Raises ``UserError`` 43, 44.
+    """
     needle = call.args[1]
     if isinstance(needle.value, str):
         return [token.decode() for token in tokenize_string(arguments, needle.value)]

@@ -1,4 +1,4 @@
-"""Parts of URLs, as scans find them: by the places of the characters that part them, and that no host has."""
+"""Scan kernels for the parts of URLs, found by the positions of separators."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ _LETTERS = (ord("a") <= (_BYTES | 32)) & (ord("z") >= (_BYTES | 32))
 _NO_SCHEME = ~(_STOPS | _LETTERS | ((ord("0") <= _BYTES) & (ord("9") >= _BYTES)) | np.isin(_BYTES, list(b"+.-")))
 _BEHIND_HOST = np.isin(_BYTES, list(b":/?#"))
 _END = 0
-"""Stands for what is behind a text, where a host may end."""
+"""Stands for the byte after a text's end, where a host may end."""
 _BEHIND_HOST[_END] = True
 
 
 def url_hosts(texts: pa.Array, *, without_www: bool) -> pa.Array:
-    """What is a host between its scheme and user and the next mark, has a point, and something behind the last
-    one."""
+    """Returns the hosts of URLs, ``""`` where there is none.
+
+    A host stands between scheme and user and the next separator. It contains a dot and does not end with one.
+    """
     urls = _Urls(texts)
     begins, ends, are_found = urls.behind_scheme()
     begins = np.where(are_found, begins, ends)
@@ -32,7 +34,7 @@ def url_hosts(texts: pa.Array, *, without_www: bool) -> pa.Array:
 
 
 def url_paths(texts: pa.Array) -> pa.Array:
-    """From the first slash behind the host, if there is one before ``?`` and ``#``, up to those."""
+    """Returns the paths: from the first slash after the host up to ``?`` or ``#``."""
     offsets, data = text_buffers(texts)
     begins, limits = offsets[:-1], offsets[1:]
     is_end = (data == ord("?")) | (data == ord("#"))
@@ -47,6 +49,7 @@ def url_paths(texts: pa.Array) -> pa.Array:
 
 
 def url_schemes(texts: pa.Array) -> pa.Array:
+    """Returns the schemes, such as ``https``, ``""`` where there is none."""
     urls = _Urls(texts)
     return copy_nulls(
         slice_texts(urls.data, urls.begins, np.where(urls.are_schemes, urls.scheme_ends, urls.begins)), texts
@@ -54,14 +57,14 @@ def url_schemes(texts: pa.Array) -> pa.Array:
 
 
 def url_queries(texts: pa.Array) -> pa.Array:
-    """From behind the first question mark to the next ``#``."""
+    """Returns the queries: from after the first question mark to the next ``#``."""
     data, limits, marks, hashes = _query_bounds(texts)
     begins = np.minimum(marks + 1, limits)
     return copy_nulls(slice_texts(data, begins, np.maximum(begins, hashes)), texts)
 
 
 def cut_queries(texts: pa.Array) -> pa.Array:
-    """Without the first question mark and what stands between it and the next ``#``."""
+    """Returns the URLs without the first question mark and the query after it."""
     data, limits, marks, hashes = _query_bounds(texts)
     offsets = np.zeros(len(texts) + 1, np.int32)
     np.cumsum(np.diff(limits, prepend=0) - (hashes - marks), out=offsets[1:])
@@ -75,7 +78,7 @@ def cut_queries(texts: pa.Array) -> pa.Array:
 
 
 def url_fragments(texts: pa.Array) -> pa.Array:
-    """Behind the first ``#``."""
+    """Returns the fragments: the text after the first ``#``."""
     offsets, data = text_buffers(texts)
     limits = offsets[1:]
     begins = np.minimum(np.minimum(_Places(data == ord("#")).next(offsets[:-1]), limits) + 1, limits)
@@ -83,7 +86,10 @@ def url_fragments(texts: pa.Array) -> pa.Array:
 
 
 def _query_bounds(texts: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """The bytes, where each text ends, its first question mark, and the first ``#`` behind that; else the end."""
+    """Returns the bytes, and for each text its end, its first ``?`` and the first ``#`` after that.
+
+    Missing characters are given as the end of the text.
+    """
     offsets, data = text_buffers(texts)
     limits = offsets[1:]
     marks = np.minimum(_Places(data == ord("?")).next(offsets[:-1]), limits)
@@ -91,7 +97,7 @@ def _query_bounds(texts: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray, 
 
 
 class _Places:
-    """Some of the places in a row of bytes."""
+    """Sorted positions in a run of bytes."""
 
     def __init__(self, which: np.ndarray) -> None:
         self._places = np.append(np.flatnonzero(which), len(which)).astype(np.int32)
@@ -100,12 +106,15 @@ class _Places:
         self.count = len(self._places) - 1
 
     def next(self, begins: np.ndarray) -> np.ndarray:
-        """The first at or behind each beginning, the end if there is none."""
+        """Returns the first position at or after each beginning; the end if there is none."""
         return self._places[self._before[np.minimum(begins, len(self._before) - 1)]]
 
 
 class _Urls:
-    """Texts in ``data`` from ``begins`` to ``limits``; ``starts`` are behind scheme and slashes, if there are any."""
+    """A column of URLs: the bytes ``data``, and for each URL ``begins`` and ``limits``.
+
+    ``starts`` are the positions after the scheme and slashes, if there are any.
+    """
 
     def __init__(self, texts: pa.Array) -> None:
         offsets = text_offsets(texts).astype(np.int64)
@@ -123,18 +132,21 @@ class _Urls:
         self.starts = np.where(is_scheme, self.scheme_ends + 3, slashes)
 
     def _next(self, places: _Places, begins: np.ndarray) -> np.ndarray:
-        """The first of the places at or behind each beginning, the limit if there is none."""
+        """Returns the first of the places at or after each beginning; the limit if there is none."""
         return np.minimum(places.next(begins), self.limits)
 
     def have(self, places: np.ndarray, word: bytes) -> np.ndarray:
-        """Whether the word stands there, as far as the texts go."""
+        """Tells at which places the word stands, within the limits of the texts."""
         result = places + len(word) <= self.limits
         for number, byte in enumerate(word):
             result &= self._padded[np.minimum(places + number, len(self.data))] == byte
         return result
 
     def _are_before_slashes(self) -> np.ndarray:
-        """Whether the host is behind something like a scheme: a scheme itself begins with a letter."""
+        """Tells which scheme ends are followed by ``://``.
+
+        The text before may begin with a digit, though a real scheme begins with a letter.
+        """
         ends = self.scheme_ends
         result = self.have(ends, b"://") & (ends > self.begins)
         if self._no_scheme.count:
@@ -142,7 +154,7 @@ class _Urls:
         return result
 
     def behind_scheme(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Where hosts would begin and end, and whether they are hosts."""
+        """Returns where hosts would begin and end, and which of them are hosts."""
         begins, ends = self.starts, self._next(self._stops, self.starts)
         has_user = self.have(ends, b"@")
         if has_user.any():
@@ -151,6 +163,7 @@ class _Urls:
         return begins, ends, self.are_hosts(begins, ends)
 
     def are_hosts(self, begins: np.ndarray, ends: np.ndarray) -> np.ndarray:
+        """Tells which pieces contain a dot, do not end with one, and are followed by a legal separator."""
         behind = np.where(ends < self.limits, self._padded[ends], _END)
         is_pointed = (self._next(self._points, begins) < ends) & (self._padded[np.maximum(ends - 1, 0)] != ord("."))
         return _BEHIND_HOST[behind] & is_pointed
