@@ -1,4 +1,4 @@
-"""Aggregate functions. Where ClickHouse approximates for much data (uniq, quantile) the exact answer is given."""
+"""Aggregate functions. Results are exact also where ClickHouse approximates (uniq, quantile)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,10 @@ def _count(call: Call) -> Typed:
 
 
 def _number(call: Call, position: int = 0, *, is_decimal_fine: bool = True, is_enum_fine: bool = False) -> Typed:
-    """``is_enum_fine``: for the number of a value of an Enum."""
+    """Returns a numeric argument. Raises ``UserError`` 43.
+
+    With ``is_enum_fine`` an Enum counts as its number.
+    """
     value = call.args[position]
     if is_enum_fine and isinstance(enum := strip_nullable(value.type), EnumType):
         return replace(value, type=IntegerType(enum.bits, True))
@@ -156,7 +159,7 @@ def _group_uniq_array(call: Call) -> Typed:
 
 
 _MOST_LEAST = 1_000_000
-"""DuckDB's bound on the values that ``min`` keeps."""
+"""DuckDB's ``min(x, n)`` keeps fewer than this many values."""
 
 
 @function("groupArraySorted", 1, aggregate=True, never_null=True)
@@ -218,7 +221,7 @@ def _bits(name: str) -> Callable[[Call], Typed]:
         if not isinstance(value.type, IntegerType):
             raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"{call.name} takes an integer, not {value.type}")
         bits = fragment("{}({}{}){}", name, call.distinct, value.sql, call.filter)
-        if name == "bit_and":  # of nothing: all bits
+        if name == "bit_and":  # without rows ClickHouse returns all bits set
             bits = fragment("coalesce({}, {})", bits, -1 if value.type.signed else value.type.maximum)
         return Typed(cast(bits, value.type), value.type)
 
@@ -243,7 +246,7 @@ def _moment(name: str, arity: int) -> Callable[[Call], Typed]:
 
 
 def _spread(name: str) -> Callable[[Call], Typed]:
-    """Of infinite values or NaN it is 0."""
+    """Builds a variance or deviation; with NaN or infinite values it is 0."""
 
     def build(call: Call) -> Typed:
         value = _moment(name, 1)(call)
@@ -275,7 +278,7 @@ def _entropy(call: Call) -> Typed:
         return Typed(fragment("entropy({}{}){}", call.distinct, known, call.filter), FLOAT64)
     value = call.args[0]
     bits = bits_of(value.sql, value.type)
-    if isinstance(value.type, FloatType):  # NaN is no value
+    if isinstance(value.type, FloatType):  # ClickHouse ignores NaN
         bits = fragment("CASE WHEN NOT isnan({}) THEN {} END", value.sql, bits)
     return Typed(fragment("entropy({}{}){}", call.distinct, bits, call.filter), FLOAT64)
 
@@ -293,7 +296,7 @@ def _level(call: Call, position: int = 0) -> float:
 
 
 def _interpolated(call: Call, levels: Sequence[float]) -> list[Typed]:
-    """Linear interpolation between the two nearest values; of dates and times in their own units."""
+    """Interpolates linearly between the two nearest values; dates and times in their own units."""
     value = call.args[0]
     if isinstance(value.type, DateType):
         number, back = fragment("CAST({} - DATE '1970-01-01' AS DOUBLE)", value.sql), _DATE_OF
@@ -301,7 +304,7 @@ def _interpolated(call: Call, levels: Sequence[float]) -> list[Typed]:
         number, back = fragment("CAST(epoch_us({}) AS DOUBLE)", value.sql), _TIME_OF
     elif isinstance(value.type, DecimalType):
         number, back = value.sql, f"CAST({{}} AS {duckdb_type(value.type)})"
-    elif isinstance(value.type, FloatType):  # NaN is passed over
+    elif isinstance(value.type, FloatType):  # ClickHouse ignores NaN
         number, back = fragment("CASE WHEN NOT isnan({0}) THEN CAST({0} AS DOUBLE) END", value.sql), "{}"
     elif is_number(value.type):
         number, back = cast(value.sql, FLOAT64), "{}"
@@ -320,7 +323,7 @@ _TIME_OF = "make_timestamp(CAST(trunc({} / 1000000) AS BIGINT) * 1000000)"
 
 
 def _exact(call: Call, levels: Sequence[float]) -> list[Typed]:
-    """The values at the positions level * n of the sorted ones."""
+    """Returns the sorted values at the positions ``level * n``."""
     value = call.args[0]
     found = values_at_levels(value, _collect(call), levels)
     if found is None:

@@ -1,7 +1,7 @@
-"""The combinator -Array: an aggregate of the elements of arrays, ``sumArray``.
+"""The combinator -Array, which aggregates the elements of arrays (``sumArray``).
 
-An array is first made one value, of which DuckDB's aggregate makes the same as of its elements; where there is no such
-value all arrays become one.
+Each array is first reduced to one value, so that DuckDB's aggregate over these values equals the one over all elements.
+Where there is no such value, all arrays are concatenated.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ from sql.typing.typed_expressions import FLOAT64, UINT64, Typed, cast
 
 
 def aggregate_elements(rule: Rule) -> Rule:
-    """The aggregate of arrays' elements. Raises ``UserError`` 48 for those that have none here."""
+    """Returns the rule of the aggregate over arrays' elements.
+
+    Raises ``UserError`` 48 for aggregates that do not support it.
+    """
     make = _MAKES.get(rule.name)
     if make is None:
         raise UserError("NOT_IMPLEMENTED", f"Aggregate function combinator -Array ({rule.name}Array) is not supported")
@@ -28,7 +31,7 @@ def aggregate_elements(rule: Rule) -> Rule:
 
 
 def _elements(call: Call) -> tuple[Fragment, DataType]:
-    """The array and the type of what is in it."""
+    """Returns the array and its element type. Raises ``UserError`` 43, 48."""
     (value, *_) = call.args
     if call.distinct:
         raise UserError("NOT_IMPLEMENTED", f"{call.name} of different elements is not supported: use arrayDistinct")
@@ -47,7 +50,7 @@ def _of(name: str, call: Call, value: Typed) -> Typed:
 
 
 def _total(call: Call) -> Typed:
-    """Of each array."""
+    """Returns the sum of each array. Raises ``UserError`` 43."""
     array, inner = _elements(call)
     if isinstance(inner, BoolType):
         array, inner = fragment("CAST({} AS UTINYINT[])", array), IntegerType(8, False)
@@ -80,7 +83,7 @@ def _avg(rule: Rule, call: Call) -> Typed:
 def _extreme(function: str) -> Callable[[Rule, Call], Typed]:
     def build(rule: Rule, call: Call) -> Typed:
         array, inner = _elements(call)
-        if isinstance(inner, FloatType):  # NaN is passed over where there is a number
+        if isinstance(inner, FloatType):  # NaN is ignored unless there is nothing else
             numbers = fragment("list_filter({}, lambda x: NOT isnan(x))", array)
             array = fragment("coalesce({0}({1}), {0}({2}))", function, numbers, array)
             return rule.build(replace(call, args=(Typed(array, inner),)))
@@ -95,7 +98,7 @@ def _any(rule: Rule, call: Call) -> Typed:
 
 
 def _all(call: Call) -> tuple[Fragment, DataType]:
-    """The elements of all arrays."""
+    """Returns the elements of all arrays as one array, and their type."""
     array, inner = _elements(call)
     return fragment("flatten(list({}){})", array, call.filter), inner
 

@@ -1,4 +1,4 @@
-"""Aggregates that choose one of the values: min, max, any, anyLast, argMin, argMax."""
+"""Aggregates that return one of the values: min, max, any, anyLast, argMin, argMax."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _extreme(name: str) -> Callable[[Call], Typed]:
             key = order_key(value.sql, value.type, nulls_least=nulls_least)
             return Typed(_arg_of(f"arg_{name}", value, key, call), value.type)
         if isinstance(value.type, FloatType):
-            # NaN is passed over, as in ClickHouse; DuckDB takes it for the greatest number.
+            # ClickHouse ignores NaN unless there is nothing else; DuckDB takes it for the greatest number.
             known = fragment("CASE WHEN isnan({value}) THEN NULL ELSE {value} END", value=value.sql)
             return Typed(
                 fragment("coalesce({0}({1}{2}){3}, {0}({4}){3})", name, call.distinct, known, call.filter, value.sql),
@@ -59,7 +59,7 @@ def _arg_extreme(name: str) -> Callable[[Call], Typed]:
         value, by = call.args
         key = order_key(by.sql, by.type, nulls_least=name == "arg_max")
         found = _arg_of(name, value, key, call)
-        if name == "arg_max" and isinstance(by.type, FloatType):  # NaN is passed over unless there is nothing else
+        if name == "arg_max" and isinstance(by.type, FloatType):  # NaN is ignored unless there is nothing else
             known = fragment("CASE WHEN isnan({0}) THEN NULL ELSE {0} END", key)
             found = fragment("coalesce({}, {})", _arg_of(name, value, known, call), found)
         return Typed(found, value.type)

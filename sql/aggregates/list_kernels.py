@@ -1,6 +1,7 @@
-"""Kernels over what an aggregate collected in a list: the values at levels of the sorted ones, and the most frequent.
+"""Kernels over lists of collected values: quantiles by position, and the most frequent values.
 
-``list(x)`` costs DuckDB a tenth of sorting it, or of its histogram. A vector has a list for each group."""
+``list(x)`` costs DuckDB a tenth of sorting the values or of counting them. A vector has one list for each group.
+"""
 
 from __future__ import annotations
 
@@ -29,20 +30,22 @@ from sql.typing.typed_expressions import Typed, cast
 
 _NUMBERS = ("bigint", "ubigint", "double")
 _LONG = 1000
-"""Values of a list for which it is worth a step of its own."""
+"""Average length from which lists are partitioned one by one, not sorted together."""
 _SPARSE = 4
-"""So many counters for a key are made without sorting."""
+"""Counters per key up to which keys are counted in an array, not by sorting."""
 _NARROW_DIGITS = 18
-"""Decimals of so many have units of 64 bits."""
+"""Decimals of up to this many digits fit 64-bit integers."""
 
 
 Collect = Callable[[Fragment], Fragment]
-"""From a value to DuckDB's aggregate that makes a list of it."""
+"""Returns the DuckDB aggregate that collects a value in a list."""
 
 
 def values_at_levels(value: Typed, collect: Collect, levels: Sequence[float]) -> list[Fragment] | None:
-    """The values at ``floor(level * n)`` of the sorted ones without NULL and NaN, each NULL if there are none; ``None``
-    for a type that has no kernel."""
+    """Returns the values at ``floor(level * n)`` of the sorted values, without NULL and NaN.
+
+    A value is NULL if there are none. Returns ``None`` for a type without a kernel.
+    """
     kind = _kind(value.type)
     if not kind:
         return None
@@ -70,7 +73,7 @@ def _as_number(value: Fragment, type_: DataType) -> Fragment:
             return fragment("CAST({} - DATE '1970-01-01' AS BIGINT)", value)
         case DateTimeType() | DateTime64Type():
             return fragment("epoch_ns({})" if duckdb_type(type_) == "TIMESTAMP_NS" else "epoch_us({})", value)
-        case DecimalType(_, scale) if scale:  # whole and rest apart: the product of both has not always room
+        case DecimalType(_, scale) if scale:  # integer and fraction are scaled apart: their product may overflow
             rest = fragment("CAST({} % 1 AS DECIMAL({}, {}))", value, scale + 1, scale)
             units = fragment("CAST({} * CAST({} AS DECIMAL({}, 0)) AS BIGINT)", rest, 10**scale, scale + 1)
             return fragment("(CAST(trunc({}) AS BIGINT) * {} + {})", value, 10**scale, units)
@@ -91,7 +94,10 @@ def _restored(number: Fragment, type_: DataType) -> Fragment:
 
 
 def find_most_frequent(value: Typed, collect: Collect, most: int) -> Fragment | None:
-    """The values that are there most often, of equally frequent ones the least first; ``None`` for other types."""
+    """Returns the most frequent values, equally frequent ones in ascending order.
+
+    Returns ``None`` for a type without a kernel.
+    """
     match value.type:
         case StringType():
             return fragment("pando_frequent_varchar({}, {})", collect(value.sql), most)
@@ -104,7 +110,7 @@ def find_most_frequent(value: Typed, collect: Collect, most: int) -> Fragment | 
 
 
 def _known(lists: pa.Array) -> tuple[pa.Array, np.ndarray]:
-    """The values that are neither NULL nor NaN, and the number of the list of each."""
+    """Returns the values that are neither NULL nor NaN, and the number of each one's list."""
     offsets = text_offsets(lists)
     values = lists.values.slice(offsets[0], offsets[-1] - offsets[0])
     owners = np.repeat(np.arange(len(lists)), np.diff(offsets))
@@ -163,8 +169,8 @@ def _frequent(lists: pa.Array, most: pa.Array) -> pa.Array:
 
 
 def _counted(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Each key that is there, in order, and how often."""
-    if len(keys) and int(keys[-1]) < _SPARSE * len(keys):  # the last list has the greatest
+    """Returns the different keys in order, and how often each occurs."""
+    if len(keys) and int(keys[-1]) < _SPARSE * len(keys):  # the last list has the greatest keys
         counts = np.bincount(keys)
         found = np.flatnonzero(counts)
         return found, counts[found]

@@ -1,4 +1,4 @@
-"""Conversions to integers, as DuckDB expressions: what does not fit wraps around, as in ClickHouse."""
+"""Conversions to integers, as DuckDB expressions; numbers that do not fit wrap around."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sql.typing.typed_expressions import UINT32, UINT64, Typed, cast
 
 
 def wrap_integer(sql: Fragment, source: IntegerType, goal: IntegerType) -> Fragment:
-    """Two's complement: the low bits of the value."""
+    """Returns the low bits of an integer, in two's complement."""
     if source.minimum >= goal.minimum and source.maximum <= goal.maximum:
         return sql if source == goal else cast(sql, goal)
     if goal.bits == 64:
@@ -40,14 +40,14 @@ def wrap_integer(sql: Fragment, source: IntegerType, goal: IntegerType) -> Fragm
 
 
 def wrap_to_64_bits(sql: Fragment, goal: IntegerType) -> Fragment:
-    """The low 64 bits of a HUGEINT (or narrower) value as BIGINT or UBIGINT."""
+    """Returns the low 64 bits of a HUGEINT (or narrower) value as BIGINT or UBIGINT."""
     return function_call(
         "pando_low_signed" if goal.signed else "pando_low_unsigned", fragment("CAST({} AS HUGEINT)", sql)
     )
 
 
 def to_integer(value: Typed, source: DataType, goal: IntegerType) -> Fragment | None:
-    """CAST to an integer type of what is no text; ``None`` where ClickHouse has no such conversion."""
+    """Compiles CAST to an integer type for all types but strings; ``None`` if ClickHouse has none."""
     wide = IntegerType(64, True)
     match source:
         case IntegerType():

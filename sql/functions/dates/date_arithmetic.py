@@ -1,7 +1,8 @@
-"""Adding to dates and times, and differences.
+"""Adds units to dates and times, and counts units between them.
 
-Calendar units (day and longer) move the wall clock of the value's zone; clock units move the instant. A Date with a
-clock unit becomes a DateTime."""
+Calendar units (day and longer) move the wall clock in the value's zone; clock units move the instant. A Date with a
+clock unit added becomes a DateTime.
+"""
 
 from __future__ import annotations
 
@@ -42,12 +43,13 @@ UTC_ZONE_NAMES = ("UTC", "Etc/UTC", "GMT")
 
 
 def argument_time_zone(value: Typed, call: Call) -> str:
+    """Returns the time zone of a value's type, or the session's."""
     type_ = strip_nullable(value.type)
     return getattr(type_, "timezone", None) or call.environment.zone
 
 
 def add_default_unit(value: Typed, number: Typed, sign: int, call: Call) -> Typed:
-    """``date + n`` days, ``time + n`` seconds."""
+    """Compiles ``date + n`` (days) and ``time + n`` (seconds). Raises ``UserError`` 43."""
     if isinstance(number.type, DecimalType):
         raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"A {number.type} cannot be added to a {value.type}: convert it")
     unit = "Day" if isinstance(value.type, (DateType, Date32Type)) else "Second"
@@ -55,17 +57,18 @@ def add_default_unit(value: Typed, number: Typed, sign: int, call: Call) -> Type
 
 
 def truncate_number(number: Typed) -> Fragment:
-    """A number as BIGINT; the fraction of a float is cut off."""
+    """Returns a number as BIGINT, without its fraction."""
     return cast(fragment("trunc({})", number.sql) if isinstance(number.type, FloatType) else number.sql, INT64)
 
 
 def add_interval(call: Call, value: Typed, interval: Typed, sign: int) -> Typed:
+    """Adds (``sign`` 1) or subtracts (-1) an interval."""
     assert isinstance(interval.type, IntervalType)
     return _added(call, value, interval, interval.sql, interval.type.unit, sign)
 
 
 def _added(call: Call, value: Typed, number: Typed, count: Fragment, unit: str, sign: int) -> Typed:
-    """``count`` units of the value of ``number`` added."""
+    """Adds ``count`` units; ``number`` is the value from which ``count`` was made."""
     result = add_units(call, value, count, unit, sign)
     if (
         unit not in MICROSECONDS_BY_UNIT
@@ -77,7 +80,11 @@ def _added(call: Call, value: Typed, number: Typed, count: Fragment, unit: str, 
 
 
 def add_units(call: Call, value: Typed, count: Fragment, unit: str, sign: int) -> Typed:
-    """Dates and times of 16 and 32 bits wrap around; months before the first one give the first moment."""
+    """Adds ``count`` units to a date or time.
+
+    Types of 16 and 32 bits wrap around; adding months to a value before the epoch gives the epoch. Raises ``UserError``
+    43, 48.
+    """
     count = count if sign > 0 else fragment("(-{})", count)
     type_ = value.type
     if unit in MICROSECONDS_BY_UNIT:
@@ -127,12 +134,15 @@ def _add_clock(call: Call, value: Typed, count: Fragment, unit: str) -> Typed:
 
 
 def _add_nanoseconds(value: Typed, type_: DateTime64Type, count: Fragment, nanoseconds: int) -> Fragment:
-    """DuckDB's intervals have microseconds: the digits behind them would be lost."""
+    """Adds to a DateTime64 of more than 6 digits: DuckDB's intervals end at microseconds."""
     return fragment("make_timestamp_ns(epoch_ns({}) + {} * {})", cast(value.sql, type_), count, nanoseconds)
 
 
 def subtract_dates(call: Call, left: Typed, right: Typed) -> Typed:
-    """``a - b``: days between dates, seconds between times; those of DateTime wrap around as Int32."""
+    """Compiles ``a - b``: days between dates, seconds between times. Raises ``UserError`` 43.
+
+    The seconds between DateTimes wrap around as Int32.
+    """
     if isinstance(left.type, DateType) and isinstance(right.type, DateType):
         return Typed(cast(fragment("({} - {})", left.sql, right.sql), INT32), INT32)
     times = (DateTimeType, DateTime64Type)
@@ -168,7 +178,7 @@ def _add(unit: str, sign: int) -> Callable[[Call], Typed]:
 
 
 def _in_zone(call: Call) -> Typed:
-    """The time, as the zone of the third argument shows it."""
+    """Returns the time with the zone of the third argument. Raises ``UserError`` 43."""
     value = call.args[0]
     if not is_string(call.args[2].type):
         raise call.wrong_type(2, "a time zone")
@@ -218,6 +228,7 @@ define("dateSub date_sub timestampSub timestamp_sub", _add_or_subtract(-1), (2, 
 
 
 def unit_argument(call: Call, position: int) -> str:
+    """Returns the canonical name of a unit. Raises ``UserError`` 36, 44."""
     unit = find_time_unit_or_short(call.constant_text(position))
     if unit is None:
         raise UserError("BAD_ARGUMENTS", f"{call.name} does not know the unit {call.args[position].value!r}")
@@ -226,7 +237,7 @@ def unit_argument(call: Call, position: int) -> str:
 
 @function("dateDiff date_diff DATE_DIFF TIMESTAMP_DIFF timestampDiff timestamp_diff", (3, 4))
 def date_diff(call: Call) -> Typed:
-    """The number of unit borders between two times, in their zone."""
+    """Compiles ``dateDiff('unit', a, b[, timezone])``: the borders of units between two times."""
     unit = unit_argument(call, 0)
     zone = call.constant_zone(3)
     if unit == "Hour":
@@ -249,12 +260,15 @@ def _stable_hour(call: Call, position: int, zone: str | None) -> Fragment:
 
 
 def _stable_micros(call: Call, position: int, zone: str | None) -> Fragment:
-    """Hours begin where they did in the value's zone when the epoch began, as in ClickHouse."""
+    """Returns a time in microseconds for counting hours.
+
+    As in ClickHouse, hours begin where they did in the value's zone at the epoch.
+    """
     own = zone or argument_time_zone(_as_time(call, position), call)
     return fragment("(epoch_us({}) - {})", _instant(call, position, zone), zone_epoch_offset(own) * 1000000)
 
 
-# Of a wall clock: the number of the unit, and how far in it is.
+# For each unit: the unit's number of a wall clock, and the position within the unit.
 _AGES = {
     "Year": ("year({clock})", "month({clock}) * 32 + day({clock})"),
     "Quarter": ("year({clock}) * 4 + quarter({clock})", "(month({clock}) - 1) % 3 * 32 + day({clock})"),
@@ -266,7 +280,10 @@ _AGES = {
 
 @function("age", (3, 4))
 def age(call: Call) -> Typed:
-    """Whole units between two times: the borders between their wall clocks, but for a last unit that is not full."""
+    """Compiles ``age('unit', a, b[, timezone])``: the whole units between two times.
+
+    These are the borders between the wall clocks, less one if the last unit is not complete.
+    """
     unit = unit_argument(call, 0)
     zone = call.constant_zone(3)
     if unit == "Hour":
@@ -281,7 +298,7 @@ def age(call: Call) -> Typed:
 
 
 def _age_of_bound(unit: str) -> Fragment:
-    """From the instants ``p.i`` and ``p.j`` and their wall clocks ``p.l`` and ``p.m``."""
+    """Computes ``age`` from the instants ``p.i`` and ``p.j`` and their wall clocks ``p.l`` and ``p.m``."""
     number, rest = _AGES[unit]
     of_day = f"(({rest}) * 86400000000 + pando_time_of_day({{clock}}))"
     left, right = (fragment(of_day, clock=clock) for clock in ("p.l", "p.m"))
@@ -294,7 +311,7 @@ def _age_of_bound(unit: str) -> Fragment:
 
 
 def _instant(call: Call, position: int, zone: str | None) -> Fragment:
-    """Of a date the midnight of ``zone``."""
+    """Returns a time as an instant; a date is midnight in ``zone``."""
     value = _as_time(call, position)
     if isinstance(value.type, (DateType, Date32Type)):
         return cast_to(value, DateTime64Type(0), zone or call.environment.zone)

@@ -1,4 +1,4 @@
-"""Parts of dates and times, and starts of periods."""
+"""Functions that return parts of dates and times, and starts of periods."""
 
 from __future__ import annotations
 
@@ -22,6 +22,10 @@ _READS_TEXT = frozenset({"toDayOfWeek", "toWeek"})
 
 
 def time_argument(call: Call, position: int = 0) -> Typed:
+    """Returns an argument that is a date or time; some functions also parse a String.
+
+    Raises ``UserError`` 43.
+    """
     value = call.args[position]
     if is_string(value.type) and call.name in _READS_TEXT:
         value = Typed(cast_to(value, DateTimeType(), call.environment.zone), DateTimeType())
@@ -31,7 +35,7 @@ def time_argument(call: Call, position: int = 0) -> Typed:
 
 
 def clock_argument(call: Call, position: int = 0) -> Typed:
-    """A value with a time of day."""
+    """Returns an argument that has a time of day. Raises ``UserError`` 43."""
     value = time_argument(call, position)
     if isinstance(value.type, (DateType, Date32Type)):
         raise call.wrong_type(position, "DateTime or DateTime64: a date has no time of day")
@@ -46,7 +50,10 @@ def _check_zone(call: Call, value: Typed) -> None:
 
 
 def local_clock(call: Call) -> Fragment:
-    """The wall clock of the first argument, in the zone of the last one if that is a string."""
+    """Returns the wall clock of the first argument.
+
+    The zone is the last argument if that is a string, else the value's own.
+    """
     value = time_argument(call)
     if len(call.args) > 1 and isinstance(call.args[-1].value, str):
         zone = call.constant_zone(len(call.args) - 1)
@@ -58,7 +65,7 @@ def local_clock(call: Call) -> Fragment:
 
 
 def _moment(call: Call) -> Fragment:
-    """The day of the first argument, or its wall clock."""
+    """Returns the first argument as a day if it is a date, else as a wall clock."""
     value = time_argument(call)
     return value.sql if isinstance(value.type, (DateType, Date32Type)) else local_clock(call)
 
@@ -86,7 +93,7 @@ _OF_DAYS = {
     "toStartOfMonth": day_tables.start_of_month, "toStartOfQuarter": day_tables.start_of_quarter,
     "toStartOfYear": day_tables.start_of_year, "toMonday": day_tables.monday_of_week,
 }  # fmt: skip
-"""What DuckDB computes longer than a scan looks it up."""
+"""Functions that a scan looks up in a table faster than DuckDB computes them."""
 
 
 _CLOCK_PARTS = frozenset({"toHour", "toMinute", "toSecond", "toMillisecond"})
@@ -119,14 +126,14 @@ for _names, _expression, _type in (
 
 @function("toDaysSinceYearZero TO_DAYS", (1, 2))
 def to_days_since_year_zero(call: Call) -> Typed:
-    """ClickHouse takes the day of an instant in UTC, whatever its zone and the one that is given."""
+    """Compiles ``toDaysSinceYearZero``. ClickHouse takes the day in UTC and ignores the zone."""
     call.constant_zone(1)
     day = fragment("CAST({} AS DATE)", time_argument(call).sql)
     return Typed(cast(fragment("({} - DATE '0000-01-01')", day), UINT32), UINT32)
 
 
 def _relative(seconds: int) -> Callable[[Call], Typed]:
-    """Whole units of the instant since the epoch, whatever the zone."""
+    """Builds a function that counts whole units of ``seconds`` since the epoch."""
 
     def build(call: Call) -> Typed:
         value = time_argument(call)
@@ -150,6 +157,10 @@ define("toRelativeSecondNum", _relative(1), (1, 2))
 
 @function("toDayOfWeek DAYOFWEEK", (1, 3))
 def to_day_of_week(call: Call) -> Typed:
+    """Compiles ``toDayOfWeek(value[, mode[, timezone]])``.
+
+    Modes 0 and 1 begin the week with Monday, 2 and 3 with Sunday; the first day is 1, or 0 in modes 1 and 2.
+    """
     mode = call.constant_int(1, 0) if len(call.args) > 1 else 0
     local = local_clock(call)
     day = ("isodow({})", "(isodow({}) - 1)", "(isodow({}) % 7)", "(isodow({}) % 7 + 1)")[mode % 4]
@@ -161,7 +172,10 @@ def to_day_of_week(call: Call) -> Typed:
 
 @function("toWeek week", (1, 3))
 def to_week(call: Call) -> Typed:
-    """The week of the year in MySQL's modes; mode 0: Sunday first, 0 to 53."""
+    """Compiles ``toWeek(value[, mode[, timezone]])`` with MySQL's modes 0, 1 and 3.
+
+    Mode 0: weeks begin with Sunday and count from 0 to 53. Raises ``UserError`` 48.
+    """
     mode = call.constant_int(1, 0) if len(call.args) > 1 else 0
     local = local_clock(call)
     if mode == 3:
@@ -214,6 +228,7 @@ for _name, _unit, _count in (
 
 @function("toStartOfSecond", (1, 2))
 def to_start_of_second(call: Call) -> Typed:
+    """Compiles ``toStartOfSecond`` of a DateTime64. Raises ``UserError`` 43."""
     value = time_argument(call)
     if not isinstance(value.type, DateTime64Type):
         raise call.wrong_type(0, "DateTime64")
@@ -222,6 +237,7 @@ def to_start_of_second(call: Call) -> Typed:
 
 @function("toStartOfISOYear", (1, 2))
 def to_start_of_iso_year(call: Call) -> Typed:
+    """Compiles ``toStartOfISOYear``: the Monday of the first ISO week."""
     value = time_argument(call)
     _check_zone(call, value)
     local = value.sql if isinstance(value.type, DateType) else local_clock(call)
@@ -230,6 +246,7 @@ def to_start_of_iso_year(call: Call) -> Typed:
 
 @function("toStartOfWeek", (1, 3))
 def to_start_of_week(call: Call) -> Typed:
+    """Compiles ``toStartOfWeek(value[, mode])``: Sunday, or Monday in odd modes."""
     mode = call.constant_int(1, 0) if len(call.args) > 1 and not isinstance(call.args[1].value, str) else 0
     day = fragment("CAST({} AS DATE)", local_clock(call))
     back = fragment("(isodow({}) - 1)" if mode % 2 else "(isodow({}) % 7)", day)
@@ -239,6 +256,7 @@ def to_start_of_week(call: Call) -> Typed:
 
 @function("toLastDayOfMonth LAST_DAY", (1, 2))
 def to_last_day_of_month(call: Call) -> Typed:
+    """Compiles ``toLastDayOfMonth``."""
     _check_zone(call, time_argument(call))
     result = clamp_to_range(Typed(fragment("last_day({})", local_clock(call)), DateType()), Date32Type())
     return _of_day(call, result, day_tables.last_day_of_month)

@@ -1,4 +1,4 @@
-"""``/``, ``intDiv``, ``%`` and common divisors: what is refused, zero or infinite where the divisor is zero."""
+"""Division, remainders and common divisors, with ClickHouse's answers for a divisor of zero."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from sql.typing.typed_expressions import FLOAT64, INT64, UINT64, Typed, cast
 @function("divide", 2)
 @with_addresses
 def divide(call: Call) -> Typed:
+    """Compiles ``a / b``: a float, or a Decimal if a side is one. Raises ``UserError`` 43, 69."""
     kind = arithmetic_kind(call)
     if kind == "decimal":
         return _divide_decimals(call)
@@ -36,7 +37,7 @@ def divide(call: Call) -> Typed:
 
 
 def _divide_decimals(call: Call) -> Typed:
-    """Exact, truncated to the scale of the dividend."""
+    """Divides exactly and cuts the quotient to the dividend's scale. Raises ``UserError`` 69."""
     left, right = call.args
     divisor_scale = right.type.scale if isinstance(right.type, DecimalType) else 0
     scale = left.type.scale if isinstance(left.type, DecimalType) else divisor_scale
@@ -65,7 +66,10 @@ def _nonzero(value: Typed) -> Fragment:
 
 
 def _divisor(left: Typed, right: Typed) -> Fragment:
-    """Not zero, nor -1 beside the least number of a signed type: there ClickHouse refuses the division."""
+    """Returns the divisor with checks, which end the query with 153.
+
+    ClickHouse refuses zero, and -1 for the least number of a signed type.
+    """
     if right.is_literal and right.value not in (0, -1):
         return right.sql
     a, b = bool_as_integer(left.type), bool_as_integer(right.type)
@@ -79,7 +83,7 @@ def _divisor(left: Typed, right: Typed) -> Fragment:
 
 
 def _refuse_least(call: Call, bits: tuple[int, ...]) -> None:
-    """Raises 153 where ClickHouse does for the remainders of a column by the least number of the literal's type."""
+    """Raises 153 for remainders of a column by the least number of the literal's type, as ClickHouse does."""
     left, right = (bool_as_integer(type_) for type_ in call.types)
     is_fast_there = left.signed and left.bits in bits and right.bits <= left.bits
     literal = call.args[1]
@@ -90,12 +94,14 @@ def _refuse_least(call: Call, bits: tuple[int, ...]) -> None:
 @function("intDiv", 2)
 @with_addresses
 def divide_integers(call: Call) -> Typed:
+    """Compiles ``intDiv(a, b)``; zero ends the query with 153. Raises ``UserError`` 43, 48."""
     return _int_div(call, zero="error")
 
 
 @function("intDivOrZero", 2)
 @with_addresses
 def int_div_or_zero(call: Call) -> Typed:
+    """Compiles ``intDivOrZero(a, b)``: 0 where ``intDiv`` fails. Raises ``UserError`` 43, 48."""
     return _int_div(call, zero="zero")
 
 
@@ -111,7 +117,7 @@ def _int_div(call: Call, zero: str) -> Typed:
     a, b = bool_as_integer(left.type), bool_as_integer(right.type)
     type_ = IntegerType(a.bits, a.signed or b.signed)
     divisor = _divisor(left, right) if zero == "error" else fragment("nullif({}, 0)", right.sql)
-    # Only the least Int64 by -1 has no room in 64 bits: with OrZero there is none, nor with another literal.
+    # Only the least Int64 divided by -1 overflows 64 bits. OrZero and other literals exclude that case.
     is_safe = (right.is_literal and right.value != -1) or zero == "zero"
     wide = "HUGEINT" if max(a.bits, b.bits) == 64 and a.signed != b.signed and not is_safe else "BIGINT"
     if not a.signed and not b.signed:
@@ -128,7 +134,7 @@ def _int_div(call: Call, zero: str) -> Typed:
 
 
 def _no_least_by_minus_one(dividend: Fragment, divisor: Fragment, type_: IntegerType) -> Fragment:
-    """The divisor, or NULL where the quotient of the least number and -1 has no room."""
+    """Returns the divisor, or NULL where the least number is divided by -1."""
     return fragment(
         "(CASE WHEN {} = ({} - 1) AND {divisor} = -1 THEN NULL ELSE {divisor} END)",
         dividend,
@@ -152,7 +158,7 @@ def _float_quotient(call: Call, zero: str, type_: IntegerType) -> Fragment:
 
 
 def _decimal_quotient(call: Call, zero: str) -> Fragment:
-    """Of Decimals (or one and an integer) by their units; HUGEINT."""
+    """Divides Decimals (or one and an integer) as integers of equal scale. Raises ``UserError`` 48."""
     scales = []
     for value in call.args:
         if isinstance(value.type, DecimalType) and value.type.precision > 18:
@@ -170,7 +176,7 @@ def _decimal_quotient(call: Call, zero: str) -> Fragment:
 
 
 def _fits(value: Typed, factor: int) -> bool:
-    """Whether the value's units, so many times, have room in a BIGINT."""
+    """Tells whether the value's units times ``factor`` fit a BIGINT."""
     if isinstance(value.type, DecimalType):
         return 10**value.type.precision * factor < 2**63
     type_ = bool_as_integer(value.type)
@@ -178,7 +184,7 @@ def _fits(value: Typed, factor: int) -> bool:
 
 
 def _units(value: Typed, scale: int, wide: str) -> Fragment:
-    """A Decimal of up to 18 digits without its point; another number as it is."""
+    """Returns a Decimal of up to 18 digits as an integer of its smallest units; integers unchanged."""
     if scale == 0:
         return fragment("CAST({} AS {})", value.sql, wide)
     units = bind_value(value.sql, "decimal", lambda v: fragment("pando_units({}, {})", v, 10**scale))
@@ -186,7 +192,7 @@ def _units(value: Typed, scale: int, wide: str) -> Fragment:
 
 
 def _as_signed(sql: Fragment, own: IntegerType, other: IntegerType) -> Fragment:
-    """Beside a signed number ClickHouse takes the bits of an unsigned one as a signed number of its width."""
+    """Reinterprets an unsigned number beside a signed one as signed, as ClickHouse does."""
     if own.signed or not other.signed:
         return sql
     return wrap_integer(sql, own, IntegerType(own.bits, True))
@@ -195,12 +201,14 @@ def _as_signed(sql: Fragment, own: IntegerType, other: IntegerType) -> Fragment:
 @function("modulo mod", 2)
 @with_addresses
 def modulo(call: Call) -> Typed:
+    """Compiles ``a % b``; zero ends the query with 153. Raises ``UserError`` 43, 48, 153."""
     return _modulo(call, zero="error")
 
 
 @function("moduloOrZero", 2)
 @with_addresses
 def modulo_or_zero(call: Call) -> Typed:
+    """Compiles ``moduloOrZero(a, b)``: 0 for a divisor of zero. Raises ``UserError`` 43."""
     return _modulo(call, zero="zero")
 
 
@@ -238,7 +246,7 @@ def _modulo(call: Call, zero: str) -> Typed:
 
 
 def _rest_divisor(left: Typed, right: Typed, zero: str) -> Fragment:
-    """Never -1 beside the least Int64: DuckDB, not ClickHouse, would overflow."""
+    """Returns the divisor of a remainder, never -1: DuckDB would overflow for the least Int64."""
     a, b = bool_as_integer(left.type), bool_as_integer(right.type)
     if right.is_literal and right.value == -1 and (zero == "zero" or a.bits in (32, 64)) and not left.is_constant:
         return fragment("1")
@@ -251,6 +259,7 @@ def _rest_divisor(left: Typed, right: Typed, zero: str) -> Fragment:
 @function("positiveModulo positive_modulo pmod", 2)
 @with_addresses
 def positive_modulo(call: Call) -> Typed:
+    """Compiles ``positiveModulo(a, b)``, which is never negative. Raises ``UserError`` 43, 153."""
     left, right = call.args
     kind = arithmetic_kind(call)
     if kind == "float":
@@ -274,12 +283,14 @@ _POSITIVE = "(CASE WHEN {0} >= 0 THEN {0} WHEN {1} < 0 THEN {0} - {1} ELSE {0} +
 @function("gcd", 2)
 @with_addresses
 def gcd(call: Call) -> Typed:
+    """Compiles the greatest common divisor. Raises ``UserError`` 43."""
     return _common_divisor(call, "gcd")
 
 
 @function("lcm", 2)
 @with_addresses
 def lcm(call: Call) -> Typed:
+    """Compiles the least common multiple. Raises ``UserError`` 43."""
     return _common_divisor(call, "lcm")
 
 
@@ -293,7 +304,7 @@ def _common_divisor(call: Call, name: str) -> Typed:
 
 
 MACROS = define_macros(
-    # Through 128 bits, as a cast would do it, it takes ten times as long.
+    # A cast computes in 128 bits, which takes ten times as long.
     "pando_units(x, unit) AS CAST(trunc(x) AS BIGINT) * unit + CAST(x % 1 * unit AS BIGINT)",
     "pando_divide(a, b) AS a / b",
     r"""pando_float_quotient(a, b, most) AS CASE WHEN b = 0 OR abs(trunc(a / b)) > most

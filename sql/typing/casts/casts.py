@@ -1,8 +1,7 @@
 """Conversions between ClickHouse types, as DuckDB expressions.
 
-``convert_to_supertype`` is the lossless conversion to a supertype; ``cast_to`` is CAST and the ``toT`` functions:
-integers wrap around when narrowed, floats are truncated, text is parsed strictly, instants go through the zone of their
-type.
+``convert_to_supertype`` converts without loss to a supertype. ``cast_to`` is CAST and the ``toT`` functions: narrowed
+integers wrap around, floats are truncated, texts are parsed strictly, instants go through the zone of their type.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ _EPOCH = "TIMESTAMP '1970-01-01'"
 
 
 def convert_to_supertype(value: Typed, target: DataType, zone: str = SERVER_ZONE) -> Fragment:
-    """The value's text as the engine type of ``target``, its supertype."""
+    """Returns the value as the DuckDB type of ``target``, a supertype of its own."""
     source, goal = strip_nullable(value.type), strip_nullable(target)
     if source == goal:
         return value.number
@@ -119,7 +118,7 @@ def _map(value: Typed, source: MapType, goal: MapType, converted: Callable[[Type
 
 
 def cast_to(value: Typed, target: DataType, zone: str = SERVER_ZONE) -> Fragment:
-    """The text of CAST(value AS target), for any pair ClickHouse converts. Raises ``UserError`` 70 or 48 otherwise."""
+    """Compiles CAST(value AS target) for all pairs that ClickHouse converts. Raises ``UserError`` 48, 70."""
     source, goal = strip_nullable(value.type), strip_nullable(target)
     if source == goal:
         return value.number
@@ -147,7 +146,10 @@ def cast_to(value: Typed, target: DataType, zone: str = SERVER_ZONE) -> Fragment
 
 
 def cast_checked(value: Typed, target: DataType, zone: str = SERVER_ZONE) -> Fragment:
-    """As :func:`cast_to`; a wrong text is NULL in a Nullable type, a NULL is error 349 in one that is not."""
+    """Compiles CAST, with NULL for an invalid text in a Nullable type.
+
+    A NULL in a type that is not Nullable is error 349.
+    """
     source, goal = strip_nullable(value.type), strip_nullable(target)
     if target.is_nullable and isinstance(source, StringType) and isinstance(goal, SPELLED):
         return value_or_null(Typed(value.number, source), goal, zone)
@@ -182,7 +184,7 @@ def _cast_composite(value: Typed, source: DataType, goal: DataType, zone: str) -
 
 
 def _map_of_pairs(value: Typed, source: ArrayType, goal: MapType, zone: str) -> Fragment | None:
-    """Of an array of tuples of two."""
+    """Converts an array of pairs to a map; ``None`` for other arrays."""
     if isinstance(source.inner, NothingType):
         return cast("[]", goal)
     if not isinstance(source.inner, TupleType) or len(source.inner.elements) != 2:
@@ -197,7 +199,7 @@ def _map_of_pairs(value: Typed, source: ArrayType, goal: MapType, zone: str) -> 
 
 
 def _map_of_arrays(value: Typed, source: TupleType, goal: MapType, zone: str) -> Fragment:
-    """Of a tuple of the array of keys and that of their values."""
+    """Converts a tuple (array of keys, array of values) to a map. Raises ``UserError`` 53, 70."""
     arrays = [inner for _, inner in source.elements if isinstance(inner, ArrayType)]
     if len(source.elements) != 2 or len(arrays) != 2:
         raise UserError("TYPE_MISMATCH", f"CAST AS Map needs a tuple of two arrays, not {source}")
@@ -272,7 +274,7 @@ def _to_enum(value: Typed, source: DataType, goal: EnumType) -> Fragment | None:
 
 
 def _enum_of_number(sql: Fragment, source: DataType, goal: EnumType) -> Fragment:
-    """The fraction of a float is cut off, NaN is 0."""
+    """Converts a number to an Enum; a float loses its fraction, NaN is 0."""
     number = sql if isinstance(source, IntegerType) else fragment("CAST({} AS INTEGER)", sql)
     if isinstance(source, FloatType):
         number = fragment("(CASE WHEN isnan({0}) THEN 0 ELSE TRY_CAST(trunc({0}) AS INTEGER) END)", sql)
@@ -313,7 +315,7 @@ def _to_real(value: Typed, source: DataType, goal: DataType) -> Fragment | None:
 
 
 def _real_of_instant(sql: Fragment, source: DateTime64Type, goal: DataType) -> Fragment:
-    """Seconds since the epoch; digits behind a decimal's scale are cut off."""
+    """Returns seconds since the epoch; digits beyond a Decimal's scale are cut off."""
     digits = 9 if source.precision > 6 else 6
     ticks = fragment("epoch_{}({})", "ns" if digits == 9 else "us", sql)
     if isinstance(goal, FloatType):
@@ -325,7 +327,7 @@ def _real_of_instant(sql: Fragment, source: DateTime64Type, goal: DataType) -> F
 
 
 def _decimal_of_float(sql: Fragment, source: FloatType, goal: DecimalType) -> Fragment:
-    """Digits behind the scale are cut off."""
+    """Converts a float to a Decimal; digits beyond the scale are cut off."""
     scale = goal.scale
     units = fragment("trunc({} * CAST({} AS {}))", sql, 10**scale, duckdb_type(source))
     if scale > 15:
@@ -335,7 +337,7 @@ def _decimal_of_float(sql: Fragment, source: FloatType, goal: DecimalType) -> Fr
 
 
 def with_source_zone(target: DataType, source: DataType) -> DataType:
-    """A target that names no zone keeps the source's."""
+    """Returns ``target`` with the source's time zone if it names none."""
     zone = getattr(source, "timezone", None)
     bare = strip_nullable(target)
     if zone is None or getattr(bare, "timezone", "") is not None:
@@ -345,7 +347,7 @@ def with_source_zone(target: DataType, source: DataType) -> DataType:
 
 
 def parse_type_argument(value: Typed, function: str) -> DataType:
-    """The type a function takes as a constant string."""
+    """Parses the type that a function takes as a constant string. Raises ``UserError`` 43."""
     if not isinstance(value.value, str):
         raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"{function}: the type must be a constant string")
     return parse_type(value.value)

@@ -1,7 +1,7 @@
-"""A constant string beside a value of another type (``d >= '2020-01-01'``, ``id IN ('5')``) is a value of that type.
+"""Constant strings beside values of another type (``d >= '2020-01-01'``, ``id IN ('5')``).
 
-ClickHouse reads it once, before the query runs, so that a wrong spelling is an error even where no row is met. The
-accepted spellings are narrower than those of CAST: a Date takes no time of day.
+Such a string is a value of the other type. ClickHouse parses it once, before the query runs; so an invalid string is an
+error even if no row is read. The accepted spellings are narrower than those of CAST: a Date takes no time of day.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _TRUTH = r"true|false|t|f|yes|no|y|n|on|off|1|0|enable|disable|enabled|disabled"
 
 
 def convert_constant_text(value: Typed, target: DataType, zone: str) -> Fragment:
-    """A constant string as a value of ``target``.
+    """Returns a constant string as a value of ``target``.
 
     Raises ``UserError`` with the code of ClickHouse's parser of that type (53, 38, 41, 72, 376, 467, 675, 676).
     """
@@ -48,7 +48,7 @@ def convert_constant_text(value: Typed, target: DataType, zone: str) -> Fragment
 
 
 def check_constant_text(text: str, target: DataType) -> None:
-    """Raises what :func:`convert_constant_text` raises."""
+    """Raises the errors of :func:`convert_constant_text`."""
     _check(text, strip_nullable(target))
 
 

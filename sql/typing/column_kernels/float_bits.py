@@ -1,8 +1,8 @@
-"""Floats in keys and sets: ClickHouse hashes and compares their bits, so 0.0 and -0.0 are two values there.
+"""Floats in keys and sets, compared by their bits: 0.0 and -0.0 are two values to ClickHouse.
 
-DuckDB's GROUP BY, DISTINCT, IN, joins and set operations take them for one. Where a type has floats inside, those get
-:func:`bits_of`, whole numbers instead of floats, and :func:`of_bits` gives the values back. Comparisons (``=``, ``<``),
-ORDER BY and PARTITION BY of windows compare numbers in both engines.
+DuckDB's GROUP BY, DISTINCT, IN, joins and set operations take them for one. Types that contain floats get
+:func:`bits_of` there, integers instead of floats, and :func:`of_bits` restores the values. Comparisons (``=``, ``<``),
+ORDER BY and PARTITION BY of windows compare numbers in ClickHouse as in DuckDB.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from sql.typing.typed_expressions import quote_identifier, string_literal
 
 
 def has_floats(type_: DataType) -> bool:
+    """Tells whether a type is a float or contains floats."""
     match strip_nullable(type_):
         case FloatType():
             return True
@@ -28,29 +29,35 @@ def has_floats(type_: DataType) -> bool:
 
 
 def bits_of(sql: Fragment, type_: DataType) -> Fragment:
-    """The value with the bits of each float in it as an integer; ``sql`` itself where there are no floats."""
+    """Returns the value with each float in it as the integer of its bits.
+
+    Without floats that is ``sql`` itself.
+    """
     return _mapped(sql, type_, {32: "CAST(CAST({} AS BIT) AS UINTEGER)", 64: "CAST(CAST({} AS BIT) AS UBIGINT)"})
 
 
 def of_bits(sql: Fragment, type_: DataType) -> Fragment:
-    """The value of which ``sql`` is :func:`bits_of`."""
+    """Restores the value from :func:`bits_of`."""
     return _mapped(sql, type_, {32: "CAST(CAST({} AS BIT) AS FLOAT)", 64: "CAST(CAST({} AS BIT) AS DOUBLE)"})
 
 
 def has_floats_inside(type_: DataType) -> bool:
-    """Whether an array, map or tuple has floats. DuckDB's aggregates, DISTINCT ON and ASOF give 0.0 for -0.0 there."""
+    """Tells whether an array, map or tuple contains floats.
+
+    DuckDB's aggregates, DISTINCT ON and ASOF return 0.0 for -0.0 there.
+    """
     return has_floats(type_) and not isinstance(strip_nullable(type_), FloatType)
 
 
 def kept(sql: Fragment, type_: DataType, aggregate: Callable[[Fragment], Fragment]) -> Fragment:
-    """What ``aggregate`` chooses among values ``sql``, with the signs of zeros inside arrays, maps and tuples."""
+    """Applies an aggregate that chooses a value, and keeps the signs of zeros inside the value."""
     if not has_floats_inside(type_):
         return aggregate(sql)
     return of_bits(aggregate(bits_of(sql, type_)), type_)
 
 
 def _mapped(sql: Fragment, type_: DataType, of_width: dict[int, str]) -> Fragment:
-    """``sql`` with the template for its width around each float in it."""
+    """Applies the template for its width to each float in the value."""
     if not has_floats(type_):
         return sql
     match strip_nullable(type_):
@@ -72,12 +79,12 @@ def _mapped(sql: Fragment, type_: DataType, of_width: dict[int, str]) -> Fragmen
 
 
 def with_bits(query: Fragment, types: Sequence[DataType]) -> Fragment:
-    """The query of columns ``c0, c1, …`` with bits for floats."""
+    """Returns a query of columns ``c0, c1, …`` with bits instead of floats."""
     return _columns(query, types, bits_of)
 
 
 def without_bits(query: Fragment, types: Sequence[DataType]) -> Fragment:
-    """The query of which ``query`` is :func:`with_bits`."""
+    """Restores the floats of a query made by :func:`with_bits`."""
     return _columns(query, types, of_bits)
 
 
@@ -88,5 +95,5 @@ def _columns(query: Fragment, types: Sequence[DataType], change: Callable[[Fragm
 
 
 def distinct_by_bits(query: Fragment, types: Sequence[DataType]) -> Fragment:
-    """The different rows of a query of columns ``c0, c1, …``."""
+    """Returns the distinct rows of a query of columns ``c0, c1, …``, comparing floats by bits."""
     return without_bits(fragment("SELECT DISTINCT * FROM ({})", with_bits(query, types)), types)

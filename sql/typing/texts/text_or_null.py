@@ -1,5 +1,7 @@
-"""What a text spells as a value of a type, NULL where it spells none: the ``…OrNull`` and ``…OrZero`` functions,
-``accurateCast…`` and CAST to a Nullable type."""
+"""Conversions of texts that give NULL for an invalid text.
+
+They serve the ``…OrNull`` and ``…OrZero`` functions, ``accurateCast…`` and CAST to a Nullable type.
+"""
 
 from __future__ import annotations
 
@@ -38,11 +40,14 @@ SPELLED = (
     IntegerType, FloatType, DecimalType, DateType, Date32Type, DateTimeType, DateTime64Type, UUIDType, IPv4Type,
     IPv6Type, FixedStringType,
 )  # fmt: skip
-"""The types that a text may fail to spell without an error."""
+"""The types for which an invalid text gives NULL, not an error."""
 
 
 def value_or_null(value: Typed, target: DataType, zone: str, *, basic: bool = False) -> Fragment:
-    """The value of a String or FixedString, or NULL; ``basic``: instants only in the basic spelling."""
+    """Converts a String or FixedString, with NULL for an invalid text.
+
+    ``basic``: instants only in the basic spelling.
+    """
     sql = value.sql
     if isinstance(value.type, FixedStringType):
         sql = fragment("pando_fixed_text({})", sql)
@@ -87,7 +92,7 @@ def _decimal(sql: Fragment, target: DecimalType) -> Fragment:
 
 
 def _decimal_of(sql: Fragment, target: DecimalType) -> Fragment:
-    """Digits that the type has not are cut off, not rounded."""
+    """Parses a Decimal; digits beyond its scale are cut off, not rounded."""
     spelled = function_call("pando_decimal_spelling", sql)
     plain = decimal_of_text(spelled, target, "TRY_CAST")
     goal = duckdb_type(target)

@@ -1,7 +1,8 @@
-"""Dates and times that texts spell, as scans read them: the usual spellings by words of eight bytes.
+"""Scan kernels that parse dates and times; usual spellings are read by words of eight bytes.
 
-``known`` values are those of ``sql.typing.texts.value_texts`` and ``sql.typing.texts.instant_texts``; a text that is
-*odd* may spell something else, which their macros read; all others spell nothing."""
+``known`` values equal those of ``sql.typing.texts.value_texts`` and ``sql.typing.texts.instant_texts``. An *odd* text
+may be valid in another spelling, and is left to their macros. All other texts are invalid.
+"""
 
 from __future__ import annotations
 
@@ -47,22 +48,22 @@ _MAY_BE_TIME = (
 )
 _LONG_FRACTION = r"^[0-9]{4}.{5,13}[0-9][ T][0-9:]{8}[.][0-9]{9,}$"
 _LONGEST = 28
-"""``YYYY-MM-DD hh:mm:ss`` and eight digits of a fraction."""
+"""The size of ``YYYY-MM-DD hh:mm:ss`` and eight digits of a fraction."""
 
 
 class _Read(NamedTuple):
-    """What the texts of ``rows`` of an array spell, which are those that begin with a digit (or a minus)."""
+    """The parsed texts of an array; ``rows`` are those that begin with a digit or a minus."""
 
     length: int
     rows: np.ndarray
     texts: TextColumn
     days: np.ndarray
     micros: np.ndarray
-    """Of the day."""
+    """Microseconds since the day's beginning."""
     is_day: np.ndarray
-    """Whether there is such a day."""
+    """Whether the day exists."""
     is_right: np.ndarray
-    """And such a time."""
+    """Whether the day and the time exist."""
     is_known: np.ndarray
 
     @property
@@ -76,15 +77,18 @@ class _Read(NamedTuple):
         return column_of_known(result, is_known, type_)
 
     def of_all(self, which: np.ndarray) -> np.ndarray:
-        """What holds for some of ``rows``."""
+        """Expands flags of ``rows`` to all rows; the others are false."""
         result = np.zeros(self.length, bool)
         result[self.rows] = which
         return result
 
 
 def _read(array: pa.Array) -> _Read:
-    """Known are ``YYYY-MM-DD``, alone or with ``hh:mm:ss`` and up to eight digits of a fraction, and with any marks in
-    the date. A wrong day flows into the next month, a wrong month is 1900-01-01."""
+    """Parses ``YYYY-MM-DD``, alone or with ``hh:mm:ss`` and up to eight digits of a fraction.
+
+    Any separators are allowed in the date. A day beyond the month's end flows into the next month; an invalid month
+    gives 1900-01-01.
+    """
     texts = TextColumn.that_begin(array, _BEGINS)
     may_be = (texts.sizes >= 5) | ((texts.sizes >= 2) & (texts.bytes_at(0) == ord("-")))
     if not may_be.all():
@@ -98,7 +102,10 @@ def _read(array: pa.Array) -> _Read:
 
 
 def _usual(array: pa.Array, sizes: np.ndarray) -> np.ndarray | None:
-    """The seconds, if all are right days, alone or with a time: most columns are, and Arrow reads these."""
+    """Returns the seconds if all texts are valid days, alone or with a time, else ``None``.
+
+    Most columns are; Arrow parses these.
+    """
     if not ((sizes == 10) | (sizes == 19)).all():
         return None
     try:
@@ -108,7 +115,7 @@ def _usual(array: pa.Array, sizes: np.ndarray) -> np.ndarray | None:
 
 
 def _split(texts: TextColumn) -> tuple[np.ndarray, ...]:
-    """Days, microseconds, and what is true of them."""
+    """Returns days and microseconds, and the flags of :class:`_Read`."""
     sizes = texts.sizes
     first, second = digit_values(texts.words(0)), digit_values(texts.words(BYTES))
     is_known = are_digits(first & np.uint64(0x00FFFF00FFFFFFFF)) & are_digits(low_bytes(second, 2)) & (sizes >= 10)
@@ -134,7 +141,7 @@ def _year(first: np.ndarray) -> np.ndarray:
 
 
 def _day_of(year: np.ndarray, month: np.ndarray, day: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Also whether there is such a day."""
+    """Returns days since the epoch, and whether these days exist."""
     place = np.clip(year * 12 + month - 1, 0, len(_MONTHS) - 2)
     begins, length = _MONTHS[place], _MONTHS[place + 1] - _MONTHS[place]
     is_some = (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)
@@ -145,7 +152,7 @@ def _day_of(year: np.ndarray, month: np.ndarray, day: np.ndarray) -> tuple[np.nd
 
 
 def parse_days(texts: pa.Array, *, is_narrow: bool) -> pa.Array:
-    """``is_narrow``: within Date's range."""
+    """Parses dates; ``is_narrow`` limits them to Date's range."""
     read = _read(texts)
     sizes = read.texts.sizes
     found, known = read.days, read.is_known & (sizes != 20)
@@ -162,7 +169,10 @@ def parse_days(texts: pa.Array, *, is_narrow: bool) -> pa.Array:
 
 
 def _odd_days(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """Of months and days of one digit, and with long fractions of a second; and where there are any."""
+    """Parses months and days of one digit, and times with long fractions.
+
+    Returns the days, and which texts are valid.
+    """
     parts = pc.extract_regex(texts, _ODD_DAY)
     year, month, day = (
         np.asarray(pc.cast(pc.fill_null(pc.struct_field(parts, name), "1"), pa.int64())) for name in "ymd"
@@ -176,8 +186,11 @@ def _odd_days(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
 
 
 def parse_usual_instants(texts: pa.Array, *, zone: str, fine: bool, may_be_none: bool) -> pa.Array:
-    """The instants of the usual spellings, and the texts that are odd; ``may_be_none``: not those that are none for
-    sure. Unless ``fine`` whole seconds within DateTime's range."""
+    """Returns the instants of usual spellings, and the texts that are odd.
+
+    ``may_be_none``: texts that are certainly invalid are not odd. Without ``fine`` the instants are whole seconds in
+    DateTime's range.
+    """
     read = _read(texts)
     sizes = read.texts.sizes
     is_usual = read.is_known & ((sizes < 27) & (sizes != 20) if fine else sizes <= 19)
@@ -195,7 +208,7 @@ def parse_usual_instants(texts: pa.Array, *, zone: str, fine: bool, may_be_none:
 
 
 def parse_basic_instants(texts: pa.Array, *, zone: str, fine: bool) -> pa.Array:
-    """The instants of the basic spelling."""
+    """Parses the instants of the basic spelling; other texts give NULL."""
     read = _read(texts)
     known = _basic(read, fine)
     times = read.clocks if zone in _UTC else zone_table(zone, True).instants(read.clocks)
@@ -211,7 +224,10 @@ def parse_basic_instants(texts: pa.Array, *, zone: str, fine: bool) -> pa.Array:
 
 
 def _odd_instants(texts: pa.Array, zone: str) -> tuple[np.ndarray, np.ndarray]:
-    """Of numbers of seconds with a sign or a fraction, and of times with long fractions; and where there are any."""
+    """Parses signed or fractional seconds, and times with long fractions.
+
+    Returns the instants, and which texts are valid.
+    """
     times, known = np.zeros(len(texts), np.int64), np.zeros(len(texts), bool)
     is_number = np.asarray(pc.match_substring_regex(texts, _SECONDS))
     is_long = np.asarray(pc.match_substring_regex(texts, _LONG_FRACTION))
@@ -227,7 +243,7 @@ def _odd_instants(texts: pa.Array, zone: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _basic(read: _Read, fine: bool) -> np.ndarray:
-    """Which are known. What has a point spells no DateTime, but for a date with points."""
+    """Tells which texts are known. A DateTime with a point is invalid, unless points separate its date."""
     if fine:
         return read.is_known
     texts = read.texts
@@ -236,7 +252,10 @@ def _basic(read: _Read, fine: bool) -> np.ndarray:
 
 
 def _unix(texts: TextColumn, fine: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Seconds since the epoch, and milliseconds if more than twelve digits stand for a DateTime64; which are that."""
+    """Parses seconds since the epoch; with ``fine`` more than twelve digits are milliseconds.
+
+    Returns the microseconds, and which texts are such numbers.
+    """
     value, fits, is_number = parse_digits(texts)
     if fine:
         unit = np.where(texts.sizes > 12, 1000, _MICROS)

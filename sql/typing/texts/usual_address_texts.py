@@ -1,7 +1,8 @@
-"""Kernels that read the usual spellings of IPv4 addresses and UUIDs.
+"""Kernels that parse the usual spellings of IPv4 addresses and UUIDs, and pad FixedStrings.
 
-Each gives NULL for any other text; the macros that read the rest stand beside the types. Texts come as BLOBs, which
-DuckDB hands over in half the time (``encode`` costs nothing)."""
+A parser returns NULL for any other text; the macros for the rest are in ``sql.typing.texts.value_texts``. Texts come as
+BLOBs, which DuckDB hands over in half the time (``encode`` costs nothing).
+"""
 
 from __future__ import annotations
 
@@ -27,13 +28,13 @@ _UUID_SIZE = 36
 
 _DASHES = (8, 13, 18, 23)
 _OF_PAIR = np.full(1 << 16, 256, np.uint16)
-"""What two hexadecimal digits are; 256 for other characters."""
+"""The value of two hexadecimal digits; 256 for other characters."""
 for _high, _low in itertools.product("0123456789abcdefABCDEF", repeat=2):
     _OF_PAIR[int.from_bytes(f"{_high}{_low}".encode(), "little")] = int(_high + _low, 16)
 
 
 def parse_uuids(texts: pa.Array) -> pa.Array:
-    """The 16 bytes."""
+    """Parses UUIDs with dashes as 16 bytes."""
     rows, spelled = texts_of_size(texts, _UUID_SIZE)
     digits = np.empty((len(rows), 32), np.uint8)
     for begin, end, place in ((0, 8, 0), (9, 13, 8), (14, 18, 12), (19, 23, 16), (24, 36, 20)):
@@ -50,7 +51,7 @@ def parse_uuids(texts: pa.Array) -> pa.Array:
 
 
 def parse_ipv4(texts: pa.Array) -> pa.Array:
-    """Four numbers up to 255 of one to three digits."""
+    """Parses four numbers up to 255, of one to three digits each."""
     return compute_where_first_byte(texts, _BEGINS_IPV4, _ipv4_numbers)
 
 
@@ -73,7 +74,7 @@ def _ipv4_numbers(texts: pa.Array) -> pa.Array:
 
 
 def _of_three_marks(data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The texts in which three characters are no digits, and where those are."""
+    """Returns the texts with exactly three characters that are not digits, and their places."""
     marks = np.flatnonzero((data < ord("0")) | (data > ord("9"))).astype(np.int32)
     count = len(offsets) - 1
     if len(marks) == 3 * count:
@@ -86,7 +87,7 @@ def _of_three_marks(data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, 
 
 
 def _numbers_before(data: np.ndarray) -> np.ndarray:
-    """At each place the numbers that one, two and three digits up to there are."""
+    """Returns the numbers that the last one, two and three digits up to each place spell."""
     values = np.zeros((3, len(data)), np.uint16)
     digits = (data & 15).astype(np.uint16)
     for size in range(3):
@@ -95,7 +96,7 @@ def _numbers_before(data: np.ndarray) -> np.ndarray:
 
 
 def pad_with_zeros(length: int, texts: pa.Array) -> pa.Array:
-    """With zeros to the length; NULL where that is too short."""
+    """Pads texts with zero bytes to the length; NULL for longer texts."""
     offsets = text_offsets(texts)
     sizes = np.diff(offsets)
     known = sizes <= length
@@ -113,7 +114,7 @@ def pad_with_zeros(length: int, texts: pa.Array) -> pa.Array:
 
 
 def widen_fixed_strings(length: int, values: pa.Array) -> pa.Array:
-    """FixedStrings with more zeros."""
+    """Pads FixedStrings with zero bytes to the length."""
     fixed = np.zeros((len(values), length), np.uint8)
     width = values.type.byte_width
     data = np.frombuffer(values.buffers()[1], np.uint8)[values.offset * width : (values.offset + len(values)) * width]

@@ -1,7 +1,7 @@
-"""Text of values and values of text, as DuckDB expressions with ClickHouse's spelling.
+"""Formats values as texts and parses texts, as DuckDB expressions with ClickHouse's spelling.
 
-Floats print in the shortest form without ``.0``, decimals without trailing zeros, instants in the zone of their type,
-elements of arrays, maps and tuples quoted.
+Floats are written in the shortest form without ``.0``, Decimals without trailing zeros, instants in the zone of their
+type, elements of arrays, maps and tuples quoted.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _DAYS: dict[type[DataType], tuple[date, date]] = {
 
 
 def to_text(value: Typed, zone: str) -> Fragment:
-    """``toString(value)`` as VARCHAR."""
+    """Compiles ``toString(value)`` as VARCHAR. Raises ``UserError`` 48."""
     type_ = strip_nullable(value.type)
     sql = value.number
     match type_:
@@ -110,7 +110,7 @@ def _instant_text(value: Typed, type_: DateTimeType | DateTime64Type, zone: str)
 
 
 def _decimal_text(sql: Fragment, type_: DecimalType) -> Fragment:
-    """Most have all their digits behind the point, or none: only of others zeros are cut off as text."""
+    """Formats a Decimal. Most values use all their digits or none, so few need zeros cut off."""
     template = """(CASE WHEN trunc({0}, {1}) <> {0} THEN CAST({0} AS VARCHAR)
         WHEN trunc({0}) = {0} THEN CAST(CAST({0} AS DECIMAL({2}, 0)) AS VARCHAR)
         ELSE pando_decimal_text(CAST({0} AS VARCHAR)) END)"""
@@ -118,7 +118,7 @@ def _decimal_text(sql: Fragment, type_: DecimalType) -> Fragment:
 
 
 def _quoted_text(sql: Fragment, type_: DataType, zone: str) -> Fragment:
-    """The text of a value inside an array, map or tuple."""
+    """Formats a value inside an array, map or tuple."""
     bare = strip_nullable(type_)
     inner = to_text(Typed(sql, bare), zone)
     if isinstance(bare, StringType):
@@ -150,7 +150,7 @@ def _composite_text(sql: Fragment, type_: DataType, zone: str) -> Fragment:
 
 
 def from_text(value: Typed, target: DataType, zone: str) -> Fragment:
-    """The value that a String spells. A wrong spelling fails when it is met."""
+    """Compiles the conversion of a String. An invalid text raises an error at run time."""
     day = _constant_day(value, strip_nullable(target))
     if day is not None:
         return fragment("DATE '{}'", str(day))
@@ -192,7 +192,7 @@ def from_text(value: Typed, target: DataType, zone: str) -> Fragment:
 
 
 def fixed_string_of_text(sql: Fragment, length: int) -> Fragment:
-    """The text with zeros behind it. One that is too long fails when it is met."""
+    """Pads a text with zero bytes. A text that is too long raises 131 at run time."""
 
     def padded_text(value: Fragment) -> Fragment:
         fixed = fragment("pando_to_fixed({}, {})", value, length)
@@ -247,7 +247,10 @@ def _integer(value: Typed, sql: Fragment, goal: IntegerType) -> Fragment:
 
 
 def _constant_day(value: Typed, goal: DataType) -> date | None:
-    """The day that a literal spells in full: DuckDB would plan the macros that read any spelling for every run."""
+    """Returns the day of a literal ``YYYY-MM-DD``, or ``None``.
+
+    DuckDB would plan the macros that parse any spelling again for every run.
+    """
     first, last = _DAYS.get(type(goal), (date.max, date.min))
     if not isinstance(value.value, str) or not _ISO_DAY.fullmatch(value.value):
         return None
@@ -259,7 +262,7 @@ def _constant_day(value: Typed, goal: DataType) -> date | None:
 
 
 def truncate_second_digits(instant: Fragment, precision: int) -> Fragment:
-    """The digits of a second that the type has."""
+    """Cuts an instant to ``precision`` decimal digits of a second."""
     step = 10 ** (6 - precision)
     return instant if step == 1 else fragment("make_timestamp(epoch_us({}) // {step} * {step})", instant, step=step)
 
@@ -277,8 +280,8 @@ def _enum_number(sql: Fragment, goal: EnumType) -> Fragment:
     return cast(fragment("CASE {} {} WHEN NULL THEN NULL ELSE {} END", sql, arms, failure), goal)
 
 
-# The macros the texts above use; the executor creates them once. A macro repeats the text of its argument wherever it
-# names it, so that nested ones grow exponentially: `list_transform([x], lambda y: …)[1]` names a value once.
+# The macros of this module; the executor creates them once. A macro repeats its argument wherever its body names it, so
+# that nested macros grow exponentially. `list_transform([x], lambda y: …)[1]` names a value once.
 MACROS = define_macros(
     r"""pando_is_plain(t) AS (strlen(t) = 10 AND t LIKE '____-__-__')
         OR (strlen(t) = 19 AND t LIKE '____-__-__ __:__:__')""",
@@ -289,7 +292,7 @@ MACROS = define_macros(
     r"pando_tidy_float(t) AS CASE WHEN ends_with(t, '.0') THEN left(t, length(t) - 2) ELSE t END",
     r"""pando_exponent(t) AS
         regexp_replace(regexp_replace(regexp_replace(t, '\.0e', 'e'), 'e\+0*', 'e'), 'e-0+', 'e-')""",
-    # With up to three digits behind the point a number is written as a Decimal, in a third of the time.
+    # A number with up to three digits after the point is written as a Decimal, in a third of the time.
     r"pando_is_level(x, unit) AS round(x * unit) / unit = x",
     r"""pando_short_text(x) AS CASE
         WHEN pando_is_level(x, 10) THEN CAST(CAST(x AS DECIMAL(18, 1)) AS VARCHAR)
@@ -324,7 +327,7 @@ MACROS = define_macros(
         ELSE pando_quoted_plain(t) END""",
     r"pando_quoted_plain(t) AS replace(replace(t, '\', '\\'), '''', '\''')",
     r"pando_decimal_text(t) AS CASE WHEN contains(t, '.') THEN rtrim(rtrim(t, '0'), '.') ELSE t END",
-    # DuckDB reads some more spellings, but slowly.
+    # DuckDB parses some more spellings, but slowly.
     r"""pando_try_uuid(t) AS CASE WHEN strlen(t) >= 32
         THEN coalesce(pando_plain_uuid(encode(t)), CAST(TRY_CAST(t AS UUID) AS BLOB)) END""",
     r"""pando_fixed_text(b) AS CASE WHEN ends_with(decode(b), chr(0)) THEN rtrim(decode(b), chr(0))
@@ -332,7 +335,7 @@ MACROS = define_macros(
     r"""pando_to_fixed(t, n) AS CASE WHEN strlen(t) > n
         THEN error('pando:131:String too long for type FixedString(' || n || ')')
         ELSE encode(t || repeat(chr(0), n - strlen(t))) END""",
-    # A day or month beyond its last one: days flow into the next month, a wrong month gives the first date.
+    # A day beyond the month's end flows into the next month; an invalid month gives the first date.
     r"""pando_day_of(y, m, d) AS CASE WHEN m >= 1 AND m <= 12 AND d >= 1 AND d <= 31
         THEN make_date(y, m, 1::BIGINT) + CAST(d - 1 AS INTEGER) ELSE DATE '1900-01-01' END""",
     r"""pando_split_day(t) AS CASE

@@ -1,10 +1,11 @@
-"""The offsets of time zones as tables, and the kernels that move times by them: DuckDB's own conversions take forty
-times as long.
+"""Tables of time zone offsets, and the kernels that convert times with them.
 
-A table cuts time into equal pieces, so short that the clock changes at most once in each: for each piece it has the
-offset at its beginning, the moment of the change and the offset behind it. Tables end in 2437: the rules that hold
-then repeat with the calendar, every 400 years. A zone gets a number when a statement first names it; its table is made
-when a value first needs it (some hundredths of a second).
+DuckDB's own conversions take forty times as long.
+
+A table cuts time into equal pieces, so short that the clock changes at most once in each. For each piece it has the
+offset at its beginning, the moment of the change and the offset after it. Tables end in 2437: by then the rules repeat
+with the calendar, every 400 years. A zone gets a number when a statement first names it. Its table is built when a
+value first needs it, which takes some hundredths of a second.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ import pyarrow.compute as pc
 from sql.typing.column_kernels.kernels import Kernel, fixed_width_column, fixed_width_values
 
 _FIRST, _LAST = -3786825600, 14736470400
-"""Seconds: the beginnings of 1850 and of 2437."""
+"""The beginnings of 1850 and of 2437, in seconds."""
 _CYCLE = 146097 * 86400 * 1_000_000
 _STEP = 7 * 86400
 _LONGEST_PIECE = 41
-"""Two to this power of microseconds: 25 days."""
+"""The binary logarithm of the longest piece in microseconds: 25 days."""
 _NEVER = 2**63 - 1
 _INFINITE = 2**63 - 2
 
@@ -36,7 +37,7 @@ _lock = threading.Lock()
 
 
 def register_zone(zone: str) -> int:
-    """What stands for the zone in statements of this process."""
+    """Returns the number that stands for the zone in this process's statements."""
     with _lock:
         if zone not in _names:
             _names.append(zone)
@@ -45,7 +46,7 @@ def register_zone(zone: str) -> int:
 
 @dataclass(frozen=True)
 class ZoneTable:
-    """In microseconds; piece 0 begins at ``first << shift``."""
+    """The offsets of one zone, in microseconds; piece 0 begins at ``first << shift``."""
 
     shift: int
     first: int
@@ -54,7 +55,7 @@ class ZoneTable:
     behind: np.ndarray
 
     def offsets(self, times: np.ndarray) -> np.ndarray:
-        """The offsets at times on the clock that the table was made for."""
+        """Returns the offsets at times of the clock for which the table was built."""
         latest = times.max(initial=0)
         if latest >= _LAST * 1_000_000:
             late = times >= _LAST * 1_000_000
@@ -63,12 +64,12 @@ class ZoneTable:
         return np.where(times >= self.change[piece], self.behind[piece], self.before[piece])
 
     def instants(self, clocks: np.ndarray) -> np.ndarray:
-        """The instants of local times, for a table of the zone's clock."""
+        """Returns the UTC instants of local times, for a table of the zone's clock."""
         return clocks - self.offsets(clocks)
 
 
 def _changes(zone: str) -> tuple[list[int], list[int]]:
-    """Seconds at which an offset begins, and the offsets; the first has always been."""
+    """Returns the seconds at which offsets begin, and the offsets; the first begins before all times."""
     rules = ZoneInfo(zone)
     epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
@@ -92,9 +93,12 @@ def _changes(zone: str) -> tuple[list[int], list[int]]:
 
 @cache
 def zone_table(zone: str, is_local: bool, of_days: bool = False) -> ZoneTable:
-    """For UTC times, or for those of the zone's clock: a time that a change of the clock repeats is the earlier one,
-    one that it skips is read with the offset behind the change, as ClickHouse does. ``of_days``: or with the offset
-    before it, for midnights: a day without midnight begins with the change."""
+    """Builds the table of a zone for UTC times, or for local times if ``is_local``.
+
+    A local time that the clock repeats is the earlier one. A local time that the clock skips takes the offset after the
+    change, as in ClickHouse; with ``of_days`` it may take the offset before it, so that a day without midnight begins
+    with the change.
+    """
     starts, offsets = _changes(zone)
     shifts = np.array(offsets, np.int64) * 1_000_000
     times = np.array(starts[1:], np.int64) * 1_000_000
@@ -115,19 +119,22 @@ def zone_table(zone: str, is_local: bool, of_days: bool = False) -> ZoneTable:
 
 @cache
 def has_whole_hours(zone: str) -> bool:
-    """Whether the zone has been whole hours from UTC since 1970."""
+    """Tells whether the zone's offset has been whole hours since 1970."""
     starts, offsets = _changes(zone)
     ends = [*starts[1:], _NEVER]
     return all(offset % 3600 == 0 for end, offset in zip(ends, offsets, strict=True) if end > 0)
 
 
 def utc_to_wall_clock(zone: str, times: pa.Array) -> pa.Array:
-    """What the clocks of a zone show (TIMESTAMP) at instants of any unit."""
+    """Converts instants of any unit to what a zone's clocks show (TIMESTAMP)."""
     return _of_ticks(zone_table(zone, False), pc.cast(times, pa.timestamp("us"), safe=False), False)
 
 
 def wall_clock_to_utc(zone: str, clocks: pa.Array, of_days: bool = False) -> pa.Array:
-    """The instants (TIMESTAMP) at which the clocks of a zone show that; ``of_days``: at which the days begin."""
+    """Converts a zone's wall clocks to instants (TIMESTAMP).
+
+    ``of_days``: to the instants when these days begin.
+    """
     return _of_ticks(zone_table(zone, True, of_days), pc.cast(clocks, pa.timestamp("us"), safe=False), True)
 
 
