@@ -1,8 +1,9 @@
-"""From the tree of a query to one DuckDB statement with typed columns, and the scans that feed it.
+"""Compiles the tree of a query to one DuckDB statement with typed columns, and the scans that feed it.
 
 A SELECT becomes up to four nested stages, each only if needed: rows (FROM, array joins, WHERE), groups (GROUP BY),
 result (SELECT, HAVING, windows, DISTINCT, LIMIT BY) and order (ORDER BY, LIMIT). Columns of the result are ``c0, c1,
-…``. A scan is a ``Table`` in it, whose text is known when all columns are known that are read."""
+…``. A scan is a ``ScanReference`` in it, whose text is known when all columns are known that are read.
+"""
 
 from __future__ import annotations
 
@@ -54,12 +55,13 @@ class QueryCompiler:
         self.outermost: Select | None = None
         """The SELECT that may use codes of short strings."""
         self.grouped_in_scan: Select | None = None
-        """The SELECT that may ask its scan for groups of rows."""
+        """The SELECT whose scan may return groups of rows."""
         self.tree: Query | None = None
-        """The statement's; once it is compiled, as it was looked at."""
+        """The statement's tree; after compiling, the rewritten one."""
         self._number = 0
 
     def next_number(self) -> int:
+        """Returns a number that is unique in the statement."""
         self._number += 1
         return self._number
 
@@ -70,7 +72,10 @@ class QueryCompiler:
     def compile(
         self, query: Query, outer: ExpressionContext | None = None, scope: Scope | None = None
     ) -> CompiledQuery:
-        """``scope`` gives the common tables visible to the query, ``outer`` the names it may be correlated with."""
+        """Compiles a query. Raises ``UserError`` for whatever is wrong with it.
+
+        ``scope`` gives the common tables visible to the query, ``outer`` the names it may be correlated with.
+        """
         if isinstance(query, Union):
             return self._union(query, outer, scope)
         assert isinstance(query, Select)
@@ -81,7 +86,7 @@ class QueryCompiler:
         return SelectCompiler(self, select, outer, scope).compile()
 
     def _described(self, query: Query) -> list[Column]:
-        """The columns of a query's result."""
+        """Returns the columns of a query's result."""
         other = QueryCompiler(
             self.catalog, self.environment, self.database, self.settings, self.guard, constant=self.constant
         )

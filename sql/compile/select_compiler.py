@@ -1,4 +1,4 @@
-"""One SELECT: its clauses in the order ClickHouse evaluates them, written as nested DuckDB stages."""
+"""Compiles one SELECT: its clauses in ClickHouse's order of evaluation, as nested DuckDB stages."""
 
 from __future__ import annotations
 
@@ -32,10 +32,12 @@ from sql.typing.duckdb.sql_fragments import EMPTY, Fragment, fragment, function_
 from sql.typing.typed_expressions import Typed, is_query_only_type
 
 _SUBQUERY = re.compile(r"_subquery(?<!\w_subquery)\b")
-"""Begins with plain text: that is found ten times as fast as a word's beginning."""
+"""Begins with plain text, which is found ten times as fast as a word boundary."""
 
 
 class SelectCompiler:
+    """Compiles one SELECT. ``outer`` is the surrounding expression, ``scope`` the one of a FROM."""
+
     def __init__(
         self, query: StatementContext, select: Select, outer: ExpressionContext | None, scope: Scope | None
     ) -> None:
@@ -52,6 +54,7 @@ class SelectCompiler:
         self.first_scan = len(query.scans)
 
     def compile(self) -> CompiledQuery:
+        """Compiles the SELECT. Raises ``UserError`` for whatever is wrong with it."""
         select = self.select
         if select.totals:
             raise not_implemented("GROUP BY … WITH TOTALS")
@@ -66,7 +69,7 @@ class SelectCompiler:
             )
         self.scope.aliases = self._aliases(outputs)
         self.rows.compiled.clear()
-        if select.having is not None and not self._is_grouped():  # it is one more WHERE then
+        if select.having is not None and not self._is_grouped():  # HAVING without groups is one more WHERE
             terms = tuple(node for node in (select.where, select.having) if node is not None)
             select = self.select = replace(select, where=Function("and", terms), having=None)
         self.rows.windows = dict(select.windows)
@@ -100,13 +103,13 @@ class SelectCompiler:
     def _plain_columns(self, values: list[Typed]) -> tuple[str, ...]:
         if len(self.scope.sources) != 1 or any(value.sql.parts for value in values):
             return ()
-        # toLowCardinality and its like change the type alone.
+        # toLowCardinality and similar functions change only the type.
         named = {(column.sql, column.type): column.name for column in self.scope.sources[0].columns.values()}
         plain = tuple(named[value.sql, value.type] for value in values if (value.sql, value.type) in named)
         return plain if len(plain) == len(values) else ()
 
     def _name(self, node: Node) -> str:
-        """A qualified column keeps its qualifier where the bare name is another table's column."""
+        """Names an output; a qualified column keeps its qualifier if the bare name is another column."""
         name = result_column_name(node)
         if isinstance(node, Identifier) and len(node.parts) > 1 and len(self.scope.sources) > 1:
             qualified, bare = self.scope.find_column(node.parts), self.scope.find_column(node.parts[-1:])
@@ -118,7 +121,7 @@ class SelectCompiler:
             found = self.scope.find_column(node.parts)
             if found is None or found[2]:  # a path into a tuple
                 return ".".join(node.parts)
-            if "." in found[1].name:  # of a Nested structure
+            if "." in found[1].name:  # a column of a Nested structure
                 return found[1].name
         return name
 
@@ -135,7 +138,7 @@ class SelectCompiler:
             source.check_prewhere()
             if expression_contains(
                 self.select.prewhere, joins_array, self.scope
-            ):  # it chooses rows before they are read
+            ):  # PREWHERE chooses rows before they are read
                 raise UserError("ILLEGAL_PREWHERE", "arrayJoin is not allowed in PREWHERE: use WHERE")
         for scan in self._own_scans():
             if scan.source.prunable:
@@ -194,7 +197,7 @@ class SelectCompiler:
         return bool(select.group_by or select.grouping) or has_aggregates(select, self.rows)
 
     def _positional(self, node: Node, outputs: list[Node]) -> Node:
-        """``GROUP BY 1`` and ``ORDER BY 1`` mean the first column."""
+        """Returns the output that ``GROUP BY 1`` or ``ORDER BY 1`` means; other nodes unchanged."""
         if isinstance(node, Literal) and type(node.value) is int:
             if not 1 <= node.value <= len(outputs):
                 raise UserError(
@@ -224,28 +227,28 @@ class SelectCompiler:
         if named:
             keys = join_fragments(", ", [key for key, _ in current.key_columns])
             group = fragment(" GROUP BY {}", function_call(grouping, keys) if grouping else keys)
-            if grouping:  # over no rows DuckDB gives the total, ClickHouse nothing
+            if grouping:  # without rows DuckDB returns the total, ClickHouse nothing
                 group = fragment("{} HAVING count(*) > 0", group)
         elif self.scope.correlated:
-            # A correlated subquery that finds no rows is NULL, whatever it aggregates.
+            # A correlated subquery without rows is NULL, whatever it aggregates.
             group = fragment(" HAVING count(*) > 0")
         return fragment("SELECT {}{}{}", columns, rows_sql, group)
 
 
 def _numbered_subqueries(names: list[str]) -> list[str]:
-    """Unnamed subqueries are ``_subquery_1``, ``_subquery_2``, … in order."""
+    """Names unnamed subqueries ``_subquery_1``, ``_subquery_2``, … in order."""
     counter = itertools.count(1)
     return [_SUBQUERY.sub(lambda _: f"_subquery_{next(counter)}", name) for name in names]
 
 
 @lru_cache(256)
 def _columns(count: int) -> str:
-    """The template of the columns of a result."""
+    """Returns the template of a result's columns."""
     return ", ".join(f"{{}} AS c{position}" for position in range(count))
 
 
 class _Tail:
-    """SELECT list, DISTINCT, LIMIT BY, ORDER BY, LIMIT over the rows or groups."""
+    """The clauses over rows or groups: SELECT list, DISTINCT, LIMIT BY, ORDER BY, LIMIT."""
 
     def __init__(
         self, owner: SelectCompiler, current: ExpressionCompiler, outputs: list[Node], values: list[Typed]
@@ -275,7 +278,7 @@ class _Tail:
             self.ordered_by.append((value, item))
 
     def _reference(self, value: Typed) -> str:
-        """The name of the result column with this value, or of a hidden one."""
+        """Returns the name of the result column with this value, or of a hidden one."""
         for position, known in enumerate(self.values):
             if known.sql == value.sql:
                 return f"c{position}"
@@ -300,6 +303,7 @@ class _Tail:
             self.limit_by = (texts, count, skip)
 
     def build(self, rows_sql: Fragment, having: list[Fragment]) -> Fragment:
+        """Returns the whole SELECT over the SQL of its rows or groups."""
         columns = [fragment(_columns(len(self.values)), *(value.number for value in self.values))]
         columns += [fragment("{} AS h{}", value, position) for position, value in enumerate(self._hidden)]
         is_by_bits = self.select.distinct and any(has_floats(value.type) for value in self.values)

@@ -1,1 +1,1 @@
-"""The functions of queries, one family a module. ``library`` fills the table of ``registry`` with all of them."""
+"""SQL functions: the function table, one family a module, and the kernels behind them."""

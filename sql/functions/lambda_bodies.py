@@ -52,6 +52,7 @@ def as_numbers(array: pa.Array) -> np.ndarray:
 
 
 def is_number(type_: DataType) -> bool:
+    """Tells whether a type is an integer or float, without Nullable."""
     return isinstance(type_, (IntegerType, FloatType))
 
 

@@ -295,4 +295,5 @@ def _keeps_low_cardinality(args: Sequence[Typed], result: DataType) -> bool:
 
 
 def typed_result(sql: Fragment, type_: DataType, *, condition: bool = False, value: Any = NOT_LITERAL) -> Typed:
+    """Returns compiled SQL as a value; ``condition``: it is a DuckDB BOOLEAN."""
     return Typed(sql, type_, value, is_condition=condition)

@@ -34,18 +34,22 @@ from sql.typing.typed_expressions import FLOAT32, FLOAT64, INT64, STRING, UINT8
 
 
 def is_number(type_: DataType) -> bool:
+    """Tells whether a type is numeric (Bool and Decimal included); Nullable is ignored."""
     return isinstance(strip_nullable(type_), (IntegerType, FloatType, DecimalType, BoolType))
 
 
 def is_integer(type_: DataType) -> bool:
+    """Tells whether a type is an integer or Bool; Nullable is ignored."""
     return isinstance(strip_nullable(type_), (IntegerType, BoolType))
 
 
 def is_string(type_: DataType) -> bool:
+    """Tells whether a type is String or FixedString; Nullable is ignored."""
     return isinstance(strip_nullable(type_), (StringType, FixedStringType))
 
 
 def is_date_or_time(type_: DataType) -> bool:
+    """Tells whether a type is a date or a time; Nullable is ignored."""
     return isinstance(strip_nullable(type_), (DateType, Date32Type, DateTimeType, DateTime64Type))
 
 

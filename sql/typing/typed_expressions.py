@@ -106,6 +106,7 @@ class Typed:
 
     @property
     def is_literal(self) -> bool:
+        """Whether the value is a literal."""
         return self.value is not NOT_LITERAL
 
     @property
@@ -147,15 +148,16 @@ def string_literal_text(value: str) -> str:
 
 
 def quote_identifier(name: str) -> str:
-    """A DuckDB identifier."""
+    """Returns a DuckDB identifier in double quotes."""
     return '"' + name.replace('"', '""') + '"'
 
 
 @lru_cache(4096)
 def column_label(number: int, name: str) -> str:
-    """DuckDB's name of a column of source ``number``.
+    """Returns DuckDB's name of a column of source ``number``.
 
-    DuckDB takes ASCII letters of both cases for one, ClickHouse does not: a mark before each capital keeps names apart.
+    A mark before each capital letter keeps names apart that differ only in case: DuckDB ignores the case of ASCII
+    letters.
     """
     return f"{number}." + _CAPITAL.sub(r"^\g<0>", name)
 
@@ -175,6 +177,7 @@ def element_sql(value: Piece, position: int) -> Fragment:
 
 
 def cast(sql: Piece, type_: DataType) -> Fragment:
+    """-"""
     return fragment("CAST({} AS {})", sql, duckdb_type(type_))
 
 
@@ -194,6 +197,7 @@ def literal(value: object, written: str = "") -> Typed:
 
 
 def float_literal_text(value: float) -> Fragment:
+    """Returns the SQL of a Float64 literal."""
     digits = repr(value)
     if value != value or value in (float("inf"), float("-inf"), 0):
         return fragment("CAST('{}' AS DOUBLE)", digits)

@@ -1,8 +1,9 @@
-"""From a tree to typed DuckDB SQL: names are resolved, functions looked up, special forms written out.
+"""Compiles expression trees to typed DuckDB SQL: names, functions, special forms, subqueries.
 
-:class:`ExpressionCompiler` compiles what is computed from the rows of FROM; ``aggregation.AfterAggregation`` refines it
-for what is computed from groups. An alias may be used anywhere in its SELECT, as in ClickHouse: a name means, in this
-order, a lambda's argument, an alias (unless its own expression is being read), a column, a name of the query around.
+:class:`ExpressionCompiler` compiles what is computed from the rows of FROM;
+``grouping.group_by.GroupExpressionCompiler`` extends it for groups. As in ClickHouse an alias may be used anywhere in
+its SELECT. A name means, in this order, a lambda's argument, an alias (unless its own expression is being expanded), a
+column, a name of the surrounding query.
 """
 
 from __future__ import annotations
@@ -46,19 +47,20 @@ from sql.typing.typed_expressions import LambdaType, Typed, literal
 _BRANCHES = frozenset(
     {"if", "multiIf", "caseWithExpression", "transform", "and", "or", "coalesce", "ifNull", "throwIf"}
 )
-"""Not all arguments of these are computed for every row."""
+"""Functions that do not compute all arguments for every row."""
 
 
 _RANDOM = frozenset({"rand", "rand64", "randCanonical", "generateUUIDv4"})
-"""Another value in every row, but equal calls have one value in a row."""
+"""Functions with a new value in every row; equal calls in a row have the same value."""
 
 
 def is_window_call(node: Function) -> bool:
+    """Tells whether a call has OVER or is of a function that exists only over a window."""
     return node.window is not None or canonical_window_function_name(node.name) in WINDOW_FUNCTIONS
 
 
 def is_random(name: str) -> bool:
-    """Whether a function has another value in every row."""
+    """Tells whether a function has another value in every row."""
     rule = find_rule(name)
     return rule is not None and rule.name in _RANDOM
 
@@ -76,14 +78,14 @@ class ExpressionCompiler:
         self.allow_array_join = False
         self.array_joins: dict[Fragment, tuple[Fragment, DataType]] = {}
         self.layers: ExpressionStages | None = None
-        """Where heavy expressions go, once the names of FROM are known."""
+        """Takes expressions that are too heavy, once the names of FROM are known."""
         self.windows: dict[str, object] = {}
         self.allow_windows = False
 
     # Dispatch ---------------------------------------------------------------------------------------------------------
 
     def compile(self, node: Node) -> Typed:
-        """Raises ``UserError`` 46, 47, 43, 42, 48, … for what cannot be compiled."""
+        """Compiles an expression. Raises ``UserError`` 42, 43, 46, 47, 48, …."""
         if isinstance(node, (Function, Subquery)):
             return self.compiled.node(node, self._compile)
         return self._compile(node)
@@ -115,7 +117,7 @@ class ExpressionCompiler:
         raise UserError("NOT_IMPLEMENTED", f"{type(node).__name__} is not supported in an expression")
 
     def condition(self, node: Node) -> Fragment:
-        """A filter as a BOOLEAN."""
+        """Compiles a filter as a BOOLEAN. Raises ``UserError`` 59."""
         value = self.compile(node)
         bare = strip_nullable(value.type)
         if isinstance(bare, (ArrayType, MapType, TupleType)) or bare.name in ("String", "Date", "DateTime"):
@@ -134,6 +136,7 @@ class ExpressionCompiler:
         return found
 
     def resolve(self, parts: tuple[str, ...]) -> Typed | None:
+        """Returns what a name means here, or ``None``."""
         self.names.looked_up[-1].add(parts[0])
         for names in reversed(self.names.lambdas):
             if parts[0] in names:
@@ -161,11 +164,11 @@ class ExpressionCompiler:
         return None
 
     def _is_qualified(self, parts: tuple[str, ...]) -> bool:
-        """``a.b`` where ``a`` is a table wins over an alias ``a``."""
+        """Tells whether ``a.b`` starts with a table, which wins over an alias ``a``."""
         return len(parts) > 1 and bool(self.scope.named(parts[:1]))
 
     def column(self, source: object, column: SourceColumn) -> Typed:
-        """A reference to a column; an ALIAS column is its expression."""
+        """Returns a reference to a column; an ALIAS column is its expression."""
         definition = column.definition
         if definition is not None and definition.default_kind in EXPRESSIONS:
             tree = parse_expression(definition.default_expression)
@@ -208,6 +211,7 @@ class ExpressionCompiler:
     # Functions --------------------------------------------------------------------------------------------------------
 
     def function(self, node: Function) -> Typed:
+        """Compiles a call of a function, special form, aggregate or window function."""
         name = node.name
         if is_window_call(node):
             return self.window_function(node)
@@ -247,7 +251,10 @@ class ExpressionCompiler:
         return self.apply(rule, tuple([self.layers.column(arg, may_add=may_add) for arg in args]), node)
 
     def _taken_branch(self, rule: Rule, node: Function) -> Node | None:
-        """Of an ``if`` with a constant condition: the other branch may have unknown names."""
+        """Returns the branch that an ``if`` with a constant condition takes.
+
+        The other branch may contain unknown names. Returns ``None`` for other calls.
+        """
         if rule.name != "if" or len(node.args) != 3:
             return None
         condition, then, otherwise = node.args
@@ -258,14 +265,17 @@ class ExpressionCompiler:
         return then if known else otherwise
 
     def apply(self, rule: Rule, args: tuple[Typed, ...], node: Function | None = None) -> Typed:
+        """Applies a rule to compiled arguments."""
         return apply(rule, Call(rule.name, args, self.environment, node=node))
 
     def call(self, name: str, args: tuple[Typed, ...]) -> Typed:
+        """Compiles a call of the named function."""
         rule = find_rule(name)
         assert rule is not None, name
         return self.apply(rule, args)
 
     def aggregate(self, node: Function) -> Typed:
+        """Raises error 184: over rows there are no aggregates. Subclasses compile them."""
         raise UserError(
             "ILLEGAL_AGGREGATION",
             f"Aggregate function {node.name} is found where only rows are known (WHERE, PREWHERE, JOIN ON, a key or "
@@ -273,6 +283,7 @@ class ExpressionCompiler:
         )
 
     def window_function(self, node: Function) -> Typed:
+        """Compiles a window function. Raises ``UserError`` 184 where none is allowed."""
         if not self.allow_windows:
             raise UserError(
                 "ILLEGAL_AGGREGATION", f"Window function {node.name} is only allowed in SELECT and ORDER BY"
@@ -297,6 +308,7 @@ class ExpressionCompiler:
     # Subqueries -------------------------------------------------------------------------------------------------------
 
     def need_query(self) -> StatementContext:
+        """Returns the statement. Raises ``UserError`` 48 where subqueries are not allowed."""
         if self.query is None:
             raise UserError("NOT_IMPLEMENTED", "A subquery is not supported here (keys, defaults and constraints)")
         return self.query
@@ -305,7 +317,7 @@ class ExpressionCompiler:
         return self.outside_lambdas(self._subquery_value(query))
 
     def outside_lambdas(self, value: Typed) -> Typed:
-        """The value of a subquery: DuckDB has none in lambdas, so there it is a column."""
+        """Moves a subquery's value out of a lambda, where DuckDB allows none, to a column."""
         if not self.names.lambdas or self.layers is None:
             return value
         return self.layers.column(value, may_add=True)
@@ -321,21 +333,27 @@ class ExpressionCompiler:
 
 
 def apply_cast(value: Typed, type_: DataType, environment: Environment) -> Typed:
+    """Casts a value to a type unless it has it already."""
     if value.type == type_:
         return value
     return Typed(cast_to(value, type_, environment.zone), type_, is_constant=value.is_constant)
 
 
 def _is_made(node: Node) -> bool:
-    """Whether only the query around can compute it. Its other aliases are read here, where columns of this query's
-    tables come first."""
+    """Tells whether only the surrounding query can compute the node.
+
+    Its other aliases are expanded here, where columns of this query's tables come first.
+    """
     return (
         isinstance(node, Subquery) or is_aggregate_call(node) or (isinstance(node, Function) and is_window_call(node))
     )
 
 
 def expression_contains(node: Node, found: Callable[[Node], bool], scope: Scope) -> bool:
-    """Whether ``found(node)`` holds anywhere in the expression, with the aliases it uses, outside subqueries."""
+    """Tells whether ``found(node)`` holds anywhere in the expression and the aliases it uses.
+
+    Subqueries are not searched.
+    """
     seen: set[str] = set()
     roots = [node]
     while roots:

@@ -1,7 +1,7 @@
-"""``x IN set``: a list of constants, an array, a table, a subquery; for one value or a tuple of values.
+"""``x IN set``: a list of constants, an array, a table or a subquery; for values and tuples.
 
 NULL follows ``transform_null_in = 0``: a NULL on the left gives NULL, a NULL in the set matches nothing, and a tuple
-with NULL among its elements is in no set.
+that contains NULL is in no set.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from sql.typing.typed_expressions import FLOAT64, INT64, UINT8, Typed, element_s
 
 
 def compile_in(compiler: ExpressionCompiling, node: Function) -> Typed:
+    """Compiles ``x IN set`` and its variants (NOT IN, GLOBAL IN). Raises ``UserError`` 42, 53."""
     if len(node.args) != 2:
         raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", "IN takes a value and a set")
     negated = node.name in ("notIn", "globalNotIn")
@@ -86,14 +87,14 @@ def _membership(compiler: ExpressionCompiling, left: Typed, right: Node) -> Frag
 
 
 def _tested(left: Typed) -> Fragment:
-    """The left side as DuckDB compares it with what :func:`_comparable` gives."""
-    if isinstance(strip_nullable(left.type), FloatType):  # a Float32 is in no set with a Float64 beside it
+    """Returns the left side as DuckDB compares it with the results of :func:`_comparable`."""
+    if isinstance(strip_nullable(left.type), FloatType):  # ClickHouse compares Float32 with Float64 as Float64
         return bits_of(convert_to_supertype(left, FLOAT64), FLOAT64)
     return bits_of(left.sql, left.type)
 
 
 def _in_column(compiler: ExpressionCompiling, left: Typed, right: LiteralList) -> Fragment:
-    """Among so many values that they are a table of their own."""
+    """Compiles a test against a list that is so long that it is a table of its own."""
     member, table = member_column(compiler, right)
     if is_string(member.type) and not is_string(strip_nullable(left.type)):
         for value in right.values:
@@ -105,7 +106,10 @@ def _in_column(compiler: ExpressionCompiling, left: Typed, right: LiteralList) -
 
 
 def _in_tuples(compiler: ExpressionCompiling, left: Typed, right: LiteralList) -> Fragment | None:
-    """Among tuples that are a table of their own; ``None`` where they are compared one by one."""
+    """Compiles a test against a list of tuples that is a table of its own.
+
+    Returns ``None`` where the tuples are compared one by one.
+    """
     bare = strip_nullable(left.type)
     columns = right.values.flatten()
     if compiler.query is None or compiler.names.lambdas or not isinstance(bare, TupleType):
@@ -117,7 +121,7 @@ def _in_tuples(compiler: ExpressionCompiling, left: Typed, right: LiteralList) -
     for name, (_, element) in zip(rows.column_names, bare.elements, strict=True):
         goal, column = strip_nullable(element), rows[name]
         is_text = pa.types.is_string(column.type)
-        if isinstance(goal, IntegerType) and not is_text:  # what the type cannot hold is equal to none of its values
+        if isinstance(goal, IntegerType) and not is_text:  # numbers that the type cannot hold match nothing
             low, high = max(goal.minimum, INT64.minimum), min(goal.maximum, INT64.maximum)
             rows = rows.filter(pc.and_(pc.greater_equal(column, low), pc.less_equal(column, high)))
             types.append(goal)
@@ -135,7 +139,7 @@ def _in_tuples(compiler: ExpressionCompiling, left: Typed, right: LiteralList) -
 
 
 def _named_set(compiler: ExpressionCompiling, right: Identifier) -> Node | None:
-    """The expression of an alias, or a query of all columns of a table."""
+    """Returns the expression of an alias, or a query of all columns of a table; ``None`` for a column."""
     if len(right.parts) == 1 and right.parts[0] in compiler.scope.aliases:
         return compiler.scope.aliases[right.parts[0]]
     if compiler.resolve(right.parts) is not None:
@@ -146,7 +150,7 @@ def _named_set(compiler: ExpressionCompiling, right: Identifier) -> Node | None:
 
 
 def _listed(compiler: ExpressionCompiling, left: Typed, right: Node) -> list[Typed] | Fragment:
-    """The members of the set written in place; or, for an array, the whole test."""
+    """Returns the members of a set that is written in place; for an array column, the whole test."""
     is_tuple = isinstance(strip_nullable(left.type), TupleType)
     if isinstance(right, Function) and right.name == "tuple":
         members = [compiler.compile(arg) for arg in right.args]
@@ -173,8 +177,10 @@ def _listed(compiler: ExpressionCompiling, left: Typed, right: Node) -> list[Typ
 
 
 def _comparable(compiler: ExpressionCompiling, left: Typed, member: Typed) -> Fragment | None:
-    """A member converted so that DuckDB compares it with the left side (:func:`_tested`); ``None`` if it can never be
-    equal."""
+    """Converts a member so that DuckDB compares it with the left side (:func:`_tested`).
+
+    Returns ``None`` if it can never be equal.
+    """
     goal = strip_nullable(left.type)
     if isinstance(goal, FloatType) and is_number(strip_nullable(member.type)):
         return bits_of(convert_to_supertype(member, FLOAT64), FLOAT64)
@@ -211,14 +217,16 @@ def _converted(compiler: ExpressionCompiling, left: Typed, member: Typed) -> Fra
 
 
 def _has_null(value: Typed) -> bool:
-    """Whether it is a tuple with NULL among its elements: it is in no set, and no tuple is equal to it in one. (One of
-    a single element is a value of its own to ClickHouse.)"""
+    """Tells whether a value is a tuple with NULL among its elements, which is in no set.
+
+    ClickHouse treats a tuple of a single element like that element.
+    """
     elements = (isinstance(value.type, TupleType) and value.elements) or ()
     return len(elements) > 1 and any(element.value is None for element in elements)
 
 
 def _is_outside(member: Typed, type_: DataType) -> bool:
-    """Whether the member is, or holds, a number that no value of the type is equal to."""
+    """Tells whether the member is, or contains, a number that the type cannot hold."""
     goal = strip_nullable(type_)
     if isinstance(goal, TupleType):
         return any(map(_is_outside, member.elements or (), (inner for _, inner in goal.elements)))

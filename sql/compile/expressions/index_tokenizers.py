@@ -1,4 +1,4 @@
-"""Searches for tokens go by the tokenizer of the text index over what is searched, whether the index is used or not."""
+"""Adds the tokenizer of a column's text index to token searches, whether the index is used or not."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CLAUSES = ("with_aliases", "expressions", "prewhere", "where", "group_by", "hav
 
 
 def add_index_tokenizers(select: Select, scope: Scope) -> Select:
-    """The tokenizer is the third argument of a search that has none."""
+    """Adds the index's tokenizer as third argument to searches that have none."""
     relations = [source.relation for source in scope.sources if isinstance(source.relation, PartsRelation)]
     indexes = [index for relation in relations for index in relation.description.indexes if index.kind == "text"]
     if not indexes:
@@ -53,7 +53,7 @@ def add_index_tokenizers(select: Select, scope: Scope) -> Select:
 
 
 def _named(old: Node, new: Node) -> Node:
-    """What a column is called does not change."""
+    """Gives a changed output column its old name."""
     return new if isinstance(new, Alias) else Alias(new, result_column_name(old))
 
 

@@ -1,4 +1,4 @@
-"""Calls that are no functions: what they are given is not compiled first, or not all of it."""
+"""Special forms: calls whose arguments are not compiled first, or not all of them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _array_join(compiler: ExpressionCompiling, node: Function) -> Typed:
     if value.sql not in compiler.array_joins:
         if not compiler.allow_array_join or compiler.layers is None:
             raise UserError("NOT_IMPLEMENTED", "arrayJoin is not supported here")
-        before = [name for name, _ in compiler.array_joins.values()]  # every row of those has all elements of this one
+        before = [name for name, _ in compiler.array_joins.values()]  # each of their rows gets all elements of this one
         name = compiler.layers.add(fragment("unnest({})", value.sql), "aj", before)
         compiler.array_joins[value.sql] = (name, type_.inner)
     name, inner = compiler.array_joins[value.sql]

@@ -29,6 +29,10 @@ _PICKS = frozenset({"first_value", "last_value", "nth_value"})
 
 
 def compile_window(compiler: ExpressionCompiling, node: Function) -> Typed:
+    """Compiles a call of a window function, or of an aggregate OVER a window.
+
+    Raises ``UserError`` 36, 42, 46, 48.
+    """
     if node.window is None:
         raise UserError("BAD_ARGUMENTS", f"{node.name} is a window function: it needs OVER")
     spec = _spec(compiler, node.window)
@@ -52,7 +56,7 @@ def compile_window(compiler: ExpressionCompiling, node: Function) -> Typed:
         wanted = 2 if name == "nth_value" else 1
         if len(args) != wanted:
             raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", f"{name} takes {wanted} arguments, not {len(args)}")
-        # ClickHouse's are any and anyLast, which pass over NULL; nth_value counts it.
+        # In ClickHouse first_value and last_value are any and anyLast, which ignore NULL; nth_value counts it.
         beside = fragment(" IGNORE NULLS") if args[0].type.is_nullable else EMPTY
         if name == "nth_value":
             _check_offset(args[1], name, 1)
@@ -66,6 +70,7 @@ def compile_window(compiler: ExpressionCompiling, node: Function) -> Typed:
 
 
 def strip_low_cardinality(value: Typed):  # type: ignore[no-untyped-def]
+    """Returns the value's type without LowCardinality; Nullable stays."""
     bare = strip_nullable(value.type)
     return make_nullable(bare) if value.type.is_nullable else bare
 
@@ -129,7 +134,10 @@ def _spec(compiler: ExpressionCompiling, window: WindowSpec | str) -> WindowSpec
 
 
 def _counted(value: Typed) -> Fragment:
-    """The key of a RANGE with an offset: the bounds of the frame may lie outside the column's type."""
+    """Returns the key of a RANGE with an offset, wide enough for the frame's bounds.
+
+    Raises ``UserError`` 48.
+    """
     match strip_nullable(value.type):
         case IntegerType():
             return fragment("CAST({} AS HUGEINT)", value.sql)
@@ -143,7 +151,7 @@ def _counted(value: Typed) -> Fragment:
 
 
 def _key(compiler: ExpressionCompiling, node: Node) -> Typed:
-    """A key of a window. DuckDB takes none that may fail: such a one is a column below."""
+    """Compiles a key of a window. DuckDB takes none that may fail, so such a key becomes a column below."""
     value = compiler.compile(node).plain
     if compiler.layers is None or not value.sql.traits & (WRITE_ONCE | MACRO):
         return value
@@ -182,10 +190,11 @@ def _over(compiler: ExpressionCompiling, spec: WindowSpec) -> Fragment:
 def _into_nulls(
     compiler: ExpressionCompiling, key: Fragment, partition: Sequence[Piece], frame: str
 ) -> tuple[Fragment, Fragment]:
-    """The key and the frame of a RANGE over NULLs behind the values.
+    """Returns the key and the frame of a RANGE whose NULLs come after the values.
 
-    To ClickHouse NULL is less than any bound there. So a frame that reaches the greatest value has the NULLs too, and
-    one around NULL has the bounds of the greatest value's. Here NULL is the greatest value and one more.
+    For ClickHouse NULL is less than any bound there. So a frame that reaches the greatest value contains the NULLs too,
+    and a frame around NULL has the bounds of the greatest value's. Here NULL is replaced by the greatest value plus
+    one.
     """
     greatest = fragment("max({}) OVER ({})", key, join_fragments(" ", partition))
     if compiler.layers is not None:

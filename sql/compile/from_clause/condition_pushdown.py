@@ -1,9 +1,8 @@
-"""What a query asks of a subquery or a view in its FROM, asked of the tables that this reads: they leave out parts,
-granules and rows, here or in shards.
+"""Pushes conditions into subqueries and views of FROM, to prune parts, granules and rows.
 
-Conditions come inside only to be looked at sooner; whoever wrote one computes it all the same. So what has no form
-inside stays outside. A subquery whose rows depend on each other (LIMIT, windows, aggregates of all rows) takes none;
-through GROUP BY come those on keys, which all rows of a group share.
+The surrounding query still computes the conditions, so a condition that has no form inside stays outside. A subquery
+whose rows depend on each other (LIMIT, windows, aggregates of all rows) takes no conditions. Conditions on keys pass
+through GROUP BY, because all rows of a group share the keys.
 """
 
 from __future__ import annotations
@@ -23,16 +22,19 @@ from sql.functions.registry import canonical_function_name
 from sql.grammar.syntax_tree import Function, Identifier, Lambda, Literal, Node, Select, transform, walk
 
 _MOST_NODES = 1000
-"""Of a condition: what views make of names in each other may grow without end."""
+"""The largest condition that is pushed: expanded through nested views it may grow without end."""
 _OF_BLOCKS = frozenset({"rowNumberInBlock", "blockSize"})
-"""They tell of the rows that were read."""
+"""Functions whose value depends on which rows were read."""
 _NEVER = Literal(0, "0")
 
 
 @dataclass(frozen=True, slots=True)
 class SelectPushdownTarget:
-    """One SELECT: ``outputs`` are its columns over the names of ``scope``, whose tables ``scans`` read. Those that have
-    another type in ``shown`` are converted for the query around it."""
+    """One SELECT that takes conditions.
+
+    ``outputs`` are its columns over the names of ``scope``; ``scans`` read the tables of ``scope``. Columns with
+    another type in ``shown`` are converted for the surrounding query.
+    """
 
     select: Select
     outputs: Sequence[Node]
@@ -44,9 +46,12 @@ class SelectPushdownTarget:
     is_grouped: bool
 
     def showing(self, types: Sequence[DataType]) -> SelectPushdownTarget:
+        """Returns the target with its columns converted to these types."""
         return replace(self, shown=types)
 
     def take(self, terms: Sequence[Node], positions: Mapping[str, int]) -> None:
+        """Takes conditions over bare names; ``positions`` maps names to output columns."""
+
         def inside(node: Node) -> Node:
             return self._output(positions[node.parts[0]]) if isinstance(node, Identifier) else node
 
@@ -58,7 +63,7 @@ class SelectPushdownTarget:
         return output if self.types[position] == shown else Function("CAST", (output, Literal(str(shown))))
 
     def _rows_depend(self) -> bool:
-        """Whether a row that is left out would change another."""
+        """Tells whether leaving out a row would change another row."""
         select, scope = self.select, self.scope
         if self.is_grouped and (select.grouping or not select.group_by):
             return True
@@ -71,7 +76,10 @@ class SelectPushdownTarget:
 
 
 def push_conditions(terms: Sequence[Node], scope: Scope, scans: Sequence[Scan], statement: StatementContext) -> None:
-    """Conditions on what FROM has, to the subqueries in it and, where they come from outside, to ``scans``."""
+    """Pushes conditions over FROM into its subqueries.
+
+    Conditions that come from outside are also added to ``scans``.
+    """
     for source in scope.sources:
         scan = next((scan for scan in scans if scan.source is source), None)
         if not source.prunable or not (source.origins or scan is not None):
@@ -87,7 +95,10 @@ def push_conditions(terms: Sequence[Node], scope: Scope, scans: Sequence[Scan], 
 
 
 def _understood(term: Node | None, statement: StatementContext) -> Node | None:
-    """A condition that is worth to be looked at inside. Parameters of lambdas might mean something else there."""
+    """Returns a condition that is worth pushing, else ``None``.
+
+    Parameters of lambdas might mean something else inside. A constant condition is dropped if true, and ``0`` if false.
+    """
     if term is None:
         return None
     nodes = list(islice(walk(term), _MOST_NODES + 1))
@@ -95,9 +106,9 @@ def _understood(term: Node | None, statement: StatementContext) -> Node | None:
         return None
     if any(isinstance(node, Identifier) for node in nodes):
         return term
-    # Of constants alone: a column of UNION, say, that tells which of its queries a row comes from.
+    # Constants alone: for example a column of a UNION that tells which of its queries a row comes from.
     try:
         value = statement.constant(ExpressionCompiler(Scope(), statement.environment, statement).compile(term))
     except UserError:
-        return None  # whoever computes it for a row tells what is wrong
+        return None  # computing it for a row will report the error
     return None if value else _NEVER

@@ -1,4 +1,4 @@
-"""FROM: tables, subqueries, table functions and ARRAY JOIN as one DuckDB table expression and the scope's sources."""
+"""Compiles FROM: tables, subqueries, table functions and ARRAY JOIN, and fills the scope's sources."""
 
 from __future__ import annotations
 
@@ -50,7 +50,10 @@ _HIDDEN_KINDS = ("MATERIALIZED", "ALIAS")
 
 
 class FromClause:
-    """Fills ``scope.sources``. ``filters`` are conditions that FROM itself demands (SAMPLE)."""
+    """Compiles one FROM and fills ``scope.sources``.
+
+    ``filters`` are conditions that FROM itself demands (SAMPLE).
+    """
 
     def __init__(self, query: StatementContext, scope: Scope, rows: ExpressionCompiler) -> None:
         self.query = query
@@ -59,6 +62,7 @@ class FromClause:
         self.filters: list[Fragment] = []
 
     def compile(self, node: Node | None) -> Fragment:
+        """Compiles a node of FROM to a DuckDB table expression. Raises ``UserError``."""
         match node:
             case None:
                 return EMPTY
@@ -85,7 +89,7 @@ class FromClause:
         return Scope(common_tables=dict(self.scope.common_tables), inherited=dict(self.scope.inherited))
 
     def add_source(self, alias: str, columns: Sequence[tuple[str, DataType]], number: int | None = None) -> Source:
-        """A source whose DuckDB columns have the standard names."""
+        """Adds a source whose DuckDB columns have the standard names."""
         number = self.query.next_number() if number is None else number
         entries = {name: SourceColumn(name, type_, column_sql(number, name)) for name, type_ in columns}
         source = Source(number, alias, entries)
@@ -93,7 +97,7 @@ class FromClause:
         return source
 
     def derived(self, compiled: CompiledQuery, alias: str, names: Sequence[str] = ()) -> Fragment:
-        """A subquery as a table."""
+        """Adds a subquery as a source, and returns it as a table."""
         number = self.query.next_number()
         columns: dict[str, SourceColumn] = {}
         positions: dict[str, int] = {}
@@ -108,7 +112,7 @@ class FromClause:
         return fragment("({}) AS t{}({})", compiled.sql, number, join_fragments(", ", labels))
 
     def relation(self, relation: StreamedRelation, alias: str) -> Fragment:
-        """What a table function reads."""
+        """Adds a scan of a relation that a table function reads."""
         number = self.query.next_number()
         known = [(column, column.default_kind in _HIDDEN_KINDS) for column in relation.schema.columns] + [
             (c, True) for c in relation.hidden
@@ -185,7 +189,7 @@ class FromClause:
         return scan.table
 
     def _view(self, node: SubqueryTable) -> Fragment:
-        """It knows nothing of the query around it but what it shows."""
+        """Compiles a view. Of the surrounding query it knows nothing but the parameters filled in."""
         compiled = self.query.compile(node.query)
         if node.columns:
             types = [type_ for _, type_ in node.columns]
@@ -197,6 +201,7 @@ class FromClause:
         return sql
 
     def check_prewhere(self) -> None:
+        """Raises ``UserError`` 182 if a source does not support PREWHERE."""
         for source in self.scope.sources:
             if source.table and source.relation is None:
                 raise UserError("ILLEGAL_PREWHERE", f"Storage View (table {source.table}) does not support PREWHERE")
@@ -206,13 +211,16 @@ class FromClause:
 
     @staticmethod
     def _share(relation: PartsRelation, node: NamedTable) -> Fraction | None:
-        """What SAMPLE says, as a share of the rows."""
+        """Returns SAMPLE as a share of the rows, or ``None``."""
         if node.sample is None or node.sample <= 1:
             return node.sample
         return min(node.sample / _rows_of(relation), Fraction(1))
 
     def _sample(self, node: NamedTable, scan: Scan, offset: Fraction) -> None:
-        """``SAMPLE k OFFSET m``: the sampling key in [m, m + k) of its type's range; all of it if k is 0 or 1."""
+        """Compiles ``SAMPLE k OFFSET m``: the sampling key in [m, m + k) of its type's range.
+
+        All rows are read if k is 0 or 1. Raises ``UserError`` 43, 69, 141.
+        """
         relation = scan.source.relation
         if not isinstance(relation, PartsRelation) or not relation.description.sampling_key:
             raise UserError(
@@ -284,7 +292,7 @@ class FromClause:
         return fragment("(SELECT *, {} FROM {})", join_fragments(", ", elements), inner)
 
     def _of_structure(self, item: Node) -> Iterator[Node]:
-        """ARRAY JOIN of a Nested structure is that of its columns."""
+        """Yields the columns of a Nested structure in ARRAY JOIN; other items unchanged."""
         expression = item.expression if isinstance(item, Alias) else item
         columns: list[str] = []
         if isinstance(expression, Identifier) and self.scope.find_column(expression.parts) is None:
@@ -300,7 +308,7 @@ class FromClause:
             yield Alias(column, alias) if alias != name else column
 
     def _shadow(self, item: Node, expression: Node, number: int, name: str, inner: DataType) -> None:
-        """``ARRAY JOIN arr`` without an alias: from now on ``arr`` is the element."""
+        """Makes ``arr`` the element after ``ARRAY JOIN arr`` without an alias."""
         if isinstance(item, Alias):
             return
         if isinstance(expression, Identifier):
@@ -315,7 +323,7 @@ class FromClause:
 
 
 def _rows_of(relation: PartsRelation) -> int:
-    """At least one."""
+    """Returns the number of rows of a table, at least one."""
     snapshot = relation.snapshot()
     try:
         return max(1, sum(part.rows for part in snapshot.parts))

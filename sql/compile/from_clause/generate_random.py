@@ -1,6 +1,6 @@
-"""generateRandom: endless rows of random values of any types.
+"""The table function generateRandom: endless rows of random values of any types.
 
-Every value is made of hashes of the row's number, the column, the place in an array, and the seed: equal seeds give
+Every value is made of hashes of the row's number, the column, the position in an array, and the seed. Equal seeds give
 equal rows, but not ClickHouse's.
 """
 
@@ -47,7 +47,10 @@ _NULL_EVERY = 16
 
 
 def compile_generate_random(clause: FromClauseCompiling, node: TableFunction) -> Fragment:
-    """``generateRandom(structure[, seed[, max_string_length[, max_array_length]]])``."""
+    """Compiles ``generateRandom(structure[, seed[, max_string_length[, max_array_length]]])``.
+
+    Raises ``UserError`` 36, 42, 48, 69.
+    """
     if not 1 <= len(node.args) <= 4:
         raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", "generateRandom takes one to four arguments")
     structure = clause.query.constant(clause.rows.compile(node.args[0]))
@@ -75,21 +78,24 @@ def _number(clause: FromClauseCompiling, node: Node) -> int | None:
 
 
 class _Values:
-    """Expressions of random values; each use of chance has a number of its own."""
+    """Builds the SQL of random values; each random number has a number of its own."""
 
     def __init__(self, seed: int, text_length: int, array_length: int) -> None:
         self._seed, self._text_length, self._array_length = seed, text_length, array_length
         self._numbers = itertools.count()
 
     def _bits(self, row: Fragment) -> Fragment:
-        """64 of them; ``row`` is a number, or several, of which each has others."""
+        """Returns 64 random bits.
+
+        ``row`` is the SQL of a number, or of several separated by commas; each combination has its own bits.
+        """
         return fragment("hash({}, {}, {})", row, next(self._numbers), self._seed)
 
     def _below(self, row: Fragment, limit: int) -> Fragment:
         return fragment("CAST({} % {} AS BIGINT)", self._bits(row), limit)
 
     def of(self, type_: DataType, row: Fragment) -> Fragment:
-        """Raises ``UserError`` 48 for a type that has none."""
+        """Returns the SQL of a random value of a type. Raises ``UserError`` 48 for unsupported types."""
         match type_:
             case NullableType(inner):
                 return fragment("CASE WHEN {} <> 0 THEN {} END", self._below(row, _NULL_EVERY), self.of(inner, row))
@@ -153,7 +159,7 @@ class _Values:
         return fragment("{}({} * {} + {})", name, self._below(row, 1 << 32), 10**digits, fine)
 
     def _text(self, row: Fragment) -> Fragment:
-        """Of letters and signs of ASCII."""
+        """Returns the SQL of a random text of printable ASCII characters."""
         variable = f"i{next(self._numbers)}"
         letter = self._below(fragment("{}, {}", row, variable), 95)
         count = self._below(row, self._text_length + 1)

@@ -1,8 +1,9 @@
-"""JOIN in all of ClickHouse's kinds and strictnesses, as DuckDB joins.
+"""Compiles JOIN in all of ClickHouse's kinds and strictnesses, as DuckDB joins.
 
 An outer join gives defaults, not NULLs (``join_use_nulls = 0``): columns of the side that may lack a row are marked
-*filled* and every reference to them puts the default in. ANY and SEMI keep one row for each key by DISTINCT ON the
-key, or, where that would change values, by a window over it."""
+*filled*, and every reference to them replaces NULL by the default. ANY and SEMI keep one row for each key by DISTINCT
+ON the key, or, where that would change values, by a window over it.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +22,7 @@ from sql.typing.typed_expressions import Typed
 
 
 def compile_join(clause: FromClauseCompiling, node: Join) -> Fragment:
+    """Compiles a JOIN. Raises ``UserError`` 48, 169, 386, 403."""
     left_sql = clause.compile(node.left)
     left = list(clause.scope.sources)
     right_sql = clause.compile(node.right)
@@ -40,7 +42,7 @@ def compile_join(clause: FromClauseCompiling, node: Join) -> Fragment:
 
 
 class _Sides:
-    """The condition of a join, split: equalities between the sides and everything else."""
+    """The two sides of a join and its condition, split into equalities and everything else."""
 
     def __init__(self, clause: FromClauseCompiling, left: list[Source], right: list[Source]) -> None:
         self.clause = clause
@@ -54,6 +56,7 @@ class _Sides:
         self._using: list[tuple[Source, Source, str, Typed, Typed]] = []
 
     def split(self, on: Node | None) -> None:
+        """Splits the condition of ON."""
         for term in conjuncts(on):
             side = self._side(term)
             pair = self._equality(term)
@@ -88,7 +91,7 @@ class _Sides:
         return convert_to_supertype(left, common, zone), convert_to_supertype(right, common, zone)
 
     def _side(self, node: Node) -> str:
-        """Which side's columns an expression reads: left, right, both, or "" for none."""
+        """Returns the side whose columns an expression reads: left, right, both, or "" for none."""
         sides: set[str] = set()
         for part in walk(node):
             if isinstance(part, Subquery):
@@ -104,6 +107,7 @@ class _Sides:
         return "both" if len(sides) > 1 else (sides.pop() if sides else "")
 
     def use(self, names: tuple[str, ...], *, asof: bool) -> None:
+        """Adds the equalities of USING. Raises ``UserError`` 47."""
         for position, name in enumerate(names):
             first = _one_column(self.left, name, "left")
             second = _one_column(self.right, name, "right")
@@ -117,8 +121,11 @@ class _Sides:
             self._using.append((first, second, name, a, b))
 
     def merge_using(self, node: Join) -> None:
-        """The one column that the name means without a table: the left one, or where only the right row exists, the
-        right one. Each table's own column takes the type of both."""
+        """Defines what USING's names mean without a table.
+
+        A name means the left column, or the right one where only the right row exists. Each table's own column takes
+        the common type of both.
+        """
         zone = self.clause.query.environment.zone
         lost = {"LEFT": self.right, "RIGHT": self.left}[node.kind] if node.strictness == "ANTI" else []
         for first, second, name, a, b in self._using:
@@ -137,11 +144,15 @@ class _Sides:
 
     @property
     def condition(self) -> Fragment:
+        """The whole condition as SQL."""
         terms = [fragment("{} = {}", left, right) for left, right in self.keys]
         return join_fragments(" AND ", [*terms, *self.left_only, *self.right_only, *self.other]) or fragment("true")
 
     def check_nearest(self, on: Node | None) -> None:
-        """What ASOF looks for the nearest of. Raises 169 (BAD_TYPE_OF_FIELD) for a type without distances."""
+        """Checks the types of the inequality of ASOF.
+
+        Raises 169 (BAD_TYPE_OF_FIELD) for a type without distances.
+        """
         for term in conjuncts(on):
             if self._side(term) == "both" and self._equality(term) is None and isinstance(term, Function):
                 self._nearest += [self.clause.rows.compile(argument) for argument in term.args]
@@ -150,14 +161,15 @@ class _Sides:
                 raise UserError("BAD_TYPE_OF_FIELD", f"ASOF JOIN is not supported for the type {type_.name}")
 
     def one_left(self, sql: Fragment) -> Fragment:
-        """The rows of the left side, one for each key."""
+        """Returns the rows of the left side, one for each key."""
         return _one_per_key(sql, self.left, [key for key, _ in self.keys], self.left_only)
 
     def one_right(self, sql: Fragment) -> Fragment:
-        """The rows of the right side, one for each key."""
+        """Returns the rows of the right side, one for each key."""
         return _one_per_key(sql, self.right, [key for _, key in self.keys], self.right_only)
 
     def need_keys(self, what: str) -> None:
+        """Raises ``UserError`` 48 unless the condition is a conjunction of equalities."""
         if not self.keys or self.other:
             raise not_implemented(f"{what} JOIN with a condition that is not a conjunction of equalities")
 
@@ -180,7 +192,7 @@ def _all(node: Join, sides: _Sides, left: Fragment, right: Fragment) -> Fragment
 
 def _any(node: Join, sides: _Sides, left: Fragment, right: Fragment) -> Fragment:
     sides.need_keys("ANY")
-    if sides.clause.query.settings.any_join_distinct_right_table_keys:  # of the right side alone a key has one row
+    if sides.clause.query.settings.any_join_distinct_right_table_keys:  # only the right side keeps one row a key
         return _all(node, sides, left, sides.one_right(right))
     if node.kind == "FULL":
         raise not_implemented("ANY FULL JOIN")

@@ -21,6 +21,7 @@ _MOST = (1 << 64) - 1
 
 
 def compile_table_function(clause: FromClauseCompiling, node: TableFunction) -> Fragment:
+    """Compiles a table function. Raises ``UserError`` 46 for an unknown name."""
     build = _FUNCTIONS.get("values" if node.name.lower() == "values" else node.name)
     if build is None:
         known = ", ".join(table_function_names())
@@ -29,6 +30,7 @@ def compile_table_function(clause: FromClauseCompiling, node: TableFunction) -> 
 
 
 def table_function_names() -> list[str]:
+    """Returns the names of all table functions, sorted."""
     return sorted([*_FUNCTIONS, *SHARD_FUNCTIONS])
 
 
@@ -44,7 +46,7 @@ def _numbers(clause: FromClauseCompiling, node: TableFunction) -> Fragment:
 
 
 def _counts(clause: FromClauseCompiling, node: TableFunction) -> list[int]:
-    """Raises 43 (ILLEGAL_TYPE_OF_ARGUMENT) for a number that is no UInt64."""
+    """Returns the arguments as numbers. Raises 43 (ILLEGAL_TYPE_OF_ARGUMENT) for one that is no UInt64."""
     for arg in node.args:
         number = clause.rows.compile(arg).value
         if isinstance(number, int | float) and not (0 <= number <= _MOST and number == int(number)):
@@ -53,8 +55,11 @@ def _counts(clause: FromClauseCompiling, node: TableFunction) -> list[int]:
 
 
 def _range(clause: FromClauseCompiling, node: TableFunction, column: str, start: int, end: int, step: int) -> Fragment:
-    """DuckDB's range is of signed numbers: beyond them rows are counted, and numbers go on from 0 after the last.
-    Nobody waits for the end of more than ``_ENDLESS`` rows."""
+    """Compiles a range of UInt64.
+
+    DuckDB's range is signed: beyond Int64 the rows are counted, and numbers continue from 0 after the last. More than
+    ``_ENDLESS`` rows are never read to the end.
+    """
     source = clause.add_source(node.alias or ("" if node.args else node.name), [(column, UINT64)])
     name = column_sql(source.number, column)
     if max(start, end, step) <= _ENDLESS:
@@ -93,12 +98,12 @@ def _check_width(width: int, wanted: int) -> None:
 
 
 def _cells(row: Typed) -> tuple[Typed, ...]:
-    """A tuple is a row of several columns, anything else a row of one."""
+    """Returns the columns of a row: the elements of a tuple, or the value itself."""
     return row.elements if row.elements and isinstance(row.type, TupleType) else (row,)
 
 
 def _structure(text: object) -> list[tuple[str, object]]:
-    """The columns that a text says; none if it says none, and so is a value."""
+    """Returns the columns that a structure text names; none if the text is a value. Raises ``UserError``."""
     if not isinstance(text, str):
         return []
     try:
@@ -151,7 +156,7 @@ def _file(clause: FromClauseCompiling, node: TableFunction) -> Fragment:
 
 
 def _text(clause: FromClauseCompiling, node: Node) -> str:
-    """A constant, or a bare word."""
+    """Returns a constant or a bare word as a text. Raises ``UserError`` 36."""
     if isinstance(node, Identifier):
         return ".".join(node.parts)
     value = clause.query.constant(clause.rows.compile(node))

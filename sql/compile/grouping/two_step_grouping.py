@@ -1,18 +1,20 @@
-"""GROUP BY in two steps: ``SELECT a, b, count(), uniqExact(u) FROM t GROUP BY a, b`` becomes a count of each
-(a, b, u), and then a sum of those counts and a count of the ``u`` for each (a, b).
+"""GROUP BY in two steps, for distinct counts beside other aggregates.
 
-DuckDB gathers distinct values beside the groups, so it hashes and compares the keys of every row twice, and that is
-what such a query costs when the keys are strings. In two steps every row is looked up once. The first step keeps the
-other aggregates for every distinct value, which costs more than it saves when the keys are cheap, the values nearly
-all distinct or the aggregates many. So it is done only where
+The query is of the form ``SELECT a, b, count(), uniqExact(u) FROM t GROUP BY a, b``. The first step counts the rows of
+each (a, b, u). The second sums those counts and counts the ``u`` for each (a, b).
 
-- at least two keys are strings, and neither ROLLUP nor a correlated subquery is there;
+DuckDB collects distinct values beside the groups, so it hashes and compares the keys of every row twice. That dominates
+the query's cost when the keys are strings. In two steps every row is looked up once. The first step keeps the other
+aggregates for every distinct value. That costs more than it saves when the keys are cheap, the values nearly all
+distinct or the aggregates many. So it is done only where
+
+- at least two keys are strings, and there is neither ROLLUP nor a correlated subquery;
 - every distinct count is of the same single argument, which is not a key itself;
-- the others, one to ``_MOST_OTHERS``, are count, sum, min, max or avg of whole numbers, without FILTER, -If or
-  DISTINCT: the same from parts as from rows. Sums of floats are not, nor is ``any``, which would come from other rows.
+- the others, one to ``_MOST_OTHERS``, are count, sum, min, max or avg of integers, without FILTER, -If or DISTINCT.
 
-A NULL argument makes a group of the first step like any value, so the others see its rows; the second step does not
-count it.
+Partial results of those give the same as all rows. Sums of floats do not, nor does ``any``, which would come from other
+rows. A NULL argument makes a group of the first step like any value, so the others see its rows; the second step does
+not count it.
 """
 
 from __future__ import annotations
@@ -30,13 +32,16 @@ from sql.typing.typed_expressions import FLOAT64, Typed, cast
 _LEAST_STRING_KEYS = 2
 _MOST_OTHERS = 4
 _WRAPPED_BITS = 64
-"""ClickHouse's sum of as wide numbers wraps around before it is divided."""
+"""ClickHouse's sum of integers of this width wraps around before it is divided."""
 _OF_PARTS = {"count": "sum", "sum": "sum", "min": "min", "max": "max"}
-"""Which aggregate of the parts is the aggregate of all rows."""
+"""The aggregate that merges the partial results of each aggregate."""
 
 
 def group_in_two_steps(groups: GroupExpressionCompiler, rows_sql: Fragment) -> Fragment | None:
-    """The grouped subquery of ``rows_sql`` (FROM and WHERE) in two steps, or ``None`` where one step is better."""
+    """Returns the grouped subquery of ``rows_sql`` (FROM and WHERE) in two steps.
+
+    Returns ``None`` where one step is better.
+    """
     names = {_counted(groups, node) for node, _ in groups.calls}
     counted = next(iter(names - {None}), None)
     others = sum(_counted(groups, node) is None for node, _ in groups.calls)
@@ -54,7 +59,7 @@ def _worth_it(groups: GroupExpressionCompiler, counted: Fragment) -> bool:
 
 
 def _counted(groups: GroupExpressionCompiler, node: Function) -> Fragment | None:
-    """The one argument whose distinct values the call counts, if that is what it does."""
+    """Returns the single argument of a call that counts distinct values, else ``None``."""
     call = _unconditional(node)
     if call is None or len(node.args) != 1:
         return None
@@ -73,7 +78,10 @@ def _unconditional(node: Function) -> CombinedAggregate | None:
 
 
 class _Steps:
-    """Collects the columns of both steps; the first step's are ``u<n>`` (the counted value) and ``p<n>_<i>``."""
+    """The columns of both steps.
+
+    The first step's are ``u<n>`` (the counted value) and ``p<n>_<i>`` (partial results).
+    """
 
     def __init__(self, groups: GroupExpressionCompiler, counted: Fragment) -> None:
         self._groups = groups
@@ -83,7 +91,7 @@ class _Steps:
         self._totals: list[Fragment] = []
 
     def add(self, node: Function, value: Typed) -> bool:
-        """Whether the call can be computed in two steps; ``value`` is its result over rows."""
+        """Adds a call, whose result over rows is ``value``. Returns whether two steps can compute it."""
         total = self._total(node, value)
         if total is None:
             return False
@@ -121,6 +129,7 @@ class _Steps:
         return name
 
     def sql(self, rows_sql: Fragment) -> Fragment:
+        """Returns the grouped subquery."""
         keys = self._groups.key_columns
         counted = string_code(self._groups.rows, self._counted) or self._counted
         named = [fragment("{} AS {}", key, name) for key, name in [*keys, (counted, self._value)]]

@@ -1,4 +1,4 @@
-"""The name of a result column without an alias: the expression in ClickHouse's canonical spelling."""
+"""Names of result columns without an alias: the expression in ClickHouse's canonical spelling."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NAMES = {"trim": "trimBoth", "ltrim": "trimLeft", "rtrim": "trimRight"}
 
 
 def result_column_name(node: Node) -> str:
-    """The name of a column of the result."""
+    """Returns the name of a result column."""
     if isinstance(node, Alias):
         return node.name
     if isinstance(node, Identifier):
@@ -48,7 +48,7 @@ def _literal(node: Literal) -> str:
 
 
 def _float(value: float) -> str:
-    """Shortest digits; a point behind whole numbers; an exponent below 1e-6 and from 1e21 on."""
+    """Formats a float: shortest digits, a point after integers, an exponent below 1e-6 and from 1e21 on."""
     if value != value or abs(value) == float("inf"):
         return str(value)
     digits = Decimal(repr(value))
@@ -61,7 +61,7 @@ def _float(value: float) -> str:
 
 
 def canonical_text(node: Node) -> str:
-    """The text of an expression: functions in prefix form, one spelling for equal expressions."""
+    """Returns an expression's text with functions in prefix form; equal expressions have equal texts."""
     match node:
         case Literal():
             return _literal(node)

@@ -1,4 +1,4 @@
-"""``*``, ``t.*``, ``COLUMNS('…')`` with EXCEPT, REPLACE and APPLY: written out as the columns they stand for."""
+"""Expands ``*``, ``t.*`` and ``COLUMNS('…')``, with EXCEPT, REPLACE and APPLY, to columns."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from sql.grammar.syntax_tree import (
 
 
 def expand_stars_in_calls(select: Select, scope: Scope) -> Select:
-    """The SELECT without those that stand in calls, but for ``count(*)``, and without those that become calls."""
+    """Expands the asterisks in calls, but for ``count(*)``, and those with APPLY."""
     clauses: dict[str, Any] = {}
     for name in _CLAUSES:
         value = getattr(select, name)
@@ -58,12 +58,12 @@ def _expanded(node: Node, scope: Scope) -> Node:
 
 
 def expand_stars(nodes: Sequence[Node], scope: Scope) -> list[Node]:
-    """The nodes, with columns in the places of stars."""
+    """Replaces asterisks among the nodes by columns. Raises ``UserError`` 36, 47."""
     result: list[Node] = []
     for node in nodes:
         if isinstance(node, Star):
             result.extend(_columns(node, scope))
-        elif isinstance(node, OrderItem) and isinstance(node.expression, Star):  # what is left of a tuple of it
+        elif isinstance(node, OrderItem) and isinstance(node.expression, Star):  # from ORDER BY (*)
             result.extend(replace(node, expression=column) for column in _columns(node.expression, scope))
         else:
             result.append(node)
@@ -74,7 +74,7 @@ def _columns(star: Star, scope: Scope) -> list[Node]:
     columns = [(_name_of(node), node) for node in star.columns] or _columns_of_tables(star, scope)
     for kind, argument in star.modifiers:
         columns = _modified(columns, kind, argument)
-        if kind == "apply":  # from here on they are called otherwise
+        if kind == "apply":  # later modifiers see the names of the calls
             columns = [(result_column_name(node), node) for _, node in columns]
     return [node for _, node in columns]
 
@@ -104,13 +104,16 @@ def _columns_of_tables(star: Star, scope: Scope) -> list[tuple[str, Node]]:
                 is_merged = name in merged
                 shown = name if is_merged or name not in named[source.number] else _qualified(source, name)
                 columns.append((name, StarColumn(source.number, name, shown, is_merged)))
-    # What USING merges comes first, that of the outer joins before that of the inner ones.
+    # Columns merged by USING come first, those of outer joins before those of inner joins.
     columns.sort(key=lambda column: merged.index(column[0]) if column[0] in merged else len(merged))
     return columns
 
 
 def _matching(pattern: str | None, names: Iterable[str]) -> set[str] | None:
-    """Those that RE2 finds the pattern in, in linear time; ``None`` without a pattern."""
+    """Returns the names that match the pattern, in linear time (RE2); ``None`` without a pattern.
+
+    Raises ``UserError`` 427.
+    """
     if pattern is None:
         return None
     known = pa.array(names, pa.string())
@@ -124,8 +127,10 @@ def _matching(pattern: str | None, names: Iterable[str]) -> set[str] | None:
 
 
 def _named_before(scope: Scope) -> dict[int, set[str]]:
-    """For every source the names that must be qualified in it: those that a source before it has, and with three
-    sources and more all that are repeated."""
+    """Returns for every source the names that must be qualified in it.
+
+    These are the names that an earlier source has, and with three sources or more all repeated names.
+    """
     own = [
         (source.number, {name for name, column in source.columns.items() if not column.hidden or column.copied})
         for source in scope.sources

@@ -1,8 +1,8 @@
-"""The columns that a table has beside its own.
+"""Virtual columns: the columns that a table has beside its own.
 
 Those of :data:`sql.compile.names.scope.VIRTUAL_COLUMNS` are read with the parts. The others are expressions, as ALIAS
-columns are: constants of the table and of the query, and the values of the partition key, which every row of a part
-shares.
+columns are: constants of the table and of the query, and the values of the partition key, which all rows of a part
+share.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from sql.typing.typed_expressions import FLOAT64, STRING, UINT64
 
 _NAME = LowCardinalityType(STRING)
 _TYPES: dict[str, DataType] = {**dict.fromkeys(NAME_COLUMNS, _NAME), ROW_EXISTS: ROW_EXISTS_COLUMN.type}
-"""Of the others it is UInt64."""
+"""Types of virtual columns that are read; the others are UInt64."""
 _MOST = 1e308
 _NO_UUID = "00000000-0000-0000-0000-000000000000"
 
 
 def virtual_columns(relation: PartsRelation, database: str, table: str, sample: Fraction | None) -> Iterator[Column]:
-    """``sample`` is the share of rows that SAMPLE leaves."""
+    """Yields a table's virtual columns; ``sample`` is the share of rows that SAMPLE leaves."""
     description = relation.description
     yield _computed("_table", _NAME, quote_string(table))
     yield _computed("_database", _NAME, quote_string(database))

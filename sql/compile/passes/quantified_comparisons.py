@@ -1,5 +1,7 @@
-"""``x = ANY (SELECT …)`` is ``x IN``, ``x != ALL (SELECT …)`` is ``x NOT IN``; the others need min or max and are
-refused."""
+"""Rewrites ``x = ANY (SELECT …)`` as ``x IN`` and ``x != ALL (SELECT …)`` as ``x NOT IN``.
+
+The other quantified comparisons are not supported, and are refused later.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,7 @@ _SETS = {("equals", "_any"): "in", ("notEquals", "_all"): "notIn"}
 
 
 def rewrite(query: Query, given: Mapping[str, str]) -> Query:
+    """Rewrites all such comparisons of a query."""
     result = transform(query, _change)
     assert isinstance(result, Query)
     return result

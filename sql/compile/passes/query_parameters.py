@@ -1,7 +1,7 @@
-r"""``{name:Type}`` becomes the parameter's value, read as a value of its type.
+r"""Replaces ``{name:Type}`` by the parameter's value, parsed as a value of its type.
 
-Text is in escaped form, as in TabSeparated (``a\tb`` is three characters); arrays, tuples and maps are literals, in
-which nothing but values may stand. Source: ClickHouse documentation, "Query parameters".
+Texts are escaped as in TabSeparated (``a\tb`` is three characters). Arrays, tuples and maps are literals that contain
+nothing but values. Source: ClickHouse documentation, "Query parameters".
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ _LITERAL_FUNCTIONS = frozenset({"array", "tuple", "map"})
 
 
 def rewrite(query: Query, given: Mapping[str, str]) -> Query:
+    """Replaces all parameters of a query. Raises ``UserError`` 25, 456, 457."""
+
     def change(node: Node) -> Node:
         return parameter_value(node, given) if isinstance(node, Parameter) else node
 
@@ -33,7 +35,10 @@ def rewrite(query: Query, given: Mapping[str, str]) -> Query:
 
 
 def parameter_value(parameter: Parameter, given: Mapping[str, str]) -> Node:
-    """Raises 456 (UNKNOWN_QUERY_PARAMETER), 457 for a text that is no such value."""
+    """Returns the value of a parameter as a tree.
+
+    Raises 456 (UNKNOWN_QUERY_PARAMETER), 457 for an invalid text, 25 for an invalid escape.
+    """
     if parameter.name not in given:
         name = parameter.name
         raise UserError("UNKNOWN_QUERY_PARAMETER", f"Substitution `{name}` is not set: pass param_{name}")
@@ -74,7 +79,7 @@ def _unescaped(parameter: Parameter, text: str) -> str:
 
 
 def _literal_of(parameter: Parameter, text: str) -> Node:
-    """An array, tuple or map of literals. Anything else would be code from outside."""
+    """Parses an array, tuple or map of literals. Anything else would be code injection, and is refused."""
     if text[:1] == "{":
         return Literal(text)
     if text[:1] not in ("[", "("):

@@ -1,4 +1,4 @@
-"""``GROUP BY (a, b)`` and ``ORDER BY (a, b)`` are ``a, b``."""
+"""Rewrites ``GROUP BY (a, b)`` and ``ORDER BY (a, b)`` as ``a, b``."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from sql.grammar.syntax_tree import Function, Node, OrderItem, Query, Select, tr
 
 
 def rewrite(query: Query, given: Mapping[str, str]) -> Query:
+    """Rewrites all such clauses of a query."""
     result = transform(query, _change)
     assert isinstance(result, Query)
     return result

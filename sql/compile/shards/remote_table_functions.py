@@ -1,5 +1,4 @@
-"""The table functions that read other tables, of other servers (``remote``, ``cluster``, ``clusterAllReplicas``) or of
-this one (``merge``).
+"""Table functions that read other tables: ``remote``, ``cluster``, ``clusterAllReplicas``, ``merge``.
 
 ::
 
@@ -35,7 +34,10 @@ _SYSTEM_ONE = NamedTable("system", "one")
 
 @dataclass(frozen=True, slots=True)
 class RemoteFunction:
-    """``servers`` are addresses or the name of a cluster, ``table`` what each of them reads."""
+    """The arguments of ``remote``, ``cluster`` or ``clusterAllReplicas``.
+
+    ``servers`` are addresses or the name of a cluster; ``table`` is what each of them reads.
+    """
 
     name: str
     servers: str
@@ -47,7 +49,11 @@ class RemoteFunction:
 
 @dataclass(frozen=True, slots=True)
 class MergeFunction:
-    """``database`` is a name, or a regular expression, as ``tables`` is; ``None``: that of the session."""
+    """The arguments of ``merge``.
+
+    ``database`` is a name, or a regular expression if ``is_pattern``; ``None`` is the session's. ``tables`` is a
+    regular expression.
+    """
 
     database: str | None
     is_pattern: bool
@@ -55,7 +61,10 @@ class MergeFunction:
 
 
 def parse_remote_function(node: TableFunction, statement: StatementContext) -> StreamedRelation | MergedTables | None:
-    """``None`` for a function that is none of these. Raises 42, 36."""
+    """Returns the relation of such a table function; ``None`` for any other function.
+
+    Raises ``UserError`` 36, 42.
+    """
     if node.name not in SHARD_FUNCTIONS:
         return None
     arguments = _Arguments(node, statement)
@@ -64,10 +73,13 @@ def parse_remote_function(node: TableFunction, statement: StatementContext) -> S
 
 @dataclass
 class _Arguments:
+    """The arguments of one call, to be parsed."""
+
     node: TableFunction
     statement: StatementContext
 
     def parsed(self) -> RemoteFunction:
+        """Parses ``remote``, ``cluster`` and ``clusterAllReplicas``. Raises ``UserError`` 36, 42."""
         name, args = self.node.name, list(self.node.args)
         if not 1 <= len(args) <= 6 or (name == "remote" and len(args) < 2):
             raise UserError(
@@ -87,6 +99,7 @@ class _Arguments:
         return RemoteFunction(name, servers, table, user, password, key)
 
     def merged(self) -> MergeFunction:
+        """Parses ``merge``. Raises ``UserError`` 36, 42."""
         args = self.node.args
         if not 1 <= len(args) <= 2:
             raise UserError(
@@ -103,7 +116,7 @@ class _Arguments:
         return MergeFunction(self._text(first), False, tables)
 
     def _table(self, args: list[Node]) -> Node:
-        """Takes what names the table."""
+        """Removes the arguments that name the table, and returns the table."""
         first = args.pop(0)
         if isinstance(first, Function) and first.name == "view" and isinstance(first.args[0], Subquery):
             return SubqueryTable(first.args[0].query)
@@ -118,7 +131,7 @@ class _Arguments:
         return NamedTable(text, self._text(args.pop(0)))
 
     def _text(self, node: Node) -> str:
-        """A constant, or a bare word."""
+        """Returns a constant or a bare word as a text. Raises ``UserError`` 36."""
         if isinstance(node, Identifier):
             return ".".join(node.parts)
         rows = ExpressionCompiler(Scope(), self.statement.environment, self.statement)

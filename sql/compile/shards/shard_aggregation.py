@@ -1,7 +1,7 @@
-"""A SELECT that aggregates over shards, in two: groups with parts of aggregates from each shard, and the whole here.
+"""Splits an aggregation over shards: partial aggregates from each shard, merged on this server.
 
-Parts are such that merging them gives what all rows give: ``count`` is a sum of counts, ``avg`` a sum and a count.
-Where an aggregate has none, the rows come and are aggregated here.
+Merging partial aggregates gives the same as aggregating all rows: ``count`` is a sum of counts, ``avg`` a sum and a
+count. If an aggregate has no partial form, all rows are sent and aggregated here.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ZERO = Literal(0, "0")
 
 @dataclass(slots=True)
 class _Split:
-    """``keys`` and ``parts`` are what a shard computes; their names are unlike any column's."""
+    """The ``keys`` and ``parts`` that a shard computes, under names that no column has."""
 
     names: ShardExpressionWriter
     prefix: str
@@ -41,12 +41,14 @@ class _Split:
     parts: list[Node] = field(default_factory=list)
 
     def key(self, node: Node) -> Identifier | None:
+        """Returns the name of a known key, or ``None``."""
         return Identifier((f"{self.prefix}key{self.keys.index(node)}",)) if node in self.keys else None
 
     def add_key(self, node: Node) -> Identifier:
+        """Adds a key and returns its name. Raises :class:`NotShardableError`."""
         local = self.names.local(node)
         if isinstance(local, Literal):
-            raise NotShardableError  # in GROUP BY a number is a position
+            raise NotShardableError  # in GROUP BY a number would be a position
         if local not in self.keys:
             self.keys.append(local)
         found = self.key(local)
@@ -54,12 +56,13 @@ class _Split:
         return found
 
     def part(self, node: Function) -> Identifier:
+        """Adds a partial aggregate and returns its name."""
         if node not in self.parts:
             self.parts.append(node)
         return Identifier((f"{self.prefix}part{self.parts.index(node)}",))
 
     def merged(self, node: Node) -> Node:
-        """The expression over what the shards gave. Raises :class:`NotShardableError`."""
+        """Returns the expression over the shards' answers. Raises :class:`NotShardableError`."""
         if isinstance(node, Function) and is_aggregate_call(node):
             return self._aggregate(node)
         local = self.names.expression(node)
@@ -112,6 +115,7 @@ class _Split:
 
 
 def find_aggregates(select: Select) -> bool:
+    """Tells whether a SELECT has aggregates outside WHERE."""
     nodes = [*select.expressions, *select.with_aliases, *(item.expression for item in select.order_by)]
     nodes += [select.having] if select.having is not None else []
     return any(is_aggregate_call(part) for node in nodes for part in walk(node, into_queries=False))
@@ -120,8 +124,10 @@ def find_aggregates(select: Select) -> bool:
 def split_aggregation(
     select: Select, names: ShardExpressionWriter, columns: Sequence[str]
 ) -> tuple[Select, Select] | None:
-    """What each shard is asked, but for FROM and WHERE, and the query over the answers, but for FROM; ``None``: the
-    rows have to come."""
+    """Returns the query for each shard and the query over their answers, both without FROM.
+
+    The first has no WHERE either. Returns ``None`` if the rows must be sent.
+    """
     is_grouped = bool(select.group_by) or find_aggregates(select)
     is_other = select.grouping or select.totals or select.windows or select.qualify is not None or select.distinct_on
     if is_other or not (is_grouped or select.distinct):
@@ -161,7 +167,7 @@ def _whole(select: Select, split: _Split, is_grouped: bool) -> Select:
 
 
 def _shard_query(select: Select, split: _Split, is_grouped: bool) -> Select:
-    """Also finds out whether every expression can be merged: the parts are known afterwards."""
+    """Returns the query for each shard. Raises :class:`NotShardableError` if anything cannot be merged."""
     for node in select.group_by if is_grouped else select.expressions:
         if isinstance(node, Star):
             raise NotShardableError
@@ -169,7 +175,7 @@ def _shard_query(select: Select, split: _Split, is_grouped: bool) -> Select:
     _whole(select, split, is_grouped)
     keys = tuple(Alias(node, f"{split.prefix}key{number}") for number, node in enumerate(split.keys))
     parts = tuple(Alias(node, f"{split.prefix}part{number}") for number, node in enumerate(split.parts))
-    # Without rows there is no group, also where there are no keys: its least value would be 0.
+    # A shard without rows returns no group, even without keys: its minimum would be a false 0.
     having = None if keys else Function("greater", (Function("count"), _ZERO))
     return Select((*keys, *parts) or (Literal(1, "1"),), group_by=tuple(split.keys), having=having)
 

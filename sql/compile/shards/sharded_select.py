@@ -1,8 +1,8 @@
-"""SELECT over one table of shards: what each shard computes, and the query that is left for this server.
+"""Splits a SELECT over one table of shards into the shards' part and the part of this server.
 
-Pushed are conditions, groups with parts of aggregates, and ORDER BY with LIMIT. A set of ``IN (SELECT …)`` is each
-shard's own, as ClickHouse has it, where it reads tables that every server has; with GLOBAL, and where it reads tables
-of shards (``distributed_product_mode``), it is made here, once. Joins are made here.
+Conditions, groups with partial aggregates, and ORDER BY with LIMIT are sent to the shards. The set of an ``IN (SELECT
+…)`` is computed by each shard, as in ClickHouse, if it reads tables that every server has. With GLOBAL, or if it reads
+tables of shards (``distributed_product_mode``), it is computed here, once. Joins are computed here.
 """
 
 from __future__ import annotations
@@ -44,11 +44,14 @@ _SETS = {"in": "in", "notIn": "notIn", "globalIn": "in", "globalNotIn": "notIn"}
 _GLOBAL = ("globalIn", "globalNotIn")
 
 Describe = Callable[[Query], Sequence[Column]]
-"""The columns of a query's result. Raises what is wrong with it."""
+"""Returns the columns of a query's result. Raises ``UserError`` for whatever is wrong with it."""
 
 
 def rewrite_over_shards(select: Select, scope: Scope, statement: StatementContext, describe: Describe) -> Select:
-    """The same SELECT where its FROM has no table of shards."""
+    """Rewrites a SELECT over a table of shards; other SELECTs are returned unchanged.
+
+    Raises ``UserError`` 288 (DISTRIBUTED_IN_JOIN_SUBQUERY_DENIED).
+    """
     known = {table.name for table in select.common_tables}
     main = select.source
     while isinstance(main, Join | ArrayJoin):
@@ -70,7 +73,7 @@ def rewrite_over_shards(select: Select, scope: Scope, statement: StatementContex
 
 
 def _looked_up(source: Node | None, known: set[str], scope: Scope, statement: StatementContext) -> ResolvedTable | None:
-    """What stands for a table of shards or of other tables."""
+    """Resolves a table of shards or a merge of tables; ``None`` for any other source."""
     relation: object = None
     if isinstance(source, NamedTable):
         is_common = source.database is None and (
@@ -93,7 +96,10 @@ def _sharded(source: Node | None, known: set[str], scope: Scope, statement: Stat
 
 
 def _with_source(select: Select, named: ResolvedTable) -> Select:
-    """The main table looked up once: what it is may be known to another server alone."""
+    """Puts the resolved main table into FROM, so that it is looked up only once.
+
+    What the table is may be known to another server alone.
+    """
 
     def put(source: Node | None) -> Node:
         if isinstance(source, Join):
@@ -124,7 +130,7 @@ def _check_sets(select: Select, known: set[str], scope: Scope, statement: Statem
 
 
 def _is_sharded(table: Node, known: set[str], scope: Scope, statement: StatementContext) -> bool:
-    """A name that is not known here is of something else (a common table of the subquery)."""
+    """Tells whether a table lies in shards; unknown names (a common table of the subquery) do not."""
     try:
         return _sharded(table, known, scope, statement) is not None
     except UserError:
@@ -143,6 +149,8 @@ def _deny_product(statement: StatementContext) -> None:
 
 @dataclass
 class _Rewriting:
+    """One SELECT over a table of shards, being rewritten."""
+
     select: Select
     relation: ShardedRelation
     named: ResolvedTable
@@ -151,6 +159,7 @@ class _Rewriting:
     describe: Describe
 
     def rewritten(self) -> Select:
+        """Returns the SELECT for this server over a relation that asks the shards."""
         select = self.select
         names = self._names()
         terms = [term for node in (select.prewhere, select.where) for term in conjuncts(node)]
@@ -162,7 +171,7 @@ class _Rewriting:
             if of_shards is not None:
                 pushed.append(of_shards)
             if of_shards is None or not has_set:
-                left.append(term)  # where both know, both look: what is left out costs nothing
+                left.append(term)  # checked on both sides: rows that a shard leaves out cost nothing here
             is_whole &= of_shards is not None
         relation = self.relation.narrowed(pushed)
         columns = [*relation.schema.names, *(column.name for column in relation.hidden)]
@@ -194,7 +203,7 @@ class _Rewriting:
     # WHERE ------------------------------------------------------------------------------------------------------------
 
     def _of_shards(self, term: Node, names: ShardExpressionWriter) -> tuple[Node | None, bool]:
-        """The condition as the shards compute it, and whether a set of it is theirs."""
+        """Returns the condition as the shards compute it, or ``None``, and whether its set is theirs."""
         if isinstance(term, Function) and term.name in _SETS and len(term.args) == 2:
             query = self._query_of_set(term.args[1], names)
             if query is not None:
@@ -225,11 +234,14 @@ class _Rewriting:
             self.describe(query)
             own = transform(query, lambda node: self._own_table(node, known))
         except (UserError, NotShardableError):
-            return None  # of the query around, or of the session alone
+            return None  # it needs the surrounding query, or tables of this session
         return Function(_SETS[term.name], (value, Subquery(own)))  # type: ignore[arg-type]
 
     def _own_table(self, node: Node, known: set[str]) -> Node:
-        """A table of a set as the shards call it."""
+        """Returns a table of a set under the name that the shards use.
+
+        Raises :class:`NotShardableError`.
+        """
         if isinstance(node, TableFunction) and parse_remote_function(node, self.statement) is None:
             return node
         if not isinstance(node, NamedTable) or (node.database is None and node.table in known):
@@ -248,7 +260,10 @@ class _Rewriting:
     # ORDER BY and LIMIT -----------------------------------------------------------------------------------------------
 
     def _first_rows(self, relation: ShardedRelation, names: ShardExpressionWriter) -> ShardedRelation:
-        """Of each shard so many rows as could be the first ones of all, where they are taken as they are."""
+        """Limits each shard to as many rows as could be the first ones of all.
+
+        That is possible only if the rows are returned as they are.
+        """
         select = self.select
         counts = (select.limit, select.offset or Literal(0))
         if not all(isinstance(count, Literal) and type(count.value) is int and count.value >= 0 for count in counts):

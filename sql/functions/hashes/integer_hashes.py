@@ -215,6 +215,7 @@ class DigestBytes(Fragment):
 
 @function("MD5", 1)
 def md5(call: Call) -> Typed:
+    """Compiles ``MD5(text)``: 16 bytes."""
     from parts.types import FixedStringType
 
     return Typed(DigestBytes(fragment("md5({})", string_argument(call, 0))), FixedStringType(16))
@@ -222,6 +223,7 @@ def md5(call: Call) -> Typed:
 
 @function("SHA1", 1)
 def sha1(call: Call) -> Typed:
+    """Compiles ``SHA1(text)``: 20 bytes."""
     from parts.types import FixedStringType
 
     return Typed(DigestBytes(fragment("sha1({})", string_argument(call, 0))), FixedStringType(20))
@@ -229,6 +231,7 @@ def sha1(call: Call) -> Typed:
 
 @function("SHA256", 1)
 def sha256(call: Call) -> Typed:
+    """Compiles ``SHA256(text)``: 32 bytes."""
     from parts.types import FixedStringType
 
     return Typed(DigestBytes(fragment("sha256({})", string_argument(call, 0))), FixedStringType(32))

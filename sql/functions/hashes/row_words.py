@@ -34,6 +34,7 @@ class HashedRows:
         return np.ndarray((size,), f"<u{width}", self.data, strides=(1,))[places].astype(np.uint64, copy=False)
 
     def take(self, chosen: np.ndarray) -> HashedRows:
+        """Returns the chosen rows over the same bytes."""
         return HashedRows(self.data, self.begins[chosen], self.lengths[chosen])
 
     def text(self, row: int, first: int = 0) -> bytes:

@@ -31,6 +31,7 @@ class _Kind:
 
     @property
     def number(self) -> type[np.unsignedinteger]:
+        """The NumPy type of a word."""
         return np.uint32 if self.width == 4 else np.uint64
 
 
@@ -46,10 +47,12 @@ _XXH64 = _Kind(
 
 
 def xx_hash_32(rows: HashedRows) -> np.ndarray:
+    """Computes XXH32."""
     return _hashed(_XXH32, rows)
 
 
 def xx_hash_64(rows: HashedRows) -> np.ndarray:
+    """Computes XXH64."""
     return _hashed(_XXH64, rows)
 
 

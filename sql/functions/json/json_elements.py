@@ -50,6 +50,7 @@ def _json_value(call: Call, convert: Callable[[Fragment, Fragment], Typed]) -> T
 
 @function("JSONExtractString", (1, None))
 def json_extract_string(call: Call) -> Typed:
+    """Compiles ``JSONExtractString``; other values than strings are returned as JSON."""
     return _json_value(
         call,
         lambda json, plain: Typed(
@@ -60,26 +61,31 @@ def json_extract_string(call: Call) -> Typed:
 
 @function("JSONExtractRaw", (1, None))
 def json_extract_raw(call: Call) -> Typed:
+    """Compiles ``JSONExtractRaw``: the element as JSON text."""
     return _json_value(call, lambda json, plain: Typed(fragment("coalesce(CAST({} AS VARCHAR), '')", json), STRING))
 
 
 @function("JSONExtractInt", (1, None))
 def json_extract_int(call: Call) -> Typed:
+    """Compiles ``JSONExtractInt``; a missing or invalid number is 0."""
     return _json_value(call, lambda json, plain: Typed(fragment("coalesce(pando_json_integer({}), 0)", plain), INT64))
 
 
 @function("JSONExtractUInt", (1, None))
 def json_extract_uint(call: Call) -> Typed:
+    """Compiles ``JSONExtractUInt``; a missing or invalid number is 0."""
     return _json_value(call, lambda json, plain: Typed(fragment("coalesce(pando_json_unsigned({}), 0)", plain), UINT64))
 
 
 @function("JSONExtractFloat", (1, None))
 def json_extract_float(call: Call) -> Typed:
+    """Compiles ``JSONExtractFloat``; a missing or invalid number is 0."""
     return _json_value(call, lambda json, plain: Typed(fragment("coalesce(TRY_CAST({} AS DOUBLE), 0)", plain), FLOAT64))
 
 
 @function("JSONExtractBool", (1, None))
 def json_extract_bool(call: Call) -> Typed:
+    """Compiles ``JSONExtractBool``; integers other than 0 are true."""
     return _json_value(
         call,
         lambda json, plain: Typed(
@@ -97,11 +103,13 @@ def json_extract_bool(call: Call) -> Typed:
 
 @function("JSONHas", (1, None))
 def json_has(call: Call) -> Typed:
+    """Compiles ``JSONHas``: whether the element exists."""
     return _json_value(call, lambda json, plain: Typed(fragment("({} IS NOT NULL)", json), UINT8, is_condition=True))
 
 
 @function("JSONLength", (1, None))
 def json_length(call: Call) -> Typed:
+    """Compiles ``JSONLength``: the number of elements or members, 0 for other values."""
     return _json_value(
         call,
         lambda json, plain: Typed(
@@ -112,6 +120,7 @@ def json_length(call: Call) -> Typed:
 
 @function("isValidJSON", 1)
 def is_valid_json(call: Call) -> Typed:
+    """Compiles ``isValidJSON(text)``."""
     return Typed(fragment("pando_json_valid({})", string_argument(call, 0)), UINT8, is_condition=True)
 
 

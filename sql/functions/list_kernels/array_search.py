@@ -294,6 +294,7 @@ def distinct_elements(lists: ListValues) -> pa.Array:
 
 
 def count_distinct(lists: ListValues) -> pa.Array:
+    """Counts each list's different values; NULL counts as one."""
     (own,), most = value_codes([lists.values])
     if most <= MAX_FLAGS:
         return lists.column(np.bitwise_count(lists.flags(own, most)), pa.uint32())
@@ -310,19 +311,23 @@ def compact_elements(lists: ListValues) -> pa.Array:
 
 
 def enumerate_elements(lists: ListValues) -> pa.Array:
+    """Returns [1, 2, …, length] for each list."""
     return lists.like(pa.array((lists.places + 1).astype(np.uint32)))
 
 
 def reverse_elements(lists: ListValues) -> pa.Array:
+    """Reverses each list."""
     order = np.repeat(lists.offsets[:-1] + lists.offsets[1:] - 1, lists.lengths) - np.arange(len(lists.values))
     return lists.like(lists.values.take(pa.array(order)))
 
 
 def drop_first(lists: ListValues) -> pa.Array:
+    """Drops each list's first value."""
     return lists.between(np.minimum(lists.lengths, 1), lists.lengths)
 
 
 def drop_last(lists: ListValues) -> pa.Array:
+    """Drops each list's last value."""
     return lists.between(np.zeros(len(lists.given), np.int64), lists.lengths - 1)
 
 

@@ -165,18 +165,22 @@ def is_test(body: Typed) -> bool:
 
 
 def filter_arrays(lists: ListValues, values: pa.Array) -> pa.Array:
+    """Returns the elements for which the body holds."""
     return lists.where(filtered_values(values))
 
 
 def exists(lists: ListValues, values: pa.Array) -> pa.Array:
+    """Tells for each list whether the body holds for some element."""
     return lists.column(lists.counts(filtered_values(values)) > 0, pa.bool_())
 
 
 def all_hold(lists: ListValues, values: pa.Array) -> pa.Array:
+    """Tells for each list whether the body holds for all elements."""
     return lists.column(lists.counts(filtered_values(values)) == lists.lengths, pa.bool_())
 
 
 def count_matches(lists: ListValues, values: pa.Array) -> pa.Array:
+    """Counts the elements for which the body holds."""
     return lists.column(lists.counts(filtered_values(values)), pa.uint32())
 
 
@@ -204,6 +208,7 @@ def nth_match(default: object, *, is_last: bool) -> Finish:
 
 
 def first_match_position(lists: ListValues, values: pa.Array, *, is_last: bool) -> pa.Array:
+    """Returns the position of the first (or last) match, from 1, or 0."""
     found, numbers = _nth(lists, filtered_values(values), is_last=is_last)
     return lists.column(np.where(found, numbers - lists.offsets[:-1] + 1, 0), pa.uint32())
 
@@ -212,6 +217,7 @@ def first_match_position(lists: ListValues, values: pa.Array, *, is_last: bool) 
 
 
 def map_arrays(lists: ListValues, values: pa.Array) -> pa.Array:
+    """Returns lists of the body's values."""
     return lists.like(values.cast(pa.uint8()) if pa.types.is_boolean(values.type) else values)
 
 
@@ -271,10 +277,12 @@ def _float_totals(lists: ListValues, values: pa.Array) -> np.ndarray:
 
 
 def float_total(lists: ListValues, values: pa.Array) -> pa.Array:
+    """Sums floats."""
     return lists.column(_float_totals(lists, values), pa.float64())
 
 
 def average(lists: ListValues, values: pa.Array) -> pa.Array:
+    """Returns each list's mean; 0 for an empty list."""
     return lists.column(_float_totals(lists, values) / np.maximum(lists.lengths, 1), pa.float64())
 
 

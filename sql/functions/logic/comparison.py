@@ -263,11 +263,13 @@ def _distinct_sides(call: Call) -> tuple[Fragment, Fragment]:
 
 @function("greatest", (1, None), nulls=False)
 def greatest(call: Call) -> Typed:
+    """Compiles ``greatest(…)``; NULLs are ignored."""
     return _pick(call, "greatest")
 
 
 @function("least", (1, None), nulls=False)
 def least(call: Call) -> Typed:
+    """Compiles ``least(…)``; NULLs are ignored."""
     return _pick(call, "least")
 
 

@@ -62,11 +62,13 @@ _LONGEST_WRITTEN_TWICE = 50_000
 
 @function("and", (2, None), nulls=False, conditions=True)
 def logical_and(call: Call) -> Typed:
+    """Compiles ``a AND b``. Raises ``UserError`` 43."""
     return _logical(call, "AND")
 
 
 @function("or", (2, None), nulls=False, conditions=True)
 def logical_or(call: Call) -> Typed:
+    """Compiles ``a OR b``. Raises ``UserError`` 43."""
     return _logical(call, "OR")
 
 
@@ -128,6 +130,7 @@ def _checked_condition(call: Call, position: int) -> Fragment:
 
 @function("if", 3, nulls=False, conditions=True)
 def if_function(call: Call) -> Typed:
+    """Compiles ``if(condition, then, else)``. Raises ``UserError`` 43."""
     return _case(call, [(_checked_condition(call, 0), call.args[1])], call.args[2])
 
 

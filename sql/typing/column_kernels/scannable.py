@@ -80,7 +80,7 @@ def parse_by_scan(sql: Fragment, texts: Fragment, compute: Compute, known: pa.Da
 
 
 def parse_or_leave_over(sql: Fragment, texts: Fragment, compute: Compute, known: pa.DataType, rest: Rest) -> Fragment:
-    """Does the same as :func:`parse_by_scan`; ``compute`` returns NULL for texts left over."""
+    """Lets a scan parse texts (:func:`parse_by_scan`); texts left over are NULL in ``compute``."""
     return parse_by_scan(sql, texts, partial(_known_or_odd, compute), known, rest)
 
 

@@ -54,6 +54,7 @@ def format_ipv4_numbers(addresses: pa.Array) -> pa.Array:
 
 
 def format_ipv6_values(addresses: pa.Array) -> pa.Array:
+    """Formats 16-byte values as IPv6 addresses."""
     return _with_nulls(format_ipv6(_fixed(addresses, 16)), addresses)
 
 
@@ -66,6 +67,7 @@ def ipv6_of_ipv4(addresses: pa.Array) -> pa.Array:
 
 
 def format_uuids(values: pa.Array) -> pa.Array:
+    """Formats 16-byte values as UUIDs."""
     digits = _PAIRS[_fixed(values, 16)].view(np.uint8)
     spelled = np.full((len(values), 36), ord("-"), np.uint8)
     for source, target, length in ((0, 0, 8), (8, 9, 4), (12, 14, 4), (16, 19, 4), (20, 24, 12)):

@@ -42,6 +42,7 @@ def fitting_integers(texts: pa.Array, *, goal: IntegerType) -> pa.Array:
 
 
 def parse_floats(texts: pa.Array, *, bits: int) -> pa.Array:
+    """Parses floats; NULL for invalid texts."""
     type_ = pa.float64() if bits == 64 else pa.float32()
     return compute_where_first_byte(texts, _BEGINS_FLOAT, partial(parse_numbers, type_=type_), may_take_all=True)
 
@@ -177,6 +178,7 @@ class _Decimal:
         return places
 
     def column(self, units: np.ndarray, known: np.ndarray, goal: DecimalType) -> pa.Array:
+        """Builds a Decimal column of ``units``, NULL where ``known`` is false."""
         wide, is_known = np.zeros((self.texts.count, 2), np.int64), np.zeros(self.texts.count, bool)
         wide[self.texts.rows, 0], wide[self.texts.rows, 1] = units, units >> 63
         is_known[self.texts.rows] = known

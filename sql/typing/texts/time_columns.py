@@ -68,9 +68,11 @@ class _Read(NamedTuple):
 
     @property
     def clocks(self) -> np.ndarray:
+        """The wall clocks in microseconds since the epoch."""
         return self.days * _DAY + self.micros
 
     def column(self, values: np.ndarray, known: np.ndarray, type_: pa.DataType) -> pa.Array:
+        """Builds a column of all rows; ``values`` belong to ``rows``."""
         result = np.zeros(self.length, np.int32 if type_ == pa.date32() else np.int64)
         is_known = np.zeros(self.length, bool)
         result[self.rows], is_known[self.rows] = values, known

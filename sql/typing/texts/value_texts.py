@@ -203,13 +203,16 @@ def fixed_string_of_text(sql: Fragment, length: int) -> Fragment:
 
 
 def decimal_of_text(sql: Fragment, goal: DecimalType, how: str = "CAST") -> Fragment:
-    """Further digits are cut off, not rounded."""
+    """Parses a Decimal; digits beyond its scale are cut off, not rounded."""
     kept = r"'\.\d*', ''" if goal.scale == 0 else fragment(r"'(\.\d{{{}}})\d+', '\1'", goal.scale)
     return fragment("{}(regexp_replace({}, {}) AS {})", how, sql, kept, duckdb_type(goal))
 
 
 def _without_exponent(value: Typed, sql: Fragment) -> Fragment:
-    """The digits written out: of an exponent DuckDB rounds, and refuses what has more digits than the type."""
+    """Writes out the digits of a number with an exponent.
+
+    DuckDB would round the number, and refuse one with more digits than the type.
+    """
     if isinstance(value.value, str) and "e" not in value.value.lower():
         return sql
     has_one = "contains({0}, 'e') OR contains({0}, 'E')"
@@ -218,8 +221,10 @@ def _without_exponent(value: Typed, sql: Fragment) -> Fragment:
 
 
 def date_of_text(sql: Fragment, goal: DataType, *, fails: bool) -> Fragment:
-    """The day of a VARCHAR, of a Date within its range: that of the usual texts at once. What is no day fails, or gives
-    NULL."""
+    """Parses a VARCHAR as a date; a Date is limited to its range.
+
+    The usual spellings are fast. An invalid text is error 38 if ``fails``, else NULL.
+    """
     is_narrow = isinstance(goal, DateType)
     rest = f"pando_day({{}}, '{goal.name}')" if fails else "pando_try_day({})"
 

@@ -135,10 +135,12 @@ def _thursdays(days: np.ndarray) -> np.ndarray:
 
 
 def iso_year(days: np.ndarray) -> np.ndarray:
+    """Returns the ISO year: the year of the week's Thursday."""
     return 1970 + _months(_thursdays(days)) // 12
 
 
 def iso_week(days: np.ndarray) -> np.ndarray:
+    """Returns the ISO week of the year, from 1."""
     thursdays = _thursdays(days)
     return (thursdays - _first_days(_months(thursdays) // 12 * 12)) // 7 + 1
 
@@ -166,26 +168,32 @@ DAYS_OF_WEEK: tuple[OfDays, ...] = (
 
 
 def start_of_month(days: np.ndarray) -> np.ndarray:
+    """Returns the first day of the month, within Date's range."""
     return _in_date(_first_days(_months(days)))
 
 
 def start_of_quarter(days: np.ndarray) -> np.ndarray:
+    """Returns the first day of the quarter, within Date's range."""
     return _in_date(_first_days(_months(days) // 3 * 3))
 
 
 def start_of_year(days: np.ndarray) -> np.ndarray:
+    """Returns the first day of the year, within Date's range."""
     return _in_date(_first_days(_months(days) // 12 * 12))
 
 
 def last_day_of_month(days: np.ndarray) -> np.ndarray:
+    """Returns the last day of the month, within Date's range."""
     return _in_date(_first_days(_months(days) + 1) - 1)
 
 
 def monday_of_week(days: np.ndarray) -> np.ndarray:
+    """Returns the Monday of the week, within Date's range."""
     return _in_date(_thursdays(days) - _THURSDAY)
 
 
 def sunday_of_week(days: np.ndarray) -> np.ndarray:
+    """Returns the Sunday that begins the week, within Date's range."""
     return _in_date(days - (days + _THURSDAY + 1) % 7)
 
 
