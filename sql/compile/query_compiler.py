@@ -31,7 +31,7 @@ from sql.typing.typed_expressions import Typed
 
 
 class QueryCompiler:
-    """Compiles one statement. Not thread-safe; made anew for every statement."""
+    """The compiler of one statement. It is not thread-safe, and made anew for every statement."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class QueryCompiler:
         *,
         constant: Callable[[Typed], object],
     ) -> None:
-        """``constant`` computes the Python value of a constant expression."""
+        """Starts a statement; ``constant`` computes the Python value of a constant expression."""
         self.catalog = catalog
         self.environment = environment
         self.database = default_database
@@ -66,7 +66,7 @@ class QueryCompiler:
         return self._number
 
     def nested(self, query: Query, outer: ExpressionContext | None) -> CompiledQuery:
-        """A subquery of an expression, which may use names of the query around it."""
+        """Compiles a subquery of an expression, which may use names of the surrounding query."""
         return self.compile(query, outer)
 
     def compile(

@@ -36,7 +36,10 @@ _SUBQUERY = re.compile(r"_subquery(?<!\w_subquery)\b")
 
 
 class SelectCompiler:
-    """Compiles one SELECT. ``outer`` is the surrounding expression, ``scope`` the one of a FROM."""
+    """The compiler of one SELECT.
+
+    ``outer`` is the surrounding expression of a subquery; ``scope`` the surrounding scope of a subquery in FROM.
+    """
 
     def __init__(
         self, query: StatementContext, select: Select, outer: ExpressionContext | None, scope: Scope | None

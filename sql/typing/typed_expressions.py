@@ -177,7 +177,7 @@ def element_sql(value: Piece, position: int) -> Fragment:
 
 
 def cast(sql: Piece, type_: DataType) -> Fragment:
-    """-"""
+    """Returns the SQL of a DuckDB cast to the type."""
     return fragment("CAST({} AS {})", sql, duckdb_type(type_))
 
 

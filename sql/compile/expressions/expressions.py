@@ -66,7 +66,10 @@ def is_random(name: str) -> bool:
 
 
 class ExpressionCompiler:
-    """Compiles expressions of one SELECT. ``query`` compiles subqueries; keys and defaults have none."""
+    """The compiler of one SELECT's expressions.
+
+    ``query`` compiles subqueries; keys and defaults have none.
+    """
 
     def __init__(self, scope: Scope, environment: Environment, query: StatementContext | None = None) -> None:
         self.scope = scope

@@ -50,7 +50,7 @@ _HIDDEN_KINDS = ("MATERIALIZED", "ALIAS")
 
 
 class FromClause:
-    """Compiles one FROM and fills ``scope.sources``.
+    """The compiler of one FROM; it fills ``scope.sources``.
 
     ``filters`` are conditions that FROM itself demands (SAMPLE).
     """

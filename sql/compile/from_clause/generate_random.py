@@ -78,7 +78,7 @@ def _number(clause: FromClauseCompiling, node: Node) -> int | None:
 
 
 class _Values:
-    """Builds the SQL of random values; each random number has a number of its own."""
+    """A writer of the SQL of random values; each use of randomness has a number of its own."""
 
     def __init__(self, seed: int, text_length: int, array_length: int) -> None:
         self._seed, self._text_length, self._array_length = seed, text_length, array_length

@@ -25,7 +25,10 @@ from sql.typing.typed_expressions import Typed
 
 
 class GroupExpressionCompiler(ExpressionCompiler):
-    """Compiles over the columns of the grouped subquery; ``rows`` compiles inside aggregates."""
+    """The compiler of expressions over the columns of the grouped subquery.
+
+    ``rows`` compiles the arguments of aggregates.
+    """
 
     def __init__(
         self, rows: ExpressionCompiler, keys: list[Typed], number: int, *, grouped: bool, rollup: bool

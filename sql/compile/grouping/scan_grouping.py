@@ -72,7 +72,7 @@ def drop_unused_columns(scan: Scan, sql: Fragment) -> None:
 
 
 class _Parts:
-    """Collects the partial aggregates that the aggregates of a SELECT need."""
+    """The partial aggregates that the aggregates of a SELECT need."""
 
     def __init__(self, scan: Scan, groups: GroupExpressionCompiler) -> None:
         self.found: dict[str, PartialAggregate] = {}

@@ -48,7 +48,7 @@ class NotShardableError(Exception):
 
 
 class ShardExpressionWriter:
-    """Rewrites expressions of one SELECT over the columns of one of its sources."""
+    """A rewriter of one SELECT's expressions over the columns of one of its sources."""
 
     def __init__(self, scope: Scope, source: Source, environment: Environment) -> None:
         self._scope = scope

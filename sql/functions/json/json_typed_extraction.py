@@ -132,7 +132,10 @@ def _members(
 
 
 class _Values:
-    """Converts JSON to values of a type, NULL where it does not fit. Each nested lambda has its own name."""
+    """A converter of JSON to values of any type; NULL where the JSON does not fit.
+
+    Each nested lambda has its own name.
+    """
 
     def __init__(self, call: Call) -> None:
         self._zone = call.environment.zone

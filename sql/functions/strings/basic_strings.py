@@ -62,7 +62,7 @@ def integer_argument(call: Call, position: int) -> Fragment:
 
 
 def _simple(template: str, strings: int) -> Callable[[Call], Typed]:
-    """``template`` with the first ``strings`` arguments as strings and the rest as integers."""
+    """Builds a function from a template; the first ``strings`` arguments are strings, the rest integers."""
 
     def build(call: Call) -> Typed:
         texts = [string_argument(call, i) if i < strings else integer_argument(call, i) for i in range(len(call.args))]
