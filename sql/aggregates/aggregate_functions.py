@@ -21,12 +21,12 @@ from parts.types import (
 )
 from sql.aggregates.list_kernels import find_most_frequent, values_at_levels
 from sql.functions.registry import Call, define, function
-from sql.typing.column_kernels.float_bits import bits_of, has_floats, of_bits
+from sql.typing.column_kernels.float_bits import bits_to_floats, floats_to_bits, has_floats
 from sql.typing.default_values import default_value
 from sql.typing.duckdb.engine_types import duckdb_type
 from sql.typing.duckdb.sql_fragments import Fragment, fragment, join_fragments, leaf
 from sql.typing.integer_conversions import wrap_integer, wrap_to_64_bits
-from sql.typing.order_keys import swapped_halves
+from sql.typing.order_keys import swap_uuid_halves
 from sql.typing.result_types import is_date_or_time, is_number, sum_result
 from sql.typing.texts.value_texts import to_text
 from sql.typing.typed_expressions import FLOAT64, STRING, UINT64, Typed, cast, string_literal
@@ -93,7 +93,7 @@ def _avg(call: Call) -> Typed:
     value = _number(call)
     inner = fragment("CAST({} AS UTINYINT)", value.sql) if isinstance(value.type, BoolType) else value.sql
     if call.distinct and has_floats(value.type):
-        count = fragment("count(DISTINCT {}){}", bits_of(value.sql, value.type), call.filter)
+        count = fragment("count(DISTINCT {}){}", floats_to_bits(value.sql, value.type), call.filter)
         return Typed(fragment("(sum(DISTINCT {}){} / {})", inner, call.filter, count), FLOAT64)
     if isinstance(value.type, IntegerType) and value.type.bits == 64:
         count = fragment("count({}{}){}", call.distinct, inner, call.filter)
@@ -114,7 +114,7 @@ def _avg_weighted(call: Call) -> Typed:
 
 @function("uniqExact uniq uniqCombined uniqCombined64", (1, None), aggregate=True, never_null=True)
 def _uniq(call: Call) -> Typed:
-    values = [bits_of(arg.sql, arg.type) for arg in call.args]
+    values = [floats_to_bits(arg.sql, arg.type) for arg in call.args]
     if len(values) == 1:
         return Typed(fragment("CAST(count(DISTINCT {}){} AS UBIGINT)", values[0], call.filter), UINT64)
     row = join_fragments(", ", values)
@@ -153,9 +153,9 @@ def _group_array(call: Call) -> Typed:
 @function("groupUniqArray", 1, aggregate=True, never_null=True)
 def _group_uniq_array(call: Call) -> Typed:
     value, size = call.args[0], _size(call)
-    type_, bits = ArrayType(_element(value.type)), bits_of(value.sql, value.type)
+    type_, bits = ArrayType(_element(value.type)), floats_to_bits(value.sql, value.type)
     items = fragment("list_filter(list(DISTINCT {}){}, lambda x: x IS NOT NULL)", bits, call.filter)
-    return Typed(of_bits(fragment("{}[1:{}]", items, size) if size else items, type_), type_)
+    return Typed(bits_to_floats(fragment("{}[1:{}]", items, size) if size else items, type_), type_)
 
 
 _MOST_LEAST = 1_000_000
@@ -172,7 +172,7 @@ def _group_array_sorted(call: Call) -> Typed:
     value, type_ = call.args[0].sql, ArrayType(_element(call.args[0].type))
     if isinstance(call.args[0].type, UUIDType):
         items = fragment("list_filter(list({}{}){}, lambda x: x IS NOT NULL)", call.distinct, value, call.filter)
-        swap = swapped_halves(leaf("x"))
+        swap = swap_uuid_halves(leaf("x"))
         ordered = fragment("list_sort(list_transform({}, lambda x: {}))", items, swap)
         return Typed(fragment("list_transform({}[1:{}], lambda x: {})", ordered, size, swap), type_)
     if size < _MOST_LEAST:
@@ -191,12 +191,12 @@ def _top_k(call: Call) -> Typed:
     counted = fragment(
         "list_transform(map_entries(histogram({}{}){}), lambda e: {})",
         call.distinct,
-        bits_of(value.sql, value.type),
+        floats_to_bits(value.sql, value.type),
         call.filter,
         pair,
     )
     top, type_ = fragment("list_transform(list_sort({})[1:{}], lambda e: e.v)", counted, size), ArrayType(value.type)
-    return Typed(of_bits(top, type_), type_)
+    return Typed(bits_to_floats(top, type_), type_)
 
 
 @function("groupConcat string_agg group_concat", (1, 2), aggregate=True)
@@ -272,12 +272,12 @@ for _name, _engine, _arity in (
 @function("entropy", (1, None), aggregate=True, empty_nan=True)
 def _entropy(call: Call) -> Typed:
     if len(call.args) > 1:
-        row = join_fragments(", ", [bits_of(arg.sql, arg.type) for arg in call.args])
+        row = join_fragments(", ", [floats_to_bits(arg.sql, arg.type) for arg in call.args])
         missing = join_fragments(" OR ", [fragment("{} IS NULL", arg.sql) for arg in call.args])
         known = fragment("CASE WHEN NOT ({}) THEN row({}) END", missing, row)
         return Typed(fragment("entropy({}{}){}", call.distinct, known, call.filter), FLOAT64)
     value = call.args[0]
-    bits = bits_of(value.sql, value.type)
+    bits = floats_to_bits(value.sql, value.type)
     if isinstance(value.type, FloatType):  # ClickHouse ignores NaN
         bits = fragment("CASE WHEN NOT isnan({}) THEN {} END", value.sql, bits)
     return Typed(fragment("entropy({}{}){}", call.distinct, bits, call.filter), FLOAT64)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from parts.common.errors import UserError
 from parts.types import ArrayType, BoolType, DataType, DecimalType, FloatType, IntegerType
 from sql.functions.registry import Call, Rule, find_aggregate
-from sql.typing.column_kernels.float_bits import bits_of, of_bits
+from sql.typing.column_kernels.float_bits import bits_to_floats, floats_to_bits
 from sql.typing.duckdb.sql_fragments import Fragment, fragment
 from sql.typing.integer_conversions import wrap_to_64_bits
 from sql.typing.result_types import sum_result
@@ -105,7 +105,7 @@ def _all(call: Call) -> tuple[Fragment, DataType]:
 
 def _uniq(rule: Rule, call: Call) -> Typed:
     values, inner = _all(call)
-    return Typed(fragment("CAST(len(list_distinct({})) AS UBIGINT)", bits_of(values, ArrayType(inner))), UINT64)
+    return Typed(fragment("CAST(len(list_distinct({})) AS UBIGINT)", floats_to_bits(values, ArrayType(inner))), UINT64)
 
 
 def _collected(*, distinct: bool) -> Callable[[Rule, Call], Typed]:
@@ -115,7 +115,7 @@ def _collected(*, distinct: bool) -> Callable[[Rule, Call], Typed]:
         values, inner = _all(call)
         type_ = ArrayType(inner)
         if distinct:
-            values = of_bits(fragment("list_distinct({})", bits_of(values, type_)), type_)
+            values = bits_to_floats(fragment("list_distinct({})", floats_to_bits(values, type_)), type_)
         return Typed(values, type_)
 
     return build

@@ -8,7 +8,7 @@ from parts.types import FloatType, UUIDType
 from sql.functions.registry import Call, define
 from sql.typing.column_kernels.float_bits import has_floats_inside, kept
 from sql.typing.duckdb.sql_fragments import Fragment, fragment
-from sql.typing.order_keys import has_own_order, order_key, swapped_halves
+from sql.typing.order_keys import has_own_order, order_key, swap_uuid_halves
 from sql.typing.typed_expressions import Typed
 
 
@@ -20,7 +20,9 @@ def _extreme(name: str) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         value = call.args[0]
         if isinstance(value.type, UUIDType):
-            return Typed(swapped_halves(fragment("{}({}){}", name, swapped_halves(value.sql), call.filter)), value.type)
+            return Typed(
+                swap_uuid_halves(fragment("{}({}){}", name, swap_uuid_halves(value.sql), call.filter)), value.type
+            )
         nulls_least = name == "max"
         if has_own_order(value.type, nulls_least=nulls_least) or has_floats_inside(value.type):
             key = order_key(value.sql, value.type, nulls_least=nulls_least)

@@ -31,9 +31,9 @@ class CompiledQuery:
     origins: tuple[PushdownTarget, ...] = ()
     """The SELECTs that its rows come from, which may take conditions on them."""
 
-    def origins_showing(self, types: Sequence[DataType]) -> tuple[PushdownTarget, ...]:
+    def origins_with_types(self, types: Sequence[DataType]) -> tuple[PushdownTarget, ...]:
         """Returns the origins with their columns converted to these types."""
-        return tuple(origin.showing(types) for origin in self.origins)
+        return tuple(origin.with_types(types) for origin in self.origins)
 
 
 def cast_columns(branch: CompiledQuery, types: Sequence[DataType], zone: str) -> Fragment:

@@ -59,7 +59,7 @@ class ExpressionStages:
         return bool(self._names)
 
     @property
-    def knows_any(self) -> bool:
+    def has_any_columns(self) -> bool:
         """Whether this level or the one below has moved expressions."""
         return bool(self._names or self._below)
 

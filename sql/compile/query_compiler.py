@@ -24,7 +24,7 @@ from sql.settings.supported_settings import (
     DEFAULT_SETTINGS,
     Settings,
 )
-from sql.typing.column_kernels.float_bits import has_floats, with_bits, without_bits
+from sql.typing.column_kernels.float_bits import has_floats, select_float_bits, select_floats_from_bits
 from sql.typing.duckdb.sql_fragments import fragment
 from sql.typing.result_types import supertype
 from sql.typing.typed_expressions import Typed
@@ -105,14 +105,14 @@ class QueryCompiler:
         statements = [cast_columns(branch, types, self.environment.zone) for branch in branches]
         is_by_bits = any(operator != "UNION ALL" for operator in union.operators) and any(map(has_floats, types))
         if is_by_bits:
-            statements = [with_bits(statement, types) for statement in statements]
+            statements = [select_float_bits(statement, types) for statement in statements]
         sql, *others = statements
         for operator, other in zip(union.operators, others, strict=True):
             sql = fragment("({}) {} ({})", sql, _SET_OPERATORS[operator], other)
         if is_by_bits:
-            sql = without_bits(sql, types)
+            sql = select_floats_from_bits(sql, types)
         names = [name for name, _ in branches[0].columns]
-        origins = [origin for branch in branches for origin in branch.origins_showing(types)]
+        origins = [origin for branch in branches for origin in branch.origins_with_types(types)]
         adds = all(operator.startswith("UNION") for operator in union.operators)
         return CompiledQuery(sql, tuple(zip(names, types, strict=True)), origins=tuple(origins) if adds else ())
 

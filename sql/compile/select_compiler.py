@@ -27,7 +27,7 @@ from sql.compile.names.column_stars import expand_stars, expand_stars_in_calls
 from sql.compile.names.scope import ExpressionContext, Scope, collect_aliases, open_inner_scope
 from sql.grammar.syntax_tree import Function, Identifier, LimitBy, Literal, Node, OrderItem, Select, conjuncts
 from sql.grammar.tokens import not_implemented
-from sql.typing.column_kernels.float_bits import bits_of, distinct_by_bits, has_floats
+from sql.typing.column_kernels.float_bits import distinct_by_bits, floats_to_bits, has_floats
 from sql.typing.duckdb.sql_fragments import EMPTY, Fragment, fragment, function_call, join_fragments, leaf
 from sql.typing.typed_expressions import Typed, is_query_only_type
 
@@ -191,7 +191,7 @@ class SelectCompiler:
         number = self.query.next_number()
         rollup = select.grouping in ("ROLLUP", "CUBE")
         groups = GroupExpressionCompiler(self.rows, compiled, number, grouped=grouped and not rollup, rollup=rollup)
-        groups.know_keys(keys, compiled)
+        groups.remember_subquery_keys(keys, compiled)
         groups.allow_array_join = True
         return groups
 
@@ -300,7 +300,7 @@ class _Tail:
             by = select.limit_by or LimitBy(Literal(1), None, select.distinct_on)
             keys = [self.owner._positional(node, self.outputs) for node in by.expressions]
             values = [self.current.compile(node).plain for node in keys]
-            texts = [bits_of(leaf(self._reference(value)), value.type) for value in values]
+            texts = [floats_to_bits(leaf(self._reference(value)), value.type) for value in values]
             count = evaluate_row_count(by.limit, compiler, "LIMIT BY")
             skip = 0 if by.offset is None else evaluate_row_count(by.offset, compiler, "OFFSET of LIMIT BY")
             self.limit_by = (texts, count, skip)

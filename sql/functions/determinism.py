@@ -23,7 +23,7 @@ def is_changing(name: str) -> bool:
     return canonical_function_name(name).lower() in CHANGING or name.lower() in CHANGING
 
 
-def changing_part(expression: str) -> str:
+def find_changing_function(expression: str) -> str:
     """Returns the name of the first changing function in an expression, or ``""``."""
     calls = (node.name for node in walk(parse_expression(expression)) if isinstance(node, Function))
     return next(filter(is_changing, calls), "")

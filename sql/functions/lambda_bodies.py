@@ -25,7 +25,7 @@ from sql.typing.typed_expressions import Typed
 
 VectorFormFactory = Callable[[tuple[Typed, ...], DataType], Compute | None]
 """Builds the computation over the non-literal arguments, from all arguments and the result's type."""
-_makes: dict[str, VectorFormFactory] = {}
+_VECTOR_FORMS: dict[str, VectorFormFactory] = {}
 
 
 def lambda_element(text: str) -> Fragment:
@@ -35,7 +35,7 @@ def lambda_element(text: str) -> Fragment:
 
 def with_vector_form(name: str, args: tuple[Typed, ...], result: Typed) -> Typed:
     """Returns the result of a call in a lambda with a form that a scan can compute, if there is one."""
-    make = _makes.get(name)
+    make = _VECTOR_FORMS.get(name)
     if make is None or result.type.is_nullable:
         return result
     compute = make(args, result.type)
@@ -86,11 +86,11 @@ def _arithmetic(operator: Callable[..., np.ndarray]) -> VectorFormFactory:
     return make
 
 
-_makes["plus"] = _arithmetic(np.add)
-_makes["minus"] = _arithmetic(np.subtract)
-_makes["multiply"] = _arithmetic(np.multiply)
-_makes["divide"] = _arithmetic(np.divide)
-_makes["negate"] = _arithmetic(np.negative)
+_VECTOR_FORMS["plus"] = _arithmetic(np.add)
+_VECTOR_FORMS["minus"] = _arithmetic(np.subtract)
+_VECTOR_FORMS["multiply"] = _arithmetic(np.multiply)
+_VECTOR_FORMS["divide"] = _arithmetic(np.divide)
+_VECTOR_FORMS["negate"] = _arithmetic(np.negative)
 
 
 def _modulo(args: tuple[Typed, ...], result: DataType) -> Compute | None:
@@ -109,14 +109,14 @@ def _modulo(args: tuple[Typed, ...], result: DataType) -> Compute | None:
     return compute
 
 
-_makes["modulo"] = _modulo
+_VECTOR_FORMS["modulo"] = _modulo
 
 
 def _comparison(operator: Callable[..., np.ndarray], function: str) -> VectorFormFactory:
     def make(args: tuple[Typed, ...], result: DataType) -> Compute | None:
         types = [arg.type for arg in args]
         if all(isinstance(type_, StringType) for type_ in types):
-            return _compared_texts(args, function)
+            return _compare_texts(args, function)
         if not all(is_number(type_) for type_ in types):
             return None
         signs = {type_.signed for type_ in types if isinstance(type_, IntegerType)}
@@ -132,7 +132,7 @@ def _comparison(operator: Callable[..., np.ndarray], function: str) -> VectorFor
     return make
 
 
-def _compared_texts(args: tuple[Typed, ...], function: str) -> Compute:
+def _compare_texts(args: tuple[Typed, ...], function: str) -> Compute:
     constants = [pa.scalar(arg.value, pa.string()) if arg.is_literal else None for arg in args]
 
     def compute(*given: pa.Array) -> pa.Array:
@@ -142,12 +142,12 @@ def _compared_texts(args: tuple[Typed, ...], function: str) -> Compute:
     return compute
 
 
-_makes["equals"] = _comparison(np.equal, "equal")
-_makes["notEquals"] = _comparison(np.not_equal, "not_equal")
-_makes["less"] = _comparison(np.less, "less")
-_makes["lessOrEquals"] = _comparison(np.less_equal, "less_equal")
-_makes["greater"] = _comparison(np.greater, "greater")
-_makes["greaterOrEquals"] = _comparison(np.greater_equal, "greater_equal")
+_VECTOR_FORMS["equals"] = _comparison(np.equal, "equal")
+_VECTOR_FORMS["notEquals"] = _comparison(np.not_equal, "not_equal")
+_VECTOR_FORMS["less"] = _comparison(np.less, "less")
+_VECTOR_FORMS["lessOrEquals"] = _comparison(np.less_equal, "less_equal")
+_VECTOR_FORMS["greater"] = _comparison(np.greater, "greater")
+_VECTOR_FORMS["greaterOrEquals"] = _comparison(np.greater_equal, "greater_equal")
 
 
 def _length(args: tuple[Typed, ...], result: DataType) -> Compute | None:
@@ -156,10 +156,10 @@ def _length(args: tuple[Typed, ...], result: DataType) -> Compute | None:
     return lambda given: fixed_width_column(np.diff(text_offsets(given)).astype(np.uint64), pa.uint64(), given)
 
 
-_makes["length"] = _length
+_VECTOR_FORMS["length"] = _length
 
 
-def text_conversion(type_: DataType) -> Compute | None:
+def find_text_conversion(type_: DataType) -> Compute | None:
     """Returns the function that formats values of a type as texts, or ``None``."""
     if type_ == FloatType(64):
         return format_floats
@@ -167,10 +167,10 @@ def text_conversion(type_: DataType) -> Compute | None:
 
 
 def _to_string(args: tuple[Typed, ...], result: DataType) -> Compute | None:
-    return text_conversion(args[0].type) if len(args) == 1 else None
+    return find_text_conversion(args[0].type) if len(args) == 1 else None
 
 
-_makes["toString"] = _to_string
+_VECTOR_FORMS["toString"] = _to_string
 
 
 def _concat(args: tuple[Typed, ...], result: DataType) -> Compute | None:
@@ -186,4 +186,4 @@ def _concat(args: tuple[Typed, ...], result: DataType) -> Compute | None:
     return compute
 
 
-_makes["concat"] = _concat
+_VECTOR_FORMS["concat"] = _concat

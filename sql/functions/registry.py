@@ -225,37 +225,37 @@ def apply(rule: Rule, call: Call) -> Typed:
     constant = rule.name not in NEVER_CONSTANT and all(arg.is_constant for arg in args)
     if not rule.nulls:
         result = rule.build(replace(call, args=args))
-        return _finished(_in_lambda(rule, args, result), constant)
+        return _mark_constant(_add_vector_form(rule, args, result), constant)
     if any(isinstance(strip_nullable(arg.type), NothingType) for arg in args):
         return literal(None)
     nullable = any(arg.type.is_nullable for arg in args)
-    stripped = tuple([_retyped(arg, strip_nullable(arg.type)) for arg in args])
+    stripped = tuple([_with_type(arg, strip_nullable(arg.type)) for arg in args])
     result = rule.build(replace(call, args=stripped, is_nullable=nullable))
     type_ = make_nullable(result.type) if nullable else result.type
     if nullable and not result.type.is_nullable:
         if type_.is_nullable:
-            result = _null_for_null(result, args)
+            result = _restore_nulls(result, args)
         else:  # an array cannot be NULL: it is computed from the default under the NULL
             filled = zip(args, stripped, strict=True)
-            known = tuple(_filled(given, bare) if given.type.is_nullable else bare for given, bare in filled)
+            known = tuple(_fill_nulls(given, bare) if given.type.is_nullable else bare for given, bare in filled)
             result = rule.build(replace(call, args=known))
     if rule.low_cardinality and _keeps_low_cardinality(args, type_):
         type_ = LowCardinalityType(type_)
-    return _finished(_in_lambda(rule, args, _retyped(result, type_)), constant)
+    return _mark_constant(_add_vector_form(rule, args, _with_type(result, type_)), constant)
 
 
-def _in_lambda(rule: Rule, args: tuple[Typed, ...], result: Typed) -> Typed:
+def _add_vector_form(rule: Rule, args: tuple[Typed, ...], result: Typed) -> Typed:
     return with_vector_form(rule.name, args, result) if result.sql.traits & ELEMENT else result
 
 
-def _retyped(value: Typed, type_: DataType) -> Typed:
+def _with_type(value: Typed, type_: DataType) -> Typed:
     """Returns the value with another type. This costs a third of ``replace``, and runs for every argument."""
     if type_ is value.type:
         return value
     return Typed(value.sql, type_, value.value, value.is_constant, value.is_condition, value.elements, value.apply)
 
 
-def _null_for_null(result: Typed, args: Sequence[Typed]) -> Typed:
+def _restore_nulls(result: Typed, args: Sequence[Typed]) -> Typed:
     """Makes the result NULL for a NULL argument where DuckDB would answer something else."""
     if isinstance(result.sql, IntegerSum) or not _hides_null(result.sql, [arg.sql for arg in args]):
         return result
@@ -276,11 +276,11 @@ def _hides_null(sql: Fragment, args: Sequence[Fragment]) -> bool:
     return False
 
 
-def _filled(given: Typed, bare: Typed) -> Typed:
+def _fill_nulls(given: Typed, bare: Typed) -> Typed:
     return replace(bare, sql=fragment("coalesce({}, {})", given.sql, default_value(bare.type)))
 
 
-def _finished(result: Typed, constant: bool) -> Typed:
+def _mark_constant(result: Typed, constant: bool) -> Typed:
     return replace(result, is_constant=True) if constant and not result.is_constant else result
 
 

@@ -41,7 +41,7 @@ def order_key(sql: Fragment, type_: DataType, *, nulls_least: bool) -> Fragment:
         return sql
     match strip_nullable(type_):
         case UUIDType():
-            return swapped_halves(sql)
+            return swap_uuid_halves(sql)
         case ArrayType(inner):
             return fragment("list_transform({}, lambda o: {})", sql, element_key(leaf("o"), inner, nulls_least))
         case MapType(key, value):
@@ -70,7 +70,7 @@ def element_key(sql: Fragment, type_: DataType, nulls_least: bool) -> Fragment:
     return fragment("row({0} IS NOT NULL, {0})", key) if type_.is_nullable else key
 
 
-def swapped_halves(uuid: Fragment) -> Fragment:
+def swap_uuid_halves(uuid: Fragment) -> Fragment:
     """Swaps the halves of a UUID: ClickHouse compares the second one first."""
     return fragment("pando_swapped_halves({})", uuid)
 

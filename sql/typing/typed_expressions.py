@@ -30,7 +30,7 @@ from parts.types import (
     StringType,
     TupleType,
 )
-from sql.typing.duckdb.engine_types import duckdb_type, engine_names
+from sql.typing.duckdb.engine_types import duckdb_field_names, duckdb_type
 from sql.typing.duckdb.sql_fragments import Fragment, Piece, fragment, join_fragments, leaf
 
 NOT_LITERAL: Any = object()
@@ -166,7 +166,7 @@ def tuple_sql(type_: TupleType, parts: Iterable[Fragment]) -> Fragment:
     """Returns the SQL of a tuple with these elements."""
     named = [
         fragment("{} := {}", quote_identifier(name), part)
-        for name, part in zip(engine_names(type_), parts, strict=True)
+        for name, part in zip(duckdb_field_names(type_), parts, strict=True)
     ]
     return fragment("struct_pack({})", join_fragments(", ", named))
 

@@ -249,7 +249,7 @@ class ExpressionCompiler:
         if rule.name in _RANDOM and not self.names.lambdas and not self.scope.correlated:
             return self.layers.column(value, may_add=True)
         may_add = not self.names.branches and not self.names.lambdas and not self.scope.correlated
-        if not (may_add or self.layers.knows_any) or not is_heavy(value):
+        if not (may_add or self.layers.has_any_columns) or not is_heavy(value):
             return value
         return self.apply(rule, tuple([self.layers.column(arg, may_add=may_add) for arg in args]), node)
 

@@ -32,7 +32,7 @@ from sql.compile.passes.view_expansion import expand_views
 from sql.grammar.syntax_tree import Alias, Function, Identifier, LiteralList, NamedTable, Node, Select, Star, Subquery
 from sql.typing.casts.casts import cast_to, convert_to_supertype
 from sql.typing.casts.constant_texts import check_constant_text, convert_constant_text
-from sql.typing.column_kernels.float_bits import bits_of
+from sql.typing.column_kernels.float_bits import floats_to_bits
 from sql.typing.duckdb.sql_fragments import EMPTY, Fragment, fragment, join_fragments
 from sql.typing.result_types import is_date_or_time, is_number, is_string, supertype
 from sql.typing.typed_expressions import FLOAT64, INT64, UINT8, Typed, element_sql, literal
@@ -89,8 +89,8 @@ def _membership(compiler: ExpressionCompiling, left: Typed, right: Node) -> Frag
 def _tested(left: Typed) -> Fragment:
     """Returns the left side as DuckDB compares it with the results of :func:`_comparable`."""
     if isinstance(strip_nullable(left.type), FloatType):  # ClickHouse compares Float32 with Float64 as Float64
-        return bits_of(convert_to_supertype(left, FLOAT64), FLOAT64)
-    return bits_of(left.sql, left.type)
+        return floats_to_bits(convert_to_supertype(left, FLOAT64), FLOAT64)
+    return floats_to_bits(left.sql, left.type)
 
 
 def _in_column(compiler: ExpressionCompiling, left: Typed, right: LiteralList) -> Fragment:
@@ -183,9 +183,9 @@ def _comparable(compiler: ExpressionCompiling, left: Typed, member: Typed) -> Fr
     """
     goal = strip_nullable(left.type)
     if isinstance(goal, FloatType) and is_number(strip_nullable(member.type)):
-        return bits_of(convert_to_supertype(member, FLOAT64), FLOAT64)
+        return floats_to_bits(convert_to_supertype(member, FLOAT64), FLOAT64)
     found = _converted(compiler, left, member)
-    return None if found is None else bits_of(found, goal)
+    return None if found is None else floats_to_bits(found, goal)
 
 
 def _converted(compiler: ExpressionCompiling, left: Typed, member: Typed) -> Fragment | None:
@@ -267,11 +267,12 @@ def _in_subquery(compiler: ExpressionCompiling, left: Typed, right: Subquery) ->
         )
     goals = [_common(a.type, b) for a, b in zip(lefts, types, strict=True)]
     columns = [
-        bits_of(convert_to_supertype(Typed(fragment("c{}", position), type_), goal, zone), goal)
+        floats_to_bits(convert_to_supertype(Typed(fragment("c{}", position), type_), goal, zone), goal)
         for position, (type_, goal) in enumerate(zip(types, goals, strict=True))
     ]
     values = [
-        bits_of(convert_to_supertype(part.plain, goal, zone), goal) for part, goal in zip(lefts, goals, strict=True)
+        floats_to_bits(convert_to_supertype(part.plain, goal, zone), goal)
+        for part, goal in zip(lefts, goals, strict=True)
     ]
     known = [f"c{position} IS NOT NULL" for position, type_ in enumerate(types) if type_.is_nullable]
     where = fragment(" WHERE {}", join_fragments(" AND ", known)) if known else EMPTY

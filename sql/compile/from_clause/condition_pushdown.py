@@ -45,7 +45,7 @@ class SelectPushdownTarget:
     statement: StatementContext
     is_grouped: bool
 
-    def showing(self, types: Sequence[DataType]) -> SelectPushdownTarget:
+    def with_types(self, types: Sequence[DataType]) -> SelectPushdownTarget:
         """Returns the target with its columns converted to these types."""
         return replace(self, shown=types)
 

@@ -194,7 +194,7 @@ class FromClause:
         if node.columns:
             types = [type_ for _, type_ in node.columns]
             given = cast_columns(compiled, types, self.query.environment.zone)
-            compiled = CompiledQuery(given, node.columns, origins=compiled.origins_showing(types))
+            compiled = CompiledQuery(given, node.columns, origins=compiled.origins_with_types(types))
         sql = self.derived(compiled, node.alias)
         source = self.scope.sources[-1]
         source.database, source.table = node.database, node.table

@@ -14,7 +14,7 @@ from sql.compile.names.scope import Source, SourceColumn
 from sql.grammar.syntax_tree import Function, Identifier, Join, Node, Subquery, conjuncts, walk
 from sql.grammar.tokens import not_implemented
 from sql.typing.casts.casts import convert_to_supertype
-from sql.typing.column_kernels.float_bits import bits_of, has_floats_inside
+from sql.typing.column_kernels.float_bits import floats_to_bits, has_floats_inside
 from sql.typing.duckdb.engine_types import duckdb_type
 from sql.typing.duckdb.sql_fragments import EMPTY, Fragment, fragment, join_fragments
 from sql.typing.result_types import is_date_or_time, is_number, supertype
@@ -83,7 +83,7 @@ class _Sides:
     def _key(self, left: Typed, right: Typed) -> tuple[Fragment, Fragment]:
         common = supertype([left.type, right.type])
         a, b = self._converted(left, right)
-        return bits_of(a, common), bits_of(b, common)
+        return floats_to_bits(a, common), floats_to_bits(b, common)
 
     def _converted(self, left: Typed, right: Typed) -> tuple[Fragment, Fragment]:
         common = supertype([left.type, right.type])
@@ -148,7 +148,7 @@ class _Sides:
         terms = [fragment("{} = {}", left, right) for left, right in self.keys]
         return join_fragments(" AND ", [*terms, *self.left_only, *self.right_only, *self.other]) or fragment("true")
 
-    def check_nearest(self, on: Node | None) -> None:
+    def check_asof_types(self, on: Node | None) -> None:
         """Checks the types of the inequality of ASOF.
 
         Raises 169 (BAD_TYPE_OF_FIELD) for a type without distances.
@@ -160,15 +160,15 @@ class _Sides:
             if not (is_number(type_) or is_date_or_time(type_) or isinstance(type_, EnumType)):
                 raise UserError("BAD_TYPE_OF_FIELD", f"ASOF JOIN is not supported for the type {type_.name}")
 
-    def one_left(self, sql: Fragment) -> Fragment:
+    def one_row_per_left_key(self, sql: Fragment) -> Fragment:
         """Returns the rows of the left side, one for each key."""
         return _one_per_key(sql, self.left, [key for key, _ in self.keys], self.left_only)
 
-    def one_right(self, sql: Fragment) -> Fragment:
+    def one_row_per_right_key(self, sql: Fragment) -> Fragment:
         """Returns the rows of the right side, one for each key."""
         return _one_per_key(sql, self.right, [key for _, key in self.keys], self.right_only)
 
-    def need_keys(self, what: str) -> None:
+    def require_keys(self, what: str) -> None:
         """Raises ``UserError`` 48 unless the condition is a conjunction of equalities."""
         if not self.keys or self.other:
             raise not_implemented(f"{what} JOIN with a condition that is not a conjunction of equalities")
@@ -191,15 +191,15 @@ def _all(node: Join, sides: _Sides, left: Fragment, right: Fragment) -> Fragment
 
 
 def _any(node: Join, sides: _Sides, left: Fragment, right: Fragment) -> Fragment:
-    sides.need_keys("ANY")
+    sides.require_keys("ANY")
     if sides.clause.query.settings.any_join_distinct_right_table_keys:  # only the right side keeps one row a key
-        return _all(node, sides, left, sides.one_right(right))
+        return _all(node, sides, left, sides.one_row_per_right_key(right))
     if node.kind == "FULL":
         raise not_implemented("ANY FULL JOIN")
     if node.kind in ("LEFT", "INNER"):
-        right = sides.one_right(right)
+        right = sides.one_row_per_right_key(right)
     if node.kind in ("RIGHT", "INNER"):
-        left = sides.one_left(left)
+        left = sides.one_row_per_left_key(left)
     return _all(node, sides, left, right)
 
 
@@ -212,11 +212,11 @@ def _one_per_key(sql: Fragment, sources: list[Source], keys: list[Fragment], fil
 
 
 def _semi(node: Join, sides: _Sides, left: Fragment, right: Fragment) -> Fragment:
-    sides.need_keys("SEMI")
+    sides.require_keys("SEMI")
     if node.kind == "LEFT":
-        right = sides.one_right(right)
+        right = sides.one_row_per_right_key(right)
     else:
-        left = sides.one_left(left)
+        left = sides.one_row_per_left_key(left)
     return fragment("({} INNER JOIN {} ON {})", left, right, sides.condition)
 
 
@@ -244,7 +244,7 @@ def _asof(node: Join, sides: _Sides, left: Fragment, right: Fragment) -> Fragmen
         raise UserError(
             "INVALID_JOIN_ON_EXPRESSION", "ASOF JOIN needs equalities and exactly one inequality (<, <=, >, >=)"
         )
-    sides.check_nearest(node.on)
+    sides.check_asof_types(node.on)
     return fragment("({} ASOF {}JOIN {} ON {})", left, "LEFT " if node.kind == "LEFT" else "", right, sides.condition)
 
 

@@ -18,7 +18,7 @@ from sql.compile.heavy_expressions import ExpressionStages
 from sql.compile.names.scope import SourceColumn
 from sql.compile.short_string_codes import decode_string
 from sql.grammar.syntax_tree import Alias, Function, Identifier, Lambda, Literal, Node, Select, Star, Subquery
-from sql.typing.column_kernels.float_bits import bits_of, of_bits
+from sql.typing.column_kernels.float_bits import bits_to_floats, floats_to_bits
 from sql.typing.default_values import default_value
 from sql.typing.duckdb.sql_fragments import Fragment, fragment, leaf
 from sql.typing.typed_expressions import Typed
@@ -62,17 +62,17 @@ class GroupExpressionCompiler(ExpressionCompiler):
         if key.number in self.keys:
             return
         name = leaf(f'"k{self.number}_{len(self.key_columns)}"')
-        reference = of_bits(name, key.type)
+        reference = bits_to_floats(name, key.type)
         if self._rollup and not key.type.is_nullable:
             # In ClickHouse a rolled up key has its type's default, not NULL.
             reference = fragment("coalesce({}, {})", reference, default_value(key.type))
         code = string_code(self.rows, key.sql) if codable else None
         if code is not None:
             reference = decode_string(name)
-        self.key_columns.append((code or bits_of(key.number, key.type), name))
+        self.key_columns.append((code or floats_to_bits(key.number, key.type), name))
         self.keys[key.number] = Typed(reference, key.type)
 
-    def know_keys(self, nodes: list[Node], keys: list[Typed]) -> None:
+    def remember_subquery_keys(self, nodes: list[Node], keys: list[Typed]) -> None:
         """Remembers keys that contain a subquery by their tree.
 
         Compiled again, such a key would be other SQL.
@@ -141,7 +141,7 @@ class GroupExpressionCompiler(ExpressionCompiler):
         """
         return self._arguments[id(node)]
 
-    def name_of_aggregate(self, position: int) -> Fragment:
+    def aggregate_column(self, position: int) -> Fragment:
         """Returns the column of the aggregate at ``position``."""
         return leaf(f'"a{self.number}_{position}"')
 
@@ -150,7 +150,7 @@ class GroupExpressionCompiler(ExpressionCompiler):
         value = compile_aggregate(self.rows, node, empty_possible=not self.is_grouped)
         known = self.aggregates.get(value.sql)
         if known is None:
-            name = self.name_of_aggregate(len(self.aggregate_sql))
+            name = self.aggregate_column(len(self.aggregate_sql))
             self.aggregate_sql.append(fragment("{} AS {}", value.number, name))
             self.calls.append((node, value))
             self._arguments[id(node)] = [self.rows.compile(arg).plain for arg in node.args if not isinstance(arg, Star)]

@@ -60,7 +60,7 @@ def group_in_scan(select: Select, groups: GroupExpressionCompiler, scans: Sequen
     if not all(wholes):
         return None
     scan.parts.update(parts.found)
-    return [fragment("{} AS {}", whole, groups.name_of_aggregate(i)) for i, whole in enumerate(wholes) if whole]
+    return [fragment("{} AS {}", whole, groups.aggregate_column(i)) for i, whole in enumerate(wholes) if whole]
 
 
 def drop_unused_columns(scan: Scan, sql: Fragment) -> None:

@@ -120,7 +120,7 @@ def table_source(schema: TableSchema) -> Source:
 class PushdownTarget(Protocol):
     """A SELECT in FROM that takes conditions (``sql.compile.from_clause.condition_pushdown``)."""
 
-    def showing(self, types: Sequence[DataType]) -> PushdownTarget:
+    def with_types(self, types: Sequence[DataType]) -> PushdownTarget:
         """Returns the target with its columns converted to these types."""
 
     def take(self, terms: Sequence[Node], positions: Mapping[str, int]) -> None:

@@ -24,7 +24,7 @@ from sql.typing.result_types import is_number as is_numeric
 from sql.typing.typed_expressions import FLOAT64, Typed, cast
 
 
-def _sorted(name: str, descending: bool) -> Callable[[Call], Typed]:
+def _build_sort(name: str, descending: bool) -> Callable[[Call], Typed]:
     direction = "DESC" if descending else "ASC"
 
     def build(call: Call) -> Typed:
@@ -65,11 +65,11 @@ def _sorted(name: str, descending: bool) -> Callable[[Call], Typed]:
     return build
 
 
-define("arraySort", _sorted("arraySort", False), (1, None), nulls=False)
-define("arrayReverseSort", _sorted("arrayReverseSort", True), (1, None), nulls=False)
+define("arraySort", _build_sort("arraySort", False), (1, None), nulls=False)
+define("arrayReverseSort", _build_sort("arrayReverseSort", True), (1, None), nulls=False)
 
 
-class _Values:
+class _AggregatedValues:
     """The values to aggregate: the results of a lambda, or the array's own elements."""
 
     def __init__(self, call: Call) -> None:
@@ -94,18 +94,18 @@ class _Values:
 @function("arraySum", (1, None), nulls=False)
 def array_sum(call: Call) -> Typed:
     """Compiles ``arraySum``. Integers wrap around at 64 bits."""
-    values = _Values(call)
+    values = _AggregatedValues(call)
     type_ = sum_result(strip_nullable(values.inner))
     total = fragment("coalesce(list_sum({}), 0)", values.sql)
     sql = wrap_to_64_bits(total, type_) if isinstance(type_, IntegerType) else cast(total, type_)
-    finish = scans.sum_arrays if isinstance(type_, IntegerType) else scans.float_total
+    finish = scans.sum_arrays if isinstance(type_, IntegerType) else scans.sum_floats
     return values.scanned(Typed(sql, type_), finish)
 
 
 @function("arrayAvg", (1, None), nulls=False)
 def array_avg(call: Call) -> Typed:
     """Compiles ``arrayAvg``. Raises ``UserError`` 43."""
-    values = _Values(call)
+    values = _AggregatedValues(call)
     if not is_numeric(values.inner):
         raise call.wrong_type(0, "an array of numbers")
     mean = fragment("coalesce(list_avg({}), 0.0::DOUBLE)", values.sql)
@@ -123,7 +123,7 @@ def array_avg(call: Call) -> Typed:
 @function("arrayProduct", (1, None), nulls=False)
 def array_product(call: Call) -> Typed:
     """Compiles ``arrayProduct``. Integers wrap around at 64 bits; an empty array gives 0."""
-    values = _Values(call)
+    values = _AggregatedValues(call)
     inner = strip_nullable(values.inner)
     if not is_numeric(inner):
         raise call.wrong_type(0, "an array of numbers")
@@ -151,9 +151,9 @@ def array_product(call: Call) -> Typed:
     return values.scanned(found, scans.reduce_arrays(np.multiply, np.int64 if signed else np.uint64, pa.float64()))
 
 
-def _list_extreme(name: str, operator: np.ufunc) -> Callable[[Call], Typed]:
+def _build_extreme(name: str, operator: np.ufunc) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
-        values = _Values(call)
+        values = _AggregatedValues(call)
         inner = values.inner
         bare = inner.inner if isinstance(inner, NullableType) else inner
         if isinstance(bare, FloatType):
@@ -168,14 +168,14 @@ def _list_extreme(name: str, operator: np.ufunc) -> Callable[[Call], Typed]:
     return build
 
 
-define("arrayMin", _list_extreme("list_min", np.fmin), (1, None), nulls=False)
-define("arrayMax", _list_extreme("list_max", np.fmax), (1, None), nulls=False)
+define("arrayMin", _build_extreme("list_min", np.fmin), (1, None), nulls=False)
+define("arrayMax", _build_extreme("list_max", np.fmax), (1, None), nulls=False)
 
 
 @function("arrayCumSum", (1, None), nulls=False)
 def array_cum_sum(call: Call) -> Typed:
     """Compiles ``arrayCumSum``: the sum of the elements up to each one."""
-    values = _Values(call)
+    values = _AggregatedValues(call)
     inner = sum_result(strip_nullable(values.inner))
     type_ = ArrayType(inner)
     template = "list_transform({0}, lambda x, i: list_sum(list_slice({0}, 1, i)))"
@@ -186,7 +186,7 @@ def array_cum_sum(call: Call) -> Typed:
 @function("arrayDifference", (1, None), nulls=False)
 def array_difference(call: Call) -> Typed:
     """Compiles ``arrayDifference``: each element minus the one before it; 0 for the first."""
-    values = _Values(call)
+    values = _AggregatedValues(call)
     inner = values.inner
     type_ = ArrayType(difference_type(bool_as_integer(inner), bool_as_integer(inner)) if is_integer(inner) else inner)
     bare = strip_nullable(inner)

@@ -64,11 +64,11 @@ def explicit_cast(call: Call, value: Typed, target: DataType) -> Typed:
         if known is not None and (not target.is_nullable or known == int(value.value)):
             return Typed(cast(str(known), bare), target, known)
     if isinstance(strip_nullable(target), DecimalType) and value.is_literal and call.node is not None:
-        value = _written_decimal(call, value)
+        value = _literal_digits(call, value)
     return Typed(cast_checked(value, target, call.environment.zone), target)
 
 
-def _written_decimal(call: Call, value: Typed) -> Typed:
+def _literal_digits(call: Call, value: Typed) -> Typed:
     """Returns a float literal as the text that was written.
 
     ``1.1::Decimal(9, 2)`` takes these digits, not those of the nearest float.
@@ -94,14 +94,14 @@ def to_string(call: Call) -> Typed:
     return Typed(cast_to(value, STRING, call.environment.zone), STRING)
 
 
-def _converted(call: Call, value: Typed, target: DataType, zone: str) -> Typed:
+def _convert(call: Call, value: Typed, target: DataType, zone: str) -> Typed:
     """Converts a value; an invalid text in a Nullable gives NULL."""
     if call.is_nullable and is_string(value.type):
         return Typed(value_or_null(value, target, zone), target)
     return Typed(cast_to(value, target, zone), target)
 
 
-def _to(target: DataType) -> Callable[[Call], Typed]:
+def _build_conversion(target: DataType) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         value = call.args[0]
         zone = call.constant_zone(1)
@@ -114,12 +114,12 @@ def _to(target: DataType) -> Callable[[Call], Typed]:
             return Typed(cast(str(value.value), target), target, value.value)
         if isinstance(target, FloatType) and isinstance(value.value, (int, float)) and abs(value.value) < 1e38:
             return Typed(cast(value.sql, target), target)
-        return _converted(call, value, target, zone or call.environment.zone)
+        return _convert(call, value, target, zone or call.environment.zone)
 
     return build
 
 
-def _or(target: DataType, kind: str) -> Callable[[Call], Typed]:
+def _build_conversion_or(target: DataType, kind: str) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         value = call.args[0]
         if not is_string(value.type):
@@ -134,9 +134,9 @@ def _or(target: DataType, kind: str) -> Callable[[Call], Typed]:
 
 
 for _type in [*_INTEGERS, FloatType(32), FloatType(64)]:
-    define(f"to{_type.name}", _to(_type), 1)
+    define(f"to{_type.name}", _build_conversion(_type), 1)
     for _kind in ("Zero", "Null"):
-        define(f"to{_type.name}Or{_kind}", _or(_type, _kind), 1)
+        define(f"to{_type.name}Or{_kind}", _build_conversion_or(_type, _kind), 1)
 for _type, _name in (
     (DateType(), "Date"),
     (UUIDType(), "UUID"),
@@ -145,13 +145,13 @@ for _type, _name in (
     (IPv6Type(), "IPv6"),
 ):
     for _kind in ("Zero", "Null"):
-        define(f"to{_name}Or{_kind}", _or(_type, _kind), 1)
-define("toDate DATE", _to(DateType()), (1, 2))
-define("toDate32", _to(Date32Type()), 1)
-define("toBool", _to(BOOL), 1)
-define("toUUID", _to(UUIDType()), 1)
-define("toIPv4", _to(IPv4Type()), 1)
-define("toIPv6", _to(IPv6Type()), 1)
+        define(f"to{_name}Or{_kind}", _build_conversion_or(_type, _kind), 1)
+define("toDate DATE", _build_conversion(DateType()), (1, 2))
+define("toDate32", _build_conversion(Date32Type()), 1)
+define("toBool", _build_conversion(BOOL), 1)
+define("toUUID", _build_conversion(UUIDType()), 1)
+define("toIPv4", _build_conversion(IPv4Type()), 1)
+define("toIPv6", _build_conversion(IPv6Type()), 1)
 
 
 @function("toDateTime timestamp", (1, 2))
@@ -161,20 +161,22 @@ def to_date_time(call: Call) -> Typed:
     value = call.args[0]
     if zone is None and isinstance(value.type, (DateTimeType, DateTime64Type)):
         zone = value.type.timezone
-    return _converted(call, value, DateTimeType(zone), call.environment.zone)
+    return _convert(call, value, DateTimeType(zone), call.environment.zone)
 
 
-def _date_time_or(kind: str) -> Callable[[Call], Typed]:
-    return lambda call: _or(DateTimeType(call.constant_zone(1)), kind)(call)
+def _build_date_time_or(kind: str) -> Callable[[Call], Typed]:
+    return lambda call: _build_conversion_or(DateTimeType(call.constant_zone(1)), kind)(call)
 
 
-def _date_time64_or(kind: str) -> Callable[[Call], Typed]:
-    return lambda call: _or(DateTime64Type(call.constant_precision(1), call.constant_zone(2)), kind)(call)
+def _build_date_time64_or(kind: str) -> Callable[[Call], Typed]:
+    return lambda call: _build_conversion_or(DateTime64Type(call.constant_precision(1), call.constant_zone(2)), kind)(
+        call
+    )
 
 
 for _kind in ("Zero", "Null"):
-    define(f"toDateTimeOr{_kind}", _date_time_or(_kind), (1, 2))
-    define(f"toDateTime64Or{_kind}", _date_time64_or(_kind), (2, 3))
+    define(f"toDateTimeOr{_kind}", _build_date_time_or(_kind), (1, 2))
+    define(f"toDateTime64Or{_kind}", _build_date_time64_or(_kind), (2, 3))
 
 
 @function("toDateTime64", (2, 3))
@@ -200,7 +202,7 @@ def to_unix_timestamp(call: Call) -> Typed:
     value = call.args[0]
     zone = call.constant_zone(1) or call.environment.zone
     if is_string(value.type):
-        value = _converted(call, value, DateTimeType(), zone)
+        value = _convert(call, value, DateTimeType(), zone)
     if not is_date_or_time(value.type):
         raise call.wrong_type(0, "Date, DateTime or String")
     if isinstance(value.type, (DateType, Date32Type)):
@@ -215,28 +217,28 @@ def _decimal_type(call: Call, width: int) -> DecimalType:
     return DecimalType(width, scale)
 
 
-def _decimal(width: int) -> Callable[[Call], Typed]:
+def _build_decimal(width: int) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         target = _decimal_type(call, width)
         value = call.args[0]
         if value.is_literal and call.node is not None:
-            value = _written_decimal(call, value)
-        return _converted(call, value, target, call.environment.zone)
+            value = _literal_digits(call, value)
+        return _convert(call, value, target, call.environment.zone)
 
     return build
 
 
-def _decimal_or(width: int, kind: str) -> Callable[[Call], Typed]:
+def _build_decimal_or(width: int, kind: str) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
-        return _or(_decimal_type(call, width), kind)(call)
+        return _build_conversion_or(_decimal_type(call, width), kind)(call)
 
     return build
 
 
 for _width, _bits in ((9, 32), (18, 64), (38, 128)):
-    define(f"toDecimal{_bits}", _decimal(_width), 2)
-    define(f"toDecimal{_bits}OrNull", _decimal_or(_width, "Null"), 2)
-    define(f"toDecimal{_bits}OrZero", _decimal_or(_width, "Zero"), 2)
+    define(f"toDecimal{_bits}", _build_decimal(_width), 2)
+    define(f"toDecimal{_bits}OrNull", _build_decimal_or(_width, "Null"), 2)
+    define(f"toDecimal{_bits}OrZero", _build_decimal_or(_width, "Zero"), 2)
 
 
 @function("toFixedString", 2)
@@ -317,7 +319,7 @@ def default_of_argument(call: Call) -> Typed:
     return Typed(default_value(call.args[0].type), call.args[0].type)
 
 
-def _interval(unit: str) -> Callable[[Call], Typed]:
+def _build_interval(unit: str) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         value = call.args[0]
         if not isinstance(value.type, (IntegerType, FloatType)) and not is_string(value.type):
@@ -334,4 +336,4 @@ def _interval(unit: str) -> Callable[[Call], Typed]:
 for _unit in (
     "Nanosecond", "Microsecond", "Millisecond", "Second", "Minute", "Hour", "Day", "Week", "Month", "Quarter", "Year",
 ):  # fmt: skip
-    define(f"toInterval{_unit}", _interval(_unit), 1)
+    define(f"toInterval{_unit}", _build_interval(_unit), 1)

@@ -64,27 +64,27 @@ def local_clock(call: Call) -> Fragment:
     return wall_clock(value, call.environment.zone)
 
 
-def _moment(call: Call) -> Fragment:
+def _day_or_clock(call: Call) -> Fragment:
     """Returns the first argument as a day if it is a date, else as a wall clock."""
     value = time_argument(call)
     return value.sql if isinstance(value.type, (DateType, Date32Type)) else local_clock(call)
 
 
-def _part(expression: str, type_: DataType) -> Callable[[Call], Typed]:
+def _build_part(expression: str, type_: DataType) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         if call.name in _CLOCK_PARTS:
             clock_argument(call)
         sql = cast(fragment(expression, local_clock(call)), type_)
-        if call.name in _OF_DAYS:
-            sql = day_tables.scan_day_function(sql, _moment(call), _OF_DAYS[call.name], type_.arrow)
+        if call.name in _DAY_FUNCTIONS:
+            sql = day_tables.scan_day_function(sql, _day_or_clock(call), _DAY_FUNCTIONS[call.name], type_.arrow)
         elif call.name == "toYYYYMMDDhhmmss":
-            sql = day_tables.year_to_second_number(sql, _moment(call))
+            sql = day_tables.year_to_second_number(sql, _day_or_clock(call))
         return Typed(sql, type_)
 
     return build
 
 
-_OF_DAYS = {
+_DAY_FUNCTIONS = {
     "toYear": day_tables.year, "toMonth": day_tables.month, "toDayOfMonth": day_tables.day_of_month,
     "toDayOfYear": day_tables.day_of_year, "toRelativeYearNum": day_tables.year,
     "toQuarter": day_tables.quarter, "toYYYYMM": day_tables.year_months, "toYYYYMMDD": day_tables.year_month_days,
@@ -121,7 +121,7 @@ for _names, _expression, _type in (
     ("toRelativeQuarterNum", "(year({0}) * 4 + quarter({0}) - 1)", UINT32),
     ("toRelativeDayNum", "pando_clamped_day_number(CAST({0} AS DATE) - DATE '1970-01-01')", UINT32),
 ):  # fmt: skip
-    define(_names, _part(_expression, _type), (1, 2))
+    define(_names, _build_part(_expression, _type), (1, 2))
 
 
 @function("toDaysSinceYearZero TO_DAYS", (1, 2))
@@ -132,7 +132,7 @@ def to_days_since_year_zero(call: Call) -> Typed:
     return Typed(cast(fragment("({} - DATE '0000-01-01')", day), UINT32), UINT32)
 
 
-def _relative(seconds: int) -> Callable[[Call], Typed]:
+def _build_relative_number(seconds: int) -> Callable[[Call], Typed]:
     """Builds a function that counts whole units of ``seconds`` since the epoch."""
 
     def build(call: Call) -> Typed:
@@ -150,9 +150,9 @@ def _relative(seconds: int) -> Callable[[Call], Typed]:
     return build
 
 
-define("toRelativeHourNum", _relative(3600), (1, 2))
-define("toRelativeMinuteNum", _relative(60), (1, 2))
-define("toRelativeSecondNum", _relative(1), (1, 2))
+define("toRelativeHourNum", _build_relative_number(3600), (1, 2))
+define("toRelativeMinuteNum", _build_relative_number(60), (1, 2))
+define("toRelativeSecondNum", _build_relative_number(1), (1, 2))
 
 
 @function("toDayOfWeek DAYOFWEEK", (1, 3))
@@ -166,7 +166,7 @@ def to_day_of_week(call: Call) -> Typed:
     day = ("isodow({})", "(isodow({}) - 1)", "(isodow({}) % 7)", "(isodow({}) % 7 + 1)")[mode % 4]
     sql = cast(fragment(day, local), UINT8)
     return Typed(
-        day_tables.scan_day_function(sql, _moment(call), day_tables.DAYS_OF_WEEK[mode % 4], UINT8.arrow), UINT8
+        day_tables.scan_day_function(sql, _day_or_clock(call), day_tables.DAYS_OF_WEEK[mode % 4], UINT8.arrow), UINT8
     )
 
 
@@ -180,7 +180,7 @@ def to_week(call: Call) -> Typed:
     local = local_clock(call)
     if mode == 3:
         sql = cast(fragment("week({})", local), UINT8)
-        return Typed(day_tables.scan_day_function(sql, _moment(call), day_tables.iso_week, UINT8.arrow), UINT8)
+        return Typed(day_tables.scan_day_function(sql, _day_or_clock(call), day_tables.iso_week, UINT8.arrow), UINT8)
     if mode not in (0, 1):
         raise UserError("NOT_IMPLEMENTED", f"Mode {mode} of {call.name} is not supported (0, 1 and 3 are)")
     if mode == 0:
@@ -188,13 +188,13 @@ def to_week(call: Call) -> Typed:
     else:
         number = fragment("((dayofyear({local}) - 1 + 7 + 3 - (isodow({local}) - 1)) // 7)", local=local)
     weeks = day_tables.weeks_from_monday if mode else day_tables.weeks_from_sunday
-    return Typed(day_tables.scan_day_function(cast(number, UINT8), _moment(call), weeks, UINT8.arrow), UINT8)
+    return Typed(day_tables.scan_day_function(cast(number, UINT8), _day_or_clock(call), weeks, UINT8.arrow), UINT8)
 
 
 # Starts of periods ----------------------------------------------------------------------------------------------------
 
 
-def _start(unit: str, count: int = 1) -> Callable[[Call], Typed]:
+def _build_period_start(unit: str, count: int = 1) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         value = clock_argument(call) if unit in ("Minute", "Hour") else time_argument(call)
         if unit != "Day":
@@ -204,8 +204,8 @@ def _start(unit: str, count: int = 1) -> Callable[[Call], Typed]:
         zone = call.constant_zone(1)
         is_aligned = is_aligned_unit(unit, zone or argument_time_zone(value, call))
         result = clamp_to_range(truncate_to_interval(call, value, unit, count, zone), value.type, is_aligned=is_aligned)
-        if call.name in _OF_DAYS:
-            return _of_day(call, result, _OF_DAYS[call.name])
+        if call.name in _DAY_FUNCTIONS:
+            return _scan_day(call, result, _DAY_FUNCTIONS[call.name])
         if zone and isinstance(result.type, DateTimeType):
             return Typed(result.sql, DateTimeType(zone))
         return result
@@ -213,8 +213,8 @@ def _start(unit: str, count: int = 1) -> Callable[[Call], Typed]:
     return build
 
 
-def _of_day(call: Call, result: Typed, of: day_tables.OfDays) -> Typed:
-    return Typed(day_tables.scan_day_function(result.sql, _moment(call), of, pa.date32()), result.type)
+def _scan_day(call: Call, result: Typed, of: day_tables.OfDays) -> Typed:
+    return Typed(day_tables.scan_day_function(result.sql, _day_or_clock(call), of, pa.date32()), result.type)
 
 
 for _name, _unit, _count in (
@@ -223,7 +223,7 @@ for _name, _unit, _count in (
     ("toStartOfFiveMinutes toStartOfFiveMinute", "Minute", 5), ("toStartOfTenMinutes", "Minute", 10),
     ("toStartOfFifteenMinutes", "Minute", 15), ("timeSlot", "Minute", 30),
 ):  # fmt: skip
-    define(_name, _start(_unit, _count), (1, 2))
+    define(_name, _build_period_start(_unit, _count), (1, 2))
 
 
 @function("toStartOfSecond", (1, 2))
@@ -251,7 +251,7 @@ def to_start_of_week(call: Call) -> Typed:
     day = fragment("CAST({} AS DATE)", local_clock(call))
     back = fragment("(isodow({}) - 1)" if mode % 2 else "(isodow({}) % 7)", day)
     result = clamp_to_range(Typed(fragment("({} - CAST({} AS INTEGER))", day, back), DateType()), Date32Type())
-    return _of_day(call, result, day_tables.monday_of_week if mode % 2 else day_tables.sunday_of_week)
+    return _scan_day(call, result, day_tables.monday_of_week if mode % 2 else day_tables.sunday_of_week)
 
 
 @function("toLastDayOfMonth LAST_DAY", (1, 2))
@@ -259,4 +259,4 @@ def to_last_day_of_month(call: Call) -> Typed:
     """Compiles ``toLastDayOfMonth``."""
     _check_zone(call, time_argument(call))
     result = clamp_to_range(Typed(fragment("last_day({})", local_clock(call)), DateType()), Date32Type())
-    return _of_day(call, result, day_tables.last_day_of_month)
+    return _scan_day(call, result, day_tables.last_day_of_month)

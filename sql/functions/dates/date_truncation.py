@@ -33,7 +33,7 @@ def date_trunc(call: Call) -> Typed:
     value = call.args[1]
     if isinstance(value.type, DateTime64Type) and unit not in ("Millisecond", "Microsecond"):
         value = replace(value, sql=second_towards_epoch(value.sql, value.type))
-    result = _zoned(truncate_to_interval(call, _midnight(call, value, unit), unit, 1, zone), zone)
+    result = _with_zone(truncate_to_interval(call, _date_as_time(call, value, unit), unit, 1, zone), zone)
     if isinstance(value.type, (Date32Type, DateTime64Type)):  # the start has a type of the value's range
         if isinstance(result.type, DateType):
             return Typed(result.sql, Date32Type())
@@ -50,14 +50,14 @@ def is_aligned_unit(unit: str, zone: str) -> bool:
     return unit != "Week" and zone in UTC_ZONE_NAMES
 
 
-def _midnight(call: Call, value: Typed, unit: str) -> Typed:
+def _date_as_time(call: Call, value: Typed, unit: str) -> Typed:
     """Turns a date into a time where the unit is a day, as ClickHouse does."""
     if unit == "Day" and isinstance(value.type, (DateType, Date32Type)):
         return Typed(cast_to(value, DateTime64Type(0), call.environment.zone), DateTime64Type(0))
     return value
 
 
-def _zoned(result: Typed, zone: str | None) -> Typed:
+def _with_zone(result: Typed, zone: str | None) -> Typed:
     """Returns a result with the time zone of the call's argument."""
     if zone and isinstance(result.type, DateTimeType):
         return Typed(result.sql, DateTimeType(zone))
@@ -79,8 +79,10 @@ def to_start_of_interval(call: Call) -> Typed:
             raise UserError("NOT_IMPLEMENTED", "toStartOfInterval with an origin is not supported")
         zone = call.constant_zone(len(call.args) - 1)
     value, unit = call.args[0], interval.type.unit
-    result = truncate_to_interval(call, _midnight(call, value, unit), unit, interval.value, zone)
-    return clamp_to_range(_zoned(result, zone), value.type if isinstance(value.type, DateTimeType) else Date32Type())
+    result = truncate_to_interval(call, _date_as_time(call, value, unit), unit, interval.value, zone)
+    return clamp_to_range(
+        _with_zone(result, zone), value.type if isinstance(value.type, DateTimeType) else Date32Type()
+    )
 
 
 def clamp_to_range(result: Typed, source: DataType, *, is_aligned: bool = False) -> Typed:

@@ -71,7 +71,7 @@ def hexadecimal(call: Call) -> Typed:
         )
     if (number := _as_unsigned(call)) is not None:
         digits = bind_value(fragment("to_hex({})", number), "digits", lambda v: fragment("pando_even_hex({})", v))
-        return Typed(_digits(value, digits, is_binary=False), STRING)
+        return Typed(_scan_digits(value, digits, is_binary=False), STRING)
     raise UserError("NOT_IMPLEMENTED", f"hex of {value.type} is not supported")
 
 
@@ -96,10 +96,10 @@ def binary(call: Call) -> Typed:
         raise UserError("NOT_IMPLEMENTED", f"bin of {value.type} is not supported")
     digits = fragment("to_binary({})", number)
     width = fragment("CAST(greatest(8, ceil(length({digits}) / 8.0) * 8) AS INTEGER)", digits=digits)
-    return Typed(_digits(value, fragment("lpad({}, {}, '0')", digits, width), is_binary=True), STRING)
+    return Typed(_scan_digits(value, fragment("lpad({}, {}, '0')", digits, width), is_binary=True), STRING)
 
 
-def _digits(value: Typed, sql: Fragment, *, is_binary: bool) -> Fragment:
+def _scan_digits(value: Typed, sql: Fragment, *, is_binary: bool) -> Fragment:
     bits = value.type.bits if isinstance(value.type, IntegerType) else _STORED_BITS.get(type(value.type))
     return sql if bits is None else Scannable(sql, value.sql, significant_bytes(bits, is_binary=is_binary), pa.string())
 

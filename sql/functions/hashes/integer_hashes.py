@@ -42,7 +42,7 @@ HASH32_SALT = 0x75D9543DE018BF45
 HASH64_SALT = 0x4CF2D2BAAE6DA887
 
 
-def _bitwise(operator: str) -> Callable[[Call], Typed]:
+def _build_bitwise(operator: str) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         if isinstance(call.args[0].type, FixedStringType) and call.types[0] == call.types[1]:
             bits = [fragment("CAST({} AS BIT)", arg.sql) for arg in call.args]
@@ -61,9 +61,9 @@ def _bitwise(operator: str) -> Callable[[Call], Typed]:
     return with_addresses(build)
 
 
-define("bitAnd", _bitwise("&"), 2)
-define("bitOr", _bitwise("|"), 2)
-define("bitXor", _bitwise("xor"), 2)
+define("bitAnd", _build_bitwise("&"), 2)
+define("bitOr", _build_bitwise("|"), 2)
+define("bitXor", _build_bitwise("xor"), 2)
 
 
 @function("bitNot", 1)
@@ -139,7 +139,7 @@ def bit_count(call: Call) -> Typed:
 # Integer hashes -------------------------------------------------------------------------------------------------------
 
 
-def _hash(width: int, type_: IntegerType) -> Callable[[Call], Typed]:
+def _build_hash(width: int, type_: IntegerType) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         value = given = call.args[0]
         if isinstance(value.type, (DateType, Date32Type, DateTimeType)):
@@ -149,12 +149,12 @@ def _hash(width: int, type_: IntegerType) -> Callable[[Call], Typed]:
             raise call.wrong_type(0, "an integer")
         wide = IntegerType(64, bool_as_integer(value.type).signed)
         sql = function_call(f"pando_hash{width}_{wide.name.lower()}", cast(value.sql, wide))
-        return Typed(Scannable(sql, given.sql, _hash_of(width, type_), type_.arrow), type_)
+        return Typed(Scannable(sql, given.sql, _hash_kernel(width, type_), type_.arrow), type_)
 
     return build
 
 
-def _hash_of(width: int, type_: IntegerType) -> Compute:
+def _hash_kernel(width: int, type_: IntegerType) -> Compute:
     """Returns a scan kernel that hashes integers, days and seconds."""
     hashed = int_hash_32 if width == 32 else int_hash_64
 
@@ -169,8 +169,8 @@ def _hash_of(width: int, type_: IntegerType) -> Compute:
     return compute
 
 
-define("intHash32", _hash(32, UINT32), 1)
-define("intHash64", _hash(64, UINT64), 1)
+define("intHash32", _build_hash(32, UINT32), 1)
+define("intHash64", _build_hash(64, UINT64), 1)
 
 
 def int_hash_32(values: np.ndarray) -> np.ndarray:
@@ -274,7 +274,7 @@ MACROS = define_macros(
 )
 
 
-def _kernel(width: int, engine: str, hashed: Callable[[np.ndarray], np.ndarray], result: pa.DataType) -> Kernel:
+def _duckdb_kernel(width: int, engine: str, hashed: Callable[[np.ndarray], np.ndarray], result: pa.DataType) -> Kernel:
     """Builds the DuckDB kernel of a hash over the 64 bits of a number, signed or not."""
     name = f"pando_hash{width}_{'int64' if engine == 'BIGINT' else 'uint64'}"
     return Kernel(
@@ -286,7 +286,7 @@ def _kernel(width: int, engine: str, hashed: Callable[[np.ndarray], np.ndarray],
 
 
 KERNELS = tuple(
-    _kernel(width, engine, hashed, result)
+    _duckdb_kernel(width, engine, hashed, result)
     for width, hashed, result in ((32, int_hash_32, pa.uint32()), (64, int_hash_64, pa.uint64()))
     for engine in ("BIGINT", "UBIGINT")
 )

@@ -18,18 +18,18 @@ _FEW_ROWS, _MANY_WORDS = 6, 64
 
 def sip_hash_64(rows: HashedRows) -> np.ndarray:
     """Computes SipHash-2-4 with 64 bits."""
-    state = _state(rows)
+    state = _final_state(rows)
     return state[0] ^ state[1] ^ state[2] ^ state[3]
 
 
 def sip_hash_128(rows: HashedRows) -> np.ndarray:
     """Computes SipHash-2-4 with 128 bits, as a matrix of 16 bytes a row."""
-    state = _state(rows)
+    state = _final_state(rows)
     words = np.stack((state[0] ^ state[1], state[2] ^ state[3]), axis=1)
     return words.view(np.uint8)
 
 
-def _state(rows: HashedRows) -> list[np.ndarray]:
+def _final_state(rows: HashedRows) -> list[np.ndarray]:
     """Returns the four state words after the last round, in the order of the rows."""
     order, active = order_by_length(rows.lengths // 8 + 1)
     rows = rows.take(order)

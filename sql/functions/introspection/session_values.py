@@ -18,7 +18,7 @@ from sql.typing.texts.address_texts import uuid_of_text
 from sql.typing.typed_expressions import UINT8, UINT32, UINT64, Typed, cast, literal, string_literal
 
 
-def _constant(key: str, default: str) -> Callable[[Call], Typed]:
+def _build_constant(key: str, default: str) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         value = call.environment.constants.get(key, default)
         return literal(call.environment.zone if key == "timezone" and key not in call.environment.constants else value)
@@ -39,7 +39,7 @@ for _names, _key, _default in (
     ("displayName", "displayName", "pando"),
     ("buildId", "buildId", ""),
 ):
-    define(_names, _constant(_key, _default), 0)
+    define(_names, _build_constant(_key, _default), 0)
 
 
 def _uptime(call: Call) -> Typed:

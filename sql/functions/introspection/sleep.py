@@ -22,7 +22,7 @@ from sql.typing.typed_expressions import UINT8, Typed
 
 _MOST_SECONDS = 1_000_000_000
 _lock = threading.Lock()
-_rows_of: WeakKeyDictionary[QueryStatus, int] = WeakKeyDictionary()
+_counted_rows: WeakKeyDictionary[QueryStatus, int] = WeakKeyDictionary()
 """The number of rows for which each query has waited."""
 
 
@@ -54,26 +54,26 @@ def _pause(name: str, bounds: tuple[int, ...], sizes: pa.ChunkedArray, status: Q
     rows, microseconds = len(sizes), pc.max(sizes).as_py()
     if microseconds < 0:
         raise UserError("BAD_ARGUMENTS", "Cannot sleep infinite, very large or negative amount of time")
-    before = _count(status, rows)
+    before = _count_rows(status, rows)
     if name == "sleep":
         blocks = -(-(before + rows) // block_rows) - -(-before // block_rows)
-        _check(most, microseconds)
+        _check_limit(most, microseconds)
         _wait(blocks * microseconds, status)
     else:
-        _check(most, microseconds * min(block_rows, before % block_rows + rows))
+        _check_limit(most, microseconds * min(block_rows, before % block_rows + rows))
         _wait(rows * microseconds, status)
 
 
-def _count(status: QueryStatus | None, rows: int) -> int:
+def _count_rows(status: QueryStatus | None, rows: int) -> int:
     if status is None:
         return 0
     with _lock:
-        before = _rows_of.get(status, 0)
-        _rows_of[status] = before + rows
+        before = _counted_rows.get(status, 0)
+        _counted_rows[status] = before + rows
     return before
 
 
-def _check(most: int, microseconds: int) -> None:
+def _check_limit(most: int, microseconds: int) -> None:
     if 0 < most < microseconds:
         raise UserError(
             "TOO_SLOW",

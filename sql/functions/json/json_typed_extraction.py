@@ -44,7 +44,7 @@ from sql.typing.duckdb.sql_fragments import Fragment, fragment, join_fragments
 from sql.typing.texts.text_or_null import value_or_null
 from sql.typing.typed_expressions import FLOAT64, STRING, UINT8, Typed, quote_identifier, string_literal, tuple_sql
 
-_OF_TEXT = (DateType, Date32Type, UUIDType, IPv4Type, IPv6Type)
+_PARSED_FROM_TEXT = (DateType, Date32Type, UUIDType, IPv4Type, IPv6Type)
 _PAIRS = ArrayType(TupleType(((None, STRING), (None, STRING))))
 
 
@@ -52,7 +52,7 @@ _PAIRS = ArrayType(TupleType(((None, STRING), (None, STRING))))
 def json_extract(call: Call) -> Typed:
     """Compiles ``JSONExtract(json, [path…,] type)``. Raises ``UserError`` 43, 44."""
     type_ = _last_type(call)
-    return _made(call, type_, lambda json: _Values(call).whole(json, type_), tail=1)
+    return _extract(call, type_, lambda json: _ValueConverter(call).convert(json, type_), tail=1)
 
 
 @function("JSONExtractKeysAndValues", (2, None))
@@ -67,31 +67,31 @@ def json_extract_pairs(call: Call) -> Typed:
     pair = TupleType(((None, STRING), (None, inner)))
 
     def make(json: Fragment) -> Fragment:
-        values = _Values(call)
-        pairs = _members(json, pair, lambda value: values.whole(value, inner))
+        values = _ValueConverter(call)
+        pairs = _members(json, pair, lambda value: values.convert(value, inner))
         return pairs if inner.is_nullable else fragment('list_filter({}, lambda pair: pair."2" IS NOT NULL)', pairs)
 
-    return _made(call, ArrayType(pair), make, tail=1)
+    return _extract(call, ArrayType(pair), make, tail=1)
 
 
 @function("JSONExtractArrayRaw", (1, None))
 def json_extract_array_raw(call: Call) -> Typed:
     """Compiles ``JSONExtractArrayRaw``: the elements as JSON texts."""
     listed = "CASE WHEN json_type({0}) = 'ARRAY' THEN CAST(json_extract({0}, '$[*]') AS VARCHAR[]) END"
-    return _made(call, ArrayType(STRING), lambda json: fragment(listed, json))
+    return _extract(call, ArrayType(STRING), lambda json: fragment(listed, json))
 
 
 @function("JSONExtractKeysAndValuesRaw", (1, None))
 def json_extract_pairs_raw(call: Call) -> Typed:
     """Compiles ``JSONExtractKeysAndValuesRaw``: the keys, and the values as JSON texts."""
-    return _made(call, _PAIRS, lambda json: _members(json, _PAIRS.inner, lambda value: _raw(value)))
+    return _extract(call, _PAIRS, lambda json: _members(json, _PAIRS.inner, lambda value: _raw(value)))
 
 
 @function("JSONExtractKeys", (1, None))
 def json_extract_keys(call: Call) -> Typed:
     """Compiles ``JSONExtractKeys``."""
     keys = "CASE WHEN json_type({0}) = 'OBJECT' THEN json_keys({0}) END"
-    return _made(call, ArrayType(STRING), lambda json: fragment(keys, json))
+    return _extract(call, ArrayType(STRING), lambda json: fragment(keys, json))
 
 
 def _last_type(call: Call) -> DataType:
@@ -103,7 +103,7 @@ def _last_type(call: Call) -> DataType:
     return parse_type(value)
 
 
-def _made(call: Call, type_: DataType, make: Callable[[Fragment], Fragment], *, tail: int = 0) -> Typed:
+def _extract(call: Call, type_: DataType, make: Callable[[Fragment], Fragment], *, tail: int = 0) -> Typed:
     """Converts the element that the arguments lead to; the last ``tail`` arguments are no path."""
     if call.is_nullable and isinstance(type_, (ArrayType, MapType)):
         raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"Nested type {type_} cannot be inside Nullable type")
@@ -131,7 +131,7 @@ def _members(
     )  # fmt: skip
 
 
-class _Values:
+class _ValueConverter:
     """A converter of JSON to values of any type; NULL where the JSON does not fit.
 
     Each nested lambda has its own name.
@@ -141,36 +141,36 @@ class _Values:
         self._zone = call.environment.zone
         self._depth = 0
 
-    def whole(self, json: Fragment, type_: DataType) -> Fragment:
+    def convert(self, json: Fragment, type_: DataType) -> Fragment:
         """Returns the SQL of a value of any type; NULL where the JSON does not fit."""
         match type_:
             case NullableType(inner) | LowCardinalityType(inner):
-                return self.whole(json, inner)
+                return self.convert(json, inner)
             case ArrayType(inner):
                 return self._array(json, inner)
             case TupleType():
                 return self._tuple(json, type_)
             case MapType():
                 return self._map(json, type_)
-        return _Single(json, self._zone).value(type_)
+        return _ScalarConverter(json, self._zone).value(type_)
 
     def _map(self, json: Fragment, type_: MapType) -> Fragment:
         if not isinstance(type_.key, StringType):
             raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"Keys of JSON objects are String, not {type_.key}")
-        return _members(json, type_, lambda value: self._known(value, type_.value), self._variable())
+        return _members(json, type_, lambda value: self._convert_or_default(value, type_.value), self._variable())
 
     def _variable(self) -> str:
         self._depth += 1
         return f"element{self._depth}"
 
-    def _known(self, json: Fragment, type_: DataType) -> Fragment:
+    def _convert_or_default(self, json: Fragment, type_: DataType) -> Fragment:
         """Returns the SQL of a part of a value: the default where the JSON does not fit."""
-        value = bind_value(json, self._variable(), lambda json: self.whole(json, type_))
+        value = bind_value(json, self._variable(), lambda json: self.convert(json, type_))
         return value if type_.is_nullable else fragment("coalesce({}, {})", value, default_value(type_))
 
     def _array(self, json: Fragment, inner: DataType) -> Fragment:
         variable = self._variable()
-        made = self.whole(fragment("{}", variable), inner)
+        made = self.convert(fragment("{}", variable), inner)
         listed = fragment(
             "CASE WHEN json_type({json}) = 'ARRAY' THEN list_transform(json_extract({json}, '$[*]'), "
             "lambda {variable}: {made}) END",
@@ -194,13 +194,13 @@ class _Values:
                 path = string_literal('$."' + name.replace('"', '\\"') + '"')
                 named = fragment("json_extract({}, {})", json, path)
                 element = fragment("CASE WHEN json_type({}) = 'OBJECT' THEN {} ELSE {} END", json, named, element)
-            value = bind_value(element, self._variable(), lambda json, inner=inner: self.whole(json, inner))  # type: ignore[misc]
+            value = bind_value(element, self._variable(), lambda json, inner=inner: self.convert(json, inner))  # type: ignore[misc]
             known.append(fragment("({} IS NOT NULL)", element if inner.is_nullable else value))
             parts.append(value if inner.is_nullable else fragment("coalesce({}, {})", value, default_value(inner)))
         return fragment("CASE WHEN {} THEN {} END", join_fragments(" OR ", known), tuple_sql(type_, parts))
 
 
-class _Single:
+class _ScalarConverter:
     """A JSON value that is neither array nor object."""
 
     def __init__(self, json: Fragment, zone: str) -> None:
@@ -233,7 +233,7 @@ class _Single:
                 of_number = cast_to(seconds, type_, self._zone)
                 of_text = value_or_null(Typed(self._text, STRING), type_, self._zone)
                 return fragment("CASE WHEN {} THEN {} ELSE {} END", self._is_number, of_number, of_text)
-        if isinstance(type_, _OF_TEXT):
+        if isinstance(type_, _PARSED_FROM_TEXT):
             return value_or_null(Typed(self._text, STRING), type_, self._zone)
         raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"JSON is not read as {type_}")
 

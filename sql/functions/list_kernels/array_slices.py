@@ -9,15 +9,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parts.types import ArrayType, DataType, IntegerType, NullableType, StringType
-from sql.functions.lambda_bodies import text_conversion
+from sql.functions.lambda_bodies import find_text_conversion
 from sql.functions.list_kernels.array_search import is_discrete, is_plain
-from sql.functions.list_kernels.lambda_results import elements_of, scan_arrays
+from sql.functions.list_kernels.lambda_results import constant_elements, scan_arrays
 from sql.typing.column_kernels.list_arrays import ListValues, build_lists
 from sql.typing.column_kernels.scannable import Scannable
 from sql.typing.duckdb.sql_fragments import Fragment
 from sql.typing.typed_expressions import Typed
 
-_MOST_RESIZED = 100
+_MAX_RESIZED = 100
 
 
 def slice_arrays(sql: Fragment, array: Typed, start: Typed, size: Typed | None) -> Fragment:
@@ -29,7 +29,7 @@ def slice_arrays(sql: Fragment, array: Typed, start: Typed, size: Typed | None) 
 
     def compute(given: pa.Array, *columns: pa.Array) -> pa.Array:
         left = iter(columns)
-        return _sliced(
+        return _slice(
             build_lists(given), *[np.asarray(next(left), np.int64) if known is None else known for known in constants]
         )
 
@@ -44,7 +44,7 @@ def _is_short(number: Typed) -> bool:
     return isinstance(number.type, IntegerType) and number.type.bits <= 32
 
 
-def _sliced(lists: ListValues, start: np.ndarray | int, size: np.ndarray | int | None = None) -> pa.Array:
+def _slice(lists: ListValues, start: np.ndarray | int, size: np.ndarray | int | None = None) -> pa.Array:
     lengths = lists.lengths
     first = np.where(np.equal(start, 0), lengths, np.where(np.less(start, 0), lengths + start, np.subtract(start, 1)))
     last = lengths if size is None else np.where(np.less(size, 0), lengths + size, first + size)
@@ -55,7 +55,7 @@ def resize_arrays(sql: Fragment, array: Typed, size: Typed, fill: object) -> Fra
     """Adds a scan kernel for ``arrayResize`` to a literal size to ``sql``, if the types allow one."""
     count = size.value
     inner = array.type.inner if isinstance(array.type, ArrayType) else array.type
-    if not is_discrete(inner) or inner.is_nullable or type(count) is not int or not 0 <= count <= _MOST_RESIZED:
+    if not is_discrete(inner) or inner.is_nullable or type(count) is not int or not 0 <= count <= _MAX_RESIZED:
         return sql
     if isinstance(inner, IntegerType) and not (isinstance(fill, int) and inner.minimum <= fill <= inner.maximum):
         return sql
@@ -82,7 +82,7 @@ def zip_arrays(sql: Fragment, arrays: Sequence[Typed], inner: Sequence[DataType]
         return lists[0].like(pa.StructArray.from_arrays([one.values for one in lists], names))
 
     result = pa.list_(pa.struct(list(zip(names, [type_.arrow for type_ in inner], strict=True))))
-    return scan_arrays(sql, [elements_of(array) for array in arrays], (), name, compute, result)
+    return scan_arrays(sql, [constant_elements(array) for array in arrays], (), name, compute, result)
 
 
 def flatten_arrays(lists: ListValues) -> pa.Array:
@@ -99,7 +99,7 @@ def join_array_texts(sql: Fragment, array: Typed, separator: Typed | None) -> Fr
     between = "" if separator is None else separator.value
     inner = array.type.inner if isinstance(array.type, ArrayType) else array.type
     bare = inner.inner if isinstance(inner, NullableType) else inner
-    spell = text_conversion(bare)
+    spell = find_text_conversion(bare)
     if spell is None or not isinstance(between, str):
         return sql
 

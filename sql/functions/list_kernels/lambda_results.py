@@ -22,7 +22,7 @@ from sql.typing.duckdb.bound_values import BoundFragment
 from sql.typing.duckdb.sql_fragments import ELEMENT, Fragment, fragment
 from sql.typing.typed_expressions import Typed
 
-_MOST_DEPTH = 60
+_MAX_DEPTH = 60
 Finish = Callable[[ListValues, pa.Array], pa.Array]
 """Computes the result from the first array and the body's values (BOOLEAN for conditions)."""
 
@@ -31,7 +31,7 @@ Elements: TypeAlias = Fragment | Any
 """The SQL of an array for each row, or an Arrow array: the elements of one array for all rows."""
 
 
-def elements_of(array: Typed) -> Elements:
+def constant_elements(array: Typed) -> Elements:
     """Returns an array's elements if they are literals, else its SQL."""
     inner = array.type.inner if isinstance(array.type, ArrayType) else array.type
     known = array.elements or ()
@@ -74,7 +74,7 @@ def compile_lambda_body(arrays: Sequence[Elements], parameters: Sequence[Fragmen
     type_ = pa.bool_() if body.is_condition else body.type.arrow
     if body.is_literal:
         return LambdaBody(own, (), None, pa.scalar(body.value, pa.null() if body.value is None else type_))
-    if body.sql.depth > _MOST_DEPTH:
+    if body.sql.depth > _MAX_DEPTH:
         return None
     names = {parameter: str(place) for place, parameter in enumerate(parameters)}
     captured: dict[Fragment, str] = {}
@@ -148,7 +148,7 @@ def scan_arrays(
 # Whether the body holds -----------------------------------------------------------------------------------------------
 
 
-def filtered_values(values: pa.Array) -> np.ndarray:
+def as_conditions(values: pa.Array) -> np.ndarray:
     """Returns as NumPy booleans for which elements the body holds."""
     if pa.types.is_null(values.type):
         return np.zeros(len(values), bool)
@@ -166,25 +166,25 @@ def is_test(body: Typed) -> bool:
 
 def filter_arrays(lists: ListValues, values: pa.Array) -> pa.Array:
     """Returns the elements for which the body holds."""
-    return lists.where(filtered_values(values))
+    return lists.where(as_conditions(values))
 
 
 def exists(lists: ListValues, values: pa.Array) -> pa.Array:
     """Tells for each list whether the body holds for some element."""
-    return lists.column(lists.counts(filtered_values(values)) > 0, pa.bool_())
+    return lists.column(lists.counts(as_conditions(values)) > 0, pa.bool_())
 
 
 def all_hold(lists: ListValues, values: pa.Array) -> pa.Array:
     """Tells for each list whether the body holds for all elements."""
-    return lists.column(lists.counts(filtered_values(values)) == lists.lengths, pa.bool_())
+    return lists.column(lists.counts(as_conditions(values)) == lists.lengths, pa.bool_())
 
 
 def count_matches(lists: ListValues, values: pa.Array) -> pa.Array:
     """Counts the elements for which the body holds."""
-    return lists.column(lists.counts(filtered_values(values)), pa.uint32())
+    return lists.column(lists.counts(as_conditions(values)), pa.uint32())
 
 
-def _nth(lists: ListValues, holds: np.ndarray, *, is_last: bool) -> tuple[np.ndarray, np.ndarray]:
+def _find_matches(lists: ListValues, holds: np.ndarray, *, is_last: bool) -> tuple[np.ndarray, np.ndarray]:
     """Finds the first (or last) element of each list for which the body holds.
 
     Returns whether there is one, and its position among all elements.
@@ -199,7 +199,7 @@ def nth_match(default: object, *, is_last: bool) -> Finish:
     """Returns a ``Finish`` for ``arrayFirst`` and ``arrayLast``."""
 
     def finish(lists: ListValues, values: pa.Array) -> pa.Array:
-        found, numbers = _nth(lists, filtered_values(values), is_last=is_last)
+        found, numbers = _find_matches(lists, as_conditions(values), is_last=is_last)
         type_ = lists.values.type
         items = pa.concat_arrays([lists.values, pa.array([default], type_)])
         return items.take(pa.array(np.where(found, numbers, len(items) - 1)))
@@ -209,7 +209,7 @@ def nth_match(default: object, *, is_last: bool) -> Finish:
 
 def first_match_position(lists: ListValues, values: pa.Array, *, is_last: bool) -> pa.Array:
     """Returns the position of the first (or last) match, from 1, or 0."""
-    found, numbers = _nth(lists, filtered_values(values), is_last=is_last)
+    found, numbers = _find_matches(lists, as_conditions(values), is_last=is_last)
     return lists.column(np.where(found, numbers - lists.offsets[:-1] + 1, 0), pa.uint32())
 
 
@@ -242,7 +242,7 @@ def is_ordered(body: Typed, descending: bool) -> bool:
     return is_discrete(body.type) and not body.is_condition and not (descending and body.type.is_nullable)
 
 
-def _reduced(operator: np.ufunc, numbers: np.ndarray, lists: ListValues) -> np.ndarray:
+def _reduce_lists(operator: np.ufunc, numbers: np.ndarray, lists: ListValues) -> np.ndarray:
     """Reduces each list with a ufunc; an empty list gives 0."""
     some = lists.lengths > 0
     result = np.zeros(len(lists.given), numbers.dtype)
@@ -265,25 +265,25 @@ def reduce_arrays(operator: np.ufunc, kind: type[np.generic] | None, result: pa.
 
     def finish(lists: ListValues, values: pa.Array) -> pa.Array:
         numbers = as_numbers(values)
-        return lists.column(_reduced(operator, numbers if kind is None else numbers.astype(kind), lists), result)
+        return lists.column(_reduce_lists(operator, numbers if kind is None else numbers.astype(kind), lists), result)
 
     return finish
 
 
-def _float_totals(lists: ListValues, values: pa.Array) -> np.ndarray:
+def _sum_float_lists(lists: ListValues, values: pa.Array) -> np.ndarray:
     """Sums each list from left to right, as ClickHouse does."""
     with np.errstate(all="ignore"):
         return np.bincount(lists.owners, as_numbers(values), len(lists.given))
 
 
-def float_total(lists: ListValues, values: pa.Array) -> pa.Array:
+def sum_floats(lists: ListValues, values: pa.Array) -> pa.Array:
     """Sums floats."""
-    return lists.column(_float_totals(lists, values), pa.float64())
+    return lists.column(_sum_float_lists(lists, values), pa.float64())
 
 
 def average(lists: ListValues, values: pa.Array) -> pa.Array:
     """Returns each list's mean; 0 for an empty list."""
-    return lists.column(_float_totals(lists, values) / np.maximum(lists.lengths, 1), pa.float64())
+    return lists.column(_sum_float_lists(lists, values) / np.maximum(lists.lengths, 1), pa.float64())
 
 
 def cumulative_sum(kind: pa.DataType) -> Finish:

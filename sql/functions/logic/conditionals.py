@@ -19,14 +19,14 @@ from parts.types import (
 from sql.functions.logic.comparison import compare, to_common_type
 from sql.functions.registry import Call, function
 from sql.typing.casts.casts import convert_to_supertype
-from sql.typing.column_kernels.float_bits import bits_of
+from sql.typing.column_kernels.float_bits import floats_to_bits
 from sql.typing.default_values import default_value
 from sql.typing.duckdb.sql_fragments import RAISES, RANDOM, Fragment, fragment, join_fragments
 from sql.typing.result_types import is_number, supertype
 from sql.typing.typed_expressions import BOOL, FLOAT64, NOTHING, NULL_TYPE, UINT8, Typed, literal, string_literal
 
 
-def _logical(call: Call, operator: str) -> Typed:
+def _compile_logical(call: Call, operator: str) -> Typed:
     nullable = False
     terms = []
     for position, arg in enumerate(call.args):
@@ -35,12 +35,12 @@ def _logical(call: Call, operator: str) -> Typed:
             raise call.wrong_type(position, "an integer or a float")
         nullable = nullable or arg.type.is_nullable
         terms.append(arg.condition)
-    text = _in_order(operator, terms, call.args)
+    text = _join_in_order(operator, terms, call.args)
     type_ = BOOL if any(strip_nullable(arg.type) == BOOL for arg in call.args) else UINT8
     return Typed(text, make_nullable(type_) if nullable else type_, is_condition=type_ == UINT8)
 
 
-def _in_order(operator: str, terms: list[Fragment], args: tuple[Typed, ...]) -> Fragment:
+def _join_in_order(operator: str, terms: list[Fragment], args: tuple[Typed, ...]) -> Fragment:
     """Joins the terms so that a later one raises an error only where the earlier ones leave it open.
 
     DuckDB computes all terms for all rows, and constants beforehand. So earlier terms become arms of a CASE. A term
@@ -63,13 +63,13 @@ _LONGEST_WRITTEN_TWICE = 50_000
 @function("and", (2, None), nulls=False, conditions=True)
 def logical_and(call: Call) -> Typed:
     """Compiles ``a AND b``. Raises ``UserError`` 43."""
-    return _logical(call, "AND")
+    return _compile_logical(call, "AND")
 
 
 @function("or", (2, None), nulls=False, conditions=True)
 def logical_or(call: Call) -> Typed:
     """Compiles ``a OR b``. Raises ``UserError`` 43."""
-    return _logical(call, "OR")
+    return _compile_logical(call, "OR")
 
 
 @function("not", 1, conditions=True)
@@ -101,11 +101,11 @@ def _branch_type(values: list[Typed]):  # type: ignore[no-untyped-def]
     return type_.inner if isinstance(type_, LowCardinalityType) else type_
 
 
-def _case(call: Call, pairs: list[tuple[Fragment, Typed]], otherwise: Typed) -> Typed:
+def _compile_case(call: Call, pairs: list[tuple[Fragment, Typed]], otherwise: Typed) -> Typed:
     values = [*(value.plain for _, value in pairs), otherwise.plain]
     type_ = _branch_type(values)
     zone = call.environment.zone
-    read = _padded if len(pairs) == 1 and call.name in ("if", "multiIf") else convert_to_supertype
+    read = _convert_branch if len(pairs) == 1 and call.name in ("if", "multiIf") else convert_to_supertype
     texts = [read(value, type_, zone) for value in values]
     arms = join_fragments(
         " ",
@@ -114,7 +114,7 @@ def _case(call: Call, pairs: list[tuple[Fragment, Typed]], otherwise: Typed) -> 
     return Typed(fragment("(CASE {} ELSE {} END)", arms, texts[-1]), type_)
 
 
-def _padded(value: Typed, type_: DataType, zone: str) -> Fragment:
+def _convert_branch(value: Typed, type_: DataType, zone: str) -> Fragment:
     """Converts a branch's value; a FixedString that becomes a String keeps its zero bytes."""
     if isinstance(strip_nullable(type_), StringType) and isinstance(strip_nullable(value.type), FixedStringType):
         return fragment("decode({})", value.sql)
@@ -131,7 +131,7 @@ def _checked_condition(call: Call, position: int) -> Fragment:
 @function("if", 3, nulls=False, conditions=True)
 def if_function(call: Call) -> Typed:
     """Compiles ``if(condition, then, else)``. Raises ``UserError`` 43."""
-    return _case(call, [(_checked_condition(call, 0), call.args[1])], call.args[2])
+    return _compile_case(call, [(_checked_condition(call, 0), call.args[1])], call.args[2])
 
 
 @function("multiIf caseWithoutExpression", (3, None), nulls=False, conditions=True)
@@ -140,7 +140,7 @@ def multi_if(call: Call) -> Typed:
     if len(call.args) % 2 == 0:
         raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", "multiIf needs pairs of condition and value, and an else")
     pairs = [(_checked_condition(call, i), call.args[i + 1]) for i in range(0, len(call.args) - 1, 2)]
-    return _case(call, pairs, call.args[-1])
+    return _compile_case(call, pairs, call.args[-1])
 
 
 @function("caseWithExpression", (4, None), nulls=False)
@@ -152,8 +152,8 @@ def case_expression(call: Call) -> Typed:
         tested = call.args[position]
         if tested.value is None:
             continue
-        pairs.append((_same_key(call, subject, tested), call.args[position + 1]))
-    return _case(call, pairs, call.args[-1])
+        pairs.append((_equals_key(call, subject, tested), call.args[position + 1]))
+    return _compile_case(call, pairs, call.args[-1])
 
 
 @function("transform", (3, 4), nulls=False)
@@ -165,11 +165,11 @@ def transform(call: Call) -> Typed:
     default = call.args[3] if len(call.args) > 3 else subject
     pairs = []
     for tested, value in zip(old.elements, new.elements, strict=True):
-        pairs.append((_same_key(call, subject, tested), value))
-    return _case(call, pairs, default)
+        pairs.append((_equals_key(call, subject, tested), value))
+    return _compile_case(call, pairs, default)
 
 
-def _same_key(call: Call, subject: Typed, tested: Typed) -> Fragment:
+def _equals_key(call: Call, subject: Typed, tested: Typed) -> Fragment:
     """Returns the condition that ClickHouse's hash table of constants finds the subject.
 
     It compares floats by their bits, and never finds NaN.
@@ -180,7 +180,7 @@ def _same_key(call: Call, subject: Typed, tested: Typed) -> Fragment:
         return compare("equals", subject, tested, call.environment.zone).sql
     if tested.value != tested.value:
         return fragment("false")
-    bits = [bits_of(convert_to_supertype(side, FLOAT64), FLOAT64) for side in (subject, tested)]
+    bits = [floats_to_bits(convert_to_supertype(side, FLOAT64), FLOAT64) for side in (subject, tested)]
     return fragment("({} = {})", *bits)
 
 
@@ -223,7 +223,7 @@ def coalesce(call: Call) -> Typed:
     if len(values) == 1:
         return values[0]
     zone = call.environment.zone
-    read = _padded if len(values) == 2 else convert_to_supertype
+    read = _convert_branch if len(values) == 2 else convert_to_supertype
     return Typed(fragment("coalesce({})", join_fragments(", ", [read(value, bare, zone) for value in values])), type_)
 
 
@@ -277,20 +277,20 @@ def throw_if(call: Call) -> Typed:
 
 @function("isNaN", 1)
 def is_nan(call: Call) -> Typed:
-    return Typed(fragment("isnan({})", _float(call)), UINT8, is_condition=True)
+    return Typed(fragment("isnan({})", _float_argument(call)), UINT8, is_condition=True)
 
 
 @function("isFinite", 1)
 def is_finite(call: Call) -> Typed:
-    return Typed(fragment("isfinite({})", _float(call)), UINT8, is_condition=True)
+    return Typed(fragment("isfinite({})", _float_argument(call)), UINT8, is_condition=True)
 
 
 @function("isInfinite", 1)
 def is_infinite(call: Call) -> Typed:
-    return Typed(fragment("isinf({})", _float(call)), UINT8, is_condition=True)
+    return Typed(fragment("isinf({})", _float_argument(call)), UINT8, is_condition=True)
 
 
-def _float(call: Call) -> Fragment:
+def _float_argument(call: Call) -> Fragment:
     value = call.args[0]
     if not is_number(value.type) or isinstance(value.type, DecimalType):
         raise call.wrong_type(0, "an integer or a float")
@@ -303,4 +303,4 @@ def if_not_finite(call: Call) -> Typed:
     value, other = call.args
     type_ = supertype([value.type, other.type])
     first, second = (convert_to_supertype(arg, type_, call.environment.zone) for arg in (value, other))
-    return Typed(fragment("(CASE WHEN isfinite({}) THEN {} ELSE {} END)", _float(call), first, second), type_)
+    return Typed(fragment("(CASE WHEN isfinite({}) THEN {} ELSE {} END)", _float_argument(call), first, second), type_)

@@ -32,7 +32,7 @@ def needs_element_comparison(left: Typed, right: Typed) -> bool:
         raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"Illegal types {a.name} and {b.name} of a comparison")
     if not a.elements:
         raise UserError("NOT_IMPLEMENTED", "Comparison of empty tuples is not supported")
-    return _has_unknown(a) or _has_unknown(b) or not _has_supertype(a, b)
+    return _may_be_unequal_to_itself(a) or _may_be_unequal_to_itself(b) or not _has_supertype(a, b)
 
 
 def compare_tuples(name: str, left: Typed, right: Typed, compare: Compare) -> Typed:
@@ -44,14 +44,14 @@ def compare_tuples(name: str, left: Typed, right: Typed, compare: Compare) -> Ty
     if any(side.elements is None and side.sql.traits & WRITE_ONCE for side in (left, right)):
         bound = fragment("struct_pack(l := {}, r := {})", left.sql, right.sql)
         left, right = Typed(fragment("p.l"), left.type), Typed(fragment("p.r"), right.type)
-    result = _by_element(name, list(zip(_elements(left), _elements(right), strict=True)), compare)
+    result = _compare_elements(name, list(zip(_elements(left), _elements(right), strict=True)), compare)
     if bound is None:
         return result
     sql = fragment("list_transform([{}], lambda p: {})[1]", bound, result.sql)
     return Typed(sql, result.type, is_condition=True)
 
 
-def _by_element(name: str, pairs: list[tuple[Typed, Typed]], compare: Compare) -> Typed:
+def _compare_elements(name: str, pairs: list[tuple[Typed, Typed]], compare: Compare) -> Typed:
     used: list[Typed] = []
 
     def of(which: str, pair: tuple[Typed, Typed]) -> Fragment:
@@ -78,9 +78,9 @@ def _elements(value: Typed) -> list[Typed]:
     ]
 
 
-def _has_unknown(type_: DataType) -> bool:
+def _may_be_unequal_to_itself(type_: DataType) -> bool:
     if isinstance(type_, TupleType):
-        return any(_has_unknown(element) for _, element in type_.elements)
+        return any(_may_be_unequal_to_itself(element) for _, element in type_.elements)
     return type_.is_nullable or isinstance(strip_nullable(type_), (FloatType, NothingType))
 
 

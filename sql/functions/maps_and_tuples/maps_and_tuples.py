@@ -33,7 +33,7 @@ from sql.typing.result_types import is_integer, is_string, supertype
 from sql.typing.typed_expressions import INT64, NOTHING, UINT8, Typed, cast, element_sql, literal
 
 
-def zip_checked(arrays: Sequence[Typed], function_name: str) -> Fragment:
+def zip_arrays_of_equal_size(arrays: Sequence[Typed], function_name: str) -> Fragment:
     """Zips arrays into a list of structs.
 
     Arrays of different sizes give error 190 (SIZES_OF_ARRAYS_DONT_MATCH).
@@ -63,10 +63,10 @@ def _typed_null(value: Typed) -> Fragment:
 @function("tupleElement", (2, 3), nulls=False)
 def tuple_element(call: Call) -> Typed:
     """Compiles ``tuple.1``, ``tuple.name`` and subcolumns. Raises ``UserError`` 10, 43."""
-    return _element(call, call.args[0], call.args[1].value)
+    return _extract_element(call, call.args[0], call.args[1].value)
 
 
-def _element(call: Call, value: Typed, key: object) -> Typed:
+def _extract_element(call: Call, value: Typed, key: object) -> Typed:
     type_ = strip_nullable(value.type)
     found = find_subcolumn(value, key) if isinstance(key, str) else None
     if found is not None:
@@ -74,19 +74,19 @@ def _element(call: Call, value: Typed, key: object) -> Typed:
     if isinstance(type_, MapType) and isinstance(key, str) and key.startswith("key_"):
         return map_element(call, value, literal(key.removeprefix("key_")))
     if isinstance(type_, ArrayType) and isinstance(strip_nullable(type_.inner), TupleType):
-        inner = _element(call, Typed(fragment("x"), type_.inner), key)
+        inner = _extract_element(call, Typed(fragment("x"), type_.inner), key)
         return Typed(fragment("list_transform({}, lambda x: {})", value.sql, inner.sql), ArrayType(inner.type))
     if not isinstance(type_, TupleType):
         raise UserError(
             "ILLEGAL_TYPE_OF_ARGUMENT", f"First argument for function tupleElement must be Tuple, not {value.type}"
         )
-    position = _position(type_, key)
+    position = _find_element(type_, key)
     if value.elements is not None:
         return value.elements[position - 1]
     return Typed(element_sql(value.sql, position), type_.elements[position - 1][1])
 
 
-def _position(type_: TupleType, key: object) -> int:
+def _find_element(type_: TupleType, key: object) -> int:
     if not isinstance(key, (int, str)):
         raise UserError(
             "ILLEGAL_TYPE_OF_ARGUMENT", "Second argument to tupleElement must be a constant integer or string"
@@ -164,7 +164,7 @@ def map_contains(call: Call) -> Typed:
     own = map_kernels.map_keys(call.args[0], map_type(call))
     keys, zone = own.sql, call.environment.zone
     if is_integer(type_) and is_integer(key.type):
-        wanted = _key(key, type_, zone)
+        wanted = _convert_key(key, type_, zone)
     else:
         common = supertype([strip_nullable(type_), strip_nullable(key.type)])
         keys = convert_to_supertype(own, ArrayType(common), zone)
@@ -181,7 +181,8 @@ def map_from_arrays(call: Call) -> Typed:
         raise call.wrong_type(0 if not isinstance(keys.type, ArrayType) else 1, "Array")
     type_ = MapType(keys.type.inner, values.type.inner)
     sql = fragment(
-        "list_transform({}, lambda e: struct_pack(key := e[1], value := e[2]))", zip_checked(call.args, call.name)
+        "list_transform({}, lambda e: struct_pack(key := e[1], value := e[2]))",
+        zip_arrays_of_equal_size(call.args, call.name),
     )
     return Typed(map_kernels.from_arrays(sql, keys, values, type_, call.name), type_)
 
@@ -232,7 +233,7 @@ def _key_kind(type_: DataType) -> str:
     return bare.name if isinstance(bare, (UUIDType, IPv4Type, IPv6Type)) else ""
 
 
-def _key(key: Typed, type_: DataType, zone: str) -> Fragment:
+def _convert_key(key: Typed, type_: DataType, zone: str) -> Fragment:
     """Returns the key as a value of the map's key type; NULL if that type cannot hold it."""
     goal, own = strip_nullable(type_), strip_nullable(key.type)
     if isinstance(goal, BoolType) and isinstance(own, IntegerType):
@@ -255,7 +256,9 @@ def map_element(call: Call, value: Typed, key: Typed) -> Typed:
             "ILLEGAL_TYPE_OF_ARGUMENT", f"Illegal types of arguments: {type_}, {key.type} for function arrayElement"
         )
     keys = map_kernels.map_keys(value, type_).sql
-    found = fragment("{}[list_position({}, {})].value", value.sql, keys, _key(key, type_.key, call.environment.zone))
+    found = fragment(
+        "{}[list_position({}, {})].value", value.sql, keys, _convert_key(key, type_.key, call.environment.zone)
+    )
     if type_.value.is_nullable:
         return Typed(found, type_.value)
     found = fragment("coalesce({}, {})", found, default_value(type_.value))

@@ -63,7 +63,7 @@ def with_addresses(build: Build) -> Build:
 _LONGEST_WRITTEN_THRICE = 500
 
 
-def _wrapped(operator: str, left: Typed, right: Typed, type_: IntegerType) -> Fragment:
+def _compile_wrapping(operator: str, left: Typed, right: Typed, type_: IntegerType) -> Fragment:
     """Returns ``left operator right`` in the 64-bit ``type_``, wrapping around."""
     fast = fragment("({} {} {})", cast(left.sql, type_), operator, cast(right.sql, type_))
     wide = [fragment("CAST({} AS HUGEINT)", value.sql) for value in (left, right)]
@@ -72,7 +72,7 @@ def _wrapped(operator: str, left: Typed, right: Typed, type_: IntegerType) -> Fr
         slow = fragment("pando_product({}, {})", wide[0], wide[1])
     else:
         slow = wrap_to_64_bits(fragment("({} {} {})", wide[0], operator, wide[1]), type_)
-    bounds = [_bound(operator, own, other, type_) for own, other in ((left, right), (right, left))]
+    bounds = [_no_overflow_condition(operator, own, other, type_) for own, other in ((left, right), (right, left))]
     # The CASE contains each operand three times, so nested sums would triple in size with every operand.
     if None in bounds or fast.size > _LONGEST_WRITTEN_THRICE or fast.traits & WRITE_ONCE:
         return slow
@@ -88,7 +88,7 @@ def _magnitude(value: Typed) -> int | None:
     return None if type_.bits == 64 else max(-type_.minimum, type_.maximum)
 
 
-def _bound(operator: str, own: Typed, other: Typed, type_: IntegerType) -> Fragment | None:
+def _no_overflow_condition(operator: str, own: Typed, other: Typed, type_: IntegerType) -> Fragment | None:
     """Returns the condition under which the operation cannot overflow for ``own``.
 
     EMPTY stands for always, ``None`` for never.
@@ -106,19 +106,19 @@ def _bound(operator: str, own: Typed, other: Typed, type_: IntegerType) -> Fragm
     return fragment(within, own.sql, most=most)
 
 
-def _integers(call: Call, operator: str, type_: IntegerType) -> Typed:
+def _compile_integers(call: Call, operator: str, type_: IntegerType) -> Typed:
     left, right = call.args
-    summands = () if operator == "*" else _added(_summands(left), _summands(right, operator))
+    summands = () if operator == "*" else _merge_sums(_to_summands(left), _to_summands(right, operator))
     if summands and type_.bits == 64 and left.sql.size + right.sql.size > _LONGEST_WRITTEN_THRICE:
-        return _long_sum(summands, type_)
+        return _compile_long_sum(summands, type_)
     if max(bool_as_integer(left.type).bits, bool_as_integer(right.type).bits) == 64:
-        sql = _wrapped(operator, left, right, type_)
+        sql = _compile_wrapping(operator, left, right, type_)
     else:
         sql = fragment("({} {} {})", cast(left.sql, type_), operator, cast(right.sql, type_))
     return Typed(IntegerSum(sql, summands) if summands else sql, type_)
 
 
-def _long_sum(summands: Summands, type_: IntegerType) -> Typed:
+def _compile_long_sum(summands: Summands, type_: IntegerType) -> Typed:
     """Returns a sum as one exact sum that is wrapped once, in any order of its summands."""
     *others, (_, whole) = summands
     for _, other in reversed(others):
@@ -126,13 +126,13 @@ def _long_sum(summands: Summands, type_: IntegerType) -> Typed:
     return Typed(IntegerSum(wrap_to_64_bits(whole, type_), summands), type_)
 
 
-def _summands(value: Typed, operator: str = "+") -> Summands:
+def _to_summands(value: Typed, operator: str = "+") -> Summands:
     if isinstance(value.sql, IntegerSum) and operator == "+":
         return value.sql.summands
     return ((1, fragment("-CAST({} AS HUGEINT)" if operator == "-" else "CAST({} AS HUGEINT)", value.sql)),)
 
 
-def _added(left: Summands, right: Summands) -> Summands:
+def _merge_sums(left: Summands, right: Summands) -> Summands:
     """Merges two sums into parts of about equal size, which DuckDB plans fastest."""
     sums = list(left)
     for count, sql in right:
@@ -143,7 +143,7 @@ def _added(left: Summands, right: Summands) -> Summands:
     return tuple(sums)
 
 
-def _floats(call: Call, operator: str) -> Typed:
+def _compile_floats(call: Call, operator: str) -> Typed:
     left, right = (cast(arg.sql, FLOAT64) if arg.type != FLOAT64 else arg.sql for arg in call.args)
     return Typed(fragment("({} {} {})", left, operator, right), FLOAT64)
 
@@ -169,7 +169,7 @@ def as_decimal_operand(value: Typed) -> Fragment:
     return fragment("CAST({} AS DECIMAL({}, 0))", value.sql, digits)
 
 
-def _decimals(call: Call, operator: str) -> Typed:
+def _compile_decimals(call: Call, operator: str) -> Typed:
     left, right = call.args
     scales = [arg.type.scale if isinstance(arg.type, DecimalType) else 0 for arg in call.args]
     scale = sum(scales) if operator == "*" else max(scales)
@@ -189,15 +189,15 @@ def arithmetic_kind(call: Call) -> str:
     return "float" if any(isinstance(type_, FloatType) for type_ in types) else "decimal"
 
 
-def _arithmetic(call: Call, operator: str, type_: IntegerType | None) -> Typed:
+def _compile_arithmetic(call: Call, operator: str, type_: IntegerType | None) -> Typed:
     kind = arithmetic_kind(call)
     if kind == "integer":
         assert type_ is not None
-        return _integers(call, operator, type_)
+        return _compile_integers(call, operator, type_)
     if kind == "float":
-        return _floats(call, operator)
+        return _compile_floats(call, operator)
     if kind == "decimal":
-        return _decimals(call, operator)
+        return _compile_decimals(call, operator)
     raise illegal_types_error(call)
 
 
@@ -218,7 +218,7 @@ def add(call: Call) -> Typed:
             return add_default_unit(value, other, 1, call)
     if isinstance(left.type, TupleType) and isinstance(right.type, TupleType):
         raise UserError("NOT_IMPLEMENTED", "Arithmetic of tuples is not supported")
-    return _arithmetic(call, "+", _sum_type(call))
+    return _compile_arithmetic(call, "+", _sum_type(call))
 
 
 @function("minus", 2)
@@ -235,14 +235,14 @@ def subtract(call: Call) -> Typed:
             return add_default_unit(left, right, -1, call)
     integers = is_integer(left.type) and is_integer(right.type)
     type_ = difference_type(bool_as_integer(left.type), bool_as_integer(right.type)) if integers else None
-    return _arithmetic(call, "-", type_)
+    return _compile_arithmetic(call, "-", type_)
 
 
 @function("multiply", 2)
 @with_addresses
 def multiply(call: Call) -> Typed:
     """Compiles ``a * b``. Raises ``UserError`` 43."""
-    return _arithmetic(call, "*", _sum_type(call))
+    return _compile_arithmetic(call, "*", _sum_type(call))
 
 
 @function("negate", 1)

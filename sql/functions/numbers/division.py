@@ -50,14 +50,14 @@ def _divide_decimals(call: Call) -> Typed:
     if not isinstance(left.type, DecimalType):
         dividend = fragment("CAST({} AS HUGEINT) * {}", left.sql, 10 ** (2 * scale))
     divisor = fragment("CAST({} * {} AS HUGEINT)", as_decimal_operand(right), 10**divisor_scale)
-    quotient = fragment("(({}) // {})", dividend, _nonzero(Typed(divisor, INT64)))
+    quotient = fragment("(({}) // {})", dividend, _check_nonzero(Typed(divisor, INT64)))
     if scale == 0:
         return Typed(cast(quotient, type_), type_)
     unit = fragment("CAST('{}' AS DECIMAL({}, {}))", f"{10.0**-scale:.{scale}f}", scale + 1, scale)
     return Typed(cast(fragment("(CAST({} AS DECIMAL({}, 0)) * {})", quotient, 37 - scale, unit), type_), type_)
 
 
-def _nonzero(value: Typed) -> Fragment:
+def _check_nonzero(value: Typed) -> Fragment:
     if value.is_literal and value.value:
         return value.sql
     return fragment(
@@ -65,7 +65,7 @@ def _nonzero(value: Typed) -> Fragment:
     )
 
 
-def _divisor(left: Typed, right: Typed) -> Fragment:
+def _checked_divisor(left: Typed, right: Typed) -> Fragment:
     """Returns the divisor with checks, which end the query with 153.
 
     ClickHouse refuses zero, and -1 for the least number of a signed type.
@@ -74,7 +74,7 @@ def _divisor(left: Typed, right: Typed) -> Fragment:
         return right.sql
     a, b = bool_as_integer(left.type), bool_as_integer(right.type)
     if not a.signed or not b.signed:
-        return _nonzero(right)
+        return _check_nonzero(right)
     return fragment(
         "(CASE WHEN {value} = 0 THEN error('pando:153:Division by zero') WHEN {value} = -1 AND {left} = ({near} - 1) "
         "THEN error('pando:153:Division of minimal signed number by minus one') ELSE {value} END)",
@@ -95,28 +95,28 @@ def _refuse_least(call: Call, bits: tuple[int, ...]) -> None:
 @with_addresses
 def divide_integers(call: Call) -> Typed:
     """Compiles ``intDiv(a, b)``; zero ends the query with 153. Raises ``UserError`` 43, 48."""
-    return _int_div(call, zero="error")
+    return _compile_int_div(call, zero="error")
 
 
 @function("intDivOrZero", 2)
 @with_addresses
 def int_div_or_zero(call: Call) -> Typed:
     """Compiles ``intDivOrZero(a, b)``: 0 where ``intDiv`` fails. Raises ``UserError`` 43, 48."""
-    return _int_div(call, zero="zero")
+    return _compile_int_div(call, zero="zero")
 
 
-def _int_div(call: Call, zero: str) -> Typed:
+def _compile_int_div(call: Call, zero: str) -> Typed:
     left, right = call.args
     kind = arithmetic_kind(call)
     if kind == "other":
         raise illegal_types_error(call)
     if kind != "integer":
-        type_ = IntegerType(_bits(left.type), True)
+        type_ = IntegerType(_quotient_bits(left.type), True)
         quotient = _float_quotient(call, zero, type_) if kind == "float" else _decimal_quotient(call, zero)
         return Typed(cast(quotient, type_), type_)
     a, b = bool_as_integer(left.type), bool_as_integer(right.type)
     type_ = IntegerType(a.bits, a.signed or b.signed)
-    divisor = _divisor(left, right) if zero == "error" else fragment("nullif({}, 0)", right.sql)
+    divisor = _checked_divisor(left, right) if zero == "error" else fragment("nullif({}, 0)", right.sql)
     # Only the least Int64 divided by -1 overflows 64 bits. OrZero and other literals exclude that case.
     is_safe = (right.is_literal and right.value != -1) or zero == "zero"
     wide = "HUGEINT" if max(a.bits, b.bits) == 64 and a.signed != b.signed and not is_safe else "BIGINT"
@@ -124,7 +124,7 @@ def _int_div(call: Call, zero: str) -> Typed:
         wide = "UBIGINT"
     dividend, divisor = _as_signed(left.sql, a, b), _as_signed(divisor, b, a)
     if zero == "zero" and type_.signed and (not right.is_literal or right.value == -1):
-        divisor = _no_least_by_minus_one(dividend, divisor, type_)
+        divisor = _null_on_overflow(dividend, divisor, type_)
     quotient = fragment("(CAST({} AS {wide}) // CAST({} AS {wide}))", dividend, divisor, wide=wide)
     if wide == "HUGEINT":
         sql = wrap_to_64_bits(quotient, type_) if type_.bits == 64 else cast(quotient, type_)
@@ -133,7 +133,7 @@ def _int_div(call: Call, zero: str) -> Typed:
     return Typed(sql if zero == "error" else fragment("coalesce({}, {})", sql, cast("0", type_)), type_)
 
 
-def _no_least_by_minus_one(dividend: Fragment, divisor: Fragment, type_: IntegerType) -> Fragment:
+def _null_on_overflow(dividend: Fragment, divisor: Fragment, type_: IntegerType) -> Fragment:
     """Returns the divisor, or NULL where the least number is divided by -1."""
     return fragment(
         "(CASE WHEN {} = ({} - 1) AND {divisor} = -1 THEN NULL ELSE {divisor} END)",
@@ -143,7 +143,7 @@ def _no_least_by_minus_one(dividend: Fragment, divisor: Fragment, type_: Integer
     )
 
 
-def _bits(type_: DataType) -> int:
+def _quotient_bits(type_: DataType) -> int:
     if isinstance(type_, FloatType):
         return type_.bits
     if isinstance(type_, DecimalType):
@@ -165,17 +165,17 @@ def _decimal_quotient(call: Call, zero: str) -> Fragment:
             raise UserError("NOT_IMPLEMENTED", f"{call.name} of {value.type} is not supported")
         scales.append(value.type.scale if isinstance(value.type, DecimalType) else 0)
     scale = max(scales)
-    wide = "BIGINT" if all(map(_fits, call.args, (10 ** (scale - own) for own in scales))) else "HUGEINT"
-    units = [_units(value, own, wide) for value, own in zip(call.args, scales, strict=True)]
+    wide = "BIGINT" if all(map(_fits_bigint, call.args, (10 ** (scale - own) for own in scales))) else "HUGEINT"
+    units = [_smallest_units(value, own, wide) for value, own in zip(call.args, scales, strict=True)]
     dividend, divisor = (
         fragment("{} * {}", unit, 10 ** (scale - own)) for unit, own in zip(units, scales, strict=True)
     )
     if zero == "zero":
         return fragment("(CASE WHEN {} = 0 THEN 0 ELSE ({}) // nullif({}, 0) END)", call.args[1].sql, dividend, divisor)
-    return fragment("(({}) // {})", dividend, _nonzero(Typed(fragment("({})", divisor), INT64)))
+    return fragment("(({}) // {})", dividend, _check_nonzero(Typed(fragment("({})", divisor), INT64)))
 
 
-def _fits(value: Typed, factor: int) -> bool:
+def _fits_bigint(value: Typed, factor: int) -> bool:
     """Tells whether the value's units times ``factor`` fit a BIGINT."""
     if isinstance(value.type, DecimalType):
         return 10**value.type.precision * factor < 2**63
@@ -183,7 +183,7 @@ def _fits(value: Typed, factor: int) -> bool:
     return max(-type_.minimum, type_.maximum) * factor < 2**63
 
 
-def _units(value: Typed, scale: int, wide: str) -> Fragment:
+def _smallest_units(value: Typed, scale: int, wide: str) -> Fragment:
     """Returns a Decimal of up to 18 digits as an integer of its smallest units; integers unchanged."""
     if scale == 0:
         return fragment("CAST({} AS {})", value.sql, wide)
@@ -202,17 +202,17 @@ def _as_signed(sql: Fragment, own: IntegerType, other: IntegerType) -> Fragment:
 @with_addresses
 def modulo(call: Call) -> Typed:
     """Compiles ``a % b``; zero ends the query with 153. Raises ``UserError`` 43, 48, 153."""
-    return _modulo(call, zero="error")
+    return _compile_modulo(call, zero="error")
 
 
 @function("moduloOrZero", 2)
 @with_addresses
 def modulo_or_zero(call: Call) -> Typed:
     """Compiles ``moduloOrZero(a, b)``: 0 for a divisor of zero. Raises ``UserError`` 43."""
-    return _modulo(call, zero="zero")
+    return _compile_modulo(call, zero="zero")
 
 
-def _modulo(call: Call, zero: str) -> Typed:
+def _compile_modulo(call: Call, zero: str) -> Typed:
     left, right = call.args
     if isinstance(left.type, Date32Type | DateTime64Type):
         raise illegal_types_error(call)
@@ -235,7 +235,7 @@ def _modulo(call: Call, zero: str) -> Typed:
     type_ = IntegerType(min(64, 2 * b.bits) if a.signed else b.bits, a.signed)
     if zero == "error":
         _refuse_least(call, (32, 64))
-    divisor = _rest_divisor(left, right, zero)
+    divisor = _remainder_divisor(left, right, zero)
     wide = (
         "HUGEINT"
         if a.signed != b.signed and (b if a.signed else a).bits == 64
@@ -245,13 +245,13 @@ def _modulo(call: Call, zero: str) -> Typed:
     return Typed(sql if zero == "error" else fragment("coalesce({}, {})", sql, cast("0", type_)), type_)
 
 
-def _rest_divisor(left: Typed, right: Typed, zero: str) -> Fragment:
+def _remainder_divisor(left: Typed, right: Typed, zero: str) -> Fragment:
     """Returns the divisor of a remainder, never -1: DuckDB would overflow for the least Int64."""
     a, b = bool_as_integer(left.type), bool_as_integer(right.type)
     if right.is_literal and right.value == -1 and (zero == "zero" or a.bits in (32, 64)) and not left.is_constant:
         return fragment("1")
     if zero == "error":
-        return _divisor(left, right)
+        return _checked_divisor(left, right)
     divisor = fragment("nullif({}, 0)", right.sql)
     return fragment("nullif({}, -1)", divisor) if a.signed and b.signed else divisor
 
@@ -272,7 +272,7 @@ def positive_modulo(call: Call) -> Typed:
     left_bits, right_type = bool_as_integer(left.type).bits, bool_as_integer(right.type)
     type_ = IntegerType(right_type.bits, False)
     wide = "HUGEINT" if left_bits == 64 or right_type == UINT64 else "BIGINT"
-    a, b = (fragment("CAST({} AS {})", sql, wide) for sql in (left.sql, _nonzero(right)))
+    a, b = (fragment("CAST({} AS {})", sql, wide) for sql in (left.sql, _check_nonzero(right)))
     rest = bind_value(fragment("({} % {})", a, b), "rest", lambda r: fragment(_POSITIVE, r, b))
     return Typed(cast(rest, type_), type_)
 
@@ -284,22 +284,22 @@ _POSITIVE = "(CASE WHEN {0} >= 0 THEN {0} WHEN {1} < 0 THEN {0} - {1} ELSE {0} +
 @with_addresses
 def gcd(call: Call) -> Typed:
     """Compiles the greatest common divisor. Raises ``UserError`` 43."""
-    return _common_divisor(call, "gcd")
+    return _compile_common_divisor(call, "gcd")
 
 
 @function("lcm", 2)
 @with_addresses
 def lcm(call: Call) -> Typed:
     """Compiles the least common multiple. Raises ``UserError`` 43."""
-    return _common_divisor(call, "lcm")
+    return _compile_common_divisor(call, "lcm")
 
 
-def _common_divisor(call: Call, name: str) -> Typed:
+def _compile_common_divisor(call: Call, name: str) -> Typed:
     if arithmetic_kind(call) != "integer":
         raise illegal_types_error(call)
     left, right = (bool_as_integer(type_) for type_ in call.types)
     type_ = sum_type(left, right)
-    values = [fragment("CAST({} AS HUGEINT)", _nonzero(arg)) for arg in call.args]
+    values = [fragment("CAST({} AS HUGEINT)", _check_nonzero(arg)) for arg in call.args]
     return Typed(cast(function_call(name, *values), type_), type_)
 
 

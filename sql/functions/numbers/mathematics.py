@@ -21,7 +21,7 @@ from sql.typing.result_types import bool_as_integer, is_number
 from sql.typing.typed_expressions import FLOAT64, INT8, UINT8, Typed, cast
 
 
-def _float_function(template: str) -> Callable[[Call], Typed]:
+def _build_float_function(template: str) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         values = []
         for position, arg in enumerate(call.args):
@@ -43,10 +43,10 @@ for _names, _template in (
     ("tanh", "tanh({0})"), ("asinh", "asinh({0})"), ("acosh", "acosh({0})"), ("atanh", "atanh({0})"),
     ("degrees", "degrees({0})"), ("radians", "radians({0})"), ("lgamma", "pando_lgamma({0})"), ("tgamma", "gamma({0})"),
 ):  # fmt: skip
-    define(_names, _float_function(_template), 1)
-define("pow power", _float_function("pow({0}, {1})"), 2)
-define("atan2", _float_function("atan2({0}, {1})"), 2)
-define("hypot", _float_function("pando_hypot({0}, {1})"), 2)
+    define(_names, _build_float_function(_template), 1)
+define("pow power", _build_float_function("pow({0}, {1})"), 2)
+define("atan2", _build_float_function("atan2({0}, {1})"), 2)
+define("hypot", _build_float_function("pando_hypot({0}, {1})"), 2)
 define("pi", lambda call: Typed(fragment("pi()"), FLOAT64, is_constant=True), 0)
 define("e", lambda call: Typed(fragment("exp(1)"), FLOAT64, is_constant=True), 0)
 
@@ -70,14 +70,14 @@ def sign(call: Call) -> Typed:
 # Rounding -------------------------------------------------------------------------------------------------------------
 
 
-def _digits(call: Call) -> int:
+def _digits_argument(call: Call) -> int:
     digits = call.constant_int(1, 0)
     if not -32768 <= digits <= 32767:
         raise UserError("ARGUMENT_OUT_OF_BOUND", f"{call.name}: the scale {digits} must be from -32768 to 32767")
     return digits
 
 
-def _rounding(function: str, integer: str, decimal: str, digits_of: str) -> Callable[[Call], Typed]:
+def _build_rounding(function: str, integer: str, decimal: str, digits_of: str) -> Callable[[Call], Typed]:
     """Builds a rounding function from four SQL templates.
 
     ``function``: the DuckDB function that rounds a float to an integer. ``integer``: rounds the integer ``{x}`` to the
@@ -86,9 +86,9 @@ def _rounding(function: str, integer: str, decimal: str, digits_of: str) -> Call
     """
 
     def build(call: Call) -> Typed:
-        value, digits = call.args[0], _digits(call)
+        value, digits = call.args[0], _digits_argument(call)
         if isinstance(value.type, (IntegerType, BoolType)):
-            return value if digits >= 0 else _rounded_integer(integer, value, 10**-digits)
+            return value if digits >= 0 else _round_integer(integer, value, 10**-digits)
         if isinstance(value.type, DecimalType):
             if digits >= value.type.scale:
                 return value
@@ -98,15 +98,15 @@ def _rounding(function: str, integer: str, decimal: str, digits_of: str) -> Call
                 step = fragment("CAST('{}' AS DECIMAL({}, {}))", f"{10.0**-digits:.{digits}f}", digits + 1, digits)
                 rounded = bind_value(value.sql, "exact", lambda v: fragment(digits_of, x=v, digits=digits, step=step))
                 return Typed(cast(rounded, value.type), value.type)
-            return Typed(cast(_rounded_decimal(decimal, value, digits), value.type), value.type)
+            return Typed(cast(_round_decimal(decimal, value, digits), value.type), value.type)
         if not isinstance(value.type, FloatType):
             raise call.wrong_type(0, "a number")
-        return Typed(cast(_rounded_float(function, value.sql, digits), value.type), value.type)
+        return Typed(cast(_round_float(function, value.sql, digits), value.type), value.type)
 
     return build
 
 
-def _rounded_integer(template: str, value: Typed, unit: int) -> Typed:
+def _round_integer(template: str, value: Typed, unit: int) -> Typed:
     """Rounds in the value's own type, which wraps around at its limits.
 
     C++ computes narrow numbers as Int32.
@@ -141,7 +141,7 @@ def _rounded_integer(template: str, value: Typed, unit: int) -> Typed:
     return Typed(fragment("({} <> 0)", sql) if isinstance(value.type, BoolType) else sql, value.type)
 
 
-def _rounded_decimal(template: str, value: Typed, digits: int) -> Fragment:
+def _round_decimal(template: str, value: Typed, digits: int) -> Fragment:
     assert isinstance(value.type, DecimalType)
     scale = value.type.scale
     whole = fragment("CAST(CAST({} AS DECIMAL(38, {})) * {} AS HUGEINT)", value.sql, scale, 10**scale)
@@ -150,7 +150,7 @@ def _rounded_decimal(template: str, value: Typed, digits: int) -> Fragment:
     return fragment("(CAST({} AS DECIMAL({}, 0)) * {})", rounded, 37 - scale, unit)
 
 
-def _rounded_float(function: str, sql: Fragment, digits: int) -> Fragment:
+def _round_float(function: str, sql: Fragment, digits: int) -> Fragment:
     """Rounds a float to digits. ClickHouse's powers of ten end at the greatest UInt64."""
     unit = float(min(10 ** abs(digits), 2**64 - 1))
     if digits == 0:
@@ -187,11 +187,11 @@ _HALF_EVEN_DIGITS = (
     "THEN trunc({x}, {digits}) ELSE round({x}, {digits}) END)"
 )
 
-define("round", _rounding("pando_rint", _HALF_AWAY_INTEGER, _HALF_AWAY, "round({x}, {digits})"), (1, 2))
-define("roundBankers", _rounding("pando_rint", _HALF_EVEN_INTEGER, _HALF_EVEN, _HALF_EVEN_DIGITS), (1, 2))
-define("floor", _rounding("floor", _FLOOR_INTEGER, _FLOOR, _FLOOR_DIGITS), (1, 2))
-define("ceil ceiling", _rounding("ceil", _CEIL_INTEGER, _CEIL, _CEIL_DIGITS), (1, 2))
-define("trunc truncate", _rounding("trunc", _TRUNC_INTEGER, _TRUNC, "trunc({x}, {digits})"), (1, 2))
+define("round", _build_rounding("pando_rint", _HALF_AWAY_INTEGER, _HALF_AWAY, "round({x}, {digits})"), (1, 2))
+define("roundBankers", _build_rounding("pando_rint", _HALF_EVEN_INTEGER, _HALF_EVEN, _HALF_EVEN_DIGITS), (1, 2))
+define("floor", _build_rounding("floor", _FLOOR_INTEGER, _FLOOR, _FLOOR_DIGITS), (1, 2))
+define("ceil ceiling", _build_rounding("ceil", _CEIL_INTEGER, _CEIL, _CEIL_DIGITS), (1, 2))
+define("trunc truncate", _build_rounding("trunc", _TRUNC_INTEGER, _TRUNC, "trunc({x}, {digits})"), (1, 2))
 
 
 @function("roundToExp2", 1)
@@ -237,21 +237,21 @@ def _exp10(values: np.ndarray) -> np.ndarray:
     return np.where(is_whole, exact, powers)
 
 
-def _computed(function: Callable[[np.ndarray], np.ndarray], given: pa.Array) -> pa.Array:
+def _apply_function(function: Callable[[np.ndarray], np.ndarray], given: pa.Array) -> pa.Array:
     """Applies a function to numbers; values outside its domain give NaN or infinity."""
     floats = given.cast(pa.float64())
     with np.errstate(all="ignore"):
         return fixed_width_column(function(fixed_width_values(floats, np.float64)), pa.float64(), floats)
 
 
-_SCANNED: dict[str, Callable[[np.ndarray], np.ndarray]] = {"exp10": _exp10, "log1p": np.log1p}
+_NUMPY_FUNCTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {"exp10": _exp10, "log1p": np.log1p}
 """Functions that DuckDB lacks."""
 _EXACT_BITS = 32
 """Integers of at most this many bits are exact as floats."""
 
 
-def _scanned_function(name: str) -> Callable[[Call], Typed]:
-    build, compute = _float_function(f"pando_{name}({{0}})"), partial(_computed, _SCANNED[name])
+def _build_numpy_function(name: str) -> Callable[[Call], Typed]:
+    build, compute = _build_float_function(f"pando_{name}({{0}})"), partial(_apply_function, _NUMPY_FUNCTIONS[name])
 
     def scanned(call: Call) -> Typed:
         made, given = build(call), call.args[0].type
@@ -262,9 +262,10 @@ def _scanned_function(name: str) -> Callable[[Call], Typed]:
     return scanned
 
 
-for _name in _SCANNED:
-    define(_name, _scanned_function(_name), 1)
+for _name in _NUMPY_FUNCTIONS:
+    define(_name, _build_numpy_function(_name), 1)
 
 KERNELS = tuple(
-    Kernel(f"pando_{name}", ("DOUBLE",), "DOUBLE", partial(_computed, function)) for name, function in _SCANNED.items()
+    Kernel(f"pando_{name}", ("DOUBLE",), "DOUBLE", partial(_apply_function, function))
+    for name, function in _NUMPY_FUNCTIONS.items()
 )

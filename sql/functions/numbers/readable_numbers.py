@@ -21,7 +21,7 @@ _QUANTITIES = (
 )  # fmt: skip
 
 
-def _readable(step: int, units: Sequence[str]) -> Callable[[Call], Typed]:
+def _build_readable(step: int, units: Sequence[str]) -> Callable[[Call], Typed]:
     """Builds a function that divides a value by ``step`` until it is below it or the units end."""
 
     def body(value: Fragment) -> Fragment:
@@ -43,9 +43,9 @@ def _readable(step: int, units: Sequence[str]) -> Callable[[Call], Typed]:
     return build
 
 
-define("formatReadableSize FORMAT_BYTES", _readable(1024, _BINARY), 1)
-define("formatReadableDecimalSize", _readable(1000, _DECIMAL), 1)
-define("formatReadableQuantity", _readable(1000, _QUANTITIES), 1)
+define("formatReadableSize FORMAT_BYTES", _build_readable(1024, _BINARY), 1)
+define("formatReadableDecimalSize", _build_readable(1000, _DECIMAL), 1)
+define("formatReadableQuantity", _build_readable(1000, _QUANTITIES), 1)
 
 MACROS = define_macros(  # DuckDB rounds exact halves of a hundredth to even, ClickHouse away from zero
     r"""pando_half_up(x) AS x + CASE WHEN abs(x) < 1e12 AND x * 8 = trunc(x * 8) AND (x * 8) % 2 <> 0

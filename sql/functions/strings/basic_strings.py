@@ -26,10 +26,10 @@ from sql.functions.strings.case_kernels import capitalize_words
 from sql.functions.strings.string_kernels import (
     append_suffix,
     fixed_strings_as_text,
-    replaced,
-    substrings,
+    replace_text,
+    slice_characters,
     substrings_before_delimiter,
-    trimmed,
+    trim_text,
 )
 from sql.typing.column_kernels.scannable import MIN_REPEATS_FOR_DICTIONARY, Compute, Scannable, parse_by_scan
 from sql.typing.duckdb.bound_values import bind_value
@@ -61,7 +61,7 @@ def integer_argument(call: Call, position: int) -> Fragment:
     return fragment("CAST({} AS BIGINT)", call.args[position].sql)
 
 
-def _simple(template: str, strings: int) -> Callable[[Call], Typed]:
+def _build_simple(template: str, strings: int) -> Callable[[Call], Typed]:
     """Builds a function from a template; the first ``strings`` arguments are strings, the rest integers."""
 
     def build(call: Call) -> Typed:
@@ -87,7 +87,7 @@ def change_ascii_case(value: Fragment, case: str) -> Fragment:
     return Scannable(sql, value, pc.ascii_lower if case == "lower" else pc.ascii_upper, pa.string())
 
 
-def _ascii_case(case: str) -> Callable[[Call], Typed]:
+def _build_case_change(case: str) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         value = call.args[0]
         if isinstance(value.type, FixedStringType):  # the length and the zero bytes stay
@@ -97,34 +97,34 @@ def _ascii_case(case: str) -> Callable[[Call], Typed]:
     return build
 
 
-def _of_column(template: str, compute: Compute) -> Callable[[Call], Typed]:
+def _build_scanned(template: str, compute: Compute) -> Callable[[Call], Typed]:
     """Builds a function of one text from an SQL template and a scan kernel."""
     return lambda call: Typed(
         Scannable(fragment(template, string_argument(call, 0)), string_argument(call, 0), compute, pa.string()), STRING
     )
 
 
-define("lower lcase", _ascii_case("lower"), 1)
-define("upper ucase", _ascii_case("upper"), 1)
-define("lowerUTF8", _simple("lower({0})", 1), 1)
-define("upperUTF8", _simple("upper(replace({0}, 'ß', 'SS'))", 1), 1)
-define("reverseUTF8", _simple("reverse({0})", 1), 1)
-define("initcap", _of_column("pando_initcap(encode({}))", capitalize_words), 1)
+define("lower lcase", _build_case_change("lower"), 1)
+define("upper ucase", _build_case_change("upper"), 1)
+define("lowerUTF8", _build_simple("lower({0})", 1), 1)
+define("upperUTF8", _build_simple("upper(replace({0}, 'ß', 'SS'))", 1), 1)
+define("reverseUTF8", _build_simple("reverse({0})", 1), 1)
+define("initcap", _build_scanned("pando_initcap(encode({}))", capitalize_words), 1)
 
 
-def _characters(template: str, bounds: Callable[[int], tuple[int, int | None]]) -> Callable[[Call], Typed]:
+def _build_character_slice(template: str, bounds: Callable[[int], tuple[int, int | None]]) -> Callable[[Call], Typed]:
     """Builds a function that takes a slice of characters; a scan computes it for a literal count."""
 
     def build(call: Call) -> Typed:
         sql, count = fragment(template, string_argument(call, 0), integer_argument(call, 1)), call.args[1].value
         if type(count) is int and abs(count) < MAX_SCANNED_PIECE_CHARACTERS:
-            sql = Scannable(sql, string_argument(call, 0), substrings(*bounds(count)), pa.string())
+            sql = Scannable(sql, string_argument(call, 0), slice_characters(*bounds(count)), pa.string())
         return Typed(sql, STRING)
 
     return build
 
 
-def _bytes(name: str, places: str) -> Callable[[Call], Typed]:
+def _build_byte_slice(name: str, places: str) -> Callable[[Call], Typed]:
     """Builds ``left`` or ``right``, by bytes; ``places`` are the SQL of the first and the last byte.
 
     DuckDB's functions count characters, so they serve for ASCII texts alone.
@@ -145,17 +145,17 @@ _SHORT = "-greatest(least(-{}, 4294967295), -4294967295)"
 """No text is longer. The smallest Int64 cannot be negated and fails, as in ClickHouse."""
 _LEFT_PLACES = "1, CASE WHEN {1} >= 0 THEN {1} ELSE strlen({0}) + {1} END"
 _RIGHT_PLACES = "CASE WHEN {1} >= 0 THEN greatest(strlen({0}) - {1}, 0) + 1 ELSE 1 - {1} END, strlen({0})"
-define("leftUTF8", _characters("left({0}, {1})", lambda count: (0, count)), 2)
-define("rightUTF8", _characters("right({0}, {1})", lambda count: (-count, None) if count else (0, 0)), 2)
-define("left", _bytes("left", _LEFT_PLACES), 2)
-define("right", _bytes("right", _RIGHT_PLACES), 2)
-define("base64Encode TO_BASE64", _simple("to_base64(encode({0}))", 1), 1)
-define("base64Decode FROM_BASE64", _simple("decode(from_base64({0}))", 1), 1)
-define("encodeURLComponent", _simple("url_encode({0})", 1), 1)
-define("decodeURLComponent", _simple("url_decode({0})", 1), 1)
-define("unhex", _simple("decode(unhex({0}))", 1), 1)
-define("toValidUTF8", _simple("{0}", 1), 1)
-define("normalizeUTF8NFC", _simple("nfc_normalize({0})", 1), 1)
+define("leftUTF8", _build_character_slice("left({0}, {1})", lambda count: (0, count)), 2)
+define("rightUTF8", _build_character_slice("right({0}, {1})", lambda count: (-count, None) if count else (0, 0)), 2)
+define("left", _build_byte_slice("left", _LEFT_PLACES), 2)
+define("right", _build_byte_slice("right", _RIGHT_PLACES), 2)
+define("base64Encode TO_BASE64", _build_simple("to_base64(encode({0}))", 1), 1)
+define("base64Decode FROM_BASE64", _build_simple("decode(from_base64({0}))", 1), 1)
+define("encodeURLComponent", _build_simple("url_encode({0})", 1), 1)
+define("decodeURLComponent", _build_simple("url_decode({0})", 1), 1)
+define("unhex", _build_simple("decode(unhex({0}))", 1), 1)
+define("toValidUTF8", _build_simple("{0}", 1), 1)
+define("normalizeUTF8NFC", _build_simple("nfc_normalize({0})", 1), 1)
 
 
 @function("appendTrailingCharIfAbsent", 2)
@@ -180,7 +180,9 @@ def replace_all(call: Call) -> Typed:
     known = [arg.value for arg in call.args[1:]]
     if lengths[0] > 0 and 0 <= lengths[1] <= lengths[0] * MAX_UNGUARDED_REPEATS:
         sql = fragment("replace({}, {}, {})", value, old, new)
-        return Typed(Scannable(sql, value, replaced(*known), pa.string(), worth_at=MIN_REPEATS_FOR_DICTIONARY), STRING)
+        return Typed(
+            Scannable(sql, value, replace_text(*known), pa.string(), worth_at=MIN_REPEATS_FOR_DICTIONARY), STRING
+        )
     if 0 <= lengths[1] <= max(lengths[0], 1):
         return Typed(fragment("pando_replace({}, {}, {})", value, old, new), STRING)
     room = memory_guards.guarded_size(
@@ -251,31 +253,35 @@ def reverse(call: Call) -> Typed:
 # Parts ----------------------------------------------------------------------------------------------------------------
 
 
-def _substring(macro: str) -> Callable[[Call], Typed]:
+def _build_substring(macro: str) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         size: Piece = 1099511627776
         if len(call.args) > 2:
-            size = _within_32_bits(call, 2, -4294967296)
+            size = _limited_argument(call, 2, -4294967296)
         if call.args[1].value == 0:
             return Typed(fragment("(CASE WHEN {} IS NULL THEN NULL ELSE '' END)", string_argument(call, 0)), STRING)
         sql = function_call(
             macro,
             string_argument(call, 0),
-            _within_32_bits(call, 1, -4294967296 if len(call.args) > 2 else -4294967295),
+            _limited_argument(call, 1, -4294967296 if len(call.args) > 2 else -4294967295),
             size,
         )
         known = [arg.value for arg in call.args[1:]]
         if macro == "pando_substring" and all(
             type(n) is int and 0 < abs(n) < MAX_SCANNED_PIECE_CHARACTERS for n in known
         ):
-            bounds = _bounds(*known)
-            sql = sql if bounds is None else Scannable(sql, string_argument(call, 0), substrings(*bounds), pa.string())
+            bounds = _slice_bounds(*known)
+            sql = (
+                sql
+                if bounds is None
+                else Scannable(sql, string_argument(call, 0), slice_characters(*bounds), pa.string())
+            )
         return Typed(sql, STRING)
 
     return build
 
 
-def _within_32_bits(call: Call, position: int, least: int) -> Fragment:
+def _limited_argument(call: Call, position: int, least: int) -> Fragment:
     """Returns a position or size as BIGINT, limited to DuckDB's bounds.
 
     ClickHouse reads a UInt64 as an Int64. Only constants are read so here: a column's value is a position that was
@@ -292,7 +298,7 @@ def _within_32_bits(call: Call, position: int, least: int) -> Fragment:
     return integer_argument(call, position)
 
 
-def _bounds(start: int, size: int | None = None) -> tuple[int, int | None] | None:
+def _slice_bounds(start: int, size: int | None = None) -> tuple[int, int | None] | None:
     """Returns the bounds of a Python slice for a position and a size, or ``None``."""
     begin = start - 1 if start > 0 else start
     if size is None:
@@ -301,8 +307,8 @@ def _bounds(start: int, size: int | None = None) -> tuple[int, int | None] | Non
     return (begin, None if begin < 0 <= end else end) if size > 0 else None
 
 
-define("substring substr mid byteSlice", _substring("pando_byte_substring"), (2, 3))
-define("substringUTF8", _substring("pando_substring"), (2, 3))
+define("substring substr mid byteSlice", _build_substring("pando_byte_substring"), (2, 3))
+define("substringUTF8", _build_substring("pando_substring"), (2, 3))
 
 
 @function("substringIndex SUBSTRING_INDEX", 3)
@@ -333,7 +339,7 @@ _SPACES = {
 """Most texts have no spaces at their ends; for these DuckDB need not look at every character."""
 
 
-def _trim(name: str) -> Callable[[Call], Typed]:
+def _build_trim(name: str) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         value, characters = string_argument(call, 0), call.args[1].value if len(call.args) > 1 else " "
         if characters == "":
@@ -344,24 +350,24 @@ def _trim(name: str) -> Callable[[Call], Typed]:
             sql = bind_value(value, "padded", lambda v: fragment(_SPACES[name], v))
         if not isinstance(characters, str):
             return Typed(sql, STRING)
-        compute = trimmed(name, characters)
+        compute = trim_text(name, characters)
         if not isinstance(call.args[0].type, FixedStringType):
             return Typed(Scannable(sql, value, compute, pa.string()), STRING)
-        return Typed(_trimmed_fixed(sql, call.args[0].sql, compute, name, characters), STRING)
+        return Typed(_trim_fixed_string(sql, call.args[0].sql, compute, name, characters), STRING)
 
     return build
 
 
-def _trimmed_fixed(sql: Fragment, value: Fragment, compute: Compute, name: str, characters: str) -> Fragment:
+def _trim_fixed_string(sql: Fragment, value: Fragment, compute: Compute, name: str, characters: str) -> Fragment:
     def rest(odd: Fragment) -> Fragment:
         return function_call(name, fragment("decode(unhex({}))", odd), string_literal(characters))
 
     return parse_by_scan(sql, value, fixed_strings_as_text(compute), pa.string(), rest)
 
 
-define("trimBoth trim", _trim("trim"), (1, 2))
-define("trimLeft ltrim", _trim("ltrim"), (1, 2))
-define("trimRight rtrim", _trim("rtrim"), (1, 2))
+define("trimBoth trim", _build_trim("trim"), (1, 2))
+define("trimLeft ltrim", _build_trim("ltrim"), (1, 2))
+define("trimRight rtrim", _build_trim("rtrim"), (1, 2))
 
 
 MACROS = define_macros(

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from sql.typing.duckdb.sql_fragments import Fragment, fragment
 from sql.typing.typed_expressions import string_literal
 
-_CHANGED = re.IGNORECASE | re.VERBOSE
+_CHANGING_FLAGS = re.IGNORECASE | re.VERBOSE
 _UNLIKE = re.compile(r"\[[:.=]|\\[pPQECzAZ]|\{,")
 """Syntax that Python and RE2 read differently."""
 
@@ -46,15 +46,15 @@ def analyze_pattern(pattern: str) -> PatternFacts:
     except (re.error, RecursionError, OverflowError):
         return PatternFacts(pattern.count("(") - pattern.count("\\(") - pattern.count("(?:"), False)
     groups, is_empty = compiled.groups, compiled.match("") is not None
-    if _UNLIKE.search(pattern) or compiled.flags & _CHANGED:
+    if _UNLIKE.search(pattern) or compiled.flags & _CHANGING_FLAGS:
         return PatternFacts(groups, is_empty)
-    runs = list(_runs(tree))
+    runs = list(_needed_texts(tree))
     if tree and all(code is codes.LITERAL for code, _ in tree):
         return PatternFacts(groups, is_empty, runs[0], runs[0])
     return PatternFacts(groups, is_empty, None, max(runs, key=len, default=""))
 
 
-def _runs(tree: Iterable[tuple[Any, Any]]) -> Iterable[str]:
+def _needed_texts(tree: Iterable[tuple[Any, Any]]) -> Iterable[str]:
     """Yields the texts that every match contains."""
     run = ""
     for code, value in tree:
@@ -64,10 +64,10 @@ def _runs(tree: Iterable[tuple[Any, Any]]) -> Iterable[str]:
         if run:
             yield run
             run = ""
-        if code is codes.SUBPATTERN and not value[1] & _CHANGED:
-            yield from _runs(value[3])
+        if code is codes.SUBPATTERN and not value[1] & _CHANGING_FLAGS:
+            yield from _needed_texts(value[3])
         elif code in (codes.MAX_REPEAT, codes.MIN_REPEAT) and value[0] > 0:
-            yield from _runs(value[2])
+            yield from _needed_texts(value[2])
     if run:
         yield run
 

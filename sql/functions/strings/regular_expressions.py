@@ -22,7 +22,7 @@ _ALWAYS = "(strlen({}) >= 0)"
 """True for every text, NULL for NULL."""
 
 
-def _found(value: Fragment, pattern: Fragment, known: object) -> Fragment:
+def _compile_match(value: Fragment, pattern: Fragment, known: object) -> Fragment:
     if not isinstance(known, str):
         return fragment("regexp_matches({}, {}, 's')", value, pattern)
     if not known:
@@ -38,7 +38,7 @@ def _found(value: Fragment, pattern: Fragment, known: object) -> Fragment:
 def match(call: Call) -> Typed:
     """Compiles ``match(text, pattern)``."""
     pattern, known = string_argument(call, 1), call.args[1].value
-    found = bind_value(string_argument(call, 0), "subject", lambda v: _found(v, pattern, known))
+    found = bind_value(string_argument(call, 0), "subject", lambda v: _compile_match(v, pattern, known))
     return Typed(found, UINT8, is_condition=True)
 
 
@@ -50,12 +50,14 @@ def multi_match_any(call: Call) -> Typed:
     patterns = [(element.sql, element.value) for element in constant_needles(call)]
 
     def found(value: Fragment) -> Fragment:
-        return fragment("({})", join_fragments(" OR ", [_found(value, *pattern) for pattern in patterns]) or "false")
+        return fragment(
+            "({})", join_fragments(" OR ", [_compile_match(value, *pattern) for pattern in patterns]) or "false"
+        )
 
     return Typed(bind_value(string_argument(call, 0), "subject", found), UINT8, is_condition=True)
 
 
-def _extracted(call: Call, pattern: str, group: int) -> Typed:
+def _compile_extract(call: Call, pattern: str, group: int) -> Typed:
     template = "coalesce(regexp_extract({}, {}, {}, 's'), '')"
     if not pattern:
         return Typed(fragment("left({}, 0)", string_argument(call, 0)), STRING)
@@ -71,7 +73,7 @@ def _extracted(call: Call, pattern: str, group: int) -> Typed:
 def extract(call: Call) -> Typed:
     """Compiles ``extract(text, pattern)``: the first group of the first match, or the whole match."""
     pattern = call.constant_text(1)
-    return _extracted(call, pattern, 1 if analyze_pattern(pattern).groups else 0)
+    return _compile_extract(call, pattern, 1 if analyze_pattern(pattern).groups else 0)
 
 
 @function("regexpExtract REGEXP_EXTRACT", (2, 3))
@@ -85,7 +87,7 @@ def regexp_extract(call: Call) -> Typed:
             "INDEX_OF_POSITIONAL_ARGUMENT_IS_OUT_OF_RANGE",
             f"regexpExtract: the index {group} must be from 0 to {groups}, the groups of the pattern",
         )
-    return _extracted(call, pattern, group)
+    return _compile_extract(call, pattern, group)
 
 
 @function("extractAll", 2)
@@ -128,7 +130,7 @@ _GROUP = re.compile(r"\\([0\\])")
 _PLAIN = re.compile(r"(?:[^\\]|\\[0\\])*")
 
 
-def _replace_regexp(options: str) -> Callable[[Call], Typed]:
+def _build_replace(options: str) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         pattern, new = (string_argument(call, position) for position in (1, 2))
         known, given = call.args[1].value, call.args[2].value
@@ -143,7 +145,7 @@ def _replace_regexp(options: str) -> Callable[[Call], Typed]:
                 return fragment(_ANCHORS[known], value, new)
             exact = analyze_pattern(known).literal
             if exact and options == "gs" and isinstance(given, str):
-                written = _written(given, exact)
+                written = _expand_replacement(given, exact)
                 if written is not None:
                     return fragment("replace({}, {}, {})", value, string_literal(exact), string_literal(written))
             return skip_impossible_matches(known, value, matched, value)
@@ -153,12 +155,12 @@ def _replace_regexp(options: str) -> Callable[[Call], Typed]:
     return build
 
 
-def _written(replacement: str, match: str) -> str | None:
+def _expand_replacement(replacement: str, match: str) -> str | None:
     r"""Returns the text that replaces a match, or ``None`` if it refers to groups other than ``\0``."""
     if _PLAIN.fullmatch(replacement) is None:
         return None
     return _GROUP.sub(lambda found: match if found.group(1) == "0" else "\\", replacement)
 
 
-define("replaceRegexpAll REGEXP_REPLACE", _replace_regexp("gs"), 3)
-define("replaceRegexpOne", _replace_regexp("s"), 3)
+define("replaceRegexpAll REGEXP_REPLACE", _build_replace("gs"), 3)
+define("replaceRegexpOne", _build_replace("s"), 3)

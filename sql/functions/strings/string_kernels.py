@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sql.typing.column_kernels.kernels import (
+    boolean_column,
     find_needle,
     fixed_width_column,
     fixed_width_values,
-    masked_bits,
     text_bytes,
     text_offsets,
     validity_buffer,
@@ -39,14 +39,14 @@ NO_PUNCTUATION[list(b" \t\n\f\r" + string.punctuation.encode())] = False
 
 def find_position(needle: str) -> Compute:
     """Returns a kernel: the needle's first byte position, from 1, or 0."""
-    return partial(_place_of, needle)
+    return partial(_find_in_texts, needle)
 
 
-def _place_of(needle: str, texts: pa.Array) -> pa.Array:
+def _find_in_texts(needle: str, texts: pa.Array) -> pa.Array:
     return pc.cast(pc.add(pc.find_substring(texts, needle), 1), pa.uint64())
 
 
-def count_of(needle: str) -> Compute:
+def count_occurrences(needle: str) -> Compute:
     """Returns a kernel that counts the needle's occurrences."""
     return lambda texts: pc.cast(pc.count_substring(texts, needle), pa.uint64())
 
@@ -57,17 +57,17 @@ def token_test(token: str) -> Compute:
 
 
 def _has_token(token: bytes, texts: pa.Array) -> pa.Array:
-    offsets, data, begins, rows = _places(token, texts)
+    offsets, data, begins, rows = _find_bytes(token, texts)
     ends = begins + len(token)
     is_cut_off = (begins == offsets[rows]) | NO_TOKEN[data[begins - 1]]
     after = data[np.minimum(ends, len(data) - 1)] if len(data) else data
     is_cut_off &= (ends == offsets[rows + 1]) | NO_TOKEN[after]
     found = np.zeros(len(texts), bool)
     found[rows[is_cut_off & (ends <= offsets[rows + 1])]] = True
-    return masked_bits(found, texts)
+    return boolean_column(found, texts)
 
 
-def _places(needle: bytes, texts: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def _find_bytes(needle: bytes, texts: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Finds a needle in texts.
 
     Returns the texts' offsets, their bytes, the needle's positions in these bytes and the row of each position.
@@ -84,18 +84,18 @@ def ilike_test(pattern: str) -> Compute:
     small = pattern.lower()
     is_search = small[:1] == small[-1:] == "%" and not set(small[1:-1]) & set("%_")
     folded = [] if is_search else [letter for letter in _FOLDED if letter in small]
-    return partial(_is_like, small, folded)
+    return partial(_match_ilike, small, folded)
 
 
-def _is_like(pattern: str, folded: list[str], texts: pa.Array) -> pa.Array:
+def _match_ilike(pattern: str, folded: list[str], texts: pa.Array) -> pa.Array:
     lowered = pc.ascii_lower(texts)
     for letter in folded:
-        if len(_places(_FOLDED[letter].encode(), texts)[-1]):
+        if len(_find_bytes(_FOLDED[letter].encode(), texts)[-1]):
             lowered = pc.replace_substring(lowered, _FOLDED[letter], letter)
     return pc.match_like(lowered, pattern)
 
 
-def trimmed(side: str, characters: str) -> Compute:
+def trim_text(side: str, characters: str) -> Compute:
     """Returns a kernel that trims characters at ``side`` (``trim``: both, ``ltrim``, ``rtrim``)."""
     name = {"trim": "utf8_trim", "ltrim": "utf8_ltrim", "rtrim": "utf8_rtrim"}[side]
     if characters.isascii():
@@ -109,10 +109,10 @@ def fixed_strings_as_text(compute: Compute) -> Compute:
 
     Values that are not UTF-8 are left over for DuckDB, as hexadecimal digits.
     """
-    return partial(_of_fixed, compute)
+    return partial(_compute_fixed, compute)
 
 
-def _of_fixed(compute: Compute, values: pa.Array) -> pa.Array:
+def _compute_fixed(compute: Compute, values: pa.Array) -> pa.Array:
     blobs = values.cast(pa.binary())
     try:
         known = compute(blobs.cast(pa.string()))
@@ -127,15 +127,15 @@ def _of_fixed(compute: Compute, values: pa.Array) -> pa.Array:
     return known_and_left_over(known, known, np.zeros(len(values), bool))
 
 
-def padded(side: str, fill: str, *, by_bytes: bool) -> Compute:
+def pad_text(side: str, fill: str, *, by_bytes: bool) -> Compute:
     """Returns a kernel that pads or cuts texts to a size, in bytes (with an ASCII ``fill``) or characters.
 
     A cut inside a character gives NULL.
     """
-    return partial(_padded, side == "lpad", fill, by_bytes)
+    return partial(_pad_texts, side == "lpad", fill, by_bytes)
 
 
-def _padded(is_left: bool, fill: str, by_bytes: bool, texts: pa.Array, sizes: pa.Array | int) -> pa.Array:
+def _pad_texts(is_left: bool, fill: str, by_bytes: bool, texts: pa.Array, sizes: pa.Array | int) -> pa.Array:
     is_ascii = text_bytes(texts).max(initial=0) < 128
     lengths = pc.binary_length(texts) if by_bytes or is_ascii else pc.utf8_length(texts)
     if isinstance(sizes, int):
@@ -185,35 +185,35 @@ def copy_nulls(made: pa.Array, like: pa.Array) -> pa.Array:
     return pa.Array.from_buffers(made.type, len(made), parts)
 
 
-def replaced(old: str, new: str) -> Compute:
+def replace_text(old: str, new: str) -> Compute:
     """Returns a kernel that replaces all occurrences of ``old``."""
     if len(old.encode()) == len(new.encode()) == 1:
-        return partial(_with_other_bytes, bytes.maketrans(old.encode(), new.encode()))
+        return partial(_translate_bytes, bytes.maketrans(old.encode(), new.encode()))
     return lambda texts: pc.replace_substring(texts, old, new)
 
 
-def _with_other_bytes(table: bytes, texts: pa.Array) -> pa.Array:
+def _translate_bytes(table: bytes, texts: pa.Array) -> pa.Array:
     offsets, data = text_buffers(texts)
     made = [None, pa.py_buffer(offsets), pa.py_buffer(data.tobytes().translate(table))]
     return copy_nulls(pa.Array.from_buffers(pa.string(), len(texts), made), texts)
 
 
-def substrings(begin: int, end: int | None) -> Compute:
+def slice_characters(begin: int, end: int | None) -> Compute:
     """Returns a kernel that slices texts by characters; negative positions count from the end."""
     return lambda texts: pc.utf8_slice_codeunits(texts, begin, end)
 
 
-def spaces(counts: pa.Array) -> pa.Array:
+def repeat_blank(counts: pa.Array) -> pa.Array:
     """Returns texts of that many blanks, at most 255."""
     return _SPACES.take(pc.max_element_wise(pc.cast(counts, pa.int16()), 0, skip_nulls=False))
 
 
 def append_suffix(end: str) -> Compute:
     """Returns a kernel that appends ``end`` to texts that are not empty and do not have it."""
-    return partial(_with_byte, end.encode()[0]) if end.isascii() and len(end) == 1 else partial(_with_end, end)
+    return partial(_append_byte, end.encode()[0]) if end.isascii() and len(end) == 1 else partial(_append_text, end)
 
 
-def _with_byte(byte: int, texts: pa.Array) -> pa.Array:
+def _append_byte(byte: int, texts: pa.Array) -> pa.Array:
     offsets, data = text_buffers(texts)
     if not len(data):
         return texts
@@ -229,7 +229,7 @@ def _with_byte(byte: int, texts: pa.Array) -> pa.Array:
     return copy_nulls(pa.Array.from_buffers(pa.string(), len(texts), parts), texts)
 
 
-def _with_end(end: str, texts: pa.Array) -> pa.Array:
+def _append_text(end: str, texts: pa.Array) -> pa.Array:
     has_it = pc.or_(pc.ends_with(texts, end), pc.equal(pc.binary_length(texts), 0))
     return pc.binary_join_element_wise(texts, pa.array([end, ""]).take(has_it.cast(pa.int8())), "")
 
@@ -241,10 +241,10 @@ def first_bytes(texts: pa.Array) -> pa.Array:
     return fixed_width_column(values, pa.int32(), texts)
 
 
-def words_between(separator: str, limit: int) -> Compute:
+def split_into_words(separator: str, limit: int) -> Compute:
     """Returns a kernel that splits texts at a separator into at most ``limit`` words; 0: all."""
     most = limit or None
-    return lambda texts: _cut(limit, pc.split_pattern(texts, separator, max_splits=most))
+    return lambda texts: _limit_words(limit, pc.split_pattern(texts, separator, max_splits=most))
 
 
 def byte_class_runs(kind: np.ndarray, limit: int) -> Compute:
@@ -252,7 +252,7 @@ def byte_class_runs(kind: np.ndarray, limit: int) -> Compute:
 
     ``kind`` is a table of 256 flags: :data:`ALPHA`, :data:`NO_SPACE`, :data:`NO_PUNCTUATION`.
     """
-    return lambda texts: _cut(limit, _runs(kind, texts))
+    return lambda texts: _limit_words(limit, _list_runs(kind, texts))
 
 
 def substrings_before_delimiter(delimiter: str, count: int) -> Compute:
@@ -260,10 +260,10 @@ def substrings_before_delimiter(delimiter: str, count: int) -> Compute:
 
     A negative count takes the text after the delimiter, counted from the end.
     """
-    return partial(_before, delimiter, count)
+    return partial(_cut_at_delimiter, delimiter, count)
 
 
-def _before(delimiter: str, count: int, texts: pa.Array) -> pa.Array:
+def _cut_at_delimiter(delimiter: str, count: int, texts: pa.Array) -> pa.Array:
     rows = np.flatnonzero(np.asarray(pc.fill_null(pc.count_substring(texts, delimiter), 0)) >= abs(count))
     if not len(rows):
         return texts
@@ -279,7 +279,7 @@ def _before(delimiter: str, count: int, texts: pa.Array) -> pa.Array:
     return copy_nulls(slice_texts(data, begins, ends), texts)
 
 
-def _cut(limit: int, words: pa.Array) -> pa.Array:
+def _limit_words(limit: int, words: pa.Array) -> pa.Array:
     """Cuts lists to ``limit`` words. Arrow's ``list_slice`` takes three times as long."""
     lists = build_lists(words)
     return lists.where(lists.places < limit) if limit > 0 else words
@@ -290,10 +290,10 @@ def significant_bytes(number_bits: int, *, is_binary: bool) -> Compute:
 
     Leading zero bytes are left out, but the last byte is always written.
     """
-    return partial(_digits_of, number_bits // 8, is_binary)
+    return partial(_format_digits, number_bits // 8, is_binary)
 
 
-def _digits_of(width: int, is_binary: bool, values: pa.Array) -> pa.Array:
+def _format_digits(width: int, is_binary: bool, values: pa.Array) -> pa.Array:
     given = fixed_width_values(values, np.dtype(f"u{width}").type)
     if width > 4 and given.max(initial=0) < 1 << 32:
         given, width = given.astype(np.uint32), 4
@@ -309,7 +309,7 @@ def _digits_of(width: int, is_binary: bool, values: pa.Array) -> pa.Array:
     return pa.Array.from_buffers(pa.string(), len(values), [nulls, pa.py_buffer(offsets), pa.py_buffer(digits)])
 
 
-def _runs(kind: np.ndarray, texts: pa.Array) -> pa.Array:
+def _list_runs(kind: np.ndarray, texts: pa.Array) -> pa.Array:
     offsets, data = text_offsets(texts), text_bytes(texts)
     first, last = int(offsets[0]) if len(texts) else 0, int(offsets[-1]) if len(texts) else 0
     is_in = np.zeros(last - first + 2, bool)

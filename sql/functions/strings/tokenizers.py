@@ -39,7 +39,7 @@ def parse_tokenizer(node: Node) -> Arguments:
         case ("splitByString", ()):
             return (name, " ")
         case ("splitByString", (separators,)):
-            texts = [text.value for text in _listed(separators) if isinstance(text, Literal)]
+            texts = [text.value for text in _array_members(separators) if isinstance(text, Literal)]
             if not texts or not all(isinstance(text, str) and text for text in texts):
                 message = (
                     "Incorrect parameter of tokenizer 'splitByString': separators must be texts that are not empty"
@@ -53,5 +53,5 @@ def parse_tokenizer(node: Node) -> Arguments:
     raise UserError("BAD_ARGUMENTS", f"Unknown tokenizer: '{name}'")
 
 
-def _listed(node: Node) -> Sequence[Node]:
+def _array_members(node: Node) -> Sequence[Node]:
     return node.args if isinstance(node, Function) and node.name == "array" else ()

@@ -1,8 +1,8 @@
 """Floats in keys and sets, compared by their bits: 0.0 and -0.0 are two values to ClickHouse.
 
-DuckDB's GROUP BY, DISTINCT, IN, joins and set operations take them for one. Types that contain floats get
-:func:`bits_of` there, integers instead of floats, and :func:`of_bits` restores the values. Comparisons (``=``, ``<``),
-ORDER BY and PARTITION BY of windows compare numbers in ClickHouse as in DuckDB.
+DuckDB's GROUP BY, DISTINCT, IN, joins and set operations take them for one. There, types that contain floats go through
+:func:`floats_to_bits`, which replaces floats by integers; :func:`bits_to_floats` restores the values. Comparisons
+(``=``, ``<``), ORDER BY and PARTITION BY of windows compare numbers in ClickHouse as in DuckDB.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def has_floats(type_: DataType) -> bool:
     return False
 
 
-def bits_of(sql: Fragment, type_: DataType) -> Fragment:
+def floats_to_bits(sql: Fragment, type_: DataType) -> Fragment:
     """Returns the value with each float in it as the integer of its bits.
 
     Without floats that is ``sql`` itself.
@@ -36,8 +36,8 @@ def bits_of(sql: Fragment, type_: DataType) -> Fragment:
     return _mapped(sql, type_, {32: "CAST(CAST({} AS BIT) AS UINTEGER)", 64: "CAST(CAST({} AS BIT) AS UBIGINT)"})
 
 
-def of_bits(sql: Fragment, type_: DataType) -> Fragment:
-    """Restores the value from :func:`bits_of`."""
+def bits_to_floats(sql: Fragment, type_: DataType) -> Fragment:
+    """Restores the value from :func:`floats_to_bits`."""
     return _mapped(sql, type_, {32: "CAST(CAST({} AS BIT) AS FLOAT)", 64: "CAST(CAST({} AS BIT) AS DOUBLE)"})
 
 
@@ -53,7 +53,7 @@ def kept(sql: Fragment, type_: DataType, aggregate: Callable[[Fragment], Fragmen
     """Applies an aggregate that chooses a value, and keeps the signs of zeros inside the value."""
     if not has_floats_inside(type_):
         return aggregate(sql)
-    return of_bits(aggregate(bits_of(sql, type_)), type_)
+    return bits_to_floats(aggregate(floats_to_bits(sql, type_)), type_)
 
 
 def _mapped(sql: Fragment, type_: DataType, of_width: dict[int, str]) -> Fragment:
@@ -78,14 +78,14 @@ def _mapped(sql: Fragment, type_: DataType, of_width: dict[int, str]) -> Fragmen
     raise AssertionError(type_)
 
 
-def with_bits(query: Fragment, types: Sequence[DataType]) -> Fragment:
+def select_float_bits(query: Fragment, types: Sequence[DataType]) -> Fragment:
     """Returns a query of columns ``c0, c1, …`` with bits instead of floats."""
-    return _columns(query, types, bits_of)
+    return _columns(query, types, floats_to_bits)
 
 
-def without_bits(query: Fragment, types: Sequence[DataType]) -> Fragment:
-    """Restores the floats of a query made by :func:`with_bits`."""
-    return _columns(query, types, of_bits)
+def select_floats_from_bits(query: Fragment, types: Sequence[DataType]) -> Fragment:
+    """Restores the floats of a query made by :func:`select_float_bits`."""
+    return _columns(query, types, bits_to_floats)
 
 
 def _columns(query: Fragment, types: Sequence[DataType], change: Callable[[Fragment, DataType], Fragment]) -> Fragment:
@@ -96,4 +96,4 @@ def _columns(query: Fragment, types: Sequence[DataType], change: Callable[[Fragm
 
 def distinct_by_bits(query: Fragment, types: Sequence[DataType]) -> Fragment:
     """Returns the distinct rows of a query of columns ``c0, c1, …``, comparing floats by bits."""
-    return without_bits(fragment("SELECT DISTINCT * FROM ({})", with_bits(query, types)), types)
+    return select_floats_from_bits(fragment("SELECT DISTINCT * FROM ({})", select_float_bits(query, types)), types)

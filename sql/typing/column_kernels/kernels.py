@@ -66,7 +66,7 @@ def fixed_width_column(values: np.ndarray, type_: pa.DataType, like: pa.Array) -
     return pa.Array.from_buffers(type_, len(values), [nulls, pa.py_buffer(np.ascontiguousarray(values))])
 
 
-def column_of_known(values: np.ndarray, known: np.ndarray, type_: pa.DataType) -> pa.Array:
+def nullable_column(values: np.ndarray, known: np.ndarray, type_: pa.DataType) -> pa.Array:
     """Builds a column of fixed width that is NULL where ``known`` is false."""
     return pa.Array.from_buffers(
         type_, len(values), [validity_buffer(known), pa.py_buffer(np.ascontiguousarray(values))]
@@ -81,7 +81,7 @@ def blob_column(values: np.ndarray, known: np.ndarray) -> pa.Array:
     )
 
 
-def masked_bits(values: np.ndarray, like: pa.Array) -> pa.Array:
+def boolean_column(values: np.ndarray, like: pa.Array) -> pa.Array:
     """Builds a boolean column that is NULL where ``like`` is NULL."""
     known = pa.array(values)
     return known if not like.null_count else pc.if_else(pc.is_valid(like), known, pa.scalar(None, pa.bool_()))

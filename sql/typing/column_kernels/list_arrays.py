@@ -153,7 +153,7 @@ def value_codes(arrays: Sequence[pa.Array], *, ranked: bool = False) -> tuple[li
     return np.split(coded, ends), most
 
 
-def have_spread_codes(arrays: Sequence[pa.Array]) -> bool:
+def are_far_apart(arrays: Sequence[pa.Array]) -> bool:
     """Tells whether all values are integers without NULLs, too far apart to serve as codes."""
     if not all(pa.types.is_integer(array.type) and not array.null_count for array in arrays):
         return False
@@ -248,7 +248,7 @@ def _marked(numbers: np.ndarray, count: int) -> np.ndarray:
     return marked
 
 
-def others_among_keys(keys: np.ndarray, others: np.ndarray, most: int, *, missing: bool) -> np.ndarray:
+def select_shared_keys(keys: np.ndarray, others: np.ndarray, most: int, *, missing: bool) -> np.ndarray:
     """Returns the other keys that occur in ``keys``, or do not if ``missing``; all are below ``most``."""
     if most <= _DENSE * (len(keys) + len(others)):
         return others[_marked(keys, most)[others] != missing]

@@ -38,7 +38,7 @@ class TextColumn:
         self.sizes = np.diff(offsets)[self.rows].astype(np.int64)
 
     @classmethod
-    def that_begin(cls, array: pa.Array, is_first: np.ndarray) -> TextColumn:
+    def starting_with(cls, array: pa.Array, is_first: np.ndarray) -> TextColumn:
         """Returns the texts whose first byte is in a set.
 
         In most columns these are all texts, or few; then only those are copied.

@@ -78,18 +78,18 @@ def _composite_engine_type(type_: DataType) -> str:
         case TupleType(elements):
             fields = (
                 f'"{_doubled(name)}" {duckdb_type(inner)}'
-                for name, (_, inner) in zip(engine_names(type_), elements, strict=True)
+                for name, (_, inner) in zip(duckdb_field_names(type_), elements, strict=True)
             )
             return f"STRUCT({', '.join(fields)})"
     raise UserError("NOT_IMPLEMENTED", f"Type {type_} is not supported in queries")
 
 
-def engine_names(type_: TupleType) -> list[str]:
+def duckdb_field_names(type_: TupleType) -> list[str]:
     """Returns DuckDB's names of a tuple's elements."""
-    return told_apart([name or str(position) for position, (name, _) in enumerate(type_.elements, 1)])
+    return make_names_distinct([name or str(position) for position, (name, _) in enumerate(type_.elements, 1)])
 
 
-def told_apart(names: list[str]) -> list[str]:
+def make_names_distinct(names: list[str]) -> list[str]:
     """Numbers the names of a struct's fields if DuckDB could not tell them apart.
 
     DuckDB takes upper and lower case ASCII letters for the same.

@@ -151,7 +151,7 @@ class _Decimal:
     """Parsed texts of a sign, digits and an optional point: ``units`` of ten to the minus ``scale``."""
 
     def __init__(self, array: pa.Array) -> None:
-        self.texts = texts = TextColumn.that_begin(array, _BEGINS_DECIMAL)
+        self.texts = texts = TextColumn.starting_with(array, _BEGINS_DECIMAL)
         first = texts.bytes_at(0)
         self.is_negative = first == _MINUS
         has_sign = self.is_negative | (first == _PLUS)

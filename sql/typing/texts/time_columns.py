@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sql.typing.column_kernels.kernels import column_of_known, fixed_width_values
+from sql.typing.column_kernels.kernels import fixed_width_values, nullable_column
 from sql.typing.column_kernels.scannable import known_and_left_over
 from sql.typing.column_kernels.text_words import (
     BYTES,
@@ -76,7 +76,7 @@ class _Read(NamedTuple):
         result = np.zeros(self.length, np.int32 if type_ == pa.date32() else np.int64)
         is_known = np.zeros(self.length, bool)
         result[self.rows], is_known[self.rows] = values, known
-        return column_of_known(result, is_known, type_)
+        return nullable_column(result, is_known, type_)
 
     def of_all(self, which: np.ndarray) -> np.ndarray:
         """Expands flags of ``rows`` to all rows; the others are false."""
@@ -91,7 +91,7 @@ def _read(array: pa.Array) -> _Read:
     Any separators are allowed in the date. A day beyond the month's end flows into the next month; an invalid month
     gives 1900-01-01.
     """
-    texts = TextColumn.that_begin(array, _BEGINS)
+    texts = TextColumn.starting_with(array, _BEGINS)
     may_be = (texts.sizes >= 5) | ((texts.sizes >= 2) & (texts.bytes_at(0) == ord("-")))
     if not may_be.all():
         texts = texts.chosen(may_be)

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from sql.typing.column_kernels.kernels import (
     Kernel,
     blob_column,
-    column_of_known,
+    nullable_column,
     text_bytes,
     text_offsets,
     texts_of_size,
@@ -70,7 +70,7 @@ def _ipv4_numbers(texts: pa.Array) -> pa.Array:
         octets = _numbers_before(data)[np.where(is_sized, sizes - 1, 0), ends - 1]
         result[rows] = octets.astype(np.uint8).view(">u4")[:, 0]
         known[rows] = (is_sized & (octets <= 255)).all(axis=1) & (data[marks] == _DOT).all(axis=1)
-    return column_of_known(result, known, pa.uint32())
+    return nullable_column(result, known, pa.uint32())
 
 
 def _of_three_marks(data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -23,11 +23,11 @@ def url_hosts(texts: pa.Array, *, without_www: bool) -> pa.Array:
 
     A host stands between scheme and user and the next separator. It contains a dot and does not end with one.
     """
-    urls = _Urls(texts)
-    begins, ends, are_found = urls.behind_scheme()
+    urls = _UrlColumn(texts)
+    begins, ends, are_found = urls.find_hosts()
     begins = np.where(are_found, begins, ends)
     if without_www:
-        has_www = are_found & urls.have(begins, b"www.") & (ends - begins > 4)
+        has_www = are_found & urls.contain_at(begins, b"www.") & (ends - begins > 4)
         begins = np.where(has_www, begins + 4, begins)
     words = slice_texts(urls.data, begins, ends)
     return copy_nulls(words, texts)
@@ -38,7 +38,7 @@ def url_paths(texts: pa.Array) -> pa.Array:
     offsets, data = text_buffers(texts)
     begins, limits = offsets[:-1], offsets[1:]
     is_end = (data == ord("?")) | (data == ord("#"))
-    marks, ends = _Places(is_end | (data == ord("/"))), _Places(is_end)
+    marks, ends = _SortedPositions(is_end | (data == ord("/"))), _SortedPositions(is_end)
     padded = np.append(data, np.zeros(2, np.uint8))
     first = np.minimum(marks.next(begins), limits)
     has_slashes = (first + 1 < limits) & (padded[first] == ord("/")) & (padded[first + 1] == ord("/"))
@@ -50,7 +50,7 @@ def url_paths(texts: pa.Array) -> pa.Array:
 
 def url_schemes(texts: pa.Array) -> pa.Array:
     """Returns the schemes, such as ``https``, ``""`` where there is none."""
-    urls = _Urls(texts)
+    urls = _UrlColumn(texts)
     return copy_nulls(
         slice_texts(urls.data, urls.begins, np.where(urls.are_schemes, urls.scheme_ends, urls.begins)), texts
     )
@@ -81,7 +81,7 @@ def url_fragments(texts: pa.Array) -> pa.Array:
     """Returns the fragments: the text after the first ``#``."""
     offsets, data = text_buffers(texts)
     limits = offsets[1:]
-    begins = np.minimum(np.minimum(_Places(data == ord("#")).next(offsets[:-1]), limits) + 1, limits)
+    begins = np.minimum(np.minimum(_SortedPositions(data == ord("#")).next(offsets[:-1]), limits) + 1, limits)
     return copy_nulls(slice_texts(data, begins, limits), texts)
 
 
@@ -92,11 +92,11 @@ def _query_bounds(texts: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray, 
     """
     offsets, data = text_buffers(texts)
     limits = offsets[1:]
-    marks = np.minimum(_Places(data == ord("?")).next(offsets[:-1]), limits)
-    return data, limits, marks, np.minimum(_Places(data == ord("#")).next(marks), limits)
+    marks = np.minimum(_SortedPositions(data == ord("?")).next(offsets[:-1]), limits)
+    return data, limits, marks, np.minimum(_SortedPositions(data == ord("#")).next(marks), limits)
 
 
-class _Places:
+class _SortedPositions:
     """Sorted positions in a run of bytes."""
 
     def __init__(self, which: np.ndarray) -> None:
@@ -110,7 +110,7 @@ class _Places:
         return self._places[self._before[np.minimum(begins, len(self._before) - 1)]]
 
 
-class _Urls:
+class _UrlColumn:
     """A column of URLs: the bytes ``data``, and for each URL ``begins`` and ``limits``.
 
     ``starts`` are the positions after the scheme and slashes, if there are any.
@@ -122,41 +122,41 @@ class _Urls:
         self._padded = np.append(self.data, np.zeros(8, np.uint8))
         offsets -= offsets[0]
         self.begins, self.limits = offsets[:-1], offsets[1:]
-        self._stops = _Places(_STOPS[self.data])
-        self._points = _Places(self.data == ord("."))
-        self._no_scheme = _Places(_NO_SCHEME[self.data])
+        self._stops = _SortedPositions(_STOPS[self.data])
+        self._points = _SortedPositions(self.data == ord("."))
+        self._no_scheme = _SortedPositions(_NO_SCHEME[self.data])
         self.scheme_ends = self._next(self._stops, self.begins)
-        is_scheme = self._are_before_slashes()
+        is_scheme = self._have_scheme_slashes()
         self.are_schemes = is_scheme & _LETTERS[self._padded[self.begins]] & (self.scheme_ends + 3 < self.limits)
-        slashes = np.where(self.have(self.begins, b"//"), self.begins + 2, self.begins)
+        slashes = np.where(self.contain_at(self.begins, b"//"), self.begins + 2, self.begins)
         self.starts = np.where(is_scheme, self.scheme_ends + 3, slashes)
 
-    def _next(self, places: _Places, begins: np.ndarray) -> np.ndarray:
+    def _next(self, places: _SortedPositions, begins: np.ndarray) -> np.ndarray:
         """Returns the first of the places at or after each beginning; the limit if there is none."""
         return np.minimum(places.next(begins), self.limits)
 
-    def have(self, places: np.ndarray, word: bytes) -> np.ndarray:
+    def contain_at(self, places: np.ndarray, word: bytes) -> np.ndarray:
         """Tells at which places the word stands, within the limits of the texts."""
         result = places + len(word) <= self.limits
         for number, byte in enumerate(word):
             result &= self._padded[np.minimum(places + number, len(self.data))] == byte
         return result
 
-    def _are_before_slashes(self) -> np.ndarray:
+    def _have_scheme_slashes(self) -> np.ndarray:
         """Tells which scheme ends are followed by ``://``.
 
         The text before may begin with a digit, though a real scheme begins with a letter.
         """
         ends = self.scheme_ends
-        result = self.have(ends, b"://") & (ends > self.begins)
+        result = self.contain_at(ends, b"://") & (ends > self.begins)
         if self._no_scheme.count:
             result &= self._next(self._no_scheme, self.begins) >= ends
         return result
 
-    def behind_scheme(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def find_hosts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Returns where hosts would begin and end, and which of them are hosts."""
         begins, ends = self.starts, self._next(self._stops, self.starts)
-        has_user = self.have(ends, b"@")
+        has_user = self.contain_at(ends, b"@")
         if has_user.any():
             begins = np.where(has_user, ends + 1, begins)
             ends = np.where(has_user, self._next(self._stops, begins), ends)
