@@ -24,13 +24,13 @@ def aggregate_elements(rule: Rule) -> Rule:
 
     Raises ``UserError`` 48 for aggregates that do not support it.
     """
-    make = _MAKES.get(rule.name)
+    make = _BUILDERS.get(rule.name)
     if make is None:
         raise UserError("NOT_IMPLEMENTED", f"Aggregate function combinator -Array ({rule.name}Array) is not supported")
     return replace(rule, name=f"{rule.name}Array", build=lambda call: make(rule, call))
 
 
-def _elements(call: Call) -> tuple[Fragment, DataType]:
+def _array_argument(call: Call) -> tuple[Fragment, DataType]:
     """Returns the array and its element type. Raises ``UserError`` 43, 48."""
     (value, *_) = call.args
     if call.distinct:
@@ -43,15 +43,15 @@ def _elements(call: Call) -> tuple[Fragment, DataType]:
     return value.sql, inner
 
 
-def _of(name: str, call: Call, value: Typed) -> Typed:
+def _apply_rule(name: str, call: Call, value: Typed) -> Typed:
     rule = find_aggregate(name)
     assert rule is not None, name
     return rule.build(replace(call, args=(value,)))
 
 
-def _total(call: Call) -> Typed:
+def _sum_each_array(call: Call) -> Typed:
     """Returns the sum of each array. Raises ``UserError`` 43."""
-    array, inner = _elements(call)
+    array, inner = _array_argument(call)
     if isinstance(inner, BoolType):
         array, inner = fragment("CAST({} AS UTINYINT[])", array), IntegerType(8, False)
     type_ = sum_result(inner)
@@ -66,23 +66,23 @@ def _total(call: Call) -> Typed:
 
 
 def _sum(rule: Rule, call: Call) -> Typed:
-    return rule.build(replace(call, args=(_total(call),)))
+    return rule.build(replace(call, args=(_sum_each_array(call),)))
 
 
 def _count(rule: Rule, call: Call) -> Typed:
-    array, _ = _elements(call)
-    return _of("sum", call, Typed(fragment("CAST(len({}) AS UBIGINT)", array), UINT64))
+    array, _ = _array_argument(call)
+    return _apply_rule("sum", call, Typed(fragment("CAST(len({}) AS UBIGINT)", array), UINT64))
 
 
 def _avg(rule: Rule, call: Call) -> Typed:
-    array, _ = _elements(call)
-    total = cast(_of("sum", call, _total(call)).sql, FLOAT64)
+    array, _ = _array_argument(call)
+    total = cast(_apply_rule("sum", call, _sum_each_array(call)).sql, FLOAT64)
     return Typed(fragment("({} / sum(len({})){})", total, array, call.filter), FLOAT64)
 
 
-def _extreme(function: str) -> Callable[[Rule, Call], Typed]:
+def _build_extreme(function: str) -> Callable[[Rule, Call], Typed]:
     def build(rule: Rule, call: Call) -> Typed:
-        array, inner = _elements(call)
+        array, inner = _array_argument(call)
         if isinstance(inner, FloatType):  # NaN is ignored unless there is nothing else
             numbers = fragment("list_filter({}, lambda x: NOT isnan(x))", array)
             array = fragment("coalesce({0}({1}), {0}({2}))", function, numbers, array)
@@ -93,26 +93,26 @@ def _extreme(function: str) -> Callable[[Rule, Call], Typed]:
 
 
 def _any(rule: Rule, call: Call) -> Typed:
-    array, inner = _elements(call)
+    array, inner = _array_argument(call)
     return rule.build(replace(call, args=(Typed(fragment("{}[1]", array), inner),)))
 
 
-def _all(call: Call) -> tuple[Fragment, DataType]:
+def _concatenate_arrays(call: Call) -> tuple[Fragment, DataType]:
     """Returns the elements of all arrays as one array, and their type."""
-    array, inner = _elements(call)
+    array, inner = _array_argument(call)
     return fragment("flatten(list({}){})", array, call.filter), inner
 
 
 def _uniq(rule: Rule, call: Call) -> Typed:
-    values, inner = _all(call)
+    values, inner = _concatenate_arrays(call)
     return Typed(fragment("CAST(len(list_distinct({})) AS UBIGINT)", floats_to_bits(values, ArrayType(inner))), UINT64)
 
 
-def _collected(*, distinct: bool) -> Callable[[Rule, Call], Typed]:
+def _build_collection(*, distinct: bool) -> Callable[[Rule, Call], Typed]:
     def build(rule: Rule, call: Call) -> Typed:
         if call.params:
             raise UserError("NOT_IMPLEMENTED", f"{call.name} with a size is not supported")
-        values, inner = _all(call)
+        values, inner = _concatenate_arrays(call)
         type_ = ArrayType(inner)
         if distinct:
             values = bits_to_floats(fragment("list_distinct({})", floats_to_bits(values, type_)), type_)
@@ -121,14 +121,14 @@ def _collected(*, distinct: bool) -> Callable[[Rule, Call], Typed]:
     return build
 
 
-_MAKES: dict[str, Callable[[Rule, Call], Typed]] = {
+_BUILDERS: dict[str, Callable[[Rule, Call], Typed]] = {
     "sum": _sum,
     "count": _count,
     "avg": _avg,
-    "min": _extreme("list_min"),
-    "max": _extreme("list_max"),
+    "min": _build_extreme("list_min"),
+    "max": _build_extreme("list_max"),
     "any": _any,
     "uniqExact": _uniq,
-    "groupArray": _collected(distinct=False),
-    "groupUniqArray": _collected(distinct=True),
+    "groupArray": _build_collection(distinct=False),
+    "groupUniqArray": _build_collection(distinct=True),
 }

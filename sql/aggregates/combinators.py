@@ -59,7 +59,7 @@ def resolve_aggregate(name: str) -> CombinedAggregate | None:
                     inner.condition_inside or (inner.conditional and suffix in ("OrNull", "OrDefault")),
                 )
     if name.endswith("Array"):
-        rule = _plain(name.removesuffix("Array"))
+        rule = _rule_without_combinators(name.removesuffix("Array"))
         if rule is not None:
             return CombinedAggregate(aggregate_elements(rule))
     for suffix in _UNSUPPORTED:
@@ -68,7 +68,7 @@ def resolve_aggregate(name: str) -> CombinedAggregate | None:
     return None
 
 
-def _plain(name: str) -> Rule | None:
+def _rule_without_combinators(name: str) -> Rule | None:
     """Returns the rule of that name. Raises ``UserError`` 48 if the name has combinators."""
     combined = resolve_aggregate(name) if name else None
     if combined is not None and find_aggregate(name) is None:
@@ -137,7 +137,7 @@ def build_aggregate(
         chosen = list(filters)
         if inner_filters and (or_default or rule.name in ("count", "uniqExact") or isinstance(type_, ArrayType)):
             chosen = chosen[:-inner_filters]
-        return _or(value, type_, _rows(plain, chosen, over), empty_nan=rule.empty_nan)
+        return _apply_or_combinator(value, type_, _count_rows(plain, chosen, over), empty_nan=rule.empty_nan)
     composite = isinstance(strip_nullable(type_), (ArrayType, MapType, TupleType))
     if not type_.is_nullable and (empty_possible or filters or over or composite or rule.empty_nan or nullable):
         is_nan = rule.empty_nan and type_ == FLOAT64
@@ -145,7 +145,7 @@ def build_aggregate(
     return Typed(sql, type_)
 
 
-def _rows(args: Sequence[Typed], filters: Sequence[Fragment], over: Fragment) -> Fragment:
+def _count_rows(args: Sequence[Typed], filters: Sequence[Fragment], over: Fragment) -> Fragment:
     """Returns the SQL of the number of aggregated rows; rows with a NULL argument do not count."""
     known = [fragment("{} IS NOT NULL", arg.sql) for arg in args if arg.type.is_nullable]
     chosen = [*filters, *known]
@@ -154,7 +154,7 @@ def _rows(args: Sequence[Typed], filters: Sequence[Fragment], over: Fragment) ->
     )
 
 
-def _or(value: Typed, type_: DataType, rows: Fragment, *, empty_nan: bool) -> Typed:
+def _apply_or_combinator(value: Typed, type_: DataType, rows: Fragment, *, empty_nan: bool) -> Typed:
     """Applies -OrNull or -OrDefault: their value is returned only if there are no rows."""
     bare = strip_nullable(type_)
     some = float_literal_text(nan) if empty_nan and bare == FLOAT64 else default_value(bare)

@@ -95,7 +95,7 @@ class ExpressionCompiling(ExpressionContext, Protocol):
         """The current bindings of names."""
 
     @property
-    def layers(self) -> ExpressionStages | None:
+    def stages(self) -> ExpressionStages | None:
         """Takes expressions that are too heavy, once the names of FROM are known."""
 
     @property

@@ -21,13 +21,13 @@ def move_values_to_scans(sql: Fragment, scans: list[Scan]) -> Fragment:
     """Returns the statement with columns in place of the values that scans compute from now on."""
     if not sql.traits & SCANNABLE:
         return sql
-    moving = _Moving(scans)
+    moving = _ValueMover(scans)
     while moving.has_found:
-        sql = moving.moved(sql)
+        sql = moving.move(sql)
     return sql
 
 
-class _Moving:
+class _ValueMover:
     """One statement whose values are being moved into its scans."""
 
     def __init__(self, scans: list[Scan]) -> None:
@@ -39,7 +39,7 @@ class _Moving:
         self._names: dict[Fragment, Fragment] = {}
         self.has_found = True
 
-    def moved(self, sql: Fragment) -> Fragment:
+    def move(self, sql: Fragment) -> Fragment:
         """Goes through the statement once and returns it with columns in place of moved values.
 
         Where a bound value became a column, its body may contain more values to move: ``has_found`` is set.
@@ -47,12 +47,14 @@ class _Moving:
         self.has_found = False
         done: dict[int, Fragment] = {}
         for node in sql.unfinished(lambda node: not node.traits & SCANNABLE or id(node) in done):
-            done[id(node)] = self._column(node, done) or self._unbound(node, done) or self._with(node, done)
+            done[id(node)] = (
+                self._replace_by_column(node, done) or self._unbind(node, done) or self._rebuild(node, done)
+            )
         return done.get(id(sql), sql)
 
-    def _column(self, node: Fragment, done: dict[int, Fragment]) -> Fragment | None:
+    def _replace_by_column(self, node: Fragment, done: dict[int, Fragment]) -> Fragment | None:
         """Returns the column that replaces the node, or ``None``."""
-        found = self._computed(node, done)
+        found = self._find_computation(node, done)
         if found is None or not isinstance(node, Scannable) or not node.is_worth_it:
             return None
         scan, value = found
@@ -64,12 +66,14 @@ class _Moving:
             self._columns.add(self._names[node])
         return self._names[node]
 
-    def _computed(self, node: Fragment, done: dict[int, Fragment]) -> tuple[Scan, ScanComputation] | None:
+    def _find_computation(self, node: Fragment, done: dict[int, Fragment]) -> tuple[Scan, ScanComputation] | None:
         """Returns the scan that has all inputs of the node, and the computation; or ``None``."""
         if not isinstance(node, Scannable):
             return None
         # The inputs of a value need not be part of the statement.
-        inputs = [self._known.get(done.get(id(value), value)) or self._computed(value, done) for value in node.values]
+        inputs = [
+            self._known.get(done.get(id(value), value)) or self._find_computation(value, done) for value in node.values
+        ]
         if not inputs or inputs[0] is None:
             return None
         scan = inputs[0][0]
@@ -80,19 +84,19 @@ class _Moving:
             else None
         )
 
-    def _unbound(self, node: Fragment, done: dict[int, Fragment]) -> Fragment | None:
+    def _unbind(self, node: Fragment, done: dict[int, Fragment]) -> Fragment | None:
         """Returns the body of a bound value that is a column now, or ``None``."""
         if not isinstance(node, BoundFragment):
             return None
-        value = done.get(id(node.value)) or self._column(node.value, done) or node.value
+        value = done.get(id(node.value)) or self._replace_by_column(node.value, done) or node.value
         if value not in self._columns:
             return None
         self.has_found = True
         return node.body(value)
 
-    def _with(self, node: Fragment, done: dict[int, Fragment]) -> Fragment:
+    def _rebuild(self, node: Fragment, done: dict[int, Fragment]) -> Fragment:
         other = node.with_parts(tuple([done.get(id(part), part) for part in node.parts]))
-        found = self._computed(node, done)
+        found = self._find_computation(node, done)
         if found is not None:
             self._known[other] = found
         return other

@@ -77,15 +77,15 @@ class SelectCompiler:
             select = self.select = replace(select, where=Function("and", terms), having=None)
         self.rows.windows = dict(select.windows)
         self.rows.allow_array_join = True
-        self.rows.layers = self.before_where
+        self.rows.stages = self.before_where
         where = self._where(source)
-        self.rows.layers = self.after_where
-        current = self._grouped(outputs)
+        self.rows.stages = self.after_where
+        current = self._compile_grouping(outputs)
         current.allow_windows = True
-        values = [self._output(node, current) for node in outputs]
-        names = _numbered_subqueries([self._name(node) for node in outputs])
+        values = [self._compile_output(node, current) for node in outputs]
+        names = _number_subqueries([self._output_name(node) for node in outputs])
         having = [current.condition(select.having)] if select.having is not None else []
-        tail = _Tail(self, current, outputs, values)
+        tail = _ResultClauses(self, current, outputs, values)
         rows_sql = self._rows_sql(from_sql, where)
         if isinstance(current, GroupExpressionCompiler):
             rows_sql = self._group_sql(current, rows_sql)
@@ -111,7 +111,7 @@ class SelectCompiler:
         plain = tuple(named[value.sql, value.type] for value in values if (value.sql, value.type) in named)
         return plain if len(plain) == len(values) else ()
 
-    def _name(self, node: Node) -> str:
+    def _output_name(self, node: Node) -> str:
         """Names an output; a qualified column keeps its qualifier if the bare name is another column."""
         name = result_column_name(node)
         if isinstance(node, Identifier) and len(node.parts) > 1 and len(self.scope.sources) > 1:
@@ -149,7 +149,7 @@ class SelectCompiler:
         push_conditions(filters, self.scope, (), self.query)
         return [*source.filters, *(self.rows.condition(term) for term in filters)]
 
-    def _output(self, node: Node, current: ExpressionCompiler) -> Typed:
+    def _compile_output(self, node: Node, current: ExpressionCompiler) -> Typed:
         value = current.compile(node).plain
         if value.apply is not None:
             raise UserError("BAD_ARGUMENTS", "A lambda is not allowed as a column of the result")
@@ -172,7 +172,7 @@ class SelectCompiler:
         source = fragment("(SELECT {}{})", "*" if from_sql else "1 AS one", text) if text else EMPTY
         return fragment(" FROM {}", after.over(source))
 
-    def _grouped(self, outputs: list[Node]) -> ExpressionCompiler:
+    def _compile_grouping(self, outputs: list[Node]) -> ExpressionCompiler:
         select = self.select
         if select.grouping == "ALL":
             keys = [node for node in outputs if not expression_contains(node, is_aggregate_call, self.scope)]
@@ -210,15 +210,15 @@ class SelectCompiler:
         return node
 
     def _group_sql(self, current: GroupExpressionCompiler, rows_sql: Fragment) -> Fragment:
-        assert current.layers is not None
-        return fragment(" FROM {}", current.layers.over(fragment("({})", self._groups(current, rows_sql))))
+        assert current.stages is not None
+        return fragment(" FROM {}", current.stages.over(fragment("({})", self._grouped_subquery(current, rows_sql))))
 
     @property
     def _may_group_in_scan(self) -> bool:
-        layers = (self.before_where, self.after_where)
-        return self.select is self.query.grouped_in_scan and not any(layer.has_columns for layer in layers)
+        stages = (self.before_where, self.after_where)
+        return self.select is self.query.grouped_in_scan and not any(layer.has_columns for layer in stages)
 
-    def _groups(self, current: GroupExpressionCompiler, rows_sql: Fragment) -> Fragment:
+    def _grouped_subquery(self, current: GroupExpressionCompiler, rows_sql: Fragment) -> Fragment:
         in_scan = group_in_scan(self.select, current, self.query.scans) if self._may_group_in_scan else None
         in_two = group_in_two_steps(current, rows_sql) if self.select.grouping not in ("ROLLUP", "CUBE") else None
         if in_two is not None and in_scan is None:
@@ -238,19 +238,19 @@ class SelectCompiler:
         return fragment("SELECT {}{}{}", columns, rows_sql, group)
 
 
-def _numbered_subqueries(names: list[str]) -> list[str]:
+def _number_subqueries(names: list[str]) -> list[str]:
     """Names unnamed subqueries ``_subquery_1``, ``_subquery_2``, … in order."""
     counter = itertools.count(1)
     return [_SUBQUERY.sub(lambda _: f"_subquery_{next(counter)}", name) for name in names]
 
 
 @lru_cache(256)
-def _columns(count: int) -> str:
+def _column_template(count: int) -> str:
     """Returns the template of a result's columns."""
     return ", ".join(f"{{}} AS c{position}" for position in range(count))
 
 
-class _Tail:
+class _ResultClauses:
     """The clauses over rows or groups: SELECT list, DISTINCT, LIMIT BY, ORDER BY, LIMIT."""
 
     def __init__(
@@ -277,10 +277,10 @@ class _Tail:
             value = self.current.compile(node).plain
             if value.is_constant and value.is_literal:
                 continue
-            self.order.extend(compile_order_terms(self._reference(value), value.type, item))
+            self.order.extend(compile_order_terms(self._reference_to(value), value.type, item))
             self.ordered_by.append((value, item))
 
-    def _reference(self, value: Typed) -> str:
+    def _reference_to(self, value: Typed) -> str:
         """Returns the name of the result column with this value, or of a hidden one."""
         for position, known in enumerate(self.values):
             if known.sql == value.sql:
@@ -300,14 +300,14 @@ class _Tail:
             by = select.limit_by or LimitBy(Literal(1), None, select.distinct_on)
             keys = [self.owner._positional(node, self.outputs) for node in by.expressions]
             values = [self.current.compile(node).plain for node in keys]
-            texts = [floats_to_bits(leaf(self._reference(value)), value.type) for value in values]
+            texts = [floats_to_bits(leaf(self._reference_to(value)), value.type) for value in values]
             count = evaluate_row_count(by.limit, compiler, "LIMIT BY")
             skip = 0 if by.offset is None else evaluate_row_count(by.offset, compiler, "OFFSET of LIMIT BY")
             self.limit_by = (texts, count, skip)
 
     def build(self, rows_sql: Fragment, having: list[Fragment]) -> Fragment:
         """Returns the whole SELECT over the SQL of its rows or groups."""
-        columns = [fragment(_columns(len(self.values)), *(value.number for value in self.values))]
+        columns = [fragment(_column_template(len(self.values)), *(value.number for value in self.values))]
         columns += [fragment("{} AS h{}", value, position) for position, value in enumerate(self._hidden)]
         is_by_bits = self.select.distinct and any(has_floats(value.type) for value in self.values)
         distinct = "DISTINCT " if self.select.distinct and not is_by_bits else ""

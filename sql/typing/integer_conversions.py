@@ -57,7 +57,7 @@ def to_integer(value: Typed, source: DataType, goal: IntegerType) -> Fragment | 
         case BoolType():
             return cast(value.sql, goal)
         case FloatType():
-            return _integer_of_float(value.sql, goal)
+            return _float_to_integer(value.sql, goal)
         case DecimalType(_, scale):
             return cast(fragment("trunc({})", value.sql) if scale else value.sql, goal)
         case DateType() | Date32Type():
@@ -74,7 +74,7 @@ def to_integer(value: Typed, source: DataType, goal: IntegerType) -> Fragment | 
     return None
 
 
-def _integer_of_float(sql: Fragment, goal: IntegerType) -> Fragment:
+def _float_to_integer(sql: Fragment, goal: IntegerType) -> Fragment:
     if goal.bits == 64:
         return fragment("pando_float_64({})", sql) if goal.signed else fragment("pando_float_unsigned_64({})", sql)
     if goal.bits == 32 and not goal.signed:

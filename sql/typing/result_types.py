@@ -95,7 +95,7 @@ def supertype(types: Iterable[DataType]) -> DataType:
     some = [type_ for type_ in bare if not isinstance(type_, NothingType)]
     if not some:
         return given[0] if not nullable else NullableType(NothingType())
-    result = some[0] if len(some) == 1 else _common(some)
+    result = some[0] if len(some) == 1 else _common_type(some)
     if nullable:
         result = make_nullable(result)
     return LowCardinalityType(result) if all(low) and not isinstance(result, LowCardinalityType) else result
@@ -107,7 +107,7 @@ def no_supertype_error(types: Sequence[DataType]) -> UserError:
     return UserError("NO_COMMON_TYPE", f"There is no supertype for types {names}: convert them to one type first")
 
 
-def _common(types: list[DataType]) -> DataType:
+def _common_type(types: list[DataType]) -> DataType:
     if all(isinstance(type_, ArrayType) for type_ in types):
         return ArrayType(supertype(type_.inner for type_ in types))  # type: ignore[attr-defined]
     if all(isinstance(type_, MapType) for type_ in types):
@@ -143,7 +143,7 @@ def _common_time(types: list[DataType]) -> DataType:
     fine = [type_ for type_ in types if isinstance(type_, DateTime64Type)]
     zones = [type_.timezone for type_ in types if isinstance(type_, (DateTimeType, DateTime64Type))]
     if fine:
-        return DateTime64Type(*_finest(fine))
+        return DateTime64Type(*_highest_precision(fine))
     if zones:
         if any(isinstance(type_, Date32Type) for type_ in types):
             return DateTime64Type(0)
@@ -151,7 +151,7 @@ def _common_time(types: list[DataType]) -> DataType:
     return Date32Type()
 
 
-def _finest(types: list[DateTime64Type]) -> tuple[int, str | None]:
+def _highest_precision(types: list[DateTime64Type]) -> tuple[int, str | None]:
     """Returns precision and zone of the first type of the highest precision."""
     finest = max(types, key=lambda type_: type_.precision)
     return finest.precision, finest.timezone

@@ -122,14 +122,14 @@ class Typed:
     @property
     def condition(self) -> Fragment:
         """The SQL as a BOOLEAN that is true where the value is not zero."""
-        if self.is_condition or isinstance(_bare(self.type), BoolType):
+        if self.is_condition or isinstance(_without_nullable(self.type), BoolType):
             return self.sql
-        if isinstance(_bare(self.type), NothingType):
+        if isinstance(_without_nullable(self.type), NothingType):
             return fragment("CAST(NULL AS BOOLEAN)")
         return fragment("({} <> 0)", self.sql)
 
 
-def _bare(type_: DataType) -> DataType:
+def _without_nullable(type_: DataType) -> DataType:
     from parts.types import strip_nullable
 
     return strip_nullable(type_)

@@ -80,7 +80,7 @@ class ExpressionCompiler:
         self.compiled = CompiledExpressionCache(self.names, self.guard)
         self.allow_array_join = False
         self.array_joins: dict[Fragment, tuple[Fragment, DataType]] = {}
-        self.layers: ExpressionStages | None = None
+        self.stages: ExpressionStages | None = None
         """Takes expressions that are too heavy, once the names of FROM are known."""
         self.windows: dict[str, object] = {}
         self.allow_windows = False
@@ -100,19 +100,19 @@ class ExpressionCompiler:
             case Literal(value, written):
                 return literal(value, written)
             case Identifier(parts):
-                return self._identifier(parts)
+                return self._compile_identifier(parts)
             case StarColumn(number, name, _, merged):
                 source = next(source for source in self.scope.sources if source.number == number)
                 column = source.columns[name]
                 return self.column(source, (merged and column.merged) or column)
             case Alias(expression, name):
-                return self._aliased(name, expression)
+                return self._compile_aliased(name, expression)
             case Function():
                 return self.function(node)
             case Lambda():
-                return self._lambda(node)
+                return self._compile_lambda(node)
             case Subquery(query):
-                return self._scalar_subquery(query)
+                return self._compile_scalar_subquery(query)
             case Star():
                 raise UserError("SYNTAX_ERROR", "An asterisk can only stand in SELECT or in count(*)")
             case Parameter(name):
@@ -132,10 +132,10 @@ class ExpressionCompiler:
 
     # Names ------------------------------------------------------------------------------------------------------------
 
-    def _identifier(self, parts: tuple[str, ...]) -> Typed:
+    def _compile_identifier(self, parts: tuple[str, ...]) -> Typed:
         found = self.resolve(parts)
         if found is None:
-            raise self._unknown(parts)
+            raise self._unknown_error(parts)
         return found
 
     def resolve(self, parts: tuple[str, ...]) -> Typed | None:
@@ -143,23 +143,23 @@ class ExpressionCompiler:
         self.names.looked_up[-1].add(parts[0])
         for names in reversed(self.names.lambdas):
             if parts[0] in names:
-                return self._path(names[parts[0]], parts[1:])
+                return self._follow_path(names[parts[0]], parts[1:])
         name = parts[0]
         if name in self.scope.aliases and name not in self.names.expanding and not self._is_qualified(parts):
-            return self._path(self._alias(name), parts[1:])
+            return self._follow_path(self._compile_alias(name), parts[1:])
         column = self.scope.find_column(parts)
         if column is not None:
             source, found, rest = column
-            return self._path(self.column(source, found), rest)
+            return self._follow_path(self.column(source, found), rest)
         if self.scope.outer is not None:
             around = self.scope.outer.scope
             expression = around.aliases.get(name)
             if (
                 expression is not None
                 and name not in self.names.expanding
-                and not expression_contains(expression, _is_made, around)
+                and not expression_contains(expression, _needs_surrounding_query, around)
             ):
-                return self._path(self._aliased(name, expression), parts[1:])
+                return self._follow_path(self._compile_aliased(name, expression), parts[1:])
             found_outside = self.scope.outer.resolve(parts)
             if found_outside is not None and not found_outside.is_constant:
                 self.scope.correlated = True
@@ -181,10 +181,10 @@ class ExpressionCompiler:
         source.used[column.name] = None  # type: ignore[attr-defined]
         return column.typed
 
-    def _alias(self, name: str) -> Typed:
-        return self._aliased(name, self.scope.aliases[name])
+    def _compile_alias(self, name: str) -> Typed:
+        return self._compile_aliased(name, self.scope.aliases[name])
 
-    def _aliased(self, name: str, expression: Node) -> Typed:
+    def _compile_aliased(self, name: str, expression: Node) -> Typed:
         if name in self.names.expanding:
             return self.compile(expression)
 
@@ -197,12 +197,12 @@ class ExpressionCompiler:
 
         return self.compiled.alias(expression, expanded)
 
-    def _path(self, value: Typed, path: tuple[str, ...]) -> Typed:
+    def _follow_path(self, value: Typed, path: tuple[str, ...]) -> Typed:
         for name in path:
             value = self.call("tupleElement", (value, literal(name)))
         return value
 
-    def _unknown(self, parts: tuple[str, ...]) -> UserError:
+    def _unknown_error(self, parts: tuple[str, ...]) -> UserError:
         import difflib
 
         name = ".".join(parts)
@@ -237,23 +237,23 @@ class ExpressionCompiler:
         try:
             args = tuple([self.compile(arg) for arg in node.args])
         except UserError as error:
-            taken = self._taken_branch(rule, node) if error.name == "UNKNOWN_IDENTIFIER" else None
+            taken = self._find_taken_branch(rule, node) if error.name == "UNKNOWN_IDENTIFIER" else None
             if taken is None:
                 raise
             return self.compile(taken)
         finally:
             self.names.branches -= is_branch
         value = self.apply(rule, args, node)
-        if self.layers is None or is_branch:
+        if self.stages is None or is_branch:
             return value
         if rule.name in _RANDOM and not self.names.lambdas and not self.scope.correlated:
-            return self.layers.column(value, may_add=True)
+            return self.stages.column(value, may_add=True)
         may_add = not self.names.branches and not self.names.lambdas and not self.scope.correlated
-        if not (may_add or self.layers.has_any_columns) or not is_heavy(value):
+        if not (may_add or self.stages.has_any_columns) or not is_heavy(value):
             return value
-        return self.apply(rule, tuple([self.layers.column(arg, may_add=may_add) for arg in args]), node)
+        return self.apply(rule, tuple([self.stages.column(arg, may_add=may_add) for arg in args]), node)
 
-    def _taken_branch(self, rule: Rule, node: Function) -> Node | None:
+    def _find_taken_branch(self, rule: Rule, node: Function) -> Node | None:
         """Returns the branch that an ``if`` with a constant condition takes.
 
         The other branch may contain unknown names. Returns ``None`` for other calls.
@@ -293,7 +293,7 @@ class ExpressionCompiler:
             )
         return compile_window(self, node)
 
-    def _lambda(self, node: Lambda) -> Typed:
+    def _compile_lambda(self, node: Lambda) -> Typed:
         def apply_to(arguments: list[Typed]) -> Typed:
             if len(arguments) != len(node.parameters):
                 raise UserError(
@@ -316,16 +316,16 @@ class ExpressionCompiler:
             raise UserError("NOT_IMPLEMENTED", "A subquery is not supported here (keys, defaults and constraints)")
         return self.query
 
-    def _scalar_subquery(self, query: Query) -> Typed:
-        return self.outside_lambdas(self._subquery_value(query))
+    def _compile_scalar_subquery(self, query: Query) -> Typed:
+        return self.outside_lambdas(self._compile_subquery(query))
 
     def outside_lambdas(self, value: Typed) -> Typed:
         """Moves a subquery's value out of a lambda, where DuckDB allows none, to a column."""
-        if not self.names.lambdas or self.layers is None:
+        if not self.names.lambdas or self.stages is None:
             return value
-        return self.layers.column(value, may_add=True)
+        return self.stages.column(value, may_add=True)
 
-    def _subquery_value(self, query: Query) -> Typed:
+    def _compile_subquery(self, query: Query) -> Typed:
         compiled = self.need_query().nested(query, self)
         types = tuple(type_ for _, type_ in compiled.columns)
         if len(types) == 1:
@@ -342,7 +342,7 @@ def apply_cast(value: Typed, type_: DataType, environment: Environment) -> Typed
     return Typed(cast_to(value, type_, environment.zone), type_, is_constant=value.is_constant)
 
 
-def _is_made(node: Node) -> bool:
+def _needs_surrounding_query(node: Node) -> bool:
     """Tells whether only the surrounding query can compute the node.
 
     Its other aliases are expanded here, where columns of this query's tables come first.

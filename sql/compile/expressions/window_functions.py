@@ -35,9 +35,9 @@ def compile_window(compiler: ExpressionCompiling, node: Function) -> Typed:
     """
     if node.window is None:
         raise UserError("BAD_ARGUMENTS", f"{node.name} is a window function: it needs OVER")
-    spec = _spec(compiler, node.window)
+    spec = _resolve_window(compiler, node.window)
     node = replace(node, name=canonical_window_function_name(node.name))
-    over = fragment(" OVER ({})", _over(compiler, spec))
+    over = fragment(" OVER ({})", _compile_window_spec(compiler, spec))
     if node.nulls == "IGNORE":
         raise not_implemented(f"{node.name} … IGNORE NULLS")
     name = node.name
@@ -51,7 +51,7 @@ def compile_window(compiler: ExpressionCompiling, node: Function) -> Typed:
             raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", f"ntile takes 1 argument, not {len(args)}")
         return Typed(cast(fragment("ntile({}){}", args[0].sql, over), UINT64), UINT64)
     if name in _SHIFTS:
-        return _shift(compiler, node, args, spec, over)
+        return _compile_shift(compiler, node, args, spec, over)
     if name in _PICKS:
         wanted = 2 if name == "nth_value" else 1
         if len(args) != wanted:
@@ -61,7 +61,7 @@ def compile_window(compiler: ExpressionCompiling, node: Function) -> Typed:
         if name == "nth_value":
             _check_offset(args[1], name, 1)
             beside = fragment(", {}", args[1].sql)
-        return _with_default(
+        return _replace_null_by_default(
             Typed(fragment("{}({}{}){}", name, args[0].sql, beside, over), strip_low_cardinality(args[0]))
         )
     if resolve_aggregate(name) is None:
@@ -75,7 +75,7 @@ def strip_low_cardinality(value: Typed):  # type: ignore[no-untyped-def]
     return make_nullable(bare) if value.type.is_nullable else bare
 
 
-def _with_default(value: Typed) -> Typed:
+def _replace_null_by_default(value: Typed) -> Typed:
     if value.type.is_nullable:
         return value
     return replace(value, sql=fragment("coalesce({}, {})", value.sql, default_value(value.type)))
@@ -88,7 +88,9 @@ def _check_offset(offset: Typed, name: str, least: int) -> None:
         )
 
 
-def _shift(compiler: ExpressionCompiling, node: Function, args: list[Typed], spec: WindowSpec, over: Fragment) -> Typed:
+def _compile_shift(
+    compiler: ExpressionCompiling, node: Function, args: list[Typed], spec: WindowSpec, over: Fragment
+) -> Typed:
     if not 1 <= len(args) <= 3:
         raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", f"{node.name} takes one to three arguments")
     whole = spec.frame.endswith("UNBOUNDED FOLLOWING") and "UNBOUNDED PRECEDING" in spec.frame
@@ -103,7 +105,7 @@ def _shift(compiler: ExpressionCompiling, node: Function, args: list[Typed], spe
         fragment("{}({}{}){}", _SHIFTS[node.name], args[0].sql, offset, over), strip_low_cardinality(args[0])
     )
     if len(args) < 3:
-        return _with_default(shifted)
+        return _replace_null_by_default(shifted)
     type_ = supertype([shifted.type, args[2].type])
     zone = compiler.environment.zone
     sql = fragment(
@@ -117,7 +119,7 @@ def _shift(compiler: ExpressionCompiling, node: Function, args: list[Typed], spe
     return Typed(sql, type_)
 
 
-def _spec(compiler: ExpressionCompiling, window: WindowSpec | str) -> WindowSpec:
+def _resolve_window(compiler: ExpressionCompiling, window: WindowSpec | str) -> WindowSpec:
     name = window if isinstance(window, str) else window.base
     if not name:
         assert isinstance(window, WindowSpec)
@@ -125,7 +127,7 @@ def _spec(compiler: ExpressionCompiling, window: WindowSpec | str) -> WindowSpec
     base = compiler.windows.get(name)
     if not isinstance(base, WindowSpec):
         raise UserError("BAD_ARGUMENTS", f"Window '{name}' is not defined: add WINDOW {name} AS (…)")
-    base = _spec(compiler, base)
+    base = _resolve_window(compiler, base)
     if isinstance(window, str):
         return base
     return WindowSpec(
@@ -133,7 +135,7 @@ def _spec(compiler: ExpressionCompiling, window: WindowSpec | str) -> WindowSpec
     )
 
 
-def _counted(value: Typed) -> Fragment:
+def _range_key(value: Typed) -> Fragment:
     """Returns the key of a RANGE with an offset, wide enough for the frame's bounds.
 
     Raises ``UserError`` 48.
@@ -150,18 +152,18 @@ def _counted(value: Typed) -> Fragment:
     raise not_implemented(f"A window frame RANGE with an offset over {value.type}")
 
 
-def _key(compiler: ExpressionCompiling, node: Node) -> Typed:
+def _compile_key(compiler: ExpressionCompiling, node: Node) -> Typed:
     """Compiles a key of a window. DuckDB takes none that may fail, so such a key becomes a column below."""
     value = compiler.compile(node).plain
-    if compiler.layers is None or not value.sql.traits & (WRITE_ONCE | MACRO):
+    if compiler.stages is None or not value.sql.traits & (WRITE_ONCE | MACRO):
         return value
-    return compiler.layers.column(value, may_add=not compiler.names.lambdas)
+    return compiler.stages.column(value, may_add=not compiler.names.lambdas)
 
 
-def _over(compiler: ExpressionCompiling, spec: WindowSpec) -> Fragment:
+def _compile_window_spec(compiler: ExpressionCompiling, spec: WindowSpec) -> Fragment:
     parts: list[Piece] = []
     if spec.partition_by:
-        keys = [_key(compiler, item).sql for item in spec.partition_by]
+        keys = [_compile_key(compiler, item).sql for item in spec.partition_by]
         parts.append(fragment("PARTITION BY {}", join_fragments(", ", keys)))
     has_offset = spec.frame.startswith("RANGE") and any(word.isdigit() for word in spec.frame.split())
     if has_offset and len(spec.order_by) != 1:
@@ -173,13 +175,13 @@ def _over(compiler: ExpressionCompiling, spec: WindowSpec) -> Fragment:
     if spec.order_by:
         terms = []
         for item in spec.order_by:
-            value = _key(compiler, item.expression)
+            value = _compile_key(compiler, item.expression)
             sql = value.sql
             if has_offset:
-                sql = _counted(value)
+                sql = _range_key(value)
                 runs_into_nulls = value.type.is_nullable and not item.descending and not item.nulls_first
                 if runs_into_nulls and not isinstance(strip_nullable(value.type), FloatType):
-                    sql, frame = _into_nulls(compiler, sql, parts, spec.frame)
+                    sql, frame = _extend_frame_to_nulls(compiler, sql, parts, spec.frame)
             terms.extend(compile_order_terms(sql, value.type, item))
         parts.append(fragment("ORDER BY {}", join_fragments(", ", terms)))
     if frame:
@@ -187,7 +189,7 @@ def _over(compiler: ExpressionCompiling, spec: WindowSpec) -> Fragment:
     return join_fragments(" ", parts)
 
 
-def _into_nulls(
+def _extend_frame_to_nulls(
     compiler: ExpressionCompiling, key: Fragment, partition: Sequence[Piece], frame: str
 ) -> tuple[Fragment, Fragment]:
     """Returns the key and the frame of a RANGE whose NULLs come after the values.
@@ -197,9 +199,9 @@ def _into_nulls(
     one.
     """
     greatest = fragment("max({}) OVER ({})", key, join_fragments(" ", partition))
-    if compiler.layers is not None:
-        known = compiler.layers.column(Typed(greatest, FLOAT64), may_add=False).sql
-        greatest = compiler.layers.add(greatest, "e") if known is greatest else known
+    if compiler.stages is not None:
+        known = compiler.stages.column(Typed(greatest, FLOAT64), may_add=False).sql
+        greatest = compiler.stages.add(greatest, "e") if known is greatest else known
     of_null = fragment("(coalesce({}, 0) + 1)", greatest)
     order = fragment("coalesce({}, {})", key, of_null)
     bounds = []

@@ -21,9 +21,9 @@ from sql.compile.shards.shard_expressions import ShardExpressionWriter
 from sql.functions.registry import canonical_function_name
 from sql.grammar.syntax_tree import Function, Identifier, Lambda, Literal, Node, Select, transform, walk
 
-_MOST_NODES = 1000
+_MAX_NODES = 1000
 """The largest condition that is pushed: expanded through nested views it may grow without end."""
-_OF_BLOCKS = frozenset({"rowNumberInBlock", "blockSize"})
+_BLOCK_FUNCTIONS = frozenset({"rowNumberInBlock", "blockSize"})
 """Functions whose value depends on which rows were read."""
 _NEVER = Literal(0, "0")
 
@@ -55,14 +55,14 @@ class SelectPushdownTarget:
         def inside(node: Node) -> Node:
             return self._output(positions[node.parts[0]]) if isinstance(node, Identifier) else node
 
-        if not self._rows_depend():
+        if not self._have_dependent_rows():
             push_conditions([transform(term, inside) for term in terms], self.scope, self.scans, self.statement)
 
     def _output(self, position: int) -> Node:
         output, shown = self.outputs[position], self.shown[position]
         return output if self.types[position] == shown else Function("CAST", (output, Literal(str(shown))))
 
-    def _rows_depend(self) -> bool:
+    def _have_dependent_rows(self) -> bool:
         """Tells whether leaving out a row would change another row."""
         select, scope = self.select, self.scope
         if self.is_grouped and (select.grouping or not select.group_by):
@@ -72,7 +72,7 @@ class SelectPushdownTarget:
         nodes = [*self.outputs, *scope.aliases.values(), *(item.expression for item in select.order_by)]
         nodes += [node for node in (select.prewhere, select.where, select.having, select.qualify) if node is not None]
         calls = (part for node in nodes for part in walk(node, into_queries=False) if isinstance(part, Function))
-        return any(is_window_call(call) or canonical_function_name(call.name) in _OF_BLOCKS for call in calls)
+        return any(is_window_call(call) or canonical_function_name(call.name) in _BLOCK_FUNCTIONS for call in calls)
 
 
 def push_conditions(terms: Sequence[Node], scope: Scope, scans: Sequence[Scan], statement: StatementContext) -> None:
@@ -85,7 +85,7 @@ def push_conditions(terms: Sequence[Node], scope: Scope, scans: Sequence[Scan], 
         if not source.prunable or not (source.origins or scan is not None):
             continue
         names = ShardExpressionWriter(scope, source, statement.environment)
-        given = (_understood(names.expression(term), statement) for term in terms)
+        given = (_simplify_condition(names.expression(term), statement) for term in terms)
         local = [term for term in given if term is not None]
         if scan is not None:
             around = ExpressionCompiler(Scope([source]), statement.environment, statement)
@@ -94,15 +94,15 @@ def push_conditions(terms: Sequence[Node], scope: Scope, scans: Sequence[Scan], 
             origin.take(local, source.positions)
 
 
-def _understood(term: Node | None, statement: StatementContext) -> Node | None:
+def _simplify_condition(term: Node | None, statement: StatementContext) -> Node | None:
     """Returns a condition that is worth pushing, else ``None``.
 
     Parameters of lambdas might mean something else inside. A constant condition is dropped if true, and ``0`` if false.
     """
     if term is None:
         return None
-    nodes = list(islice(walk(term), _MOST_NODES + 1))
-    if len(nodes) > _MOST_NODES or any(isinstance(node, Lambda) for node in nodes):
+    nodes = list(islice(walk(term), _MAX_NODES + 1))
+    if len(nodes) > _MAX_NODES or any(isinstance(node, Lambda) for node in nodes):
         return None
     if any(isinstance(node, Identifier) for node in nodes):
         return term

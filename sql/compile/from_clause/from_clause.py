@@ -67,22 +67,22 @@ class FromClause:
             case None:
                 return EMPTY
             case NamedTable():
-                return self._named(node)
+                return self._compile_named(node)
             case SubqueryTable() if node.table:
-                return self._view(node)
+                return self._compile_view(node)
             case SubqueryTable(query, alias):
                 return self.derived(self.query.compile(query, self.scope.outer, self._inner_scope()), alias)
             case ResolvedTable():
-                return self._looked_up(node)
+                return self._compile_resolved(node)
             case TableFunction():
                 other = parse_remote_function(node, self.query)
                 if other is not None:
-                    return self._looked_up(ResolvedTable(other, node.alias))
+                    return self._compile_resolved(ResolvedTable(other, node.alias))
                 return compile_table_function(self, node)
             case Join():
                 return compile_join(self, node)
             case ArrayJoin():
-                return self._array_join(node)
+                return self._compile_array_join(node)
         raise UserError("NOT_IMPLEMENTED", f"{type(node).__name__} in FROM is not supported")
 
     def _inner_scope(self) -> Scope:
@@ -127,7 +127,7 @@ class FromClause:
         self.query.scans.append(scan)
         return scan.table
 
-    def _looked_up(self, node: ResolvedTable) -> Fragment:
+    def _compile_resolved(self, node: ResolvedTable) -> Fragment:
         relation = node.relation
         if isinstance(relation, MergedTables):
             union = expand_views(compile_union(relation, self.query), self.query.catalog, self.query.guard)
@@ -143,7 +143,7 @@ class FromClause:
 
     # Tables -----------------------------------------------------------------------------------------------------------
 
-    def _named(self, node: NamedTable) -> Fragment:
+    def _compile_named(self, node: NamedTable) -> Fragment:
         if node.database is None:
             common = self.scope.find_common_table(node.table)
             if common is not None:
@@ -158,14 +158,14 @@ class FromClause:
             raise UserError("NOT_IMPLEMENTED", f"View {relation.database}.{relation.name} cannot be read here")
         if isinstance(relation, ShardedRelation | MergedTables):
             database = node.database or self.query.database
-            return self._looked_up(ResolvedTable(relation.read_as(node), node.alias, database, node.table))
+            return self._compile_resolved(ResolvedTable(relation.read_as(node), node.alias, database, node.table))
         number = self.query.next_number()
         virtual: Iterable[Column] = ()
         final: FinalReading | None = None
         if isinstance(relation, PartsRelation):
             schema = relation.description.schema
             virtual = virtual_columns(
-                relation, node.database or self.query.database, node.table, self._share(relation, node)
+                relation, node.database or self.query.database, node.table, self._sample_share(relation, node)
             )
             final = plan_final_reading(relation.description, node.table, node.final, self.query.settings)
         else:
@@ -185,10 +185,10 @@ class FromClause:
         scan = Scan(source, final=final)
         self.query.scans.append(scan)
         if node.sample is not None:
-            self._sample(node, scan, node.sample_offset or Fraction(0))
+            self._add_sample(node, scan, node.sample_offset or Fraction(0))
         return scan.table
 
-    def _view(self, node: SubqueryTable) -> Fragment:
+    def _compile_view(self, node: SubqueryTable) -> Fragment:
         """Compiles a view. Of the surrounding query it knows nothing but the parameters filled in."""
         compiled = self.query.compile(node.query)
         if node.columns:
@@ -210,13 +210,13 @@ class FromClause:
                 raise UserError("ILLEGAL_PREWHERE", f"Table {source.table} does not support PREWHERE")
 
     @staticmethod
-    def _share(relation: PartsRelation, node: NamedTable) -> Fraction | None:
+    def _sample_share(relation: PartsRelation, node: NamedTable) -> Fraction | None:
         """Returns SAMPLE as a share of the rows, or ``None``."""
         if node.sample is None or node.sample <= 1:
             return node.sample
-        return min(node.sample / _rows_of(relation), Fraction(1))
+        return min(node.sample / _count_rows(relation), Fraction(1))
 
-    def _sample(self, node: NamedTable, scan: Scan, offset: Fraction) -> None:
+    def _add_sample(self, node: NamedTable, scan: Scan, offset: Fraction) -> None:
         """Compiles ``SAMPLE k OFFSET m``: the sampling key in [m, m + k) of its type's range.
 
         All rows are read if k is 0 or 1. Raises ``UserError`` 43, 69, 141.
@@ -230,9 +230,9 @@ class FromClause:
         type_ = strip_nullable(key.types[0])
         if not isinstance(type_, IntegerType) or type_.signed:
             raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"The sampling key has type {type_}, but must be unsigned")
-        share = self._share(relation, node) or Fraction(0)
+        share = self._sample_share(relation, node) or Fraction(0)
         if offset > 1:
-            offset = offset / _rows_of(relation)
+            offset = offset / _count_rows(relation)
         if share == 0 or share >= 1:
             if offset:
                 raise UserError("ARGUMENT_OUT_OF_BOUND", "The OFFSET of SAMPLE needs a sample smaller than the table")
@@ -255,13 +255,13 @@ class FromClause:
 
     # ARRAY JOIN -------------------------------------------------------------------------------------------------------
 
-    def _array_join(self, node: ArrayJoin) -> Fragment:
+    def _compile_array_join(self, node: ArrayJoin) -> Fragment:
         inner = self.compile(node.source)
         number = self.query.next_number()
         columns: list[tuple[str, DataType]] = []
         elements: list[Fragment] = []
         first = EMPTY
-        for item in chain.from_iterable(map(self._of_structure, node.expressions)):
+        for item in chain.from_iterable(map(self._expand_nested, node.expressions)):
             expression = item.expression if isinstance(item, Alias) else item
             name = result_column_name(item)
             value = self.rows.compile(expression).plain
@@ -281,7 +281,7 @@ class FromClause:
                     "(CASE WHEN len({sql}) = 0 THEN [{}] ELSE {sql} END)", default_value(type_.inner), sql=sql
                 )
             elements.append(fragment("unnest({}) AS {}", sql, column_sql(number, name)))
-            self._shadow(item, expression, number, name, type_.inner)
+            self._shadow_array(item, expression, number, name, type_.inner)
             if isinstance(item, Alias) or not isinstance(expression, Identifier):
                 columns.append((name, type_.inner))
         if columns:
@@ -291,7 +291,7 @@ class FromClause:
         self.rows.compiled.clear()
         return fragment("(SELECT *, {} FROM {})", join_fragments(", ", elements), inner)
 
-    def _of_structure(self, item: Node) -> Iterator[Node]:
+    def _expand_nested(self, item: Node) -> Iterator[Node]:
         """Yields the columns of a Nested structure in ARRAY JOIN; other items unchanged."""
         expression = item.expression if isinstance(item, Alias) else item
         columns: list[str] = []
@@ -307,7 +307,7 @@ class FromClause:
             alias = f"{item.name}.{name.partition('.')[2]}" if isinstance(item, Alias) else name
             yield Alias(column, alias) if alias != name else column
 
-    def _shadow(self, item: Node, expression: Node, number: int, name: str, inner: DataType) -> None:
+    def _shadow_array(self, item: Node, expression: Node, number: int, name: str, inner: DataType) -> None:
         """Makes ``arr`` the element after ``ARRAY JOIN arr`` without an alias."""
         if isinstance(item, Alias):
             return
@@ -322,7 +322,7 @@ class FromClause:
                 )
 
 
-def _rows_of(relation: PartsRelation) -> int:
+def _count_rows(relation: PartsRelation) -> int:
     """Returns the number of rows of a table, at least one."""
     snapshot = relation.snapshot()
     try:

@@ -31,9 +31,9 @@ def compile_join(clause: FromClauseCompiling, node: Join) -> Fragment:
         return fragment("{} CROSS JOIN {}", left_sql, right_sql)
     sides = _Sides(clause, left, right)
     if node.using:
-        sides.use(node.using, asof=node.strictness == "ASOF")
+        sides.add_using(node.using, asof=node.strictness == "ASOF")
     else:
-        sides.split(node.on)
+        sides.add_conditions(node.on)
     text = _JOINS[node.strictness](node, sides, left_sql, right_sql)
     _mark_filled(clause, node, left, right)
     if node.using:
@@ -55,10 +55,10 @@ class _Sides:
         self.left_only: list[Fragment] = []
         self._using: list[tuple[Source, Source, str, Typed, Typed]] = []
 
-    def split(self, on: Node | None) -> None:
+    def add_conditions(self, on: Node | None) -> None:
         """Splits the condition of ON."""
         for term in conjuncts(on):
-            side = self._side(term)
+            side = self._side_of(term)
             pair = self._equality(term)
             if pair is not None:
                 self.keys.append(pair)
@@ -73,7 +73,7 @@ class _Sides:
         if not isinstance(term, Function) or term.name != "equals" or len(term.args) != 2:
             return None
         first, second = term.args
-        sides = self._side(first), self._side(second)
+        sides = self._side_of(first), self._side_of(second)
         if sides == ("right", "left"):
             first, second = second, first
         elif sides != ("left", "right"):
@@ -90,7 +90,7 @@ class _Sides:
         zone = self.clause.query.environment.zone
         return convert_to_supertype(left, common, zone), convert_to_supertype(right, common, zone)
 
-    def _side(self, node: Node) -> str:
+    def _side_of(self, node: Node) -> str:
         """Returns the side whose columns an expression reads: left, right, both, or "" for none."""
         sides: set[str] = set()
         for part in walk(node):
@@ -102,15 +102,15 @@ class _Sides:
                 if found is not None:
                     sides.add("left" if found[0] in self.left else "right")
                 elif target is not None:
-                    sides.add(self._side(target))
+                    sides.add(self._side_of(target))
         sides.discard("")
         return "both" if len(sides) > 1 else (sides.pop() if sides else "")
 
-    def use(self, names: tuple[str, ...], *, asof: bool) -> None:
+    def add_using(self, names: tuple[str, ...], *, asof: bool) -> None:
         """Adds the equalities of USING. Raises ``UserError`` 47."""
         for position, name in enumerate(names):
-            first = _one_column(self.left, name, "left")
-            second = _one_column(self.right, name, "right")
+            first = _find_using_source(self.left, name, "left")
+            second = _find_using_source(self.right, name, "right")
             first.used[name] = second.used[name] = None
             a, b = (first.columns[name].merged or first.columns[name]).typed, second.columns[name].typed
             if asof and position == len(names) - 1:
@@ -134,8 +134,8 @@ class _Sides:
             common = supertype([a.type, b.type])
             left, right = convert_to_supertype(a, common, zone), convert_to_supertype(b, common, zone)
             copy.hidden = copy.copied = True
-            _retype(copy, common, _missing(common) if second in lost else right)
-            _retype(known, common, _missing(common) if first in lost else left)
+            _set_common_type(copy, common, _null_of_type(common) if second in lost else right)
+            _set_common_type(known, common, _null_of_type(common) if first in lost else left)
             if node.kind == "FULL":
                 own.merged = SourceColumn(name, known.type, fragment("coalesce({}, {})", left, right))
             elif node.kind == "RIGHT":
@@ -154,7 +154,7 @@ class _Sides:
         Raises 169 (BAD_TYPE_OF_FIELD) for a type without distances.
         """
         for term in conjuncts(on):
-            if self._side(term) == "both" and self._equality(term) is None and isinstance(term, Function):
+            if self._side_of(term) == "both" and self._equality(term) is None and isinstance(term, Function):
                 self._nearest += [self.clause.rows.compile(argument) for argument in term.args]
         for type_ in (strip_nullable(value.type) for value in self._nearest):
             if not (is_number(type_) or is_date_or_time(type_) or isinstance(type_, EnumType)):
@@ -162,11 +162,11 @@ class _Sides:
 
     def one_row_per_left_key(self, sql: Fragment) -> Fragment:
         """Returns the rows of the left side, one for each key."""
-        return _one_per_key(sql, self.left, [key for key, _ in self.keys], self.left_only)
+        return _keep_one_row_per_key(sql, self.left, [key for key, _ in self.keys], self.left_only)
 
     def one_row_per_right_key(self, sql: Fragment) -> Fragment:
         """Returns the rows of the right side, one for each key."""
-        return _one_per_key(sql, self.right, [key for _, key in self.keys], self.right_only)
+        return _keep_one_row_per_key(sql, self.right, [key for _, key in self.keys], self.right_only)
 
     def require_keys(self, what: str) -> None:
         """Raises ``UserError`` 48 unless the condition is a conjunction of equalities."""
@@ -174,36 +174,38 @@ class _Sides:
             raise not_implemented(f"{what} JOIN with a condition that is not a conjunction of equalities")
 
 
-def _retype(column: SourceColumn, common: DataType, sql: Fragment) -> None:
+def _set_common_type(column: SourceColumn, common: DataType, sql: Fragment) -> None:
     was_nullable = column.type.is_nullable
     column.sql, column.type = sql, make_nullable(common) if was_nullable else common
 
 
-def _one_column(sources: list[Source], name: str, side: str) -> Source:
+def _find_using_source(sources: list[Source], name: str, side: str) -> Source:
     for source in sources:
         if name in source.columns and not source.columns[name].hidden:
             return source
     raise UserError("UNKNOWN_IDENTIFIER", f"JOIN USING identifier '{name}' is not a column of the {side} side")
 
 
-def _all(node: Join, sides: _Sides, left: Fragment, right: Fragment) -> Fragment:
+def _join_all(node: Join, sides: _Sides, left: Fragment, right: Fragment) -> Fragment:
     return fragment("({} {} JOIN {} ON {})", left, node.kind, right, sides.condition)
 
 
-def _any(node: Join, sides: _Sides, left: Fragment, right: Fragment) -> Fragment:
+def _join_any(node: Join, sides: _Sides, left: Fragment, right: Fragment) -> Fragment:
     sides.require_keys("ANY")
     if sides.clause.query.settings.any_join_distinct_right_table_keys:  # only the right side keeps one row a key
-        return _all(node, sides, left, sides.one_row_per_right_key(right))
+        return _join_all(node, sides, left, sides.one_row_per_right_key(right))
     if node.kind == "FULL":
         raise not_implemented("ANY FULL JOIN")
     if node.kind in ("LEFT", "INNER"):
         right = sides.one_row_per_right_key(right)
     if node.kind in ("RIGHT", "INNER"):
         left = sides.one_row_per_left_key(left)
-    return _all(node, sides, left, right)
+    return _join_all(node, sides, left, right)
 
 
-def _one_per_key(sql: Fragment, sources: list[Source], keys: list[Fragment], filters: list[Fragment]) -> Fragment:
+def _keep_one_row_per_key(
+    sql: Fragment, sources: list[Source], keys: list[Fragment], filters: list[Fragment]
+) -> Fragment:
     where = fragment(" WHERE {}", join_fragments(" AND ", filters)) if filters else EMPTY
     key = join_fragments(", ", keys)
     if any(has_floats_inside(column.type) for source in sources for column in source.columns.values()):
@@ -211,7 +213,7 @@ def _one_per_key(sql: Fragment, sources: list[Source], keys: list[Fragment], fil
     return fragment("(SELECT DISTINCT ON ({}) * FROM {}{})", key, sql, where)
 
 
-def _semi(node: Join, sides: _Sides, left: Fragment, right: Fragment) -> Fragment:
+def _join_semi(node: Join, sides: _Sides, left: Fragment, right: Fragment) -> Fragment:
     sides.require_keys("SEMI")
     if node.kind == "LEFT":
         right = sides.one_row_per_right_key(right)
@@ -220,7 +222,7 @@ def _semi(node: Join, sides: _Sides, left: Fragment, right: Fragment) -> Fragmen
     return fragment("({} INNER JOIN {} ON {})", left, right, sides.condition)
 
 
-def _anti(node: Join, sides: _Sides, left: Fragment, right: Fragment) -> Fragment:
+def _join_anti(node: Join, sides: _Sides, left: Fragment, right: Fragment) -> Fragment:
     lost = sides.right if node.kind == "LEFT" else sides.left
     text = (
         fragment("({} ANTI JOIN {} ON {})", left, right, sides.condition)
@@ -229,15 +231,15 @@ def _anti(node: Join, sides: _Sides, left: Fragment, right: Fragment) -> Fragmen
     )
     for source in lost:  # the rows of this side do not exist
         for column in source.columns.values():
-            column.sql = _missing(column.type)
+            column.sql = _null_of_type(column.type)
     return text
 
 
-def _missing(type_: DataType) -> Fragment:
+def _null_of_type(type_: DataType) -> Fragment:
     return fragment("CAST(NULL AS {})", duckdb_type(type_))
 
 
-def _asof(node: Join, sides: _Sides, left: Fragment, right: Fragment) -> Fragment:
+def _join_asof(node: Join, sides: _Sides, left: Fragment, right: Fragment) -> Fragment:
     if node.kind not in ("LEFT", "INNER"):
         raise not_implemented(f"ASOF {node.kind} JOIN")
     if len(sides.other) != 1:
@@ -248,7 +250,7 @@ def _asof(node: Join, sides: _Sides, left: Fragment, right: Fragment) -> Fragmen
     return fragment("({} ASOF {}JOIN {} ON {})", left, "LEFT " if node.kind == "LEFT" else "", right, sides.condition)
 
 
-_JOINS = {"ALL": _all, "ANY": _any, "SEMI": _semi, "ANTI": _anti, "ASOF": _asof}
+_JOINS = {"ALL": _join_all, "ANY": _join_any, "SEMI": _join_semi, "ANTI": _join_anti, "ASOF": _join_asof}
 
 
 def _mark_filled(clause: FromClauseCompiling, node: Join, left: list[Source], right: list[Source]) -> None:

@@ -43,7 +43,7 @@ class GroupExpressionCompiler(ExpressionCompiler):
         """Each key's SQL over the rows, and its name."""
         self.aggregates: dict[Fragment, Typed] = {}
         self.aggregate_sql: list[Fragment] = []
-        self.layers = ExpressionStages(rows.need_query().next_number)
+        self.stages = ExpressionStages(rows.need_query().next_number)
         self.calls: list[tuple[Function, Typed]] = []
         """The aggregates of ``aggregate_sql``: their calls, and their values over the rows."""
         self._arguments: dict[int, list[Typed]] = {}

@@ -55,8 +55,8 @@ def group_in_scan(select: Select, groups: GroupExpressionCompiler, scans: Sequen
         return None  # a group would have one value for all its rows
     if not is_parts_relation(scan.source.relation) or not scan.source.prunable:
         return None
-    parts = _Parts(scan, groups)
-    wholes = [parts.whole(node, value) for node, value in groups.calls]
+    parts = _PartialAggregates(scan, groups)
+    wholes = [parts.merge(node, value) for node, value in groups.calls]
     if not all(wholes):
         return None
     scan.parts.update(parts.found)
@@ -71,7 +71,7 @@ def drop_unused_columns(scan: Scan, sql: Fragment) -> None:
             scan.source.used.pop(part.column)
 
 
-class _Parts:
+class _PartialAggregates:
     """The partial aggregates that the aggregates of a SELECT need."""
 
     def __init__(self, scan: Scan, groups: GroupExpressionCompiler) -> None:
@@ -84,7 +84,7 @@ class _Parts:
             if definition.default_kind not in EXPRESSIONS and name not in VIRTUAL_COLUMNS
         }
 
-    def whole(self, node: Function, value: Typed) -> Fragment | None:
+    def merge(self, node: Function, value: Typed) -> Fragment | None:
         """Returns an aggregate over groups, or ``None``; ``value`` is the aggregate over rows."""
         call = resolve_aggregate(node.name)
         if call is None or call.conditional or call.or_null or call.or_default or node.filter is not None:
@@ -97,44 +97,44 @@ class _Parts:
         if call.distinct or node.distinct:
             return None
         if call.rule.name == "count" and not any(argument.type.is_nullable for argument in arguments):
-            return self._count("", value)
+            return self._merge_count("", value)
         if len(arguments) != 1 or arguments[0].sql not in self._columns:
             return None
-        return self._of_column(call.rule, self._columns[arguments[0].sql], arguments[0].type, value)
+        return self._merge_column(call.rule, self._columns[arguments[0].sql], arguments[0].type, value)
 
-    def _of_column(self, rule: Rule, column: str, given: DataType, value: Typed) -> Fragment | None:
+    def _merge_column(self, rule: Rule, column: str, given: DataType, value: Typed) -> Fragment | None:
         bare = strip_nullable(given)
         bits = bare.bits if isinstance(bare, IntegerType) else 0
         is_number = 0 < bits <= 64
         if rule.name == "count":
-            return self._count(column, value)
+            return self._merge_count(column, value)
         if rule.name == "sum" and (is_number or isinstance(bare, FloatType)):
-            return self._same(rule, column, value)
+            return self._merge_same(rule, column, value)
         if rule.name in ("min", "max") and (is_number or isinstance(bare, DateType)):
-            return self._same(rule, column, value)
+            return self._merge_same(rule, column, value)
         if rule.name == "avg" and (isinstance(bare, FloatType) or 0 < bits <= _AVERAGED_BITS):
-            total = fragment("sum({})", self._part("sum", column, self._sum_type(bare)))
-            count = fragment("sum({})", self._part("count", column, INT64))
+            total = fragment("sum({})", self._add_part("sum", column, self._sum_type(bare)))
+            count = fragment("sum({})", self._add_part("count", column, INT64))
             mean = fragment("({} / {})", cast(total, FLOAT64), cast(count, FLOAT64))
             return (
                 mean if value.type.is_nullable else fragment("coalesce({}, {})", mean, float_literal_text(float("nan")))
             )
         return None
 
-    def _count(self, column: str, value: Typed) -> Fragment:
-        total = fragment("sum({})", self._part("count", column, INT64))
+    def _merge_count(self, column: str, value: Typed) -> Fragment:
+        total = fragment("sum({})", self._add_part("count", column, INT64))
         return cast(fragment("coalesce({}, {})", total, default_value(value.type)), value.type)
 
-    def _same(self, rule: Rule, column: str, value: Typed) -> Fragment | None:
+    def _merge_same(self, rule: Rule, column: str, value: Typed) -> Fragment | None:
         """Returns an aggregate whose partial aggregates are merged by the same function."""
-        part = Typed(self._part(rule.name, column, value.type), value.type)
+        part = Typed(self._add_part(rule.name, column, value.type), value.type)
         whole = build_aggregate(rule, [part], self._groups.environment, empty_possible=not self._groups.is_grouped)
         return whole.number if whole.type == value.type else None
 
     def _sum_type(self, given: DataType) -> DataType:
         return IntegerType(64, given.signed) if isinstance(given, IntegerType) else FLOAT64
 
-    def _part(self, function: str, column: str, type_: DataType) -> Fragment:
+    def _add_part(self, function: str, column: str, type_: DataType) -> Fragment:
         part = PartialAggregate(function, column, strip_nullable(type_).arrow)
         for name, known in self.found.items():
             if known == part:

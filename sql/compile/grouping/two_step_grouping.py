@@ -10,7 +10,7 @@ distinct or the aggregates many. So it is done only where
 
 - at least two keys are strings, and there is neither ROLLUP nor a correlated subquery;
 - every distinct count is of the same single argument, which is not a key itself;
-- the others, one to ``_MOST_OTHERS``, are count, sum, min, max or avg of integers, without FILTER, -If or DISTINCT.
+- the others, one to ``_MAX_OTHERS``, are count, sum, min, max or avg of integers, without FILTER, -If or DISTINCT.
 
 Partial results of those give the same as all rows. Sums of floats do not, nor does ``any``, which would come from other
 rows. A NULL argument makes a group of the first step like any value, so the others see its rows; the second step does
@@ -29,11 +29,11 @@ from sql.typing.duckdb.sql_fragments import Fragment, fragment, join_fragments, 
 from sql.typing.integer_conversions import wrap_to_64_bits
 from sql.typing.typed_expressions import FLOAT64, Typed, cast
 
-_LEAST_STRING_KEYS = 2
-_MOST_OTHERS = 4
+_MIN_STRING_KEYS = 2
+_MAX_OTHERS = 4
 _WRAPPED_BITS = 64
 """ClickHouse's sum of integers of this width wraps around before it is divided."""
-_OF_PARTS = {"count": "sum", "sum": "sum", "min": "min", "max": "max"}
+_MERGES = {"count": "sum", "sum": "sum", "min": "min", "max": "max"}
 """The aggregate that merges the partial results of each aggregate."""
 
 
@@ -42,25 +42,25 @@ def group_in_two_steps(groups: GroupExpressionCompiler, rows_sql: Fragment) -> F
 
     Returns ``None`` where one step is better.
     """
-    names = {_counted(groups, node) for node, _ in groups.calls}
+    names = {_distinct_argument(groups, node) for node, _ in groups.calls}
     counted = next(iter(names - {None}), None)
-    others = sum(_counted(groups, node) is None for node, _ in groups.calls)
-    if counted is None or len(names) != 2 or others > _MOST_OTHERS or not _worth_it(groups, counted):
+    others = sum(_distinct_argument(groups, node) is None for node, _ in groups.calls)
+    if counted is None or len(names) != 2 or others > _MAX_OTHERS or not _is_worth_it(groups, counted):
         return None
-    steps = _Steps(groups, counted)
+    steps = _TwoSteps(groups, counted)
     if not all(steps.add(node, value) for node, value in groups.calls):
         return None
     return steps.sql(rows_sql)
 
 
-def _worth_it(groups: GroupExpressionCompiler, counted: Fragment) -> bool:
+def _is_worth_it(groups: GroupExpressionCompiler, counted: Fragment) -> bool:
     texts = [key for key in groups.keys.values() if isinstance(strip_nullable(key.type), (StringType, FixedStringType))]
-    return len(texts) >= _LEAST_STRING_KEYS and counted not in groups.keys and not groups.scope.correlated
+    return len(texts) >= _MIN_STRING_KEYS and counted not in groups.keys and not groups.scope.correlated
 
 
-def _counted(groups: GroupExpressionCompiler, node: Function) -> Fragment | None:
+def _distinct_argument(groups: GroupExpressionCompiler, node: Function) -> Fragment | None:
     """Returns the single argument of a call that counts distinct values, else ``None``."""
-    call = _unconditional(node)
+    call = _resolve_unconditional(node)
     if call is None or len(node.args) != 1:
         return None
     distinct = call.distinct or node.distinct
@@ -72,12 +72,12 @@ def _counted(groups: GroupExpressionCompiler, node: Function) -> Fragment | None
     return argument.sql
 
 
-def _unconditional(node: Function) -> CombinedAggregate | None:
+def _resolve_unconditional(node: Function) -> CombinedAggregate | None:
     call = resolve_aggregate(node.name)
     return None if call is None or call.conditional or call.or_null or node.filter is not None else call
 
 
-class _Steps:
+class _TwoSteps:
     """The columns of both steps.
 
     The first step's are ``u<n>`` (the counted value) and ``p<n>_<i>`` (partial results).
@@ -85,7 +85,7 @@ class _Steps:
 
     def __init__(self, groups: GroupExpressionCompiler, counted: Fragment) -> None:
         self._groups = groups
-        self._counted = counted
+        self._distinct_argument = counted
         self._value = leaf(f'"u{groups.number}"')
         self._parts: list[Fragment] = []
         self._totals: list[Fragment] = []
@@ -99,9 +99,9 @@ class _Steps:
         return True
 
     def _total(self, node: Function, value: Typed) -> Fragment | None:
-        if _counted(self._groups, node) == self._counted:
+        if _distinct_argument(self._groups, node) == self._distinct_argument:
             return fragment("CAST(count({}) AS UBIGINT)", self._value)
-        call = _unconditional(node)
+        call = _resolve_unconditional(node)
         if call is None or call.distinct or node.distinct:
             return None
         arguments = self._groups.arguments(node)
@@ -110,7 +110,7 @@ class _Steps:
             return None
         if call.rule.name == "avg" and isinstance(bare[0], IntegerType):
             return self._average(arguments[0].sql, bare[0])
-        rule = find_aggregate(_OF_PARTS.get(call.rule.name, ""))
+        rule = find_aggregate(_MERGES.get(call.rule.name, ""))
         if rule is None or (rule.name == "sum" and bare and isinstance(bare[0], FloatType)):
             return None
         total = build_aggregate(rule, [Typed(self._part(value.number), value.type)], self._groups.environment)
@@ -131,7 +131,7 @@ class _Steps:
     def sql(self, rows_sql: Fragment) -> Fragment:
         """Returns the grouped subquery."""
         keys = self._groups.key_columns
-        counted = string_code(self._groups.rows, self._counted) or self._counted
+        counted = string_code(self._groups.rows, self._distinct_argument) or self._distinct_argument
         named = [fragment("{} AS {}", key, name) for key, name in [*keys, (counted, self._value)]]
         first = join_fragments(", ", [*named, *self._parts])
         by = join_fragments(", ", [key for key, _ in keys])

@@ -35,7 +35,9 @@ def expand_stars_in_calls(select: Select, scope: Scope) -> Select:
         value = getattr(select, name)
         given = value if isinstance(value, tuple) else (value,) if value is not None else ()
         if any(_needs_expansion(node, name) for node in given):
-            changed = tuple(transform(node, lambda part: _expanded(part, scope), into_queries=False) for node in given)
+            changed = tuple(
+                transform(node, lambda part: _expand_in_call(part, scope), into_queries=False) for node in given
+            )
             changed = tuple(expand_stars(changed, scope)) if name in _LISTS else changed
             clauses[name] = changed if isinstance(value, tuple) else changed[0]
     return replace(select, **clauses) if clauses else select
@@ -51,7 +53,7 @@ def _needs_expansion(node: Node, clause: str) -> bool:
     return any(isinstance(part, Star) for part in walk(node, into_queries=False))
 
 
-def _expanded(node: Node, scope: Scope) -> Node:
+def _expand_in_call(node: Node, scope: Scope) -> Node:
     if not isinstance(node, Function) or node.name.lower() == "count":
         return node
     return replace(node, args=tuple(expand_stars(node.args, scope)))
@@ -62,39 +64,39 @@ def expand_stars(nodes: Sequence[Node], scope: Scope) -> list[Node]:
     result: list[Node] = []
     for node in nodes:
         if isinstance(node, Star):
-            result.extend(_columns(node, scope))
+            result.extend(_expand_star(node, scope))
         elif isinstance(node, OrderItem) and isinstance(node.expression, Star):  # from ORDER BY (*)
-            result.extend(replace(node, expression=column) for column in _columns(node.expression, scope))
+            result.extend(replace(node, expression=column) for column in _expand_star(node.expression, scope))
         else:
             result.append(node)
     return result
 
 
-def _columns(star: Star, scope: Scope) -> list[Node]:
-    columns = [(_name_of(node), node) for node in star.columns] or _columns_of_tables(star, scope)
+def _expand_star(star: Star, scope: Scope) -> list[Node]:
+    columns = [(_column_name(node), node) for node in star.columns] or _table_columns(star, scope)
     for kind, argument in star.modifiers:
-        columns = _modified(columns, kind, argument)
+        columns = _apply_modifier(columns, kind, argument)
         if kind == "apply":  # later modifiers see the names of the calls
             columns = [(result_column_name(node), node) for _, node in columns]
     return [node for _, node in columns]
 
 
-def _name_of(node: Node) -> str:
+def _column_name(node: Node) -> str:
     match node:
         case Alias(_, name) | Identifier((*_, name)):
             return name
     raise UserError("BAD_ARGUMENTS", "COLUMNS takes names of columns, or a regular expression of them")
 
 
-def _columns_of_tables(star: Star, scope: Scope) -> list[tuple[str, Node]]:
+def _table_columns(star: Star, scope: Scope) -> list[tuple[str, Node]]:
     sources = scope.named(star.qualifier)
     if not sources:
         if star.qualifier:
             raise UserError("UNKNOWN_IDENTIFIER", f"No table {'.'.join(star.qualifier)!r} in FROM for its .*")
         raise UserError("BAD_ARGUMENTS", "An asterisk needs a FROM")
-    chosen = _matching(star.pattern, [name for source in sources for name in source.columns])
+    chosen = _match_names(star.pattern, [name for source in sources for name in source.columns])
     merged = [] if star.qualifier else list(dict.fromkeys(name for names in reversed(scope.using) for name in names))
-    named = _named_before(scope)
+    named = _names_to_qualify(scope)
     columns: list[tuple[str, Node]] = []
     for source in sources:
         for name, column in source.columns.items():
@@ -102,14 +104,14 @@ def _columns_of_tables(star: Star, scope: Scope) -> list[tuple[str, Node]]:
                 continue
             if chosen is None or name in chosen:
                 is_merged = name in merged
-                shown = name if is_merged or name not in named[source.number] else _qualified(source, name)
+                shown = name if is_merged or name not in named[source.number] else _qualify(source, name)
                 columns.append((name, StarColumn(source.number, name, shown, is_merged)))
     # Columns merged by USING come first, those of outer joins before those of inner joins.
     columns.sort(key=lambda column: merged.index(column[0]) if column[0] in merged else len(merged))
     return columns
 
 
-def _matching(pattern: str | None, names: Iterable[str]) -> set[str] | None:
+def _match_names(pattern: str | None, names: Iterable[str]) -> set[str] | None:
     """Returns the names that match the pattern, in linear time (RE2); ``None`` without a pattern.
 
     Raises ``UserError`` 427.
@@ -126,7 +128,7 @@ def _matching(pattern: str | None, names: Iterable[str]) -> set[str] | None:
     return set(known.filter(found).to_pylist())
 
 
-def _named_before(scope: Scope) -> dict[int, set[str]]:
+def _names_to_qualify(scope: Scope) -> dict[int, set[str]]:
     """Returns for every source the names that must be qualified in it.
 
     These are the names that an earlier source has, and with three sources or more all repeated names.
@@ -147,21 +149,21 @@ def _named_before(scope: Scope) -> dict[int, set[str]]:
     return result
 
 
-def _qualified(source: Source, name: str) -> str:
+def _qualify(source: Source, name: str) -> str:
     return f"{source.alias or source.table}.{name}"
 
 
-def _modified(columns: list[tuple[str, Node]], kind: str, argument: Any) -> list[tuple[str, Node]]:
+def _apply_modifier(columns: list[tuple[str, Node]], kind: str, argument: Any) -> list[tuple[str, Node]]:
     known = {name for name, _ in columns}
     if kind.startswith("except"):
-        names = set(_matching(argument, known) or ()) if kind == "except matching" else set(argument)
+        names = set(_match_names(argument, known) or ()) if kind == "except matching" else set(argument)
         _check_strict(kind, names - known)
         return [(name, node) for name, node in columns if name not in names]
     if kind.startswith("replace"):
         changes = {item.name: item for item in argument if isinstance(item, Alias)}
         _check_strict(kind, changes.keys() - known)
         return [(name, changes.get(name, node)) for name, node in columns]
-    return [(name, _applied(argument, node)) for name, node in columns]
+    return [(name, _apply_change(argument, node)) for name, node in columns]
 
 
 def _check_strict(kind: str, unknown: set[str]) -> None:
@@ -170,7 +172,7 @@ def _check_strict(kind: str, unknown: set[str]) -> None:
         raise UserError("BAD_ARGUMENTS", f"{kind.upper()} names what is no column of the asterisk: {shown}")
 
 
-def _applied(change: object, node: Node) -> Node:
+def _apply_change(change: object, node: Node) -> Node:
     inner = node.expression if isinstance(node, Alias) else node
     if isinstance(change, Identifier):
         return Function(change.parts[-1], (inner,))

@@ -14,12 +14,12 @@ _SETS = {("equals", "_any"): "in", ("notEquals", "_all"): "notIn"}
 
 def rewrite(query: Query, given: Mapping[str, str]) -> Query:
     """Rewrites all such comparisons of a query."""
-    result = transform(query, _change)
+    result = transform(query, _rewrite_node)
     assert isinstance(result, Query)
     return result
 
 
-def _change(node: Node) -> Node:
+def _rewrite_node(node: Node) -> Node:
     if isinstance(node, Function) and len(node.args) == 2 and isinstance(node.args[1], Function):
         name = _SETS.get((node.name, node.args[1].name))
         if name is not None:

@@ -98,10 +98,10 @@ def with_pushed_conditions(
     terms = [term for node in (select.prewhere, select.where) for term in conjuncts(node)]
     found = [names.expression(term) for term in terms]
     where = tuple(term for term in found if term is not None and not any(isinstance(p, Lambda) for p in walk(term)))
-    return replace(tables, where=where, columns=_mentioned(select, tables))
+    return replace(tables, where=where, columns=_find_mentioned_columns(select, tables))
 
 
-def _mentioned(select: Select, tables: MergedTables) -> frozenset[str] | None:
+def _find_mentioned_columns(select: Select, tables: MergedTables) -> frozenset[str] | None:
     words: set[str] = set()
     for node in walk(select):
         if isinstance(node, Star):
@@ -115,7 +115,7 @@ def _mentioned(select: Select, tables: MergedTables) -> frozenset[str] | None:
 
 def compile_union(tables: MergedTables, statement: StatementContext) -> Query:
     """Returns a query of the rows of all tables, with the columns that are read."""
-    found = (_select(tables, table, statement) for table in tables.tables)
+    found = (_compile_table(tables, table, statement) for table in tables.tables)
     selects = [select for select in found if select is not None]
     if not selects:
         items = tuple(Alias(_default(column), column.name) for column in tables.read_columns)
@@ -123,9 +123,9 @@ def compile_union(tables: MergedTables, statement: StatementContext) -> Query:
     return selects[0] if len(selects) == 1 else Union(tuple(selects), ("UNION ALL",) * (len(selects) - 1))
 
 
-def _select(tables: MergedTables, table: MergedTable, statement: StatementContext) -> Select | None:
+def _compile_table(tables: MergedTables, table: MergedTable, statement: StatementContext) -> Select | None:
     """Returns the SELECT of one table; ``None`` if a condition without its columns is false."""
-    own = _own_columns(tables, table)
+    own = _column_replacer(tables, table)
     terms = []
     for term in tables.where:
         mine = transform(term, own)
@@ -142,7 +142,7 @@ def _select(tables: MergedTables, table: MergedTable, statement: StatementContex
     )
 
 
-def _own_columns(tables: MergedTables, table: MergedTable) -> Callable[[Node], Node]:
+def _column_replacer(tables: MergedTables, table: MergedTable) -> Callable[[Node], Node]:
     constants = {} if table.is_merged else {TABLE: table.table, DATABASE: table.database}
 
     def own(node: Node) -> Node:

@@ -26,13 +26,13 @@ from sql.grammar.syntax_tree import (
     walk,
 )
 
-_OF_THEMSELVES = frozenset({"sum", "min", "max", "any", "groupBitAnd", "groupBitOr", "groupBitXor"})
+_MERGED_BY_THEMSELVES = frozenset({"sum", "min", "max", "any", "groupBitAnd", "groupBitOr", "groupBitXor"})
 _SUMMED = frozenset({"count", "countIf", "sumIf"})
 _ZERO = Literal(0, "0")
 
 
 @dataclass(slots=True)
-class _Split:
+class _SplitAggregation:
     """The ``keys`` and ``parts`` that a shard computes, under names that no column has."""
 
     names: ShardExpressionWriter
@@ -46,7 +46,7 @@ class _Split:
 
     def add_key(self, node: Node) -> Identifier:
         """Adds a key and returns its name. Raises :class:`NotShardableError`."""
-        local = self.names.local(node)
+        local = self.names.rewrite(node)
         if isinstance(local, Literal):
             raise NotShardableError  # in GROUP BY a number would be a position
         if local not in self.keys:
@@ -61,10 +61,10 @@ class _Split:
             self.parts.append(node)
         return Identifier((f"{self.prefix}part{self.parts.index(node)}",))
 
-    def merged(self, node: Node) -> Node:
+    def merge(self, node: Node) -> Node:
         """Returns the expression over the shards' answers. Raises :class:`NotShardableError`."""
         if isinstance(node, Function) and is_aggregate_call(node):
-            return self._aggregate(node)
+            return self._split_aggregate(node)
         local = self.names.expression(node)
         found = self.key(local) if local is not None else None
         if found is not None:
@@ -73,20 +73,20 @@ class _Split:
             case Literal() | LiteralList():
                 return node
             case Alias(expression):
-                return self.merged(expression)
+                return self.merge(expression)
             case Identifier(parts):
-                return self._identifier(parts)
+                return self._merge_identifier(parts)
             case Function(window=None, filter=None):
-                return replace(node, args=tuple(self.merged(arg) for arg in node.args))
+                return replace(node, args=tuple(self.merge(arg) for arg in node.args))
             case Lambda(parameters, body):
                 self.names.parameters.append(parameters)
                 try:
-                    return Lambda(parameters, self.merged(body))
+                    return Lambda(parameters, self.merge(body))
                 finally:
                     self.names.parameters.pop()
         raise NotShardableError
 
-    def _identifier(self, parts: tuple[str, ...]) -> Node:
+    def _merge_identifier(self, parts: tuple[str, ...]) -> Node:
         if self.names.is_parameter(parts[0]):
             return Identifier(parts)
         target = self.names.alias(parts)
@@ -94,17 +94,17 @@ class _Split:
             raise NotShardableError
         self.names.enter(parts[0])
         try:
-            return self.merged(target)
+            return self.merge(target)
         finally:
             self.names.leave()
 
-    def _aggregate(self, node: Function) -> Node:
+    def _split_aggregate(self, node: Function) -> Node:
         name = canonical_function_name(node.name)
         if node.distinct or node.filter is not None or node.params is not None or node.nulls:
             raise NotShardableError
         args = () if name == "count" and node.args[:1] and isinstance(node.args[0], Star) else node.args
-        own = Function(name, tuple(self.names.local(arg) for arg in args))
-        if name in _OF_THEMSELVES:
+        own = Function(name, tuple(self.names.rewrite(arg) for arg in args))
+        if name in _MERGED_BY_THEMSELVES:
             return Function(name, (self.part(own),))
         if name in _SUMMED:
             return Function("sum", (self.part(own),))
@@ -136,43 +136,43 @@ def split_aggregation(
     prefix = "_"
     while any(name.startswith(prefix) for name in (*columns, *named)):
         prefix += "_"
-    split = _Split(names, prefix)
+    split = _SplitAggregation(names, prefix)
     try:
-        return _shard_query(select, split, is_grouped), _whole(select, split, is_grouped)
+        return _shard_query(select, split, is_grouped), _merge_query(select, split, is_grouped)
     except NotShardableError:
         return None
 
 
-def _whole(select: Select, split: _Split, is_grouped: bool) -> Select:
-    def merged(node: Node | None) -> Node | None:
-        return split.merged(node) if node is not None else None
+def _merge_query(select: Select, split: _SplitAggregation, is_grouped: bool) -> Select:
+    def merge(node: Node | None) -> Node | None:
+        return split.merge(node) if node is not None else None
 
     by = select.limit_by
     return replace(
         select,
-        expressions=tuple(Alias(split.merged(node), result_column_name(node)) for node in select.expressions),
+        expressions=tuple(Alias(split.merge(node), result_column_name(node)) for node in select.expressions),
         with_aliases=(),
         prewhere=None,
         where=None,
-        group_by=tuple(split.add_key(_positional(node, select)) for node in select.group_by) if is_grouped else (),
-        having=merged(select.having),
+        group_by=tuple(split.add_key(_resolve_position(node, select)) for node in select.group_by)
+        if is_grouped
+        else (),
+        having=merge(select.having),
         order_by=tuple(
-            replace(
-                item, expression=item.expression if _is_position(item.expression) else split.merged(item.expression)
-            )
+            replace(item, expression=item.expression if _is_position(item.expression) else split.merge(item.expression))
             for item in select.order_by
         ),
-        limit_by=replace(by, expressions=tuple(map(split.merged, by.expressions))) if by is not None else None,
+        limit_by=replace(by, expressions=tuple(map(split.merge, by.expressions))) if by is not None else None,
     )
 
 
-def _shard_query(select: Select, split: _Split, is_grouped: bool) -> Select:
+def _shard_query(select: Select, split: _SplitAggregation, is_grouped: bool) -> Select:
     """Returns the query for each shard. Raises :class:`NotShardableError` if anything cannot be merged."""
     for node in select.group_by if is_grouped else select.expressions:
         if isinstance(node, Star):
             raise NotShardableError
-        split.add_key(_positional(node, select) if is_grouped else node)
-    _whole(select, split, is_grouped)
+        split.add_key(_resolve_position(node, select) if is_grouped else node)
+    _merge_query(select, split, is_grouped)
     keys = tuple(Alias(node, f"{split.prefix}key{number}") for number, node in enumerate(split.keys))
     parts = tuple(Alias(node, f"{split.prefix}part{number}") for number, node in enumerate(split.parts))
     # A shard without rows returns no group, even without keys: its minimum would be a false 0.
@@ -184,7 +184,7 @@ def _is_position(node: Node) -> bool:
     return isinstance(node, Literal) and type(node.value) is int
 
 
-def _positional(node: Node, select: Select) -> Node:
+def _resolve_position(node: Node, select: Select) -> Node:
     if isinstance(node, Literal) and type(node.value) is int:
         if not 1 <= node.value <= len(select.expressions):
             raise NotShardableError

@@ -27,7 +27,7 @@ from sql.grammar.syntax_tree import (
     StarColumn,
 )
 
-_OF_THE_SERVER = frozenset(
+_SERVER_FUNCTIONS = frozenset(
     {
         "rand", "rand32", "rand64", "randCanonical", "randConstant", "generateUUIDv4", "randomString",
         "randomFixedString", "randomPrintableASCII", "hostName", "currentDatabase", "currentUser", "version", "uptime",
@@ -39,7 +39,7 @@ _OF_THE_SERVER = frozenset(
 )  # fmt: skip
 """Functions that depend on the server or on chance, do not give one value a row, or have side effects."""
 
-_MOST_NODES = 100_000
+_MAX_NODES = 100_000
 """Nodes that may be rewritten for one SELECT."""
 
 
@@ -55,18 +55,18 @@ class ShardExpressionWriter:
         self._source = source
         self._environment = environment
         self._expanding: list[str] = []
-        self._left = _MOST_NODES
+        self._left = _MAX_NODES
         self.parameters: list[Sequence[str]] = []
         """The parameters of the surrounding lambdas."""
 
     def expression(self, node: Node) -> Node | None:
         """Returns the rewritten expression, or ``None`` if there is no such form."""
         try:
-            return self.local(node)
+            return self.rewrite(node)
         except NotShardableError:
             return None
 
-    def local(self, node: Node) -> Node:
+    def rewrite(self, node: Node) -> Node:
         """Returns the rewritten expression.
 
         Raises :class:`NotShardableError`, also where aliases made of each other grow too large.
@@ -80,7 +80,7 @@ class ShardExpressionWriter:
             case Alias(expression, name):
                 self.enter(name)
                 try:
-                    return self.local(expression)
+                    return self.rewrite(expression)
                 finally:
                     self.leave()
             case Identifier(parts):
@@ -90,7 +90,7 @@ class ShardExpressionWriter:
             case Lambda(parameters, body):
                 self.parameters.append(parameters)
                 try:
-                    return Lambda(parameters, self.local(body))
+                    return Lambda(parameters, self.rewrite(body))
                 finally:
                     self.parameters.pop()
             case Function():
@@ -99,7 +99,7 @@ class ShardExpressionWriter:
 
     def order(self, item: OrderItem) -> OrderItem:
         """Rewrites an ORDER BY item. Raises :class:`NotShardableError`."""
-        return replace(item, expression=self.local(item.expression))
+        return replace(item, expression=self.rewrite(item.expression))
 
     def alias(self, parts: tuple[str, ...]) -> Node | None:
         """Returns the expression of an alias, or ``None``; it must be used between enter and leave."""
@@ -128,7 +128,7 @@ class ShardExpressionWriter:
         if target is not None:
             self.enter(parts[0])
             try:
-                return _path(self.local(target), parts[1:])
+                return _follow_path(self.rewrite(target), parts[1:])
             finally:
                 self.leave()
         found = self._scope.find_column(parts)
@@ -140,22 +140,22 @@ class ShardExpressionWriter:
         definition = column.definition
         if definition is not None and definition.default_kind == "ALIAS":
             own = ShardExpressionWriter(Scope([self._source]), self._source, self._environment)
-            value = own.local(parse_expression(definition.default_expression))
-            return _path(Function("CAST", (value, Literal(str(definition.type)))), rest)
-        return _path(Identifier((column.name,)), rest)
+            value = own.rewrite(parse_expression(definition.default_expression))
+            return _follow_path(Function("CAST", (value, Literal(str(definition.type)))), rest)
+        return _follow_path(Identifier((column.name,)), rest)
 
     def _function(self, node: Function) -> Node:
         name = canonical_function_name(node.name)
         if name in ("now", "today", "yesterday") and not node.args:
             return self._moment(name)
         is_set = name in ("in", "notIn", "globalIn", "globalNotIn")
-        if node.window is not None or name in _OF_THE_SERVER or is_aggregate_call(node):
+        if node.window is not None or name in _SERVER_FUNCTIONS or is_aggregate_call(node):
             raise NotShardableError
         if find_rule(name) is None and not is_set and name != "tuple":
             raise NotShardableError  # special forms may need this server's context
         if is_set:
             name = {"globalIn": "in", "globalNotIn": "notIn"}.get(name, name)
-        return replace(node, name=name, args=tuple(self.local(arg) for arg in node.args))
+        return replace(node, name=name, args=tuple(self.rewrite(arg) for arg in node.args))
 
     def _moment(self, name: str) -> Node:
         """Returns the time of this query as a constant, the same for all shards."""
@@ -167,7 +167,7 @@ class ShardExpressionWriter:
         return Function("toDate", (Literal(day.isoformat()),))
 
 
-def _path(value: Node, names: Sequence[str]) -> Node:
+def _follow_path(value: Node, names: Sequence[str]) -> Node:
     for name in names:
         value = Function("tupleElement", (value, Literal(name)))
     return value

@@ -56,23 +56,25 @@ def rewrite_over_shards(select: Select, scope: Scope, statement: StatementContex
     main = select.source
     while isinstance(main, Join | ArrayJoin):
         main = main.left if isinstance(main, Join) else main.source
-    named = _looked_up(main, known, scope, statement)
+    named = _resolve_table(main, known, scope, statement)
     if named is None:
         return select
     relation = named.relation
     if isinstance(relation, MergedTables):
         if main is select.source:
             named = replace(named, relation=with_pushed_conditions(relation, select, named, statement))
-        return _with_source(select, named)
+        return _replace_main_table(select, named)
     if relation.shard_count > 1:
         _check_joins(select.source, known, scope, statement)
         _check_sets(select, known, scope, statement)
     if isinstance(select.source, Join | ArrayJoin):
-        return _with_source(select, named)
-    return _Rewriting(select, relation, named, scope, statement, describe).rewritten()
+        return _replace_main_table(select, named)
+    return _ShardedSelect(select, relation, named, scope, statement, describe).rewrite()
 
 
-def _looked_up(source: Node | None, known: set[str], scope: Scope, statement: StatementContext) -> ResolvedTable | None:
+def _resolve_table(
+    source: Node | None, known: set[str], scope: Scope, statement: StatementContext
+) -> ResolvedTable | None:
     """Resolves a table of shards or a merge of tables; ``None`` for any other source."""
     relation: object = None
     if isinstance(source, NamedTable):
@@ -90,12 +92,14 @@ def _looked_up(source: Node | None, known: set[str], scope: Scope, statement: St
     return None
 
 
-def _sharded(source: Node | None, known: set[str], scope: Scope, statement: StatementContext) -> ShardedRelation | None:
-    found = _looked_up(source, known, scope, statement)
+def _find_sharded_relation(
+    source: Node | None, known: set[str], scope: Scope, statement: StatementContext
+) -> ShardedRelation | None:
+    found = _resolve_table(source, known, scope, statement)
     return found.relation if found is not None and isinstance(found.relation, ShardedRelation) else None
 
 
-def _with_source(select: Select, named: ResolvedTable) -> Select:
+def _replace_main_table(select: Select, named: ResolvedTable) -> Select:
     """Puts the resolved main table into FROM, so that it is looked up only once.
 
     What the table is may be known to another server alone.
@@ -114,7 +118,7 @@ def _check_joins(source: Node | None, known: set[str], scope: Scope, statement: 
         if isinstance(source, Join):
             tables = [node for node in walk(source.right) if isinstance(node, NamedTable | TableFunction)]
             if not source.is_global and any(_is_sharded(table, known, scope, statement) for table in tables):
-                _deny_product(statement)
+                _check_product_mode(statement)
             source = source.left
         else:
             source = source.source
@@ -126,18 +130,18 @@ def _check_sets(select: Select, known: set[str], scope: Scope, statement: Statem
             if isinstance(call, Function) and call.name in ("in", "notIn") and isinstance(call.args[-1], Subquery):
                 tables = [node for node in walk(call.args[-1]) if isinstance(node, NamedTable | TableFunction)]
                 if any(_is_sharded(table, known, scope, statement) for table in tables):
-                    _deny_product(statement)
+                    _check_product_mode(statement)
 
 
 def _is_sharded(table: Node, known: set[str], scope: Scope, statement: StatementContext) -> bool:
     """Tells whether a table lies in shards; unknown names (a common table of the subquery) do not."""
     try:
-        return _sharded(table, known, scope, statement) is not None
+        return _find_sharded_relation(table, known, scope, statement) is not None
     except UserError:
         return False
 
 
-def _deny_product(statement: StatementContext) -> None:
+def _check_product_mode(statement: StatementContext) -> None:
     if statement.settings.distributed_product_mode == "deny":
         raise UserError(
             "DISTRIBUTED_IN_JOIN_SUBQUERY_DENIED",
@@ -148,7 +152,7 @@ def _deny_product(statement: StatementContext) -> None:
 
 
 @dataclass
-class _Rewriting:
+class _ShardedSelect:
     """One SELECT over a table of shards, being rewritten."""
 
     select: Select
@@ -158,16 +162,16 @@ class _Rewriting:
     statement: StatementContext
     describe: Describe
 
-    def rewritten(self) -> Select:
+    def rewrite(self) -> Select:
         """Returns the SELECT for this server over a relation that asks the shards."""
         select = self.select
-        names = self._names()
+        names = self._expression_writer()
         terms = [term for node in (select.prewhere, select.where) for term in conjuncts(node)]
         pushed: list[Node] = []
         left: list[Node] = []
         is_whole = True
         for term in terms:
-            of_shards, has_set = self._of_shards(term, names)
+            of_shards, has_set = self._push_condition(term, names)
             if of_shards is not None:
                 pushed.append(of_shards)
             if of_shards is None or not has_set:
@@ -182,11 +186,11 @@ class _Rewriting:
             answer: StreamedRelation = relation.answering(asked, self.describe(replace(asked, source=source)))
             return replace(whole, source=ResolvedTable(answer, "", self.named.database, self.named.table))
         if is_whole:
-            relation = self._first_rows(relation, names)
+            relation = self._limit_shards(relation, names)
         where = left[0] if len(left) == 1 else Function("and", tuple(left)) if left else None
         return replace(select, source=replace(self.named, relation=relation), prewhere=None, where=where)
 
-    def _names(self) -> ShardExpressionWriter:
+    def _expression_writer(self) -> ShardExpressionWriter:
         relation, named, select = self.relation, self.named, self.select
         columns = {
             column.name: SourceColumn(column.name, column.type, column_sql(0, column.name), column)
@@ -202,15 +206,15 @@ class _Rewriting:
 
     # WHERE ------------------------------------------------------------------------------------------------------------
 
-    def _of_shards(self, term: Node, names: ShardExpressionWriter) -> tuple[Node | None, bool]:
+    def _push_condition(self, term: Node, names: ShardExpressionWriter) -> tuple[Node | None, bool]:
         """Returns the condition as the shards compute it, or ``None``, and whether its set is theirs."""
         if isinstance(term, Function) and term.name in _SETS and len(term.args) == 2:
-            query = self._query_of_set(term.args[1], names)
+            query = self._find_set_query(term.args[1], names)
             if query is not None:
-                return self._with_set(term, query, names), True
+                return self._push_set(term, query, names), True
         return names.expression(term), False
 
-    def _query_of_set(self, node: Node, names: ShardExpressionWriter) -> Query | None:
+    def _find_set_query(self, node: Node, names: ShardExpressionWriter) -> Query | None:
         if isinstance(node, Subquery):
             return node.query
         if not isinstance(node, Identifier) or len(node.parts) > 2 or names.expression(node) is not None:
@@ -218,7 +222,7 @@ class _Rewriting:
         *database, table = node.parts
         return Select((Star(),), source=NamedTable(database[0] if database else None, table))
 
-    def _with_set(self, term: Function, query: Query, names: ShardExpressionWriter) -> Node | None:
+    def _push_set(self, term: Function, query: Query, names: ShardExpressionWriter) -> Node | None:
         known = {node.name for node in walk(query) if isinstance(node, CommonTable)}
         tables = [node for node in walk(query) if isinstance(node, NamedTable | TableFunction)]
         sharded = [table for table in tables if _is_sharded(table, known, self.scope, self.statement)]
@@ -232,12 +236,12 @@ class _Rewriting:
             return None
         try:
             self.describe(query)
-            own = transform(query, lambda node: self._own_table(node, known))
+            own = transform(query, lambda node: self._rename_table(node, known))
         except (UserError, NotShardableError):
             return None  # it needs the surrounding query, or tables of this session
         return Function(_SETS[term.name], (value, Subquery(own)))  # type: ignore[arg-type]
 
-    def _own_table(self, node: Node, known: set[str]) -> Node:
+    def _rename_table(self, node: Node, known: set[str]) -> Node:
         """Returns a table of a set under the name that the shards use.
 
         Raises :class:`NotShardableError`.
@@ -246,7 +250,7 @@ class _Rewriting:
             return node
         if not isinstance(node, NamedTable) or (node.database is None and node.table in known):
             return node
-        relation = _sharded(node, known, self.scope, self.statement)
+        relation = _find_sharded_relation(node, known, self.scope, self.statement)
         if relation is not None:
             remote = relation.remote_table
             if not isinstance(remote, NamedTable):
@@ -259,7 +263,7 @@ class _Rewriting:
 
     # ORDER BY and LIMIT -----------------------------------------------------------------------------------------------
 
-    def _first_rows(self, relation: ShardedRelation, names: ShardExpressionWriter) -> ShardedRelation:
+    def _limit_shards(self, relation: ShardedRelation, names: ShardExpressionWriter) -> ShardedRelation:
         """Limits each shard to as many rows as could be the first ones of all.
 
         That is possible only if the rows are returned as they are.
@@ -278,12 +282,12 @@ class _Rewriting:
         if is_other or any(call.window is not None or call.name in ("arrayJoin", "unnest") for call in calls):
             return relation
         try:
-            order: Sequence[OrderItem] = [names.order(self._positional(item)) for item in select.order_by]
+            order: Sequence[OrderItem] = [names.order(self._resolve_position(item)) for item in select.order_by]
         except NotShardableError:
             return relation
         return relation.narrowed((), order, sum(count.value for count in counts if isinstance(count, Literal)))
 
-    def _positional(self, item: OrderItem) -> OrderItem:
+    def _resolve_position(self, item: OrderItem) -> OrderItem:
         node = item.expression
         if isinstance(node, Literal) and type(node.value) is int:
             if not 1 <= node.value <= len(self.select.expressions):

@@ -49,31 +49,31 @@ def convert_constant_text(value: Typed, target: DataType, zone: str) -> Fragment
 
 def check_constant_text(text: str, target: DataType) -> None:
     """Raises the errors of :func:`convert_constant_text`."""
-    _check(text, strip_nullable(target))
+    _check_spelling(text, strip_nullable(target))
 
 
-def _check(text: str, goal: DataType) -> None:
+def _check_spelling(text: str, goal: DataType) -> None:
     match goal:
         case IntegerType(signed=signed):
-            _require(r"[+-]?\d+" if signed else r"\+?\d+", text, goal)
+            _require_match(r"[+-]?\d+" if signed else r"\+?\d+", text, goal)
         case FloatType():
             has_number = re.match(r"\s*[+-]?\.?\d", text) is not None
-            _require(_REAL, text, goal, "TYPE_MISMATCH" if has_number else "CANNOT_PARSE_NUMBER")
+            _require_match(_REAL, text, goal, "TYPE_MISMATCH" if has_number else "CANNOT_PARSE_NUMBER")
         case DecimalType():
-            _require(_REAL, text, goal)
+            _require_match(_REAL, text, goal)
         case DateType() | Date32Type():
-            _require(_DAY, text, goal, "TYPE_MISMATCH" if re.match(_DAY, text) else "CANNOT_PARSE_DATE")
+            _require_match(_DAY, text, goal, "TYPE_MISMATCH" if re.match(_DAY, text) else "CANNOT_PARSE_DATE")
         case DateTimeType() | DateTime64Type():
-            _require(_INSTANT, text, goal, "CANNOT_PARSE_DATETIME")
+            _require_match(_INSTANT, text, goal, "CANNOT_PARSE_DATETIME")
         case UUIDType():
-            _require(_UUID, text, goal, "CANNOT_PARSE_UUID")
+            _require_match(_UUID, text, goal, "CANNOT_PARSE_UUID")
         case BoolType():
-            _require(_TRUTH, text, goal, "CANNOT_PARSE_BOOL")
+            _require_match(_TRUTH, text, goal, "CANNOT_PARSE_BOOL")
         case IPv4Type() | IPv6Type():
             _check_address(text, goal)
 
 
-def _require(pattern: str, text: str, goal: DataType, error: str = "TYPE_MISMATCH") -> None:
+def _require_match(pattern: str, text: str, goal: DataType, error: str = "TYPE_MISMATCH") -> None:
     if len(text) > _LONGEST_VALUE or re.fullmatch(pattern, text, re.IGNORECASE | re.ASCII) is None:
         raise UserError(error, f"Cannot convert string {text[:_LONGEST_VALUE]!r} to type {goal.name}")
 

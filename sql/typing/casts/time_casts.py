@@ -27,7 +27,7 @@ from sql.typing.typed_expressions import Typed
 def to_date(value: Typed, source: DataType, goal: DataType, zone: str) -> Fragment | None:
     """Converts a number or time to Date or Date32; ``None`` if ClickHouse does not."""
     if is_date_or_time(source):
-        return _day_of_time(value, source, goal, zone)
+        return _time_to_day(value, source, goal, zone)
     if isinstance(source, BoolType):
         return fragment("(DATE '1970-01-01' + CAST({} AS INTEGER))", value.sql)
     if not isinstance(source, (IntegerType, FloatType)):
@@ -49,7 +49,7 @@ def to_date(value: Typed, source: DataType, goal: DataType, zone: str) -> Fragme
     )  # fmt: skip
 
 
-def _day_of_time(value: Typed, source: DataType, goal: DataType, zone: str) -> Fragment:
+def _time_to_day(value: Typed, source: DataType, goal: DataType, zone: str) -> Fragment:
     if isinstance(source, (DateType, Date32Type)):
         is_narrowed = isinstance(source, Date32Type) and isinstance(goal, DateType)
         return wrap_day(fragment("{} - DATE '1970-01-01'", value.sql)) if is_narrowed else value.sql
@@ -72,7 +72,7 @@ def to_instant(value: Typed, source: DataType, goal: DataType, zone: str) -> Fra
     engine = duckdb_type(goal)
     narrow = isinstance(goal, DateTimeType)
     if isinstance(source, (DateType, Date32Type)):
-        midnight = _midnight(value, source, target_zone)
+        midnight = _start_of_day(value, source, target_zone)
         return wrap_instant(midnight) if narrow else fragment("CAST({} AS {})", midnight, engine)
     if isinstance(source, (DateTimeType, DateTime64Type)):
         if narrow:
@@ -95,11 +95,11 @@ def to_instant(value: Typed, source: DataType, goal: DataType, zone: str) -> Fra
         )
         return fragment("CAST(make_timestamp({}) AS {})", micros, engine)
     if isinstance(source, (FloatType, DecimalType)):
-        return _fractional_instant(value.sql, source, goal, engine)
+        return _fraction_to_instant(value.sql, source, goal, engine)
     return None
 
 
-def _midnight(value: Typed, source: DataType, zone: str) -> Fragment:
+def _start_of_day(value: Typed, source: DataType, zone: str) -> Fragment:
     """Returns the beginning of a day in ``zone``.
 
     In zones east of UTC 1970-01-01 begins before the epoch: ClickHouse takes the next day.
@@ -123,7 +123,7 @@ def floor_to_second(sql: Fragment, source: DateTime64Type) -> Fragment:
     return fragment("date_trunc('second', {})", sql) if source.precision else sql
 
 
-def _fractional_instant(sql: Fragment, source: DataType, goal: DataType, engine: str) -> Fragment:
+def _fraction_to_instant(sql: Fragment, source: DataType, goal: DataType, engine: str) -> Fragment:
     precision = goal.precision if isinstance(goal, DateTime64Type) else 0
     unit = 10 ** max(0, 6 - precision)
     if isinstance(source, FloatType) and precision > 6:

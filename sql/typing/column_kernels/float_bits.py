@@ -33,12 +33,12 @@ def floats_to_bits(sql: Fragment, type_: DataType) -> Fragment:
 
     Without floats that is ``sql`` itself.
     """
-    return _mapped(sql, type_, {32: "CAST(CAST({} AS BIT) AS UINTEGER)", 64: "CAST(CAST({} AS BIT) AS UBIGINT)"})
+    return _map_floats(sql, type_, {32: "CAST(CAST({} AS BIT) AS UINTEGER)", 64: "CAST(CAST({} AS BIT) AS UBIGINT)"})
 
 
 def bits_to_floats(sql: Fragment, type_: DataType) -> Fragment:
     """Restores the value from :func:`floats_to_bits`."""
-    return _mapped(sql, type_, {32: "CAST(CAST({} AS BIT) AS FLOAT)", 64: "CAST(CAST({} AS BIT) AS DOUBLE)"})
+    return _map_floats(sql, type_, {32: "CAST(CAST({} AS BIT) AS FLOAT)", 64: "CAST(CAST({} AS BIT) AS DOUBLE)"})
 
 
 def has_floats_inside(type_: DataType) -> bool:
@@ -49,14 +49,14 @@ def has_floats_inside(type_: DataType) -> bool:
     return has_floats(type_) and not isinstance(strip_nullable(type_), FloatType)
 
 
-def kept(sql: Fragment, type_: DataType, aggregate: Callable[[Fragment], Fragment]) -> Fragment:
+def keep_zero_signs(sql: Fragment, type_: DataType, aggregate: Callable[[Fragment], Fragment]) -> Fragment:
     """Applies an aggregate that chooses a value, and keeps the signs of zeros inside the value."""
     if not has_floats_inside(type_):
         return aggregate(sql)
     return bits_to_floats(aggregate(floats_to_bits(sql, type_)), type_)
 
 
-def _mapped(sql: Fragment, type_: DataType, of_width: dict[int, str]) -> Fragment:
+def _map_floats(sql: Fragment, type_: DataType, of_width: dict[int, str]) -> Fragment:
     """Applies the template for its width to each float in the value."""
     if not has_floats(type_):
         return sql
@@ -64,31 +64,33 @@ def _mapped(sql: Fragment, type_: DataType, of_width: dict[int, str]) -> Fragmen
         case FloatType(width):
             return fragment(of_width[width], sql)
         case ArrayType(inner):
-            return fragment("list_transform({}, lambda b: {})", sql, _mapped(leaf("b"), inner, of_width))
+            return fragment("list_transform({}, lambda b: {})", sql, _map_floats(leaf("b"), inner, of_width))
         case MapType(key, value):
             pair = TupleType((("key", key), ("value", value)))
-            return fragment("list_transform({}, lambda b: {})", sql, _mapped(leaf("b"), pair, of_width))
+            return fragment("list_transform({}, lambda b: {})", sql, _map_floats(leaf("b"), pair, of_width))
         case TupleType(elements):
             fields = []
             for position, (name, inner) in enumerate(elements, 1):
                 label = name or str(position)
                 field = fragment("struct_extract({}, {})", sql, string_literal(label))
-                fields.append(fragment("{} := {}", quote_identifier(label), _mapped(field, inner, of_width)))
+                fields.append(fragment("{} := {}", quote_identifier(label), _map_floats(field, inner, of_width)))
             return fragment("struct_pack({})", join_fragments(", ", fields))
     raise AssertionError(type_)
 
 
 def select_float_bits(query: Fragment, types: Sequence[DataType]) -> Fragment:
     """Returns a query of columns ``c0, c1, …`` with bits instead of floats."""
-    return _columns(query, types, floats_to_bits)
+    return _map_columns(query, types, floats_to_bits)
 
 
 def select_floats_from_bits(query: Fragment, types: Sequence[DataType]) -> Fragment:
     """Restores the floats of a query made by :func:`select_float_bits`."""
-    return _columns(query, types, bits_to_floats)
+    return _map_columns(query, types, bits_to_floats)
 
 
-def _columns(query: Fragment, types: Sequence[DataType], change: Callable[[Fragment, DataType], Fragment]) -> Fragment:
+def _map_columns(
+    query: Fragment, types: Sequence[DataType], change: Callable[[Fragment, DataType], Fragment]
+) -> Fragment:
     names = [f"c{position}" for position in range(len(types))]
     columns = (fragment("{} AS {}", change(leaf(name), type_), name) for name, type_ in zip(names, types, strict=True))
     return fragment("SELECT {} FROM ({})", join_fragments(", ", columns), query)

@@ -36,20 +36,20 @@ def register(connection: duckdb.DuckDBPyConnection, kernels: tuple[Kernel, ...])
     """Registers kernels on a DuckDB connection."""
     for kernel in kernels:
         connection.create_function(
-            kernel.name, _of_columns(kernel), list(kernel.arguments), kernel.result,
+            kernel.name, _duckdb_function(kernel), list(kernel.arguments), kernel.result,
             type="arrow", null_handling="special",
         )  # fmt: skip
 
 
-def _of_columns(kernel: Kernel) -> Callable[..., pa.Array]:
+def _duckdb_function(kernel: Kernel) -> Callable[..., pa.Array]:
     """Returns the function that DuckDB calls; DuckDB counts the parameters of its signature."""
     compute = kernel.compute
     if len(kernel.arguments) == 1:
-        return lambda only: compute(_whole(only))
-    return lambda left, right: compute(_whole(left), _whole(right))
+        return lambda only: compute(_combine_chunks(only))
+    return lambda left, right: compute(_combine_chunks(left), _combine_chunks(right))
 
 
-def _whole(given: pa.ChunkedArray) -> pa.Array:
+def _combine_chunks(given: pa.ChunkedArray) -> pa.Array:
     return given.chunk(0) if given.num_chunks == 1 else given.combine_chunks()
 
 
@@ -135,13 +135,13 @@ def find_needle(text: np.ndarray, needle: bytes, counts: np.ndarray) -> np.ndarr
     np.equal(text[places[0] :][:starts], needle[places[0]], out=inside)
     for place in places[1:_COMPARED_EVERYWHERE]:
         inside &= text[place:][:starts] == needle[place]
-    found = _set_places(is_found)
+    found = _find_set_flags(is_found)
     for place in places[_COMPARED_EVERYWHERE:]:
         found = found[text[place:].take(found) == needle[place]]
     return found
 
 
-def _set_places(mask: np.ndarray) -> np.ndarray:
+def _find_set_flags(mask: np.ndarray) -> np.ndarray:
     """Returns the places of the few set flags of a mask, several times as fast as ``flatnonzero``.
 
     The mask's length must be a multiple of 8.

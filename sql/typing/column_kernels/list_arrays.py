@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 from sql.typing.column_kernels.kernels import text_offsets, validity_buffer
 
 MAX_FLAGS = 64
-_MOST_BITS = 63
-_MOST_SPAN = 1 << 34
-_DENSE = 8
+_MAX_BITS = 63
+_MAX_SPAN = 1 << 34
+_DENSE_FACTOR = 8
 """Up to this many possible keys per actual key, an array of flags costs less than sorting."""
 
 
@@ -145,7 +145,7 @@ def value_codes(arrays: Sequence[pa.Array], *, ranked: bool = False) -> tuple[li
     """
     whole = pa.concat_arrays(arrays) if len(arrays) > 1 else arrays[0]
     nulls = np.asarray(pc.is_null(whole)) if whole.null_count else None
-    coded, most = _ranges(whole) or _numbered(whole, ranked)
+    coded, most = _distance_codes(whole) or _dictionary_codes(whole, ranked)
     if nulls is not None:
         coded = np.where(nulls, most, coded)
         most += 1
@@ -158,14 +158,14 @@ def are_far_apart(arrays: Sequence[pa.Array]) -> bool:
     if not all(pa.types.is_integer(array.type) and not array.null_count for array in arrays):
         return False
     bounds = [pc.min_max(array) for array in arrays if len(array)]
-    return bool(bounds) and _span(bounds) > _MOST_SPAN
+    return bool(bounds) and _value_span(bounds) > _MAX_SPAN
 
 
-def _span(bounds: Sequence[pa.Scalar]) -> int:
+def _value_span(bounds: Sequence[pa.Scalar]) -> int:
     return max(both["max"].as_py() for both in bounds) - min(both["min"].as_py() for both in bounds) + 1
 
 
-def _ranges(whole: pa.Array) -> tuple[np.ndarray, int] | None:
+def _distance_codes(whole: pa.Array) -> tuple[np.ndarray, int] | None:
     """Returns the distances of integers from the least one as codes, unless they are too far apart."""
     if pa.types.is_date32(whole.type):
         whole = whole.view(pa.int32())
@@ -174,8 +174,8 @@ def _ranges(whole: pa.Array) -> tuple[np.ndarray, int] | None:
     if whole.null_count == len(whole):
         return np.zeros(len(whole), np.int64), 1
     both = pc.min_max(whole)
-    least, span = both["min"].as_py(), _span([both])
-    if span > _MOST_SPAN:
+    least, span = both["min"].as_py(), _value_span([both])
+    if span > _MAX_SPAN:
         return None
     buffer, width = whole.buffers()[1], whole.type.bit_width // 8
     numbers = np.frombuffer(buffer, whole.type.to_pandas_dtype(), len(whole), whole.offset * width)
@@ -184,7 +184,7 @@ def _ranges(whole: pa.Array) -> tuple[np.ndarray, int] | None:
     return numbers.astype(np.int64) - least, span
 
 
-def _numbered(whole: pa.Array, ranked: bool) -> tuple[np.ndarray, int]:
+def _dictionary_codes(whole: pa.Array, ranked: bool) -> tuple[np.ndarray, int]:
     """Returns the positions of values among the distinct values as codes."""
     coded = whole.dictionary_encode()
     indices = np.asarray(coded.indices.fill_null(0) if coded.indices.null_count else coded.indices)
@@ -199,32 +199,32 @@ def _numbered(whole: pa.Array, ranked: bool) -> tuple[np.ndarray, int]:
 def sort_keys(keys: np.ndarray, most: int) -> np.ndarray:
     """Returns the order of the keys; the sort is stable."""
     bits = len(keys).bit_length()
-    return _sorted(keys, most, bits) & ((1 << bits) - 1)
+    return _sort_with_positions(keys, most, bits) & ((1 << bits) - 1)
 
 
-def _sorted(keys: np.ndarray, most: int, bits: int) -> np.ndarray:
+def _sort_with_positions(keys: np.ndarray, most: int, bits: int) -> np.ndarray:
     """Returns the keys in order, each with its position in the low ``bits``; all are below ``most``.
 
     Plain integers are sorted several times as fast as integers with a payload.
     """
-    packed = (_narrow(keys, most, bits) << bits) | np.arange(len(keys))
+    packed = (_narrow_keys(keys, most, bits) << bits) | np.arange(len(keys))
     packed.sort()
     return packed
 
 
-def _narrow(keys: np.ndarray, most: int, bits: int) -> np.ndarray:
+def _narrow_keys(keys: np.ndarray, most: int, bits: int) -> np.ndarray:
     """Returns the keys, or their ranks among all keys if ``bits`` more bits would not fit."""
-    has_room = most.bit_length() + bits <= _MOST_BITS
+    has_room = most.bit_length() + bits <= _MAX_BITS
     return keys if has_room else np.unique(keys, return_inverse=True)[1]
 
 
 def first_occurrences(keys: np.ndarray, most: int) -> np.ndarray:
     """Tells which keys occur for the first time."""
     bits = len(keys).bit_length()
-    packed = _sorted(keys, most, bits)
+    packed = _sort_with_positions(keys, most, bits)
     ordered = packed >> bits
     is_new = np.diff(ordered, prepend=-1) != 0
-    return _marked(packed[is_new] & ((1 << bits) - 1), len(keys))
+    return _mark_positions(packed[is_new] & ((1 << bits) - 1), len(keys))
 
 
 def first_shared_occurrences(keys: np.ndarray, others: np.ndarray, most: int) -> np.ndarray:
@@ -232,17 +232,17 @@ def first_shared_occurrences(keys: np.ndarray, others: np.ndarray, most: int) ->
     both = np.concatenate([others, keys])
     bits = len(both).bit_length()
     is_own = np.arange(len(both)) >= len(others)
-    packed = _sorted((_narrow(both, most, bits + 1) << 1) | is_own, 0, bits)
-    follows = np.flatnonzero(_follows(packed >> bits)) + 1
-    return _marked((packed[follows] & ((1 << bits) - 1)) - len(others), len(keys))
+    packed = _sort_with_positions((_narrow_keys(both, most, bits + 1) << 1) | is_own, 0, bits)
+    follows = np.flatnonzero(_follow_their_even(packed >> bits)) + 1
+    return _mark_positions((packed[follows] & ((1 << bits) - 1)) - len(others), len(keys))
 
 
-def _follows(ordered: np.ndarray) -> np.ndarray:
+def _follow_their_even(ordered: np.ndarray) -> np.ndarray:
     """Tells which numbers but the first are odd and directly follow the even number below them."""
     return (np.diff(ordered) == 1) & (ordered[1:] & 1 == 1)
 
 
-def _marked(numbers: np.ndarray, count: int) -> np.ndarray:
+def _mark_positions(numbers: np.ndarray, count: int) -> np.ndarray:
     marked = np.zeros(count, bool)
     marked[numbers] = True
     return marked
@@ -250,8 +250,8 @@ def _marked(numbers: np.ndarray, count: int) -> np.ndarray:
 
 def select_shared_keys(keys: np.ndarray, others: np.ndarray, most: int, *, missing: bool) -> np.ndarray:
     """Returns the other keys that occur in ``keys``, or do not if ``missing``; all are below ``most``."""
-    if most <= _DENSE * (len(keys) + len(others)):
-        return others[_marked(keys, most)[others] != missing]
+    if most <= _DENSE_FACTOR * (len(keys) + len(others)):
+        return others[_mark_positions(keys, most)[others] != missing]
     ordered = np.concatenate([[-3], keys << 1, (others << 1) | 1])
     ordered.sort()
     found = np.diff(ordered) > 1 if missing else np.diff(ordered) == 1

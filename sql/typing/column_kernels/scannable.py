@@ -81,10 +81,10 @@ def parse_by_scan(sql: Fragment, texts: Fragment, compute: Compute, known: pa.Da
 
 def parse_or_leave_over(sql: Fragment, texts: Fragment, compute: Compute, known: pa.DataType, rest: Rest) -> Fragment:
     """Lets a scan parse texts (:func:`parse_by_scan`); texts left over are NULL in ``compute``."""
-    return parse_by_scan(sql, texts, partial(_known_or_odd, compute), known, rest)
+    return parse_by_scan(sql, texts, partial(_leave_over_nulls, compute), known, rest)
 
 
-def _known_or_odd(compute: Compute, texts: pa.Array) -> pa.Array:
+def _leave_over_nulls(compute: Compute, texts: pa.Array) -> pa.Array:
     known = compute(texts)
     is_odd = pc.and_(pc.is_null(known), pc.is_valid(texts)) if known.null_count > texts.null_count else None
     return known_and_left_over(known, texts, np.zeros(len(texts), bool) if is_odd is None else np.asarray(is_odd))
@@ -142,7 +142,7 @@ class ScanComputation:
                 return pa.DictionaryArray.from_arrays(given[0].indices, values, safe=False)
             return values.take(given[0].indices)
         if len(given) == 1 and self._worth_at:
-            different = _different(given[0], self._worth_at)
+            different = _encode_repeats(given[0], self._worth_at)
             if different is not None:
                 return self.of(different.dictionary).take(different.indices)
         plain = [array.dictionary_decode() if pa.types.is_dictionary(array.type) else array for array in given]
@@ -160,7 +160,7 @@ class ScanComputation:
         return known[self]
 
 
-def _different(array: pa.Array, times: int) -> pa.DictionaryArray | None:
+def _encode_repeats(array: pa.Array, times: int) -> pa.DictionaryArray | None:
     """Returns texts that repeat ``times`` times, or 8-bit numbers, as a dictionary; else ``None``."""
     if len(array) < _LEAST_ROWS:
         return None

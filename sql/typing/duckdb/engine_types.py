@@ -77,7 +77,7 @@ def _composite_engine_type(type_: DataType) -> str:
             return f'STRUCT("key" {duckdb_type(key)}, "value" {duckdb_type(value)})[]'
         case TupleType(elements):
             fields = (
-                f'"{_doubled(name)}" {duckdb_type(inner)}'
+                f'"{_escape_quotes(name)}" {duckdb_type(inner)}'
                 for name, (_, inner) in zip(duckdb_field_names(type_), elements, strict=True)
             )
             return f"STRUCT({', '.join(fields)})"
@@ -99,7 +99,7 @@ def make_names_distinct(names: list[str]) -> list[str]:
     return [f"{position}^{name}" for position, name in enumerate(names, 1)]
 
 
-def _doubled(name: str) -> str:
+def _escape_quotes(name: str) -> str:
     return name.replace('"', '""')
 
 

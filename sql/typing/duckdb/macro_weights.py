@@ -17,10 +17,10 @@ _TOKEN = re.compile(r"'(?:[^']++|'')*+'|\"[^\"]*+\"|(pando_\w++)\(|([(\[{])|([)\
 _DEFINITION = re.compile(r"(\w+)\(([^)]*)\)\s+AS\s+(.*)", re.DOTALL)
 
 _definitions: dict[str, tuple[tuple[str, ...], str]] = {}
-_shares: dict[str, tuple[int, ...]] = {}
+_repetitions: dict[str, tuple[int, ...]] = {}
 """By macro: how often each of its arguments is repeated."""
 _CALL = re.compile(r"\b(pando_\w+|error)\(")
-_raise: dict[str, bool] = {"error": True}
+_raising: dict[str, bool] = {"error": True}
 """By macro: whether it raises errors, itself or through other macros."""
 
 
@@ -37,37 +37,37 @@ def define_macros(*texts: str) -> tuple[str, ...]:
     return texts
 
 
-def _share(name: str) -> tuple[int, ...]:
-    if name not in _shares and name in _definitions:
+def _argument_repetitions(name: str) -> tuple[int, ...]:
+    if name not in _repetitions and name in _definitions:
         parameters, body = _definitions[name]
-        _shares[name] = tuple(1 for _ in parameters)  # ends the recursion of a macro that uses itself
+        _repetitions[name] = tuple(1 for _ in parameters)  # ends the recursion of a macro that uses itself
         counts = dict.fromkeys(parameters, 0)
-        for word, times, _ in _written(body):
+        for word, times, _ in _expanded_words(body):
             if word in counts:
                 counts[word] += times
-        _shares[name] = tuple(max(1, counts[parameter]) for parameter in parameters)
-    return _shares.get(name, ())
+        _repetitions[name] = tuple(max(1, counts[parameter]) for parameter in parameters)
+    return _repetitions.get(name, ())
 
 
 def raises(texts: tuple[str, ...]) -> bool:
     """Tells whether the texts call ``error``, or a macro that may raise an error."""
-    return any(_raises(name) for text in texts for name in _CALL.findall(text))
+    return any(_macro_raises(name) for text in texts for name in _CALL.findall(text))
 
 
-def _raises(name: str) -> bool:
-    if name not in _raise:
+def _macro_raises(name: str) -> bool:
+    if name not in _raising:
         if name not in _definitions:
             return False
-        _raise[name] = False  # ends the recursion of a macro that uses itself
-        _raise[name] = raises((_definitions[name][1],))
-    return _raise[name]
+        _raising[name] = False  # ends the recursion of a macro that uses itself
+        _raising[name] = raises((_definitions[name][1],))
+    return _raising[name]
 
 
 def expansion_weight(texts: tuple[str, ...]) -> tuple[int, int, tuple[tuple[int, int], ...]]:
     """Returns weight and depth of texts around parts, and how often and how deep each part is."""
     weight = deepest = 0
     holes: list[tuple[int, int]] = []
-    for word, times, depth in _written(_HOLE.join(texts)):
+    for word, times, depth in _expanded_words(_HOLE.join(texts)):
         if _HOLE in word:  # a part inside a literal does not count as a word
             holes += [(times if word == _HOLE else 0, depth)] * word.count(_HOLE)
         else:
@@ -76,7 +76,7 @@ def expansion_weight(texts: tuple[str, ...]) -> tuple[int, int, tuple[tuple[int,
     return weight, deepest, tuple(holes)
 
 
-def _written(sql: str) -> Iterator[tuple[str, int, int]]:
+def _expanded_words(sql: str) -> Iterator[tuple[str, int, int]]:
     """Yields the words of the text, how often each is repeated, and its depth in brackets."""
     times = 1
     around: list[tuple[int, int, tuple[int, ...], int]] = []
@@ -86,7 +86,7 @@ def _written(sql: str) -> Iterator[tuple[str, int, int]]:
         macro, opening, closing, comma, word = match.groups()
         if macro or opening:
             around.append((times, base, own, argument))
-            base, own, argument = times, _share(macro) if macro else (), 0
+            base, own, argument = times, _argument_repetitions(macro) if macro else (), 0
             times = base * (own[0] if own else 1)
         elif closing:
             if around:

@@ -123,7 +123,7 @@ class Fragment:
 
     def with_parts(self, parts: tuple[Fragment | str, ...]) -> Fragment:
         """Returns the same texts around other parts."""
-        return _made(_shape(self.texts), parts)
+        return _build(_measure(self.texts), parts)
 
     def nodes(self) -> Iterator[Fragment]:
         """Yields the fragment and all fragments in it, each once."""
@@ -180,7 +180,7 @@ class Fragment:
             if one is two or (id(one), id(two)) in met:
                 continue
             met.add((id(one), id(two)))
-            if one._hash != two._hash or one.texts != two.texts or _names(one) != _names(two):
+            if one._hash != two._hash or one.texts != two.texts or _text_parts(one) != _text_parts(two):
                 return False
             ahead.extend(zip(one.fragments, two.fragments, strict=True))
         return True
@@ -195,7 +195,7 @@ class Fragment:
         self.__str__()
 
 
-def _names(node: Fragment) -> list[Fragment | str | None]:
+def _text_parts(node: Fragment) -> list[Fragment | str | None]:
     return [part if part.__class__ is str else None for part in node.parts]
 
 
@@ -246,15 +246,15 @@ def fragment(template: str, *parts: Piece, **named: Piece) -> Fragment:
 
     A template is a constant of the code: it is parsed once, and cached.
     """
-    shape, names = _form(template)
+    shape, names = _parse_template(template)
     if names:
         parts = tuple([parts[name] if isinstance(name, int) else named[name] for name in names])
-    return _made(shape, parts)
+    return _build(shape, parts)
 
 
 def function_call(function: str, *arguments: Piece) -> Fragment:
     """Returns a call of a DuckDB function or macro whose name is not fixed in a template."""
-    return _made(_call_shape(function, len(arguments)), arguments)
+    return _build(_call_shape(function, len(arguments)), arguments)
 
 
 def join_fragments(separator: str, parts: Iterable[Piece]) -> Fragment:
@@ -266,7 +266,7 @@ def join_fragments(separator: str, parts: Iterable[Piece]) -> Fragment:
         return EMPTY
     between = len(given) - 1
     texts = ("", *(separator,) * between, "")
-    return _made(_Shape(texts, len(separator) * between, 0, 0, 0, ((1, 0),) * len(given)), given)
+    return _build(_Shape(texts, len(separator) * between, 0, 0, 0, ((1, 0),) * len(given)), given)
 
 
 class _Shape(NamedTuple):
@@ -280,7 +280,7 @@ class _Shape(NamedTuple):
     holes: tuple[tuple[int, int], ...]
 
 
-def _made(shape: _Shape, given: Sequence[Piece]) -> Fragment:
+def _build(shape: _Shape, given: Sequence[Piece]) -> Fragment:
     texts, size, own_traits, weight, depth, holes = shape
     if len(given) != len(holes):
         raise TypeError(f"{len(given)} parts for the holes of {'{}'.join(texts)}")
@@ -295,21 +295,21 @@ def _made(shape: _Shape, given: Sequence[Piece]) -> Fragment:
                 depth = level + part.depth
         else:
             if part.__class__ is not str:
-                part = _number(part)
+                part = _integer_text(part)
             size += len(part)
             weight += times
         parts.append(part)
     return Fragment(texts, tuple(parts), size, traits, own_traits, weight, depth)
 
 
-def _number(part: object) -> str:
+def _integer_text(part: object) -> str:
     if part.__class__ is not int:
         raise TypeError(f"{part!r} cannot stand in a hole")
     return str(part)
 
 
 @lru_cache(8192)
-def _form(template: str) -> tuple[_Shape, tuple[str | int, ...]]:
+def _parse_template(template: str) -> tuple[_Shape, tuple[str | int, ...]]:
     """Returns the shape of a template, and the names or positions of its parts unless they are in order."""
     texts = [""]
     names: list[str | int] = []
@@ -321,15 +321,15 @@ def _form(template: str) -> tuple[_Shape, tuple[str | int, ...]]:
             texts.append("")
             names.append(next(places) if not name else int(name) if name.isdigit() else name)
     in_order = names == list(range(len(names)))
-    return _shape(tuple(texts)), () if in_order else tuple(names)
+    return _measure(tuple(texts)), () if in_order else tuple(names)
 
 
 @lru_cache(1024)
 def _call_shape(function: str, count: int) -> _Shape:
-    return _shape((f"{function}(", *(", ",) * (count - 1), ")") if count else (f"{function}()",))
+    return _measure((f"{function}(", *(", ",) * (count - 1), ")") if count else (f"{function}()",))
 
 
-def _shape(texts: tuple[str, ...]) -> _Shape:
+def _measure(texts: tuple[str, ...]) -> _Shape:
     traits = 0
     for word, meant in _TRAITS:
         if any(word in text for text in texts):

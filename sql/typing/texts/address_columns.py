@@ -31,7 +31,7 @@ def _with_nulls(values: pa.Array, like: pa.Array) -> pa.Array:
     return pc.if_else(pc.is_valid(like), values, pa.scalar(None, values.type)) if like.null_count else values
 
 
-def _fixed(array: pa.Array, width: int) -> np.ndarray:
+def _byte_matrix(array: pa.Array, width: int) -> np.ndarray:
     """Returns a column of fixed width as a byte matrix; rows under a NULL are arbitrary."""
     if pa.types.is_fixed_size_binary(array.type):
         data = np.frombuffer(array.buffers()[1], np.uint8)
@@ -55,7 +55,7 @@ def format_ipv4_numbers(addresses: pa.Array) -> pa.Array:
 
 def format_ipv6_values(addresses: pa.Array) -> pa.Array:
     """Formats 16-byte values as IPv6 addresses."""
-    return _with_nulls(format_ipv6(_fixed(addresses, 16)), addresses)
+    return _with_nulls(format_ipv6(_byte_matrix(addresses, 16)), addresses)
 
 
 def ipv6_of_ipv4(addresses: pa.Array) -> pa.Array:
@@ -68,7 +68,7 @@ def ipv6_of_ipv4(addresses: pa.Array) -> pa.Array:
 
 def format_uuids(values: pa.Array) -> pa.Array:
     """Formats 16-byte values as UUIDs."""
-    digits = _PAIRS[_fixed(values, 16)].view(np.uint8)
+    digits = _PAIRS[_byte_matrix(values, 16)].view(np.uint8)
     spelled = np.full((len(values), 36), ord("-"), np.uint8)
     for source, target, length in ((0, 0, 8), (8, 9, 4), (12, 14, 4), (16, 19, 4), (20, 24, 12)):
         spelled[:, target : target + length] = digits[:, source : source + length]
@@ -86,11 +86,15 @@ def parse_ipv6(texts: pa.Array) -> pa.Array:
     if not len(rows):
         return pa.nulls(len(texts), pa.binary())
     given = texts if len(rows) == len(texts) else texts.take(pa.array(rows))
-    has_colon, has_point = (_have(given, mark) for mark in ":.")
+    has_colon, has_point = (_contain(given, mark) for mark in ":.")
     is_mapped = has_point & (~has_colon | np.asarray(pc.starts_with(given, _MAPPED_TEXT)))
     values, is_known = np.zeros((len(texts), 16), np.uint8), np.zeros(len(texts), bool)
-    is_mapped &= has_colon | ~_begin_with_zero(given)
-    kinds = ((parse_hexadecimal_ipv6, ~has_point), (_mapped, is_mapped), (_mixed, has_colon & has_point & ~is_mapped))
+    is_mapped &= has_colon | ~_have_leading_zero(given)
+    kinds = (
+        (parse_hexadecimal_ipv6, ~has_point),
+        (_parse_mapped_ipv4, is_mapped),
+        (_parse_mixed, has_colon & has_point & ~is_mapped),
+    )
     for read, which in kinds:
         if which.all():
             values[rows], is_known[rows] = read(given)
@@ -99,20 +103,20 @@ def parse_ipv6(texts: pa.Array) -> pa.Array:
     return blob_column(values, is_known)
 
 
-def _have(texts: pa.Array, mark: str) -> np.ndarray:
+def _contain(texts: pa.Array, mark: str) -> np.ndarray:
     if not (text_bytes(texts) == ord(mark)).any():  # as in columns of addresses of one kind
         return np.zeros(len(texts), bool)
     return np.asarray(pc.match_substring(texts, mark))
 
 
-def _begin_with_zero(texts: pa.Array) -> np.ndarray:
+def _have_leading_zero(texts: pa.Array) -> np.ndarray:
     """Tells which texts begin with a zero and another digit, which makes an IPv4 address invalid."""
     begins, data = text_offsets(texts)[:-1], np.append(text_bytes(texts), np.zeros(2, np.uint8))
     behind = data[begins + 1]
     return (data[begins] == ord("0")) & (behind >= ord("0")) & (behind <= ord("9"))
 
 
-def _mapped(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+def _parse_mapped_ipv4(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     """Parses IPv4 addresses, alone or after ``::ffff:``."""
     short = parse_ipv4(pc.replace_substring(texts, _MAPPED_TEXT, "", max_replacements=1))
     values = np.empty((len(texts), 16), np.uint8)
@@ -121,18 +125,18 @@ def _mapped(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     return values, np.asarray(pc.is_valid(short))
 
 
-def _mixed(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+def _parse_mixed(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     """Parses IPv6 addresses whose last two groups are an IPv4 address, rewritten as groups."""
     short = parse_ipv4(pc.replace_substring_regex(texts, "^.*:", ""))
     pairs = fixed_width_values(short, np.uint32)
-    high, low = (_groups().take(pa.array(part)) for part in (pairs >> np.uint32(16), pairs & np.uint32(0xFFFF)))
+    high, low = (_group_texts().take(pa.array(part)) for part in (pairs >> np.uint32(16), pairs & np.uint32(0xFFFF)))
     begins = pc.binary_join_element_wise(pc.replace_substring_regex(texts, "[^:]*$", ""), high, "")
     values, is_known = parse_hexadecimal_ipv6(pc.binary_join_element_wise(begins, low, ":"))
     return values, is_known & np.asarray(pc.is_valid(short))
 
 
 @cache
-def _groups() -> pa.Array:
+def _group_texts() -> pa.Array:
     return pa.array([f"{group:x}" for group in range(1 << 16)])
 
 

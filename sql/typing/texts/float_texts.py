@@ -29,15 +29,15 @@ def format_floats(values: pa.Array) -> pa.Array:
     if not is_odd.any():
         return spelled
     some = pa.array(is_odd)
-    return pc.replace_with_mask(spelled, some, _respelled(spelled.filter(some), sizes[is_odd]))
+    return pc.replace_with_mask(spelled, some, _rewrite_exponents(spelled.filter(some), sizes[is_odd]))
 
 
-def _respelled(spelled: pa.Array, sizes: np.ndarray) -> pa.Array:
+def _rewrite_exponents(spelled: pa.Array, sizes: np.ndarray) -> pa.Array:
     result = pc.replace_substring(spelled, "+", "")
     if np.isnan(sizes).any():
         result = pc.if_else(pa.array(np.isnan(sizes)), "nan", result)
     for power in range(16, 21):
-        result = _with_digits(result, (sizes >= _FIRST_BIG) & (sizes < _FIRST_EXPONENT), power)
+        result = _expand_exponent(result, (sizes >= _FIRST_BIG) & (sizes < _FIRST_EXPONENT), power)
     is_small = (sizes >= _LEAST_PLAIN) & (sizes < _FIRST_PLAIN)
     if is_small.any():
         some = pa.array(is_small)
@@ -46,7 +46,7 @@ def _respelled(spelled: pa.Array, sizes: np.ndarray) -> pa.Array:
     return result
 
 
-def _with_digits(spelled: pa.Array, is_big: np.ndarray, power: int) -> pa.Array:
+def _expand_exponent(spelled: pa.Array, is_big: np.ndarray, power: int) -> pa.Array:
     """Rewrites texts with the exponent ``power`` as plain integers."""
     end = f"e{power}"
     some = pc.and_(pa.array(is_big), pc.ends_with(spelled, end))

@@ -61,13 +61,13 @@ def instant_of_text(sql: Fragment, zone: str, *, fine: bool) -> Fragment:
 
     ``fine``: for DateTime64, with fractions of a second; else whole seconds in DateTime's range.
     """
-    rest = fragment("coalesce({}, pando_no_instant(spelled))", _free(zone, fine))
+    rest = fragment("coalesce({}, pando_no_instant(spelled))", _read_free(zone, fine))
     return _with_fallback(sql, zone, rest, fine, may_be_none=False)
 
 
 def instant_or_null(sql: Fragment, zone: str, *, fine: bool) -> Fragment:
     """Parses a VARCHAR as :func:`instant_of_text`, with NULL for an invalid text."""
-    return _with_fallback(sql, zone, _free(zone, fine), fine, may_be_none=True)
+    return _with_fallback(sql, zone, _read_free(zone, fine), fine, may_be_none=True)
 
 
 def basic_instant_or_null(sql: Fragment, zone: str, *, fine: bool) -> Fragment:
@@ -80,8 +80,8 @@ def basic_instant_or_null(sql: Fragment, zone: str, *, fine: bool) -> Fragment:
         begins = f"{begins} OR starts_with({{0}}, '-')"
 
     def read(value: Fragment) -> Fragment:
-        other = fragment("CASE WHEN {} THEN {} END", fragment(begins, value), _other(value, rest, fine))
-        return fragment("coalesce({}, {})", _plain(value, zone, fine), other)
+        other = fragment("CASE WHEN {} THEN {} END", fragment(begins, value), _read_other(value, rest, fine))
+        return fragment("coalesce({}, {})", _read_usual(value, zone, fine), other)
 
     compute = partial(parse_basic_instants, zone=zone, fine=fine)
     return Scannable(bind_value(sql, "given", read), sql, compute, pa.timestamp("us"), worth_at=2)
@@ -92,7 +92,7 @@ def timestamp_ns_of_text(sql: Fragment, instant: Fragment) -> Fragment:
     return fragment("pando_nanoseconds({}, {})", instant, sql)
 
 
-def _free(zone: str, fine: bool) -> Fragment:
+def _read_free(zone: str, fine: bool) -> Fragment:
     read = fragment("pando_any_clock(spelled, {})", str(fine).lower())
     local = zone_to_utc(read, zone)
     return read if local == read else fragment("CASE WHEN pando_is_utc(spelled) THEN {} ELSE {} END", read, local)
@@ -102,19 +102,19 @@ def _with_fallback(sql: Fragment, zone: str, rest: Fragment, fine: bool, *, may_
     """Parses usual spellings fast, and others with ``rest``, which names the text ``spelled``."""
 
     def read(value: Fragment) -> Fragment:
-        return fragment("coalesce({}, {})", _plain(value, zone, fine), _other(value, rest, fine))
+        return fragment("coalesce({}, {})", _read_usual(value, zone, fine), _read_other(value, rest, fine))
 
     compute = partial(parse_usual_instants, zone=zone, fine=fine, may_be_none=may_be_none)
     whole = bind_value(sql, "given", read)
-    return parse_by_scan(whole, sql, compute, pa.timestamp("us"), lambda odd: _other(odd, rest, fine))
+    return parse_by_scan(whole, sql, compute, pa.timestamp("us"), lambda odd: _read_other(odd, rest, fine))
 
 
-def _plain(value: Fragment, zone: str, fine: bool) -> Fragment:
+def _read_usual(value: Fragment, zone: str, fine: bool) -> Fragment:
     """Parses the usual spellings; NULL for others."""
     return zone_to_utc(function_call("pando_plain_clock" if fine else "pando_plain_second", value), zone)
 
 
-def _other(value: Fragment, rest: Fragment, fine: bool) -> Fragment:
+def _read_other(value: Fragment, rest: Fragment, fine: bool) -> Fragment:
     instant = fragment("list_transform([{}], lambda spelled: {})[1]", value, rest)
     if fine:
         return instant

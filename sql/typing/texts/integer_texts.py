@@ -41,7 +41,7 @@ def parse_constant_integer(text: str, goal: IntegerType) -> int | None:
 def integer_or_null(sql: Fragment, goal: IntegerType) -> Fragment:
     """Parses a VARCHAR; NULL if it is not an integer of ``goal``."""
     return Scannable(
-        _spelled(sql, goal, goal),
+        _parse_matching(sql, goal, goal),
         sql,
         partial(fitting_integers, goal=goal),
         goal.arrow,
@@ -49,17 +49,17 @@ def integer_or_null(sql: Fragment, goal: IntegerType) -> Fragment:
     )
 
 
-def _spelled(sql: Fragment, goal: IntegerType, read: IntegerType) -> Fragment:
+def _parse_matching(sql: Fragment, goal: IntegerType, read: IntegerType) -> Fragment:
     spelled = fragment("regexp_full_match({}, '{}')", sql, _pattern(goal).pattern)
     return fragment("(CASE WHEN {} THEN TRY_CAST({} AS {}) END)", spelled, sql, duckdb_type(read))
 
 
 def integer_of_text(sql: Fragment, goal: IntegerType) -> Fragment:
     """Parses a VARCHAR; an invalid text is error 6, 32 or 72 at run time."""
-    tiers: list[Fragment] = [_spelled(sql, goal, goal)]
+    tiers: list[Fragment] = [_parse_matching(sql, goal, goal)]
     if goal.bits < INT64.bits:
         low = wrap_integer(fragment("low"), INT64, goal)
-        tiers.append(fragment("list_transform([{}], lambda low: {})[1]", _spelled(sql, goal, INT64), low))
+        tiers.append(fragment("list_transform([{}], lambda low: {})[1]", _parse_matching(sql, goal, INT64), low))
     wrapped = wrap_integer(
         fragment("pando_low_digits(digits, '{}', '{}')", _pattern(goal).pattern, goal.name), UINT64, goal
     )
@@ -67,10 +67,10 @@ def integer_of_text(sql: Fragment, goal: IntegerType) -> Fragment:
         "coalesce({}, list_transform([{}], lambda digits: {})[1])", join_fragments(", ", tiers), sql, wrapped
     )
     compute = partial(parse_integers, goal=goal)
-    return parse_by_scan(whole, sql, compute, goal.arrow, lambda odd: _no_integer(odd, goal))
+    return parse_by_scan(whole, sql, compute, goal.arrow, lambda odd: _parse_error(odd, goal))
 
 
-def _no_integer(sql: Fragment, goal: IntegerType) -> Fragment:
+def _parse_error(sql: Fragment, goal: IntegerType) -> Fragment:
     return cast(fragment("pando_no_integer({}, '{}')", sql, goal.name), goal)
 
 

@@ -66,11 +66,11 @@ def parse_hexadecimal_ipv6(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     placed = np.flatnonzero(~is_empty & is_good[rows])
     row = rows[placed]
     slot = placed - np.where(placed < gap[row], firsts[row], lasts[row] + 1 - GROUPS)
-    groups[row, slot] = _values_before(codes, ends[placed]) & _LOW_OF[lengths[placed]]
+    groups[row, slot] = _hex_values_before(codes, ends[placed]) & _LOW_OF[lengths[placed]]
     return groups.astype(">u2").view(np.uint8), is_good
 
 
-def _values_before(codes: np.ndarray, ends: np.ndarray) -> np.ndarray:
+def _hex_values_before(codes: np.ndarray, ends: np.ndarray) -> np.ndarray:
     """Returns the number that the four hexadecimal digits before each place spell."""
     digits = np.zeros(len(codes) + _DIGITS, np.uint16)
     digits[_DIGITS:] = codes & 15
@@ -86,7 +86,7 @@ def format_ipv6(addresses: np.ndarray) -> pa.Array:
     Each group becomes a word of eight bytes; the zero bytes in the words are removed at the end.
     """
     groups = np.ascontiguousarray(addresses).view(">u2").astype(np.uint16)
-    words, sizes = _words(_GROUP)[groups], _sizes(_GROUP)[groups]
+    words, sizes = _word_table(_GROUP)[groups], _size_table(_GROUP)[groups]
     words[:, -1] &= _LOW_BYTES[sizes[:, -1] - 1]
     sizes[:, -1] -= 1
     zeros = np.packbits(np.equal(groups, 0), axis=1)[:, 0]
@@ -97,24 +97,24 @@ def format_ipv6(addresses: np.ndarray) -> pa.Array:
     fifth, sixth = groups[:, 5], groups[:, 6]
     begins_short = np.bitwise_and(zeros, 0b11111000) == 0b11111000
     rows = np.flatnonzero(begins_short & ((fifth == 0xFFFF) | ((fifth == 0) & (sixth != 0))))
-    words[rows, 6:], sizes[rows, 6:] = _pairs(groups[rows, 6:])
-    return _joined(words, sizes)
+    words[rows, 6:], sizes[rows, 6:] = _octet_pair_words(groups[rows, 6:])
+    return _join_words(words, sizes)
 
 
 def format_ipv4(octets: np.ndarray) -> pa.Array:
     """Formats a matrix of four bytes a row."""
-    return _joined(*_pairs(np.ascontiguousarray(octets).view(">u2").astype(np.uint16)))
+    return _join_words(*_octet_pair_words(np.ascontiguousarray(octets).view(">u2").astype(np.uint16)))
 
 
-def _pairs(groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _octet_pair_words(groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns the words of the two halves of IPv4 addresses, and their sizes."""
-    words, sizes = _words(_PAIR)[groups], _sizes(_PAIR)[groups]
+    words, sizes = _word_table(_PAIR)[groups], _size_table(_PAIR)[groups]
     words[:, -1] &= _LOW_BYTES[sizes[:, -1] - 1]
     sizes[:, -1] -= 1
     return words, sizes
 
 
-def _joined(words: np.ndarray, sizes: np.ndarray) -> pa.Array:
+def _join_words(words: np.ndarray, sizes: np.ndarray) -> pa.Array:
     offsets = np.zeros(len(words) + 1, np.int32)
     np.cumsum(sizes.sum(axis=1, dtype=np.int32), out=offsets[1:])
     spelled = words.tobytes().translate(None, b"\0")
@@ -125,17 +125,17 @@ _GROUP, _PAIR = "{0:x}:", "{1}.{2}."
 
 
 @cache
-def _words(spelling: str) -> np.ndarray:
+def _word_table(spelling: str) -> np.ndarray:
     """Returns the word of every group, in a spelling for numbers or for two bytes."""
-    return np.array([int.from_bytes(spelled, "little") for spelled in _spelled(spelling)], np.uint64)
+    return np.array([int.from_bytes(spelled, "little") for spelled in _spell_groups(spelling)], np.uint64)
 
 
 @cache
-def _sizes(spelling: str) -> np.ndarray:
-    return np.array([len(spelled) for spelled in _spelled(spelling)], np.uint8)
+def _size_table(spelling: str) -> np.ndarray:
+    return np.array([len(spelled) for spelled in _spell_groups(spelling)], np.uint8)
 
 
-def _spelled(spelling: str) -> list[bytes]:
+def _spell_groups(spelling: str) -> list[bytes]:
     return [spelling.format(group, group >> 8, group & 255).encode() for group in range(1 << 16)]
 
 

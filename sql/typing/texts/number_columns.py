@@ -16,8 +16,8 @@ from sql.typing.column_kernels.kernels import fixed_width_values, validity_buffe
 from sql.typing.column_kernels.scannable import known_and_left_over
 from sql.typing.column_kernels.text_words import TextColumn, compute_where_first_byte, parse_digits
 
-_MOST_DIGITS = 15
-_TENS = 10 ** np.arange(_MOST_DIGITS + 1, dtype=np.int64)
+_MAX_DIGITS = 15
+_TENS = 10 ** np.arange(_MAX_DIGITS + 1, dtype=np.int64)
 _MINUS, _PLUS, _POINT = b"-+."
 _FINE_SCALE = 20
 _DIGITS_AT_ONCE = 19
@@ -91,11 +91,11 @@ def decimal_pattern(goal: DecimalType) -> str:
 
 def parse_decimals(texts: pa.Array, *, goal: DecimalType) -> pa.Array:
     """Parses Decimals; digits beyond the scale are cut off, not rounded."""
-    read = _Decimal(texts)
+    read = _ParsedDecimals(texts)
     change = goal.scale - read.scale
-    is_known = read.is_read & (change <= 18 - _MOST_DIGITS)
-    units = np.where(change < 0, read.units // _TENS[np.clip(-change, 0, _MOST_DIGITS)], read.units)
-    units = units * _TENS[np.clip(change, 0, 18 - _MOST_DIGITS)]
+    is_known = read.is_read & (change <= 18 - _MAX_DIGITS)
+    units = np.where(change < 0, read.units // _TENS[np.clip(-change, 0, _MAX_DIGITS)], read.units)
+    units = units * _TENS[np.clip(change, 0, 18 - _MAX_DIGITS)]
     units = np.where(read.is_negative, -units, units)
     is_right = is_known & (np.abs(units) < 10**goal.precision) if goal.precision < 18 else is_known
     known = read.column(units, is_right, goal)
@@ -108,10 +108,10 @@ def parse_decimals(texts: pa.Array, *, goal: DecimalType) -> pa.Array:
         return known
     others = np.zeros(len(texts), bool)
     others[left] = True
-    return pc.replace_with_mask(known, pa.array(others), _odd_decimals(texts.take(pa.array(left)), goal))
+    return pc.replace_with_mask(known, pa.array(others), _parse_odd_decimals(texts.take(pa.array(left)), goal))
 
 
-def _odd_decimals(texts: pa.Array, goal: DecimalType) -> pa.Array:
+def _parse_odd_decimals(texts: pa.Array, goal: DecimalType) -> pa.Array:
     """Parses texts that match :func:`decimal_pattern` but are too long or unusual."""
     type_ = pa.decimal128(goal.precision, goal.scale)
     is_strange = pc.match_substring_regex(texts, r"[.].*[.]|^[+-]?([.eE]|$)")
@@ -147,7 +147,7 @@ def truncate_to_scale(texts: pa.Array, scale: int) -> pa.Array:
     return pc.replace_substring_regex(texts, rf"([.][0-9]{{{scale}}})[0-9]+$", r"\1")
 
 
-class _Decimal:
+class _ParsedDecimals:
     """Parsed texts of a sign, digits and an optional point: ``units`` of ten to the minus ``scale``."""
 
     def __init__(self, array: pa.Array) -> None:
@@ -160,10 +160,10 @@ class _Decimal:
         behind = texts.part(place + 1, texts.sizes)
         whole, _, is_whole = parse_digits(before)
         fraction, _, is_fraction = parse_digits(behind)
-        self.scale = np.minimum(behind.sizes, _MOST_DIGITS)
+        self.scale = np.minimum(behind.sizes, _MAX_DIGITS)
         digits = before.sizes + behind.sizes
         self.is_read = (is_whole | (before.sizes == 0)) & (is_fraction | (behind.sizes == 0))
-        self.is_read &= digits <= _MOST_DIGITS
+        self.is_read &= digits <= _MAX_DIGITS
         self.units = np.where(self.is_read, whole.astype(np.int64) * _TENS[self.scale] + fraction.astype(np.int64), 0)
 
     def _place_of_point(self) -> np.ndarray:

@@ -57,12 +57,12 @@ def value_or_null(value: Typed, target: DataType, zone: str, *, basic: bool = Fa
         case DateType() | Date32Type():
             return date_of_text(sql, target, fails=False)
         case DateTimeType() | DateTime64Type():
-            return _instant(sql, target, zone, basic=basic)
+            return _parse_instant(sql, target, zone, basic=basic)
         case FloatType():
-            return Scannable(_float(sql, target), sql, partial(parse_floats, bits=target.bits), target.arrow)
+            return Scannable(_parse_float(sql, target), sql, partial(parse_floats, bits=target.bits), target.arrow)
         case DecimalType():
             known = pa.decimal128(target.precision, target.scale)
-            return Scannable(_decimal(sql, target), sql, partial(parse_decimals, goal=target), known, worth_at=2)
+            return Scannable(_parse_decimal(sql, target), sql, partial(parse_decimals, goal=target), known, worth_at=2)
         case IntegerType():
             return integer_or_null(sql, target)
         case UUIDType():
@@ -82,16 +82,16 @@ def value_or_null(value: Typed, target: DataType, zone: str, *, basic: bool = Fa
     return from_text(Typed(sql, STRING), target, zone)
 
 
-def _float(sql: Fragment, target: FloatType) -> Fragment:
+def _parse_float(sql: Fragment, target: FloatType) -> Fragment:
     spelled = bind_value(sql, "spelled", lambda v: fragment("pando_float_spelling({})", v))
     return fragment("TRY_CAST({} AS {})", spelled, duckdb_type(target))
 
 
-def _decimal(sql: Fragment, target: DecimalType) -> Fragment:
-    return bind_value(sql, "given", lambda given: _decimal_of(given, target))
+def _parse_decimal(sql: Fragment, target: DecimalType) -> Fragment:
+    return bind_value(sql, "given", lambda given: _parse_bound_decimal(given, target))
 
 
-def _decimal_of(sql: Fragment, target: DecimalType) -> Fragment:
+def _parse_bound_decimal(sql: Fragment, target: DecimalType) -> Fragment:
     """Parses a Decimal; digits beyond its scale are cut off, not rounded."""
     spelled = function_call("pando_decimal_spelling", sql)
     plain = decimal_of_text(spelled, target, "TRY_CAST")
@@ -106,7 +106,7 @@ def _decimal_of(sql: Fragment, target: DecimalType) -> Fragment:
     )  # fmt: skip
 
 
-def _instant(sql: Fragment, target: DateTimeType | DateTime64Type, zone: str, *, basic: bool) -> Fragment:
+def _parse_instant(sql: Fragment, target: DateTimeType | DateTime64Type, zone: str, *, basic: bool) -> Fragment:
     read = basic_instant_or_null if basic else instant_or_null
     fine = isinstance(target, DateTime64Type)
     instant = read(sql, target.timezone or zone, fine=fine)

@@ -27,10 +27,10 @@ _BEGINS_IPV4 = np.isin(np.arange(256), list(b"0123456789"))
 _UUID_SIZE = 36
 
 _DASHES = (8, 13, 18, 23)
-_OF_PAIR = np.full(1 << 16, 256, np.uint16)
+_PAIR_VALUES = np.full(1 << 16, 256, np.uint16)
 """The value of two hexadecimal digits; 256 for other characters."""
 for _high, _low in itertools.product("0123456789abcdefABCDEF", repeat=2):
-    _OF_PAIR[int.from_bytes(f"{_high}{_low}".encode(), "little")] = int(_high + _low, 16)
+    _PAIR_VALUES[int.from_bytes(f"{_high}{_low}".encode(), "little")] = int(_high + _low, 16)
 
 
 def parse_uuids(texts: pa.Array) -> pa.Array:
@@ -39,7 +39,7 @@ def parse_uuids(texts: pa.Array) -> pa.Array:
     digits = np.empty((len(rows), 32), np.uint8)
     for begin, end, place in ((0, 8, 0), (9, 13, 8), (14, 18, 12), (19, 23, 16), (24, 36, 20)):
         digits[:, place : place + end - begin] = spelled[:, begin:end]
-    values = _OF_PAIR[digits.view("<u2")]
+    values = _PAIR_VALUES[digits.view("<u2")]
     right = np.logical_and.reduce([spelled[:, place] == _DASH for place in _DASHES])
     if values.max(initial=0) > 255:
         right &= (values < 256).all(axis=1)
@@ -52,14 +52,14 @@ def parse_uuids(texts: pa.Array) -> pa.Array:
 
 def parse_ipv4(texts: pa.Array) -> pa.Array:
     """Parses four numbers up to 255, of one to three digits each."""
-    return compute_where_first_byte(texts, _BEGINS_IPV4, _ipv4_numbers)
+    return compute_where_first_byte(texts, _BEGINS_IPV4, _parse_ipv4_numbers)
 
 
-def _ipv4_numbers(texts: pa.Array) -> pa.Array:
+def _parse_ipv4_numbers(texts: pa.Array) -> pa.Array:
     offsets = text_offsets(texts)
     data = text_bytes(texts)[offsets[0] : offsets[-1]]
     offsets = offsets - offsets[0]
-    rows, marks = _of_three_marks(data, offsets)
+    rows, marks = _find_three_separators(data, offsets)
     result, known = np.zeros(len(texts), np.uint32), np.zeros(len(texts), bool)
     if len(rows):
         ends = np.column_stack([marks, offsets[rows + 1]])
@@ -73,7 +73,7 @@ def _ipv4_numbers(texts: pa.Array) -> pa.Array:
     return nullable_column(result, known, pa.uint32())
 
 
-def _of_three_marks(data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _find_three_separators(data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns the texts with exactly three characters that are not digits, and their places."""
     marks = np.flatnonzero((data < ord("0")) | (data > ord("9"))).astype(np.int32)
     count = len(offsets) - 1

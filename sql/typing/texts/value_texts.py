@@ -72,9 +72,9 @@ def to_text(value: Typed, zone: str) -> Fragment:
             spelled = bind_value(sql, "real", lambda v: fragment("pando_float_text({})", v))
             return Scannable(spelled, sql, format_floats, pa.string())
         case DecimalType(_, scale):
-            return _decimal_text(sql, type_) if scale else fragment("CAST({} AS VARCHAR)", sql)
+            return _format_decimal(sql, type_) if scale else fragment("CAST({} AS VARCHAR)", sql)
         case DateTimeType() | DateTime64Type():
-            return _instant_text(value, type_, zone)
+            return _format_instant(value, type_, zone)
         case UUIDType():
             return Scannable(fragment("CAST(CAST({} AS UUID) AS VARCHAR)", sql), sql, format_uuids, pa.string())
         case EnumType():
@@ -96,11 +96,11 @@ def to_text(value: Typed, zone: str) -> Fragment:
         case IPv6Type():
             return Scannable(fragment("pando_ipv6_text({})", sql), sql, format_ipv6_values, pa.string())
         case ArrayType() | TupleType() | MapType():
-            return _composite_text(sql, type_, zone)
+            return _format_composite(sql, type_, zone)
     raise UserError("NOT_IMPLEMENTED", f"Conversion from {value.type} to String is not supported")
 
 
-def _instant_text(value: Typed, type_: DateTimeType | DateTime64Type, zone: str) -> Fragment:
+def _format_instant(value: Typed, type_: DateTimeType | DateTime64Type, zone: str) -> Fragment:
     local = wall_clock(value, zone)
     if isinstance(type_, DateTimeType) or type_.precision == 0:
         return fragment("CAST({} AS VARCHAR)", local)
@@ -109,7 +109,7 @@ def _instant_text(value: Typed, type_: DateTimeType | DateTime64Type, zone: str)
     return fragment("left(strftime({}, '%Y-%m-%d %H:%M:%S.%f'), {})", local, 20 + type_.precision)
 
 
-def _decimal_text(sql: Fragment, type_: DecimalType) -> Fragment:
+def _format_decimal(sql: Fragment, type_: DecimalType) -> Fragment:
     """Formats a Decimal. Most values use all their digits or none, so few need zeros cut off."""
     template = """(CASE WHEN trunc({0}, {1}) <> {0} THEN CAST({0} AS VARCHAR)
         WHEN trunc({0}) = {0} THEN CAST(CAST({0} AS DECIMAL({2}, 0)) AS VARCHAR)
@@ -117,7 +117,7 @@ def _decimal_text(sql: Fragment, type_: DecimalType) -> Fragment:
     return bind_value(sql, "decimal", lambda v: fragment(template, v, type_.scale - 1, type_.precision))
 
 
-def _quoted_text(sql: Fragment, type_: DataType, zone: str) -> Fragment:
+def _format_quoted(sql: Fragment, type_: DataType, zone: str) -> Fragment:
     """Formats a value inside an array, map or tuple."""
     bare = strip_nullable(type_)
     inner = to_text(Typed(sql, bare), zone)
@@ -128,20 +128,20 @@ def _quoted_text(sql: Fragment, type_: DataType, zone: str) -> Fragment:
     return fragment("coalesce({}, 'NULL')", inner) if type_.is_nullable else fragment("({})", inner)
 
 
-def _composite_text(sql: Fragment, type_: DataType, zone: str) -> Fragment:
+def _format_composite(sql: Fragment, type_: DataType, zone: str) -> Fragment:
     if isinstance(type_, ArrayType):
-        body = _quoted_text(fragment("x"), type_.inner, zone)
+        body = _format_quoted(fragment("x"), type_.inner, zone)
         return fragment("('[' || array_to_string(list_transform({}, lambda x: {}), ',') || ']')", sql, body)
     if isinstance(type_, MapType):
         key, value = (
-            _quoted_text(fragment(name), inner, zone)
+            _format_quoted(fragment(name), inner, zone)
             for name, inner in (("x.key", type_.key), ("x.value", type_.value))
         )
         entries = fragment("list_transform({}, lambda x: {} || ':' || {})", sql, key, value)
         return fragment("('{{' || array_to_string({}, ',') || '}}')", entries)
     assert isinstance(type_, TupleType)
     parts = [
-        _quoted_text(element_sql(sql, position), inner, zone) for position, (_, inner) in enumerate(type_.elements, 1)
+        _format_quoted(element_sql(sql, position), inner, zone) for position, (_, inner) in enumerate(type_.elements, 1)
     ]
     return fragment("('(' || {} || ')')", join_fragments(" || ',' || ", parts))
 
@@ -151,7 +151,7 @@ def _composite_text(sql: Fragment, type_: DataType, zone: str) -> Fragment:
 
 def from_text(value: Typed, target: DataType, zone: str) -> Fragment:
     """Compiles the conversion of a String. An invalid text raises an error at run time."""
-    day = _constant_day(value, strip_nullable(target))
+    day = _parse_constant_day(value, strip_nullable(target))
     if day is not None:
         return fragment("DATE '{}'", str(day))
     sql = value.sql
@@ -160,7 +160,7 @@ def from_text(value: Typed, target: DataType, zone: str) -> Fragment:
     goal = strip_nullable(target)
     match goal:
         case IntegerType():
-            return _integer(value, sql, goal)
+            return _parse_integer(value, sql, goal)
         case FloatType():
             return cast(sql, goal)
         case DecimalType():
@@ -188,7 +188,7 @@ def from_text(value: Typed, target: DataType, zone: str) -> Fragment:
             return ipv4_of_text(sql)
         case IPv6Type():
             return ipv6_of_text(sql)
-    raise _unsupported(value, target)
+    raise _unsupported_error(value, target)
 
 
 def fixed_string_of_text(sql: Fragment, length: int) -> Fragment:
@@ -243,7 +243,7 @@ def date_of_text(sql: Fragment, goal: DataType, *, fails: bool) -> Fragment:
     return parse_or_leave_over(whole, sql, compute, pa.date32(), lambda odd: fragment(failure, odd))
 
 
-def _integer(value: Typed, sql: Fragment, goal: IntegerType) -> Fragment:
+def _parse_integer(value: Typed, sql: Fragment, goal: IntegerType) -> Fragment:
     known = parse_constant_integer(value.value, goal) if isinstance(value.value, str) else None
     if known is not None:
         return cast(str(known), goal)
@@ -251,7 +251,7 @@ def _integer(value: Typed, sql: Fragment, goal: IntegerType) -> Fragment:
     return integer_of_text(fragment("coalesce(nullif({}, ''), '0')", sql) if is_padded else sql, goal)
 
 
-def _constant_day(value: Typed, goal: DataType) -> date | None:
+def _parse_constant_day(value: Typed, goal: DataType) -> date | None:
     """Returns the day of a literal ``YYYY-MM-DD``, or ``None``.
 
     DuckDB would plan the macros that parse any spelling again for every run.
@@ -272,7 +272,7 @@ def truncate_second_digits(instant: Fragment, precision: int) -> Fragment:
     return instant if step == 1 else fragment("make_timestamp(epoch_us({}) // {step} * {step})", instant, step=step)
 
 
-def _unsupported(value: Typed, target: DataType) -> UserError:
+def _unsupported_error(value: Typed, target: DataType) -> UserError:
     return UserError("NOT_IMPLEMENTED", f"Conversion from {value.type} to {target} is not supported")
 
 

@@ -81,10 +81,10 @@ def start_of_clock(time: Fragment, width: int, period: int = DAY_MICROS) -> Frag
         sql = fragment("date_trunc('day', {})", time)
     if not isinstance(time, Scannable):  # DuckDB is as fast as a scan
         return sql
-    return Scannable(sql, time, partial(_floored, period, width), pa.timestamp("us"))
+    return Scannable(sql, time, partial(_floor_times, period, width), pa.timestamp("us"))
 
 
-def _floored(period: int, width: int, times: pa.Array) -> pa.Array:
+def _floor_times(period: int, width: int, times: pa.Array) -> pa.Array:
     times = pc.cast(times, pa.timestamp("us"), safe=False)
     ticks = fixed_width_values(times, np.int64)
     return fixed_width_column(ticks - ticks % period % width, times.type, times)
@@ -94,16 +94,16 @@ def start_of_iso_year(local: Fragment) -> Fragment:
     """Returns the Monday of the week with January 4th, within Date's range."""
     day = clamp_date(fragment("CAST({} AS DATE)", local))
     sql = fragment("CAST(date_trunc('week', make_date(isoyear({}), 1, 4)) AS DATE)", day)
-    return Scannable(sql, local, _iso_years, pa.date32())
+    return Scannable(sql, local, _look_up_iso_years, pa.date32())
 
 
-def _iso_years(times: pa.Array) -> pa.Array:
+def _look_up_iso_years(times: pa.Array) -> pa.Array:
     days = fixed_width_values(pc.cast(times, pa.date32(), safe=False), np.int32)
-    return fixed_width_column(_iso_year_of_days()[np.clip(days, 0, _LAST_DAY)], pa.date32(), times)
+    return fixed_width_column(_iso_year_table()[np.clip(days, 0, _LAST_DAY)], pa.date32(), times)
 
 
 @cache
-def _iso_year_of_days() -> np.ndarray:
+def _iso_year_table() -> np.ndarray:
     days = np.arange(_LAST_DAY + 1)
     thursdays = days - (days + _THURSDAY) % 7 + 3
     fourth = thursdays.astype("datetime64[D]").astype("datetime64[Y]").astype("datetime64[D]").astype(np.int32) + 3

@@ -52,7 +52,7 @@ class ZoneTable:
     first: int
     before: np.ndarray
     change: np.ndarray
-    behind: np.ndarray
+    after: np.ndarray
 
     def offsets(self, times: np.ndarray) -> np.ndarray:
         """Returns the offsets at times of the clock for which the table was built."""
@@ -61,14 +61,14 @@ class ZoneTable:
             late = times >= _LAST * 1_000_000
             times = np.where(late, times - ((times - _LAST * 1_000_000) // _CYCLE + 1) * _CYCLE, times)
         piece = np.clip((times >> self.shift) - self.first, 0, len(self.before) - 1)
-        return np.where(times >= self.change[piece], self.behind[piece], self.before[piece])
+        return np.where(times >= self.change[piece], self.after[piece], self.before[piece])
 
     def instants(self, clocks: np.ndarray) -> np.ndarray:
         """Returns the UTC instants of local times, for a table of the zone's clock."""
         return clocks - self.offsets(clocks)
 
 
-def _changes(zone: str) -> tuple[list[int], list[int]]:
+def _find_offset_changes(zone: str) -> tuple[list[int], list[int]]:
     """Returns the seconds at which offsets begin, and the offsets; the first begins before all times."""
     rules = ZoneInfo(zone)
     epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -99,7 +99,7 @@ def zone_table(zone: str, is_local: bool, of_days: bool = False) -> ZoneTable:
     change, as in ClickHouse; with ``of_days`` it may take the offset before it, so that a day without midnight begins
     with the change.
     """
-    starts, offsets = _changes(zone)
+    starts, offsets = _find_offset_changes(zone)
     shifts = np.array(offsets, np.int64) * 1_000_000
     times = np.array(starts[1:], np.int64) * 1_000_000
     if is_local:
@@ -110,24 +110,24 @@ def zone_table(zone: str, is_local: bool, of_days: bool = False) -> ZoneTable:
     first = (_FIRST * 1_000_000) >> shift
     begins = np.arange(first, ((_LAST * 1_000_000) >> shift) + 1, dtype=np.int64) << shift
     before = shifts[np.searchsorted(times, begins, side="right")]
-    change, behind = np.full(len(begins), _NEVER, np.int64), before.copy()
+    change, after = np.full(len(begins), _NEVER, np.int64), before.copy()
     pieces = (times >> shift) - first
     change[pieces] = times
-    behind[pieces] = shifts[1:]
-    return ZoneTable(shift, first, before, change, behind)
+    after[pieces] = shifts[1:]
+    return ZoneTable(shift, first, before, change, after)
 
 
 @cache
 def has_whole_hours(zone: str) -> bool:
     """Tells whether the zone's offset has been whole hours since 1970."""
-    starts, offsets = _changes(zone)
+    starts, offsets = _find_offset_changes(zone)
     ends = [*starts[1:], _NEVER]
     return all(offset % 3600 == 0 for end, offset in zip(ends, offsets, strict=True) if end > 0)
 
 
 def utc_to_wall_clock(zone: str, times: pa.Array) -> pa.Array:
     """Converts instants of any unit to what a zone's clocks show (TIMESTAMP)."""
-    return _of_ticks(zone_table(zone, False), pc.cast(times, pa.timestamp("us"), safe=False), False)
+    return _shift_ticks(zone_table(zone, False), pc.cast(times, pa.timestamp("us"), safe=False), False)
 
 
 def wall_clock_to_utc(zone: str, clocks: pa.Array, of_days: bool = False) -> pa.Array:
@@ -135,19 +135,21 @@ def wall_clock_to_utc(zone: str, clocks: pa.Array, of_days: bool = False) -> pa.
 
     ``of_days``: to the instants when these days begin.
     """
-    return _of_ticks(zone_table(zone, True, of_days), pc.cast(clocks, pa.timestamp("us"), safe=False), True)
+    return _shift_ticks(zone_table(zone, True, of_days), pc.cast(clocks, pa.timestamp("us"), safe=False), True)
 
 
 def _kernel(name: str, table: Callable[[str], ZoneTable], *, is_local: bool) -> Kernel:
     def move(zones: pa.Array, times: pa.Array) -> pa.Array:
         return (
-            _of_ticks(table(_names[fixed_width_values(zones, np.int32)[0]]), times, is_local) if len(times) else times
+            _shift_ticks(table(_names[fixed_width_values(zones, np.int32)[0]]), times, is_local)
+            if len(times)
+            else times
         )
 
     return Kernel(name, ("INTEGER", "TIMESTAMP"), "TIMESTAMP", move)
 
 
-def _of_ticks(table: ZoneTable, times: pa.Array, is_local: bool) -> pa.Array:
+def _shift_ticks(table: ZoneTable, times: pa.Array, is_local: bool) -> pa.Array:
     if not len(times):
         return times
     ticks = fixed_width_values(times, np.int64)
