@@ -131,17 +131,17 @@ Build = Callable[[Call], Typed]
 class Rule:
     """One function of the table: its name, its ``build``, its number of arguments, the rules that apply.
 
-    ``nulls``: NULL and Nullable get the common treatment. ``conditions``: arguments that are DuckDB BOOLEANs are passed
-    as they are, not as UInt8.
+    ``nulls``: NULL and Nullable get the common treatment. ``takes_conditions``: arguments that are DuckDB BOOLEANs are
+    passed as they are, not as UInt8.
     """
 
     name: str
     build: Build
-    least: int
-    most: int | None
+    min_arguments: int
+    max_arguments: int | None
     nulls: bool = True
     low_cardinality: bool = True
-    conditions: bool = False
+    takes_conditions: bool = False
     aggregate: bool = False
     empty_nan: bool = False
     """For aggregates: no aggregated row gives NaN instead of the type's default."""
@@ -207,8 +207,9 @@ def unknown_function_error(name: str) -> UserError:
 
 def check_arity(rule: Rule, count: int) -> None:
     """Raises ``UserError`` 42 if a function does not take this number of arguments."""
-    if count < rule.least or (rule.most is not None and count > rule.most):
-        wanted = str(rule.least) if rule.most == rule.least else f"{rule.least} to {rule.most or 'any number'}"
+    least, most = rule.min_arguments, rule.max_arguments
+    if count < least or (most is not None and count > most):
+        wanted = str(least) if most == least else f"{least} to {most or 'any number'}"
         raise UserError(
             "NUMBER_OF_ARGUMENTS_DOESNT_MATCH",
             f"Number of arguments for function {rule.name} doesn't match: passed {count}, should be {wanted}",
@@ -221,7 +222,7 @@ NEVER_CONSTANT = frozenset({"materialize", "blockSize", "rowNumberInBlock", "sle
 def apply(rule: Rule, call: Call) -> Typed:
     """Compiles a call of a scalar function under the common rules. Raises ``UserError`` 42."""
     check_arity(rule, len(call.args))
-    args = call.args if rule.conditions else tuple(arg.plain for arg in call.args)
+    args = call.args if rule.takes_conditions else tuple(arg.plain for arg in call.args)
     constant = rule.name not in NEVER_CONSTANT and all(arg.is_constant for arg in args)
     if not rule.nulls:
         result = rule.build(replace(call, args=args))

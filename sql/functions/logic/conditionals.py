@@ -60,19 +60,19 @@ def _join_in_order(operator: str, terms: list[Fragment], args: tuple[Typed, ...]
 _LONGEST_WRITTEN_TWICE = 50_000
 
 
-@function("and", (2, None), nulls=False, conditions=True)
+@function("and", (2, None), nulls=False, takes_conditions=True)
 def logical_and(call: Call) -> Typed:
     """Compiles ``a AND b``. Raises ``UserError`` 43."""
     return _compile_logical(call, "AND")
 
 
-@function("or", (2, None), nulls=False, conditions=True)
+@function("or", (2, None), nulls=False, takes_conditions=True)
 def logical_or(call: Call) -> Typed:
     """Compiles ``a OR b``. Raises ``UserError`` 43."""
     return _compile_logical(call, "OR")
 
 
-@function("not", 1, conditions=True)
+@function("not", 1, takes_conditions=True)
 def logical_not(call: Call) -> Typed:
     """Compiles ``NOT x``. Raises ``UserError`` 43."""
     if not is_number(call.args[0].type) or isinstance(call.args[0].type, DecimalType):
@@ -81,7 +81,7 @@ def logical_not(call: Call) -> Typed:
     return Typed(fragment("(NOT {})", call.args[0].condition), type_, is_condition=type_ == UINT8)
 
 
-@function("xor", (2, None), conditions=True)
+@function("xor", (2, None), takes_conditions=True)
 def logical_xor(call: Call) -> Typed:
     """Compiles ``xor(…)``. Raises ``UserError`` 43."""
     for position, arg in enumerate(call.args):
@@ -128,13 +128,13 @@ def _checked_condition(call: Call, position: int) -> Fragment:
     return call.args[position].condition
 
 
-@function("if", 3, nulls=False, conditions=True)
+@function("if", 3, nulls=False, takes_conditions=True)
 def if_function(call: Call) -> Typed:
     """Compiles ``if(condition, then, else)``. Raises ``UserError`` 43."""
     return _compile_case(call, [(_checked_condition(call, 0), call.args[1])], call.args[2])
 
 
-@function("multiIf caseWithoutExpression", (3, None), nulls=False, conditions=True)
+@function("multiIf caseWithoutExpression", (3, None), nulls=False, takes_conditions=True)
 def multi_if(call: Call) -> Typed:
     """Compiles ``multiIf(condition, value, …, else)``. Raises ``UserError`` 42."""
     if len(call.args) % 2 == 0:
@@ -258,7 +258,7 @@ def to_nullable(call: Call) -> Typed:
     return Typed(call.args[0].sql, make_nullable(call.args[0].type))
 
 
-@function("isZeroOrNull", 1, nulls=False, conditions=True)
+@function("isZeroOrNull", 1, nulls=False, takes_conditions=True)
 def is_zero_or_null(call: Call) -> Typed:
     return Typed(fragment("coalesce(NOT {}, true)", call.args[0].condition), UINT8, is_condition=True)
 
