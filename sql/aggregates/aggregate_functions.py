@@ -166,6 +166,7 @@ _MAX_KEPT_BY_MIN = 1_000_000
 
 @function("groupArraySorted", 1, aggregate=True, never_null=True)
 def _group_array_sorted(call: Call) -> Typed:
+    """Compiles ``groupArraySorted(n)(x)``. Raises ``UserError`` 42."""
     size = _size_parameter(call)
     if size is None:
         raise UserError(
@@ -185,6 +186,7 @@ def _group_array_sorted(call: Call) -> Typed:
 
 @function("topK", 1, aggregate=True, never_null=True)
 def _top_k(call: Call) -> Typed:
+    """Compiles ``topK(n)(x)``; it is exact."""
     value, size = call.args[0], _size_parameter(call) or 10
     frequent = find_most_frequent(value, _list_collector(call), size)
     if frequent is not None:

@@ -124,6 +124,7 @@ def _known_values(lists: pa.Array) -> tuple[pa.Array, np.ndarray]:
 
 
 def _pick_levels(lists: pa.Array, levels: pa.Array) -> pa.Array:
+    """Returns for each list the sorted values at the levels, NULL for a list without values."""
     values, owners = _known_values(lists)
     numbers = np.asarray(values)
     counts = np.bincount(owners, minlength=len(lists))
@@ -149,6 +150,7 @@ def _pick_levels(lists: pa.Array, levels: pa.Array) -> pa.Array:
 
 
 def _pick_frequent(lists: pa.Array, most: pa.Array) -> pa.Array:
+    """Returns for each list its most frequent values, at most ``most``."""
     values, owners = _known_values(lists)
     coded = values.dictionary_encode()
     words = len(coded.dictionary)

@@ -60,16 +60,19 @@ class CompiledExpressionCache:
 
     def node(self, node: Node, compile_it: Callable[[Node], Typed]) -> Typed:
         """Returns the value of a node; a known node costs nothing."""
-        return self._value(self._known, node, compile_it, 0)
+        return self._compile_once(self._known, node, compile_it, 0)
 
     def alias(self, node: Node, compile_it: Callable[[Node], Typed]) -> Typed:
         """Returns the value of an alias's expression, counted anew at each use.
 
         Raises 36 when the expansion of aliases is too large, 168 for SQL that is too large.
         """
-        return self._value(self._aliases, node, compile_it, 1)
+        return self._compile_once(self._aliases, node, compile_it, 1)
 
-    def _value(self, kept: dict[int, _Known], node: Node, compile_it: Callable[[Node], Typed], weight: int) -> Typed:
+    def _compile_once(
+        self, kept: dict[int, _Known], node: Node, compile_it: Callable[[Node], Typed], weight: int
+    ) -> Typed:
+        """Returns a cached value, or compiles and caches it; ``weight`` 1 counts each use."""
         names, guard = self._names, self._guard
         known = kept.get(id(node))
         if known is not None and names.binds_none(known.names):

@@ -19,12 +19,12 @@ from dataclasses import replace
 from sql.typing.duckdb.sql_fragments import EMPTY, MACRO, WINDOW, Fragment, IntegerSum, fragment, join_fragments, leaf
 from sql.typing.typed_expressions import IntervalType, Typed
 
-_SHORT_TEXT = 60
-_LONG_TEXT = 2000
+_MAX_LIGHT_SIZE = 60
+_MAX_LIGHT_SIZE_WITHOUT_MACROS = 2000
 """Sizes in characters: shorter SQL is never heavy; between the two only SQL with macros may be."""
-_MOST_WEIGHT = 2000
-_MOST_DEPTH = 40
-_LONGEST_SUM = 40_000
+_MAX_WEIGHT = 2000
+_MAX_DEPTH = 40
+_MAX_SUM_SIZE = 40_000
 
 
 def is_heavy(value: Typed) -> bool:
@@ -33,11 +33,11 @@ def is_heavy(value: Typed) -> bool:
     That is some 20 ms of planning, or many nested levels, which take longer.
     """
     sql = value.sql
-    if sql.traits & WINDOW or (isinstance(sql, IntegerSum) and sql.size < _LONGEST_SUM):
+    if sql.traits & WINDOW or (isinstance(sql, IntegerSum) and sql.size < _MAX_SUM_SIZE):
         return False
-    if sql.size < _SHORT_TEXT or (sql.size < _LONG_TEXT and not sql.traits & MACRO):
+    if sql.size < _MAX_LIGHT_SIZE or (sql.size < _MAX_LIGHT_SIZE_WITHOUT_MACROS and not sql.traits & MACRO):
         return False
-    return sql.weight > _MOST_WEIGHT or sql.depth > _MOST_DEPTH
+    return sql.weight > _MAX_WEIGHT or sql.depth > _MAX_DEPTH
 
 
 class ExpressionStages:

@@ -22,7 +22,7 @@ from sql.typing.duckdb.sql_fragments import MACRO, Fragment
 from sql.typing.texts import address_columns, instant_texts, integer_texts, usual_address_texts, value_texts
 from sql.typing.times import date_ranges, zone_offset_tables
 
-_MOST_WEIGHT = 300_000
+_MAX_WEIGHT = 300_000
 """DuckDB takes some seconds to plan a statement of this weight."""
 
 _NAME = re.compile(r"\bpando_\w+")
@@ -68,7 +68,7 @@ def find_macro_names(sql: str) -> set[str]:
 
 def check_macro_weight(sql: Fragment) -> None:
     """Raises 168 (TOO_BIG_AST) if macro expansion makes the statement too large to plan."""
-    if sql.traits & MACRO and sql.weight > _MOST_WEIGHT:
+    if sql.traits & MACRO and sql.weight > _MAX_WEIGHT:
         raise UserError(
             "TOO_BIG_AST", "The query is too big with its functions written out: too many of them in one another"
         )

@@ -93,6 +93,7 @@ class QueryCompiler:
         return [Column(name, type_) for name, type_ in other.compile(query).columns]
 
     def _union(self, union: Union, outer: ExpressionContext | None, scope: Scope | None) -> CompiledQuery:
+        """Compiles UNION, INTERSECT and EXCEPT. Raises ``UserError`` 258, 386."""
         branches = [self.compile(query, outer, scope) for query in union.queries]
         width = len(branches[0].columns)
         for branch in branches[1:]:

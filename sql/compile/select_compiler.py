@@ -162,6 +162,7 @@ class SelectCompiler:
     # Rows and groups --------------------------------------------------------------------------------------------------
 
     def _rows_sql(self, from_sql: Fragment, where: list[Fragment]) -> Fragment:
+        """Returns FROM and WHERE, with the stages of moved expressions."""
         before, after = self.before_where, self.after_where
         from_sql = before.over(from_sql)
         text = fragment(" FROM {}", from_sql) if from_sql else EMPTY
@@ -173,6 +174,7 @@ class SelectCompiler:
         return fragment(" FROM {}", after.over(source))
 
     def _compile_grouping(self, outputs: list[Node]) -> ExpressionCompiler:
+        """Returns the compiler for SELECT: of groups if the query has any, else of rows."""
         select = self.select
         if select.grouping == "ALL":
             keys = [node for node in outputs if not expression_contains(node, is_aggregate_call, self.scope)]
@@ -219,6 +221,7 @@ class SelectCompiler:
         return self.select is self.query.grouped_in_scan and not any(layer.has_columns for layer in stages)
 
     def _grouped_subquery(self, current: GroupExpressionCompiler, rows_sql: Fragment) -> Fragment:
+        """Returns the grouped subquery, in the fastest of its three forms."""
         in_scan = group_in_scan(self.select, current, self.query.scans) if self._may_group_in_scan else None
         in_two = group_in_two_steps(current, rows_sql) if self.select.grouping not in ("ROLLUP", "CUBE") else None
         if in_two is not None and in_scan is None:

@@ -24,9 +24,9 @@ from sql.typing.typed_expressions import column_label, quote_identifier
 
 FIRST_ROWS = 8192
 """The number of first rows that show whether a column has codes."""
-_MOST_BYTES = 7
+_MAX_BYTES = 7
 _ROWS_AT_ONCE = 16_384
-_MASKS = np.array([(1 << 64) - (1 << (8 * (8 - length))) for length in range(_MOST_BYTES + 1)], np.uint64)
+_MASKS = np.array([(1 << 64) - (1 << (8 * (8 - length))) for length in range(_MAX_BYTES + 1)], np.uint64)
 
 
 class LongStringError(Exception):
@@ -53,14 +53,15 @@ def encode_strings(array: pa.Array) -> pa.Array:
     if begin == end:
         numbers = np.zeros(rows, np.uint64)
     else:
-        numbers = _numbers(np.frombuffer(data, np.uint8, end - begin, begin), offsets)
+        numbers = _compute_codes(np.frombuffer(data, np.uint8, end - begin, begin), offsets)
     return pa.array(numbers, mask=array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None)
 
 
-def _numbers(data: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+def _compute_codes(data: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """Returns the codes of texts given by bytes and offsets. Raises LongStringError."""
     lengths = np.diff(offsets)
     longest = int(lengths.max())
-    if longest > _MOST_BYTES:
+    if longest > _MAX_BYTES:
         raise LongStringError
     padded = np.concatenate([data, np.zeros(8, np.uint8)])
     if longest == int(lengths.min()):  # rows of equal size need no gathering

@@ -108,6 +108,7 @@ def no_supertype_error(types: Sequence[DataType]) -> UserError:
 
 
 def _common_type(types: list[DataType]) -> DataType:
+    """Returns the supertype of several types without Nullable. Raises ``UserError`` 386."""
     if all(isinstance(type_, ArrayType) for type_ in types):
         return ArrayType(supertype(type_.inner for type_ in types))  # type: ignore[attr-defined]
     if all(isinstance(type_, MapType) for type_ in types):
@@ -158,6 +159,7 @@ def _highest_precision(types: list[DateTime64Type]) -> tuple[int, str | None]:
 
 
 def _common_number(types: list[DataType]) -> DataType:
+    """Returns the supertype of numeric types. Raises ``UserError`` 386."""
     floats = [type_ for type_ in types if isinstance(type_, FloatType)]
     decimals = [type_ for type_ in types if isinstance(type_, DecimalType)]
     integers = [bool_as_integer(type_) for type_ in types if isinstance(type_, (IntegerType, BoolType))]

@@ -56,6 +56,7 @@ def compile_in(compiler: ExpressionCompiling, node: Function) -> Typed:
 
 
 def _compile_membership(compiler: ExpressionCompiling, left: Typed, right: Node) -> Fragment:
+    """Compiles ``left IN right`` without negation."""
     if isinstance(right, Alias):
         right = right.expression
     if isinstance(right, Identifier):
@@ -189,6 +190,10 @@ def _convert_member(compiler: ExpressionCompiling, left: Typed, member: Typed) -
 
 
 def _convert_to_left(compiler: ExpressionCompiling, left: Typed, member: Typed) -> Fragment | None:
+    """Converts a member to the left side's type; ``None`` if it can never be equal.
+
+    Raises ``UserError`` 53.
+    """
     goal, source = strip_nullable(left.type), strip_nullable(member.type)
     if isinstance(source, NothingType):
         return None
@@ -253,6 +258,7 @@ def _cast(value: Typed, goal: DataType, zone: str) -> Fragment:
 
 
 def _test_subquery(compiler: ExpressionCompiling, left: Typed, right: Subquery) -> Fragment:
+    """Compiles a test against a subquery of one or several columns. Raises ``UserError`` 53."""
     compiled = compiler.need_query().nested(right.query, compiler)
     types = [type_ for _, type_ in compiled.columns]
     zone = compiler.environment.zone

@@ -24,6 +24,7 @@ def _compile_exists(compiler: ExpressionCompiling, node: Function) -> Typed:
 
 
 def _compile_array_join(compiler: ExpressionCompiling, node: Function) -> Typed:
+    """Compiles ``arrayJoin`` as a column of its own stage. Raises ``UserError`` 42, 43, 48."""
     if len(node.args) != 1:
         raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", f"arrayJoin takes one argument, {len(node.args)} are given")
     value = compiler.compile(node.args[0])

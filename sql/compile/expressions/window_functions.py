@@ -91,6 +91,7 @@ def _check_offset(offset: Typed, name: str, least: int) -> None:
 def _compile_shift(
     compiler: ExpressionCompiling, node: Function, args: list[Typed], spec: WindowSpec, over: Fragment
 ) -> Typed:
+    """Compiles lag, lead and their InFrame variants. Raises ``UserError`` 36, 42, 48."""
     if not 1 <= len(args) <= 3:
         raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", f"{node.name} takes one to three arguments")
     whole = spec.frame.endswith("UNBOUNDED FOLLOWING") and "UNBOUNDED PRECEDING" in spec.frame
@@ -120,6 +121,10 @@ def _compile_shift(
 
 
 def _resolve_window(compiler: ExpressionCompiling, window: WindowSpec | str) -> WindowSpec:
+    """Returns the definition of a window, with the clauses of the named window it extends.
+
+    Raises ``UserError`` 36.
+    """
     name = window if isinstance(window, str) else window.base
     if not name:
         assert isinstance(window, WindowSpec)
@@ -161,6 +166,7 @@ def _compile_key(compiler: ExpressionCompiling, node: Node) -> Typed:
 
 
 def _compile_window_spec(compiler: ExpressionCompiling, spec: WindowSpec) -> Fragment:
+    """Compiles PARTITION BY, ORDER BY and the frame."""
     parts: list[Piece] = []
     if spec.partition_by:
         keys = [_compile_key(compiler, item).sql for item in spec.partition_by]
@@ -195,8 +201,7 @@ def _extend_frame_to_nulls(
     """Returns the key and the frame of a RANGE whose NULLs come after the values.
 
     For ClickHouse NULL is less than any bound there. So a frame that reaches the greatest value contains the NULLs too,
-    and a frame around NULL has the bounds of the greatest value's. Here NULL is replaced by the greatest value plus
-    one.
+    and a frame around NULL has the bounds of the greatest value's. Here the greatest value plus one replaces NULL.
     """
     greatest = fragment("max({}) OVER ({})", key, join_fragments(" ", partition))
     if compiler.stages is not None:

@@ -128,6 +128,7 @@ class FromClause:
         return scan.table
 
     def _compile_resolved(self, node: ResolvedTable) -> Fragment:
+        """Compiles a table that is looked up already: shards, or a merge of tables."""
         relation = node.relation
         if isinstance(relation, MergedTables):
             union = expand_views(compile_union(relation, self.query), self.query.catalog, self.query.guard)
@@ -144,6 +145,7 @@ class FromClause:
     # Tables -----------------------------------------------------------------------------------------------------------
 
     def _compile_named(self, node: NamedTable) -> Fragment:
+        """Compiles a name in FROM: a WITH table, a table of ``system`` or of the catalog."""
         if node.database is None:
             common = self.scope.find_common_table(node.table)
             if common is not None:
@@ -189,7 +191,7 @@ class FromClause:
         return scan.table
 
     def _compile_view(self, node: SubqueryTable) -> Fragment:
-        """Compiles a view. Of the surrounding query it knows nothing but the parameters filled in."""
+        """Compiles a view, which sees no names of the surrounding query."""
         compiled = self.query.compile(node.query)
         if node.columns:
             types = [type_ for _, type_ in node.columns]
@@ -256,6 +258,7 @@ class FromClause:
     # ARRAY JOIN -------------------------------------------------------------------------------------------------------
 
     def _compile_array_join(self, node: ArrayJoin) -> Fragment:
+        """Compiles ARRAY JOIN. Raises ``UserError`` 53."""
         inner = self.compile(node.source)
         number = self.query.next_number()
         columns: list[tuple[str, DataType]] = []

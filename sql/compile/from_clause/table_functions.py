@@ -16,8 +16,8 @@ from sql.typing.duckdb.sql_fragments import Fragment, fragment, join_fragments
 from sql.typing.result_types import supertype
 from sql.typing.typed_expressions import UINT8, UINT64, Typed
 
-_ENDLESS = 9_223_372_036_854_775_807
-_MOST = (1 << 64) - 1
+_MAX_ROWS = 9_223_372_036_854_775_807
+_MAX_UINT64 = (1 << 64) - 1
 
 
 def compile_table_function(clause: FromClauseCompiling, node: TableFunction) -> Fragment:
@@ -41,7 +41,7 @@ def _compile_numbers(clause: FromClauseCompiling, node: TableFunction) -> Fragme
     start, step = (counts[0], counts[2] if len(counts) > 2 else 1) if len(counts) > 1 else (0, 1)
     if step == 0:
         raise UserError("BAD_ARGUMENTS", f"Table function {node.name} requires step to be a positive number")
-    end = _ENDLESS if not counts else (counts[0] if len(counts) == 1 else start + counts[1])
+    end = _MAX_ROWS if not counts else (counts[0] if len(counts) == 1 else start + counts[1])
     return _compile_range(clause, node, "number", start, end, step)
 
 
@@ -49,7 +49,7 @@ def _count_arguments(clause: FromClauseCompiling, node: TableFunction) -> list[i
     """Returns the arguments as numbers. Raises 43 (ILLEGAL_TYPE_OF_ARGUMENT) for one that is no UInt64."""
     for arg in node.args:
         number = clause.rows.compile(arg).value
-        if isinstance(number, int | float) and not (0 <= number <= _MOST and number == int(number)):
+        if isinstance(number, int | float) and not (0 <= number <= _MAX_UINT64 and number == int(number)):
             raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"The value {number} is not representable as UInt64")
     return [evaluate_row_count(arg, clause.rows, f"Argument of {node.name}") for arg in node.args]
 
@@ -60,16 +60,16 @@ def _compile_range(
     """Compiles a range of UInt64.
 
     DuckDB's range is signed: beyond Int64 the rows are counted, and numbers continue from 0 after the last. More than
-    ``_ENDLESS`` rows are never read to the end.
+    ``_MAX_ROWS`` rows are never read to the end.
     """
     source = clause.add_source(node.alias or ("" if node.args else node.name), [(column, UINT64)])
     name = column_sql(source.number, column)
-    if max(start, end, step) <= _ENDLESS:
+    if max(start, end, step) <= _MAX_ROWS:
         return fragment("(SELECT CAST(range AS UBIGINT) AS {} FROM range({}, {}, {}))", name, start, end, step)
-    rows = min(-(-(end - start) // step), _ENDLESS)
+    rows = min(-(-(end - start) // step), _MAX_ROWS)
     return fragment(
         "(SELECT CAST((CAST(range AS HUGEINT) * {} + {}) % {} AS UBIGINT) AS {} FROM range({}))",
-        step, start, _MOST + 1, name, max(rows, 0),
+        step, start, _MAX_UINT64 + 1, name, max(rows, 0),
     )  # fmt: skip
 
 
@@ -79,7 +79,7 @@ def _compile_series(clause: FromClauseCompiling, node: TableFunction) -> Fragmen
     start, stop, step = [*_count_arguments(clause, node), 1][:3]
     if step == 0:
         raise UserError("BAD_ARGUMENTS", f"Table function '{node.name}' requires step to be a non-zero number")
-    if (stop - start) // step >= _MOST:
+    if (stop - start) // step >= _MAX_UINT64:
         raise UserError(
             "BAD_ARGUMENTS",
             f"Table function '{node.name}' would generate more values than can be represented in UInt64",
@@ -88,7 +88,7 @@ def _compile_series(clause: FromClauseCompiling, node: TableFunction) -> Fragmen
 
 
 def _compile_zeros(clause: FromClauseCompiling, node: TableFunction) -> Fragment:
-    count = min(_count_arguments(clause, node)[0], _ENDLESS) if node.args else _ENDLESS
+    count = min(_count_arguments(clause, node)[0], _MAX_ROWS) if node.args else _MAX_ROWS
     source = clause.add_source(node.alias, [("zero", UINT8)])
     name = column_sql(source.number, "zero")
     return fragment("(SELECT CAST(0 AS UTINYINT) AS {} FROM range({}))", name, count)
@@ -118,6 +118,7 @@ def _parse_columns(text: object) -> list[tuple[str, object]]:
 
 
 def _compile_values(clause: FromClauseCompiling, node: TableFunction) -> Fragment:
+    """Compiles ``values(['structure',] row, …)``. Raises ``UserError`` 36, 42."""
     rows = [clause.rows.compile(arg) for arg in node.args]
     if not rows:
         raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", "values takes a structure and rows")

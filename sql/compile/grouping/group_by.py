@@ -59,6 +59,7 @@ class GroupExpressionCompiler(ExpressionCompiler):
             self._add_key(key, codable)
 
     def _add_key(self, key: Typed, codable: bool) -> None:
+        """Adds a key; a string key may be replaced by its code."""
         if key.number in self.keys:
             return
         name = leaf(f'"k{self.number}_{len(self.key_columns)}"')

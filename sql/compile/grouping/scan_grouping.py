@@ -103,6 +103,7 @@ class _PartialAggregates:
         return self._merge_column(call.rule, self._columns[arguments[0].sql], arguments[0].type, value)
 
     def _merge_column(self, rule: Rule, column: str, given: DataType, value: Typed) -> Fragment | None:
+        """Returns an aggregate of one column over groups, or ``None``."""
         bare = strip_nullable(given)
         bits = bare.bits if isinstance(bare, IntegerType) else 0
         is_number = 0 < bits <= 64

@@ -99,6 +99,7 @@ class _TwoSteps:
         return True
 
     def _total(self, node: Function, value: Typed) -> Fragment | None:
+        """Returns an aggregate's SQL in the second step, or ``None``."""
         if _distinct_argument(self._groups, node) == self._distinct_argument:
             return fragment("CAST(count({}) AS UBIGINT)", self._value)
         call = _resolve_unconditional(node)

@@ -93,6 +93,7 @@ def canonical_text(node: Node) -> str:
 
 
 def _function_text(node: Function) -> str:
+    """Returns the canonical text of a call."""
     if node.name == "array" or (node.name == "tuple" and node.args):
         inner = ", ".join(canonical_text(arg) for arg in node.args)
         return f"[{inner}]" if node.name == "array" else f"({inner})"

@@ -89,6 +89,7 @@ def _column_name(node: Node) -> str:
 
 
 def _table_columns(star: Star, scope: Scope) -> list[tuple[str, Node]]:
+    """Returns the columns of ``*`` or ``t.*``, with their names. Raises ``UserError`` 36, 47."""
     sources = scope.named(star.qualifier)
     if not sources:
         if star.qualifier:

@@ -43,6 +43,8 @@ def expand_views(query: Query, catalog: RelationCatalog, guard: QueryGuard) -> Q
 
 
 class _ViewExpander:
+    """The views of one query being expanded."""
+
     def __init__(self, catalog: RelationCatalog, guard: QueryGuard) -> None:
         self._catalog = catalog
         self._guard = guard
@@ -54,6 +56,7 @@ class _ViewExpander:
         return replace_tables(query, lambda table: self._expand_table(table, level))
 
     def _expand_table(self, table: NamedTable | TableFunction, level: int) -> Node:
+        """Returns the subquery of a view; other tables unchanged."""
         database, name = (table.database, table.table) if isinstance(table, NamedTable) else (None, table.name)
         if isinstance(table, TableFunction) and not all(map(_is_parameter, table.args)):
             return table

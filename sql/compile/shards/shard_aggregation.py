@@ -99,6 +99,7 @@ class _SplitAggregation:
             self.names.leave()
 
     def _split_aggregate(self, node: Function) -> Node:
+        """Returns an aggregate over partial ones. Raises :class:`NotShardableError`."""
         name = canonical_function_name(node.name)
         if node.distinct or node.filter is not None or node.params is not None or node.nulls:
             raise NotShardableError

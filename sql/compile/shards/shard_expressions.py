@@ -145,6 +145,7 @@ class ShardExpressionWriter:
         return _follow_path(Identifier((column.name,)), rest)
 
     def _function(self, node: Function) -> Node:
+        """Rewrites a call. Raises :class:`NotShardableError`."""
         name = canonical_function_name(node.name)
         if name in ("now", "today", "yesterday") and not node.args:
             return self._moment(name)

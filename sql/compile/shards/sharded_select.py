@@ -191,6 +191,7 @@ class _ShardedSelect:
         return replace(select, source=replace(self.named, relation=relation), prewhere=None, where=where)
 
     def _expression_writer(self) -> ShardExpressionWriter:
+        """Returns the writer of conditions and keys over the table's columns."""
         relation, named, select = self.relation, self.named, self.select
         columns = {
             column.name: SourceColumn(column.name, column.type, column_sql(0, column.name), column)
@@ -223,6 +224,7 @@ class _ShardedSelect:
         return Select((Star(),), source=NamedTable(database[0] if database else None, table))
 
     def _push_set(self, term: Function, query: Query, names: ShardExpressionWriter) -> Node | None:
+        """Returns an IN whose set each shard computes, or ``None``."""
         known = {node.name for node in walk(query) if isinstance(node, CommonTable)}
         tables = [node for node in walk(query) if isinstance(node, NamedTable | TableFunction)]
         sharded = [table for table in tables if _is_sharded(table, known, self.scope, self.statement)]

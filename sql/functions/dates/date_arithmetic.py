@@ -111,6 +111,7 @@ def add_units(call: Call, value: Typed, count: Fragment, unit: str, sign: int) -
 
 
 def _add_clock(call: Call, value: Typed, count: Fragment, unit: str) -> Typed:
+    """Adds seconds, minutes, hours or parts of a second. Raises ``UserError`` 43."""
     type_: DataType = value.type
     step = fragment("to_microseconds({} * {})", count, MICROSECONDS_BY_UNIT[unit])
     fine = {"Millisecond": 3, "Microsecond": 6}.get(unit, 0)

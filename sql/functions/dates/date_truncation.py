@@ -146,6 +146,7 @@ def _start_of_calendar(local: Fragment, unit: str, count: int) -> Fragment:
 
 
 def _start_of_clock(value: Typed, local: Fragment, unit: str, count: int, zone: str) -> Typed:
+    """Truncates a time to hours, minutes, seconds or parts of a second. Raises ``UserError`` 48."""
     step = MICROSECONDS_BY_UNIT.get(unit)
     if step is None:
         raise UserError("NOT_IMPLEMENTED", f"Truncation to the unit {unit} is not supported")

@@ -75,6 +75,7 @@ def murmur_3_128(rows: HashedRows) -> np.ndarray:
 
 
 def _murmur_3(given: HashedRows) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the two halves of MurmurHash3_x64_128."""
     order, active = order_by_length(given.lengths // 16)
     rows = given.take(order)
     a, b = np.zeros(len(order), np.uint64), np.zeros(len(order), np.uint64)

@@ -66,6 +66,7 @@ def _finish_alone(state: list[np.ndarray], rows: HashedRows, count: int, done: i
 
 
 def _round(v: list[np.ndarray]) -> None:
+    """Applies one SipRound to the four state words, in place."""
     a, b, c, d = v
     a += b
     _rotate(b, 13)

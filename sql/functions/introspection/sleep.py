@@ -20,13 +20,14 @@ from sql.functions.registry import Call, define
 from sql.typing.duckdb.sql_fragments import fragment
 from sql.typing.typed_expressions import UINT8, Typed
 
-_MOST_SECONDS = 1_000_000_000
+_MAX_SECONDS = 1_000_000_000
 _lock = threading.Lock()
 _counted_rows: WeakKeyDictionary[QueryStatus, int] = WeakKeyDictionary()
 """The number of rows for which each query has waited."""
 
 
 def _sleep(call: Call) -> Typed:
+    """Compiles ``sleep(seconds)`` and ``sleepEachRow(seconds)``. Raises ``UserError`` 43, 44."""
     (seconds,) = call.args
     is_unsigned = isinstance(seconds.type, IntegerType) and not seconds.type.signed
     if not is_unsigned and not isinstance(seconds.type, FloatType):
@@ -36,7 +37,7 @@ def _sleep(call: Call) -> Typed:
     # -1 marks times that cannot be waited for; NaN fails both comparisons.
     waited = fragment(
         "(CASE WHEN {seconds} >= 0 AND {seconds} < {most} THEN CAST({seconds} * 1000000 AS BIGINT) ELSE -1 END)",
-        most=_MOST_SECONDS,
+        most=_MAX_SECONDS,
         seconds=fragment("CAST({} AS DOUBLE)", seconds.sql),
     )
     settings = call.environment.settings
@@ -50,6 +51,7 @@ define("sleepEachRow", _sleep, 1)
 
 
 def _pause(name: str, bounds: tuple[int, ...], sizes: pa.ChunkedArray, status: QueryStatus | None) -> None:
+    """Waits for the rows of one vector. Raises ``UserError`` 36, 160."""
     most, block_rows = bounds
     rows, microseconds = len(sizes), pc.max(sizes).as_py()
     if microseconds < 0:
@@ -65,6 +67,7 @@ def _pause(name: str, bounds: tuple[int, ...], sizes: pa.ChunkedArray, status: Q
 
 
 def _count_rows(status: QueryStatus | None, rows: int) -> int:
+    """Counts rows of a query; returns how many came before."""
     if status is None:
         return 0
     with _lock:

@@ -213,6 +213,10 @@ def _keys(lists: ListValues, coded: np.ndarray, most: int) -> np.ndarray:
 
 
 def _test_arrays(needs_all: bool, common: pa.DataType, given: pa.Array, wanted: pa.Array) -> pa.Array:
+    """Computes ``hasAny`` or ``hasAll`` of two columns of arrays.
+
+    The values' spread decides how: by comparing pairs, by bit flags of few codes, or by sorted keys.
+    """
     lists, others = build_lists(given), build_lists(wanted)
     both = lists.values.cast(common), others.values.cast(common)
     if are_far_apart(both) and lists.lengths @ others.lengths <= _FEW_PAIRS * (len(both[0]) + len(both[1])):
@@ -260,6 +264,7 @@ def intersect_arrays(sql: Fragment, arrays: Sequence[Typed], inner: DataType) ->
 
 
 def _intersect(common: pa.DataType, constants: list[list[pa.Scalar]], given: Sequence[pa.Array]) -> pa.Array:
+    """Computes ``arrayIntersect`` of columns of arrays and of constant arrays."""
     every = [build_lists(array) for array in given]
     if not all(constants):
         return every[0].like(pa.array([], common), np.zeros(len(given[0]), np.int64))

@@ -206,6 +206,7 @@ def _is_small(side: Typed) -> bool:
 
 
 def _add_nan_checks(sql: Fragment, name: str, left: tuple[Typed, Fragment], right: tuple[Typed, Fragment]) -> Fragment:
+    """Adds checks to a comparison where DuckDB treats NaN as a number."""
     first, second = _may_be_nan(left[0]), _may_be_nan(right[0])
     nan_left = fragment("isnan({})", _as_float(left))
     nan_right = fragment("isnan({})", _as_float(right))
@@ -293,6 +294,7 @@ def _extreme_type(types: Sequence[DataType]) -> DataType:
 
 
 def _compile_extreme(call: Call, name: str) -> Typed:
+    """Compiles ``greatest`` or ``least``."""
     type_ = _extreme_type(call.types)
     zone = call.environment.zone
     values = [convert_to_supertype(arg, type_, zone) for arg in call.args]

@@ -102,6 +102,7 @@ def _branch_type(values: list[Typed]):  # type: ignore[no-untyped-def]
 
 
 def _compile_case(call: Call, pairs: list[tuple[Fragment, Typed]], otherwise: Typed) -> Typed:
+    """Compiles a CASE from pairs of condition and value, and an ELSE."""
     values = [*(value.plain for _, value in pairs), otherwise.plain]
     type_ = _branch_type(values)
     zone = call.environment.zone

@@ -67,6 +67,7 @@ def tuple_element(call: Call) -> Typed:
 
 
 def _extract_element(call: Call, value: Typed, key: object) -> Typed:
+    """Returns an element of a tuple, a subcolumn, or a map's value (``map.key_<key>``)."""
     type_ = strip_nullable(value.type)
     found = find_subcolumn(value, key) if isinstance(key, str) else None
     if found is not None:

@@ -106,6 +106,7 @@ def int_div_or_zero(call: Call) -> Typed:
 
 
 def _compile_int_div(call: Call, zero: str) -> Typed:
+    """Compiles ``intDiv`` or ``intDivOrZero``; ``zero`` is ``error`` or ``zero``."""
     left, right = call.args
     kind = arithmetic_kind(call)
     if kind == "other":
@@ -213,6 +214,7 @@ def modulo_or_zero(call: Call) -> Typed:
 
 
 def _compile_modulo(call: Call, zero: str) -> Typed:
+    """Compiles ``modulo`` or ``moduloOrZero``; ``zero`` is ``error`` or ``zero``."""
     left, right = call.args
     if isinstance(left.type, Date32Type | DateTime64Type):
         raise illegal_types_error(call)

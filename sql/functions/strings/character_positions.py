@@ -31,6 +31,7 @@ def find_character_position(needle: str, start: int | None, *, folds_case: bool)
 
 
 def _find_from(needle: str, texts: pa.Array, start: pa.Array | int) -> pa.Array:
+    """Finds a needle that is not empty, as :func:`find_character_position` says."""
     own = needle.encode()
     offsets, data = text_buffers(texts)
     places = find_needle(data, own, np.bincount(data[:_SAMPLE_BYTES], minlength=256))

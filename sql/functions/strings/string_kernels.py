@@ -57,6 +57,7 @@ def token_test(token: str) -> Compute:
 
 
 def _has_token(token: bytes, texts: pa.Array) -> pa.Array:
+    """Tells which texts contain the token between bytes that no token has."""
     offsets, data, begins, rows = _find_bytes(token, texts)
     ends = begins + len(token)
     is_cut_off = (begins == offsets[rows]) | NO_TOKEN[data[begins - 1]]
@@ -136,6 +137,7 @@ def pad_text(side: str, fill: str, *, by_bytes: bool) -> Compute:
 
 
 def _pad_texts(is_left: bool, fill: str, by_bytes: bool, texts: pa.Array, sizes: pa.Array | int) -> pa.Array:
+    """Pads or cuts texts; ``sizes`` is one size, or a column of sizes."""
     is_ascii = text_bytes(texts).max(initial=0) < 128
     lengths = pc.binary_length(texts) if by_bytes or is_ascii else pc.utf8_length(texts)
     if isinstance(sizes, int):
@@ -214,6 +216,7 @@ def append_suffix(end: str) -> Compute:
 
 
 def _append_byte(byte: int, texts: pa.Array) -> pa.Array:
+    """Appends an ASCII character to texts that do not end with it."""
     offsets, data = text_buffers(texts)
     if not len(data):
         return texts
@@ -264,6 +267,7 @@ def substrings_before_delimiter(delimiter: str, count: int) -> Compute:
 
 
 def _cut_at_delimiter(delimiter: str, count: int, texts: pa.Array) -> pa.Array:
+    """Computes ``substringIndex``."""
     rows = np.flatnonzero(np.asarray(pc.fill_null(pc.count_substring(texts, delimiter), 0)) >= abs(count))
     if not len(rows):
         return texts
@@ -294,6 +298,7 @@ def significant_bytes(number_bits: int, *, is_binary: bool) -> Compute:
 
 
 def _format_digits(width: int, is_binary: bool, values: pa.Array) -> pa.Array:
+    """Formats integers of ``width`` bytes in hexadecimal or binary."""
     given = fixed_width_values(values, np.dtype(f"u{width}").type)
     if width > 4 and given.max(initial=0) < 1 << 32:
         given, width = given.astype(np.uint32), 4
@@ -310,6 +315,7 @@ def _format_digits(width: int, is_binary: bool, values: pa.Array) -> pa.Array:
 
 
 def _list_runs(kind: np.ndarray, texts: pa.Array) -> pa.Array:
+    """Returns lists of the runs of bytes of a class."""
     offsets, data = text_offsets(texts), text_bytes(texts)
     first, last = int(offsets[0]) if len(texts) else 0, int(offsets[-1]) if len(texts) else 0
     is_in = np.zeros(last - first + 2, bool)

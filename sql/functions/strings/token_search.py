@@ -79,6 +79,7 @@ def _build_search(needs_all: bool) -> Callable[[Call], Typed]:
 
 
 def _compile_search(call: Call, needs_all: bool) -> Typed:
+    """Compiles ``hasAnyTokens`` or ``hasAllTokens``. Raises ``UserError`` 36, 43, 44, 48."""
     arguments = _WORDS_ALONE if len(call.args) == 2 else parse_tokenizer(parse_expression(call.constant_text(2)))
     wanted = _wanted_tokens(call, arguments)
     type_ = call.args[0].type

@@ -220,6 +220,7 @@ def _arrays_to_map(value: Typed, source: TupleType, goal: MapType, zone: str) ->
 
 
 def _cast_scalar(value: Typed, source: DataType, goal: DataType, zone: str) -> Fragment | None:
+    """Compiles the cast of a value that is no string or composite; ``None`` if there is none."""
     if isinstance(goal, BoolType) and (is_number(source) or isinstance(source, (EnumType, IPv4Type))):
         return fragment("({} <> 0)", value.sql)
     if isinstance(goal, BoolType) and isinstance(source, (UUIDType, IPv6Type)):
@@ -302,6 +303,7 @@ def _escape_quotes(name: str) -> str:
 
 
 def _to_real(value: Typed, source: DataType, goal: DataType) -> Fragment | None:
+    """Casts to a float or Decimal; ``None`` if there is no such cast. Raises ``UserError`` 44."""
     if isinstance(source, FloatType) and isinstance(goal, DecimalType):
         return _float_to_decimal(value.sql, source, goal)
     if isinstance(source, DecimalType) and isinstance(goal, DecimalType) and source.scale > goal.scale:

@@ -56,6 +56,7 @@ def parse_ipv4(texts: pa.Array) -> pa.Array:
 
 
 def _parse_ipv4_numbers(texts: pa.Array) -> pa.Array:
+    """Parses texts that begin with a digit as IPv4 addresses; NULL for invalid ones."""
     offsets = text_offsets(texts)
     data = text_bytes(texts)[offsets[0] : offsets[-1]]
     offsets = offsets - offsets[0]
