@@ -22,7 +22,7 @@ from sql.typing.typed_expressions import Typed
 
 
 def compile_join(clause: FromClauseCompiling, node: Join) -> Fragment:
-    """Compiles a JOIN. Raises ``UserError`` 48, 169, 386, 403."""
+    """Compiles a JOIN. Raises ``UserError`` 47, 48, 169, 386, 403."""
     left_sql = clause.compile(node.left)
     left = list(clause.scope.sources)
     right_sql = clause.compile(node.right)
