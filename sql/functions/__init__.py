@@ -1,1 +1,4 @@
-"""SQL functions: the function table, one family a module, and the kernels behind them."""
+"""The functions of queries, one family a module.
+
+``sql.compile.expressions.function_library`` fills the table of ``registry`` with all of them.
+"""
