@@ -56,12 +56,12 @@ def alter_table(statement: AlterTable, context: Context) -> QueryResult:
             table.require(ability)
     changes = [command for command in statement.commands if isinstance(command, DefinitionChange)]
     sets_ttl = any(_sets_ttl(change, table.definition.create) for change in changes)
-    sorts_anew = any(isinstance(change, ModifyOrderBy) for change in changes)
+    sorts_anew = any(isinstance(change, ModifyOrderBy | ModifyColumn) for change in changes)
     if changes and (len(runs) > 1 or sets_ttl or sorts_anew):
         definition = table.definition
         new = context.server.catalog.define(database, apply_changes(definition.create, definition.description, changes))
         if sorts_anew:
-            check_new_keys(new, definition)
+            check_new_keys(new, definition, may_aggregate=context.settings.allow_suspicious_primary_key)
         if sets_ttl and not context.settings.allow_suspicious_ttl_expressions:
             check_ttl_reads_columns(new.description.ttl)
     result = QueryResult()

@@ -90,7 +90,9 @@ def _check_new(create: CreateTable, database: str, context: Context) -> None:
     """Raises what a table that was made before may have, and a new one may not."""
     if create.partition_by or create.order_by or create.primary_key:
         may_repeat = create.settings.get("allow_suspicious_indices") not in (None, 0, "0")
-        check_new_keys(context.server.catalog.define(database, create), may_repeat=may_repeat)
+        may_aggregate = context.settings.allow_suspicious_primary_key
+        definition = context.server.catalog.define(database, create)
+        check_new_keys(definition, may_repeat=may_repeat, may_aggregate=may_aggregate)
     has_ttl = create.ttl or any(column.ttl for column in create.columns)
     if has_ttl and not context.settings.allow_suspicious_ttl_expressions:
         check_ttl_reads_columns(context.server.catalog.define(database, create).description.ttl)

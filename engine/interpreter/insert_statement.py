@@ -53,7 +53,9 @@ def insert(statement: Insert, context: Context) -> QueryResult:
         max_block_bytes=context.settings.min_insert_block_size_bytes,
         status=context.status,
     )
-    _write_blocks(table, blocks, context, is_whole=context.body is None or isinstance(context.body, io.BytesIO))
+    names = tuple(column.name for column in columns)
+    is_whole = context.body is None or isinstance(context.body, io.BytesIO)
+    _write_blocks(table, blocks, context, of_data=names, is_whole=is_whole)
     return QueryResult()
 
 
@@ -65,7 +67,7 @@ def insert_select(table: Table, columns: Sequence[Column], query: str, context: 
     try:
         squashed = _squash_batches(result.batches, context)
         blocks = map(partial(cast_block, types=types, columns=columns, settings=settings), squashed)
-        _write_blocks(table, blocks, context)
+        _write_blocks(table, blocks, context, of_data=())
     finally:
         result.close()
 
@@ -110,7 +112,15 @@ def _combine_blocks(blocks: Iterable[pa.Table], columns: Sequence[Column]) -> It
         yield from pa.Table.from_arrays(block.columns, schema=schema).combine_chunks().to_batches()
 
 
-def _write_blocks(table: Table, blocks: Iterable[pa.Table], context: Context, *, is_whole: bool = False) -> None:
+def _write_blocks(
+    table: Table,
+    blocks: Iterable[pa.Table],
+    context: Context,
+    *,
+    of_data: Sequence[str] | None = None,
+    is_whole: bool = False,
+) -> None:
+    """Writes the blocks; ``of_data`` is passed to ``complete_block``."""
     sink = _begin_insert(table, context, is_whole)
     schema, settings = sink.description.schema, context.settings
     first_row = 1
@@ -118,7 +128,7 @@ def _write_blocks(table: Table, blocks: Iterable[pa.Table], context: Context, *,
         for block in blocks:
             context.status.check()
             rows = block.num_rows
-            complete = complete_block(block, schema, settings=settings, first_row=first_row)
+            complete = complete_block(block, schema, settings=settings, first_row=first_row, of_data=of_data)
             sink.write(complete)
             first_row += rows
             del block, complete  # frees the memory before the next block is made

@@ -292,7 +292,8 @@ class _Branch:
         made = result.read_all().select([index for index, _, _ in given])
         for start in range(0, made.num_rows, settings.max_insert_block_size):
             block = made.slice(start, settings.max_insert_block_size)
-            yield complete_block(cast_block(block, types, columns, settings=settings), schema, settings=settings)
+            block = cast_block(block, types, columns, settings=settings)
+            yield complete_block(block, schema, settings=settings, of_data=())
 
 
 def _make_branch(view: Table, options: InsertOptions, context: Context, level: int) -> _Branch:

@@ -7,7 +7,7 @@ expressions read the columns that are complete by then, in the order their refer
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -29,10 +29,11 @@ from parts.types import (
     parse_type,
     strip_nullable,
 )
+from sql.definitions.cast_defaults import cast_default
+from sql.definitions.text_check import check_text
 from sql.formats.converters.array_casts import cast_array, check_range
-from sql.formats.converters.null_filling import MISSING, fill_nulls, fill_where, type_default
+from sql.formats.converters.null_filling import MISSING, column_default, fill_nulls, fill_where, type_default
 from sql.formats.format_options import BadValueError, FormatOptions
-from sql.grammar.text_escapes import is_valid_utf8
 from sql.grammar.tokens import quote_string
 from sql.run.block_expressions import compile_expressions
 from sql.settings.supported_settings import (
@@ -74,10 +75,17 @@ def _writable(column: Column, settings: Settings) -> Column:
 
 
 def complete_block(
-    block: pa.Table, schema: TableSchema, *, settings: Settings = DEFAULT_SETTINGS, first_row: int = 1
+    block: pa.Table,
+    schema: TableSchema,
+    *,
+    settings: Settings = DEFAULT_SETTINGS,
+    first_row: int = 1,
+    of_data: Collection[str] | None = None,
 ) -> pa.Table:
     """The stored columns of the table, in its order, for a block with some of them in storage types.
 
+    ``of_data``: the columns that a format's data may have, whether this block has them or not; all by default. The
+    others, and nulls of a query, take :func:`column_default` where there is no DEFAULT.
     A null in a column that is not Nullable means "the default" (see :mod:`sql.formats`); with
     ``input_format_null_as_default = 0`` it is refused (53).
     """
@@ -89,7 +97,7 @@ def complete_block(
         if name.startswith(MISSING):
             continue
         column = _writable(schema.column(name), settings)
-        _check_text(values, column, first_row)
+        check_text(values, column, first_row)
         if values.null_count and not column.type.is_nullable:
             if not options.null_as_default:
                 raise _null_refused(values, column, first_row)
@@ -99,7 +107,8 @@ def complete_block(
         else:
             done[name] = values
     missing = [column for column in schema.columns if column.is_stored and column.name not in done]
-    _fill(missing, to_fill, done, schema, block.num_rows, options)
+    by_data = schema.names if of_data is None else of_data
+    _fill(missing, to_fill, done, schema, block.num_rows, options, by_data)
     arrays = [_in_storage(done[column.name], column.type) for column in schema.stored.columns]
     complete = pa.Table.from_arrays(arrays, schema=schema.stored.arrow)
     check_array_sizes(complete, schema.nested)
@@ -140,6 +149,7 @@ def _fill(
     schema: TableSchema,
     rows: int,
     options: FormatOptions,
+    by_data: Collection[str],
 ) -> None:
     """Adds the missing columns to ``done``; one whose expression reads another waits for it."""
     pending = [column for column in missing if _has_expression(column, options)]
@@ -151,7 +161,8 @@ def _fill(
                     [make_default_arrays(column.type, chunk) for chunk in done[like].chunks], column.type.arrow
                 )
             else:
-                done[column.name] = _filled(to_fill.get(column.name), type_default(column.type, rows))
+                default = type_default if column.name in by_data else column_default
+                done[column.name] = _filled(to_fill.get(column.name), default(column.type, rows))
     for _ in range(len(pending)):
         ready = None
         for column in pending:
@@ -193,7 +204,7 @@ def _evaluate(
         inputs["_row"] = pa.chunked_array([pa.nulls(rows, pa.uint8())])
     values = compiled.evaluate(pa.table(inputs))
     try:
-        cast = cast_array(values, compiled.type, column.type, options)
+        cast = cast_default(values, compiled.type, column.type, options)
     except BadValueError as error:
         raise UserError(error.name, f"{error.detail} (the default of column {column.name})") from None
     if cast.null_count and not column.type.is_nullable:
@@ -370,30 +381,3 @@ def _cast_texts(values: pa.Array | pa.ChunkedArray, target: DataType, zone: str)
     text = f"CAST(text, {quote_string(f'Nullable({goal.name})')})"
     (cast,) = compile_expressions([text], TableSchema((Column("text", NullableType(StringType())),)))
     return _in_storage(cast.evaluate(pa.table({"text": plain})), target).combine_chunks()
-
-
-def _check_text(values: pa.ChunkedArray, column: Column, first_row: int) -> None:
-    """117 for a String that is not UTF-8, naming column and row."""
-    if not isinstance(strip_nullable(column.type), StringType):
-        return
-    row = first_row
-    for chunk in values.chunks:
-        texts = chunk.dictionary if pa.types.is_dictionary(chunk.type) else chunk
-        if not is_valid_utf8(texts):
-            decoded = chunk.dictionary_decode() if pa.types.is_dictionary(chunk.type) else chunk
-            for index, value in enumerate(decoded.cast(pa.binary()).to_pylist()):
-                if value is not None and not _is_utf8(value):
-                    raise UserError(
-                        "INCORRECT_DATA",
-                        f"Invalid UTF-8 in column {column.name} at row {row + index}: {value[:40]!r}: "
-                        "String columns hold valid UTF-8",
-                    )
-        row += len(chunk)
-
-
-def _is_utf8(value: bytes) -> bool:
-    try:
-        value.decode()
-    except UnicodeDecodeError:
-        return False
-    return True

@@ -10,6 +10,7 @@ from typing import Protocol
 from parts.common.errors import UserError
 from parts.table.table_description import Key, TableDescription
 from parts.types import ArrayType, DataType, IntegerType, TupleType
+from parts.types.simple_aggregate_function import format_type
 from sql.functions.determinism import find_changing_function
 from sql.grammar.queries.query_parser import parse_expression
 from sql.grammar.syntax_tree import Function, Identifier, Node, walk
@@ -26,14 +27,19 @@ class Keyed(Protocol):
     def settings(self) -> MergeTreeSettings: ...
 
 
-def check_new_keys(definition: Keyed, former: Keyed | None = None, *, may_repeat: bool = False) -> None:
+def check_new_keys(
+    definition: Keyed, former: Keyed | None = None, *, may_repeat: bool = False, may_aggregate: bool = False
+) -> None:
     """Raises 36 and 44 for an expression of the sorting or partition key that ``former`` has not and that is not for a
-    key, 59 for a new table's sampling key that is no unsigned number. ``may_repeat``: the sorting key may have an
-    expression twice."""
+    key, 59 for a new table's sampling key that is no unsigned number, 549 for a column of the sorting key that merges
+    would change. ``may_repeat``: the sorting key may have an expression twice. ``may_aggregate``: it may have a column
+    of SimpleAggregateFunction."""
     new, old = definition.description, former.description if former else None
     takes_null = definition.settings.allow_nullable_key
     _check(new.sorting_key, old.sorting_key if old else None, "Sorting key", takes_null=takes_null)
     _check(new.partition_key, old.partition_key if old else None, "Partition key", takes_null=takes_null)
+    if not may_aggregate:
+        _check_aggregated(new, old)
     if old is None:
         check_sampling(new.sampling_key)
     expressions = new.sorting_key.expressions
@@ -44,6 +50,27 @@ def check_new_keys(definition: Keyed, former: Keyed | None = None, *, may_repeat
             f"The sorting key has the expression {twice} twice; "
             "the table's setting allow_suspicious_indices = 1 takes it",
         )
+
+
+def _check_aggregated(new: TableDescription, old: TableDescription | None) -> None:
+    before = _aggregated_keys(old) if old is not None else {}
+    for name, function in _aggregated_keys(new).items():
+        if name not in before:
+            raise UserError(
+                "DATA_TYPE_CANNOT_BE_USED_IN_KEY",
+                f"Column with type {function} is not allowed in key expression: {name}; the setting "
+                "allow_suspicious_primary_key = 1 takes it",
+            )
+
+
+def _aggregated_keys(description: TableDescription) -> dict[str, str]:
+    """The columns of SimpleAggregateFunction that are expressions of the sorting key, with their types."""
+    aggregated = {
+        column.name: format_type(column.type, column.aggregate)
+        for column in description.schema.columns
+        if column.aggregate
+    }
+    return {name: aggregated[name] for name in description.sorting_key.expressions if name in aggregated}
 
 
 def check_sampling(key: Key) -> None:

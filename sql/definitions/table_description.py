@@ -31,11 +31,12 @@ from parts.types import (
     parse_type,
     strip_nullable,
 )
+from sql.definitions.cast_defaults import cast_default
 from sql.definitions.column_defaults import compile_defaults
 from sql.definitions.engines.registry import find_engine
 from sql.definitions.engines.table_engine import ServerDefaults
-from sql.formats.converters.array_casts import cast_array
 from sql.formats.format_options import BadValueError, FormatOptions
+from sql.functions.determinism import find_changing_function
 from sql.grammar.clause_types import ColumnClause
 from sql.grammar.queries.query_parser import parse_expression
 from sql.grammar.statements.statement import CreateTable
@@ -148,7 +149,12 @@ def _infer_types(clauses: Sequence[ColumnClause], known: dict[str, DataType], *,
             except UserError as failure:
                 error = failure
                 continue
-            _check_constant(clause.name, compiled, types.get(clause.name), is_new=is_new)
+            try:
+                _check_constant(clause.name, compiled, types.get(clause.name), is_new=is_new)
+            except UserError as failure:
+                # Another value of rand() may be one of the column's.
+                if failure.name == "TYPE_MISMATCH" or not find_changing_function(clause.default_expression):
+                    raise
             types.setdefault(clause.name, compiled.type)
             read[clause.name] = compiled.columns
             progress.append(clause)
@@ -186,7 +192,7 @@ def _check_constant(name: str, default: CompiledExpression, type_: DataType | No
         code = "CANNOT_CONVERT_TYPE" if _has_nothing(default.type) else "CANNOT_INSERT_NULL_IN_ORDINARY_COLUMN"
         raise UserError(code, f"Cannot convert NULL to {type_} (in the default of column {name!r})")
     try:
-        cast_array(values, default.type, type_, FormatOptions())
+        cast_default(values, default.type, type_, FormatOptions())
     except BadValueError as error:
         raise UserError(error.name, f"{error.detail} (in the default of column {name!r})") from None
 

@@ -33,6 +33,8 @@ class FormatOptions:
     column_name_matching_mode: str = "auto"
     null_as_default: bool = True
     csv_empty_as_default: bool = True
+    csv_detect_header: bool = True
+    tsv_detect_header: bool = True
     defaults_for_omitted_fields: bool = True
     best_effort_times: bool = False
     quote_64bit_integers: bool = False
@@ -63,6 +65,8 @@ class FormatOptions:
             column_name_matching_mode=settings.input_format_column_name_matching_mode,
             null_as_default=settings.input_format_null_as_default,
             csv_empty_as_default=settings.input_format_csv_empty_as_default,
+            csv_detect_header=settings.input_format_csv_detect_header,
+            tsv_detect_header=settings.input_format_tsv_detect_header,
             defaults_for_omitted_fields=settings.input_format_defaults_for_omitted_fields,
             best_effort_times=settings.date_time_input_format.startswith("best_effort"),
             quote_64bit_integers=settings.output_format_json_quote_64bit_integers,

@@ -26,6 +26,7 @@ from parts.types import (
     StringType,
     strip_nullable,
 )
+from sql.formats.detected_header import tells_names
 from sql.formats.format_options import BadValueError, FormatOptions
 from sql.formats.small_insert_values import (
     date_array,
@@ -105,6 +106,8 @@ def parse_small_tsv(data: bytes, columns: Sequence[Column], options: FormatOptio
         return None
     rows = [line.split("\t") for line in text.removesuffix("\n").split("\n")]
     if any(len(row) != len(columns) for row in rows):
+        return None
+    if options.tsv_detect_header and tells_names(rows[0], columns):
         return None
     arrays = []
     for column, texts in zip(columns, zip(*rows, strict=True), strict=True):

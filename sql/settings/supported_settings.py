@@ -169,6 +169,7 @@ class Settings:
     allow_replace_partition_from_empty_source: bool = _setting(
         "Bool", False, "REPLACE PARTITION from a partition without rows drops the other"
     )
+    allow_suspicious_primary_key: bool = _setting("Bool", False, "A sorting key may have columns that merges aggregate")
     allow_suspicious_ttl_expressions: bool = _setting("Bool", False, "TTL may be the same for every row")
     allow_drop_detached: bool = _setting("Bool", False, "ALTER TABLE … DROP DETACHED may delete")
     receive_timeout: float = _setting("Seconds", 300.0, "How long SYSTEM SYNC REPLICA waits")
@@ -261,6 +262,10 @@ class Settings:
         "Bool", True, "Omitted fields get their DEFAULT expression"
     )
     input_format_csv_empty_as_default: bool = _setting("Bool", True, "Empty CSV fields are defaults")
+    input_format_csv_detect_header: bool = _setting("Bool", True, "A first row of CSV that names columns is a header")
+    input_format_tsv_detect_header: bool = _setting(
+        "Bool", True, "A first row of TabSeparated that names columns is a header"
+    )
     date_time_input_format: str = _setting(
         "DateTimeInputFormat", "basic", "How text of date and time is read", only=("basic", "best_effort")
     )

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from engine.engine import Engine
+from engine.server.config import Config
 from parts.common.errors import PandoError
-from tests.alter.following import Pando
+from tests.alter.following import Pando, answer
 from tests.side_by_side import oracle, pando
 from tests.sql_statements.oracle import Oracle
 
@@ -84,3 +86,47 @@ def test_a_table_that_has_such_a_key_is_loaded_and_altered(tmp_path: Path) -> No
 @pytest.mark.parametrize("statement", ["CREATE TABLE coded (a UInt8 CODEC()) ENGINE = MergeTree ORDER BY tuple()"])
 def test_a_codec_has_a_name(oracle: Oracle, pando: Pando, statement: str) -> None:
     assert refusal(pando, statement) == refusal(oracle, statement) == "62"
+
+
+@pytest.mark.parametrize("engine", ["MergeTree", "AggregatingMergeTree", "SummingMergeTree", "ReplacingMergeTree"])
+@pytest.mark.parametrize(
+    "key",
+    ["ORDER BY m", "ORDER BY (k, m)", "PRIMARY KEY k ORDER BY (k, m)", "ORDER BY (k, m + 1)", "ORDER BY tuple(m)"],
+)
+def test_an_aggregated_column_is_no_key(oracle: Oracle, pando: Pando, key: str, engine: str) -> None:
+    statement = f"CREATE TABLE merged (k Int8, m SimpleAggregateFunction(max, Int32)) ENGINE = {engine} {key}"
+    for server in (oracle, pando):
+        server.query("DROP TABLE IF EXISTS merged")
+    assert refusal(pando, statement) == refusal(oracle, statement)
+
+
+def test_an_aggregated_column_becomes_no_key(oracle: Oracle, pando: Pando) -> None:
+    def outcomes(server: Oracle | Pando) -> list[str]:
+        server.query("DROP TABLE IF EXISTS merged")
+        return [
+            refusal(server, statement)
+            for statement in (
+                "CREATE TABLE merged (k Int8, m SimpleAggregateFunction(max, Int32)) ENGINE = AggregatingMergeTree "
+                "ORDER BY k",
+                "ALTER TABLE merged MODIFY ORDER BY (k, m)",
+                "ALTER TABLE merged ADD COLUMN z SimpleAggregateFunction(max, Int32), MODIFY ORDER BY (k, z)",
+                "ALTER TABLE merged MODIFY COLUMN k SimpleAggregateFunction(max, Int8)",
+                "ALTER TABLE merged MODIFY COLUMN m SimpleAggregateFunction(max, Int64)",
+            )
+        ]
+
+    assert outcomes(pando) == outcomes(oracle) == ["", "36", "549", "549", ""]
+
+
+def test_a_table_with_an_aggregated_key_is_loaded(tmp_path: Path) -> None:
+    engine = Engine(Config.local(tmp_path))
+    engine.start()
+    table = "t (k SimpleAggregateFunction(max, Int8), v Int8) ENGINE = AggregatingMergeTree ORDER BY k"
+    answer(engine, f"CREATE TABLE {table}", allow_suspicious_primary_key=1)
+    answer(engine, "INSERT INTO t VALUES (1, 2)")
+    engine.stop()
+    engine = Engine(Config.local(tmp_path))
+    engine.start()
+    assert answer(engine, "SELECT * FROM t") == b"1\t2\n"
+    answer(engine, "ALTER TABLE t MODIFY COLUMN v Int16")
+    engine.stop()

@@ -40,6 +40,12 @@ SAME = (
     "SELECT count() FROM probed.t AS x JOIN probed.t AS y ON x.a = y.a WHERE probed.t.a = 1 AND t.a = 1",
     "SELECT name, skipping_indices_types, loading_dependencies_table, loading_dependent_database, target_table, "
     "lifetime_rows FROM system.tables WHERE database = 'probed' ORDER BY name",
+    "SHOW MERGES", "SHOW MERGES LIKE 'a%'", "SHOW MERGES NOT ILIKE 'x' LIMIT 5",
+    # What clients for MySQL ask.
+    "SELECT @@version, @@version_comment, @@max_allowed_packet, @@sql_mode, @@tx_isolation, @@Wait_Timeout",
+    "SELECT @@session.auto_increment_increment, @@SESSION.transaction_isolation, @@ global . Version AS v, @@session",
+    "SELECT @@version, count(), @@version || 'x' AS x FROM numbers(3) WHERE -@@query_cache_size < 5 GROUP BY @@version",
+    "SELECT globalVariable('SQL_MODE'), globalVariable('nothing')",
 )  # fmt: skip
 
 
@@ -97,3 +103,10 @@ def test_a_definition_has_a_file(probed: HttpClient, server: RunningServer) -> N
         "WHERE database = 'probed' AND name = 't'"
     )
     assert row == [str(server.engine.path / "metadata" / "probed" / "t.sql"), 1]
+
+
+@pytest.mark.parametrize("end", ["", " FOR CURRENT_USER", " WITH IMPLICIT", " FINAL"])
+def test_a_user_has_all_rights(probed: HttpClient, end: str) -> None:
+    """ClickHouse's answer for such a user, whom settings may make read-only."""
+    assert probed.rows(f"SHOW GRANTS{end}") == [["GRANT ALL ON *.* TO default WITH GRANT OPTION"]]
+    assert probed.rows(f"SHOW GRANTS{end} SETTINGS readonly = 1") == probed.rows(f"SHOW GRANTS{end}")

@@ -3,7 +3,8 @@
 A *kind* is a module beside this one with
 
 - ``opened()``: a context manager that yields a function of a seed. It runs the case of that seed and raises whatever
-  the case shows to be wrong (an ``AssertionError`` with a text that helps);
+  the case shows to be wrong (an ``AssertionError`` with a text that helps), and returns why there was nothing to
+  compare, or nothing;
 - ``shown(seed)``: the input of that seed as text, for the report;
 - ``SECONDS``: the longest that one case may take.
 

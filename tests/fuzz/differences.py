@@ -15,6 +15,7 @@ from pathlib import Path
 from parts.common.errors import PandoError
 from tests.alter.following import Answering, Pando
 from tests.fuzz.random_queries import Queries, statements
+from tests.fuzz.runner import COMPARED
 from tests.sql_statements.oracle import Oracle
 
 SECONDS = 30
@@ -39,7 +40,7 @@ def shown(seed: int) -> str:
 
 
 @contextlib.contextmanager
-def opened() -> Iterator[Callable[[int], None]]:
+def opened() -> Iterator[Callable[[int], str]]:
     with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as stack:
         oracle = Oracle()
         stack.callback(oracle.close)
@@ -52,22 +53,22 @@ def opened() -> Iterator[Callable[[int], None]]:
         yield lambda seed: compare(oracle, pando, shown(seed))
 
 
-def compare(oracle: Oracle, pando: Answering, query: str) -> None:
+def compare(oracle: Oracle, pando: Answering, query: str) -> str:
     """Raises ``AssertionError`` where the answers differ and nothing says that they may."""
     if any(pattern.search(query) for _, pattern in accepted("differences")):
-        return
+        return "skipped: an accepted difference"
     ours = _answer(pando, query)
     if isinstance(ours, PandoError):
         if _NOT_OURS.search(str(ours)):
             raise AssertionError(f"DuckDB's text reaches the user: {ours}")
-        return
+        return "refused by Pando"
     try:
         theirs = oracle.query(query)
     except RuntimeError:
-        return
+        return "refused by ClickHouse alone"
     left, right = _rows(theirs), _rows(ours)
     if left == right:
-        return
+        return COMPARED
     only_theirs = [line for line in left if line not in set(right)]
     only_ours = [line for line in right if line not in set(left)]
     raise AssertionError(f"ClickHouse {len(left)} rows: {only_theirs[:3]}\nPando {len(right)} rows: {only_ours[:3]}")

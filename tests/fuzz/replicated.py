@@ -18,7 +18,7 @@ SECONDS = 60
 
 
 @contextlib.contextmanager
-def opened() -> Iterator[Callable[[int], None]]:
+def opened() -> Iterator[Callable[[int], str]]:
     with tempfile.TemporaryDirectory() as directory, asked_replicas(Path(directory)) as replicas:
         oracle = Oracle()
         try:

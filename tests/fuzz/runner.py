@@ -1,8 +1,8 @@
 """Runs the seeds of a kind in a process that may crash or hang: both are findings, and the next seed goes on.
 
-The child writes a line before a case (``seed``) and one for every finding (``seed`` and its text as JSON); the parent
-reads them with a deadline, put off as much as others use the machine. A case that misses it is run once more, alone,
-before it counts.
+The child writes a line before a case (``seed``), one behind it that says what became of it, and one for every finding
+(``seed`` and its text as JSON); the parent reads them with a deadline, put off as much as others use the machine. A
+case that misses it is run once more, alone, before it counts.
 """
 
 from __future__ import annotations
@@ -13,12 +13,15 @@ import multiprocessing
 import os
 import signal
 import traceback
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from multiprocessing.connection import Connection
 
 _START_SECONDS = 120.0
+COMPARED = "compared"
+"""What became of a case whose function of a seed says nothing."""
 
 
 @dataclass(frozen=True)
@@ -34,12 +37,15 @@ class Finding:
         )
 
 
-def findings(kind: str, first_seed: int, count: int) -> Iterator[Finding]:
-    """The faults of the seeds ``first_seed`` to ``first_seed + count - 1``."""
+def findings(kind: str, first_seed: int, count: int, outcomes: Counter[str] | None = None) -> Iterator[Finding]:
+    """The faults of the seeds ``first_seed`` to ``first_seed + count - 1``; ``outcomes`` counts what became of cases
+    without one."""
     seed, end = first_seed, first_seed + count
     while seed < end:
         with contextlib.closing(_Child(kind, seed, end)) as child:
             yield from child.findings()
+            if outcomes is not None:
+                outcomes.update(child.outcomes)
         if child.is_late:
             with contextlib.closing(_Child(kind, child.seed, child.seed + 1)) as alone:
                 yield from alone.findings()
@@ -61,6 +67,7 @@ class _Child:
         self._first = seed
         self.seed = seed - 1
         self.is_late = False
+        self.outcomes: Counter[str] = Counter()
         self.seconds = float(import_module(f"tests.fuzz.{kind}").SECONDS)
         self._pipe, theirs = multiprocessing.Pipe(duplex=False)
         # Not forked: threads of this process would not be there.
@@ -87,6 +94,8 @@ class _Child:
                 return
             if isinstance(message, int):
                 self.seed = message
+            elif isinstance(message, str):
+                self.outcomes[message] += 1
             else:
                 yield Finding(self._kind, *message)
 
@@ -107,7 +116,9 @@ def _run(kind: str, seed: int, end: int, pipe: Connection) -> None:
         for current in range(seed, end):
             pipe.send(json.dumps(current))
             try:
-                case(current)
+                outcome = case(current)
             except Exception:
                 pipe.send(json.dumps([current, traceback.format_exc(limit=-6)]))
+            else:
+                pipe.send(json.dumps(outcome or COMPARED))
         pipe.send(json.dumps(None))

@@ -81,8 +81,7 @@ def test_read_as_clickhouse_does(oracle: Oracle, types: dict[str, str], format: 
     oracle.query("SET allow_suspicious_low_cardinality_types = 1")
     oracle.query("DROP TABLE IF EXISTS given")
     oracle.query(f"CREATE TABLE given ({definition}) ENGINE = Memory")
-    headers = "SETTINGS input_format_tsv_detect_header = 0, input_format_csv_detect_header = 0"
-    oracle.query(f"INSERT INTO given {headers} FORMAT {format}\n{data}")
+    oracle.query(f"INSERT INTO given FORMAT {format}\n{data}")
     assert write(ours, columns, "TSV").decode() == oracle.query("SELECT * FROM given", "TSV").decode()
 
 

@@ -201,7 +201,7 @@ def test_several_statements() -> None:
         ("CREATE DATABASE d ENGINE = Replicated", "Replicated"),
         ("SYSTEM RELOAD CONFIG", "SYSTEM RELOAD CONFIG"),
         ("INSERT INTO FUNCTION url('x') SELECT 1", "FUNCTION"),
-        ("SHOW GRANTS", "SHOW GRANTS"),
+        ("SHOW GRANTS FOR ada", "SHOW GRANTS FOR another"),
         ("RENAME DATABASE a TO b", "RENAME DATABASE"),
         ("EXPLAIN INSERT INTO t VALUES", "EXPLAIN of INSERT"),
     ],

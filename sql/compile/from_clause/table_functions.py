@@ -8,6 +8,7 @@ from sql.compile.compiled_query import CompiledQuery
 from sql.compile.compiler_interfaces import FromClauseCompiling
 from sql.compile.expressions.constant_numbers import evaluate_row_count
 from sql.compile.from_clause.generate_random import compile_generate_random
+from sql.compile.generated_rows import generated_rows
 from sql.compile.names.scope import column_sql
 from sql.compile.shards.remote_table_functions import SHARD_FUNCTIONS
 from sql.grammar.syntax_tree import Identifier, Node, Subquery, TableFunction
@@ -64,12 +65,17 @@ def _compile_range(
     """
     source = clause.add_source(node.alias or ("" if node.args else node.name), [(column, UINT64)])
     name = column_sql(source.number, column)
+    rows = max(min(-(-(end - start) // step), _MAX_ROWS), 0)
+    made = generated_rows(rows, 8, clause.rows.environment.settings)
     if max(start, end, step) <= _MAX_ROWS:
-        return fragment("(SELECT CAST(range AS UBIGINT) AS {} FROM range({}, {}, {}))", name, start, end, step)
-    rows = min(-(-(end - start) // step), _MAX_ROWS)
+        end = min(end, start + made.rows * step)
+        return fragment(
+            "(SELECT CAST(range AS UBIGINT) AS {} FROM range({}, {}, {}) {})",
+            name, start, end, step, made.check(start, step),
+        )  # fmt: skip
     return fragment(
-        "(SELECT CAST((CAST(range AS HUGEINT) * {} + {}) % {} AS UBIGINT) AS {} FROM range({}))",
-        step, start, _MAX_UINT64 + 1, name, max(rows, 0),
+        "(SELECT CAST((CAST(range AS HUGEINT) * {} + {}) % {} AS UBIGINT) AS {} FROM range({}) {})",
+        step, start, _MAX_UINT64 + 1, name, made.rows, made.check(0, 1),
     )  # fmt: skip
 
 
@@ -91,7 +97,8 @@ def _compile_zeros(clause: FromClauseCompiling, node: TableFunction) -> Fragment
     count = min(_count_arguments(clause, node)[0], _MAX_ROWS) if node.args else _MAX_ROWS
     source = clause.add_source(node.alias, [("zero", UINT8)])
     name = column_sql(source.number, "zero")
-    return fragment("(SELECT CAST(0 AS UTINYINT) AS {} FROM range({}))", name, count)
+    made = generated_rows(count, 1, clause.rows.environment.settings)
+    return fragment("(SELECT CAST(0 AS UTINYINT) AS {} FROM range({}) {})", name, made.rows, made.check(0, 1))
 
 
 def _check_width(width: int, wanted: int) -> None:

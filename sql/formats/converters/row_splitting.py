@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-QUOTE, BACKSLASH, COMMA, SEMICOLON = 39, 92, 44, 59
+QUOTE, BACKSLASH, COMMA, SEMICOLON, OPENING, CLOSING = 39, 92, 44, 59, 40, 41
 DEPTH = np.zeros(256, np.int8)
 DEPTH[[ord(char) for char in "([{"]] = 1
 DEPTH[[ord(char) for char in ")]}"]] = -1
@@ -74,6 +74,9 @@ def split_rows(data: bytes, width: int) -> SplitRows:
         index = int(wrong[0])
         raise RowShapeError(index, int(bounds[starts[index]]), int(counts[index]))
     grid = bounds.reshape(-1, width + 1)
+    other = np.flatnonzero((buffer[grid[:, 0]] != OPENING) | (buffer[grid[:, -1]] != CLOSING))
+    if len(other):
+        raise RowShapeError(int(other[0]), int(grid[other[0], 0]), -1)
     return SplitRows(_slices(data, buffer, grid), len(grid), int(bounds[-1]) + 1)
 
 

@@ -35,6 +35,7 @@ from parts.types import (
     NullableType,
     StringType,
     UUIDType,
+    strip_nullable,
 )
 from sql.formats.converters import time_parsing
 from sql.formats.format_options import BadValueError, FormatOptions, parse_error, range_error
@@ -60,6 +61,7 @@ _FALSE = (
     "disable",
     "disabled",
 )
+_WITHOUT_BLANKS = (IntegerType, FloatType, DecimalType, DateType, Date32Type)
 _NUMBER = r"^-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
 _IPV4 = r"^(?P<a>[0-9]{1,3})\.(?P<b>[0-9]{1,3})\.(?P<c>[0-9]{1,3})\.(?P<d>[0-9]{1,3})$"
 
@@ -71,6 +73,13 @@ def parse_texts(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.
     if isinstance(type_, LowCardinalityType):
         return _low_cardinality(texts, type_, options)
     return _PARSERS[type(type_)](texts, type_, options)
+
+
+def refuse_blanks(texts: pa.Array, type_: DataType) -> None:
+    """Raises :class:`BadValueError` for a number or date with a blank before or behind it: CSV alone takes it."""
+    if isinstance(strip_nullable(type_), _WITHOUT_BLANKS) and may_contain(texts, " "):
+        bad = pc.or_(pc.starts_with(texts, " "), pc.ends_with(texts, " "))
+        _fail_first(texts, bad, lambda index, text: parse_error(index, text, type_))
 
 
 def first_true_index(mask: pa.Array) -> int:

@@ -18,6 +18,7 @@ from sql.formats.format_options import FormatOptions, parse_error, range_error
 _DAY_RANGE = {DateType: (0, 65535), Date32Type: (-25567, 120529)}
 _UNIT_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 _ZONED = r"[0-9](?:Z|[+-][0-9]{2}:?[0-9]{2})$"
+_SEPARATOR = r"[\x00-/:-\x7f]"
 _NUMERIC = r"^-?[0-9]+(?:\.[0-9]*)?$"
 
 
@@ -34,11 +35,18 @@ def parse_dates(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.
 
 
 def _with_dashes(texts: pa.Array) -> pa.Array:
-    """``YYYY/M/D``, with a time or without, as ``YYYY-MM-DD``; the separator may be anything but a digit."""
-    date = r"^([0-9]{4})[^0-9]([0-9]{1,2})[^0-9]([0-9]{1,2})($|[ T])"
+    """``YYYY/M/D``, with a time or without, as ``YYYY-MM-DD``; a separator may be any byte of ASCII but a digit."""
+    date = rf"^([0-9]{{4}}){_SEPARATOR}([0-9]{{1,2}}){_SEPARATOR}([0-9]{{1,2}})($|[ T])"
     texts = pc.replace_substring_regex(texts, date, r"\1-\2-\3\4")
     texts = pc.replace_substring_regex(texts, r"^([0-9]{4})-([0-9])-", r"\1-0\2-")
     return pc.replace_substring_regex(texts, r"^([0-9]{4}-[0-9]{2})-([0-9])($|[ T])", r"\1-0\2\3")
+
+
+def _with_alike_dashes(texts: pa.Array) -> pa.Array:
+    """As :func:`_with_dashes`, but both separators of a date must be the same where a time may follow."""
+    separators = pc.extract_regex(texts, rf"^[0-9]{{4}}(?P<first>{_SEPARATOR})[0-9]{{1,2}}(?P<second>{_SEPARATOR})")
+    differ = pc.not_equal(pc.struct_field(separators, "first"), pc.struct_field(separators, "second"))
+    return pc.if_else(pc.fill_null(differ, False), texts, _with_dashes(texts))
 
 
 def parse_datetimes(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
@@ -72,7 +80,7 @@ def wall_clocks_to_utc(local: pa.Array, zone: str) -> pa.Array:
 
 def _mixed_times(texts: pa.Array, type_: DateTimeType | DateTime64Type, zone: str) -> pa.Array:
     """Rows of different forms: unix seconds, zoned, and local times."""
-    clean = _with_dashes(pc.utf8_trim(texts, " \t"))
+    clean = _with_alike_dashes(pc.utf8_trim(texts, " \t"))
     digits = _UNIT_DIGITS[type_.unit] if isinstance(type_, DateTime64Type) else 0
     numeric = pc.match_substring_regex(clean, _NUMERIC)
     zoned = pc.match_substring_regex(clean, _ZONED)

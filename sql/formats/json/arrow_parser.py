@@ -36,6 +36,7 @@ from parts.types import (
 )
 from sql.formats.converters.arrow_type_mapping import from_arrow_file, list_parts
 from sql.formats.converters.literal_parsing import parse_field
+from sql.formats.converters.text_parsing import refuse_blanks
 from sql.formats.format_options import BadValueError, FormatOptions
 from sql.formats.json.line_rewriting import has_other_case
 from sql.grammar.text_escapes import is_valid_utf8
@@ -97,6 +98,7 @@ def parse_string_lines(
                 return None
             if column.type.is_nullable or strip_nullable(column.type) != StringType():
                 texts = pc.if_else(pc.is_in(texts, pa.array(NULL_TEXTS)), None, texts)
+            refuse_blanks(texts, column.type)
             arrays.append(parse_field(texts, column.type, options))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError, BadValueError, UserError):
         return None
@@ -258,4 +260,6 @@ def _without_shapes(array: pa.Array, type_: DataType) -> pa.Array:
             if pc.any(pc.equal(array, 0)).as_py():
                 raise ValueError("-0 is another text than 0")
             return pc.cast(array, pa.string())
+    if pa.types.is_string(array.type):
+        refuse_blanks(array, type_)
     return array

@@ -17,6 +17,7 @@ from parts.table.table_description import Column
 from parts.types import DataType, StringType, strip_nullable
 from sql.formats.column_names import ColumnNames, check_types
 from sql.formats.converters.literal_parsing import parse_field
+from sql.formats.converters.text_parsing import refuse_blanks
 from sql.formats.format_options import BadValueError, FormatOptions, parse_error
 from sql.formats.json.arrow_parser import NULL_TEXTS, has_arrow_form, parse_lines, parse_string_lines
 from sql.formats.json.line_rewriting import rewrite_as_objects
@@ -167,6 +168,6 @@ def _from_strings(values: list[Any], type_: DataType, options: FormatOptions) ->
         if isinstance(value, (list, dict, bool)):
             raise parse_error(index, json.dumps(value, ensure_ascii=False), type_)
     is_text = strip_nullable(type_) == StringType() and not type_.is_nullable
-    return parse_field(
-        string_array(values if is_text else [None if v in NULL_TEXTS else v for v in values]), type_, options
-    )
+    texts = string_array(values if is_text else [None if v in NULL_TEXTS else v for v in values])
+    refuse_blanks(texts, type_)
+    return parse_field(texts, type_, options)

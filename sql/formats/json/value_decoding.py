@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from parts.common.errors import UserError
 from parts.types import ArrayType, DataType, FloatType, IntegerType, MapType, TupleType, strip_nullable
 from sql.formats.converters.null_filling import combine_chunks, type_default
-from sql.formats.converters.text_parsing import parse_texts
+from sql.formats.converters.text_parsing import parse_texts, refuse_blanks
 from sql.formats.format_options import BadValueError, FormatOptions, parse_error
 from sql.grammar.text_escapes import shorten_for_message
 
@@ -78,7 +78,9 @@ def convert_json(values: list[Any], type_: DataType, options: FormatOptions) -> 
         elif isinstance(value, (list, dict)):
             raise parse_error(index, json.dumps(value, ensure_ascii=False), type_)
         texts.append(value)
-    return parse_texts(string_array(texts), type_, options)
+    array = string_array(texts)
+    refuse_blanks(array, type_)
+    return parse_texts(array, type_, options)
 
 
 def string_array(texts: list[str | None]) -> pa.Array:

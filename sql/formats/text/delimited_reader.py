@@ -19,11 +19,20 @@ from pyarrow import csv
 
 from parts.common.errors import UserError
 from parts.table.table_description import Column
-from parts.types import DataType, FixedStringType, LowCardinalityType, TupleType, strip_nullable
+from parts.types import (
+    DataType,
+    EnumType,
+    FixedStringType,
+    LowCardinalityType,
+    StringType,
+    TupleType,
+    strip_nullable,
+)
 from sql.formats.column_names import ColumnNames, check_types
-from sql.formats.converters.literal_parsing import is_composite, parse_field
+from sql.formats.converters.literal_parsing import parse_field
 from sql.formats.converters.null_filling import MISSING, combine_chunks, fill_nulls, type_default
-from sql.formats.converters.text_parsing import pad_fixed
+from sql.formats.converters.text_parsing import pad_fixed, refuse_blanks
+from sql.formats.detected_header import peek_row, tells_names, tells_types
 from sql.formats.format_options import BadValueError, FormatOptions
 from sql.formats.streams.row_chunks import (
     CHUNK_BYTES,
@@ -77,6 +86,11 @@ def read_delimited(
             return  # no data at all, not even a header
         fields, rest = _header(stream, rest, flat, options, dialect, types)
         first_row += 1 + types
+    elif options.csv_detect_header if csv_rules else options.tsv_detect_header:
+        found, rest, rows = _detected_header(stream, rest, columns, options, dialect)
+        if rows:
+            fields = _flat_fields(found) if csv_rules else found
+        first_row += rows
     size = max(CHUNK_BYTES, min(len(fields) * _COLUMN_BYTES, _MOST_CHUNK_BYTES))
     chunks = row_chunks(stream, dialect.cut, options.status, first=rest, size=size)
     if not csv_rules:
@@ -100,6 +114,10 @@ def _flat_columns(columns: Sequence[Column]) -> list[Column]:
     return flat
 
 
+def _flat_fields(fields: Sequence[Column | None]) -> list[Column | None]:
+    return [flat for field in fields for flat in (_flat_columns([field]) if field is not None else [None])]
+
+
 def _fold_tuples(table: pa.Table, columns: Sequence[Column]) -> pa.Table:
     arrays, names = [], []
     for column in columns:
@@ -117,8 +135,10 @@ def _fold(table: pa.Table, name: str, type_: DataType) -> pa.Array | None:
     if not isinstance(type_, TupleType):
         return table.column(name).combine_chunks() if name in table.column_names else None
     children = []
-    for index, (label, inner) in enumerate(type_.elements, 1):
-        child = _fold(table, f"{name}.{label or index}", inner)
+    found = [_fold(table, f"{name}.{label or index}", inner) for index, (label, inner) in enumerate(type_.elements, 1)]
+    if all(child is None for child in found):
+        return None
+    for child, (_, inner) in zip(found, type_.elements, strict=True):
         if child is None:
             child = combine_chunks(type_default(inner, table.num_rows))
         elif child.null_count and not inner.is_nullable:
@@ -140,6 +160,38 @@ def _header(
         line, rest = _header_line(stream, rest, dialect)
         check_types(_split_header(line, dialect), fields)
     return fields, rest
+
+
+def _detected_header(
+    stream: BinaryIO, data: bytes, columns: Sequence[Column], options: FormatOptions, dialect: _Dialect
+) -> tuple[list[Column | None], bytes, int]:
+    """The fields that a header tells, the data behind it, and how many rows it has: 0 if the data has none."""
+    names, data, end = _peek_fields(stream, data, dialect)
+    if names is None or not tells_names(names, columns):
+        return [], data, 0
+    fields = ColumnNames(columns, options).of_header(names, dialect.name)
+    types, data, type_end = _peek_fields(stream, data[end + 1 :], dialect)
+    if types is None or not tells_types(types):
+        return fields, data, 1
+    check_types(types, fields)
+    return fields, data[type_end + 1 :], 2
+
+
+def _peek_fields(stream: BinaryIO, data: bytes, dialect: _Dialect) -> tuple[list[str] | None, bytes, int]:
+    """The fields of the first row, the data from there on, and where the row ends.
+
+    There are no fields if the row is empty or wrong: who reads the data says so, with its number.
+    """
+    data, end = peek_row(stream, data, dialect.line_end)
+    line = data[: max(end, 0)]
+    if dialect.quote:
+        line = line.removesuffix(b"\r")
+    if not line or line.endswith(b"\r"):
+        return None, data, end
+    try:
+        return _split_header(line, dialect), data, end
+    except UserError:
+        return None, data, end
 
 
 def _header_line(stream: BinaryIO, rest: bytes, dialect: _Dialect) -> tuple[bytes, bytes]:
@@ -210,17 +262,20 @@ def _field_values(
         except BadValueError as error:
             raise error.located(first_row, field.name, field.type) from None
     texts = decode_utf8(values, field, first_row)
-    # Inside arrays, maps and tuples the backslash belongs to the quoted literals.
-    if dialect.escaped and not is_composite(field.type):
+    # Inside arrays, maps and tuples the backslash belongs to the quoted literals, and in no number is there one.
+    if dialect.escaped and _is_textual(field.type):
         texts = unescape(texts)
-    return convert_fields(texts, field, first_row, options)
-
-
-def convert_fields(texts: pa.Array, field: Column, first_row: int, options: FormatOptions) -> pa.Array:
     try:
+        if dialect.escaped:
+            refuse_blanks(texts, field.type)
         return parse_field(texts, field.type, options)
     except BadValueError as error:
         raise error.located(first_row, field.name, field.type) from None
+
+
+def _is_textual(type_: DataType) -> bool:
+    plain = strip_nullable(type_.inner if isinstance(type_, LowCardinalityType) else type_)
+    return isinstance(plain, StringType | FixedStringType | EnumType)
 
 
 def decode_utf8(values: pa.Array, field: Column, first_row: int) -> pa.Array:

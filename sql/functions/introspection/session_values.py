@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from parts.common.errors import UserError
 from parts.types import ArrayType, StringType, UUIDType
 from sql.functions.registry import Call, define, function
 from sql.settings.session_settings import (
@@ -15,7 +16,7 @@ from sql.settings.supported_settings import (
 )
 from sql.typing.duckdb.sql_fragments import RAISES, fragment, join_fragments
 from sql.typing.texts.address_texts import uuid_of_text
-from sql.typing.typed_expressions import UINT8, UINT32, UINT64, Typed, cast, literal, string_literal
+from sql.typing.typed_expressions import INT32, UINT8, UINT32, UINT64, Typed, cast, literal, string_literal
 
 
 def _build_constant(key: str, default: str) -> Callable[[Call], Typed]:
@@ -69,6 +70,26 @@ def _get_setting(call: Call) -> Typed:
     if honoured is not None:
         return literal(getattr(settings, name))
     return literal(settings.changes.get(name, default_value(name)))
+
+
+_GLOBAL_VARIABLES = {
+    "max_allowed_packet": 67_108_864,
+    "version": "5.7.30",
+    "version_comment": "",
+    "transaction_isolation": "READ-UNCOMMITTED",
+    "sql_mode": "ALLOW_INVALID_DATES,ANSI_QUOTES,IGNORE_SPACE,NO_AUTO_VALUE_ON_ZERO,NO_DIR_IN_CREATE,"
+    "ONLY_FULL_GROUP_BY,PAD_CHAR_TO_FULL_LENGTH,PIPES_AS_CONCAT,REAL_AS_FLOAT",
+}
+"""ClickHouse's answers to clients for MySQL; a variable that is not here is 0."""
+
+
+@function("globalVariable", 1, nulls=False)
+def _global_variable(call: Call) -> Typed:
+    name = call.args[0].value
+    if not isinstance(name, str):
+        raise UserError("BAD_ARGUMENTS", f"Argument of function {call.name} must be constant string")
+    value = _GLOBAL_VARIABLES.get(name.lower(), 0)
+    return literal(value) if isinstance(value, str) else Typed(cast(str(value), INT32), INT32)
 
 
 def _profiles(call: Call) -> Typed:

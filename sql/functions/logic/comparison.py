@@ -208,8 +208,7 @@ def _is_small(side: Typed) -> bool:
 def _add_nan_checks(sql: Fragment, name: str, left: tuple[Typed, Fragment], right: tuple[Typed, Fragment]) -> Fragment:
     """Adds checks to a comparison where DuckDB treats NaN as a number."""
     first, second = _may_be_nan(left[0]), _may_be_nan(right[0])
-    nan_left = fragment("isnan({})", _as_float(left))
-    nan_right = fragment("isnan({})", _as_float(right))
+    nan_left, nan_right = _is_nan(left, right), _is_nan(right, left)
     if name == "equals":
         return fragment("({} AND NOT {})", sql, nan_left) if first and second else sql
     if name == "notEquals":
@@ -217,6 +216,13 @@ def _add_nan_checks(sql: Fragment, name: str, left: tuple[Typed, Fragment], righ
     if name in ("less", "lessOrEquals"):
         return fragment("({} AND NOT {})", sql, nan_right) if second else sql
     return fragment("({} AND NOT {})", sql, nan_left) if first else sql
+
+
+def _is_nan(side: tuple[Typed, Fragment], other: tuple[Typed, Fragment]) -> Fragment:
+    """Whether it is NaN, and not compared with NULL: that is NULL whatever it is."""
+    nan = fragment("isnan({})", _as_float(side))
+    is_value = other[0].is_literal and other[0].value is not None
+    return nan if is_value else fragment("({} AND {} IS NOT NULL)", nan, other[1])
 
 
 def _as_float(side: tuple[Typed, Fragment]) -> Fragment:
@@ -293,6 +299,21 @@ def _extreme_type(types: Sequence[DataType]) -> DataType:
     return make_nullable(picked) if any(type_.is_nullable for type_ in types) else picked
 
 
+def _pick_of_two(a: Fragment, b: Fragment, sign: str, *, is_nullable: bool) -> Fragment:
+    """Picks the greater or lesser of two floats.
+
+    ClickHouse compares once: the second value wins beside a NaN and among equal ones. Where one may be NULL it passes
+    over a NaN, and the first of equal ones wins.
+    """
+    if is_nullable:
+        text = """(CASE WHEN {a} IS NULL THEN {b} WHEN {b} IS NULL OR isnan({b}) THEN {a}
+            WHEN isnan({a}) OR {b} {sign} {a} THEN {b} ELSE {a} END)"""
+    else:
+        # Both are tested: DuckDB makes -x > nan to x < nan, which is true.
+        text = "(CASE WHEN {a} {sign} {b} AND NOT isnan({a}) AND NOT isnan({b}) THEN {a} ELSE {b} END)"
+    return fragment(text.replace("{sign}", sign), a=a, b=b)
+
+
 def _compile_extreme(call: Call, name: str) -> Typed:
     """Compiles ``greatest`` or ``least``."""
     type_ = _extreme_type(call.types)
@@ -304,15 +325,7 @@ def _compile_extreme(call: Call, name: str) -> Typed:
     if not isinstance(strip_nullable(type_), FloatType):
         return Typed(function_call(name, *values), type_)
     if len(values) == 2:
-        # ClickHouse compares once, so the second value wins if one is NaN.
-        a, b = values
-        first = "{a} > {b} AND NOT isnan({a})" if name == "greatest" else "{a} < {b} AND NOT isnan({b})"
-        return Typed(
-            fragment(
-                "(CASE WHEN {b} IS NULL OR ({first}) THEN {a} WHEN {a} IS NULL THEN {b} ELSE {b} END)",
-                a=a, b=b, first=fragment(first, a=a, b=b),
-            ),
-            type_,
-        )  # fmt: skip
+        sign = ">" if name == "greatest" else "<"
+        return Typed(_pick_of_two(values[0], values[1], sign, is_nullable=type_.is_nullable), type_)
     known = [fragment("(CASE WHEN isnan({value}) THEN NULL ELSE {value} END)", value=value) for value in values]
     return Typed(fragment("coalesce({}, {})", function_call(name, *known), values[0]), type_)

@@ -61,12 +61,19 @@ class CallParser:
     def with_alias(self, expression: Node) -> Node:
         raise NotImplementedError
 
+    def with_free_alias(self, expression: Node) -> Node:
+        raise NotImplementedError
+
     def order_items(self) -> tuple[OrderItem, ...]:
         raise NotImplementedError
 
     def aliased(self) -> Node:
-        """An expression with an optional alias, with or without AS."""
+        """An expression, perhaps with AS and an alias."""
         return self.with_alias(self.expression())
+
+    def freely_aliased(self) -> Node:
+        """An expression whose alias needs no AS: of the list of SELECT, and of some special forms."""
+        return self.with_free_alias(self.expression())
 
     def aliased_list(self) -> tuple[Node, ...]:
         items = [self.aliased()]

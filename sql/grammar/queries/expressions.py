@@ -41,15 +41,15 @@ class ExpressionParser(PrimaryParser):
     # Lists and aliases ------------------------------------------------------------------------------------------------
 
     def with_alias(self, expression: Node) -> Node:
-        stream = self.stream
-        if stream.accept("AS"):
-            return Alias(expression, stream.identifier("alias"))
+        return Alias(expression, self.stream.identifier("alias")) if self.stream.accept("AS") else expression
+
+    def with_free_alias(self, expression: Node) -> Node:
+        stream, aliased = self.stream, self.with_alias(expression)
         token = stream.peek()
         begins_frame = stream.peek(1).upper in ("BETWEEN", "UNBOUNDED", "CURRENT") or stream.peek(1).kind == "number"
         frame = token.upper in ("ROWS", "RANGE", "GROUPS") and begins_frame
-        if token.kind == "quoted" or (token.kind == "word" and token.upper not in _RESERVED and not frame):
-            return Alias(expression, stream.next().value)
-        return expression
+        is_alias = token.kind == "quoted" or (token.kind == "word" and token.upper not in _RESERVED and not frame)
+        return Alias(expression, stream.next().value) if aliased is expression and is_alias else aliased
 
     def order_items(self) -> tuple[OrderItem, ...]:
         items = [self._order_item()]

@@ -15,7 +15,7 @@ from sql.grammar.queries.literal_lists import parse_literal_list
 from sql.grammar.queries.time_units import find_time_unit
 from sql.grammar.queries.tuple_lists import parse_tuple_list
 from sql.grammar.query_limits import BRACKET_LEVELS, CALL_LEVELS, MAX_LEVELS
-from sql.grammar.syntax_tree import Function, Literal, Node, Parameter, Star, Subquery
+from sql.grammar.syntax_tree import Alias, Function, Literal, Node, Parameter, Star, Subquery
 from sql.grammar.tokens import TokenStream, not_implemented
 
 _COUNT = re.compile(r"[+-]?[0-9]+")
@@ -63,7 +63,24 @@ class PrimaryParser(CallParser):
             type_ = self.type_text()
             stream.expect("}")
             return Parameter(name, type_)
+        if text == "@" and stream.peek(1).text == "@":
+            return self._global_variable()
         return stream.fail("an expression")
+
+    def _global_variable(self) -> Node:
+        """``@@name``, ``@@session.name``: what clients for MySQL ask."""
+        stream = self.stream
+        stream.expect("@")
+        stream.expect("@")
+        name = self._variable_name()
+        if stream.accept("."):
+            name = self._variable_name()
+        return Alias(Function("globalVariable", (Literal(name),)), f"@@{name}")
+
+    def _variable_name(self) -> str:
+        if self.stream.peek().kind != "word":
+            return self.stream.fail("the name of a variable")
+        return self.stream.next().value
 
     def _array(self) -> Node:
         stream = self.stream
@@ -137,15 +154,15 @@ class PrimaryParser(CallParser):
     def _case_arms(self) -> Node:
         stream = self.stream
         stream.expect("CASE")
-        subject = None if stream.at("WHEN") else self.aliased()
+        subject = None if stream.at("WHEN") else self.freely_aliased()
         parts: list[Node] = []
         while stream.accept("WHEN"):
-            parts.append(self.aliased())
+            parts.append(self.freely_aliased())
             stream.expect("THEN")
-            parts.append(self.aliased())
+            parts.append(self.freely_aliased())
         if not parts:
             stream.fail("WHEN")
-        otherwise = self.aliased() if stream.accept("ELSE") else Literal(None)
+        otherwise = self.freely_aliased() if stream.accept("ELSE") else Literal(None)
         stream.expect("END")
         if subject is not None:
             return Function("caseWithExpression", (subject, *parts, otherwise))
@@ -169,7 +186,7 @@ class PrimaryParser(CallParser):
         else:
             stream_value = self.sum_expression()
             if stream.at("AS"):
-                stream_value = self.with_alias(stream_value)
+                stream_value = self.with_free_alias(stream_value)
         unit = find_time_unit(stream.peek().text)
         if unit is None:
             stream.fail("a unit of time (SECOND, MINUTE, HOUR, DAY, WEEK, MONTH, QUARTER, YEAR)")
@@ -182,12 +199,12 @@ class PrimaryParser(CallParser):
         stream.expect("(")
         value = self.expression()
         if not stream.at("AS") or stream.peek(2).upper in ("AS", ","):
-            value = self.with_alias(value)
+            value = self.with_free_alias(value)
         if stream.accept("AS"):
             type_: Node = Literal(self.type_text())
         else:
             stream.expect(",")
-            type_ = self.aliased()
+            type_ = self.freely_aliased()
         stream.expect(")")
         return Function("CAST", (value, type_))
 
@@ -200,7 +217,7 @@ class PrimaryParser(CallParser):
             raise not_implemented(f"EXTRACT of {stream.peek(2).text}")
         for _ in range(4):
             stream.next()
-        value = self.aliased()
+        value = self.freely_aliased()
         stream.expect(")")
         return Function("toDayOfMonth" if unit == "Day" else f"to{unit}", (value,))
 
@@ -211,9 +228,9 @@ class PrimaryParser(CallParser):
             return None
         for _ in range(3):
             stream.next()
-        characters = self.aliased()
+        characters = self.freely_aliased()
         stream.expect("FROM")
-        value = self.aliased()
+        value = self.freely_aliased()
         stream.expect(")")
         return Function(_TRIM[side], (value, characters))
 
@@ -223,9 +240,9 @@ class PrimaryParser(CallParser):
             return None
         stream.next()
         stream.expect("(")
-        needle = self.with_alias(self.concat_expression())
+        needle = self.with_free_alias(self.concat_expression())
         stream.expect("IN")
-        haystack = self.aliased()
+        haystack = self.freely_aliased()
         stream.expect(")")
         return Function("position", (haystack, needle))
 
@@ -235,11 +252,11 @@ class PrimaryParser(CallParser):
             return None
         stream.next()
         stream.expect("(")
-        args = [self.aliased()]
+        args = [self.freely_aliased()]
         stream.expect("FROM")
-        args.append(self.aliased())
+        args.append(self.freely_aliased())
         if stream.accept("FOR"):
-            args.append(self.aliased())
+            args.append(self.freely_aliased())
         stream.expect(")")
         return Function("substring", tuple(args))
 

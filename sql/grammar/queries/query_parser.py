@@ -177,9 +177,9 @@ def _selected(parser: ExpressionParser, clauses: dict[str, object]) -> None:
     if stream.accept("TOP"):
         clauses["limit"] = parser.expression()
         clauses["with_ties"] = stream.accept("WITH", "TIES")
-    expressions = [parser.aliased()]
+    expressions = [parser.freely_aliased()]
     while stream.accept(",") and not _list_ends(stream):
-        expressions.append(parser.aliased())
+        expressions.append(parser.freely_aliased())
     clauses["expressions"] = tuple(expressions)
 
 

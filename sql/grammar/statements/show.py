@@ -25,6 +25,18 @@ _COLUMNS = """
     nullIf(default_expression, '') AS default, '' AS extra
 """
 
+_MERGES = """
+    table, database, if(progress > 0, round(elapsed * (1 - progress) / progress, 2), NULL) AS estimate_complete,
+    round(elapsed, 2) AS elapsed, round(progress * 100, 2) AS progress, is_mutation,
+    formatReadableSize(total_size_bytes_compressed) AS size_compressed, '' AS memory_usage
+"""
+"""The memory of a single merge is not measured."""
+_GRANTS = """
+    concat('GRANT ALL ON *.* TO ', if(match(currentUser(), '^[A-Za-z_][A-Za-z0-9_]*$'), currentUser(),
+    concat('`', currentUser(), '`')), ' WITH GRANT OPTION') AS GRANTS
+"""
+"""A user may do everything: that one is read-only is a matter of settings, which ClickHouse shows as little."""
+
 
 def parse_show(stream: TokenStream) -> Statement:
     stream.next()
@@ -46,6 +58,10 @@ def parse_show(stream: TokenStream) -> Statement:
     for kind in ("CURRENT", "ENABLED"):
         if stream.accept(kind, "ROLES"):
             return SelectQuery(f"SELECT * FROM system.{kind.lower()}_roles ORDER BY role_name")
+    if stream.accept("MERGES"):
+        return _merges(stream)
+    if stream.accept("GRANTS"):
+        return _grants(stream)
     if stream.accept("PROCESSLIST"):
         return ShowProcesslist()
     if stream.accept("CREATE"):
@@ -69,6 +85,23 @@ def parse_show(stream: TokenStream) -> Statement:
     if stream.peek().kind == "word":
         raise not_implemented(f"SHOW {stream.peek().upper}")
     return stream.fail("DATABASES", "TABLES", "COLUMNS", "CREATE", "SETTINGS", "FUNCTIONS", "ENGINES", "PROCESSLIST")
+
+
+def _merges(stream: TokenStream) -> Statement:
+    """``[[NOT] LIKE | ILIKE 'pattern'] [LIMIT n]``; the pattern is the table's."""
+    is_like = stream.at("NOT") or stream.at("LIKE") or stream.at("ILIKE")
+    condition = _condition(stream, "table") if is_like else "1"
+    limit = f" LIMIT {int(stream.next().text)}" if stream.accept("LIMIT") and stream.peek().text.isdecimal() else ""
+    return SelectQuery(f"SELECT {_MERGES} FROM system.merges WHERE {condition} ORDER BY elapsed DESC{limit}")
+
+
+def _grants(stream: TokenStream) -> Statement:
+    """``[FOR CURRENT_USER] [WITH IMPLICIT] [FINAL]``"""
+    if stream.accept("FOR") and not stream.accept("CURRENT_USER"):
+        raise not_implemented("SHOW GRANTS FOR another than CURRENT_USER")
+    stream.accept("WITH", "IMPLICIT")
+    stream.accept("FINAL")
+    return SelectQuery(f"SELECT {_GRANTS}")
 
 
 def _create(stream: TokenStream) -> Statement:

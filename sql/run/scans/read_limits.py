@@ -2,7 +2,8 @@
 
 They are asked twice: before anything is read, of what pruning left of the tables, and while it is read, batch by batch.
 ``break`` in the place of ``throw`` lets everything begin, and ends the reading with the batch that passes a limit. What
-is counted from metadata is not read. What ``system`` shows and what ``numbers`` computes counts for none.
+is counted from metadata is not read. What ``system`` shows counts for none; of ``numbers`` and its kin
+:mod:`sql.compile.generated_rows` takes care.
 """
 
 from __future__ import annotations

@@ -114,3 +114,13 @@ SELECT l.id, l.a, r.a FROM zeros AS l LEFT SEMI JOIN zeros AS r ON l.id = r.id O
 SELECT l.id, l.a, r.a FROM zeros AS l ANY LEFT JOIN zeros AS r ON l.id = r.id ORDER BY l.id
 SELECT count() FROM zeros AS l LEFT SEMI JOIN (SELECT DISTINCT a FROM zeros) AS r ON l.a = r.a
 SELECT count() FROM zeros AS l ANY LEFT JOIN (SELECT map('a', x) AS m FROM zeros) AS r ON map('a', l.x) = r.m
+SELECT a, b, greatest(a, b), greatest(toNullable(a), b), greatest(a, toNullable(b)), greatest(a, b, toNullable(2.)) FROM (SELECT arrayJoin([nan, -0., 0., 1.5, inf]) AS a, arrayJoin([nan, -0., 0., 1.5, inf]) AS b) ORDER BY toString(a), toString(b)
+SELECT greatest(-x, nan), greatest(nan, -x), greatest(nan, x * -1), greatest(x, NULL), greatest(NULL, x) FROM (SELECT arrayJoin([1.5, -2.5, nan]) AS x) ORDER BY toString(x)
+SELECT a, b, least(a, b), least(toNullable(a), b), least(a, toNullable(b)), least(a, b, toNullable(2.)) FROM (SELECT arrayJoin([nan, -0., 0., 1.5, inf]) AS a, arrayJoin([nan, -0., 0., 1.5, inf]) AS b) ORDER BY toString(a), toString(b)
+SELECT least(-x, nan), least(nan, -x), least(nan, x * -1), least(x, NULL), least(NULL, x) FROM (SELECT arrayJoin([1.5, -2.5, nan]) AS x) ORDER BY toString(x)
+SELECT a, b, a >= b, b >= a, NOT (a >= b), f >= b FROM (SELECT arrayJoin([nan, NULL, 1.5]) AS a, arrayJoin([nan, NULL, 1.5]) AS b, ifNull(a, nan) AS f) ORDER BY toString(a), toString(b)
+SELECT a, b, a > b, b > a, NOT (a > b), f > b FROM (SELECT arrayJoin([nan, NULL, 1.5]) AS a, arrayJoin([nan, NULL, 1.5]) AS b, ifNull(a, nan) AS f) ORDER BY toString(a), toString(b)
+SELECT a, b, a < b, b < a, NOT (a < b), f < b FROM (SELECT arrayJoin([nan, NULL, 1.5]) AS a, arrayJoin([nan, NULL, 1.5]) AS b, ifNull(a, nan) AS f) ORDER BY toString(a), toString(b)
+SELECT a, b, a <= b, b <= a, NOT (a <= b), f <= b FROM (SELECT arrayJoin([nan, NULL, 1.5]) AS a, arrayJoin([nan, NULL, 1.5]) AS b, ifNull(a, nan) AS f) ORDER BY toString(a), toString(b)
+SELECT a, b, a = b, b = a, NOT (a = b), f = b FROM (SELECT arrayJoin([nan, NULL, 1.5]) AS a, arrayJoin([nan, NULL, 1.5]) AS b, ifNull(a, nan) AS f) ORDER BY toString(a), toString(b)
+SELECT a, b, a != b, b != a, NOT (a != b), f != b FROM (SELECT arrayJoin([nan, NULL, 1.5]) AS a, arrayJoin([nan, NULL, 1.5]) AS b, ifNull(a, nan) AS f) ORDER BY toString(a), toString(b)
