@@ -1,11 +1,13 @@
-"""What sqlglot leaves of a query that ClickHouse would answer otherwise: put right, or refused. Needs sqlglot.
+"""Corrects what sqlglot's translation leaves different from ClickHouse, or refuses it.
 
-- Differences and sums of dates have a unit, and numbers that are numbers. Text is characters, not bytes.
-- An aggregate over no rows is NULL; the text that joins a group is the dialect's own.
-- ``SELECT lower(name) AS name … WHERE name = 'X'`` means the column everywhere but in ORDER BY; in ClickHouse it would
-  mean the alias. The column gets the name of its table, which only one can be.
+This module imports sqlglot.
+
+- Differences and sums of dates get a unit, and numbers that are numbers. Strings are characters, not bytes.
+- An aggregate over no rows is NULL; the default separator of GROUP_CONCAT is the dialect's own.
+- In other dialects ``SELECT lower(name) AS name … WHERE name = 'X'`` means the column everywhere but in ORDER BY; in
+  ClickHouse it would mean the alias. The column is qualified with its table.
 - ``a / b`` of dialects that divide integers as integers needs operands whose types stand in the text.
-- Refused: ROLLUP, CUBE and GROUPING SETS, whose missing keys are no NULLs here, and aggregates of ordered rows, whose
+- Refused: ROLLUP, CUBE and GROUPING SETS, whose missing keys are not NULL here, and aggregates of ordered rows, whose
   order would be lost.
 """
 
@@ -29,7 +31,7 @@ _DATE_UNITS = ("day", "week", "month", "quarter", "year")
 
 
 def correct_tree(tree: Any, dialect: str) -> Any:
-    """The tree, changed. Raises sqlglot's ``UnsupportedError``."""
+    """Returns the corrected tree; changes it in place. Raises sqlglot's ``UnsupportedError``."""
     if not isinstance(tree, exp.Query):
         raise UnsupportedError(f"{tree.key.upper()} is not a query")
     for node in list(tree.find_all(exp.Select)):
@@ -87,7 +89,10 @@ def _mended_group(node: Any) -> Any:
 
 
 def _may_have_no_rows(aggregate: Any) -> bool:
-    """A group has rows, unless a filter or a window takes them."""
+    """Returns whether the aggregate can see no rows.
+
+    A group has rows, unless a filter or a window takes them.
+    """
     select = aggregate.find_ancestor(exp.Select)
     is_of_group = select is not None and select.args.get("group")
     return not is_of_group or isinstance(aggregate.parent, exp.Filter | exp.Window | exp.IgnoreNulls | exp.RespectNulls)
@@ -98,7 +103,7 @@ def _call(name: str, *arguments: Any) -> Any:
 
 
 def _arguments(call: Any) -> list[Any]:
-    """Of a function of at most three, in their order."""
+    """Returns the arguments of a function of at most three, in their order."""
     return [value for name in call.arg_types if isinstance(value := call.args.get(name), exp.Expression)]
 
 
@@ -117,7 +122,7 @@ def _day_of_week(date: Any, dialect: str, node: Any) -> Any:
 
 
 def _not_zero(value: Any) -> Any:
-    """Nothing is divided by NULL."""
+    """Makes a divisor NULL where it is zero, since a quotient by NULL is NULL."""
     if isinstance(value, exp.Literal) and value.name.strip("0."):
         return value
     return _call("nullIf", value, exp.Literal.number(0))

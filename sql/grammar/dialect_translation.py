@@ -1,15 +1,16 @@
-"""Queries of other dialects as ClickHouse SQL: the setting ``dialect``.
+"""Translates queries of other dialects to ClickHouse SQL (the setting ``dialect``).
 
-sqlglot reads the text and writes it anew; then it goes the way of every query. Its import takes a third of a second, so
-it waits for the first text that needs it. What has no counterpart is refused (see ``translation_rules``); functions
-that ClickHouse has not come out under their own names, and are refused by the compiler of queries (46).
+sqlglot parses the text and writes it anew; then it is parsed as any query. Importing sqlglot takes a third of a second,
+so the import waits for the first text that needs it. Refused is what has no counterpart (see ``dialect_corrections``).
+Functions that ClickHouse lacks keep their names, and the query compiler refuses them (46).
 
 Names keep their case and are compared with it. Outer joins give NULL where there is no row (``join_use_nulls``).
 
 Invariants
-- sqlglot recurses on what it reads, and reads some of it again and again: it sees no text that is longer, has more
-  tokens or is nested deeper than the limits here say, and may not take more steps than a text of that length needs.
-- Only a query comes out, and only one, that the grammar here has.
+
+- sqlglot recurses, and parses some parts again and again. It therefore gets no text that is longer, has more tokens or
+  is nested deeper than the limits here say. Its parser may not take more steps than a text of that length needs.
+- Only a query comes out, and only one, that the grammar here accepts.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ if TYPE_CHECKING:
     )
 
 _MOST_NESTED = 200
-"""Brackets and CASEs inside each other: about as many as ClickHouse's own 1000 levels of the parser allow."""
+"""Nested brackets and CASEs: about as many as ClickHouse's own 1000 parser levels allow."""
 _MOST_NESTED_TYPES = 16
 _MOST_TOKENS = 10_000
 _STEPS_PER_TOKEN = 10
 _SPACE = r"(?>\s|;|--[^\n]*(?:\n|\Z)|#[^\n]*(?:\n|\Z)|/\*.*?\*/)*+"
-"""Possessive: a comment ends at its first end, whatever follows."""
+"""Possessive: a comment ends at the first ``*/`` or end of line, whatever follows."""
 _FIRST_WORD = re.compile(rf"{_SPACE}(\(|\w+)", re.DOTALL)
 _EXPLAINED = re.compile(rf"{_SPACE}EXPLAIN\b[\w\s=,]*?(?=\bSELECT\b|\bWITH\b|\bFROM\b|\()", re.DOTALL | re.IGNORECASE)
 _FORMAT = re.compile(r"\sFORMAT\s+(\w+)[\s;]*\Z", re.IGNORECASE)
@@ -47,10 +48,10 @@ _recent: TextCache[str] = TextCache(1000, len)
 
 
 def translate_to_clickhouse(text: str, settings: Settings) -> str:
-    """The text as ClickHouse SQL.
+    """Returns the text as ClickHouse SQL.
 
-    Raises ``UserError`` 62 (SYNTAX_ERROR), 48 (NOT_IMPLEMENTED) for what has no counterpart and for statements that are
-    no queries, 306 (TOO_DEEP_RECURSION) and 168 (TOO_BIG_AST).
+    Raises ``UserError`` 62 (SYNTAX_ERROR), 306 (TOO_DEEP_RECURSION) and 168 (TOO_BIG_AST). Raises 48 (NOT_IMPLEMENTED)
+    for what has no counterpart and for statements that are no queries.
     """
     dialect = settings.dialect
     if dialect == CLICKHOUSE_DIALECT:
@@ -67,8 +68,11 @@ def translate_to_clickhouse(text: str, settings: Settings) -> str:
 
 
 def check_statement_dialect(statement: Statement, dialect: str, own_settings: Mapping[str, object]) -> None:
-    """Of a statement as it was read. Raises 48 for one that another dialect cannot have, and for a change of dialect
-    that comes too late."""
+    """Checks that a parsed statement fits the dialect that it was read with.
+
+    Raises 48 (NOT_IMPLEMENTED) for a statement that another dialect cannot have, and for a SETTINGS clause that changes
+    the dialect after the query was read.
+    """
     asked = str(own_settings.get("dialect", dialect) or CLICKHOUSE_DIALECT).lower()
     if asked != dialect:
         raise UserError(
@@ -81,7 +85,7 @@ def check_statement_dialect(statement: Statement, dialect: str, own_settings: Ma
 
 
 def default_settings_of_dialect(dialect: str) -> dict[str, object]:
-    """Settings that begin otherwise with another dialect."""
+    """Returns the settings whose defaults differ in another dialect."""
     return {} if dialect == CLICKHOUSE_DIALECT else {"join_use_nulls": True}
 
 
@@ -131,12 +135,17 @@ def _written(text: str, dialect: str) -> str:
 
 
 def _parser(reader: Any, tokens: int) -> Any:
-    """Calls of types' names inside each other are read twice at every level: such a text is given up."""
+    """Returns a parser that gives up after too many steps.
+
+    sqlglot parses nested calls of type names twice at every level, so a short text could take very long.
+    """
     from sqlglot import ErrorLevel
 
     most = 1000 + _STEPS_PER_TOKEN * tokens
 
     class CountingParser(reader.parser_class):
+        """sqlglot's parser, counting its steps. Raises 306 past the limit."""
+
         steps = 0
 
         def _advance(self, times: int = 1) -> None:
@@ -149,7 +158,7 @@ def _parser(reader: Any, tokens: int) -> Any:
 
 
 def _require_bounded(tokens: list[Any], type_tokens: set[Any]) -> None:
-    """Raises 168 (TOO_BIG_AST), 306 (TOO_DEEP_RECURSION)."""
+    """Raises 168 (TOO_BIG_AST) or 306 (TOO_DEEP_RECURSION) for tokens past the limits."""
     from sqlglot.tokens import TokenType
 
     if len(tokens) > _MOST_TOKENS:

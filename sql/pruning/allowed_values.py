@@ -1,6 +1,6 @@
-"""The values a condition allows a column: ``path = 'x'`` or ``path IN ('x', 'y')`` among the conjuncts of WHERE.
+"""Finds the values that WHERE allows a column: ``path = 'x'`` or ``path IN ('x', 'y')``.
 
-For tables that can be read by key only (``system.zookeeper``).
+It serves tables that can be read by key only (``system.zookeeper``).
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from sql.typing.typed_expressions import Typed
 
 
 def find_allowed_values(scan: Scan, column: str, fold: Callable[[Typed], object]) -> list[str] | None:
-    """The allowed values, ``None`` when no conjunct limits them to constants. ``fold`` computes these."""
+    """Returns the allowed values; ``None`` when no conjunct limits the column to constants.
+
+    ``fold`` computes constant expressions.
+    """
     for term, around in scan.conditions:
 
         def constant(node: Node, around: ExpressionContext = around) -> Node:

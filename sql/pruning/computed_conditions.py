@@ -1,5 +1,7 @@
-"""Conditions that are computed of the keys' values, where each place has one value of every key: a part of the
-partition key, an entry of a set. Whatever is made of the keys alone is known there.
+"""Conditions that are computed from exact key values, not from ranges.
+
+They apply where each place has one value of every key: a part's partition key, or an entry of a set index. There every
+expression over keys alone can be computed.
 """
 
 from __future__ import annotations
@@ -28,16 +30,16 @@ _OF_ROWS = frozenset(
         "blockSize", "blockNumber", "rand", "rand64", "randCanonical", "generateUUIDv4",
     }
 )  # fmt: skip
-"""Another value in other rows, or effects."""
+"""Functions whose value differs between rows, or that have side effects."""
 
 
 @dataclass(frozen=True)
 class ComputedCondition(Condition):
-    """An expression over the keys."""
+    """A condition that is computed as an expression over the keys."""
 
     keys: tuple[int, ...]
     names: tuple[str, ...]
-    """What they are called in the expression."""
+    """Their names in the expression."""
     expression: BlockExpression
     label: str
 
@@ -49,7 +51,7 @@ class ComputedCondition(Condition):
         block = pa.Table.from_arrays(columns, list(self.names))
         try:
             values = self.expression.evaluate(block).combine_chunks()
-        except PandoError:  # a row that is not read may be one that it fails for
+        except PandoError:  # it may fail for a row that the query would not have read
             return np.ones(size, bool), np.ones(size, bool)
         is_true = values if pa.types.is_boolean(values.type) else pc.not_equal(values, pa.scalar(0, values.type))
         true, false = (one.fill_null(False).to_numpy(zero_copy_only=False) for one in (is_true, pc.invert(is_true)))
@@ -66,8 +68,10 @@ class ComputedCondition(Condition):
 def build_computed_condition(
     node: Node, keys: Sequence[tuple[Node, DataType]], columns: Collection[str], zone: str, evaluation: Evaluator
 ) -> Condition:
-    """The condition as an expression over the keys of a table with these ``columns``; unknown where it reads anything
-    else."""
+    """Builds a condition as an expression over the keys of a table with these ``columns``.
+
+    Returns ``Unknown`` where the expression reads anything else.
+    """
     prefix = "k"
     while any(name.startswith(prefix) for name in columns):
         prefix += "k"

@@ -74,11 +74,12 @@ class KeyExpression:
 
 
 def parse_key_expressions(texts: Sequence[str], types: Sequence[DataType]) -> list[KeyExpression]:
+    """Parses the texts of keys; each gets its type."""
     return [KeyExpression(parse_expression(text), type_) for text, type_ in zip(texts, types, strict=True)]
 
 
 class ConditionBuilder:
-    """For one source and one list of keys."""
+    """Builds conditions for one source and one list of keys."""
 
     def __init__(
         self,
@@ -90,7 +91,7 @@ class ConditionBuilder:
         *,
         are_values: bool = False,
     ) -> None:
-        """``are_values``: of each part the keys are known by value, not only by range."""
+        """Creates a builder. ``are_values``: each place has exact key values, not only ranges."""
         self._source = source
         self._schema = schema
         self._keys = keys
@@ -100,10 +101,11 @@ class ConditionBuilder:
         self._are_values = are_values
 
     def build(self, filters: Sequence[tuple[Node, ExpressionContext]]) -> tuple[Condition, bool]:
-        """The conjunction of the filters that are understood, and whether it says of every row what they say.
+        """Returns the conjunction of the filters that are understood, and whether it is equivalent to them.
 
-        Each filter comes with what is known where it stands. Where a column can be NULL a filter can be
-        neither true nor false, which a condition does not know: it still shows what cannot match, never what must.
+        Each filter comes with the context that it stands in. A filter on a column that can be NULL may be neither true
+        nor false, which a condition does not know. Such a condition still shows which rows cannot match, but never
+        which must.
         """
         terms = []
         may_be_null = False
@@ -121,7 +123,7 @@ class ConditionBuilder:
         return Combination(tuple(known)) if known else Constant(True), is_whole
 
     def find_substring_searches(self, filters: Sequence[tuple[Node, ExpressionContext]]) -> list[ContainsText]:
-        """What the keys that are strings must contain, by the filters that are LIKE and more than a beginning."""
+        """Returns the substrings that LIKE filters require in string keys, behind the first wildcard."""
         normalized = [self._normalized(node, around.scope) for node, around in filters]
         found = []
         for node in normalized:
@@ -143,7 +145,7 @@ class ConditionBuilder:
     # Names ------------------------------------------------------------------------------------------------------------
 
     def _normalized(self, node: Node, scope: Scope, seen: frozenset[str] = frozenset()) -> Node:
-        """Columns of the source as ``Identifier((name,))``; anything of another source becomes a marker."""
+        """Rewrites columns of the source to ``Identifier((name,))`` and other sources' to a marker."""
 
         def change(part: Node) -> Node:
             if isinstance(part, Alias):
@@ -198,7 +200,7 @@ class ConditionBuilder:
         return self._atom(node)
 
     def _atom(self, node: Function) -> Condition:
-        """What is neither made of conditions nor the opposite of one."""
+        """Builds the condition of a term that is neither AND, OR nor a negation."""
         if node.name in ("like", "startsWith") and len(node.args) == 2:
             return self._prefix(node)
         if node.name in ("in", "globalIn") and len(node.args) == 2:
@@ -229,7 +231,7 @@ class ConditionBuilder:
 
     def _against_key(self, number: int, key: KeyExpression, left: Node, right: Node, name: str) -> Condition | None:
         if name != "equals" and isinstance(strip_nullable(key.type), UUIDType):
-            return None  # keys are in the order of bytes, and < compares the second half first
+            return None  # keys are sorted by bytes, but ``<`` compares the second half first
         if left == key.node:
             value = self._constants.value(right, key.type)
             return build_range_condition(number, name, value, exact=not isinstance(strip_nullable(key.type), FloatType))
@@ -243,7 +245,7 @@ class ConditionBuilder:
         return None
 
     def _through_key(self, number: int, key: KeyExpression, column: str, right: Node, name: str) -> Condition | None:
-        """The key is a function of the compared column: apply it to the constant."""
+        """Builds a term where the key is a function of the column: applies it to the constant."""
         if len(_columns(key.node)) != 1:
             return None
         type_ = self._schema.column(column).type
@@ -301,7 +303,7 @@ class ConditionBuilder:
         return Combination(tuple(terms)) if terms else Unknown()
 
     def _listed_tuples(self, left: Node, right: LiteralList) -> Condition:
-        """As :meth:`_tuple_set`."""
+        """Builds the same term as :meth:`_tuple_set`, from a :class:`LiteralList`."""
         columns = right.values.flatten()
         if not isinstance(left, Function) or left.name != "tuple" or len(left.args) != len(columns):
             return Unknown()
@@ -325,7 +327,7 @@ class ConditionBuilder:
         return None
 
     def _tuple_set(self, left: Function, members: Sequence[Node]) -> Condition:
-        """(a, b) IN ((1, 2), …): a in {1, …} and b in {2, …}; can always be false."""
+        """Builds a term for ``(a, b) IN ((1, 2), …)``: a in {1, …} and b in {2, …}; it can always be false."""
         rows = []
         for member in members:
             if not isinstance(member, Function) or member.name != "tuple" or len(member.args) != len(left.args):
@@ -340,7 +342,7 @@ class ConditionBuilder:
     # Values -----------------------------------------------------------------------------------------------------------
 
     def _change(self, node: Node, key: KeyExpression) -> tuple[MonotonicFunction, DataType]:
-        """The function from the key's values to the compared expression's, and its type."""
+        """Returns the function from the key's values to the compared expression's, and its type."""
         schema = TableSchema((Column("k", strip_nullable(key.type)),))
         tree = transform(node, lambda part: Identifier(("k",)) if part == key.node else part)
         compiled = self._evaluation.expression(tree, schema, self._environment.zone)
@@ -385,7 +387,7 @@ def _column(node: Node) -> str | None:
 def build_range_condition(
     number: int, name: str, value: pa.Scalar, *, change: MonotonicFunction | None = None, exact: bool = True
 ) -> Condition:
-    """What ``name`` (of ``RANGE_COMPARISONS``) says of key ``number`` beside a constant."""
+    """Builds a comparison of key ``number`` by ``name`` (of ``RANGE_COMPARISONS``) with a constant."""
     wanted = {
         "equals": WantedRange(value, value),
         "less": WantedRange(None, value, high_closed=False),

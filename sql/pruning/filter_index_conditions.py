@@ -1,8 +1,8 @@
-"""What a WHERE asks of filters: values, and pieces of texts, that must be among those of a run of granules.
+"""Conditions for filter indexes: values or substrings that a run of granules must contain.
 
-A term is understood when it can be true only of rows whose key has certain values or pieces: ``=``, IN, ``has…`` of an
-array, the value of a map, and of texts LIKE, ``startsWith``, ``endsWith``, ``hasToken``, ``multiSearchAny``. That they
-are all there never says that the term is true.
+A term is understood when it can be true only of rows whose key has certain values or substrings. Such terms are ``=``,
+IN, ``has…`` of an array and the value of a map. Of strings they are LIKE, ``startsWith``, ``endsWith``, ``hasToken``
+and ``multiSearchAny``. That all of them are there never proves the term true.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ from sql.pruning.key_constants import UnsupportedTermError
 from sql.pruning.key_ranges import Mask
 
 Piece = tuple[str, bool, bool]
-"""A text, and whether what has it may go on left and right of it."""
+"""A substring, and whether the text that contains it may go on to its left and to its right."""
 Group = tuple[Any, ...]
-"""Hashes; of a text index tokens."""
+"""Hashes, or for a text index tokens, that must all be present."""
 _MOST_GROUPS = 1024
 _IN_WORD = re.compile(r"[A-Za-z0-9]|[^\x00-\x7f]")
 _WORDS = re.compile(r"(?:[A-Za-z0-9]|[^\x00-\x7f])+")
@@ -56,7 +56,7 @@ _MAP_SEARCHES = {"mapContains": "mapKeys", "mapContainsKey": "mapKeys", "mapCont
 
 @dataclass(frozen=True)
 class ContainsAnyGroup(Condition):
-    """Some group of hashes, or of tokens, is there, all of it."""
+    """All hashes, or tokens, of at least one group are present."""
 
     key: int
     groups: tuple[Group, ...]
@@ -82,13 +82,16 @@ class ContainsAnyGroup(Condition):
 
 
 def build_membership_condition(index: SkipIndex, number: int, values: Sequence[pa.Scalar]) -> Condition:
-    """Key ``number`` is one of the values."""
+    """Builds the condition that key ``number`` is one of the values."""
     groups = [_hashes(index, pa.array([value], value.type)) for value in values]
     return _present(number, groups)
 
 
 def _present(number: int, groups: Sequence[Group]) -> Condition:
-    """A group of nothing, such as a text too short for a piece, may be anywhere."""
+    """Builds the condition that one group is present.
+
+    An empty group, such as of a string too short for an n-gram, may be anywhere.
+    """
     return ContainsAnyGroup(number, tuple(groups)) if len(groups) <= _MOST_GROUPS else Unknown()
 
 
@@ -99,7 +102,7 @@ def _hashes(index: SkipIndex, array: pa.Array) -> Group:
 
 
 class FilterConditionBuilder(ConditionBuilder):
-    """For one index of a kind with filters."""
+    """Builds conditions for one index that stores filters (bloom filter, n-grams, tokens, text)."""
 
     def __init__(
         self,
@@ -152,7 +155,7 @@ class FilterConditionBuilder(ConditionBuilder):
     def _element(
         self, number: int, key: KeyExpression, container: Node, place: Node, values: Sequence[Node]
     ) -> Condition | None:
-        """``array[i]`` or ``map[k]``: the default where there is none."""
+        """Builds a term for ``array[i]`` or ``map[k]``, which is the default where the element is missing."""
         type_ = strip_nullable_and_low_cardinality(key.type)
         if not isinstance(type_, ArrayType):
             return None
@@ -196,7 +199,10 @@ class FilterConditionBuilder(ConditionBuilder):
         return _present(number, [self._of_pieces(find_required_pieces(name, read_string_literal(wanted)))])
 
     def _of_pieces(self, pieces: Sequence[Piece]) -> Group:
-        """Of texts that stand in the key; a word at an end that is open there may be a part of a longer one."""
+        """Returns the hashes of substrings of the key.
+
+        A word at an open end may be part of a longer word, so it is left out.
+        """
         texts = []
         for text, is_open_left, is_open_right in pieces:
             if self._has_words:
@@ -237,6 +243,7 @@ class FilterConditionBuilder(ConditionBuilder):
 
 
 def strip_nullable_and_low_cardinality(type_: DataType) -> DataType:
+    """Returns the type inside Nullable and LowCardinality."""
     return strip_nullable(strip_low_cardinality(type_))
 
 
@@ -246,6 +253,7 @@ def _default(type_: DataType) -> pa.Scalar:
 
 
 def list_elements(node: Node) -> Sequence[Node]:
+    """Returns the elements of a literal array or tuple. Raises ``UnsupportedTermError`` for anything else."""
     if isinstance(node, LiteralList) and not node.is_of_tuples and len(node.values) <= _MOST_GROUPS:
         return list_members(node)
     if isinstance(node, Function) and node.name in ("array", "tuple"):
@@ -254,13 +262,17 @@ def list_elements(node: Node) -> Sequence[Node]:
 
 
 def read_string_literal(node: Node) -> str:
+    """Returns the value of a string literal. Raises ``UnsupportedTermError`` for anything else."""
     if isinstance(node, Literal) and isinstance(node.value, str):
         return node.value
     raise UnsupportedTermError
 
 
 def find_required_pieces(name: str, text: str) -> list[Piece]:
-    """The texts that stand in whatever the search finds, and whether it goes on left and right of them."""
+    """Returns the substrings that every match of the search contains.
+
+    Each says whether the matched text may go on to its left and to its right.
+    """
     if name == "startsWith":
         return [(text, False, True)]
     if name == "endsWith":
@@ -277,7 +289,10 @@ def find_required_pieces(name: str, text: str) -> list[Piece]:
 
 
 def _unescaped(run: str) -> str:
-    """What a backslash before another character than a wildcard means, no piece says."""
+    r"""Resolves ``\%``, ``\_`` and double backslashes in a LIKE pattern.
+
+    Raises ``UnsupportedTermError`` for a backslash before any other character.
+    """
     if re.search(r"\\[^%_\\]", run):
         raise UnsupportedTermError
     return re.sub(r"\\(.)", r"\1", run)

@@ -1,4 +1,7 @@
-"""Constants of a condition as values of a key's type, exactly: what would be rounded or cut is not understood."""
+"""Converts constants of a condition to values of a key's type, exactly.
+
+A constant that would be rounded or cut is not understood.
+"""
 
 from __future__ import annotations
 
@@ -44,15 +47,18 @@ _EXACT = decimal.Context(prec=160)
 
 
 _MOST_MEMBERS = 10_000
-"""Of an array that is computed: more cost more than they save."""
+"""Elements of a computed array: testing more costs more than it saves."""
 
 
 class UnsupportedTermError(Exception):
-    """This term is unknown."""
+    """The term is not understood: it becomes ``Unknown``."""
 
 
 class KeyConstants:
-    """Raises ``UnsupportedTermError`` and, for what is no expression, ``UserError``."""
+    """Computes and converts constants.
+
+    Its methods raise ``UnsupportedTermError``, and ``UserError`` for what is no expression.
+    """
 
     def __init__(self, environment: Environment, evaluation: Evaluator) -> None:
         self._zone = environment.zone
@@ -60,7 +66,7 @@ class KeyConstants:
         self._compiler = ExpressionCompiler(Scope(), environment)
 
     def value(self, node: Node, type_: DataType) -> pa.Scalar:
-        """A constant as a value of ``type_``, exactly; else not understood."""
+        """Returns a constant as a value of ``type_``. Raises ``UnsupportedTermError`` if it is not exact."""
         bare = strip_nullable(type_)
         if not isinstance(bare, _COMPARABLE):
             raise UnsupportedTermError
@@ -112,7 +118,10 @@ class KeyConstants:
         return pa.scalar(value, bare.arrow)
 
     def members(self, node: Node) -> tuple[Node, ...]:
-        """What IN looks for: the elements of an array that a function makes, or the constant itself."""
+        """Returns the members of the right side of IN.
+
+        They are the elements of an array that a function makes, or the constant itself.
+        """
         if not isinstance(node, Function):
             return (node,)
         typed = self._compiler.compile(node).plain
@@ -125,7 +134,7 @@ class KeyConstants:
         return tuple(Literal(value) for value in values if value is not None)
 
     def _nanoseconds(self, converted: Typed, type_: DateTime64Type) -> pa.Scalar:
-        """Python's datetime would cut the value to microseconds, and the condition would be another one."""
+        """Returns a time of nanoseconds exactly; Python's datetime would cut it to microseconds."""
         value = self._computed(Typed(fragment("epoch_ns({})", converted.sql), IntegerType(64, True)))
         if value is None:
             raise UnsupportedTermError

@@ -1,7 +1,8 @@
-"""Functions of one argument that never decrease: the bridge between a condition and a key.
+"""Knows which functions of one argument never decrease, so that a condition can use a key.
 
-Local time can run backwards where a zone leaves summer time, so functions of the calendar and the clock count only on
-Date and where the zone is UTC."""
+Local time can run backwards where a zone leaves summer time. So functions of the calendar and the clock count only on
+Date, and where the zone is UTC.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ _UTC = frozenset({"UTC", "Etc/UTC", "GMT"})
 
 
 def find_monotonic_argument(node: Node, inner: Node, schema: TableSchema, zone: str) -> Node | None:
-    """``inner`` if ``node`` is a chain of growing functions around it, else ``None``."""
+    """Returns ``inner`` if ``node`` is a chain of growing functions around it, else ``None``."""
     if node == inner:
         return inner
     if not isinstance(node, Function) or node.params is not None:
@@ -93,7 +94,7 @@ def _grows(node: Function, type_: DataType, zone: str) -> bool:
 
 
 def _widens(type_: DataType, name: str) -> bool:
-    """A conversion that keeps every value."""
+    """Returns whether a conversion keeps every value."""
     if not isinstance(type_, IntegerType):
         return False
     if name == "toFloat64":

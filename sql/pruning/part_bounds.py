@@ -1,6 +1,7 @@
-"""The ranges of keys in all parts of a table, as arrays: made once for a list of parts, not for every query.
+"""Ranges of keys in all parts of a table, as arrays.
 
-Where a query has few parts left, and nobody made them for all yet, they are made for these few.
+They are made once per list of parts, not for every query. Where few parts are left in a query, and nobody made the
+ranges yet, they are made for those parts only.
 """
 
 from __future__ import annotations
@@ -19,12 +20,15 @@ from sql.compile.names.scope import NAME_COLUMNS
 from sql.pruning.key_ranges import KeyRanges, make_closed_ranges, make_point_ranges
 
 _FEW_OF = 8
-"""One part of so many, or fewer, are few."""
+"""Chosen parts are few if at most one part in this many is chosen."""
 _Make = Callable[[Sequence[Part]], KeyRanges | None]
 
 
 class PartBounds:
-    """Ranges of the parts that have rows. ``chosen``: positions among them. A missing range may be anything."""
+    """Ranges of keys in the parts that have rows.
+
+    ``chosen`` are positions among these parts. ``None`` instead of ranges means that the key may be anything.
+    """
 
     def __init__(self, parts: Sequence[Part]) -> None:
         self.parts = [part for part in parts if part.rows]
@@ -33,18 +37,19 @@ class PartBounds:
 
     @classmethod
     def of(cls, parts: Sequence[Part]) -> PartBounds:
+        """Returns the bounds of the parts, which a ``PartList`` keeps."""
         return parts.once("bounds", lambda: cls(parts)) if isinstance(parts, PartList) else cls(parts)
 
     def extremes(self, column: str, chosen: np.ndarray) -> KeyRanges | None:
-        """Ranges of a column of the partition key, or of one that the part's name tells."""
+        """Returns ranges of a partition key's column, or of a column that the part's name gives."""
         return self._bounds(column, lambda parts: _extremes(parts, column), chosen)
 
     def partition_value(self, number: int, chosen: np.ndarray) -> KeyRanges | None:
-        """Values of an expression of the partition key, by its number."""
+        """Returns the values of a partition key's expression, by its number."""
         return self._bounds(number, lambda parts: _partition_value(parts, number), chosen)
 
     def first_key(self, key: Key, chosen: np.ndarray) -> KeyRanges | None:
-        """Ranges of the first expression of the sorting key."""
+        """Returns ranges of the first expression of the sorting key."""
         return self._bounds(key, lambda parts: _first_key(parts, key), chosen)
 
     def _bounds(self, what: Hashable, make: _Make, chosen: np.ndarray) -> KeyRanges | None:
@@ -57,7 +62,7 @@ class PartBounds:
 
 
 def name_value(column: str, part: Part) -> str:
-    """The value of a column that the name of a part tells."""
+    """Returns the value of a column that the part's name gives (``_part``, ``_partition_id``)."""
     return str(part.name) if column == "_part" else part.name.partition_id
 
 
@@ -86,7 +91,7 @@ def _first_key(parts: Sequence[Part], key: Key) -> KeyRanges | None:
 
 
 def _of_pairs(arrays: Sequence[pa.Array]) -> KeyRanges | None:
-    """From the first value of each array to its last one."""
+    """Makes ranges from the first value of each array to its last."""
     ends = np.cumsum([len(array) for array in arrays])
     try:
         joined = pa.concat_arrays(arrays)

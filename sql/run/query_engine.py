@@ -1,7 +1,8 @@
-"""Runs queries: compile, prune, feed the scans to DuckDB, stream the result in storage types.
+"""Runs queries: compiles, prunes, feeds the scans to DuckDB, streams the result in storage types.
 
-A :class:`QueryEngine` may be used by many threads; every query has its own cursor, snapshot and statistics. The
-result is streamed: nothing is read before the first batch is asked for, and closing early stops the readers."""
+Many threads may use a :class:`QueryEngine`; every query has its own cursor, snapshot and statistics. Nothing is read
+before the first batch is asked for, and closing early stops the readers.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ _VECTOR_ROWS = 2048
 
 @dataclass
 class SelectResult:
-    """A running query. Iterate ``batches`` once; ``close`` when done (twice is fine), ``cancel`` from any thread."""
+    """A running query. Iterate ``batches`` once; ``close`` when done (twice is fine)."""
 
     columns: tuple[tuple[str, DataType], ...]
     batches: Iterator[pa.RecordBatch]
@@ -61,13 +62,15 @@ class SelectResult:
     _close: Callable[[], None] = field(default=lambda: None, repr=False)
 
     def cancel(self) -> None:
+        """Stops the query, from any thread."""
         self._cancel()
 
     def close(self) -> None:
+        """Stops the readers and releases the snapshots."""
         self._close()
 
     def read_all(self) -> pa.Table:
-        """The whole result as a block."""
+        """Returns the whole result as a block, and closes it."""
         try:
             return pa.Table.from_batches(list(self.batches), storage_schema(self.columns))
         finally:
@@ -91,9 +94,10 @@ class QueryEngine:
         constants: Mapping[str, str] | None = None,
         status: QueryStatus | None = None,
     ) -> SelectResult:
-        """Starts a query. Errors of the text are raised here, errors of the data while the batches are read.
+        """Starts a query.
 
-        ``status`` ends it (394, 159, 241) wherever it is.
+        Errors of the text are raised here, errors of the data while the batches are read. ``status`` can end the query
+        at any point (394, 159, 241).
         """
         key = make_plan_key(query, database, (constants or {}).get("timezone", "UTC"), settings, parameters)
 
@@ -112,7 +116,7 @@ class QueryEngine:
         return SelectResult(plan.columns, run.batches(), run.state.statistics, run.cancel, run.close)
 
     def plan(self, tree: Query, catalog: RelationCatalog, settings: Settings, database: str) -> Plan:
-        """Plans a rewritten query that knows no session."""
+        """Plans a rewritten query without constants of a session."""
         guard = QueryGuard(QueryLimits.of(settings))
         constants = {"timezone": settings.timezone}
         compiler, compiled = _compiled(tree, TableLookups(catalog), settings, database, constants, guard)
@@ -129,7 +133,7 @@ class QueryEngine:
         constants: Mapping[str, str] | None = None,
         status: QueryStatus | None = None,
     ) -> tuple[tuple[str, DataType], ...]:
-        """Names and types of the columns of the result."""
+        """Returns names and types of the result's columns."""
         return self._compile(query, TableLookups(catalog), settings, database, parameters, constants, status)[2].columns
 
     def columns_read(
@@ -144,7 +148,7 @@ class QueryEngine:
         constants: Mapping[str, str] | None = None,
         status: QueryStatus | None = None,
     ) -> set[str]:
-        """The columns that a query reads of a relation."""
+        """Returns the columns of a relation that a query reads."""
         scans = self._compile(query, TableLookups(catalog), settings, database, parameters, constants, status)[1].scans
         return {name for scan in scans if scan.source.relation is relation for name in scan.source.used}
 
@@ -161,7 +165,7 @@ class QueryEngine:
         constants: Mapping[str, str] | None = None,
         status: QueryStatus | None = None,
     ) -> SelectResult:
-        """EXPLAIN: lines of text in a column ``explain``."""
+        """Runs EXPLAIN: lines of text in a column ``explain``."""
         _, compiler, compiled = self._compile(
             query, TableLookups(catalog), settings, database, parameters, constants, status
         )
@@ -227,7 +231,7 @@ class _Run:
         self.state = ScanState(status=status, limits=ReadLimits.of(settings))
         self._max_threads = settings.max_threads
         self._snapshots: list[PartsSnapshot] = []
-        self._lock = threading.Lock()  # a statement given back must not be interrupted
+        self._lock = threading.Lock()  # a returned statement must not be interrupted
         self._lease: LeasedStatement | None = None
         self._closed = False
         self._on_close = ExitStack()
@@ -244,8 +248,11 @@ class _Run:
             self.close()
 
     def _result_of_any_rows(self) -> Iterator[pa.RecordBatch]:
-        """Begins anew without groups when rows make none (``sql.compile.grouping.scan_grouping``), and without codes
-        when a string is too long for one (``sql.compile.short_string_codes``)."""
+        """Yields the result; starts again if the plan does not fit the rows.
+
+        Without groups when rows are too different (``sql.compile.grouping.scan_grouping``), without codes when a string
+        is too long for one (``sql.compile.short_string_codes``).
+        """
         for may_begin_anew in (True, True, False):
             is_begun = False
             try:
@@ -315,7 +322,7 @@ class _Run:
             raise CancelledError()
 
     def _run(self, parts: Sequence[Sequence[PrunedPart] | None]) -> Iterator[pa.RecordBatch]:
-        """The result in DuckDB's types; ``parts`` are those of every scan."""
+        """Yields the result in DuckDB's types; ``parts`` are those of every scan."""
         streams = {}
         for planned, chosen in zip(self.plan.scans, parts, strict=True):
             name = f"s{planned.scan.source.number}"
@@ -337,7 +344,7 @@ class _Run:
             yield batch.select(range(len(self.plan.columns)))
 
     def _batch_rows(self, parts: Sequence[Sequence[PrunedPart] | None]) -> int:
-        """Rows of a batch of the result, so that the longest rows that are read, or made, do not make it too big."""
+        """Returns the rows of a result batch, fewer where the longest rows, read or made, are big."""
         if self.plan.is_guarded:
             return _VECTOR_ROWS
         stored = [item.part for chosen in parts for item in chosen or () if item.part.rows]
@@ -357,7 +364,7 @@ class _Run:
         statistics.parts += len(kept)
         statistics.marks += sum(item.marks for item in kept)
         left = split_off_certain_rows(kept)[1] if self.plan.counts_rows else kept
-        # The first rows are perhaps enough, and how many are read until then shows while they are.
+        # The first rows may be enough. Then the limit is checked while reading.
         if not (self.plan.first_rows and sum(item.certain_rows for item in left) == sum(item.rows for item in left)):
             self.state.limits.check_rows(sum(item.rows for item in left))
         self.state.limits.check_partitions(relation.description, left)

@@ -43,6 +43,7 @@ _MOST_DIGITS = 600
 
 
 def parse_from(parser: ExpressionParser) -> Node:
+    """Parses the tables, joins and ARRAY JOINs behind FROM."""
     stream = parser.stream
     source = _joined(parser, _table(parser))
     while stream.accept(","):
@@ -137,7 +138,10 @@ def _table(parser: ExpressionParser) -> Node:
 
 
 def _values(parser: ExpressionParser) -> TableFunction:
-    """``VALUES (1, 'a'), (2, 'b'))``: rows only. A text is no literal here: it would be taken for a structure."""
+    """Parses ``VALUES (1, 'a'), (2, 'b'))``: rows without a structure.
+
+    A leading string is wrapped in ``identity``: as a literal it would be taken for a structure.
+    """
     stream = parser.stream
     stream.expect("VALUES")
     first, *rows = parser.aliased_list()
@@ -148,7 +152,7 @@ def _values(parser: ExpressionParser) -> TableFunction:
 
 
 def _ratio(stream: TokenStream) -> Fraction:
-    if stream.peek().text.startswith("."):  # behind a word that is a dot and a number
+    if stream.peek().text.startswith("."):  # the tokenizer joins a dot and digits behind a word
         stream.fail("a digit before the point")
     ratio = _decimal(stream, "a share of the data (0.1, 1/10) or a number of rows")
     if not stream.accept("/"):
@@ -160,7 +164,7 @@ def _ratio(stream: TokenStream) -> Fraction:
 
 
 def _decimal(stream: TokenStream, expected: str) -> Fraction:
-    """A decimal number, exactly. An exponent beyond all numbers of rows counts as one that is."""
+    """Parses a decimal number exactly. An exponent past ``_MOST_DIGITS`` counts as ``_MOST_DIGITS``."""
     text = stream.peek().text.replace("_", "").lower()
     is_number = stream.peek().kind == "number" or text.isdecimal()  # 1__0 is a word elsewhere
     if not is_number or text[:2] in ("0x", "0b"):

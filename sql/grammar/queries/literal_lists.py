@@ -1,7 +1,7 @@
-"""A long list of plain numbers or plain strings, as ``IN (…)`` and ``[…]`` have them: read as one array, not as a tree.
+"""Parses long lists of plain numbers or strings, as in ``IN (…)`` and ``[…]``, into one array.
 
-A million of them are one node of the tree, as in ClickHouse. A list that is short or has anything else in it is read as
-any other expression.
+A million literals are one node of the tree, as in ClickHouse. A list that is short or has anything else in it is parsed
+as any other expression.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ _END = _SPACE + r"([,)\]])"
 
 
 class _Kind:
-    """``value`` matches one literal of a kind, ``few`` a short one."""
+    """A kind of literal: its patterns, its conversion from text, and the Arrow types to try.
+
+    ``value`` matches one literal; ``few`` matches a short one.
+    """
 
     def __init__(self, value: str, few: str, of_text: Callable[[str], object], *types: pa.DataType) -> None:
         self.first = re.compile(_SPACE + f"({value})" + _END, re.ASCII | re.DOTALL)
@@ -42,7 +45,10 @@ _KINDS = (
 
 
 def parse_literal_list(stream: TokenStream, closer: str) -> LiteralList | None:
-    """The list up to and with its ``closer``, or ``None`` with nothing read. The opening bracket has been read."""
+    """Parses a list up to and with its ``closer``; ``None``, with nothing read, if it is not plain.
+
+    The opening bracket has been read.
+    """
     for kind in _KINDS:
         if kind.first.match(stream.text, stream.position) is None:
             continue
@@ -55,7 +61,7 @@ def parse_literal_list(stream: TokenStream, closer: str) -> LiteralList | None:
 
 
 def _read(stream: TokenStream, closer: str, kind: _Kind) -> tuple[list[object], int]:
-    """The values, and the place behind the closer; no values if the list has anything else in it."""
+    """Returns the values and the position behind the closer; no values if the list holds anything else."""
     values: list[object] = []
     text, position = stream.text, stream.position
     while True:
@@ -74,7 +80,10 @@ def _read(stream: TokenStream, closer: str, kind: _Kind) -> tuple[list[object], 
 
 
 def _array(values: list[object], types: tuple[pa.DataType, ...]) -> pa.Array | None:
-    """In pieces: a conversion must not hold the interpreter for long."""
+    """Converts the values to the first type that holds them.
+
+    It converts in pieces: one conversion must not hold the interpreter for long.
+    """
     for type_ in types:
         try:
             pieces = [pa.array(values[at : at + _AT_ONCE], type_) for at in range(0, len(values), _AT_ONCE)]

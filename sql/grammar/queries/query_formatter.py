@@ -1,8 +1,8 @@
-"""The text of a query or an expression, made of its tree: parsing it gives the same tree again.
+"""Formats a query or expression tree as text that parses to the same tree.
 
-As ClickHouse keeps it in definitions: operators between their operands, in brackets where an operand is an operator
-too; INTERVAL as the function that it means; on lines as SHOW CREATE lays them out, or in one line as ``system.tables``
-shows it. What another server is to compute is in one line, with every name quoted.
+The text is as ClickHouse keeps it in definitions. Operators stand between their operands, with brackets where an
+operand is an operator too. INTERVAL becomes its function. The text has the lines of SHOW CREATE, or is one line as
+``system.tables`` shows it. Queries for another server are one line, with every name quoted.
 """
 
 from __future__ import annotations
@@ -53,7 +53,11 @@ _INDENT = "    "
 
 
 def format_view_query(query: Query, *, one_line: bool = False) -> str:
-    """Of the definition of a view. Raises 48 for a query that has no such text: what is kept is run."""
+    """Formats the query of a view's definition.
+
+    Raises 48 (NOT_IMPLEMENTED) for a query whose text would not parse to the same tree, since the kept text is what
+    runs.
+    """
     text = _Writer(one_line, quote_identifier_if_needed).query(query, 0)
     if not one_line and parse_query(text) != query:
         raise UserError("NOT_IMPLEMENTED", "A view of this query is not supported: its text cannot be kept")
@@ -61,17 +65,21 @@ def format_view_query(query: Query, *, one_line: bool = False) -> str:
 
 
 def format_query(query: Query) -> str:
-    """For another server. A parameter that is not bound is written as it was."""
+    """Formats a query for another server. An unbound parameter is written as it was."""
     return _Writer(True, quote_identifier).query(query, 0)
 
 
 def format_expression(node: Node) -> str:
-    """As :func:`format_query`."""
+    """Formats an expression for another server."""
     return _Writer(True, quote_identifier).text(node, 0)
 
 
 def normalize_expression(text: str) -> str:
-    """An expression of a definition; as it was, but for blanks, where it has no such text. Raises ``UserError`` 62."""
+    """Returns a definition's expression in normal form.
+
+    An expression that cannot be formatted keeps its text, with blanks collapsed. Raises ``UserError`` 62
+    (SYNTAX_ERROR).
+    """
     node = parse_expression(text)
     try:
         return _Writer(True, quote_identifier_if_needed).text(node, 0)
@@ -80,19 +88,20 @@ def normalize_expression(text: str) -> str:
 
 
 class _Writer:
-    """``name`` writes a name."""
+    """Writes trees as text; ``name`` quotes a name."""
 
     def __init__(self, one_line: bool, name: Callable[[str], str]) -> None:
         self._one_line = one_line
         self._name = name
 
     def _line(self, indent: int, between: str = " ") -> str:
-        """To the next line; ``between`` stands for it where all is one."""
+        """Returns a line break with indentation, or ``between`` when writing one line."""
         return between if self._one_line else "\n" + _INDENT * indent
 
     # Queries ----------------------------------------------------------------------------------------------------------
 
     def query(self, query: Query, indent: int) -> str:
+        """Returns the text of a query."""
         if isinstance(query, Union):
             return self._union(query, indent)
         assert isinstance(query, Select)
@@ -147,7 +156,7 @@ class _Writer:
         return f" DISTINCT{on}" if select.distinct else ""
 
     def _items(self, nodes: Sequence[Node], indent: int) -> str:
-        """The only one behind its clause, several on lines of their own."""
+        """Writes one item behind its clause, several on lines of their own."""
         texts = [self.text(node, indent + 1) for node in nodes]
         return f" {texts[0]}" if len(texts) == 1 else self._line(indent + 1) + f",{self._line(indent + 1)}".join(texts)
 
@@ -191,7 +200,7 @@ class _Writer:
                 return text + (f" OFFSET {_ratio(offset)}" if offset is not None else "")
             case SubqueryTable(query):
                 text = self._line(indent, "") + self._bracketed(query, indent)
-                alias = node.alias or node.table  # of a view, its name
+                alias = node.alias or node.table  # ``table`` is the name of an expanded view
                 return text + (f" AS {self._name(alias)}" if alias else "")
             case TableFunction(name, args, alias):
                 match args:
@@ -225,6 +234,7 @@ class _Writer:
     # Expressions ------------------------------------------------------------------------------------------------------
 
     def text(self, node: Node, indent: int) -> str:
+        """Returns the text of an expression. Raises 48 (NOT_IMPLEMENTED) for a node without text."""
         match node:
             case Literal():
                 return _literal(node)

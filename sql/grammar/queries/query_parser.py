@@ -1,4 +1,4 @@
-"""Parses queries: SELECT with all its clauses, UNION and CTEs; FROM has a module of its own.
+"""Parses queries: SELECT with all its clauses, UNION and CTEs; ``from_clause`` parses FROM.
 
 Source: ClickHouse documentation, "SELECT query".
 """
@@ -41,7 +41,10 @@ def _fresh(stream: TokenStream) -> ExpressionParser:
 
 
 def parse_query(text: str, guard: QueryGuard | None = None) -> Query:
-    """The whole text as one query. Raises ``UserError`` 62 with the position, 306, 167 and 168 past the limits."""
+    """Parses the whole text as one query.
+
+    Raises ``UserError`` 62 with the position, and 306, 167 and 168 past the limits.
+    """
     guard = guard if guard is not None else QueryGuard(text=text)
     return _queries.get((text, guard.limits), lambda: _whole_query(text, guard))
 
@@ -57,7 +60,7 @@ def _whole_query(text: str, guard: QueryGuard) -> Query:
 
 
 def parse_expression(text: str) -> Node:
-    """The whole text as one expression (a key, a default, a condition)."""
+    """Parses the whole text as one expression (a key, a default, a condition)."""
     return _expressions.get((text, None), lambda: _whole_expression(text))
 
 
@@ -71,7 +74,7 @@ def _whole_expression(text: str) -> Node:
 
 
 def parse_expression_list(text: str) -> tuple[Node, ...]:
-    """``a, b``; an empty text is no expression."""
+    """Parses ``a, b`` into its expressions; an empty text has none."""
     return _lists.get((text, None), lambda: _whole_list(text))
 
 
@@ -88,7 +91,7 @@ def _whole_list(text: str) -> tuple[Node, ...]:
 
 
 def parse_query_stream(stream: TokenStream) -> Query:
-    """A query from the stream's position on."""
+    """Parses a query from the stream's position on."""
     with stream.guard.nested(QUERY_LEVELS):
         return _union(stream)
 
@@ -108,7 +111,7 @@ def _union(stream: TokenStream) -> Query:
 
 
 def _intersection(stream: TokenStream) -> Query:
-    """INTERSECT binds before UNION and EXCEPT."""
+    """Parses operands of INTERSECT, which binds stronger than UNION and EXCEPT."""
     queries = [_operand(stream)]
     operators: list[str] = []
     while stream.accept("INTERSECT"):
@@ -157,7 +160,7 @@ _ONE, _DUMMY = NamedTable("system", "one"), Identifier(("dummy",))
 
 
 def _reads_one(select: Select) -> bool:
-    """A SELECT without FROM reads ``system.one``; only one that names its column needs to."""
+    """Returns whether a SELECT without FROM uses columns, and so reads ``system.one``."""
     if any(isinstance(node, Star) for node in select.expressions):
         return True
     return any(node == _DUMMY for node in walk(select, into_queries=False))
@@ -184,7 +187,7 @@ def _selected(parser: ExpressionParser, clauses: dict[str, object]) -> None:
 
 
 def _list_ends(stream: TokenStream) -> bool:
-    """Behind the last comma, which may stand before FROM: the word may also be a column."""
+    """Returns whether the SELECT list ends behind a trailing comma; FROM may also be a column's name."""
     return stream.at_end() or (stream.at("FROM") and stream.peek(1).upper not in ("FROM", ",", ""))
 
 

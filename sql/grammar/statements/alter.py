@@ -1,4 +1,7 @@
-"""ALTER TABLE: one or more commands, each perhaps in brackets, for :mod:`sql.grammar.statements.alter_commands`."""
+"""Parses ALTER TABLE: one or more commands, each perhaps in brackets.
+
+The commands are classes of :mod:`sql.grammar.statements.alter_commands`.
+"""
 
 from __future__ import annotations
 
@@ -55,6 +58,7 @@ _REMOVABLE = ("DEFAULT", "MATERIALIZED", "ALIAS", "CODEC", "COMMENT", "TTL")
 
 
 def parse_alter(stream: TokenStream) -> Statement:
+    """Parses ALTER TABLE and its commands."""
     stream.next()
     if not stream.accept("TABLE"):
         if stream.accept("TEMPORARY", "TABLE") or stream.peek().kind == "word":
@@ -119,7 +123,7 @@ def _rename_column(stream: TokenStream) -> AlterCommand:
 
 
 def _modify_column(stream: TokenStream) -> AlterCommand:
-    """Also ``ALTER COLUMN c TYPE t``."""
+    """Parses MODIFY COLUMN, and ``ALTER COLUMN c TYPE t``."""
     exists = accept_if_exists(stream)
     name = parse_column_name(stream)
     if stream.accept("REMOVE"):

@@ -24,6 +24,7 @@ _OTHERS = """
 
 
 def parse_create_index(stream: TokenStream) -> Statement:
+    """Parses CREATE INDEX, which is ALTER TABLE … ADD INDEX."""
     if stream.accept("UNIQUE"):
         raise not_implemented("CREATE UNIQUE INDEX")
     stream.expect("INDEX")
@@ -38,6 +39,7 @@ def parse_create_index(stream: TokenStream) -> Statement:
 
 
 def parse_drop_index(stream: TokenStream) -> Statement:
+    """Parses DROP INDEX, which is ALTER TABLE … DROP INDEX."""
     stream.expect("INDEX")
     exists = accept_if_exists(stream)
     name = stream.identifier("index name")
@@ -52,7 +54,7 @@ def _on_table(stream: TokenStream) -> TableRef:
 
 
 def _expression(stream: TokenStream) -> str:
-    """``(a, f(b) DESC)``, whose order means nothing, or one expression."""
+    """Parses one expression, or ``(a, f(b) DESC)``, whose ASC and DESC are ignored."""
     if not stream.accept("("):
         return stream.slice_until(lambda inner: inner.at("TYPE"), "index expression")
     elements = [_element(stream)]
@@ -70,7 +72,7 @@ def _element(stream: TokenStream) -> str:
 
 
 def build_show_index_query(database: str | None, table: str, condition: str) -> str:
-    """The SELECT that SHOW INDEX is."""
+    """Returns the SELECT that answers SHOW INDEX."""
     place = quote_string(database) if database is not None else "currentDatabase()"
     name = quote_string(table)
     return (

@@ -1,4 +1,4 @@
-"""The short statements: DROP, RENAME, SET, CHECK and their like."""
+"""Parses the short statements: DROP, RENAME, EXCHANGE, TRUNCATE, EXISTS, USE, SET, CHECK, KILL."""
 
 from __future__ import annotations
 
@@ -58,17 +58,19 @@ _OTHER_OBJECTS = frozenset(
 
 
 def at_view(stream: TokenStream) -> bool:
+    """Returns whether VIEW or MATERIALIZED VIEW comes next."""
     return stream.at("VIEW") or stream.at("MATERIALIZED", "VIEW")
 
 
 def refuse_other_objects(stream: TokenStream, verb: str) -> None:
-    """Dictionaries, users and so on: ClickHouse has them, Pando has not."""
+    """Raises 48 (NOT_IMPLEMENTED) for objects that Pando lacks: dictionaries, users and so on."""
     token = stream.peek()
     if token.kind == "word" and token.upper in _OTHER_OBJECTS and stream.peek(1).is_identifier:
         raise not_implemented(f"{verb} {token.upper}")
 
 
 def parse_drop(stream: TokenStream) -> Statement:
+    """Parses DROP and DETACH of tables, views and databases."""
     verb = stream.next().upper
     detach = verb == "DETACH"
     if stream.accept("DATABASE"):
@@ -103,6 +105,7 @@ def _sync(stream: TokenStream) -> bool:
 
 
 def parse_rename(stream: TokenStream) -> Statement:
+    """Parses RENAME TABLE."""
     stream.next()
     if stream.at("DATABASE"):
         raise not_implemented("RENAME DATABASE")
@@ -119,6 +122,7 @@ def parse_rename(stream: TokenStream) -> Statement:
 
 
 def parse_exchange(stream: TokenStream) -> Statement:
+    """Parses EXCHANGE TABLES."""
     stream.next()
     if stream.at("DICTIONARIES"):
         raise not_implemented("EXCHANGE DICTIONARIES")
@@ -137,6 +141,7 @@ def _pair(stream: TokenStream, between: str) -> tuple[TableRef, TableRef]:
 
 
 def parse_truncate(stream: TokenStream) -> Statement:
+    """Parses TRUNCATE TABLE."""
     stream.next()
     if stream.at("DATABASE") or stream.at("ALL", "TABLES"):
         raise not_implemented("TRUNCATE DATABASE")
@@ -151,6 +156,7 @@ def parse_truncate(stream: TokenStream) -> Statement:
 
 
 def parse_exists(stream: TokenStream) -> Statement:
+    """Parses EXISTS of a table, view or database."""
     stream.next()
     if stream.at("DATABASE") and stream.peek(1).is_identifier and stream.peek(1).upper not in ("FORMAT", "INTO"):
         stream.next()
@@ -164,6 +170,7 @@ def parse_exists(stream: TokenStream) -> Statement:
 
 
 def parse_describe_table(stream: TokenStream) -> Statement:
+    """Parses what follows DESCRIBE TABLE: a table or a table function."""
     start = stream.peek().start
     table = parse_table_name(stream)
     if not stream.at("("):
@@ -173,6 +180,7 @@ def parse_describe_table(stream: TokenStream) -> Statement:
 
 
 def parse_use(stream: TokenStream) -> Statement:
+    """Parses USE."""
     stream.next()
     if stream.at("DATABASE") and stream.peek(1).is_identifier:
         stream.next()
@@ -180,6 +188,7 @@ def parse_use(stream: TokenStream) -> Statement:
 
 
 def parse_set(stream: TokenStream) -> Statement:
+    """Parses SET of settings and of query parameters (``param_name``)."""
     stream.next()
     for words in (("TRANSACTION",), ("ROLE",), ("DEFAULT", "ROLE"), ("TIME", "ZONE")):
         if stream.at(*words) and stream.peek(len(words)).text != "=":
@@ -203,6 +212,7 @@ def parse_set(stream: TokenStream) -> Statement:
 
 
 def parse_check_table(stream: TokenStream) -> Statement:
+    """Parses CHECK TABLE."""
     stream.next()
     if stream.at("ALL", "TABLES") or stream.at("DATABASE"):
         raise not_implemented(f"CHECK {stream.peek().upper}")
@@ -214,6 +224,7 @@ def parse_check_table(stream: TokenStream) -> Statement:
 
 
 def parse_kill(stream: TokenStream) -> Statement:
+    """Parses KILL QUERY and KILL MUTATION."""
     stream.next()
     if stream.accept("MUTATION"):
         return _kill_mutation(stream)

@@ -1,8 +1,8 @@
-"""Mutations: what changes rows that are there, in ALTER TABLE and in the statements DELETE FROM and UPDATE.
+"""Parses and writes mutations: commands of ALTER TABLE, and the statements DELETE FROM and UPDATE.
 
-:func:`format_mutations` writes commands as they are kept beside the parts, and :func:`parse_stored_mutations` reads
-that again. Source: ClickHouse documentation, "ALTER TABLE … UPDATE | DELETE", "Lightweight DELETE", "Lightweight
-UPDATE".
+:func:`format_mutations` writes commands as they are stored, and :func:`parse_stored_mutations` reads that again.
+
+Source: ClickHouse documentation, "ALTER TABLE … UPDATE | DELETE", "Lightweight DELETE", "Lightweight UPDATE".
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ENDS = ("SETTINGS", "FORMAT", "INTO")
 
 
 def parse_mutation_command(stream: TokenStream) -> MutationCommand | None:
-    """``None`` where no mutation stands."""
+    """Parses a mutation; returns ``None``, with nothing read, where none stands."""
     for words, parse in _COMMANDS.items():
         if stream.accept(*words.split()):
             return parse(stream)
@@ -41,7 +41,7 @@ def parse_mutation_command(stream: TokenStream) -> MutationCommand | None:
 
 
 def parse_delete(stream: TokenStream) -> MutateTable:
-    """``DELETE FROM t [IN PARTITION p] WHERE condition``."""
+    """Parses ``DELETE FROM t [IN PARTITION p] WHERE condition``."""
     stream.next()
     stream.expect("FROM")
     table = parse_table_name(stream)
@@ -51,7 +51,7 @@ def parse_delete(stream: TokenStream) -> MutateTable:
 
 
 def parse_update(stream: TokenStream) -> MutateTable:
-    """``UPDATE t SET a = expression, … [IN PARTITION p] WHERE condition``."""
+    """Parses ``UPDATE t SET a = expression, … [IN PARTITION p] WHERE condition``."""
     stream.next()
     table = parse_table_name(stream)
     on_cluster(stream)
@@ -60,7 +60,7 @@ def parse_update(stream: TokenStream) -> MutateTable:
 
 
 def parse_stored_mutations(text: str) -> tuple[MutationCommand, ...]:
-    """Commands as :func:`format_mutations` wrote them. Raises ``UserError`` 62."""
+    """Parses commands as :func:`format_mutations` wrote them. Raises ``UserError`` 62."""
     stream = TokenStream(text)
     found = []
     while True:
@@ -74,7 +74,10 @@ def parse_stored_mutations(text: str) -> tuple[MutationCommand, ...]:
 
 
 def format_mutations(commands: Sequence[MutationCommand], *, is_kept: bool = False) -> str:
-    """The commands as ALTER TABLE has them, with expressions as they were written; what is kept also says the time."""
+    """Writes commands as ALTER TABLE has them, with expressions as the user wrote them.
+
+    With ``is_kept`` the text also holds the time of MATERIALIZE TTL.
+    """
     return ", ".join(_text(command) + (_time_text(command) if is_kept else "") for command in commands)
 
 
@@ -144,7 +147,7 @@ _COMMANDS: dict[str, Callable[[TokenStream], MutationCommand]] = {
 
 
 def parse_in_partition(stream: TokenStream) -> PartitionRef | None:
-    """``[IN PARTITION p]``."""
+    """Parses ``[IN PARTITION p]``."""
     if not stream.accept("IN", "PARTITION"):
         return None
     if stream.at("ID") and stream.peek(1).kind == "string":

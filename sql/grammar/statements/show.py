@@ -1,4 +1,4 @@
-"""SHOW. What has a system table becomes a SELECT from it, as in ClickHouse."""
+"""Parses SHOW. Where a system table has the answer it becomes a SELECT, as in ClickHouse."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ _COLUMNS = """
 
 
 def parse_show(stream: TokenStream) -> Statement:
+    """Parses SHOW."""
     stream.next()
     if stream.accept("DATABASES") or stream.accept("SCHEMAS"):
         like, negated = _like(stream)
@@ -106,7 +107,7 @@ def _full_tables(stream: TokenStream) -> Statement:
 
 
 def _in_database(stream: TokenStream) -> str:
-    """``[FROM | IN database]`` as a condition."""
+    """Returns ``[FROM | IN database]`` as a condition."""
     database = _from(stream)
     return f"database = {quote_string(database) if database is not None else 'currentDatabase()'}"
 
@@ -126,7 +127,7 @@ def _from(stream: TokenStream) -> str | None:
 
 
 def _condition(stream: TokenStream, column: str = "name") -> str:
-    """``[NOT] LIKE | ILIKE 'pattern'`` as a condition on ``column``."""
+    """Returns ``[NOT] LIKE | ILIKE 'pattern'`` as a condition on ``column``."""
     negation = "NOT " if stream.accept("NOT") else ""
     for word in ("LIKE", "ILIKE"):
         if stream.accept(word):

@@ -1,4 +1,4 @@
-"""SYSTEM and OPTIMIZE."""
+"""Parses SYSTEM and OPTIMIZE."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ STOPPABLE_ACTIONS = (
     "MERGES", "TTL MERGES", "FETCHES", "REPLICATED SENDS", "REPLICATION QUEUES", "PULLING REPLICATION LOG", "CLEANUP",
     "MOVES", "DISTRIBUTED SENDS",
 )  # fmt: skip
-"""What SYSTEM STOP and START take, of one table or of all."""
+"""Actions that SYSTEM STOP and START name, for one table or for all."""
 _TABLE_COMMANDS = ("SYNC REPLICA", "RESTART REPLICA", "RESTORE REPLICA", "WAIT LOADING PARTS", "FLUSH DISTRIBUTED")
 _PLAIN_COMMANDS = ("RESTART REPLICAS",)
 _SYNC_MODES = ("STRICT", "LIGHTWEIGHT", "PULL")
 
 
 def parse_system(stream: TokenStream) -> Statement:
+    """Parses SYSTEM."""
     stream.next()
     if stream.accept("DROP", "REPLICA"):
         return _drop_replica(stream)
@@ -82,6 +83,7 @@ def _drop_replica(stream: TokenStream) -> Statement:
 
 
 def parse_optimize(stream: TokenStream) -> Statement:
+    """Parses OPTIMIZE TABLE."""
     stream.next()
     stream.expect("TABLE")
     table = parse_table_name(stream)
@@ -102,7 +104,10 @@ def parse_optimize(stream: TokenStream) -> Statement:
 
 
 def parse_partition_clause(stream: TokenStream) -> tuple[str | None, str | None]:
-    """``PARTITION value`` as SQL text, or the id of ``PARTITION ID '…'``."""
+    """Parses ``PARTITION value`` or ``PARTITION ID '…'``; returns the value's SQL text and the id.
+
+    At most one of the two is not ``None``.
+    """
     if not stream.accept("PARTITION"):
         return None, None
     if stream.at("ID") and stream.peek(1).kind == "string":

@@ -1,13 +1,13 @@
-"""COMMIT TRANSACTION and ROLLBACK TRANSACTION: of the inserts that were made under a transaction's id.
+"""Parses COMMIT TRANSACTION and ROLLBACK TRANSACTION of inserts made under a transaction's id.
 
-::
+Pando adds these statements; ClickHouse's transactions belong to a session. ::
 
-    INSERT INTO t SETTINGS insert_transaction = 'id' …           -- as often as needed, on any replica
+INSERT INTO t SETTINGS insert_transaction = 'id' … -- as often as needed, on any replica
+
     COMMIT TRANSACTION 'id' ON [TABLE] t [OVERWRITE [TABLE] | OVERWRITE PARTITIONS]
         [ATTEMPTS 'a' [, …]] [ROWS n] [APPLICATION 'name' VERSION n]
-    ROLLBACK TRANSACTION 'id' ON [TABLE] t
 
-They are Pando's own: ClickHouse's transactions belong to a session.
+ROLLBACK TRANSACTION 'id' ON [TABLE] t
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from sql.grammar.statements.statement import CommitTransaction, RollbackTransact
 from sql.grammar.tokens import TokenStream, not_implemented
 
 _MOST_DIGITS = 20
-"""Of a UInt64."""
+"""Digits of the largest UInt64."""
 
 
 def parse_commit(stream: TokenStream) -> Statement:
+    """Parses COMMIT TRANSACTION."""
     transaction = _transaction(stream)
     table = parse_table_name(stream)
     overwrite = ""
@@ -43,6 +44,7 @@ def parse_commit(stream: TokenStream) -> Statement:
 
 
 def parse_rollback(stream: TokenStream) -> Statement:
+    """Parses ROLLBACK TRANSACTION."""
     transaction = _transaction(stream)
     return RollbackTransaction(transaction, parse_table_name(stream))
 

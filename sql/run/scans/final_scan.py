@@ -1,4 +1,4 @@
-"""What a scan reads with FINAL: the rows that the table's merge mode leaves of its pruned parts."""
+"""Reads a scan with FINAL: the rows that the table's merge mode leaves of its pruned parts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def read_final_blocks(
     names: Sequence[str],
     status: QueryStatus,
 ) -> Iterator[pa.Table]:
-    """Blocks of the columns ``names``, or of others if there are none."""
+    """Yields blocks of the columns ``names``, or of others if there are none."""
     key = description.sorting_key
     columns = list(names) or list(key.columns[:1]) or [description.schema.stored.names[0]]
     for together in _groups(parts, reading):
@@ -37,7 +37,7 @@ def read_final_blocks(
 
 
 def _groups(parts: Sequence[PrunedPart], reading: FinalReading) -> Iterator[list[PrunedPart]]:
-    """Parts whose rows may replace each other, in the order in which they were inserted."""
+    """Yields groups of parts whose rows may replace each other, in the order of insertion."""
     if not reading.by_partition:
         yield list(parts)
         return
@@ -46,7 +46,7 @@ def _groups(parts: Sequence[PrunedPart], reading: FinalReading) -> Iterator[list
 
 
 def _is_done(pruned: PrunedPart, description: TableDescription) -> bool:
-    """Whether a merge has left of the part's rows what FINAL would."""
+    """Returns whether a merge has already left only the rows that FINAL would."""
     return pruned.part.name.level > 0 and description.merge_mode.is_done_when_merged
 
 

@@ -1,8 +1,8 @@
-"""Groups of the rows of a batch, and what aggregates need of the rows of each (``sql.compile.grouping.scan_grouping``).
+"""Groups the rows of a batch and computes partial aggregates (``sql.compile.grouping.scan_grouping``).
 
-Rows are told apart by numbers: a dictionary's indices, or whole numbers and dates that lie close together. Where rows
-that are alike stand beside each other a run is a group; else, where there are few different rows, NumPy counts and adds
-by these numbers. Rows of anything else, or too different, are groups of one row.
+Rows are told apart by numbers: a dictionary's indices, or whole numbers and dates that lie close together. Where equal
+rows are neighbours, a run is a group. Else, if there are few different rows, NumPy counts and adds by these numbers.
+Rows of other types, or too different ones, are groups of one row.
 """
 
 from __future__ import annotations
@@ -28,8 +28,11 @@ _REDUCE = {"sum": np.add, "min": np.minimum, "max": np.maximum}
 
 @dataclass(frozen=True, slots=True)
 class RowGroups:
-    """``rows`` are one row of each group, ``None``: every row is one. Of runs ``starts`` are their first rows; else
-    ``numbers`` tell of each row its group."""
+    """Groups of the ``total`` rows of a batch.
+
+    ``rows`` has one row of each group (``None``: every row is a group). For runs, ``starts`` are their first rows; else
+    ``numbers`` has the group of each row.
+    """
 
     total: int
     rows: np.ndarray | None = None
@@ -38,18 +41,20 @@ class RowGroups:
 
     @property
     def count(self) -> int:
+        """The number of groups."""
         return self.total if self.rows is None else len(self.rows)
 
     @property
     def is_worth_it(self) -> bool:
+        """Returns whether grouping makes the batch much smaller."""
         return self.count * _ROWS_PER_GROUP <= self.total
 
     def key(self, array: pa.Array) -> pa.Array:
-        """The values of the groups."""
+        """Returns the groups' values of a key column."""
         return array if self.rows is None else array.take(pa.array(self.rows))
 
     def parts(self, wanted: Sequence[PartialAggregate], columns: Mapping[str, pa.Array]) -> list[pa.Array]:
-        """The parts of the groups; ``columns`` are those that they are of."""
+        """Returns the partial aggregates of the groups; ``columns`` are their arguments."""
         counts = {name: self._counts(columns.get(name)) for name in dict.fromkeys(part.column for part in wanted)}
         return [
             pa.array(counts[part.column])
@@ -59,7 +64,7 @@ class RowGroups:
         ]
 
     def _counts(self, array: pa.Array | None) -> np.ndarray:
-        """How many rows of each group are not NULL."""
+        """Returns how many rows of each group are not NULL."""
         valid = None
         if array is not None and array.null_count:
             valid = array.is_valid().cast(pa.uint8()).to_numpy()
@@ -74,7 +79,7 @@ class RowGroups:
         return np.bincount(chosen, minlength=self.count)
 
     def _reduced(self, part: PartialAggregate, array: pa.Array, counts: np.ndarray) -> pa.Array:
-        """The sum, the least or the greatest of each group, NULL where all are."""
+        """Returns the sum, minimum or maximum of each group; NULL where all rows are."""
         given = array.null_count
         is_sum = part.function == "sum"
         target = part.type if is_sum else array.type
@@ -103,15 +108,18 @@ class RowGroups:
 
 
 def has_narrow_rows(names: Sequence[str], part: Part) -> bool:
-    """Whether the columns take few bytes on disk. To decode and group such a frame is many short steps, between which
-    two threads would wait for each other at the interpreter: one alone is sooner done."""
+    """Returns whether the columns take few bytes on disk.
+
+    To decode and group such frames is many short steps, between which two threads would wait for each other at the
+    interpreter. One thread alone is faster.
+    """
     sizes = part.column_sizes()
     stored_bytes = sum(sizes[name][0] for name in names if name in sizes)
     return stored_bytes <= _NARROW_ROW_BYTES * part.rows
 
 
 def combine_small_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Small batches as larger ones: to DuckDB one of a few rows costs as much as one of thousands."""
+    """Joins small batches into larger ones: DuckDB pays as much for a few rows as for thousands."""
     few: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:
@@ -132,7 +140,7 @@ def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def group_rows(keys: Sequence[pa.Array], rows: int) -> RowGroups:
-    """The groups of rows that are alike in all of ``keys``."""
+    """Groups rows that are equal in all of ``keys``."""
     if not rows:
         return RowGroups(0)
     if not keys:
@@ -158,7 +166,10 @@ def group_rows(keys: Sequence[pa.Array], rows: int) -> RowGroups:
 
 
 def _row_numbers(keys: Sequence[pa.Array], rows: int) -> tuple[np.ndarray, int] | None:
-    """A number of each row, below a size: equal where rows are alike. ``None`` where that would take long."""
+    """Returns a number for each row, equal where rows are equal, and a bound above all numbers.
+
+    ``None`` where that would take long.
+    """
     numbers, size = np.zeros(1, np.int32), 1
     for key in keys:
         found = _key_numbers(key)
@@ -187,15 +198,17 @@ def _key_numbers(key: pa.Array) -> tuple[np.ndarray, int] | None:
 
 
 def _numbers(array: pa.Array, null: float) -> np.ndarray:
-    """The numbers of the rows, ``null`` where NULL."""
+    """Returns the rows' numbers, with ``null`` where they are NULL."""
     if pa.types.is_date32(array.type):
         array = array.view(pa.int32())
     return (array.fill_null(null) if array.null_count else array).to_numpy()
 
 
 def _is_small(values: np.ndarray) -> bool:
-    """Whether the sum of integers of at most 4 bytes has no more: to widen them takes longer than to look for the
-    greatest."""
+    """Returns whether the sum of the integers fits their own type of at most 4 bytes.
+
+    Widening them takes longer than finding the maximum.
+    """
     if values.dtype.kind not in "iu" or values.itemsize > 4 or not len(values):
         return False
     least = int(values.min()) if values.dtype.kind == "i" else 0

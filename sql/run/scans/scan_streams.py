@@ -1,7 +1,7 @@
-"""Feeding tables to DuckDB: a stream of record batches for every scan of a statement, counted and pruned.
+"""Streams of record batches through which DuckDB reads each scan of a statement.
 
-The column ``c`` of scan ``n`` comes under the name ``column_label(n, c)``. Where DuckDB would see another type than the
-engine type (DateTime comes as TIMESTAMP_S) the scan's text casts it.
+They are pruned, and count what they read. The column ``c`` of scan ``n`` has the name ``column_label(n, c)``. Where
+DuckDB would see another type than the engine type (DateTime comes as TIMESTAMP_S), the scan's text casts it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _Chosen = Sequence[tuple[tuple[str, ...], _Make]]
 _MOST_FIRST_ROWS = 16_384
 _GUESSED_ROWS = 1000
 _ROWS_WORTH_A_PLAN = 300_000
-"""Of fewer it costs less to hand on rows as groups than to compile the statement again."""
+"""With fewer rows it costs less to pass rows on as groups than to compile the statement again."""
 
 
 class TooFewEqualRowsError(Exception):
@@ -55,7 +55,7 @@ class TooFewEqualRowsError(Exception):
 
 @dataclass(slots=True)
 class ReadStatistics:
-    """What a query has read so far; grows while its result streams."""
+    """Counts of what a query has read so far; they grow while its result streams."""
 
     read_rows: int = 0
     read_bytes: int = 0
@@ -66,13 +66,16 @@ class ReadStatistics:
 
 @dataclass(slots=True)
 class ScanState:
-    """``error`` is what a stream raised: DuckDB would wrap it."""
+    """The state that all scans of a query share.
+
+    ``error`` is what a stream raised, kept because DuckDB would wrap it.
+    """
 
     statistics: ReadStatistics = field(default_factory=ReadStatistics)
     error: PandoError | None = None
     cancelled: bool = False
     met_long_string: bool = False
-    """A scan ended because a string has no code."""
+    """A scan ended because a string is too long for a code."""
     met_few_alike: bool = False
     """A scan ended because its rows make no groups."""
     status: QueryStatus = field(default_factory=QueryStatus)
@@ -80,7 +83,7 @@ class ScanState:
 
 
 def scan_sql(scan: Scan) -> str:
-    """What stands for the scan in FROM."""
+    """Returns the SQL that stands for the scan in FROM."""
     number = scan.source.number
     columns = []
     casts = False
@@ -98,10 +101,10 @@ def scan_sql(scan: Scan) -> str:
 
 
 class ScanStream:
-    """A scan as DuckDB reads it: a new stream for every reading (a plan may read one table more than once), of the
-    columns it asks for.
+    """A scan as DuckDB reads it: every reading is a new stream of the columns it asks for.
 
-    ``parts`` are the pruned parts of a MergeTree table. When ``first_rows`` may be enough they come first, alone.
+    A plan may read one table more than once. ``parts`` are the pruned parts of a MergeTree table. When ``first_rows``
+    may be enough they come first, alone.
     """
 
     def __init__(
@@ -137,25 +140,27 @@ class ScanStream:
         self._begun: Iterator[pa.RecordBatch] | None = None
 
     def begin(self) -> None:
-        """Reads the first rows ahead of DuckDB. Raises ``LongStringError`` if one of them has no code, and
-        ``TooFewEqualRowsError`` if they make no groups."""
+        """Reads the first rows ahead of DuckDB.
+
+        Raises ``LongStringError`` if one of them has no code, and ``TooFewEqualRowsError`` if they make no groups.
+        """
         batches = self._record_batches(range(len(self.schema)))
         self._begun = itertools.chain(list(itertools.islice(batches, 1)), batches)
 
     @property
     def expected_rows(self) -> int:
-        """How many rows come; a guess where they are computed."""
+        """The number of rows; a guess where they are computed."""
         return _GUESSED_ROWS if self._parts is None else sum(pruned.rows for pruned in self._parts)
 
     def stream(self, columns: Sequence[int]) -> pa.RecordBatchReader:
-        """The rows from the first one on, in a new stream."""
+        """Returns a new stream of all rows."""
         begun, self._begun = self._begun, None
         batches = self._record_batches(columns) if begun is None else (batch.select(columns) for batch in begun)
         return pa.RecordBatchReader.from_batches(self._fields(columns), batches)
 
     @property
     def _is_limited(self) -> bool:
-        """Limits of reading are not for what ``system`` shows."""
+        """Returns whether limits of reading apply: not for ``system`` tables."""
         return self._parts is not None or isinstance(self._scan.source.relation, StreamedRelation)
 
     def _fields(self, columns: Sequence[int]) -> pa.Schema:
@@ -174,7 +179,7 @@ class ScanStream:
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def _groups(self, chosen: _Chosen, others: Sequence[int], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """Groups of rows: the columns ``chosen`` for keys, then ``others``, which are parts of aggregates."""
+        """Yields groups of rows: the columns ``chosen`` as keys, then ``others``, parts of aggregates."""
         parts = [self._row_parts[position - len(self._columns)] for position in others]
         keys = _names_of(chosen)
         names = list(dict.fromkeys([*keys, *(part.column for part in parts if part.column)]))
@@ -234,7 +239,7 @@ class ScanStream:
         for pruned in parts:
             self._state.status.check()
             rows = pruned.needed_rows(stored)
-            # Rows that are looked at and left out count as read, as in ClickHouse.
+            # Rows that were tested and skipped count as read, as in ClickHouse.
             self._state.statistics.read_rows += max(0, pruned.rows - sum(item.rows for item in rows))
             if small.take(pruned, rows):
                 if small.is_enough:
@@ -267,7 +272,7 @@ class ScanStream:
 
 
 class BufferedScan:
-    """Rows of a scan that have been read: ``read`` are batches of the columns that it uses."""
+    """A scan whose rows have been read: ``read`` are batches of the columns that it uses."""
 
     def __init__(self, scan: Scan, read: Sequence[Sequence[pa.Array]], rows: int) -> None:
         self.expected_rows = rows
@@ -281,17 +286,18 @@ class BufferedScan:
         self._batches = [pa.RecordBatch.from_arrays(arrays, schema=self.schema) for arrays in made]
 
     def stream(self, columns: Sequence[int]) -> pa.RecordBatchReader:
+        """Returns a new stream of all rows."""
         schema = pa.schema([self.schema.field(position) for position in columns])
         return pa.RecordBatchReader.from_batches(schema, [batch.select(columns) for batch in self._batches])
 
 
 def _types_of(scan: Scan) -> dict[str, pa.DataType]:
-    """What DuckDB gets of the columns that the scan reads."""
+    """Returns the Arrow types in which DuckDB gets the columns that the scan reads."""
     return {name: find_readable_type(scan.definitions[name].type.arrow) for name in scan.source.used}
 
 
 def _columns_of(scan: Scan, types: Mapping[str, pa.DataType]) -> list[tuple[pa.Field, tuple[str, ...], _Make]]:
-    """The columns of these types and those computed of them: of what and how each is made."""
+    """Returns field, source columns and maker of each column, read or computed, of these types."""
     number = scan.source.number
     columns: list[tuple[pa.Field, tuple[str, ...], _Make]] = [
         (pa.field(column_label(number, name), type_), (name,), partial(cast_to_readable, type_=type_))
@@ -320,7 +326,7 @@ def _computed(*arrays: pa.Array, value: ScanComputation, types: Sequence[pa.Data
 
 
 def _split(ranges: Sequence[RowRange], rows: int) -> tuple[list[RowRange], list[RowRange]]:
-    """The first ``rows`` rows of the ranges, as far as the first range has them, and the others."""
+    """Splits off the first ``rows`` rows of the first range."""
     if not rows or not ranges:
         return [], list(ranges)
     begin, end = ranges[0].begin, ranges[0].end
@@ -335,7 +341,7 @@ def _read(relation: ArrowRelation, scan: Scan, names: list[str]) -> pa.Table:
 
 
 def _smallest(scan: Scan) -> list[str]:
-    """The column that tells how many rows there are: of a file the first one, whose values must be read anyhow."""
+    """Returns the cheapest column to count rows by; a file's first, whose values must be read anyhow."""
     if isinstance(scan.source.relation, StreamedRelation):
         return [next(iter(scan.source.columns))]
     return [min(scan.source.columns, key=lambda name: _width(scan.definitions[name].type.arrow))]
@@ -362,7 +368,10 @@ def _virtual(name: str, pruned: PrunedPart, rows: int) -> pa.Array:
 def count_batches(
     batches: Iterator[tuple[list[pa.Array], int]], state: ScanState, *, is_limited: bool = True
 ) -> Iterator[list[pa.Array]]:
-    """Counts what is read, ends when the query does, and keeps the error for whoever reads through DuckDB."""
+    """Counts what is read, and stops when the query ends.
+
+    An error is also kept in ``state``, since DuckDB would wrap it.
+    """
     zeros = pa.array(np.zeros(0, np.uint8))
     statistics = state.statistics
     has_limits = is_limited and bool(state.limits.limits)
