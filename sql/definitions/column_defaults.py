@@ -1,8 +1,7 @@
-"""Completing a block for insertion: defaults for what was not given, the table's types for what was.
+"""Completes a block for insertion, and computes values that parts of older definitions lack.
 
-Order of work: the given columns are checked and cast → nulls of columns that are not Nullable take the default →
-omitted columns get their DEFAULT expression or the type's default → MATERIALIZED columns are computed. Default
-expressions read the columns that are complete by then, in the order their references need.
+Given columns are checked and cast; nulls of columns that are not Nullable take the default; omitted columns get their
+DEFAULT expression or the type's default; MATERIALIZED columns come last. A default waits for the columns that it reads.
 """
 
 from __future__ import annotations
@@ -48,10 +47,9 @@ def list_insert_columns(
     except_columns: Sequence[str] = (),
     settings: Settings = DEFAULT_SETTINGS,
 ) -> tuple[Column, ...]:
-    """The columns that the data of an INSERT has, in the data's order: those named, or all ordinary ones.
+    """Returns the columns of an INSERT's data, in their order: those named, or all ordinary ones.
 
-    Raises ``UserError`` 16 for an unknown name, 15 for a repeated one, 44 for a MATERIALIZED (unless settings allow
-    it) or ALIAS column.
+    Raises ``UserError`` 16 for an unknown name, 15 for a repeated one, 44 for an ALIAS or MATERIALIZED column.
     """
     for name in except_columns:
         schema.column(name)
@@ -76,10 +74,10 @@ def _writable(column: Column, settings: Settings) -> Column:
 def complete_block(
     block: pa.Table, schema: TableSchema, *, settings: Settings = DEFAULT_SETTINGS, first_row: int = 1
 ) -> pa.Table:
-    """The stored columns of the table, in its order, for a block with some of them in storage types.
+    """Returns the stored columns of the table, in its order, for a block with some of them.
 
-    A null in a column that is not Nullable means "the default" (see :mod:`sql.formats`); with
-    ``input_format_null_as_default = 0`` it is refused (53).
+    The block has storage types. A null in a column that is not Nullable means "the default" (see :mod:`sql.formats`);
+    with ``input_format_null_as_default = 0`` it is refused (53).
     """
     options = FormatOptions.of(settings)
     done: dict[str, pa.ChunkedArray] = {}
@@ -108,7 +106,7 @@ def complete_block(
 
 @dataclass(frozen=True, slots=True)
 class _Gaps:
-    """A column with rows that take the default: those of ``mask``, or its nulls."""
+    """A column in which some rows take the default: those of ``mask``, or its nulls."""
 
     values: pa.ChunkedArray
     mask: pa.ChunkedArray | None
@@ -175,7 +173,7 @@ def _has_expression(column: Column, options: FormatOptions) -> bool:
 def _evaluate(
     column: Column, done: dict[str, pa.ChunkedArray], schema: TableSchema, rows: int, options: FormatOptions
 ) -> pa.ChunkedArray | None:
-    """The default of every row, or ``None`` while a column that it reads is not there yet."""
+    """Returns the default of every row; ``None`` while a column that it reads is missing."""
     (compiled,) = compile_expressions([column.default_expression], schema, options.timezone)
     inputs: dict[str, pa.ChunkedArray] = {}
     for name in compiled.columns:
@@ -189,7 +187,7 @@ def _evaluate(
             inputs[name] = computed
         else:
             return None
-    if not inputs:  # a block must say how many rows it has
+    if not inputs:  # a block without columns would have no number of rows
         inputs["_row"] = pa.chunked_array([pa.nulls(rows, pa.uint8())])
     values = compiled.evaluate(pa.table(inputs))
     try:
@@ -203,14 +201,14 @@ def _evaluate(
 
 @dataclass(frozen=True)
 class CompiledDefault:
-    """Implements ``parts.table.table_description.ColumnDefault``: what ``column`` has in parts written before it was
-    added."""
+    """Computes ``column`` for parts written before it was added: a ``table_description.ColumnDefault``."""
 
     column: Column
     schema: TableSchema
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
+        """The stored columns that the default reads."""
         return tuple(dict.fromkeys(self._stored_columns(self.column)))
 
     def _stored_columns(self, column: Column) -> Iterator[str]:
@@ -225,6 +223,7 @@ class CompiledDefault:
                 yield from self._stored_columns(source)
 
     def evaluate(self, block: pa.Table, rows: int) -> pa.ChunkedArray:
+        """Returns the column's values for the rows of a block of :attr:`columns`."""
         inputs = {name: block.column(name) for name in block.column_names}
         values = _evaluate(self.column, inputs, self.schema, rows, FormatOptions.of(DEFAULT_SETTINGS))
         assert values is not None, f"{self.column.name} reads more than {self.columns}"
@@ -233,9 +232,10 @@ class CompiledDefault:
 
 @dataclass(frozen=True)
 class CompiledConversion:
-    """Implements ``parts.table.table_description.ColumnConversion``: ``column``'s values from those of a former type,
-    by way of the types in between, but for those that were taken back. ``retyped``: as ``parts.table.schema_history``
-    has it."""
+    """Converts ``column``'s values from a former type: a ``table_description.ColumnConversion``.
+
+    It goes through the types between, without those that were changed back (``retyped``: as in ``SchemaHistory``).
+    """
 
     column: Column
     retyped: tuple[tuple[int, str, str], ...] = ()
@@ -258,7 +258,7 @@ class CompiledConversion:
 
 
 def _converted(values: pa.ChunkedArray, type_: DataType, column: Column) -> pa.ChunkedArray:
-    """As values of the column; NULL becomes its default where it has none."""
+    """Converts values to the column's type; where it has no NULL, NULL becomes its default."""
     if keeps_enum_numbers(type_, column.type):
         return values.cast(column.type.arrow)
     what = f"while converting column {column.name} from {type_} to {column.type}"
@@ -287,14 +287,14 @@ def _without_nulls(values: pa.ChunkedArray, type_: DataType, column: Column) -> 
 
 
 def _or_null(values: pa.ChunkedArray, type_: DataType, target: DataType) -> pa.ChunkedArray:
-    """A text that is no value is NULL where the type has it."""
+    """Converts strings; one that is no value of the type becomes NULL."""
     text = f"accurateCastOrNull(text, {quote_string(strip_nullable(target).name)})"
     (cast,) = compile_expressions([text], TableSchema((Column("text", type_),)))
     return _in_storage(cast.evaluate(pa.table({"text": values})), target)
 
 
 def keeps_enum_numbers(old: DataType, new: DataType) -> bool:
-    """Whether an Enum has all numbers that it had, perhaps by other names; no name may be another number's now."""
+    """Returns whether the new Enum has all old numbers, perhaps renamed; no name may change its number."""
     if not isinstance(old, EnumType) or not isinstance(new, EnumType):
         return False
     names = dict(new.values)
@@ -303,7 +303,7 @@ def keeps_enum_numbers(old: DataType, new: DataType) -> bool:
 
 
 def compile_defaults(schema: TableSchema) -> TableSchema:
-    """The schema with what its parts need to compute columns that they lack, or have with another type."""
+    """Returns the schema with what parts need for columns that they lack or have with another type."""
     columns = tuple(
         replace(
             column,
@@ -326,9 +326,10 @@ def cast_block(
     settings: Settings = DEFAULT_SETTINGS,
     first_row: int = 1,
 ) -> pa.Table:
-    """A SELECT's rows as columns of a table, by position: ``block`` has ``types``, the result has those of ``columns``.
+    """Casts a SELECT's rows (``block``, of ``types``) to columns of a table, by position.
 
-    Raises ``UserError``: 20 (NUMBER_OF_COLUMNS_DOESNT_MATCH), 53 types that do not convert, 6, 27 or 321 bad values.
+    Raises ``UserError`` 20 (NUMBER_OF_COLUMNS_DOESNT_MATCH), 53 for types that do not convert, 6, 27 or 321 for bad
+    values.
     """
     if len(types) != len(columns):
         raise UserError(
@@ -355,13 +356,13 @@ def cast_block(
 
 
 def _may_become_null(type_: DataType, column: Column) -> bool:
-    """Whether a text that spells no value of the column is NULL. Of a Bool or an Enum it is an error."""
+    """Returns whether a string that is no value of the column becomes NULL. Not for Bool and Enum."""
     goal = strip_nullable(column.type)
     return column.type.is_nullable and isinstance(strip_nullable(type_), StringType) and isinstance(goal, SPELLED)
 
 
 def _cast_texts(values: pa.Array | pa.ChunkedArray, target: DataType, zone: str) -> pa.Array:
-    """As CAST to a Nullable type: NULL for a text that spells no value. ``zone`` is that of times without one."""
+    """Casts strings to a Nullable type; invalid ones become NULL. ``zone`` is for times without one."""
     goal = strip_nullable(target)
     if isinstance(goal, DateTimeType | DateTime64Type) and goal.timezone is None:
         goal = replace(goal, timezone=zone)
@@ -373,7 +374,7 @@ def _cast_texts(values: pa.Array | pa.ChunkedArray, target: DataType, zone: str)
 
 
 def _check_text(values: pa.ChunkedArray, column: Column, first_row: int) -> None:
-    """117 for a String that is not UTF-8, naming column and row."""
+    """Raises 117 for a String that is not UTF-8, naming column and row."""
     if not isinstance(strip_nullable(column.type), StringType):
         return
     row = first_row

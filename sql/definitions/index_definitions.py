@@ -1,7 +1,7 @@
-"""From the INDEX clauses of a definition to its skip indexes, with ClickHouse's rules for each type.
+"""Builds skip indexes from the INDEX clauses of a definition, by ClickHouse's rules for each type.
 
-minmax and set keep values, so they are of types that have an order and can be grouped; bloom_filter keeps hashes of
-values or of elements of arrays; ngrambf_v1 and tokenbf_v1 of pieces of texts; text keeps these themselves.
+minmax and set store values, so their types must have an order and be groupable. bloom_filter stores hashes of values or
+of array elements, ngrambf_v1 and tokenbf_v1 hashes of substrings, and text the substrings themselves.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from sql.grammar.tokens import not_implemented
 from sql.run.block_expressions import compile_key
 
 MAX_FILTER_BYTES = 1 << 24
-"""ClickHouse takes 64 times as much, for one filter."""
+"""Bytes of one filter. ClickHouse allows 64 times as much."""
 _MOST_HASHES = 64
 _DEFAULT_FALSE_POSITIVES = 0.025
 _OTHER_KINDS = ("vector_similarity", "sparse_grams")
 
 
 def build_indexes(clauses: Sequence[IndexClause], schema: TableSchema) -> tuple[SkipIndex, ...]:
-    """Raises ``UserError`` 127, 80, 36, 42, 44, 47, 48."""
+    """Builds the indexes. Raises ``UserError`` 127, 80, 36, 42, 44, 47, 48."""
     names = [clause.name for clause in clauses]
     for name in names:
         if names.count(name) > 1:
@@ -104,7 +104,7 @@ Arguments = Sequence[str]
 
 
 def _minmax(_: Arguments, key: Key) -> tuple[float, ...]:
-    """ClickHouse looks at no argument either."""
+    """Ignores all arguments, as ClickHouse does."""
     _refuse_nested("minmax", key)
     return ()
 
@@ -144,7 +144,7 @@ def _tokens(arguments: Arguments, key: Key) -> tuple[float, ...]:
 
 
 def _pieces(kind: str, count: int, arguments: Arguments, key: Key) -> tuple[float, ...]:
-    """(length of a piece, of ngrambf), bytes of a filter, number of hashes, seed."""
+    """Returns the n-gram length (ngrambf only), bytes of a filter, number of hashes, seed."""
     if len(arguments) != count:
         raise UserError("BAD_ARGUMENTS", f"`{kind}` index must have exactly {count} arguments")
     if not all(isinstance(find_element_type(type_), (StringType, FixedStringType)) for type_ in key.types):

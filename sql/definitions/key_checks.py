@@ -1,6 +1,6 @@
-"""What a new key may not be: an expression that differs from run to run, a constant, one that is there twice.
+"""Refuses new keys that are not deterministic, are constant, or have an expression twice.
 
-Tables that were made with such a key before are loaded as they are.
+Existing tables with such a key are loaded as they are.
 """
 
 from __future__ import annotations
@@ -17,19 +17,24 @@ from sql.settings.merge_tree_settings import MergeTreeSettings
 
 
 class Keyed(Protocol):
-    """A definition of a table, as far as its keys go."""
+    """A table's definition, as far as its keys go."""
 
     @property
-    def description(self) -> TableDescription: ...
+    def description(self) -> TableDescription:
+        """The table's columns, keys and settings."""
 
     @property
-    def settings(self) -> MergeTreeSettings: ...
+    def settings(self) -> MergeTreeSettings:
+        """The table's MergeTree settings."""
 
 
 def check_new_keys(definition: Keyed, former: Keyed | None = None, *, may_repeat: bool = False) -> None:
-    """Raises 36 and 44 for an expression of the sorting or partition key that ``former`` has not and that is not for a
-    key, 59 for a new table's sampling key that is no unsigned number. ``may_repeat``: the sorting key may have an
-    expression twice."""
+    """Checks the keys of a new or altered table.
+
+    Only expressions that ``former`` lacks are checked. Raises 36 and 44 for one that may not be in a sorting or
+    partition key. Raises 59 for a new table's sampling key that is no unsigned number. With ``may_repeat`` the sorting
+    key may have an expression twice.
+    """
     new, old = definition.description, former.description if former else None
     takes_null = definition.settings.allow_nullable_key
     _check(new.sorting_key, old.sorting_key if old else None, "Sorting key", takes_null=takes_null)
@@ -47,7 +52,10 @@ def check_new_keys(definition: Keyed, former: Keyed | None = None, *, may_repeat
 
 
 def check_sampling(key: Key) -> None:
-    """Raises 59 (ILLEGAL_TYPE_OF_COLUMN_FOR_FILTER): SAMPLE takes a share of the range of an unsigned number."""
+    """Raises 59 (ILLEGAL_TYPE_OF_COLUMN_FOR_FILTER) for a sampling key that is no unsigned number.
+
+    SAMPLE takes a share of that number's range.
+    """
     for type_ in key.types:
         if not isinstance(type_, IntegerType) or type_.signed:
             raise UserError(

@@ -1,8 +1,8 @@
-"""From a CREATE TABLE to the description of its parts, with every rule of the MergeTree engines checked.
+"""Builds the description of a table's parts from CREATE TABLE, checking all MergeTree rules.
 
-The path of a definition: :func:`convert_deprecated_syntax` (the deprecated engine arguments become clauses) →
-:func:`build_description` (types, keys, settings) → ``render.render_create`` (the text kept on disk). Replicated engines
-take two arguments more, which ``engine.replica_location`` resolves.
+A definition passes through three steps. :func:`convert_deprecated_syntax` turns deprecated engine arguments into
+clauses. :func:`build_description` compiles types, keys and settings. ``definition_text.render_create`` renders the text
+kept on disk. Replicated engines take two more arguments, which the engine resolves.
 """
 
 from __future__ import annotations
@@ -70,13 +70,13 @@ def build_description(
     default_settings: MergeTreeSettings | None = None,
     rollups: Mapping[str, object] = MappingProxyType({}),
 ) -> TableDescription:
-    """The description of the table's parts.
+    """Builds the description of the table's parts.
 
-    ``create`` must have its columns (AS table and AS SELECT are resolved by the caller). ``default_settings`` are the
-    server's; the SETTINGS of the statement go over them. ``rollups``: the sections ``graphite_rollup`` of the server.
+    ``create`` must have its columns (the caller resolves AS table and AS SELECT). ``default_settings`` are the
+    server's; the statement's SETTINGS go over them. ``rollups`` are the server's sections ``graphite_rollup``.
 
     Raises ``UserError``: 42 ORDER BY missing, 36 keys that contradict each other, 47 unknown key column, 56 unknown
-    engine, 115 unknown setting, 44 nullable key, 50 unknown type, 48 for what ClickHouse has and Pando has not.
+    engine. Also 115 unknown setting, 44 nullable key, 50 unknown type, 48 for what ClickHouse has and Pando lacks.
     """
     engine = check_engine(create) if create.view is None else EngineClause(find_engine_name(create))
     stores_rows = create.view is None or create.view.is_materialized
@@ -125,9 +125,11 @@ def build_description(
 
 
 def build_columns(clauses: Sequence[ColumnClause], *, is_new: bool = True, stores_rows: bool = True) -> list[Column]:
-    """Columns with their types; a type left out is the type of the default expression, and ``DEFAULT NULL`` makes a
-    type Nullable. Of a table that was made before (not ``is_new``) the types are as they are written. A view
-    (not ``stores_rows``) may have columns of NULL alone."""
+    """Builds columns with their types.
+
+    A missing type is that of the default expression, and ``DEFAULT NULL`` makes a type Nullable. An existing table (not
+    ``is_new``) keeps the types as written. A view (not ``stores_rows``) may have columns of NULL alone.
+    """
     types = {clause.name: _written_type(clause, is_new=is_new) for clause in clauses if clause.type}
     inferred = _infer_types(clauses, types, is_new=is_new)
     columns = []
@@ -169,10 +171,10 @@ def _written_type(clause: ColumnClause, *, is_new: bool) -> DataType:
 
 
 def _infer_types(clauses: Sequence[ColumnClause], known: dict[str, DataType], *, is_new: bool) -> dict[str, DataType]:
-    """The types of all columns. Every default expression is compiled, so that an unknown name is found at CREATE.
+    """Returns the types of all columns; compiles every default, so that CREATE finds unknown names.
 
-    A default may read columns whose own type is inferred: rounds run until one adds nothing. Raises ``UserError`` 174
-    for those of a new table that need each other.
+    A default may read columns whose own type is inferred, so rounds run until one adds nothing. Raises ``UserError``
+    174 for defaults of a new table that need each other.
     """
     types = dict(known)
     read: dict[str, tuple[str, ...]] = {}
@@ -204,7 +206,7 @@ def _infer_types(clauses: Sequence[ColumnClause], known: dict[str, DataType], *,
 
 
 def _refuse_circles(read: Mapping[str, Sequence[str]]) -> None:
-    """``read``: the columns that each default reads."""
+    """Raises 174 (CYCLIC_ALIASES); ``read`` are the columns that each default reads."""
     try:
         TopologicalSorter(read).prepare()
     except CycleError as error:
@@ -217,7 +219,10 @@ def _refuse_circles(read: Mapping[str, Sequence[str]]) -> None:
 
 
 def _check_constant(name: str, default: CompiledExpression, type_: DataType | None, *, is_new: bool) -> None:
-    """A default that reads no column must be a value of the column's type, or no INSERT could ever leave it out."""
+    """Refuses a default that reads no column and is no value of the column's type.
+
+    No INSERT could ever leave the column out.
+    """
     if type_ is None or default.columns:
         return
     if _has_nothing(type_):
@@ -253,7 +258,7 @@ def _unusable(name: str, type_: DataType) -> UserError:
 
 
 _MOST_DIGITS = 18
-"""Of a Decimal of 8 bytes."""
+"""Digits of a Decimal of 8 bytes."""
 
 
 def _check_codec(clause: ColumnClause, type_: DataType, *, is_new: bool) -> None:
@@ -298,7 +303,7 @@ def _sorting_key(create: CreateTable, schema: TableSchema, settings: MergeTreeSe
 
 
 def _with_last(key: Key, column: str, schema: TableSchema) -> Key:
-    """The key with a column behind it that its engine sorts by too."""
+    """Returns the key with the column behind it that its engine sorts by too."""
     name = canonical_text(Identifier((column,)))
     if not column or name in key.expressions:
         return key
@@ -361,8 +366,10 @@ def _has_null(type_: DataType) -> bool:
 
 
 def build_merge_tree_settings(given: Mapping[str, object], defaults: MergeTreeSettings) -> MergeTreeSettings:
-    """``defaults`` with the given settings over them. Raises 115 (UNKNOWN_SETTING), 48 for a value that Pando does not
-    have, and others for a value of a wrong kind."""
+    """Returns ``defaults`` with the given settings over them.
+
+    Raises 115 (UNKNOWN_SETTING), 48 for a value that Pando lacks, and others for a value of a wrong kind.
+    """
     changes = {name: parse_table_setting(name, value) for name, value in given.items()}
     honoured = {name: value for name, value in changes.items() if name in SUPPORTED_MERGE_TREE_SETTINGS}
     settings: MergeTreeSettings = replace(defaults, **honoured)  # type: ignore[arg-type]
@@ -378,6 +385,6 @@ def build_merge_tree_settings(given: Mapping[str, object], defaults: MergeTreeSe
 
 
 def write_out_column_types(create: CreateTable, schema: TableSchema) -> CreateTable:
-    """The statement with every column's type written out, inferred ones too: what is kept on disk and shown."""
+    """Returns the statement with every column's type written out, as it is kept and shown."""
     columns = tuple(replace(clause, type=schema.column(clause.name).type_text) for clause in create.columns)
     return replace(create, columns=columns)

@@ -1,5 +1,4 @@
-"""The TTL clauses of a table and of its columns, checked and compiled to the rules that ``parts.table.ttl_rules``
-applies."""
+"""Compiles TTL clauses of a table and its columns to the rules of ``parts.table.ttl_rules``."""
 
 from __future__ import annotations
 
@@ -34,7 +33,10 @@ _ONE_ROW = pa.table({"_row": pa.nulls(1, pa.uint8())})
 
 
 def build_ttl(create: CreateTable, schema: TableSchema, keys: Mapping[str, Key]) -> TableTtl:
-    """``keys``: ``sorting``, ``primary`` and ``partition``. Raises ``UserError`` 450, 36, 44, 47, 16 and others."""
+    """Checks and compiles a table's TTL; ``keys`` has ``sorting``, ``primary`` and ``partition``.
+
+    Raises ``UserError`` 450, 36, 44, 47, 16 and others.
+    """
     clauses = parse_stored_ttl(create.ttl) if create.ttl else ()
     if is_replicated(create):
         of_columns = [clause.ttl for clause in create.columns if clause.ttl]
@@ -92,8 +94,11 @@ def _time(text: str, schema: TableSchema) -> CompiledExpression:
 
 
 def _widened(schema: TableSchema) -> TableSchema:
-    """Dates as ``Date32`` and times as ``DateTime64``, which Arrow holds alike. A time behind the end of the column's
-    own type would wrap around to one that is long over: ``TTL d + INTERVAL 100 YEAR`` is meant to keep rows."""
+    """Returns the schema with dates as ``Date32`` and times as ``DateTime64``, which Arrow holds alike.
+
+    A time past the range of the column's own type would wrap around to the past: ``TTL d + INTERVAL 100 YEAR`` is meant
+    to keep rows.
+    """
 
     def wider(column: Column) -> Column:
         if isinstance(column.type, DateType):
@@ -106,8 +111,10 @@ def _widened(schema: TableSchema) -> TableSchema:
 
 
 def check_ttl_reads_columns(ttl: TableTtl) -> None:
-    """Raises 36 for a time that is the same in every row: an old table may have such, a new one only if that is
-    allowed."""
+    """Raises 36 for a TTL that is the same in every row.
+
+    An old table may have such a TTL, a new one only if a setting allows it.
+    """
     for rule in ttl.rules:
         if not rule.columns:
             raise UserError(
@@ -118,8 +125,11 @@ def check_ttl_reads_columns(ttl: TableTtl) -> None:
 
 
 def _check_repeatable(text: str, clocks: Collection[str] = ()) -> None:
-    """Of every row it is the same whenever it is computed; but for the time of now, which is that of when the
-    definition was read: on all replicas there is none that is the same."""
+    """Raises 36 for an expression whose value for a row could differ each time it is computed.
+
+    Only the current time is allowed; it is the time when the definition was read. ``clocks`` refuses it too, for
+    replicas, which read the definition at different times.
+    """
     for node in walk(parse_expression(text)):
         if isinstance(node, Function) and (is_random(node.name) or node.name.lower() in clocks):
             raise UserError(
@@ -178,27 +188,34 @@ def _grouping(clause: TtlClause, schema: TableSchema, primary: Key) -> TtlGroupi
 
 
 class _Block:
-    """Implements ``sql.relations.ArrowRelation`` and its catalog: one block, by whatever name."""
+    """A catalog and relation of one block, which has any name.
+
+    Implements ``sql.relations.ArrowRelation`` and ``RelationCatalog``.
+    """
 
     def __init__(self, schema: TableSchema, block: pa.Table) -> None:
         self.schema = schema
         self._block = block
 
     def read(self, columns: Sequence[str]) -> pa.Table:
+        """Returns the block."""
         return self._block
 
     def relation(self, database: str | None, table: str) -> _Block:
+        """Returns this relation."""
         return self
 
     def files(self, path: str, format: str = "", structure: str = "") -> StreamedRelation:
+        """Never called: TTL has no table functions."""
         raise AssertionError("TTL reads no files")
 
     def other_tables(self, function: object) -> object:
+        """Never called: TTL has no table functions."""
         raise AssertionError("TTL reads no files")
 
 
 class _Assignment:
-    """``SET column = value, …`` of groups of rows, as a query over them."""
+    """Computes ``SET column = value, …`` for groups of rows, as a query over them."""
 
     def __init__(self, clause: TtlClause, schema: TableSchema) -> None:
         values = [value for _, value in clause.assigned]

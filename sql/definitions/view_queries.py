@@ -1,4 +1,4 @@
-"""The query of a view as it is kept: every table with its database, laid out as ClickHouse does."""
+"""Builds the stored query of a view: tables with databases, in ClickHouse's layout."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ _SETTINGS = "\nSETTINGS "
 def build_stored_query(
     text: str, database: str, has_table: Callable[[str], bool], columns: Sequence[ColumnClause] = ()
 ) -> str:
-    """``columns`` without types give the query's their names."""
+    """Returns the query's text for a view's definition.
+
+    ``columns`` without types rename the query's columns.
+    """
     query, settings = _divided(text)
     if columns and not any(column.type for column in columns):
         query = _named(query, [column.name for column in columns])
@@ -28,7 +31,7 @@ def build_stored_query(
 
 
 def render_stored_query(create: CreateTable) -> str:
-    """In one line."""
+    """Renders a view's query in one line."""
     if create.view is None:
         return ""
     query, settings = _divided(create.as_select)
@@ -36,7 +39,7 @@ def render_stored_query(create: CreateTable) -> str:
 
 
 def _divided(text: str) -> tuple[Query, str]:
-    """The tree knows nothing of settings, which stand at the end."""
+    """Splits the text into the query's tree and its SETTINGS, which the tree lacks."""
     query, separator, settings = text.rpartition(_SETTINGS)
     return parse_query(query if separator else text), separator + settings if separator else ""
 

@@ -1,8 +1,8 @@
-"""The formats of data that goes in and out: one table of names, one function to read, one to write.
+"""The table of all formats, with a reader and a writer for each.
 
 Blocks that are read have storage types (``parts.types``). Where a column is not Nullable, a null means that the row
-takes the column's default; a column that the data lacks altogether is missing from the block. ``definitions.defaults``
-completes blocks.
+takes the column's default; a column that the data lack altogether is missing from the block.
+``sql.definitions.column_defaults`` completes blocks.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ Writer = Callable[
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """What a format can do and how HTTP names it."""
+    """A format's names, reader and writer."""
 
     name: str
     content_type: str
     reader: Reader | None = None
     writer: Writer | None = None
     few: FewRows | None = None
-    """Reads few rows in plain writing, and cheaply."""
+    """A cheap reader of a few plain rows."""
 
 
 def _delimited(csv_rules: bool, names: bool = False, types: bool = False) -> Reader:
@@ -197,7 +197,10 @@ _BY_LOWER = {name.lower(): entry for name, entry in FORMATS.items()} | {
 
 
 def find_format(name: str) -> Format:
-    """The format of that name (aliases and any case, as in ClickHouse). Raises 73 (UNKNOWN_FORMAT)."""
+    """Returns the format of that name, an alias, or either in any case, as in ClickHouse.
+
+    Raises 73 (UNKNOWN_FORMAT).
+    """
     entry = _BY_LOWER.get(name.lower())
     if entry is None:
         near = suggest_names(name, [*FORMATS, *FORMAT_ALIASES])
@@ -206,7 +209,7 @@ def find_format(name: str) -> Format:
 
 
 def content_type(name: str) -> str:
-    """The Content-Type header of an answer in the format."""
+    """Returns the Content-Type header of an answer in the format."""
     return find_format(name).content_type
 
 
@@ -220,10 +223,10 @@ def read_blocks(
     max_block_bytes: int = 0,
     status: QueryStatus | None = None,
 ) -> Iterator[pa.Table]:
-    """Blocks of the data's rows, with those of ``columns`` that the data has.
+    """Yields blocks of the data's rows, with those of ``columns`` that the data have.
 
-    Raises ``UserError`` naming row (from 1) and column of a bad value: 27, 6, 72, 38, 41 …; 321 out of range;
-    117 not UTF-8; what ``status`` raises when the statement must end (394, 159) or takes too much memory (241).
+    Raises ``UserError`` naming row (from 1) and column of a bad value: 27, 6, 72, 38, 41 …; 321 out of range; 117 not
+    UTF-8. Also raises what ``status`` raises when the statement must end (394, 159) or takes too much memory (241).
     """
     entry = find_format(format)
     if entry.reader is None:
@@ -260,7 +263,7 @@ def write_blocks(
     status: QueryStatus | None = None,
     client_protocol_version: int = 0,
 ) -> Iterator[bytes]:
-    """The rows in the format, piece by piece, as they arrive. Raises what ``status`` raises."""
+    """Yields the rows in the format, piece by piece, as they arrive. Raises what ``status`` raises."""
     entry = find_format(format)
     if entry.writer is None:
         raise UserError("UNKNOWN_FORMAT", f"Format {entry.name} is only for input")

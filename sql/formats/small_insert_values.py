@@ -1,7 +1,7 @@
-"""Plain values of a few rows as arrays: without the kernels, whose fixed costs are many times those of so few values.
+"""Parses plain values of a few rows without Arrow's kernels, whose fixed costs would dominate.
 
-Everything here gives up (``None``) on what is not written in the one plain way; the readers of any number of rows take
-it then, and say what is wrong. So what is plain is read as they read it.
+Every function gives up (``None``) on what is not written in the one plain way. The readers for any number of rows then
+parse it, and report errors. So plain values are read exactly as those readers would.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LAST_SECOND = 0xFFFF_FFFF
 
 @functools.lru_cache(maxsize=4096)
 def plain_text_parser(type_: DataType, timezone: str) -> Texts | None:
-    """What reads bare texts as values of the type; ``None`` for a type that is not read here."""
+    """Returns the parser of bare texts for the type; ``None`` for a type that is not supported here."""
     if isinstance(type_, NullableType):
         return plain_text_parser(type_.inner, timezone)
     if isinstance(type_, IntegerType) and type_.bits in _CODES:
@@ -51,7 +51,7 @@ def _integer_texts(type_: IntegerType, texts: Sequence[str]) -> pa.Array | None:
 
 
 def integer_array(type_: IntegerType, values: Sequence[int]) -> pa.Array | None:
-    """``None`` when one is out of range."""
+    """Returns an array of integers; ``None`` when one is out of range."""
     if min(values) < type_.minimum or max(values) > type_.maximum:
         return None
     code = _CODES[type_.bits]
@@ -59,7 +59,7 @@ def integer_array(type_: IntegerType, values: Sequence[int]) -> pa.Array | None:
 
 
 def parse_strings(texts: Sequence[str]) -> pa.Array | None:
-    """``None`` for halves of surrogates."""
+    """Returns an array of strings; ``None`` for halves of surrogate pairs."""
     try:
         encoded = [text.encode() for text in texts]
     except UnicodeEncodeError:
@@ -68,12 +68,14 @@ def parse_strings(texts: Sequence[str]) -> pa.Array | None:
 
 
 def string_array(texts: Sequence[bytes]) -> pa.Array:
+    """Returns an array of UTF-8 strings."""
     ends = list(itertools.accumulate(map(len, texts), initial=0))
     buffers = [None, pa.py_buffer(struct.pack(f"<{len(ends)}i", *ends)), pa.py_buffer(b"".join(texts))]
     return pa.Array.from_buffers(pa.string(), len(texts), buffers)
 
 
 def float_array(values: Sequence[float]) -> pa.Array:
+    """Returns an array of Float64."""
     return _fixed(pa.float64(), "d", values)
 
 
@@ -92,6 +94,7 @@ def _dates(texts: Sequence[str]) -> pa.Array | None:
 
 
 def date_array(days: Sequence[int]) -> pa.Array:
+    """Returns an array of Date; ``days`` count from 1970."""
     return _fixed(pa.date32(), "i", days)
 
 
@@ -107,6 +110,7 @@ def _times(texts: Sequence[str]) -> pa.Array | None:
 
 
 def datetime_array(seconds: Sequence[int]) -> pa.Array:
+    """Returns an array of DateTime; ``seconds`` count from 1970."""
     return _fixed(pa.timestamp("s"), "q", seconds)
 
 

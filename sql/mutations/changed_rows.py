@@ -1,4 +1,4 @@
-"""Rows of a part that a query found, in their order; an UPDATE or a DELETE of them, by windows."""
+"""Applies the rows that a mutation's query found to a part, window by window."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WINDOW_BYTES = 64 << 20
 
 
 class ChangedRows:
-    """Numbers of rows in their order, and new values of each, taken window by window."""
+    """The numbers of found rows, in order, and their new values, taken window by window."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
         self._batches = batches
@@ -30,6 +30,7 @@ class ChangedRows:
         self._last = -1
 
     def has_more(self) -> bool:
+        """Returns whether rows are left."""
         while not self._held:
             batch = next(self._batches, None)
             if batch is None:
@@ -39,7 +40,7 @@ class ChangedRows:
         return True
 
     def until(self, end: int) -> tuple[np.ndarray, list[pa.ChunkedArray]]:
-        """The rows before ``end`` that were not taken yet: their numbers and columns of values."""
+        """Takes the rows before ``end`` that are left; returns their numbers and columns of values."""
         taken: list[pa.Table] = []
         while self.has_more():
             table = self._held.pop()
@@ -66,7 +67,7 @@ class ChangedRows:
 
 
 def _numbers(column: pa.Array | pa.ChunkedArray) -> np.ndarray:
-    """Those of rows fit into either kind of integer."""
+    """Returns row numbers as signed integers, in which all of them fit."""
     return column.to_numpy().view(np.int64)
 
 
@@ -82,7 +83,7 @@ def _windows(part: Part, names: Sequence[str], look: Callable[[int], None]) -> I
 def read_updated_rows(
     part: Part, names: Sequence[str], found: ChangedRows, look: Callable[[int], None]
 ) -> Iterator[pa.Table]:
-    """All rows of the columns, with the values found."""
+    """Yields all rows of the columns, with the found values in place."""
     for window in _windows(part, names, look):
         numbers, values = found.until(window.end)
         if len(numbers) < window.rows:
@@ -94,7 +95,7 @@ def read_updated_rows(
 
 
 def patched(old: pa.ChunkedArray, new: pa.ChunkedArray, places: np.ndarray) -> pa.ChunkedArray:
-    """``new`` at the places, ``old`` elsewhere."""
+    """Returns ``old`` with ``new`` at the places."""
     chosen = np.arange(len(old))
     chosen[places] = len(old) + np.arange(len(places))
     both = pa.chunked_array([*old.chunks, *new.chunks], old.type)
@@ -106,7 +107,7 @@ def patched(old: pa.ChunkedArray, new: pa.ChunkedArray, places: np.ndarray) -> p
 def read_remaining_rows(
     part: Part, names: Sequence[str], found: ChangedRows, look: Callable[[int], None]
 ) -> Iterator[pa.Table]:
-    """The rows that are there and were not found."""
+    """Yields the existing rows that were not found."""
     read_names = [*names, ROW_EXISTS] if part.has_deleted_rows else list(names)
     for window in _windows(part, names, look):
         numbers, _ = found.until(window.end)
@@ -128,7 +129,7 @@ def read_remaining_rows(
 def remaining(
     part: Part, names: Sequence[str], changed: Sequence[str], found: ChangedRows, look: Callable[[int], None]
 ) -> Iterator[pa.Table]:
-    """The rows found and no others; the columns ``changed`` have the values found."""
+    """Yields the found rows only, with the found values in the columns ``changed``."""
     others = [name for name in names if name not in changed]
     for window in _windows(part, names, look):
         numbers, values = found.until(window.end)

@@ -1,17 +1,17 @@
-"""What a mutation's commands do to one part: from the part to a temporary one with the rows as they are to be.
+"""Applies a mutation's commands to one part, writing a temporary part with the resulting rows.
 
-One command follows the other; ``sql.mutations.combined_steps`` tells which share a rewrite. The rows that a command
-changes are found by a query over the part alone, in the order of the part, which gives the number of each row and, for
-UPDATE, its new values:
+Commands run one after another; ``sql.mutations.combined_steps`` says which share a rewrite. A query over the part alone
+finds the rows that a command changes. It keeps the order of the part and gives the number of each row and, for UPDATE,
+its new values::
 
-    SELECT _part_offset, CAST(expression, 'type') FROM <the part> WHERE condition
+SELECT _part_offset, CAST(expression, 'type') FROM <the part> WHERE condition
 
-so conditions are pruned, and subqueries run, as in any SELECT. What the query does not name stays as it is
-(``parts.merge.part_rewriting``), and a part in which it finds no row is linked whole. The memory is that of a window of
-rows.
+So conditions are pruned, and subqueries run, as in any SELECT. Columns that a command does not change stay as they are
+(``parts.merge.part_rewriting``), and a part in which it finds no row is hard-linked whole. The memory needed is that of
+a window of rows.
 
-The result depends on the rows of the part, the commands and the definition alone, as far as the expressions do:
-``sql.mutations.mutation`` tells which do not.
+The result depends only on the rows of the part, the commands and the definition, unless an expression is not
+deterministic (``sql.mutations.mutation`` tells).
 """
 
 from __future__ import annotations
@@ -60,8 +60,11 @@ _OF_ROWS = (RuleKind.ROWS, RuleKind.ROWS_WHERE, RuleKind.GROUP_BY)
 
 @dataclass(frozen=True)
 class PartMutator:
-    """What parts of a table are mutated with. ``table`` is what expressions may call the table; ``others`` finds the
-    tables that subqueries read. ``check`` hears how many rows the steps have looked at, and raises to end it."""
+    """Mutates parts of one table.
+
+    ``table`` is the name of the table in expressions; ``others`` finds the tables that subqueries read. ``check`` is
+    called with the number of rows read so far, and may raise to stop.
+    """
 
     engine: QueryEngine
     description: TableDescription
@@ -70,8 +73,10 @@ class PartMutator:
     check: Callable[[int], None] = lambda rows: None
 
     def apply(self, source: Part, steps: Sequence[MutationStep], directory: Path) -> None:
-        """Makes the part in ``directory``, which is there and empty. What is left there after an error is the
-        caller's."""
+        """Writes the mutated part into ``directory``, which exists and is empty.
+
+        After an error the caller removes what is left there.
+        """
         part = source.under(self.description.schema)
         made: Path | None = None
         places = (directory.with_name(f"{directory.name}.{number}") for number in itertools.count())
@@ -96,8 +101,10 @@ class PartMutator:
             raise
 
     def _groups(self, steps: Sequence[MutationStep]) -> Iterator[list[MutationStep]]:
-        """The steps in their order, those side by side that may be carried out together in one list. Behind UPDATEs
-        come the MATERIALIZED columns whose expressions read what they change."""
+        """Yields the steps in order, in groups that can share a rewrite.
+
+        Behind UPDATEs come the MATERIALIZED columns whose expressions read what they change.
+        """
         schema = self.description.schema
         for group in together(steps, schema):
             yield group
@@ -113,13 +120,13 @@ class PartMutator:
         return open_part(made, name=part.name, table_schema=self.description.schema)
 
     def _rewrites(self, part: Part, group: list[MutationStep]) -> list[list[MutationStep]]:
-        """The steps that each rewrite of the part carries out."""
+        """Splits a group into the steps of each rewrite of the part."""
         schema = self.description.schema
         is_held = len(group) > 1 and fits(part, columns_of_all(group, schema), schema)
         return [group] if is_held else [[step] for step in group]
 
     def _carry_out(self, part: Part, steps: Sequence[MutationStep], place: Path, rows_before: int) -> bool:
-        """``False``: they change nothing in the part, and nothing is at ``place``."""
+        """Writes the changed part to ``place``; returns ``False``, with nothing written, if nothing changes."""
         self.check(rows_before)
         place.mkdir()
         run = replace(self, check=partial(self._look_beyond, rows_before))
@@ -129,7 +136,7 @@ class PartMutator:
         return is_changed
 
     def _together(self, part: Part, steps: Sequence[MutationStep], place: Path) -> bool:
-        """UPDATEs and DELETEs, on rows in memory from the first on that changes any."""
+        """Applies UPDATEs and DELETEs to rows in memory, from the first that changes any."""
         rows: HeldRows | None = None
         for number, step in enumerate(steps):
             self.check(number * part.rows)
@@ -181,7 +188,7 @@ class PartMutator:
         return True
 
     def _with_sizes_checked(self, part: Part, names: Sequence[str], tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-        """Raises 190 for a row of a Nested structure of which another column is longer."""
+        """Raises 190 for a row of a Nested structure in which another column is longer."""
         structures = [structure for structure in self.description.schema.nested if {*structure} & {*names}]
         others = [name for structure in structures for name in structure if name not in names]
         begin = 0
@@ -203,7 +210,7 @@ class PartMutator:
         return True
 
     def _renew(self, part: Part, name: str, place: Path, *, is_cleared: bool) -> bool:
-        """Writes the column's default for every row; where it is to be cleared the part is left without it."""
+        """Writes the column's default for every row, or removes a cleared column from the part."""
         column = self.description.schema.column(name)
         is_there = name in (*part.readable, *part.converted)
         if not column.is_stored or ((column.default_kind == "DEFAULT" or is_cleared) and is_there is not is_cleared):
@@ -219,7 +226,7 @@ class PartMutator:
         return True
 
     def _expire(self, part: Part, at: int, place: Path) -> bool:
-        """Only the columns that tell the times are read where nothing has expired."""
+        """Removes what has expired; reads only the columns of the times if nothing has."""
         ttl, codec = self.description.ttl, part.ttl.codec
         known = part.get_applicable_ttl(ttl)
         if not ttl.knows(known):
@@ -246,14 +253,17 @@ class PartMutator:
         return True
 
     def _to_take_up(self, part: Part) -> list[str]:
-        """The columns that a part lacks and has once its TTL is known: all, if rows expire, else those that do."""
+        """Returns the columns that the part lacks and must get once its TTL is known.
+
+        These are all columns if rows expire, else the expiring columns.
+        """
         ttl = self.description.ttl
         expiring = [rule.column for rule in ttl.of_kind(RuleKind.COLUMN)]
         names = self.description.schema.stored.names if ttl.of_kind(*_OF_ROWS) else expiring
         return [name for name in names if part.lacks([name])]
 
     def _expire_values(self, part: Part, known: PartTtl, at: int, place: Path, gone: set[str]) -> None:
-        """Writes the columns of which something has expired; the part is left without those that are ``gone``."""
+        """Writes columns with expired values; columns that are ``gone`` are removed from the part."""
         ttl = self.description.ttl
         expired = [rule for rule in ttl.of_kind(RuleKind.COLUMN) if rule.may_have_expired(known, at)]
         written = [rule for rule in expired if rule.column not in gone and not part.lacks([rule.column])]
@@ -276,7 +286,10 @@ class PartMutator:
         rewrite_columns(part, place, self.description, names, blocks(), gone, ttl=found)
 
     def _make_index(self, part: Part, name: str, place: Path) -> bool:
-        """A compact part takes up the columns that it lacks; a wide one that lacks some gets no index of them."""
+        """Builds an index. A compact part also gets the columns that it lacks.
+
+        A wide part that lacks some gets no index of them.
+        """
         for index in self.description.indexes:
             if index.name == name and part.read_skip_index(index) is None:
                 new = [column for column in index.key.columns if part.lacks([column])]

@@ -1,7 +1,7 @@
-"""What ALTER TABLE makes of a definition: all its commands, one after another, or an error.
+"""Applies the commands of ALTER TABLE to a definition, one after another, or raises an error.
 
-Parts are not touched: what is said of a column's past goes into the definition's history
-(:mod:`parts.table.schema_history`), by which older parts are read.
+Parts are not touched. The definition's history (:mod:`parts.table.schema_history`) notes what a column was before, and
+older parts are read by it.
 """
 
 from __future__ import annotations
@@ -49,18 +49,18 @@ from sql.settings.clickhouse_settings import load_clickhouse_settings
 _FIXED_SETTINGS = frozenset(
     {"index_granularity", "index_granularity_bytes", "enable_mixed_granularity_parts", "enable_block_number_column"}
 )
-"""What the parts of a table, and of its replicas, must have in common."""
+"""Settings that all parts of a table, and of its replicas, must share."""
 LOCAL_CHANGE_TYPES = (ModifyComment, ModifySettings, ResetSettings)
-"""What each replica of a table has for itself."""
+"""Changes that each replica of a table makes for itself."""
 
 
 def apply_changes(
     create: CreateTable, description: TableDescription, changes: Sequence[DefinitionChange]
 ) -> CreateTable:
-    """``create``, which ``description`` was made of, with the changes.
+    """Returns ``create``, from which ``description`` was built, with the changes applied.
 
-    Raises ``UserError`` 10, 15, 16, 36, 44, 48, 472, 524; what contradicts itself otherwise is found when the result is
-    compiled."""
+    Raises ``UserError`` 10, 15, 16, 36, 44, 48, 472, 524. Other contradictions are found when the result is compiled.
+    """
     if not description.has_parts:
         check_small_alter(create, changes)
     if is_deprecated(create) and not all(isinstance(change, ColumnChange | ModifyComment) for change in changes):
@@ -93,6 +93,7 @@ class _Draft:
     description: TableDescription
 
     def apply(self, change: DefinitionChange) -> None:
+        """Applies one command."""
         match change:
             case AddColumn():
                 self._add(change)
@@ -120,7 +121,7 @@ class _Draft:
             case ModifyOrderBy() | ModifySampleBy():
                 self.create = apply_key_change(self.create, change)
             case ModifySettings(settings):
-                if self.description.has_parts:  # else they are checked when the result is compiled
+                if self.description.has_parts:  # tables without parts: checked when the result is compiled
                     _check_settings([name for name, value in settings.items() if self._is_other(name, value)])
                 kept = {name: value for name, value in settings.items() if value is not None}
                 self._set_settings({**self.create.settings, **kept}, [name for name in settings if name not in kept])
@@ -235,12 +236,12 @@ class _Draft:
         if given.type and not is_new and not _is_same_type(given.type, old.type):
             table, mode = self.description, self.description.merge_mode
             if check_engine_column_type(mode, name, old.type, given.type) and mode.last_key_column == name:
-                table = replace(table, sorting_key=table.primary_key)  # a wider version sorts as before
+                table = replace(table, sorting_key=table.primary_key)  # a wider version column sorts as before
             check_key_column_type(table, name, parse_type(given.type))
             instead = find_null_replacement(old, new)
             self._history(lambda history: history.change_type(name, parse_type(new.type).name, instead))
         if old.default_kind == "ALIAS" and new.default_kind != "ALIAS":
-            self._history(lambda history: history.add_column(name))  # no part has it, or what one has is older
+            self._history(lambda history: history.add_column(name))  # parts lack it, or have outdated values of it
         self._replace(new)
         if change.place is not None:
             rest = [column for column in self.create.columns if column.name != name]
@@ -251,7 +252,7 @@ class _Draft:
         self.create = replace(self.create, columns=columns)
 
     def _place(self, columns: Sequence[ColumnClause], column: ColumnClause, place: ColumnPlace | None) -> None:
-        """``column``, the last of ``columns``, where it is to be."""
+        """Moves ``column``, the last of ``columns``, to its place."""
         rest = list(columns[:-1])
         position = len(rest)
         if place is not None:
@@ -355,7 +356,7 @@ class _Draft:
 
 
 def _overlaid(old: ColumnClause, given: ColumnClause) -> ColumnClause:
-    """MODIFY COLUMN: what it does not say stays."""
+    """Returns the column with MODIFY COLUMN applied; properties that it omits stay."""
     return replace(
         old,
         type=given.type or old.type,

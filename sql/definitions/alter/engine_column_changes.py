@@ -1,4 +1,4 @@
-"""What ALTER may do to the columns that an engine's arguments name: nothing but give a version a wider type."""
+"""Checks ALTER of columns that an engine's arguments name: only a version may get a wider type."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from parts.types import DataType, IntegerType, LowCardinalityType, parse_type
 
 
 def check_engine_column(mode: MergeMode, name: str, verb: str) -> None:
-    """Before DROP, CLEAR or RENAME. Raises 524 (ALTER_OF_COLUMN_IS_FORBIDDEN)."""
+    """Refuses DROP, CLEAR or RENAME of such a column. Raises 524 (ALTER_OF_COLUMN_IS_FORBIDDEN)."""
     for column, role in mode.roles:
         if column == name:
             raise _forbidden(f"Trying to ALTER {verb} {role} ({name}) column")
 
 
 def check_engine_column_type(mode: MergeMode, name: str, former: str, given: str) -> bool:
-    """Whether the column, of the type ``former``, may have the type ``given``, as far as the engine has to say; it has
-    of a version. Raises 524."""
+    """Refuses types that the engine does not allow for the column. Raises 524.
+
+    Returns whether the column is a version, whose type the engine allows to grow from ``former`` to ``given``.
+    """
     role = dict(mode.roles).get(name, "")
     old, new = parse_type(former), parse_type(given)
     if role in ("sign", "is_deleted"):
@@ -43,7 +45,7 @@ def _plain(type_: DataType) -> DataType:
 
 
 def _is_wider(old: DataType, new: DataType) -> bool:
-    """Whether every value stays what it is."""
+    """Returns whether every value keeps its meaning in the new type."""
     if isinstance(old, IntegerType) and isinstance(new, IntegerType):
         return new.signed == old.signed and new.bits >= old.bits
     return old.arrow.bit_width <= new.arrow.bit_width and type(old) is type(new)

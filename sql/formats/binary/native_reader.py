@@ -1,7 +1,7 @@
-"""Reading ``FORMAT Native``: the blocks of :mod:`native_write`, without block info, column by column.
+"""Reads ``FORMAT Native`` (see :mod:`native_writer`), without block info, column by column.
 
-A column that is of another type in the data than in the table is cast. Lengths and offsets are checked before they are
-used; memory grows with what has arrived.
+A column that has another type in the data than in the table is cast. Lengths and offsets are checked before they are
+used; memory grows only with what has arrived.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ _GLOBAL_DICTIONARY = 1 << 8
 
 
 def read_native(stream: BinaryIO, columns: Sequence[Column], options: FormatOptions) -> Iterator[pa.Table]:
+    """Yields the blocks of Native data."""
     source = ByteSource(stream, "Native", options.status)
     known = {column.name: column for column in columns}
     first_row = 1
@@ -92,7 +93,7 @@ def _type(source: ByteSource) -> DataType:
 def convert_column(
     array: pa.Array, type_: DataType, column: Column, options: FormatOptions, first_row: int
 ) -> pa.Array:
-    """The values in the column's storage."""
+    """Casts the values to the column's type, naming row and column in errors."""
     try:
         return cast_array(array, type_, column.type, options)
     except BadValueError as error:
@@ -142,20 +143,26 @@ def _values(source: ByteSource, type_: DataType, rows: int, is_null: np.ndarray 
 
 
 def apply_nulls(values: pa.Array, is_null: np.ndarray) -> pa.Array:
+    """Makes the values null where ``is_null`` is set."""
     return pc.if_else(pa.array(~is_null), values, pa.scalar(None, values.type)) if is_null.any() else values
 
 
 def build_lists(type_: ArrayType, offsets: np.ndarray, values: pa.Array) -> pa.Array:
+    """Builds an Array column of offsets and elements."""
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values, type=type_.arrow)
 
 
 def build_maps(type_: MapType, offsets: np.ndarray, keys: pa.Array, values: pa.Array) -> pa.Array:
+    """Builds a Map column of offsets, keys and values."""
     return pa.MapArray.from_arrays(pa.array(offsets, pa.int32()), keys, values, type=type_.arrow)
 
 
 def _offsets(source: ByteSource, rows: int) -> np.ndarray:
-    """From 0, as Arrow has them. An element takes at least a byte, so what they announce is bounded by the data."""
-    ends = np.frombuffer(source.take(8 * rows), "<i8")  # before anything is made for so many as are announced
+    """Reads offsets of an Array or Map, and puts the 0 before them that Arrow needs.
+
+    An element takes at least a byte, so the data bound how many elements there can be.
+    """
+    ends = np.frombuffer(source.take(8 * rows), "<i8")  # read before memory is reserved for the announced rows
     offsets = np.concatenate([np.zeros(1, np.int64), ends])
     if offsets[-1] >= 1 << 31 or (offsets[1:] < offsets[:-1]).any():
         raise source.malformed("the offsets of an Array or Map do not grow, or are 2**31 or more")
@@ -180,7 +187,7 @@ def _low_cardinality(source: ByteSource, type_: LowCardinalityType, rows: int) -
 
 
 def distinct_keys(keys: pa.Array, places: np.ndarray, is_nullable: bool) -> tuple[pa.Array, pa.Array]:
-    """Keys that differ, and indices into them; in a nullable column key 0 is null."""
+    """Returns the distinct keys and indices into them; in a nullable column key 0 is null."""
     encoded = pc.dictionary_encode(keys)
     indices = np.asarray(encoded.indices)[places].astype(np.int32)
     return encoded.dictionary, pa.array(indices, mask=places == 0 if is_nullable else None)

@@ -1,11 +1,12 @@
-"""Where the values of RowBinary rows stand: for every byte of a window, where a value that began there would end.
+"""Finds where the values of RowBinary rows end, for every byte of a window at once.
 
 A row is as long as its strings and arrays say, so one would have to be read before the next is found. Instead each type
-has a table of all places (:class:`ValueEnds`): the table of a tuple is that of its elements one after the other, that
-of an array goes as many elements ahead as its length says, by tables for 1, 2, 4, 8 … elements. So no value is looked
-at alone, whatever the type; only the step from row to row is taken one by one, inside ``itertools``.
+has a table over all positions (:class:`ValueEnds`): where a value that began there would end. A tuple's table chains
+those of its elements. An array's table skips as many elements as its length says, by tables for 1, 2, 4, 8 … elements.
+So no value is looked at alone, whatever the type. Only the step from row to row is taken one by one, inside
+``itertools``.
 
-Places are 0 to ``size``; ``size + 1`` stands for everything that the window does not hold whole.
+Positions are 0 to ``size``; ``size + 1`` stands for everything that does not end inside the window.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class ValueEnds:
         self._tables: dict[DataType, Places] = {}
 
     def rows(self, types: Sequence[DataType]) -> Places:
-        """Where the whole rows of these columns begin, and where the last one ends."""
+        """Returns where the whole rows of these columns begin, and where the last one ends."""
         table = self._sequence(types)
         places = follow_offsets(table[: self.size], self.size)
         if table[places[-1]] == self._beyond:
@@ -53,12 +54,14 @@ class ValueEnds:
         return np.append(places, table[places[-1]])
 
     def of(self, type_: DataType) -> Places:
+        """Returns the table of a type."""
         table = self._tables.get(type_)
         if table is None:
             table = self._tables[type_] = self._closed(self._make(type_))
         return table
 
     def elements(self, type_: ArrayType | MapType) -> Places:
+        """Returns the table of one element, for a map of a key and its value."""
         return self._sequence([type_.key, type_.value]) if isinstance(type_, MapType) else self.of(type_.inner)
 
     def _sequence(self, types: Sequence[DataType]) -> Places:
@@ -68,13 +71,13 @@ class ValueEnds:
         return table
 
     def _closed(self, ends: Places) -> Places:
-        """Behind the last byte nothing begins."""
+        """Returns the table with the positions behind the last byte, where nothing begins."""
         table = np.full(self.size + 2, self._beyond, np.int64)
         np.copyto(table[: self.size], ends, where=ends <= self.size)
         return table
 
     def _make(self, type_: DataType) -> Places:
-        """For each byte; what is beyond the window may be any greater number."""
+        """Computes the table of a type. An end beyond the window may be any greater number."""
         width = value_width_bytes(type_)
         if width is not None:
             return np.arange(width, self.size + width, dtype=np.int64)
@@ -106,7 +109,7 @@ class ValueEnds:
 
 
 def skip_values(table: Places, places: Places, counts: np.ndarray) -> Places:
-    """For each place, the one that is ``counts`` values ahead of it."""
+    """Returns for each position the one that is ``counts`` values ahead."""
     beyond = table[-1]
     while counts.any():
         places = np.where(counts & 1, _at(table, places), places)
@@ -125,11 +128,11 @@ def skip_values(table: Places, places: Places, counts: np.ndarray) -> Places:
 
 
 def _at(table: Places, places: Places) -> Places:
-    return table.take(places, mode="clip")  # nothing is outside, but this is the fastest way
+    return table.take(places, mode="clip")  # no position is outside, but clipping is fastest
 
 
 def min_value_bytes(type_: DataType) -> int:
-    """Of a value."""
+    """Returns the least bytes that a value of the type takes."""
     match type_:
         case TupleType(elements):
             return sum(min_value_bytes(inner) for _, inner in elements)
@@ -139,7 +142,7 @@ def min_value_bytes(type_: DataType) -> int:
 
 
 def read_values(type_: DataType, places: Places, ends: ValueEnds) -> pa.Array:
-    """The values that begin at ``places``, which are in order. Raises :class:`BadValueError`."""
+    """Returns the values that begin at ``places``, in order. Raises :class:`BadValueError`."""
     buffer = ends.buffer
     width = value_width_bytes(type_)
     if width is not None:
@@ -169,7 +172,7 @@ def read_values(type_: DataType, places: Places, ends: ValueEnds) -> pa.Array:
 
 
 def _elements(type_: ArrayType | MapType, places: Places, ends: ValueEnds) -> tuple[np.ndarray, Places]:
-    """Offsets of the lists, and where their elements begin."""
+    """Returns offsets of the lists, and where their elements begin."""
     counts, sizes = decode_at(ends.buffer, places)
     offsets = np.zeros(len(counts) + 1, np.int32)
     np.cumsum(counts, out=offsets[1:])
@@ -180,7 +183,7 @@ def _elements(type_: ArrayType | MapType, places: Places, ends: ValueEnds) -> tu
 
 
 def _with_holes(values: pa.Array, is_null: np.ndarray) -> pa.Array:
-    """``values`` are those that are not null."""
+    """Inserts nulls; ``values`` are those that are not null."""
     if not is_null.any():
         return values
     return values.take(pa.array(np.cumsum(~is_null) - 1, mask=is_null))

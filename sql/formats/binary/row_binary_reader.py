@@ -1,7 +1,7 @@
-"""Reading RowBinary, RowBinaryWithNames and RowBinaryWithNamesAndTypes (see :mod:`row_binary_write`), window by window.
+"""Reads RowBinary, RowBinaryWithNames and RowBinaryWithNamesAndTypes, window by window.
 
-With types, columns of another type are cast and unknown ones skipped; without, nobody knows how long an unknown column
-is, and it is refused.
+The layout is in :mod:`row_binary_writer`. With types in the data, columns of another type are cast and unknown ones
+skipped. Without types the length of an unknown column is not known, so it is refused.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from sql.formats.streams.row_chunks import MAX_ROW_BYTES
 
 _WINDOW_BYTES = 1 << 16
 _TABLE_BYTES = 64
-"""Held for each byte of a window: some tables of its places (see :mod:`row_binary_nodes`)."""
+"""Memory for each byte of a window: some tables of :mod:`row_binary_offsets`."""
 Fields = Sequence[tuple[str, DataType]]
 
 
 def read_row_binary(
     stream: BinaryIO, columns: Sequence[Column], options: FormatOptions, *, header: int
 ) -> Iterator[pa.Table]:
-    """``header``: 0 none, 1 the names, 2 names and types."""
+    """Yields the data's rows. ``header`` is 0 for none, 1 for names, 2 for names and types."""
     source = ByteSource(stream, "RowBinary", options.status)
     if source.at_end():
         return
@@ -64,7 +64,7 @@ def _header(source: ByteSource, columns: Sequence[Column], header: int, options:
 
 
 def _rows(source: ByteSource, fields: Fields) -> Iterator[list]:
-    """Per window, for each field a function that reads its values in all whole rows."""
+    """Yields per window, for each field, a function that reads its values in all whole rows."""
     types = [type_ for _, type_ in fields]
     widths = [value_width_bytes(type_) for type_ in types]
     cut = _cut_fixed if None not in widths else _cut_followed
@@ -88,7 +88,7 @@ def _rows(source: ByteSource, fields: Fields) -> Iterator[list]:
 
 
 def _cut_fixed(types: Sequence[DataType], buffer: np.ndarray, size: int) -> tuple[int, list]:
-    """All columns have one width: the rows are a matrix."""
+    """Cuts rows in which all columns have one width, as a matrix."""
     bounds = np.cumsum([0] + [value_width_bytes(type_) for type_ in types])
     rows = size // int(bounds[-1])
     used = rows * int(bounds[-1])

@@ -1,16 +1,19 @@
-"""Writing RowBinary, RowBinaryWithNames and RowBinaryWithNamesAndTypes: the values of a row one behind the other.
+"""Writes RowBinary, RowBinaryWithNames and RowBinaryWithNamesAndTypes.
+
+The values of a row follow each other:
 
 ======================  ==================================================
-one width               the value (:mod:`fixed_values`)
+one width               the value (:mod:`fixed_width_values`)
 String                  its length (a varint), its bytes
 Nullable(T)             1 for null; else 0 and the value
-Array(T), Map(K, V)     the number of elements (a varint), the elements; of a map, key and value in turn
+Array(T), Map(K, V)     the number of elements (a varint), the elements;
+                        for a map key and value in turn
 Tuple(…)                its elements
 LowCardinality(T)       as T
 ======================  ==================================================
 
-Before the rows may stand the number of columns (a varint), their names, their types. Every column becomes a column of
-bytes, and Arrow joins them row by row. Source: ClickHouse documentation, "RowBinary".
+A header may have the number of columns (a varint), their names, their types. Every column becomes a column of bytes,
+and Arrow joins them row by row. Source: ClickHouse documentation, "RowBinary".
 """
 
 from __future__ import annotations
@@ -40,7 +43,7 @@ def write_row_binary(
     *,
     header: int,
 ) -> Iterator[bytes]:
-    """``header``: 0 none, 1 the names, 2 names and types."""
+    """Yields the batches as rows. ``header`` is 0 for none, 1 for names, 2 for names and types."""
     if header:
         texts = [name for name, _ in columns] + ([str(type_) for _, type_ in columns] if header > 1 else [])
         yield encode(len(columns)) + b"".join(encode(len(text.encode())) + text.encode() for text in texts)
@@ -58,7 +61,7 @@ def write_row_binary(
 
 
 def _cells(array: pa.Array, type_: DataType) -> pa.Array:
-    """The bytes of each value."""
+    """Returns the bytes of each value."""
     match type_:
         case NullableType(inner):
             given = pc.binary_join_element_wise(b"\0", _cells(array, inner), b"")
@@ -88,7 +91,7 @@ def _counts(numbers: pa.Array) -> pa.Array:
 
 
 def _joined(offsets: pa.Array, elements: pa.Array) -> pa.Array:
-    """Per row, how many elements it has, and the elements."""
+    """Returns, per row, the number of its elements and the elements."""
     lists = pa.ListArray.from_arrays(offsets, elements)
     bodies = pc.binary_join(lists, b"") if len(elements) else pa.array([b""] * len(lists), pa.binary())
     return pc.binary_join_element_wise(_counts(lists.value_lengths()), bodies, b"")

@@ -1,7 +1,7 @@
-"""Parquet, Arrow (file) and ArrowStream, both ways. Columns are matched by name.
+"""Reads and writes Parquet, Arrow (file) and ArrowStream. Columns are matched by name.
 
-The types on the wire are those of ClickHouse 26: Enum as its name, DateTime with its zone, LowCardinality as plain
-values, UUID and IPv6 as 16 bytes, IPv4 as a 32-bit number.
+The Arrow types are those of ClickHouse 26: Enum as its name, DateTime with its zone, LowCardinality as plain values,
+UUID and IPv6 as 16 bytes, IPv4 as a 32-bit number.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ _BATCH_BYTES = 256 << 20
 
 
 def read_parquet(stream: BinaryIO, columns: Sequence[Column], options: FormatOptions) -> Iterator[pa.Table]:
+    """Yields the rows of Parquet data."""
     with _readable_anywhere(stream, options.status) as source, _refusing("Parquet"):
         file = _parquet_file(source())
         names = _names(file.schema_arrow, columns, options, "Parquet")
@@ -51,6 +52,7 @@ def read_parquet(stream: BinaryIO, columns: Sequence[Column], options: FormatOpt
 
 
 def read_arrow(stream: BinaryIO, columns: Sequence[Column], options: FormatOptions) -> Iterator[pa.Table]:
+    """Yields the rows of an Arrow file."""
     with _whole(stream, options.status) as data, _refusing("Arrow"):
         check_arrow_file(memoryview(data).cast("B"), options.status)
         reader = pa.ipc.open_file(pa.BufferReader(data))
@@ -60,6 +62,7 @@ def read_arrow(stream: BinaryIO, columns: Sequence[Column], options: FormatOptio
 
 
 def read_arrow_stream(stream: BinaryIO, columns: Sequence[Column], options: FormatOptions) -> Iterator[pa.Table]:
+    """Yields the rows of an Arrow stream."""
     with _refusing("ArrowStream"):
         reader = pa.ipc.open_stream(pa.PythonFile(CheckedIpcStream(stream, options.status), mode="r"))
         names = _names(reader.schema, columns, options, "ArrowStream")
@@ -67,13 +70,13 @@ def read_arrow_stream(stream: BinaryIO, columns: Sequence[Column], options: Form
 
 
 def count_parquet_rows(stream: BinaryIO, options: FormatOptions) -> int:
-    """How many rows the data have, without reading them."""
+    """Returns the number of rows of Parquet data, without reading them."""
     with _readable_anywhere(stream, options.status) as source, _refusing("Parquet"):
         return int(_parquet_file(source()).metadata.num_rows)
 
 
 def read_schema(name: str, stream: BinaryIO, options: FormatOptions) -> pa.Schema:
-    """The columns of Parquet, Arrow or ArrowStream data."""
+    """Returns the Arrow schema of Parquet, Arrow or ArrowStream data."""
     with _refusing(name):
         if name == "ArrowStream":
             return pa.ipc.open_stream(pa.PythonFile(CheckedIpcStream(stream, options.status), mode="r")).schema
@@ -86,7 +89,7 @@ def read_schema(name: str, stream: BinaryIO, options: FormatOptions) -> pa.Schem
 
 
 def _parquet_file(source: pa.NativeFile, dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
-    """Streamed page by page: of a file only a little is in memory."""
+    """Opens Parquet data; a file is streamed page by page, so that little of it is in memory."""
     import pyarrow.parquet as pq
 
     return pq.ParquetFile(
@@ -102,8 +105,11 @@ def _parquet_file(source: pa.NativeFile, dictionaries: Sequence[str] = ()) -> pq
 def parquet_batches(
     file: pq.ParquetFile, source: Callable[[], pa.NativeFile], names: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    """The rows in batches that stay small also where a few bytes refer to a long string of a dictionary many times."""
-    # Not the metadata of a column chunk: pyarrow ends the process when those contradict themselves.
+    """Yields the rows in batches of bounded memory.
+
+    They stay small also where a few bytes refer many times to a long string of a dictionary.
+    """
+    # Column chunk metadata are not used: if they contradict themselves, pyarrow ends the process.
     leaves = [file.schema.column(index) for index in range(len(file.schema))]
     texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
     for group in range(file.num_row_groups):
@@ -118,7 +124,7 @@ def parquet_batches(
 
 @contextmanager
 def _refusing(name: str) -> Iterator[None]:
-    """What pyarrow says of data that it cannot read, as the error of a user. Raises 117."""
+    """Raises pyarrow's errors about unreadable data as ``UserError`` 117."""
     try:
         yield
     except (pa.ArrowException, OSError, MemoryError, UnicodeDecodeError, KeyError) as error:
@@ -127,7 +133,7 @@ def _refusing(name: str) -> Iterator[None]:
 
 @contextmanager
 def _readable_anywhere(stream: BinaryIO, status: QueryStatus) -> Iterator[Callable[[], pa.NativeFile]]:
-    """The bytes of the stream for readers that jump: of a file where they lie."""
+    """Gives readers that seek the bytes of the stream; a file is read where it lies."""
     raw = stream.raw if isinstance(stream, io.BufferedReader) else None
     if isinstance(raw, io.FileIO) and raw.seekable() and stream.tell() == 0:
         yield lambda: pa.PythonFile(_PositionedFile(raw.fileno()), mode="r")
@@ -137,7 +143,10 @@ def _readable_anywhere(stream: BinaryIO, status: QueryStatus) -> Iterator[Callab
 
 
 class _PositionedFile(io.RawIOBase):
-    """One of several readers of an open file. It is not mapped: who maps a file dies when somebody shortens it."""
+    """One of several readers of an open file.
+
+    The file is not mapped: a process that maps a file dies when somebody shortens it.
+    """
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -165,7 +174,7 @@ class _PositionedFile(io.RawIOBase):
 
 @contextmanager
 def _whole(stream: BinaryIO, status: QueryStatus) -> Iterator[pa.Buffer]:
-    """All bytes of the stream: where they are, or mapped from a file when they are many."""
+    """Gives all bytes of the stream: in memory, or mapped from a temporary file when they are many."""
     if isinstance(stream, io.BytesIO):
         yield pa.py_buffer(stream.read())
         return
@@ -246,7 +255,7 @@ def _table(batch: pa.RecordBatch, columns: Sequence[Column], options: FormatOpti
 
 
 class OutputPieces(io.RawIOBase):
-    """Collects what a writer writes, to be handed on piece by piece."""
+    """A file that collects what a writer writes, to be taken piece by piece."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
@@ -265,6 +274,7 @@ class OutputPieces(io.RawIOBase):
         return self._position
 
     def take(self) -> bytes:
+        """Returns what was written since the last call."""
         data = b"".join(self._pieces)
         self._pieces.clear()
         return data
@@ -273,6 +283,7 @@ class OutputPieces(io.RawIOBase):
 def write_arrow_or_parquet(
     kind: str, columns: Sequence[tuple[str, DataType]], batches: Iterator[pa.RecordBatch], options: FormatOptions
 ) -> Iterator[bytes]:
+    """Yields the batches in the format ``kind``: Parquet, Arrow or ArrowStream."""
     schema = pa.schema([arrow_file_field(name, type_) for name, type_ in columns])
     sink = OutputPieces()
     if kind == "Parquet":

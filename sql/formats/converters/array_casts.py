@@ -1,7 +1,7 @@
-"""Casting a column from one ClickHouse type to another, as an INSERT … SELECT or a DEFAULT needs it.
+"""Casts a column from one ClickHouse type to another, for INSERT … SELECT or a DEFAULT.
 
-As ClickHouse's CAST, but a number that does not fit is refused (321) and not wrapped around. Null stays null whatever
-the target: :mod:`sql.definitions.column_defaults` decides what a null in a column that is not Nullable means.
+It works as ClickHouse's CAST, but a number that does not fit is refused (321) and not wrapped around. Null stays null
+whatever the target: :mod:`sql.definitions.column_defaults` decides what a null in a column that is not Nullable means.
 """
 
 from __future__ import annotations
@@ -58,7 +58,10 @@ _INT32 = (-(1 << 31), (1 << 31) - 1)
 def cast_array(
     array: pa.Array | pa.ChunkedArray, source: DataType, target: DataType, options: FormatOptions | None = None
 ) -> pa.Array:
-    """``array`` (storage of ``source``) in the storage of ``target``. Raises ``BadValueError``, ``UserError`` 53."""
+    """Casts ``array`` from the storage of ``source`` to that of ``target``.
+
+    Raises ``BadValueError`` and ``UserError`` 53.
+    """
     options = options or FormatOptions()
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks() if array.num_chunks else pa.nulls(0, array.type)
@@ -86,8 +89,10 @@ _LIMITS: dict[type[DataType], tuple[pa.DataType, int, int]] = {
 
 
 def check_range(array: pa.Array, type_: DataType) -> pa.Array:
-    """The array itself. Raises ``BadValueError`` (321) for a Date or DateTime outside its range: Arrow's are
-    wider, and a query may compute what no table may hold."""
+    """Returns the array itself if every Date or DateTime is in range.
+
+    Arrow's ranges are wider, and a query may compute what no table may hold. Raises ``BadValueError`` (321).
+    """
     limits = _LIMITS.get(type(strip_nullable(type_)))
     if limits is None or not len(array):
         return array
@@ -190,7 +195,7 @@ def _checked_cast(array: pa.Array, target: DataType) -> pa.Array:
 
 def _to_decimal(array: pa.Array, source: DataType, target: DecimalType) -> pa.Array:
     if isinstance(source, FloatType):
-        # Toward zero, as ClickHouse: the scaled number's whole part is the unscaled value.
+        # Rounded toward zero, as in ClickHouse: the scaled number's whole part is the unscaled value.
         scaled = pc.trunc(pc.multiply(pc.cast(array, pa.float64()), float(10**target.scale)))
         unscaled = pc.cast(_checked_cast(scaled, IntegerType(64, True)), pa.decimal128(38, 0))
         wide = pa.Array.from_buffers(

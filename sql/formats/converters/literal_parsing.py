@@ -1,7 +1,7 @@
-"""Literals as they stand in VALUES and inside arrays, maps and tuples of text formats.
+"""Parses literals as they stand in VALUES and inside arrays, maps and tuples of text formats.
 
-Level by level: the values of one level are split into the texts of their elements (:mod:`literal_split`), all elements
-of the level are converted by one call, and offsets put them together again.
+It works level by level. The values of a level are split into the texts of their elements (:mod:`literal_splitting`),
+one call converts all elements of the level, and offsets put them together again.
 """
 
 from __future__ import annotations
@@ -35,16 +35,17 @@ _BRACKETS = {ArrayType: "[]", MapType: "{}", TupleType: "()"}
 
 
 def is_composite(type_: DataType) -> bool:
+    """Returns whether the type is an Array, Map or Tuple."""
     return isinstance(type_, (ArrayType, MapType, TupleType))
 
 
 def parse_field(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
-    """A field of a TSV or CSV row: a bare text for simple types, a literal for composite ones."""
+    """Parses fields of a TSV or CSV row: bare texts for simple types, literals for composite ones."""
     return parse_literals(texts, type_, options) if is_composite(type_) else parse_texts(texts, type_, options)
 
 
 def parse_literals(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
-    """Quoted or bare literals; ``NULL`` is null. Raises :class:`BadValueError`."""
+    """Parses quoted or bare literals; ``NULL`` is null. Raises :class:`BadValueError`."""
     if isinstance(type_, ArrayType):
         return _arrays(texts, type_, options)
     if isinstance(type_, MapType):
@@ -55,7 +56,7 @@ def parse_literals(texts: pa.Array, type_: DataType, options: FormatOptions) -> 
 
 
 def unquote_literals(texts: pa.Array) -> pa.Array:
-    """What the literals say: quotes off, escapes resolved, NULL as null."""
+    """Removes the quotes of literals, resolves escapes, and makes NULL null."""
     quoted = pc.starts_with(texts, "'")
     if not pc.any(quoted, min_count=0).as_py():
         return _nulls(texts, None)
@@ -69,7 +70,7 @@ def _nulls(texts: pa.Array, quoted: pa.Array | None) -> pa.Array:
 
 
 def may_contain_null(texts: pa.Array) -> bool:
-    """Whether one of the texts may be the word NULL: it has four letters."""
+    """Returns whether one of the texts may be the word NULL: has four letters."""
     return bool(pc.any(pc.equal(pc.binary_length(texts), 4), min_count=0).as_py())
 
 
@@ -121,7 +122,7 @@ def _tuples(texts: pa.Array, type_: TupleType, options: FormatOptions) -> pa.Arr
 
 
 def _children(lists: pa.Array, flat: pa.Array, type_: DataType, options: FormatOptions, texts: pa.Array) -> pa.Array:
-    """The elements converted; an error is told for the row that holds the element."""
+    """Converts the elements; an error names the row that holds the element."""
     try:
         if isinstance(strip_nullable(type_), _IN_QUOTES):
             _check_quotes(flat, type_)
@@ -138,7 +139,7 @@ def _children(lists: pa.Array, flat: pa.Array, type_: DataType, options: FormatO
 
 
 def _check_quotes(texts: pa.Array, type_: DataType) -> None:
-    """Raises for an element that is no quoted text: other marks would become part of the value."""
+    """Raises for an element that is not in quotes: other marks would become part of the value."""
     is_quoted = pc.and_(pc.starts_with(texts, "'"), pc.ends_with(texts, "'"))
     if pc.any(pc.greater(pc.count_substring(texts, "'"), 2), min_count=0).as_py():
         is_quoted = pc.match_substring_regex(texts, _QUOTED)
@@ -164,7 +165,7 @@ def _split(texts: pa.Array, type_: DataType, separators: str) -> pa.Array:
 
 
 def _offsets(lists: pa.Array) -> pa.Array:
-    """Offsets from 0 that fit ``lists.flatten()`` (null lists are empty)."""
+    """Returns offsets from 0 that fit ``lists.flatten()`` (null lists are empty)."""
     offsets = np.zeros(len(lists) + 1, np.int32)
     np.cumsum(np.asarray(pc.fill_null(pc.list_value_length(lists), 0)), out=offsets[1:])
     return pa.array(offsets, pa.int32())

@@ -1,7 +1,7 @@
-"""JSON lines by pyarrow's parser; ``None`` for what it refuses or may read otherwise than ClickHouse.
+"""Parses JSON lines with pyarrow; gives ``None`` for what it refuses or may read differently.
 
-Every column is asked for in the form its first rows have: numbers that are quoted there are read as strings. Maps and
-unnamed tuples have been written anew (:mod:`json_shapes`).
+Every column is requested in the form that its first rows have: numbers that are quoted there are read as strings. Maps
+and unnamed tuples have been rewritten before (:mod:`line_rewriting`).
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ from sql.formats.json.line_rewriting import has_other_case
 from sql.grammar.text_escapes import is_valid_utf8
 
 NULL_TEXTS = ("ᴺᵁᴸᴸ", "NULL")
-"""What stands for null where all values are strings."""
+"""Texts for null where all values are strings."""
 _NUMBERED = (DateTimeType, DateTime64Type, EnumType)
-"""Types of which JSON may hold the number instead of the text."""
+"""Types that may stand as a number in JSON, instead of as text."""
 _MOST_DIGITS = 38
 _UNKNOWN = "unexpected field"
-"""What pyarrow says of a key that is not asked for."""
+"""Part of pyarrow's error for a key that is not requested."""
 _SAMPLE_ROWS = 3
 
 
 def has_arrow_form(columns: Sequence[Column]) -> bool:
-    """Whether pyarrow has a form for every type. It has none for a tuple without elements."""
+    """Returns whether pyarrow can read every type. It cannot read a tuple without elements."""
     return all(_is_readable(column.type) for column in columns)
 
 
@@ -69,7 +69,10 @@ def _is_readable(type_: DataType) -> bool:
 def parse_lines(
     chunk: bytes, columns: Sequence[Column], options: FormatOptions, *, is_header_read: bool = False
 ) -> pa.Table | None:
-    """``is_header_read``: every key is a column's name, or stands for a column that nobody asks for."""
+    """Parses objects, one a line.
+
+    ``is_header_read`` says that every key is a column's name, or stands for a column that nobody wants.
+    """
     try:
         samples = _samples(chunk)
         asked = {
@@ -87,7 +90,7 @@ def parse_lines(
 def parse_string_lines(
     chunk: bytes, columns: Sequence[Column], options: FormatOptions, *, is_header_read: bool = False
 ) -> pa.Table | None:
-    """Objects whose values are all strings."""
+    """Parses objects whose values are all strings."""
     try:
         table = _read(chunk, {column.name: pa.string() for column in columns}, options, is_header_read)
         arrays = []
@@ -131,7 +134,10 @@ def _parse(chunk: bytes, asked: dict[str, pa.DataType], unknown_fields: str) -> 
 
 
 def _line_count(chunk: bytes) -> int:
-    """Rows, if every line is one. Duplicate blank lines make the count differ, and the slow path decides."""
+    """Returns the number of rows if every line is one.
+
+    Extra blank lines make the count differ; then the slow path decides.
+    """
     return chunk.count(b"\n") + (not chunk.endswith(b"\n"))
 
 
@@ -151,7 +157,7 @@ def _samples(chunk: bytes) -> list[dict[str, Any]]:
 
 
 def _form(type_: DataType, samples: list[Any]) -> pa.DataType:
-    """What pyarrow is asked for, so that it takes the samples."""
+    """Returns the Arrow type to request so that pyarrow accepts the samples."""
     match type_:
         case NullableType(inner) | LowCardinalityType(inner):
             return _form(inner, samples)
@@ -178,7 +184,10 @@ def _form(type_: DataType, samples: list[Any]) -> pa.DataType:
 
 
 def _refuse_wide_numbers(chunk: bytes, asked: Iterable[pa.DataType]) -> None:
-    """pyarrow does not see when a decimal overflows as it gets its scale: no number may have so many digits."""
+    """Raises ``ValueError`` if a number may have too many digits for a decimal.
+
+    pyarrow does not notice when a decimal overflows as it gets its scale.
+    """
     scales = [scale for kind in asked for scale in _scales(kind)]
     if not scales:
         return
@@ -216,7 +225,10 @@ def _from_json(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.A
 
 
 def _refuse_nested_nulls(array: pa.Array, type_: DataType) -> None:
-    """Only at the top level does null mean "take the default"; inside it is left to the exact reader."""
+    """Raises ``ValueError`` for nulls inside composite values.
+
+    Only at the top level does null mean "take the default"; nested ones are left to the exact reader.
+    """
     match type_:
         case ArrayType(inner):
             children = [(array.flatten(), inner)]
@@ -240,7 +252,7 @@ def _refuse_nested_nulls(array: pa.Array, type_: DataType) -> None:
 
 
 def _without_shapes(array: pa.Array, type_: DataType) -> pa.Array:
-    """Lists of key and value as maps, numbers where times and names are asked for as their texts."""
+    """Converts lists of key and value to maps, and numbers of times and enums to texts."""
     match type_:
         case NullableType(inner) | LowCardinalityType(inner):
             return _without_shapes(array, inner)

@@ -1,7 +1,7 @@
-"""Reading JSONCompactEachRow (rows as arrays) with its headers, and the formats whose values are all strings.
+"""Reads JSONCompactEachRow (rows as arrays), with or without headers, and formats of strings only.
 
-Plain lines of arrays become objects (:mod:`json_shapes`) and are read as those; all else is decoded by Python's
-``json``, columns converted whole.
+Plain lines of arrays become objects (:mod:`line_rewriting`) and are read as those. Python's ``json`` decodes all else,
+and columns are converted whole.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from sql.formats.streams.row_chunks import parse_chunks, read_line, row_chunks, 
 
 
 def read_json_strings(stream: BinaryIO, columns: Sequence[Column], options: FormatOptions) -> Iterator[pa.Table]:
-    """JSONStringsEachRow: objects whose values are strings."""
+    """Yields the rows of JSONStringsEachRow: objects whose values are strings."""
 
     def parse(chunk: bytes, first_row: int) -> pa.Table:
         table = parse_string_lines(chunk, columns, options)
@@ -43,7 +43,7 @@ def read_json_strings(stream: BinaryIO, columns: Sequence[Column], options: Form
 
 
 def read_strings_exactly(chunk: bytes, columns: Sequence[Column], options: FormatOptions, first_row: int) -> pa.Table:
-    """Raises ``UserError`` that names the bad row."""
+    """Parses the rows with Python's ``json``. Raises ``UserError`` naming the bad row."""
     rows = object_rows(chunk, columns, options, first_row)
     values = [[row.get(column.name) for row in rows] for column in columns]
     return _table(values, columns, options, first_row, is_strings=True)
@@ -52,7 +52,10 @@ def read_strings_exactly(chunk: bytes, columns: Sequence[Column], options: Forma
 def read_json_compact(
     stream: BinaryIO, columns: Sequence[Column], options: FormatOptions, *, header: int, strings: bool = False
 ) -> Iterator[pa.Table]:
-    """``header``: 0 none, 1 a row of names, 2 of types too."""
+    """Yields the rows of JSONCompactEachRow and its kin.
+
+    ``header`` is 0 for none, 1 for a row of names, 2 for a row of types too.
+    """
     rest = strip_byte_order_mark(stream.read(3))
     fields: list[Column | None] = list(columns)
     if header:
@@ -107,7 +110,10 @@ def _texts_of(line: bytes) -> list[str]:
 
 
 def _array_end(data: bytearray) -> int:
-    """Rows end in ``]`` and a line end; the next begins with ``[``. Line ends inside a row are never between these."""
+    """Returns where the last row that surely ends in the data ends.
+
+    A row ends in ``]`` and a line end, and the next begins with ``[``. No line end inside a row is between these.
+    """
     end = max(data.rfind(b"]\n["), data.rfind(b"]\r\n["))
     return data.index(b"[", end) if end >= 0 else 0
 

@@ -1,12 +1,12 @@
-"""JSON lines written anew in the shapes that pyarrow's reader takes.
+"""Rewrites JSON lines in the shapes that pyarrow's reader accepts.
 
-==============================  ==============================================
-a row that is an array          an object of the columns
-Map: ``{"a": 1}``               ``[{"0":"a","1":1}]``
-Tuple: ``[1, "x"]``             an object of its names, of ``"0"``, ``"1"`` … where it has none
-==============================  ==============================================
+These values change:
 
-What is not in the simple form, or no JSON, is left to the exact reader.
+============================== ============================================== a row that is an array an object of the
+columns Map: ``{"a": 1}`` ``[{"0":"a","1":1}]`` Tuple: ``[1, "x"]`` an object of its names, or of ``"0"``, ``"1"`` …
+============================== ==============================================
+
+What is not in this simple form, or no JSON, is left to the exact reader.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from sql.formats.streams.row_chunks import CHUNK_BYTES
 
 Fields = Sequence[tuple[str, DataType | None]]
 _MOST_BYTES = 4 * CHUNK_BYTES
-"""What is looked at takes some times its bytes."""
+"""Bytes of a chunk that may be rewritten; that takes several times its memory."""
 
 
 def needs_rewriting(type_: DataType | None) -> bool:
-    """Whether values of the type are written anew. (Named tuples are objects in most data.)"""
+    """Returns whether values of the type are rewritten. (Named tuples are objects in most data.)"""
     match type_:
         case NullableType(inner) | LowCardinalityType(inner) | ArrayType(inner):
             return needs_rewriting(inner)
@@ -36,7 +36,7 @@ def needs_rewriting(type_: DataType | None) -> bool:
 
 
 def _levels(type_: DataType | None) -> int:
-    """How many brackets deep a value of the type is looked into."""
+    """Returns how many brackets deep a value of the type is examined."""
     if not needs_rewriting(type_):
         return 0
     match type_:
@@ -52,10 +52,10 @@ def _levels(type_: DataType | None) -> int:
 
 
 def rewrite_as_objects(chunk: bytes, fields: Fields, *, is_compact: bool) -> bytes | None:
-    """The lines with their columns' values in other shapes; ``None`` for what is not so plain.
+    """Rewrites the columns' values; returns ``None`` for data that are not plain.
 
-    Objects may have commas between them, and blank lines before the first: the result has neither.
-    ``is_compact``: rows are arrays of all ``fields``. A field without type is a column that nobody asks for.
+    Objects may have commas between them, and blank lines before the first: the result has neither. With ``is_compact``
+    rows are arrays of all ``fields``. A field without type is a column that nobody wants.
     """
     if len(chunk) > _MOST_BYTES:
         return None
@@ -71,7 +71,10 @@ def rewrite_as_objects(chunk: bytes, fields: Fields, *, is_compact: bool) -> byt
 
 
 def rows_with_keys(chunk: bytes, keys: Sequence[str]) -> list[np.ndarray] | None:
-    """For each key, which rows (objects) have it; ``None`` for what is not so plain."""
+    """Returns for each key a mask of the rows (objects) that have it.
+
+    ``None`` for data that are not plain.
+    """
     if len(chunk) > _MOST_BYTES:
         return None
     try:
@@ -85,7 +88,10 @@ def rows_with_keys(chunk: bytes, keys: Sequence[str]) -> list[np.ndarray] | None
 
 
 def has_other_case(chunk: bytes, names: Sequence[str]) -> bool:
-    """Whether a key of a row may be one of the names but for the case of letters; true for what is not so plain."""
+    """Returns whether a row's key may be one of the names in another case.
+
+    It is ``True`` for data that are not plain.
+    """
     if len(chunk) > _MOST_BYTES:
         return True
     keys = [json.dumps(name, ensure_ascii=False).encode() for name in names]
@@ -101,7 +107,7 @@ def has_other_case(chunk: bytes, names: Sequence[str]) -> bool:
 
 
 def _tokens(chunk: bytes, levels: int, row_kind: int) -> Tokens:
-    """Raises :class:`NotPlainError` unless there are rows of that kind with blanks around them."""
+    """Tokenizes rows of this kind. Raises :class:`NotPlainError` if more than blanks is around them."""
     tokens = Tokens(chunk, levels, is_array=row_kind == OPEN_OBJECT)
     if (tokens.kinds[tokens.rows] != row_kind).any():
         raise NotPlainError
@@ -116,7 +122,7 @@ class _Shapes:
         self.out = Replacements(tokens)
 
     def value(self, containers: np.ndarray, type_: DataType | None) -> None:
-        """Containers that are values of the type."""
+        """Rewrites containers that are values of the type."""
         if not len(containers) or not needs_rewriting(type_):
             return
         match type_:
@@ -147,6 +153,7 @@ class _Shapes:
         self.value(self.tokens.behind(colons), type_.value)
 
     def fields(self, containers: np.ndarray, fields: Fields) -> None:
+        """Rewrites containers that are rows or tuples with these fields."""
         is_list = self.tokens.kinds[containers] == OPEN_LIST
         if is_list.any():
             self._list_of_fields(containers[is_list], fields)

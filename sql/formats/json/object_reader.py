@@ -1,9 +1,8 @@
-"""Reading JSONEachRow: pyarrow's parser on the good path (:mod:`json_arrow`), Python's ``json`` for what it refuses.
+"""Reads JSONEachRow with pyarrow's parser, and with Python's ``json`` what that refuses.
 
-Chunks that pyarrow refuses (mixed forms, bad values) are read by ``json.loads`` line by line (about 200,000 rows a
-second), which also says which row is wrong.
-
-A missing key and, where the column is not Nullable, an explicit ``null`` come out as null: "take the default".
+Chunks that pyarrow refuses (mixed forms, bad values) are read line by line by ``json.loads`` (about 200,000 rows a
+second), which also finds the row that is wrong. A missing key and, where the column is not Nullable, an explicit
+``null`` come out as null: "take the default".
 """
 
 from __future__ import annotations
@@ -34,13 +33,14 @@ from sql.formats.json.value_decoding import (
 from sql.formats.streams.row_chunks import parse_chunks, row_chunks, strip_byte_order_mark
 
 _ROW_WITH_COMMA = re.compile(rb"\s*+[^\n]*\},\r?\n")
-"""The first row of an array."""
+"""Matches a first row with a comma behind it, as in an array."""
 _BETWEEN = b" \t\r\n;"
 _OPENING = re.compile(rb"\s*+\{")
 _ROW_OPENING = re.compile(rb"[ ,]*+\{")
 
 
 def read_json_each_row(stream: BinaryIO, columns: Sequence[Column], options: FormatOptions) -> Iterator[pa.Table]:
+    """Yields the rows of JSONEachRow."""
     fields = [(column.name, column.type) for column in columns]
     has_other_shapes = any(needs_rewriting(column.type) for column in columns)
     needs_python = not has_arrow_form(columns) or options.column_name_matching_mode == "ignore_case"
@@ -57,7 +57,10 @@ def read_json_each_row(stream: BinaryIO, columns: Sequence[Column], options: For
 
 
 def object_chunks(stream: BinaryIO, options: FormatOptions) -> Iterator[bytes]:
-    """Chunks of whole rows; of an array of rows without its brackets. Raises 27 for an array without its end."""
+    """Yields chunks of whole rows, of an array without its brackets.
+
+    Raises 27 for an array without its end.
+    """
     chunks = row_chunks(stream, find_row_end, options.status, first=strip_byte_order_mark(stream.read(3)))
     held = next(chunks, b"")
     if not held.lstrip().startswith(b"["):
@@ -77,7 +80,10 @@ def object_chunks(stream: BinaryIO, options: FormatOptions) -> Iterator[bytes]:
 
 
 def find_row_end(data: bytearray) -> int:
-    """Rows end in ``}`` and a line end. (A row that spans lines may hold that too: see ``read_objects_exactly``.)"""
+    """Returns where the last row in the data ends: behind ``}`` and a line end.
+
+    A row of several lines may also hold that: see ``read_objects_exactly``.
+    """
     for ending in (b"}\n", b"}\r\n", b"},\n"):
         end = data.rfind(ending)
         if end >= 0 and (data.rfind(b"\n{", 0, end) >= 0 or _OPENING.match(data)) and _line_is_row(data, end):
@@ -90,6 +96,7 @@ def _line_is_row(data: bytearray, end: int) -> bool:
 
 
 def read_objects_exactly(chunk: bytes, columns: Sequence[Column], options: FormatOptions, first_row: int) -> pa.Table:
+    """Parses the rows with Python's ``json``. Raises ``UserError`` naming the bad row."""
     rows = object_rows(chunk, columns, options, first_row)
     arrays = []
     for column in columns:
@@ -117,15 +124,21 @@ def _with_missing(table: pa.Table, chunk: bytes, columns: Sequence[Column]) -> p
 
 
 def _tells_missing(column: Column) -> bool:
-    """A Nullable column with an expression takes it where the key is missing, but not where it is null."""
+    """Returns whether a missing key and an explicit null differ for the column.
+
+    A Nullable column with an expression takes it where the key is missing, but not where it is null.
+    """
     return column.type.is_nullable and column.default_kind == "DEFAULT"
 
 
 def object_rows(
     chunk: bytes, columns: Sequence[Column], options: FormatOptions, first_row: int
 ) -> list[dict[str, Any]]:
-    """The chunk's rows by the columns' names. Raises 117 for a key that is no column, where those are not skipped, for
-    one that may be several, and for a column that is there twice."""
+    """Returns the chunk's rows by the columns' names.
+
+    Raises 117 for an unknown key that must not be skipped, a key that may mean several columns, and a column that is
+    there twice.
+    """
     names = ColumnNames(columns, options)
     return [
         row if type(row) is dict and names.are_exact(row) else _named(row, names, first_row + index)
@@ -134,7 +147,10 @@ def object_rows(
 
 
 def _named(row: dict[str, Any], names: ColumnNames, number: int) -> dict[str, Any]:
-    """When a row has all columns nobody asks what follows, as in ClickHouse."""
+    """Returns the row by the columns' names.
+
+    Once it has all columns, the keys that follow are not checked, as in ClickHouse.
+    """
     found: dict[str, Any] = {}
     for key, value in pairs(row):
         is_complete = len(found) == len(names.listed)
@@ -157,7 +173,7 @@ def _unexpected(what: str, key: str, row: int) -> UserError:
 
 
 def decode_utf8(chunk: bytes, first_row: int) -> str:
-    """With numbers as JSON has them. Raises 117 for bytes that are no UTF-8."""
+    """Decodes the chunk, with numbers as JSON allows them. Raises 117 for bytes that are not UTF-8."""
     try:
         return with_plain_numbers(chunk.decode())
     except UnicodeDecodeError as error:
@@ -172,14 +188,14 @@ def _rows(chunk: bytes, first_row: int) -> list[dict[str, Any]]:
     text = decode_utf8(chunk, first_row)
     lines = [line for line in text.split("\n") if line and not line.isspace()]
     try:
-        # The line ends stay, so that one inside a string is refused here and not taken for the end of a row.
+        # The line ends stay, so that a line end inside a string is refused, not taken for the end of a row.
         rows = DECODER.decode("[" + ",\n".join(lines) + "]")
         if all(isinstance(row, dict) for row in rows):
             return rows
     except (json.JSONDecodeError, RecursionError):
-        pass  # not one object a line: read object by object, to name the row that is wrong
+        pass  # not one object a line: decoded object by object, to name the bad row
     rows = list[dict[str, Any]]()
-    # A chunk may begin with what stands between two rows, or behind the last one.
+    # A chunk may begin with marks between two rows, or behind the last one.
     position, end = skip_blanks_and_marks(text, 0, ",;"), len(text)
     while position < end:
         try:

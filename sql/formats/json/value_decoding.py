@@ -1,4 +1,4 @@
-"""What ``json.loads`` gives, as storage values; and its decoders, which leave numbers as they are written."""
+"""Decodes JSON with numbers as written, and converts the decoded values to storage values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sql.grammar.text_escapes import shorten_for_message
 
 _NUMBERS = (IntegerType, FloatType)
 ABSENT: Any = object()
-"""What stands for a value that is not there."""
+"""Marks a missing value."""
 
 
 class DuplicateKeyObject(dict[str, Any]):
@@ -33,11 +33,12 @@ class DuplicateKeyObject(dict[str, Any]):
 
 
 def drop_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Returns an object's pairs as a dictionary in which the first value of a repeated key wins."""
     row = dict(pairs)
     return row if len(row) == len(pairs) else DuplicateKeyObject(pairs)
 
 
-# Numbers stay as they are written: what they mean depends on the column. The second decoder takes line ends and other
+# Numbers stay as written: their meaning depends on the column. The second decoder accepts line ends and other
 # control characters inside strings too.
 DECODER, PATIENT_DECODER = (
     json.JSONDecoder(
@@ -48,6 +49,7 @@ DECODER, PATIENT_DECODER = (
 
 
 def skip_blanks_and_marks(text: str, position: int, marks: str) -> int:
+    """Returns the first position that is neither blank nor one of ``marks``."""
     end = len(text)
     while position < end and (text[position].isspace() or text[position] in marks):
         position += 1
@@ -55,6 +57,7 @@ def skip_blanks_and_marks(text: str, position: int, marks: str) -> int:
 
 
 def broken_json_error(text: str, position: int, row: int, message: str) -> UserError:
+    """Returns the error 27 for JSON that cannot be parsed, naming the row."""
     return UserError(
         "CANNOT_PARSE_INPUT_ASSERTION_FAILED",
         f"Cannot parse input: {message} before: {shorten_for_message(text[position : position + 61])!r}: "
@@ -63,6 +66,7 @@ def broken_json_error(text: str, position: int, row: int, message: str) -> UserE
 
 
 def convert_json(values: list[Any], type_: DataType, options: FormatOptions) -> pa.Array:
+    """Converts decoded values to the type's storage. Raises ``BadValueError``."""
     if isinstance(type_, ArrayType):
         return _convert_list(values, type_, options)
     if isinstance(type_, MapType):
@@ -82,6 +86,7 @@ def convert_json(values: list[Any], type_: DataType, options: FormatOptions) -> 
 
 
 def string_array(texts: list[str | None]) -> pa.Array:
+    """Returns a string array. Raises ``BadValueError`` for half of a surrogate pair."""
     try:
         return pa.array(texts, pa.string())
     except UnicodeEncodeError:
@@ -130,6 +135,7 @@ def _convert_map(values: list[Any], type_: MapType, options: FormatOptions) -> p
 
 
 def pairs(value: dict[str, Any]) -> Collection[tuple[str, Any]]:
+    """Returns all pairs of an object, also with repeated keys."""
     return value.pairs if isinstance(value, DuplicateKeyObject) else value.items()
 
 
@@ -147,7 +153,7 @@ def _convert_tuple(values: list[Any], type_: TupleType, options: FormatOptions) 
 
 
 def _with_defaults(child: pa.Array, groups: list[list[Any]], type_: DataType) -> pa.Array:
-    """The elements, with the type's default for each group that has none."""
+    """Returns the elements, with the type's default for each group that has none."""
     if len(child) == len(groups):
         return child
     is_there = np.array([bool(group) for group in groups])

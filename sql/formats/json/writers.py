@@ -1,5 +1,8 @@
-"""Writing the JSON formats. A row is an object or, in the *Compact* formats, an array; in the *Strings* formats every
-value is its text as a string; *WithProgress* wraps each row and tells at the end what was read."""
+"""Writes the JSON formats.
+
+A row is an object or, in the *Compact* formats, an array. In the *Strings* formats every value is its text as a string.
+*WithProgress* wraps each row, and reports at the end what was read.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ _NULL_TEXT = "ᴺᵁᴸᴸ"
 
 @dataclass(frozen=True, slots=True)
 class JsonLayout:
-    """``header``: 0 none, 1 a row of names, 2 of types too."""
+    """The layout of a JSON format. ``header`` is 0 for none, 1 for a row of names, 2 for types too."""
 
     compact: bool = False
     strings: bool = False
@@ -63,7 +66,7 @@ def _few_lines(texts: list[list[str]], keys: list[str], shape: JsonLayout, befor
 def write_json_rows(
     columns: Columns, batches: Batches, options: FormatOptions, statistics: RunStatistics | None, *, shape: JsonLayout
 ) -> Iterator[bytes]:
-    """JSONEachRow and its kin: a row a line."""
+    """Yields JSONEachRow and its kin: a row a line."""
     if shape.progress:
         yield _meta_line(columns, options)
     for line in [[name for name, _ in columns], [str(type_) for _, type_ in columns]][: shape.header]:
@@ -104,7 +107,7 @@ def _progress_line(statistics: RunStatistics) -> bytes:
 def write_json(
     columns: Columns, batches: Batches, options: FormatOptions, statistics: RunStatistics | None, *, shape: JsonLayout
 ) -> Iterator[bytes]:
-    """JSON, JSONCompact and their kin: one document."""
+    """Yields JSON, JSONCompact and their kin: one document."""
     yield _json_meta(columns, options).encode()
     rows = 0
     render = _compact_rows if shape.compact else _object_rows

@@ -1,7 +1,7 @@
-"""The formats for eyes: Pretty, PrettyCompact, PrettySpace and Vertical, as ClickHouse 26 draws them.
+"""Writes Pretty, PrettyCompact, PrettySpace and Vertical as ClickHouse 26 draws them.
 
-At most ``output_format_pretty_max_rows`` rows are shown, the first and the last ones, so these formats hold a bounded
-table in memory and may work value by value. A cell of several lines is drawn as several lines (``↴`` and ``↳``); a
+At most ``output_format_pretty_max_rows`` rows are shown, the first and the last ones. So these formats hold a bounded
+table in memory and may work value by value. A cell of several lines is drawn as several lines (``↴`` and ``↳``). A
 number above a million that stands alone in its row is explained (``-- 1.23 million``).
 """
 
@@ -32,13 +32,16 @@ _UNITS = (
     " quindecillion", " sexdecillion", " septendecillion", " octodecillion", " novemdecillion", " vigintillion",
 )  # fmt: skip
 _NUMBERS = (IntegerType, FloatType, DecimalType)
-# Where all three hold, a table is written as Vertical.
+# A table that reaches all three limits is written as Vertical.
 _VERTICAL_MIN_COLUMNS, _VERTICAL_MIN_WIDTH, _VERTICAL_MAX_ROWS = 5, 250, 10
 
 
 @dataclass
 class _Grid:
-    """The shown rows as texts. ``gap`` is the index of the first row behind the left-out ones, or -1."""
+    """The shown rows as texts.
+
+    ``gap`` is the index of the first row behind the rows left out, or -1.
+    """
 
     names: list[str]
     types: list[DataType]
@@ -47,16 +50,17 @@ class _Grid:
     gap: int = -1
 
     def number(self, index: int) -> int:
+        """Returns the number of a shown row in the result."""
         return index + 1 if self.gap < 0 or index < self.gap else self.total - len(self.rows) + index + 1
 
     @cached_property
     def right(self) -> list[bool]:
-        """By column: whether its values stand at the right."""
+        """A flag for each column: its values are aligned to the right."""
         return [isinstance(strip_nullable(type_), _NUMBERS) for type_ in self.types]
 
 
 def _collect(columns: Columns, batches: Batches, options: FormatOptions, *, ends: bool) -> _Grid:
-    """The first rows, and with ``ends`` the last ones when not all can be shown."""
+    """Collects the first rows, and with ``ends`` the last ones when not all can be shown."""
     grid = _Grid([name for name, _ in columns], [type_ for _, type_ in columns])
     limit = options.pretty_max_rows
     head = (limit + 1) // 2 if ends else limit
@@ -87,12 +91,15 @@ def _cells(batch: pa.RecordBatch, columns: Columns, options: FormatOptions) -> l
 def _strings(texts: pa.Array) -> list[str]:
     try:
         return texts.to_pylist()
-    except UnicodeDecodeError:  # a FixedString that is no text
+    except UnicodeDecodeError:  # a FixedString that is not UTF-8
         return [value.decode("utf-8", "replace") for value in texts.view(pa.binary()).to_pylist()]
 
 
 def display_width(text: str, start: int = 0) -> int:
-    """Columns on a terminal of a text that begins at column ``start``, which matters for tabs."""
+    """Returns how many columns of a terminal a text takes.
+
+    ``start`` is the column where it begins, which matters for tabs.
+    """
     if text.isascii() and text.isprintable():
         return len(text)
     column = start
@@ -102,14 +109,14 @@ def display_width(text: str, start: int = 0) -> int:
 
 
 def _character_width(char: str) -> int:
-    """Wide characters take two columns, combining and control characters none."""
+    """Returns 2 for wide characters, 0 for combining and control characters, else 1."""
     if unicodedata.combining(char) or unicodedata.category(char) in ("Mn", "Me", "Cf", "Cc"):
         return 0
     return 2 if unicodedata.east_asian_width(char) in ("W", "F") else 1
 
 
 def readable_number_tip(text: str, type_: DataType) -> str:
-    """What a large number is called, with two digits; empty for others."""
+    """Returns a large number in words, with two digits; an empty text for others."""
     if not isinstance(strip_nullable(type_), _NUMBERS) or text == NULL:
         return ""
     value = float(text)
@@ -145,7 +152,7 @@ _FRAMES = {
 
 
 def _named_tuples(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
-    """JSON over several lines, indented by blanks."""
+    """Renders named tuples as JSON over several lines, indented by blanks."""
     texts = render_json(array, type_, options, 0)
     return pc.replace_substring(pc.replace_substring(texts, "\n\t", "\n \t"), "\t", " ")
 
@@ -159,7 +166,7 @@ def write_pretty(
     style: str,
     is_plain: bool,
 ) -> Iterator[bytes]:
-    """All rows in one frame; ``is_plain``: without colours, whatever the settings say."""
+    """Writes all rows in one frame; ``is_plain`` forbids colours, whatever the settings say."""
     options = replace(options, pretty_color=options.pretty_color and not is_plain)
     grid = _collect(columns, batches, replace(options, named_tuple_texts=_named_tuples), ends=True)
     if not grid.total:
@@ -174,7 +181,7 @@ def write_pretty(
 
 
 def _first_column(grid: _Grid, style: str, options: FormatOptions) -> int:
-    """Where on the line the first column's texts begin."""
+    """Returns the column of the line where the first column's texts begin."""
     numbers = len(str(grid.total)) + 2 if options.pretty_row_numbers else 0
     return numbers + (1 if style == "PrettySpace" else 2)
 
@@ -210,6 +217,7 @@ class _Drawing:
         self._starts = [first + sum(widths[:index]) + 3 * index for index in range(len(widths))]
 
     def lines(self) -> list[str]:
+        """Returns the lines of the table."""
         grid, frame = self._grid, self._frame
         lines = self._head()
         for index, row in enumerate(grid.rows):
@@ -320,6 +328,7 @@ def _cut(text: str, limit: int) -> str:
 def write_vertical(
     columns: Columns, batches: Batches, options: FormatOptions, statistics: RunStatistics | None
 ) -> Iterator[bytes]:
+    """Writes each value on a line of its own."""
     return _vertical(_collect(columns, batches, options, ends=False), options)
 
 
@@ -331,7 +340,7 @@ def _vertical(grid: _Grid, options: FormatOptions) -> Iterator[bytes]:
     ]
     for index, row in enumerate(grid.rows):
         title = f"Row {index + 1}:"
-        # The line is as long as the title of the next row would be: so it is in ClickHouse.
+        # The line is as long as the next row's title would be, as in ClickHouse.
         lines = ([""] if index else []) + [title, "─" * len(f"Row {index + 2}:")]
         for label, cell, type_ in zip(labels, row, grid.types, strict=True):
             lines.append(label + cell + readable_number_tip(cell, type_))

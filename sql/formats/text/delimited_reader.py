@@ -1,8 +1,8 @@
-"""Reading TabSeparated and CSV: pyarrow splits the fields, :mod:`literals` makes values of them.
+"""Reads TabSeparated and CSV: pyarrow splits the fields, :mod:`literal_parsing` converts them.
 
 All fields are read as bytes first, so that a bad value can be named with its row, and so that one set of converters
-serves all text formats. Null in a column that is not Nullable means "take the default" (``definitions.defaults`` fills
-it): ``\\N`` in both formats, an empty unquoted field in CSV.
+serves all text formats. Null in a column that is not Nullable means "take the default"
+(``sql.definitions.column_defaults`` fills it): ``\\N`` in both formats, an empty unquoted field in CSV.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from sql.grammar.text_escapes import (
 
 _ESCAPED_BREAK = re.compile(rb"(?<!\\)((?:\\\\)*+)\\([\n\t\r])")
 _COLUMN_BYTES, _MOST_CHUNK_BYTES = 4 << 10, 16 << 20
-"""A chunk has so much of each column, as far as it is not too long: a column costs the same however few its rows."""
+"""Bytes of a chunk for each column, and at most: a column has a fixed cost for each chunk."""
 _BREAK_LETTERS = {b"\n": b"n", b"\t": b"t", b"\r": b"r"}
 
 
@@ -65,7 +65,7 @@ class _Dialect:
 def read_delimited(
     stream: BinaryIO, columns: Sequence[Column], options: FormatOptions, *, csv_rules: bool, names: bool, types: bool
 ) -> Iterator[pa.Table]:
-    """Tables of the columns that the data has, chunk by chunk."""
+    """Yields tables of the columns that the data have, chunk by chunk."""
     dialect = _csv_dialect(options.csv_delimiter) if csv_rules else _TSV
     first_row = 1
     rest = strip_byte_order_mark(stream.read(3))
@@ -90,7 +90,7 @@ def read_delimited(
 
 
 def _flat_columns(columns: Sequence[Column]) -> list[Column]:
-    """In CSV the elements of a tuple are columns of their own."""
+    """Returns the columns with tuples flattened: in CSV each element is a column."""
     flat: list[Column] = []
     for column in columns:
         if isinstance(column.type, TupleType):
@@ -143,7 +143,7 @@ def _header(
 
 
 def _header_line(stream: BinaryIO, rest: bytes, dialect: _Dialect) -> tuple[bytes, bytes]:
-    """The first line; in CSV a quoted name may hold line ends."""
+    """Returns the first line; in CSV a quoted name may hold line ends."""
     line, rest = read_line(stream, rest, dialect.line_end)
     return line.removesuffix(b"\r") if dialect.quote else line, rest
 
@@ -217,6 +217,7 @@ def _field_values(
 
 
 def convert_fields(texts: pa.Array, field: Column, first_row: int, options: FormatOptions) -> pa.Array:
+    """Parses the texts of a field, naming row and column in errors."""
     try:
         return parse_field(texts, field.type, options)
     except BadValueError as error:
@@ -224,7 +225,7 @@ def convert_fields(texts: pa.Array, field: Column, first_row: int, options: Form
 
 
 def decode_utf8(values: pa.Array, field: Column, first_row: int) -> pa.Array:
-    """Bytes as text; 117 naming the first row that is not UTF-8."""
+    """Returns bytes as text; raises 117 naming the first row that is not UTF-8."""
     if is_valid_utf8(values):
         return view_as_text(values)
     for index, value in enumerate(values.to_pylist()):
@@ -256,7 +257,7 @@ def _split_fields(
         strings_can_be_null=True,
         quoted_strings_can_be_null=False,
     )
-    # One block and one thread: the chunks are what is read at the same time.
+    # One block and one thread: different chunks are read at the same time.
     read = csv.ReadOptions(column_names=names, block_size=len(chunk) + 1, use_threads=False)
     try:
         return csv.read_csv(pa.BufferReader(chunk), read, parse, convert_options)
@@ -273,7 +274,7 @@ def _shape_error(
     convert_options: csv.ConvertOptions,
     error: pa.ArrowInvalid,
 ) -> UserError:
-    """Reads the chunk once more on one thread, to say which row has too few or too many fields."""
+    """Reads the chunk again on one thread to find the row with too few or too many fields."""
     bad: list[csv.InvalidRow] = []
 
     def remember(row: csv.InvalidRow) -> str:
@@ -317,7 +318,7 @@ def _ends_in_backslash(data: bytearray, end: int) -> bool:
 
 
 def _clean_tsv(chunk: bytes) -> bytes:
-    """What pyarrow would take for the end of a row or field but TSV does not, written as an escape."""
+    """Escapes what pyarrow would take for the end of a row or field but TSV does not."""
     data = np.frombuffer(chunk, np.uint8)
     if any(has_pattern(data, b"\\" + mark) for mark in _BREAK_LETTERS):
         chunk = _ESCAPED_BREAK.sub(lambda match: match.group(1) + b"\\" + _BREAK_LETTERS[match.group(2)], chunk)
@@ -325,7 +326,7 @@ def _clean_tsv(chunk: bytes) -> bytes:
 
 
 def _without_carriage_returns(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """The chunks, when the first row does not end in a carriage return."""
+    """Yields the chunks; raises 117 if the first row ends in a carriage return."""
     first = next(chunks, b"")
     end = first.find(b"\n")
     if end > 0 and first[end - 1] == 0x0D:

@@ -1,4 +1,4 @@
-"""The formats that are barely one: lines as they are, a body as one value, Markdown tables, TSKV."""
+"""Simple formats: lines as they are, a body as one value, Markdown tables, TSKV."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _RIGHT_ALIGNED = (IntegerType, FloatType, DecimalType, DateType, Date32Type, Dat
 
 
 def read_lines(stream: BinaryIO, columns: Sequence[Column], options: FormatOptions) -> Iterator[pa.Table]:
-    """LineAsString: each line is the value of the only column."""
+    """Reads LineAsString: each line is the value of the only column."""
     column = _only_text(columns, "LineAsString")
 
     def parse(chunk: bytes, first_row: int) -> pa.Table:
@@ -53,7 +53,7 @@ def read_lines(stream: BinaryIO, columns: Sequence[Column], options: FormatOptio
 
 
 def read_raw_blob(stream: BinaryIO, columns: Sequence[Column], options: FormatOptions) -> Iterator[pa.Table]:
-    """RawBLOB: all data are the value of the only column."""
+    """Reads RawBLOB: all data are the value of the only column."""
     column = _only_text(columns, "RawBLOB")
     source = ByteSource(stream, "RawBLOB", options.status)
     data = bytes(source.window(MAX_ROW_BYTES + 1))
@@ -82,13 +82,14 @@ def _table(values: pa.Array, column: Column, first_row: int) -> pa.Table:
 def write_raw_blob(
     columns: Columns, batches: Batches, options: FormatOptions, statistics: RunStatistics | None
 ) -> Iterator[bytes]:
+    """Writes RawBLOB: the values' bytes without anything between."""
     for batch in slice_rows(batches):
         cells = [_memory(batch.column(index), type_) for index, (_, type_) in enumerate(columns)]
         yield concatenate_bytes(pc.binary_join_element_wise(*cells, b""))
 
 
 def _memory(array: pa.Array, type_: DataType) -> pa.Array:
-    """The bytes of each value as they are in ClickHouse's memory; nothing for null."""
+    """Returns the bytes of each value as they are in ClickHouse's memory; nothing for null."""
     kind = strip_nullable(type_)
     array = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
     if isinstance(kind, StringType):
@@ -108,6 +109,7 @@ def _memory(array: pa.Array, type_: DataType) -> pa.Array:
 def write_markdown(
     columns: Columns, batches: Batches, options: FormatOptions, statistics: RunStatistics | None
 ) -> Iterator[bytes]:
+    """Writes a Markdown table."""
     names = escape(pa.array([name for name, _ in columns], pa.string()), TSV_ESCAPES).to_pylist()
     marks = ["-:" if isinstance(strip_nullable(type_), _RIGHT_ALIGNED) else ":-" for _, type_ in columns]
     yield f"| {' | '.join(names)} |\n|{'|'.join(marks)}|\n".encode()
@@ -119,7 +121,7 @@ def write_markdown(
 def write_tskv(
     columns: Columns, batches: Batches, options: FormatOptions, statistics: RunStatistics | None
 ) -> Iterator[bytes]:
-    """``name=value`` pairs with tabs between; a ``=`` in a name is escaped."""
+    """Writes ``name=value`` pairs with tabs between; a ``=`` in a name is escaped."""
     escapes = TSV_ESCAPES | {"=": "\\="}
     keys = [f"{name}=" for name in escape(pa.array([name for name, _ in columns], pa.string()), escapes).to_pylist()]
     for batch in slice_rows(batches):

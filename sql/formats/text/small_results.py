@@ -1,7 +1,7 @@
-"""The texts of a few plain values, without Arrow's kernels: calling one takes longer than writing some dozen values.
+"""Renders a few plain values without Arrow's kernels, whose calls would take longer than the work.
 
-Integers, dates and strings that are text; everything else, and more of these, is written by
-``sql.formats.converters.text_rendering`` and those that stand on it, byte for byte the same.
+It handles integers, dates and strings that are UTF-8. ``sql.formats.converters.text_rendering`` renders everything
+else, and larger results, byte for byte the same.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ _JSON_SPECIAL = re.compile(r'[\x00-\x1f"\\/\u2028\u2029]')
 
 
 def is_small_result(batch: pa.RecordBatch, most_rows: int) -> bool:
+    """Returns whether the batch has few rows and bytes."""
     return batch.num_rows <= most_rows and batch.nbytes <= _MOST_BYTES
 
 
 def write_small_tsv(array: pa.Array, type_: DataType, raw: bool) -> list[str] | None:
-    """As a TabSeparated format has them; ``None``: write them the other way."""
+    """Renders values as TabSeparated does; ``None`` for values that are not plain."""
     found = _values(array, type_)
     if found is None:
         return None
@@ -42,7 +43,7 @@ def write_small_tsv(array: pa.Array, type_: DataType, raw: bool) -> list[str] | 
 
 
 def write_small_json(array: pa.Array, type_: DataType, options: FormatOptions) -> list[str] | None:
-    """As a JSON format has them; ``None``: write them the other way."""
+    """Renders values as JSON formats do; ``None`` for values that are not plain."""
     found = _values(array, type_)
     if found is None:
         return None
@@ -62,13 +63,13 @@ def _bare(type_: DataType) -> DataType:
 
 
 def _values(array: pa.Array, type_: DataType) -> tuple[Texts, type] | None:
-    """The plain texts, and whether they are of numbers (``int``), of text (``str``) or of something else."""
+    """Returns the plain texts, and ``int`` for numbers, ``str`` for strings, or ``object``."""
     kind = _KINDS.get(type(_bare(type_)))
     if kind is None:
         return None
     try:
         values = array.to_pylist()
-    except (UnicodeDecodeError, OverflowError, ValueError):  # bytes that are no text, days beyond Python's years
+    except (UnicodeDecodeError, OverflowError, ValueError):  # bytes that are not UTF-8, days beyond Python's years
         return None
     if kind is str:
         return values, kind

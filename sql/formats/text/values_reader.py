@@ -1,6 +1,6 @@
-"""Reading VALUES: :mod:`values_split` parts the rows, columns are converted as literals, the rest are expressions.
+"""Reads VALUES: :mod:`row_splitting` parts the rows; columns are converted as literals.
 
-Fields that are no literal of their column's type are SQL expressions: see :mod:`values_expressions`.
+Fields that are not a literal of their column's type are SQL expressions: see :mod:`values_expressions`.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ _END = re.compile(rb"[\s,]*+;?+\s*+\Z")
 
 
 def read_values(stream: BinaryIO, columns: Sequence[Column], options: FormatOptions) -> Iterator[pa.Table]:
+    """Yields the rows of VALUES."""
     rest = strip_byte_order_mark(stream.read(3))
     first_row = 1
     wanted = CHUNK_BYTES
@@ -72,7 +73,7 @@ def read_values(stream: BinaryIO, columns: Sequence[Column], options: FormatOpti
 
 
 def read_few_values(data: bytes, columns: Sequence[Column], options: FormatOptions) -> pa.Table | None:
-    """See :mod:`few_rows`."""
+    """Parses a few plain rows (see :mod:`small_inserts`)."""
     return parse_small_values(data, columns, options, _column)
 
 
@@ -144,7 +145,10 @@ def _column(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Arra
 
 
 def _is_quoted(texts: pa.Array) -> pa.Array:
-    """Which texts are one string literal. Two quotes make one; more need a closer look ('it''s' against 'a' || 'b')."""
+    """Returns a mask of the texts that are one string literal.
+
+    Two quotes make one; more need a closer look ('it''s' against 'a' || 'b').
+    """
     edges = pc.and_(pc.starts_with(texts, "'"), pc.ends_with(texts, "'"))
     quotes = pc.count_substring(texts, "'")
     simple = pc.and_(edges, pc.equal(quotes, 2))
@@ -156,7 +160,7 @@ def _is_quoted(texts: pa.Array) -> pa.Array:
 
 
 def _not_numbers(texts: pa.Array, bare: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
-    """Which bare texts are no number that the type takes as it is written."""
+    """Returns a mask of the bare texts that are no number that the type takes as written."""
     kind = strip_nullable(type_)
     pattern = _NUMBER
     if isinstance(kind, IntegerType):
@@ -169,7 +173,7 @@ def _not_numbers(texts: pa.Array, bare: pa.Array, type_: DataType, options: Form
 
 
 def _no_literals(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
-    """Which texts are no literal of a composite type; each distinct one is tried."""
+    """Returns a mask of the texts that are no literal of a composite type; each distinct one is tried."""
     encoded = pc.dictionary_encode(texts)
     wrong: list[bool] = []
     for index in range(len(encoded.dictionary)):
@@ -182,7 +186,7 @@ def _no_literals(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa
 
 
 def _mixed(texts: pa.Array, expressions: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
-    """Literals and expressions in one column."""
+    """Converts a column of literals and expressions."""
     literals = parse_literals(pc.if_else(expressions, None, texts), type_, options)
     rows = np.flatnonzero(np.asarray(expressions))
     try:
