@@ -1,4 +1,4 @@
-"""``pando spark-sql``: Spark SQL over the tables of a cluster."""
+"""The command ``pando spark-sql``: Spark SQL over the tables of a cluster."""
 
 from __future__ import annotations
 

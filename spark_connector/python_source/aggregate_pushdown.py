@@ -1,9 +1,9 @@
-"""``aggregate(…)``: each task's server aggregates the task's rows, and Spark makes the whole of the parts.
+"""Aggregates on the servers: each aggregates the rows of a task, and Spark merges the results.
 
-One state of the table, as in every scan (``engine.scan.leases``); through the pipe goes a row for each group of a task.
-The parts are such that their merging cannot differ from what Spark makes of all rows: sums of 64-bit integers are
-decimals, which do not overflow; NaN, the greatest number to Spark alone, is counted apart; an average is sum and count.
-The types are Spark's, and so is an overflow.
+All tasks read one state of the table, as in every scan (``engine.scan.leases``). Only a row for each group of a task
+goes to Spark. The partial results are such that their merging cannot differ from what Spark makes of all rows. Sums of
+64-bit integers are decimals, which do not overflow. NaN, the greatest number only in Spark, is counted apart. An
+average is sum and count. The types are Spark's, and so is an overflow.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ if TYPE_CHECKING:
 _CALL = re.compile(r"\s*(\w+)\s*\(\s*(?:`((?:[^`]|``)+)`|(.*?))\s*\)\s*")
 _FUNCTIONS = ("count", "sum", "min", "max", "avg")
 _MOST_DIGITS, _MOST_SCALE = 28, 11
-"""Of decimals whose averages Spark's decimals can be made to hold without rounding twice."""
+"""Limits of decimals whose averages can be computed in Spark's decimals without rounding twice."""
 _Merge = Callable[[Sequence["Column"]], "Column"]
 
 
 @dataclass(frozen=True)
 class _Part:
-    """What a server computes for an aggregate, and what Spark makes of all servers' columns."""
+    """The partial results that a server computes for an aggregate, and how Spark merges them."""
 
     columns: Sequence[str]
     merge: _Merge
@@ -61,12 +61,14 @@ def aggregate(
     aggregates: Mapping[str, str],
     filter: str = "",
 ) -> DataFrame:
-    """The frame that ``groupBy(*group_by)`` and aggregating gives of the table of ``options`` (those of the format
-    ``pando``), computed by the servers, one row for each group of a task, and merged by Spark.
+    """Returns the same frame as ``groupBy(*group_by)`` and aggregating, computed by the servers.
 
-    ``aggregates``: by names of the result ``count(*)`` or ``count``, ``sum``, ``min``, ``max``, ``avg`` of a column;
-    ``filter``: a condition of ClickHouse. What Spark refuses is refused by Spark; besides, raises ``UserError`` 36, 16
-    for a column that is not there, 48 for what cannot be merged.
+    Spark merges one row for each group of a task. ``options`` are those of the format ``pando``. ``aggregates`` maps
+    names of the result to ``count(*)`` or ``count``, ``sum``, ``min``, ``max``, ``avg`` of a column. ``filter`` is a
+    condition of ClickHouse.
+
+    Spark refuses what it would refuse itself. Besides, it raises ``UserError`` 36, 16 for a missing column, 48 for what
+    cannot be merged.
     """
     wanted = {name: _call(text) for name, text in aggregates.items()}
     if not wanted:
@@ -85,7 +87,7 @@ def aggregate(
     parts = [_part(*call, types, result.schema[name].dataType) for name, call in wanted.items()]
     conditions = " AND ".join(f"({text}\n)" for text in (parsed.filter.strip(), filter.strip()) if text)
     prefix = "_"
-    while any(column.name.startswith(prefix) for column in columns):  # in ClickHouse an alias hides a column
+    while any(column.name.startswith(prefix) for column in columns):  # in ClickHouse an alias would hide a column
         prefix += "_"
     keys = {name: f"{prefix}key{number}" for number, name in enumerate(group_by)}
     request = {"task_query": _query(keys, parts, prefix), "columns": listed(names), "filter": conditions}
@@ -100,7 +102,7 @@ def aggregate(
 
 
 def _call(text: str) -> tuple[str, str]:
-    """The function and its column, or ``*``."""
+    """Returns the function and its column, or ``*``."""
     found = _CALL.fullmatch(text)
     if found is None or found[1].lower() not in _FUNCTIONS:
         raise UserError(
@@ -112,7 +114,7 @@ def _call(text: str) -> tuple[str, str]:
 
 
 def _query(keys: Mapping[str, str], parts: Sequence[_Part], prefix: str) -> str:
-    """Without rows there is no group, also where there are no keys."""
+    """Builds the query of a task. Without rows it has no group, also where there are no keys."""
     columns = [column for part in parts for column in part.columns]
     items = [f"{quote_identifier(name)} AS {key}" for name, key in keys.items()]
     items += [f"{column} AS {prefix}{number}" for number, column in enumerate(columns)]
@@ -127,7 +129,7 @@ def _column(name: str) -> Column:
 
 
 def _own(function: str, name: str) -> Column:
-    """The aggregate as Spark has it."""
+    """Returns the aggregate as Spark computes it."""
     from pyspark.sql import functions
 
     if name == "*":
@@ -201,7 +203,7 @@ def _average(total: _Part, count: _Part, type_: DataType, result: SparkType) -> 
         return total.merge(parts[:1]).cast("double") / when(rows > 0, rows)
 
     def of_decimals(parts: Sequence[Column]) -> Column:
-        """What division leaves is divided apart: the digits of both would not fit into one quotient."""
+        """Divides the remainder apart: the digits of both would not fit into one quotient."""
         rows = count.merge(parts[1:]).cast("decimal(15,0)")
         rows, whole = when(rows > 0, rows), total.merge(parts[:1])
         rest = whole % rows

@@ -1,15 +1,15 @@
-"""``narrowed(df)``: the same rows, read through scans of their own that take no more than the frame's plan needs.
+"""Pushes columns and filters into scans: ``narrowed(df)`` reads only what the frame's plan needs.
 
-Spark 4.3 tells a data source of Python neither columns nor, safely, filters. Its optimized plan shows both: right above
-each scan stand the filter that every row must pass, and the columns that are wanted. So each scan of a table gives way
-to one with a schema of these columns and with the option ``filter``; what stands above stays as it was, with its
-filters, and goes by the same column ids. Columns that nobody needs are constants there (not NULL: a count of a column
-without NULLs is made a count of rows).
+Spark 4.3 tells a Python data source neither columns nor, safely, filters. Its optimized plan shows both: right above
+each scan stand the filter that every row must pass, and the wanted columns. So each scan of a table is replaced by one
+with a schema of these columns and with the option ``filter``. What stands above stays as it was, with its filters, and
+uses the same column ids. Columns that nobody needs are constants there (not NULL: Spark turns a count of a column
+without NULLs into a count of rows).
 
-Why the rows are the same: the optimized plan equals the frame's plan for whatever the table holds, and reads of it only
+The rows are the same, because the optimized plan equals the frame's plan for whatever the table holds. It reads only
 the wanted columns of rows that pass. Rows that do not pass, and other columns, may be missing.
 
-Invariant: a scan is only replaced when all that the optimized plan makes of it is known. A subtree that Spark copies
+Invariant: a scan is only replaced when all of its uses in the optimized plan are known. A subtree that Spark copies
 (WITH that is used twice) gets new ids: then nothing is replaced.
 """
 
@@ -40,19 +40,20 @@ _SMALL = ("boolean", "tinyint", "smallint", "date", "int", "float", "bigint", "d
 
 @dataclass(frozen=True)
 class _Use:
-    """What the optimized plan makes of one scan."""
+    """One use of a scan in the optimized plan: the wanted column ids, and the filter."""
 
     wanted: frozenset[int]
     condition: Any = None
 
 
 def narrowed(frame: DataFrame) -> DataFrame:
-    """An equal frame that reads less: of every table of Pando in it only the columns that it needs, and of the rows
-    those for which the conditions hold that the servers understand as Spark does.
+    """Returns an equal frame that reads less.
 
-    The conditions are those of now: where the plan asks for the current date or time, only columns are left out.
-    Subqueries, ``query``, ``task_query`` and streams are read as before. Raises ``UserError`` 48 for a frame of Spark
-    Connect, which has no plan to look at, and 36 for one that no table of Pando is in.
+    Of every Pando table in it, it reads only the columns that it needs, and the rows that pass the conditions that the
+    servers understand as Spark does. The conditions are those of now: where the plan asks for the current date or time,
+    only columns are left out. Subqueries, ``query``, ``task_query`` and streams are read as before.
+
+    Raises ``UserError`` 48 for a frame of Spark Connect, which shows no plan, and 36 for one without a Pando table.
     """
     from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
 
@@ -85,7 +86,7 @@ def narrowed(frame: DataFrame) -> DataFrame:
 
 
 def _asks_the_time(plan: Any, spark: SparkSession) -> bool:
-    """Whether Spark makes constants of it that are others tomorrow."""
+    """Returns whether the plan uses the current time, of which Spark makes constants."""
     patterns = getattr(spark._jvm, _CATALYST).trees.TreePattern
     return bool(plan.containsPattern(patterns.CURRENT_LIKE()))
 
@@ -94,7 +95,7 @@ def _asks_the_time(plan: Any, spark: SparkSession) -> bool:
 
 
 def _scans(plan: Any) -> Iterator[Any]:
-    """The relations of Pando in an analyzed plan."""
+    """Yields the relations of Pando in an analyzed plan."""
     if _is_scan(plan):
         yield plan
     for child in list_scala_elements(plan.children()):
@@ -110,7 +111,7 @@ def _is_scan(node: Any) -> bool:
 
 
 def _uses(optimized: Any, known: Set[_Ids]) -> dict[_Ids, list[_Use]]:
-    """Of each scan; nothing at all where there is a copy of one."""
+    """Returns the uses of each scan; nothing at all if one was copied."""
     uses: dict[_Ids, list[_Use]] = {}
     for plan in (optimized, *list_scala_elements(optimized.subqueriesAll())):
         for leaf, use in _leaves(plan, []):
@@ -128,7 +129,7 @@ def _leaves(plan: Any, above: list[Any]) -> Iterator[tuple[Any, _Use]]:
 
 
 def _use(leaf: Any, above: Sequence[Any]) -> _Use:
-    """By the filters right above the scan, and the projection above them."""
+    """Returns the use of a scan, from the filters right above it and the projection above them."""
     condition, wanted = None, set()
     for node in reversed(above):
         kind = node.getClass().getSimpleName()
@@ -150,8 +151,11 @@ def _ids(leaf: Any) -> _Ids:
 
 
 class _Surgeon:
-    """Puts scans in the place of others. ``with_conditions``: they may filter. ``scan_name``: under which they all read
-    one state of a table; none where there is one scan, which has a name of its own."""
+    """Replaces scans in a plan.
+
+    ``with_conditions`` lets new scans filter. Under ``scan_name`` all of them read one state of a table; it is empty if
+    there is one scan, which has a name of its own.
+    """
 
     def __init__(self, spark: SparkSession, *, with_conditions: bool, scan_name: str) -> None:
         self._spark = spark
@@ -160,7 +164,7 @@ class _Surgeon:
         self._scan_name = scan_name
 
     def rebuilt(self, plan: Any, replacements: dict[_Ids, Any]) -> Any:
-        """The plan itself where nothing is replaced."""
+        """Returns the plan with its scans replaced; the plan itself where nothing is."""
         if _is_scan(plan):
             return replacements.get(_ids(plan), plan)
         children = list_scala_elements(plan.children())
@@ -170,7 +174,7 @@ class _Surgeon:
         return plan.withNewChildren(self._sequence(new))
 
     def replacement(self, leaf: Any, uses: Sequence[_Use]) -> Any | None:
-        """A projection on another scan, with the columns of ``leaf``; ``None``: it cannot read less."""
+        """Returns a projection of another scan, with the columns of ``leaf``; ``None`` if that reads no less."""
         schema = _schema(leaf)
         given = _options(leaf, schema)
         options = parse_options(given, read_session_options(self._spark))
@@ -191,7 +195,10 @@ class _Surgeon:
         return self._under_the_same_ids(leaf, scan)
 
     def _condition(self, options: Options, names: list[str], uses: Sequence[_Use]) -> str:
-        """What some use wants; ``""`` if one wants all, or the server does not take it."""
+        """Returns a condition that holds wherever a use needs the row.
+
+        It is ``""`` if a use needs all rows, or the server refuses the condition.
+        """
         if any(use.condition is None for use in uses):
             return ""
         with Transport(options) as transport:
@@ -229,7 +236,7 @@ def _schema(leaf: Any) -> StructType:
 
 
 def _options(leaf: Any, schema: StructType) -> dict[str, str]:
-    """Those that the scan was made with, or its table of the catalog."""
+    """Returns the options that the scan was made with, or its table of the catalog."""
     given = {**read_options_from_schema(schema), **leaf.options().asCaseSensitiveMap()}
     plain = {name.lower(): value for name, value in given.items()}
     return {**{name.removeprefix(_COPY): value for name, value in plain.items() if name.startswith(_COPY)},
@@ -237,6 +244,6 @@ def _options(leaf: Any, schema: StructType) -> dict[str, str]:
 
 
 def _smallest(schema: StructType) -> str:
-    """The column to count rows by."""
+    """Returns the column with the smallest type, to count rows by."""
     ranks = {name: rank for rank, name in enumerate(_SMALL)}
     return min(schema.fields, key=lambda field: ranks.get(field.dataType.simpleString(), len(ranks))).name

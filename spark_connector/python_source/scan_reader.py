@@ -1,14 +1,17 @@
-"""Reading: planned when it runs. Spark plans a loaded frame once and keeps that for every later use of the frame, so
-planning only hands out slots; the first task of an execution has a server open the state that all of its tasks read.
+"""Reads tables in scans, whose snapshot is taken when they run.
+
+Spark plans a loaded frame once and keeps that plan for every later use. So planning only returns slots; the first task
+of an execution makes a server open the snapshot that all of its tasks read.
 
 Invariants:
+
 - All tasks of an execution read one state of the table, on whichever replicas: the one that its first task met. The
   servers agree on it under the execution's name (``engine.scan.leases``).
-- Another execution of the same frame reads anew.
+- Another execution of the same frame takes a new snapshot.
 - A table in shards (Distributed) is read from the servers of the shards, each shard as a table of its own: one state of
   each, not of all.
-- Equal content hashes mean equal rows in equal order, so a task that breaks off goes on, perhaps elsewhere, behind the
-  last row it gave to Spark. What is computed of the rows (``task_query``) has no such order: it is given when whole.
+- Equal content hashes mean equal rows in equal order. So a task that breaks off continues, perhaps elsewhere, behind
+  the last row it gave to Spark. Computed rows (``task_query``) have no such order: they are given only when complete.
 """
 
 from __future__ import annotations
@@ -51,7 +54,7 @@ _MAY_HEAL = (UnavailableError, UnknownOutcomeError)
 
 @dataclass(frozen=True)
 class Shard:
-    """A table that has some of the rows, and the servers that have it."""
+    """A table that has some of the rows, and its servers."""
 
     number: int
     urls: tuple[str, ...]
@@ -69,7 +72,7 @@ class ScanPartition(InputPartition):
 
 
 class ScanReader(DataSourceReader):
-    """Made once for a loaded data frame."""
+    """Reads the table of one loaded data frame."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
         self.options = options
@@ -80,7 +83,10 @@ class ScanReader(DataSourceReader):
     # -- planning, in the driver -------------------------------------------------------------------------------------
 
     def partitions(self) -> list[InputPartition]:
-        """As many slots as the table is worth now, on the first server that answers; those of shards in turns."""
+        """Returns the slots that the first server that answers plans for the table as it is now.
+
+        Slots of shards are interleaved.
+        """
         plan = self._plan()
         shards = plan.get("shards")
         if shards is None:
@@ -115,7 +121,7 @@ class ScanReader(DataSourceReader):
         return self._slots(plan)
 
     def _of(self, shard: Shard, partitions: int | None = None) -> ScanReader:
-        """The reader of a shard."""
+        """Returns the reader of a shard."""
         reader = copy.copy(self)
         reader.shard = shard
         reader.options = replace(
@@ -140,7 +146,7 @@ class ScanReader(DataSourceReader):
     # -- reading, in the tasks ---------------------------------------------------------------------------------------
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one task. Spark reads a plan without tasks as one without rows."""
+        """Yields the rows of one task. Spark reads a plan without tasks as one without rows."""
         if not isinstance(partition, ScanPartition):
             return
         from pyspark.sql.pandas.types import to_arrow_schema
@@ -189,8 +195,11 @@ class ScanReader(DataSourceReader):
         }
 
     def _may_go_on(self, failures: list[PandoError]) -> bool:
-        """Another server may have the parts (232: it has not) unbroken; a broken connection may heal, and one that is
-        behind may catch up."""
+        """Returns whether another try may succeed.
+
+        Another server may have the parts (232: this one lacks them) unbroken. A broken connection may recover, and a
+        server that is behind may catch up.
+        """
         servers = len(self.options.urls)
         if len(failures) < servers:
             return isinstance(failures[-1], (*_MAY_HEAL, CorruptionError)) or failures[-1].code in _NOT_HERE
@@ -209,13 +218,13 @@ class ScanReader(DataSourceReader):
         with transport.stream(url, "/scan/read", request, read_seconds) as answer:
             try:
                 with pa.ipc.open_stream(pa.PythonFile(answer, mode="r")) as stream:
-                    # another server computes in another order, and would not know where to go on
+                    # another server computes in another order, and could not continue in the middle
                     yield from list(stream) if is_computed else stream
             except (pa.ArrowException, OSError) as error:
                 raise answer.failure(error) from None
 
     def _final_error(self, failures: list[PandoError], partition: ScanPartition) -> PandoError:
-        """The first failure of the last round, before which comes that the parts are gone."""
+        """Returns the first failure of the last round, or rather that the parts are gone."""
         tried = failures[-len(self.options.urls) :]
         first = next((error for error in tried if error.code == _GONE), tried[0])
         if first.code != _GONE and len(tried) == 1:
@@ -232,7 +241,10 @@ class ScanReader(DataSourceReader):
 
 
 def scan_request(options: Options, columns: Sequence[str]) -> dict[str, Any]:
-    """What every request says of the rows to read; a query names those of the table's columns that it needs."""
+    """Returns the part of a request that says which rows to read.
+
+    A query names the table's columns that it needs.
+    """
     return {
         "database": options.database,
         "table": options.table,
@@ -245,7 +257,7 @@ def scan_request(options: Options, columns: Sequence[str]) -> dict[str, Any]:
 
 
 def describe_task_query(transport: Transport) -> list[TableColumn]:
-    """What the option ``task_query`` gives."""
+    """Returns the columns that the option ``task_query`` gives."""
     options = transport.options
     request = scan_request(options, ())
     plan = transport.try_servers(options.urls, lambda url: transport.call(url, "/scan/plan", request))
@@ -262,8 +274,10 @@ def _of_catalog(error: PandoError) -> PandoError:
 
 
 def _execution(scan: str) -> str:
-    """Names what the task belongs to. Spark numbers the executions of SQL; jobs of RDDs have no number, and there each
-    stage reads for itself."""
+    """Returns the name of the execution that the task belongs to.
+
+    Spark numbers the executions of SQL. Jobs of RDDs have no number; there each stage reads for itself.
+    """
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -273,6 +287,6 @@ def _execution(scan: str) -> str:
 
 
 def _rotated(urls: tuple[str, ...], start: int) -> tuple[str, ...]:
-    """Tasks spread over the replicas."""
+    """Rotates the servers, so that tasks spread over the replicas."""
     start %= len(urls)
     return urls[start:] + urls[:start]

@@ -1,4 +1,7 @@
-"""The options of the format ``pando``, checked in one place. Unknown ones are refused with the nearest known names."""
+"""Parses and checks the options of the format ``pando``.
+
+Unknown options are refused with the nearest known names.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +18,14 @@ from parts.common.errors import UserError
 
 _SETTING = "setting."
 _COPY = "option."
-"""Spark's catalog keeps the options of ``CREATE TABLE … USING pando`` under this prefix, and hands them over so."""
+"""Spark's catalog keeps options of ``CREATE TABLE … USING pando`` with this prefix, and passes them on with it."""
 _PASSWORDS = ("password", "password_env", "password_file")
 _LOGIN = ("user", *_PASSWORDS)
 _NO_OPTIONS: Mapping[str, str] = {}
 _IGNORED = frozenset(
     {"serialization.format", "provider", "owner", "location", "is_managed_location", "external", "checkpointlocation"}
 )
-"""What Spark's catalog and its streams add."""
+"""Options that Spark's catalog and its streams add."""
 
 
 @dataclass(frozen=True)
@@ -34,20 +37,20 @@ class Options:
     query: str = ""
     """A SELECT to read instead of a table."""
     task_query: str = ""
-    """A SELECT over the rows of each task, ``slot``, whose answers are read in their place."""
+    """A SELECT over the rows of each task (the table ``slot``), whose result is read instead."""
     database: str = "default"
     user: str = ""
     password: str = field(default="", repr=False)
     connect_timeout: float = 5.0
     timeout: float = 660.0
     stall_timeout: float = 60.0
-    """A server that sends nothing of a scan for so long is left for another."""
+    """If a server sends nothing of a scan for this long, another is tried."""
     retries: int = 6
     # reading
     columns: tuple[str, ...] = ()
     filter: str = ""
     scan_name: str = ""
-    """What the connector names a scan by. Scans of one name read one state of a table in each query of Spark."""
+    """The scan's name. Scans of one name read one state of a table in each query of Spark."""
     partitions: int | None = None
     max_rows_per_task: int | None = None
     max_bytes_per_task: int | None = None
@@ -56,10 +59,10 @@ class Options:
     max_replica_delay_seconds: float = 300.0
     compression: str = "lz4"
     nanoseconds: str = "error"
-    """What a DateTime64 that is finer than Spark's timestamps is read as."""
+    """How a DateTime64 that is finer than Spark's timestamps is read."""
     # reading a stream
     starting_offsets: str = "earliest"
-    """``earliest``, ``latest`` or JSON: of each partition the last block that is not read, or an offset."""
+    """``earliest``, ``latest`` or JSON: for each partition the last block that is not read, or an offset."""
     max_rows_per_trigger: int | None = None
     fail_on_data_loss: bool = True
     # writing
@@ -73,36 +76,40 @@ class Options:
 
     @property
     def full_name(self) -> str:
+        """The table as ``database.table``."""
         return f"{self.database}.{self.table}"
 
     @property
     def application(self) -> tuple[str, int]:
-        """Under which name a job commits, and which version; ``("", 0)``: it may be run as often as one likes."""
+        """The name under which a job commits, and its version; ``("", 0)`` if it may run any number of times."""
         return (f"token {self.token}", 0) if self.token else (self.txn_app_id, self.txn_version)
 
     @property
     def quoted_name(self) -> str:
+        """The table's name in SQL."""
         return f"{quote_identifier(self.database)}.{quote_identifier(self.table)}"
 
 
 def quote_identifier(name: str) -> str:
-    """An identifier in SQL."""
+    """Returns an identifier in SQL."""
     return "`" + name.replace("\\", "\\\\").replace("`", "\\`") + "`"
 
 
 def escape_string(text: str) -> str:
-    """What stands between the quotes of a string in SQL."""
+    """Returns a text as it stands between the quotes of an SQL string."""
     return text.replace("\\", "\\\\").replace("'", "\\'")
 
 
 def are_from_catalog(given: Mapping[str, str]) -> bool:
-    """Whether these options come from ``CREATE TABLE … USING pando``."""
+    """Returns whether these options come from ``CREATE TABLE … USING pando``."""
     return any(name.lower().startswith(_COPY) for name in given)
 
 
 def refuse_secrets(given: Mapping[str, str]) -> None:
-    """Spark writes the options of catalog tables down: in its catalog, and with the columns into files and other
-    tables."""
+    """Refuses a password among the options of a catalog table. Raises 36.
+
+    Spark stores these options: in its catalog, and with the columns in files and other tables.
+    """
     if any(name.lower().removeprefix(_COPY) == "password" for name in given):
         raise _bad(
             "a catalog table must not have the option 'password': Spark keeps it readable, in its catalog and in the "
@@ -113,7 +120,7 @@ def refuse_secrets(given: Mapping[str, str]) -> None:
 
 
 def parse_options(given: Mapping[str, str], defaults: Mapping[str, str] = _NO_OPTIONS) -> Options:
-    """Raises ``UserError`` 36 naming the option."""
+    """Parses the options. Raises ``UserError`` 36 naming the option."""
     lowered = {name.lower(): value for name, value in given.items()}
     copies = {name.removeprefix(_COPY): value for name, value in lowered.items() if name.startswith(_COPY)}
     plain = {name: value for name, value in lowered.items() if not name.startswith(_COPY)}
@@ -166,7 +173,10 @@ def parse_options(given: Mapping[str, str], defaults: Mapping[str, str] = _NO_OP
 
 
 def _check_together(values: Mapping[str, str], settings: Mapping[str, str], query: str) -> None:
-    """Raises 36 for an option that is missing or does not go with the others, 48 for one that is not offered."""
+    """Checks options that depend on each other.
+
+    Raises 36 for an option that is missing or contradicts others, 48 for one that is not offered.
+    """
     for name in ("url",) if query else ("url", "table"):
         if not values.get(name):
             raise _bad(f"the option {name!r} is missing; {_EXAMPLE}{'' if values else _LOST}")
@@ -193,7 +203,7 @@ def _check_together(values: Mapping[str, str], settings: Mapping[str, str], quer
 
 
 def _overwrite_mode(values: Mapping[str, str]) -> str:
-    """Under Pando's name for it, or Spark's."""
+    """Returns the overwrite mode, under Pando's name for it or Spark's."""
     mode = _choice(values, "overwritemode", "", ("", "table", "partitions"))
     spark_mode = _choice(values, "partitionoverwritemode", "", ("", "static", "dynamic"))
     if mode and spark_mode:
@@ -202,7 +212,7 @@ def _overwrite_mode(values: Mapping[str, str]) -> str:
 
 
 def _password(values: Mapping[str, str]) -> str:
-    """Read in the driver. Raises 36 for a reference to nothing."""
+    """Returns the password, read in the driver. Raises 36 for a reference to nothing."""
     given = [name for name in _PASSWORDS if values.get(name)]
     if len(given) > 1:
         raise _bad(f"give {' or '.join(repr(name) for name in given)}, not both")
@@ -222,18 +232,21 @@ def _password(values: Mapping[str, str]) -> str:
 
 
 def _names(text: str) -> tuple[str, ...]:
-    """Names between commas. One in backquotes may have commas and blanks, a backquote is doubled there."""
+    """Splits names at commas.
+
+    A name in backquotes may have commas and blanks; a backquote is doubled there.
+    """
     items = (item.strip() for item in re.findall(r"(?:`(?:[^`]|``)*`|[^,`])+", text))
     return tuple(item[1:-1].replace("``", "`") if item[:1] == "`" else item for item in items if item)
 
 
 def listed(names: Iterable[str]) -> str:
-    """The value of the option ``columns``."""
+    """Returns the value of the option ``columns`` for these names."""
     return ",".join("`" + name.replace("`", "``") + "`" for name in names)
 
 
 def _table(text: str, database: str) -> tuple[str, str]:
-    """``hits`` or ``db.hits``; with the option ``database`` a dot belongs to the table's name."""
+    """Splits ``hits`` or ``db.hits``; with the option ``database`` a dot belongs to the table's name."""
     if database:
         return database, text
     before, dot, after = text.partition(".")
@@ -309,7 +322,7 @@ def _count(values: Mapping[str, str], name: str, default: int, least: int = 1) -
 
 
 def is_switched_off(value: str) -> bool:
-    """Whether a setting that is a switch is off."""
+    """Returns whether the value of a boolean setting is false."""
     return value.strip().lower() in ("0", "false")
 
 

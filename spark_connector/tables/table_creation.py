@@ -1,7 +1,7 @@
-"""Making a table for a data frame: ``create_table(df, url, table, order_by="id")``.
+"""Creates a table for a data frame: ``create_table(df, url, table, order_by="id")``.
 
-Spark's types become those in which they are written and read back unchanged; a nullable column becomes Nullable, but
-for those that a key names, and arrays, maps and structs, which have no NULL in ClickHouse.
+Spark's types become those in which they are written and read back unchanged. A nullable column becomes Nullable, except
+for columns that a key names, and arrays, maps and structs, which have no NULL in ClickHouse.
 """
 
 from __future__ import annotations
@@ -37,13 +37,15 @@ def create_table(
     if_not_exists: bool = False,
     **options: str,
 ) -> str:
-    """Makes the table on every server of ``url``, and returns the statement.
+    """Creates the table on every server of ``url``, and returns the statement.
 
     ``engine`` is MergeTree or ReplicatedMergeTree; by default the latter if there are several servers or a
     ``zookeeper_path`` (by default ``/clickhouse/tables/{shard}/<database>/<table>``). ``order_by`` names columns, or is
-    an expression of SQL like ``partition_by``. ``types`` says ClickHouse's type of some columns, ``settings`` are those
-    of the table, ``options`` those of the format ``pando``. Raises ``UserError`` 48 for a type that ClickHouse has
-    not, and what a server raises; the servers asked before that one have the table then.
+    an expression of SQL like ``partition_by``. ``types`` gives ClickHouse's type of some columns, ``settings`` are
+    those of the table, ``options`` those of the format ``pando``.
+
+    Raises ``UserError`` 48 for a type that ClickHouse lacks, and what a server raises; the servers asked before that
+    one have the table then.
     """
     schema = df_or_schema if isinstance(df_or_schema, spark.StructType) else df_or_schema.schema
     parsed = parse_options({**options, "url": url, "table": table})
@@ -76,7 +78,7 @@ def create_table(
 
 
 def to_clickhouse_type(type_: spark.DataType, is_nullable: bool) -> str:
-    """Raises ``UserError`` 48 for what ClickHouse has not."""
+    """Returns ClickHouse's type for a Spark type. Raises ``UserError`` 48 if it lacks one."""
     match type_:
         case spark.ArrayType():
             return f"Array({to_clickhouse_type(type_.elementType, type_.containsNull)})"

@@ -1,7 +1,7 @@
-"""Rows in the order in which a table takes them best: ``prepare(df, url, table)``.
+"""Orders rows as a table takes them best: ``prepare(df, url, table)``.
 
 An INSERT makes a part of each partition that its block has rows of, so rows of a partition belong into few tasks. And a
-task that is repeated must cut the same blocks, so that its rows need an order that lasts
+repeated task must cut the same blocks, so its rows need a stable order
 (``spark_connector.python_source.batch_writer``).
 """
 
@@ -48,12 +48,14 @@ _OF_NUMBERS: dict[str, Callable[[Column, int], Column]] = {
 
 
 def prepare(df: DataFrame, url: str, table: str, partitions: int | None = None, **options: str) -> DataFrame:
-    """The same rows, those of a partition of the table together (of neighbouring keys, if it has no partitions), and
-    sorted by the table's keys and then by all other columns.
+    """Returns the same rows grouped by partition of the table, and sorted.
 
-    ``partitions`` is how many tasks write them. ``url``, ``table`` and ``options`` are those of the format ``pando``.
-    A key that Spark cannot compute (a hash) is left out: the server sorts and divides every block in any case. Raises
-    ``UserError`` 60 for a table that is not there.
+    Without partitions, rows of neighbouring keys are together. Rows are sorted by the table's keys and then by all
+    other columns. ``partitions`` is how many tasks write them. ``url``, ``table`` and ``options`` are those of the
+    format ``pando``. A key that Spark cannot compute (a hash) is left out: the server sorts and divides every block in
+    any case.
+
+    Raises ``UserError`` 60 for a table that does not exist.
     """
     parsed = parse_options({**options, "url": url, "table": table})
     partition_key, sorting_key = _keys(parsed)
@@ -71,7 +73,7 @@ def prepare(df: DataFrame, url: str, table: str, partitions: int | None = None, 
 
 
 def _keys(options: Options) -> tuple[list[str], list[str]]:
-    """The expressions of the partition key and of the sorting key."""
+    """Returns the expressions of the partition key and of the sorting key."""
     names = {"param_database": options.database, "param_table": options.table}
     with Transport(options, is_first=True) as transport:
         answer = transport.try_servers(options.urls, lambda url: transport.query(url, _KEYS, names)[0])
@@ -82,7 +84,7 @@ def _keys(options: Options) -> tuple[list[str], list[str]]:
 
 
 def _items(key: str) -> Iterator[str]:
-    """``a, f(b, 1)`` in pieces."""
+    """Yields the pieces of ``a, f(b, 1)``."""
     depth, begin = 0, 0
     for position, letter in enumerate(key):
         depth += (letter == "(") - (letter == ")")
@@ -94,7 +96,7 @@ def _items(key: str) -> Iterator[str]:
 
 
 def _leading(df: DataFrame, key: list[str]) -> Iterator[Column]:
-    """The first expressions that Spark can compute: behind one that it cannot the order means nothing."""
+    """Yields the first expressions that Spark can compute: behind another one the order means nothing."""
     for item in key:
         column = _column(df, item)
         if column is None:
