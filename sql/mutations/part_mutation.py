@@ -4,7 +4,7 @@ Commands run one after another; ``sql.mutations.combined_steps`` says which shar
 finds the rows that a command changes. It keeps the order of the part and gives the number of each row and, for UPDATE,
 its new values::
 
-SELECT _part_offset, CAST(expression, 'type') FROM <the part> WHERE condition
+    SELECT _part_offset, CAST(expression, 'type') FROM <the part> WHERE condition
 
 So conditions are pruned, and subqueries run, as in any SELECT. Columns that a command does not change stay as they are
 (``parts.merge.part_rewriting``), and a part in which it finds no row is hard-linked whole. The memory needed is that of

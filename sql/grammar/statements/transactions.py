@@ -2,12 +2,12 @@
 
 Pando adds these statements; ClickHouse's transactions belong to a session. ::
 
-INSERT INTO t SETTINGS insert_transaction = 'id' … -- as often as needed, on any replica
+    INSERT INTO t SETTINGS insert_transaction = 'id' …;    -- as often as needed, on any replica
 
     COMMIT TRANSACTION 'id' ON [TABLE] t [OVERWRITE [TABLE] | OVERWRITE PARTITIONS]
-        [ATTEMPTS 'a' [, …]] [ROWS n] [APPLICATION 'name' VERSION n]
+        [ATTEMPTS 'a' [, …]] [ROWS n] [APPLICATION 'name' VERSION n];
 
-ROLLBACK TRANSACTION 'id' ON [TABLE] t
+    ROLLBACK TRANSACTION 'id' ON [TABLE] t
 """
 
 from __future__ import annotations
