@@ -30,9 +30,9 @@ from parts.types import (
     strip_nullable,
 )
 from spark_connector.python_source.session_options import read_session_options
-from spark_connector.shared.options import listed, parse_options, quote_identifier
+from spark_connector.shared.options import format_column_list, parse_options, quote_identifier
 from spark_connector.shared.transport import Transport
-from spark_connector.shared.type_mapping import describe_table, readable_schema
+from spark_connector.shared.type_mapping import build_readable_schema, describe_table
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -70,7 +70,7 @@ def aggregate(
     Spark refuses what it would refuse itself. Besides, it raises ``UserError`` 36, 16 for a missing column, 48 for what
     cannot be merged.
     """
-    wanted = {name: _call(text) for name, text in aggregates.items()}
+    wanted = {name: _parse_call(text) for name, text in aggregates.items()}
     if not wanted:
         raise UserError("BAD_ARGUMENTS", "Format pando: 'aggregates' is empty: give it names and calls like 'sum(x)'")
     given = {name: value for name, value in options.items() if name.lower() not in ("columns", "filter")}
@@ -81,16 +81,22 @@ def aggregate(
     with Transport(parsed, is_first=True) as transport:
         columns = describe_table(transport)
     types = {column.name: column.type for column in columns}
-    schema = readable_schema(columns, names, parsed.full_name, parsed.nanoseconds)
+    schema = build_readable_schema(columns, names, parsed.full_name, parsed.nanoseconds)
     rows = spark.createDataFrame([], schema if names else "none INT")
-    result = rows.groupBy(*map(_column, group_by)).agg(*(_own(*call).alias(name) for name, call in wanted.items()))
-    parts = [_part(*call, types, result.schema[name].dataType) for name, call in wanted.items()]
+    result = rows.groupBy(*map(_column, group_by)).agg(
+        *(_spark_aggregate(*call).alias(name) for name, call in wanted.items())
+    )
+    parts = [_make_part(*call, types, result.schema[name].dataType) for name, call in wanted.items()]
     conditions = " AND ".join(f"({text}\n)" for text in (parsed.filter.strip(), filter.strip()) if text)
     prefix = "_"
     while any(column.name.startswith(prefix) for column in columns):  # in ClickHouse an alias would hide a column
         prefix += "_"
     keys = {name: f"{prefix}key{number}" for number, name in enumerate(group_by)}
-    request = {"task_query": _query(keys, parts, prefix), "columns": listed(names), "filter": conditions}
+    request = {
+        "task_query": _build_query(keys, parts, prefix),
+        "columns": format_column_list(names),
+        "filter": conditions,
+    }
     frame = spark.read.format("pando").options(**{**given, **request}).load()
     merged, position = [], 0
     for name, part in zip(wanted, parts, strict=True):
@@ -101,7 +107,7 @@ def aggregate(
     return whole.select(*(_column(key).alias(name) for name, key in keys.items()), *map(_column, wanted))
 
 
-def _call(text: str) -> tuple[str, str]:
+def _parse_call(text: str) -> tuple[str, str]:
     """Returns the function and its column, or ``*``."""
     found = _CALL.fullmatch(text)
     if found is None or found[1].lower() not in _FUNCTIONS:
@@ -113,7 +119,7 @@ def _call(text: str) -> tuple[str, str]:
     return found[1].lower(), found[2].replace("``", "`") if found[2] else found[3]
 
 
-def _query(keys: Mapping[str, str], parts: Sequence[_Part], prefix: str) -> str:
+def _build_query(keys: Mapping[str, str], parts: Sequence[_Part], prefix: str) -> str:
     """Builds the query of a task. Without rows it has no group, also where there are no keys."""
     columns = [column for part in parts for column in part.columns]
     items = [f"{quote_identifier(name)} AS {key}" for name, key in keys.items()]
@@ -128,7 +134,7 @@ def _column(name: str) -> Column:
     return col("`" + name.replace("`", "``") + "`")
 
 
-def _own(function: str, name: str) -> Column:
+def _spark_aggregate(function: str, name: str) -> Column:
     """Returns the aggregate as Spark computes it."""
     from pyspark.sql import functions
 
@@ -141,29 +147,29 @@ def _own(function: str, name: str) -> Column:
 # -- the parts of aggregates -------------------------------------------------------------------------------------------
 
 
-def _part(function: str, name: str, types: Mapping[str, DataType], result: SparkType) -> _Part:
+def _make_part(function: str, name: str, types: Mapping[str, DataType], result: SparkType) -> _Part:
     if function == "count":
-        return _count("" if name == "*" else quote_identifier(name))
+        return _make_count("" if name == "*" else quote_identifier(name))
     type_ = strip_nullable(types[name])
     if isinstance(type_, LowCardinalityType):
         type_ = strip_nullable(type_.inner)
     if function in ("min", "max"):
-        return _extreme(function, quote_identifier(name), type_)
+        return _make_extreme(function, quote_identifier(name), type_)
     if not isinstance(type_, IntegerType | FloatType | DecimalType):
         raise UserError(
             "NOT_IMPLEMENTED", f"Format pando: {function}({name}) of {types[name]} is not merged; aggregate it in Spark"
         )
-    total = _sum(quote_identifier(name), type_)
-    return total if function == "sum" else _average(total, _count(quote_identifier(name)), type_, result)
+    total = _make_sum(quote_identifier(name), type_)
+    return total if function == "sum" else _make_average(total, _make_count(quote_identifier(name)), type_, result)
 
 
-def _count(column: str) -> _Part:
+def _make_count(column: str) -> _Part:
     from pyspark.sql.functions import coalesce, lit, sum
 
     return _Part([f"toInt64(count({column}))"], lambda parts: coalesce(sum(parts[0]), lit(0)))
 
 
-def _sum(column: str, type_: DataType) -> _Part:
+def _make_sum(column: str, type_: DataType) -> _Part:
     from pyspark.sql.functions import sum
 
     text = f"sum({column})"
@@ -174,7 +180,7 @@ def _sum(column: str, type_: DataType) -> _Part:
     return _Part([text], lambda parts: sum(parts[0]))
 
 
-def _extreme(function: str, column: str, type_: DataType) -> _Part:
+def _make_extreme(function: str, column: str, type_: DataType) -> _Part:
     from pyspark.sql import functions
 
     whole = getattr(functions, function)
@@ -195,7 +201,7 @@ def _extreme(function: str, column: str, type_: DataType) -> _Part:
     return _Part([f"{function}({column})"], lambda parts: whole(parts[0]))
 
 
-def _average(total: _Part, count: _Part, type_: DataType, result: SparkType) -> _Part:
+def _make_average(total: _Part, count: _Part, type_: DataType, result: SparkType) -> _Part:
     from pyspark.sql.functions import when
 
     def of_numbers(parts: Sequence[Column]) -> Column:

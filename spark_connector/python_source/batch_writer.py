@@ -30,7 +30,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from parts.common.errors import PandoError, UserError, make_error_from_code
 from spark_connector.shared.options import Options, is_switched_off, quote_identifier
 from spark_connector.shared.transport import Transport
-from spark_connector.shared.type_mapping import TableColumn, columns_to_write, describe_table
+from spark_connector.shared.type_mapping import TableColumn, describe_table, match_columns_to_write
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -88,8 +88,8 @@ class CommitResult:
 def check_target(options: Options, schema: StructType) -> WriteTarget:
     """Compares the data frame's columns with the table's."""
     with Transport(options, is_first=True) as transport:
-        columns = columns_to_write(schema, describe_table(transport), options)
-        engine = _engine_of(transport)
+        columns = match_columns_to_write(schema, describe_table(transport), options)
+        engine = _find_engine(transport)
         is_replicated = engine.startswith("Replicated")
         if len(options.urls) > 1 and not is_replicated:
             raise UserError(
@@ -107,7 +107,7 @@ class BatchWriter(DataSourceArrowWriter):
     def __init__(self, options: Options, schema: StructType, overwrite: bool) -> None:
         self.target = check_target(options, schema)
         self.transaction = f"spark {uuid.uuid4().hex}"
-        self.overwrite = overwrite_clause(options) if overwrite else ""
+        self.overwrite = build_overwrite_clause(options) if overwrite else ""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedBlocks:
         """Stages the rows of one task."""
@@ -152,15 +152,15 @@ def write_blocks(target: WriteTarget, transaction: str, task: int, batches: Iter
         for number, block in enumerate(cut_blocks(batches, options.batch_rows, options.batch_bytes)):
             block = cast_to_table_types(block, target.columns, allows_null=allows_null)
             body = encode_block(block)
-            if not _add(written, sending):
+            if not _add_sent_block(written, sending):
                 return written
-            stage = partial(_insert, transport, target, transaction, written.attempt)
-            sending = sender.submit(_stage, stage, str(number), block, body)
-        _add(written, sending)
+            stage = partial(_insert_block, transport, target, transaction, written.attempt)
+            sending = sender.submit(_stage_block, stage, str(number), block, body)
+        _add_sent_block(written, sending)
     return written
 
 
-def _add(written: StagedBlocks, sent: Future[int] | None) -> bool:
+def _add_sent_block(written: StagedBlocks, sent: Future[int] | None) -> bool:
     """Adds a sent block's rows; returns ``False`` if the transaction was already committed."""
     if sent is None:
         return True
@@ -175,7 +175,7 @@ def _add(written: StagedBlocks, sent: Future[int] | None) -> bool:
     return True
 
 
-def _stage(insert: Callable[[str, bytes], None], token: str, block: pa.Table, body: bytes) -> int:
+def _stage_block(insert: Callable[[str, bytes], None], token: str, block: pa.Table, body: bytes) -> int:
     """Sends a block, and returns its rows.
 
     A block of more partitions than the server takes at once is sent in halves, which have fewer if rows are in the
@@ -193,11 +193,13 @@ def _stage(insert: Callable[[str, bytes], None], token: str, block: pa.Table, bo
             raise make_error_from_code(error.code, f"{error.message}. {advice}") from None
         half = block.num_rows // 2
         for number, piece in enumerate((block.slice(0, half), block.slice(half))):
-            _stage(insert, f"{token}.{number}", piece, encode_block(piece))
+            _stage_block(insert, f"{token}.{number}", piece, encode_block(piece))
     return block.num_rows
 
 
-def _insert(transport: Transport, target: WriteTarget, transaction: str, attempt: str, token: str, body: bytes) -> None:
+def _insert_block(
+    transport: Transport, target: WriteTarget, transaction: str, attempt: str, token: str, body: bytes
+) -> None:
     options = target.options
     names = ", ".join(quote_identifier(column.name) for column in target.columns)
     sql = f"INSERT INTO {options.quoted_name} ({names}) FORMAT ArrowStream"
@@ -217,7 +219,7 @@ def _insert(transport: Transport, target: WriteTarget, transaction: str, attempt
 # -- the end of a job -----------------------------------------------------------------------------------------------
 
 
-def overwrite_clause(options: Options) -> str:
+def build_overwrite_clause(options: Options) -> str:
     """Returns the OVERWRITE clause of COMMIT TRANSACTION."""
     return "OVERWRITE PARTITIONS" if options.overwrite_mode == "partitions" else "OVERWRITE"
 
@@ -233,12 +235,13 @@ def commit_transaction(
 ) -> CommitResult:
     """Commits on one server after the other until one answers: a commit can be repeated."""
     done = [message for message in messages if isinstance(message, StagedBlocks)]
-    attempts = ", ".join(_literal(message.attempt) for message in done if message.rows) or "''"
+    attempts = ", ".join(_format_literal(message.attempt) for message in done if message.rows) or "''"
     clauses = [overwrite, f"ATTEMPTS {attempts}", f"ROWS {sum(message.rows for message in done)}"]
     if application:
-        clauses.append(f"APPLICATION {_literal(application)} VERSION {version}")
+        clauses.append(f"APPLICATION {_format_literal(application)} VERSION {version}")
     options = target.options
-    sql = f"COMMIT TRANSACTION {_literal(transaction)} ON {options.quoted_name} {' '.join(clauses)} FORMAT JSONEachRow"
+    name = _format_literal(transaction)
+    sql = f"COMMIT TRANSACTION {name} ON {options.quoted_name} {' '.join(clauses)} FORMAT JSONEachRow"
     with Transport(options) as transport:
         answer, _ = transport.try_servers(
             target.urls, lambda url: transport.query(url, "", options.settings, sql.encode())
@@ -249,7 +252,7 @@ def commit_transaction(
 
 def rollback_transaction(target: WriteTarget, transaction: str) -> None:
     """Rolls back if a server can be reached; else the servers drop the blocks after a day."""
-    sql = f"ROLLBACK TRANSACTION {_literal(transaction)} ON {target.options.quoted_name}"
+    sql = f"ROLLBACK TRANSACTION {_format_literal(transaction)} ON {target.options.quoted_name}"
     with Transport(target.options) as transport:
         try:
             transport.try_servers(target.urls, lambda url: transport.query(url, sql))
@@ -274,12 +277,12 @@ def log_line(text: str) -> None:
     print(f"pando: {text}", file=sys.stderr)
 
 
-def _literal(text: str) -> str:
+def _format_literal(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
 
 
-def _engine_of(transport: Transport) -> str:
+def _find_engine(transport: Transport) -> str:
     """Returns the table's engine from SHOW CREATE TABLE: ``ReplicatedMergeTree(…) …``."""
     options = transport.options
     sql = f"SHOW CREATE TABLE {options.quoted_name} FORMAT TabSeparatedRaw"

@@ -36,7 +36,7 @@ class PandoDataSource(DataSource):
         from spark_connector.python_source.scan_reader import describe_task_query
         from spark_connector.shared.options import are_from_catalog, refuse_secrets
         from spark_connector.shared.transport import Transport
-        from spark_connector.shared.type_mapping import describe_table, readable_schema, store_options_in_schema
+        from spark_connector.shared.type_mapping import build_readable_schema, describe_table, store_options_in_schema
 
         options = self._options()
         if are_from_catalog(self.options):
@@ -47,7 +47,7 @@ class PandoDataSource(DataSource):
             else:
                 columns = describe_task_query(transport) if options.task_query else describe_table(transport)
             wanted = () if options.task_query else options.columns
-            schema = readable_schema(columns, wanted, options.full_name, options.nanoseconds)
+            schema = build_readable_schema(columns, wanted, options.full_name, options.nanoseconds)
         return store_options_in_schema(schema, self.options) if are_from_catalog(self.options) else schema
 
     def reader(self, schema: StructType) -> DataSourceReader:

@@ -52,7 +52,7 @@ def cast_to_table_types(block: pa.Table, columns: Sequence[TableColumn], *, allo
                 "fill them, or set 'setting.input_format_null_as_default' to 1 to write the column's default",
             )
         check_lossless(array, column.name, column.type)
-        arrays.append(_cast(array, column))
+        arrays.append(_cast_column(array, column))
     return pa.Table.from_arrays(arrays, names=[column.name for column in columns])
 
 
@@ -64,15 +64,15 @@ def encode_block(block: pa.Table) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
-def _cast(array: pa.ChunkedArray, column: TableColumn) -> pa.ChunkedArray:
+def _cast_column(array: pa.ChunkedArray, column: TableColumn) -> pa.ChunkedArray:
     if has_nanoseconds(column.type) and pa.types.is_integer(array.type):
         return array.cast(pa.timestamp("ns"))
-    target = _target(column.type)
+    target = _find_target_type(column.type)
     if target is None or array.type == target or not is_number(array.type):
         return array
     return pc.cast(array, target)
 
 
-def _target(type_: DataType) -> pa.DataType | None:
+def _find_target_type(type_: DataType) -> pa.DataType | None:
     type_ = strip_nullable(type_)
     return type_.arrow if isinstance(type_, (IntegerType, FloatType, DecimalType)) else None

@@ -71,14 +71,14 @@ class QueryReader(DataSourceReader):
 
         schema = to_arrow_schema(self.schema, timezone="UTC")
         with Transport(self.options) as transport, ExitStack() as stack:
-            statement = self._statement(transport)
+            statement = self._build_statement(transport)
             urls = self.options.urls
-            batches = transport.try_servers(urls, lambda url: _Batches(transport, url, statement, stack))
+            batches = transport.try_servers(urls, lambda url: _QueryBatches(transport, url, statement, stack))
             for batch in batches:
                 if batch.num_rows:
                     yield to_spark_batch(batch, schema, truncates=self.options.nanoseconds == "truncate")
 
-    def _statement(self, transport: Transport) -> str:
+    def _build_statement(self, transport: Transport) -> str:
         """Returns the SELECT of the schema's columns.
 
         Types that Arrow streams hold as bytes are cast to strings.
@@ -92,7 +92,7 @@ class QueryReader(DataSourceReader):
         items = []
         for name in names:
             type_ = columns[name]
-            readable = _readable(type_)
+            readable = _to_readable_type(type_)
             column = quote_identifier(name)
             items.append(
                 column if readable == type_ else f"CAST({column}, '{escape_string(str(readable))}') AS {column}"
@@ -102,7 +102,7 @@ class QueryReader(DataSourceReader):
         return f"SELECT {', '.join(items)} FROM ({self.options.query}\n)"
 
 
-class _Batches:
+class _QueryBatches:
     """The result as it arrives.
 
     Opening it waits for the first batch, so that its errors lead to another server.
@@ -137,18 +137,18 @@ class _Batches:
             raise self._answer.failure(error) from None
 
 
-def _readable(type_: DataType) -> DataType:
+def _to_readable_type(type_: DataType) -> DataType:
     match type_:
         case UUIDType() | IPv4Type() | IPv6Type():
             return StringType()
         case NullableType(inner):
-            return NullableType(_readable(inner))
+            return NullableType(_to_readable_type(inner))
         case LowCardinalityType(inner):
-            return LowCardinalityType(_readable(inner))
+            return LowCardinalityType(_to_readable_type(inner))
         case ArrayType(inner):
-            return ArrayType(_readable(inner))
+            return ArrayType(_to_readable_type(inner))
         case MapType(key, value):
-            return MapType(_readable(key), _readable(value))
+            return MapType(_to_readable_type(key), _to_readable_type(value))
         case TupleType(elements):
-            return TupleType(tuple((name, _readable(inner)) for name, inner in elements))
+            return TupleType(tuple((name, _to_readable_type(inner)) for name, inner in elements))
     return type_

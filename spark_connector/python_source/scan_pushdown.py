@@ -65,27 +65,27 @@ def narrowed(frame: DataFrame) -> DataFrame:
         )
     execution = frame._jdf.queryExecution()
     analyzed, optimized = execution.analyzed(), execution.optimizedPlan()
-    found = {_ids(leaf): leaf for leaf in _scans(analyzed)}
+    found = {_column_ids(leaf): leaf for leaf in _find_scans(analyzed)}
     if not found:
         raise UserError(
             "BAD_ARGUMENTS", "Format pando: narrowed() is for frames that read tables of Pando, not this one"
         )
-    inside = {_ids(leaf) for plan in list_scala_elements(analyzed.subqueriesAll()) for leaf in _scans(plan)}
-    uses = _uses(optimized, found.keys() | inside)
-    surgeon = _Surgeon(
+    inside = {_column_ids(leaf) for plan in list_scala_elements(analyzed.subqueriesAll()) for leaf in _find_scans(plan)}
+    uses = _find_uses(optimized, found.keys() | inside)
+    surgeon = _PlanRewriter(
         frame.sparkSession,
-        with_conditions=not _asks_the_time(analyzed, frame.sparkSession),
+        with_conditions=not _uses_current_time(analyzed, frame.sparkSession),
         scan_name=uuid.uuid4().hex if len(found) > 1 else "",
     )
-    new = {ids: surgeon.replacement(leaf, uses[ids]) for ids, leaf in found.items() if ids in uses}
-    plan = surgeon.rebuilt(analyzed, {ids: leaf for ids, leaf in new.items() if leaf is not None})
+    new = {ids: surgeon.make_replacement(leaf, uses[ids]) for ids, leaf in found.items() if ids in uses}
+    plan = surgeon.rebuild(analyzed, {ids: leaf for ids, leaf in new.items() if leaf is not None})
     if plan is analyzed:
         return frame
     dataset = frame.sparkSession._jvm.org.apache.spark.sql.classic.Dataset
     return ClassicFrame(dataset.ofRows(frame.sparkSession._jsparkSession, plan), frame.sparkSession)
 
 
-def _asks_the_time(plan: Any, spark: SparkSession) -> bool:
+def _uses_current_time(plan: Any, spark: SparkSession) -> bool:
     """Returns whether the plan uses the current time, of which Spark makes constants."""
     patterns = getattr(spark._jvm, _CATALYST).trees.TreePattern
     return bool(plan.containsPattern(patterns.CURRENT_LIKE()))
@@ -94,12 +94,12 @@ def _asks_the_time(plan: Any, spark: SparkSession) -> bool:
 # -- reading plans -----------------------------------------------------------------------------------------------------
 
 
-def _scans(plan: Any) -> Iterator[Any]:
+def _find_scans(plan: Any) -> Iterator[Any]:
     """Yields the relations of Pando in an analyzed plan."""
     if _is_scan(plan):
         yield plan
     for child in list_scala_elements(plan.children()):
-        yield from _scans(child)
+        yield from _find_scans(child)
 
 
 def _is_scan(node: Any) -> bool:
@@ -110,25 +110,25 @@ def _is_scan(node: Any) -> bool:
     return table.getClass().getSimpleName() == "PythonTable" and table.name() == "pando"
 
 
-def _uses(optimized: Any, known: Set[_Ids]) -> dict[_Ids, list[_Use]]:
+def _find_uses(optimized: Any, known: Set[_Ids]) -> dict[_Ids, list[_Use]]:
     """Returns the uses of each scan; nothing at all if one was copied."""
     uses: dict[_Ids, list[_Use]] = {}
     for plan in (optimized, *list_scala_elements(optimized.subqueriesAll())):
-        for leaf, use in _leaves(plan, []):
-            if _ids(leaf) not in known:
+        for leaf, use in _find_leaves(plan, []):
+            if _column_ids(leaf) not in known:
                 return {}
-            uses.setdefault(_ids(leaf), []).append(use)
+            uses.setdefault(_column_ids(leaf), []).append(use)
     return uses
 
 
-def _leaves(plan: Any, above: list[Any]) -> Iterator[tuple[Any, _Use]]:
+def _find_leaves(plan: Any, above: list[Any]) -> Iterator[tuple[Any, _Use]]:
     if _is_scan(plan):
-        yield plan, _use(plan, above)
+        yield plan, _find_use(plan, above)
     for child in list_scala_elements(plan.children()):
-        yield from _leaves(child, [*above, plan])
+        yield from _find_leaves(child, [*above, plan])
 
 
-def _use(leaf: Any, above: Sequence[Any]) -> _Use:
+def _find_use(leaf: Any, above: Sequence[Any]) -> _Use:
     """Returns the use of a scan, from the filters right above it and the projection above them."""
     condition, wanted = None, set()
     for node in reversed(above):
@@ -140,17 +140,17 @@ def _use(leaf: Any, above: Sequence[Any]) -> _Use:
         wanted |= {attribute.exprId().id() for attribute in list_scala_elements(node.references().toSeq())}
         if kind == "Project":
             return _Use(frozenset(wanted), condition)
-    return _Use(frozenset(_ids(leaf)), condition)
+    return _Use(frozenset(_column_ids(leaf)), condition)
 
 
-def _ids(leaf: Any) -> _Ids:
+def _column_ids(leaf: Any) -> _Ids:
     return tuple(attribute.exprId().id() for attribute in list_scala_elements(leaf.output()))
 
 
 # -- making plans ------------------------------------------------------------------------------------------------------
 
 
-class _Surgeon:
+class _PlanRewriter:
     """Replaces scans in a plan.
 
     ``with_conditions`` lets new scans filter. Under ``scan_name`` all of them read one state of a table; it is empty if
@@ -163,28 +163,28 @@ class _Surgeon:
         self._with_conditions = with_conditions
         self._scan_name = scan_name
 
-    def rebuilt(self, plan: Any, replacements: dict[_Ids, Any]) -> Any:
+    def rebuild(self, plan: Any, replacements: dict[_Ids, Any]) -> Any:
         """Returns the plan with its scans replaced; the plan itself where nothing is."""
         if _is_scan(plan):
-            return replacements.get(_ids(plan), plan)
+            return replacements.get(_column_ids(plan), plan)
         children = list_scala_elements(plan.children())
-        new = [self.rebuilt(child, replacements) for child in children]
+        new = [self.rebuild(child, replacements) for child in children]
         if all(after is before for after, before in zip(new, children, strict=True)):
             return plan
         return plan.withNewChildren(self._sequence(new))
 
-    def replacement(self, leaf: Any, uses: Sequence[_Use]) -> Any | None:
+    def make_replacement(self, leaf: Any, uses: Sequence[_Use]) -> Any | None:
         """Returns a projection of another scan, with the columns of ``leaf``; ``None`` if that reads no less."""
-        schema = _schema(leaf)
-        given = _options(leaf, schema)
+        schema = _read_schema(leaf)
+        given = _read_options(leaf, schema)
         options = parse_options(given, read_session_options(self._spark))
         if options.query or options.task_query:
             return None
         wanted = frozenset().union(*(use.wanted for use in uses))
         names = [a.name() for a in list_scala_elements(leaf.output()) if a.exprId().id() in wanted] or [
-            _smallest(schema)
+            _find_smallest_column(schema)
         ]
-        condition = self._condition(options, names, uses) if self._with_conditions else ""
+        condition = self._build_condition(options, names, uses) if self._with_conditions else ""
         if len(names) == len(schema.fields) and not condition and not self._scan_name:
             return None
         conditions = [f"({text}\n)" for text in (options.filter.strip(), condition) if text]
@@ -192,9 +192,9 @@ class _Surgeon:
         reader = self._spark.read.format("pando").options(**{**given, **named, "filter": " AND ".join(conditions)})
         kept = type(schema)([field for field in schema.fields if field.name in names])
         scan = reader.schema(kept).load()._jdf.queryExecution().analyzed()
-        return self._under_the_same_ids(leaf, scan)
+        return self._project_with_same_ids(leaf, scan)
 
-    def _condition(self, options: Options, names: list[str], uses: Sequence[_Use]) -> str:
+    def _build_condition(self, options: Options, names: list[str], uses: Sequence[_Use]) -> str:
         """Returns a condition that holds wherever a use needs the row.
 
         It is ``""`` if a use needs all rows, or the server refuses the condition.
@@ -203,7 +203,7 @@ class _Surgeon:
             return ""
         with Transport(options) as transport:
             translator = ConditionTranslator({column.name: column.type for column in describe_table(transport)})
-            terms = [translator.weakened(use.condition) for use in uses]
+            terms = [translator.translate_weakened(use.condition) for use in uses]
             if not all(terms):
                 return ""
             condition = " OR ".join(terms)
@@ -214,7 +214,7 @@ class _Surgeon:
                 return ""
         return condition
 
-    def _under_the_same_ids(self, leaf: Any, scan: Any) -> Any:
+    def _project_with_same_ids(self, leaf: Any, scan: Any) -> Any:
         new = {attribute.name(): attribute for attribute in list_scala_elements(scan.output())}
         none = self._sequence([])
         items = []
@@ -229,13 +229,13 @@ class _Surgeon:
         return self._spark._jvm.PythonUtils.toSeq(items)
 
 
-def _schema(leaf: Any) -> StructType:
+def _read_schema(leaf: Any) -> StructType:
     from pyspark.sql.types import StructType
 
     return StructType.fromJson(json.loads(leaf.schema().json()))
 
 
-def _options(leaf: Any, schema: StructType) -> dict[str, str]:
+def _read_options(leaf: Any, schema: StructType) -> dict[str, str]:
     """Returns the options that the scan was made with, or its table of the catalog."""
     given = {**read_options_from_schema(schema), **leaf.options().asCaseSensitiveMap()}
     plain = {name.lower(): value for name, value in given.items()}
@@ -243,7 +243,7 @@ def _options(leaf: Any, schema: StructType) -> dict[str, str]:
             **{name: value for name, value in plain.items() if not name.startswith(_COPY)}}  # fmt: skip
 
 
-def _smallest(schema: StructType) -> str:
+def _find_smallest_column(schema: StructType) -> str:
     """Returns the column with the smallest type, to count rows by."""
     ranks = {name: rank for rank, name in enumerate(_SMALL)}
     return min(schema.fields, key=lambda field: ranks.get(field.dataType.simpleString(), len(ranks))).name

@@ -93,7 +93,9 @@ class ScanReader(DataSourceReader):
             return self._slots(plan)
         least = -(-self.options.partitions // len(shards)) if self.options.partitions else None
         slots = [
-            self._of(Shard(number, tuple(found["urls"]), found["database"], found["table"]), least)._slots_of_shard()
+            self._for_shard(
+                Shard(number, tuple(found["urls"]), found["database"], found["table"]), least
+            )._slots_of_shard()
             for number, found in enumerate(shards, 1)
         ]
         return [slot for turn in itertools.zip_longest(*slots) for slot in turn if slot is not None]
@@ -106,7 +108,9 @@ class ScanReader(DataSourceReader):
                 return dict(transport.try_servers(options.urls, lambda url: transport.call(url, "/scan/plan", request)))
             except PandoError as error:
                 raise (
-                    _of_catalog(error) if error.code == _NO_COLUMN and read_options_from_schema(self.schema) else error
+                    _explain_catalog_column(error)
+                    if error.code == _NO_COLUMN and read_options_from_schema(self.schema)
+                    else error
                 ) from None
 
     def _slots_of_shard(self) -> list[InputPartition]:
@@ -120,7 +124,7 @@ class ScanReader(DataSourceReader):
             raise UserError("NOT_IMPLEMENTED", f"{where}, is in shards itself; read its shards by the option 'query'")
         return self._slots(plan)
 
-    def _of(self, shard: Shard, partitions: int | None = None) -> ScanReader:
+    def _for_shard(self, shard: Shard, partitions: int | None = None) -> ScanReader:
         """Returns the reader of a shard."""
         reader = copy.copy(self)
         reader.shard = shard
@@ -154,7 +158,7 @@ class ScanReader(DataSourceReader):
         from spark_connector.python_source.spark_batches import to_spark_batch
 
         schema = to_arrow_schema(self.schema, timezone="UTC")
-        reader = self if partition.shard is None else self._of(partition.shard)
+        reader = self if partition.shard is None else self._for_shard(partition.shard)
         for batch in reader._batches(partition):
             if batch.num_rows:
                 yield to_spark_batch(batch, schema, truncates=self.options.nanoseconds == "truncate")
@@ -162,8 +166,8 @@ class ScanReader(DataSourceReader):
     def _batches(self, partition: ScanPartition) -> Iterator[pa.RecordBatch]:
         given = turn = 0
         failures: list[PandoError] = []
-        execution = _execution(self.scan)
-        urls = _rotated(self.options.urls, sum(execution.encode()) + partition.number)
+        execution = _execution_name(self.scan)
+        urls = _rotate(self.options.urls, sum(execution.encode()) + partition.number)
         with Transport(self.options) as transport:
             while True:
                 before = given
@@ -176,7 +180,7 @@ class ScanReader(DataSourceReader):
                 except PandoError as error:
                     failures = [error] if given > before else [*failures, error]
                 turn += 1
-                if not self._may_go_on(failures):
+                if not self._may_retry(failures):
                     raise self._final_error(failures, partition)
 
     def _request(self, partition: ScanPartition, execution: str, given: int) -> dict[str, Any]:
@@ -194,7 +198,7 @@ class ScanReader(DataSourceReader):
             "compression": options.compression,
         }
 
-    def _may_go_on(self, failures: list[PandoError]) -> bool:
+    def _may_retry(self, failures: list[PandoError]) -> bool:
         """Returns whether another try may succeed.
 
         Another server may have the parts (232: this one lacks them) unbroken. A broken connection may recover, and a
@@ -264,7 +268,7 @@ def describe_task_query(transport: Transport) -> list[TableColumn]:
     return [TableColumn(item["name"], parse_type(item["type"]), "") for item in plan["columns"]]
 
 
-def _of_catalog(error: PandoError) -> PandoError:
+def _explain_catalog_column(error: PandoError) -> PandoError:
     return make_error_from_code(
         error.code,
         f"{error.message}. ALTER TABLE … ADD COLUMN of Spark changes its catalog alone: a table of Pando keeps the "
@@ -273,7 +277,7 @@ def _of_catalog(error: PandoError) -> PandoError:
     )
 
 
-def _execution(scan: str) -> str:
+def _execution_name(scan: str) -> str:
     """Returns the name of the execution that the task belongs to.
 
     Spark numbers the executions of SQL. Jobs of RDDs have no number; there each stage reads for itself.
@@ -286,7 +290,7 @@ def _execution(scan: str) -> str:
     return f"{scan} {context.getLocalProperty('spark.sql.execution.id') or f'stage {context.stageId()}'}"
 
 
-def _rotated(urls: tuple[str, ...], start: int) -> tuple[str, ...]:
+def _rotate(urls: tuple[str, ...], start: int) -> tuple[str, ...]:
     """Rotates the servers, so that tasks spread over the replicas."""
     start %= len(urls)
     return urls[start:] + urls[:start]

@@ -15,10 +15,10 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 
 from spark_connector.python_source.batch_writer import (
     StagedBlocks,
+    build_overwrite_clause,
     check_target,
     commit_transaction,
     log_commit,
-    overwrite_clause,
     write_blocks,
 )
 from spark_connector.shared.options import Options
@@ -36,7 +36,7 @@ class PandoStreamWriter(DataSourceStreamArrowWriter):
 
     def __init__(self, options: Options, schema: StructType, overwrite: bool) -> None:
         self.target = check_target(options, schema)
-        self.overwrite = overwrite_clause(options) if overwrite else ""
+        self.overwrite = build_overwrite_clause(options) if overwrite else ""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedBlocks:
         """Stages the rows of one task."""
@@ -48,7 +48,7 @@ class PandoStreamWriter(DataSourceStreamArrowWriter):
         batch = context.getLocalProperty("streaming.sql.batchId")
         assert query
         assert batch is not None
-        written = write_blocks(self.target, _transaction(query, int(batch)), context.partitionId(), iterator)
+        written = write_blocks(self.target, _transaction_name(query, int(batch)), context.partitionId(), iterator)
         written.job = query
         return written
 
@@ -58,7 +58,7 @@ class PandoStreamWriter(DataSourceStreamArrowWriter):
         for query in queries:
             committed = commit_transaction(
                 self.target,
-                _transaction(query, batchId),
+                _transaction_name(query, batchId),
                 messages,
                 self.overwrite,
                 application=f"spark stream {query}",
@@ -70,5 +70,5 @@ class PandoStreamWriter(DataSourceStreamArrowWriter):
         """Leaves the staged rows: Spark runs the batch again in the same transaction, without them."""
 
 
-def _transaction(query: str, batch: int) -> str:
+def _transaction_name(query: str, batch: int) -> str:
     return f"spark stream {query} batch {batch}"

@@ -70,7 +70,7 @@ class ConditionTranslator:
 
     types: Mapping[str, DataType]
 
-    def weakened(self, expression: Any) -> str:
+    def translate_weakened(self, expression: Any) -> str:
         """Returns a condition that holds wherever ``expression`` does; ``""`` for none.
 
         ``expression`` is an optimized one of Catalyst.
@@ -81,7 +81,7 @@ class ConditionTranslator:
             return ""
 
     def _condition(self, node: Any, *, is_exact: bool) -> str:
-        kind = _kind(node)
+        kind = _class_name(node)
         if kind == "And":
             return self._conjunction(node, is_exact)
         if kind == "Or":
@@ -98,7 +98,7 @@ class ConditionTranslator:
         if kind in ("StartsWith", "EndsWith", "Contains"):
             return self._affix(node, kind)
         if kind == "Like":
-            return f"({self._text(node.left())} LIKE {_pattern(node)})"
+            return f"({self._text(node.left())} LIKE {_translate_pattern(node)})"
         if kind == "IsNaN":
             return self._nan(node)
         if kind == "AttributeReference":
@@ -121,10 +121,10 @@ class ConditionTranslator:
 
     def _comparison(self, node: Any, kind: str) -> str:
         left, right, sign = node.left(), node.right(), _COMPARISONS[kind]
-        if _kind(left) == "Literal":
+        if _class_name(left) == "Literal":
             left, right, sign = right, left, _TURNED[sign]
         operand = self._operand(left)
-        value = _literal(right, operand.type, is_bound=sign != "=")
+        value = _translate_literal(right, operand.type, is_bound=sign != "=")
         if sign in (">", ">=") and isinstance(operand.type, FloatType):
             return f"({operand.sql} {sign} {value} OR isNaN({operand.sql}))"
         if kind == "EqualNullSafe":
@@ -135,11 +135,14 @@ class ConditionTranslator:
         if kind == "In":
             operand = self._operand(node.value())
             items = list_scala_elements(node.list())
-            values = [_literal(item, operand.type) for item in items[: _MOST_VALUES + 1]]
+            values = [_translate_literal(item, operand.type) for item in items[: _MOST_VALUES + 1]]
         else:
             operand = self._operand(node.child())
             name = node.child().dataType().catalogString()
-            values = [_constant(_python(v, name), operand.type) for v in list_scala_elements(node.hset().toSeq())]
+            values = [
+                _format_constant(_to_python_value(v, name), operand.type)
+                for v in list_scala_elements(node.hset().toSeq())
+            ]
         if not 0 < len(values) <= _MOST_VALUES:
             raise _Untranslatable
         if isinstance(operand.type, FloatType) and any(float(value) == 0 for value in values):
@@ -147,7 +150,7 @@ class ConditionTranslator:
         return f"({operand.sql} IN ({', '.join(values)}))"
 
     def _affix(self, node: Any, kind: str) -> str:
-        text, value = self._text(node.left()), _literal(node.right(), StringType())
+        text, value = self._text(node.left()), _translate_literal(node.right(), StringType())
         if kind == "Contains":
             return f"(position({text}, {value}) > 0)"
         return f"{kind[0].lower()}{kind[1:]}({text}, {value})"
@@ -166,14 +169,14 @@ class ConditionTranslator:
         return operand.sql
 
     def _column(self, node: Any) -> tuple[str, DataType]:
-        if _kind(node) != "AttributeReference" or node.name() not in self.types:
+        if _class_name(node) != "AttributeReference" or node.name() not in self.types:
             raise _Untranslatable
         type_ = strip_nullable(self.types[node.name()])
         return node.name(), strip_nullable(type_.inner) if isinstance(type_, LowCardinalityType) else type_
 
     def _operand(self, node: Any) -> _Operand:
         """Returns a column, also where Spark casts it to a wider type to compare it."""
-        while _kind(node) == "Cast" and _is_wider(node.child().dataType(), node.dataType()):
+        while _class_name(node) == "Cast" and _is_wider(node.child().dataType(), node.dataType()):
             node = node.child()
         name, type_ = self._column(node)
         shown = node.dataType().catalogString()
@@ -203,7 +206,7 @@ def list_scala_elements(sequence: Any) -> list[Any]:
     return [sequence.apply(index) for index in range(sequence.size())]
 
 
-def _kind(node: Any) -> str:
+def _class_name(node: Any) -> str:
     return str(node.getClass().getSimpleName())
 
 
@@ -221,13 +224,13 @@ def _is_wider(source: Any, target: Any) -> bool:
     return (before, after) == ("float", "double")
 
 
-def _literal(node: Any, type_: DataType, *, is_bound: bool = False) -> str:
-    if _kind(node) != "Literal":
+def _translate_literal(node: Any, type_: DataType, *, is_bound: bool = False) -> str:
+    if _class_name(node) != "Literal":
         raise _Untranslatable
-    return _constant(_python(node.value(), node.dataType().catalogString()), type_, is_bound=is_bound)
+    return _format_constant(_to_python_value(node.value(), node.dataType().catalogString()), type_, is_bound=is_bound)
 
 
-def _python(value: Any, name: str) -> object:
+def _to_python_value(value: Any, name: str) -> object:
     """Converts Catalyst's value of the type to ``None``, a number, text, a date or microseconds."""
     if value is None or name in _WHOLE or name in ("boolean", "double", "timestamp"):
         return value
@@ -242,7 +245,7 @@ def _python(value: Any, name: str) -> object:
     return None
 
 
-def _constant(value: object, type_: DataType, *, is_bound: bool = False) -> str:
+def _format_constant(value: object, type_: DataType, *, is_bound: bool = False) -> str:
     """Returns a literal that compares with values of the type as in Spark.
 
     Raises for a literal that no value of the type equals, because it is out of range or finer: for IN and = the server
@@ -258,7 +261,7 @@ def _constant(value: object, type_: DataType, *, is_bound: bool = False) -> str:
         case FloatType(), int() | float() if math.isfinite(value):
             return repr(float(value))
         case DecimalType(), int() | Decimal():
-            return _decimal(Decimal(value), type_)
+            return _format_decimal(Decimal(value), type_)
         case StringType(), str():
             return f"'{escape_string(value)}'"
         case DateType() | Date32Type(), datetime.date():
@@ -286,7 +289,7 @@ def _can_hold(type_: DataType, value: object) -> bool:
     return True
 
 
-def _decimal(value: Decimal, type_: DecimalType) -> str:
+def _format_decimal(value: Decimal, type_: DecimalType) -> str:
     """Returns a decimal literal; raises for one that no value of the column can be.
 
     So it is never scaled beyond the column's digits.
@@ -302,9 +305,9 @@ def _decimal(value: Decimal, type_: DecimalType) -> str:
     return f"toDecimal128('{value:f}', {type_.scale})"
 
 
-def _pattern(node: Any) -> str:
+def _translate_pattern(node: Any) -> str:
     """Translates a LIKE pattern; both read ``%``, ``_`` and the backslash before one of the three alike."""
-    if _kind(node.right()) != "Literal" or node.right().value() is None or node.escapeChar() != "\\":
+    if _class_name(node.right()) != "Literal" or node.right().value() is None or node.escapeChar() != "\\":
         raise _Untranslatable
     pattern = str(node.right().value().toString())
     if any(follower not in "%_\\" for follower in _escapes(pattern)):

@@ -69,7 +69,7 @@ def describe_columns(transport: Transport, what: str) -> list[TableColumn]:
     return [TableColumn(row["name"], parse_type(row["type"]), row["default_type"]) for row in rows]
 
 
-def readable_schema(
+def build_readable_schema(
     columns: Sequence[TableColumn], wanted: Sequence[str], table: str, nanoseconds: str = "error"
 ) -> spark.StructType:
     """Returns the schema of ``SELECT *``, or of the wanted columns.
@@ -80,7 +80,7 @@ def readable_schema(
     for name in wanted:
         if name not in known:
             raise UserError(
-                "NO_SUCH_COLUMN_IN_TABLE", f"There is no column {name!r} in {table}{_nearest(name, list(known))}"
+                "NO_SUCH_COLUMN_IN_TABLE", f"There is no column {name!r} in {table}{_suggest_names(name, list(known))}"
             )
     chosen = [known[name] for name in wanted] or [c for c in columns if c.default_kind not in _COMPUTED]
     exact = _EXACT_INSTANTS.get(nanoseconds)
@@ -226,7 +226,9 @@ def _is_null_safe(natural: spark.DataType, wanted: spark.DataType) -> bool:
 # -- writing ---------------------------------------------------------------------------------------------------------
 
 
-def columns_to_write(schema: spark.StructType, columns: Sequence[TableColumn], options: Options) -> list[TableColumn]:
+def match_columns_to_write(
+    schema: spark.StructType, columns: Sequence[TableColumn], options: Options
+) -> list[TableColumn]:
     """Returns the table's columns for those of the data frame, by name.
 
     Raises 16, 10 or 53 before anything is written.
@@ -239,8 +241,8 @@ def columns_to_write(schema: spark.StructType, columns: Sequence[TableColumn], o
         if column is None:
             raise UserError(
                 "NO_SUCH_COLUMN_IN_TABLE",
-                f"The data frame has a column {field.name!r} that {table} lacks{_nearest(field.name, list(known))}; "
-                "drop it or add it to the table",
+                f"The data frame has a column {field.name!r} that {table} lacks"
+                f"{_suggest_names(field.name, list(known))}; drop it or add it to the table",
             )
         if column.default_kind in _COMPUTED:
             raise UserError(
@@ -308,7 +310,7 @@ def is_writable_as(source: spark.DataType, type_: DataType) -> bool:
     return kind in _ACCEPTED.get(type(type_).__name__, frozenset())
 
 
-def _nearest(name: str, known: Sequence[str]) -> str:
+def _suggest_names(name: str, known: Sequence[str]) -> str:
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.6)
     exact = [other for other in known if other.lower() == name.lower()]
     near = exact or near

@@ -64,14 +64,16 @@ def create_table(
         if order_by
         else "tuple()"
     )
-    sql = _statement(
+    sql = _build_statement(
         parsed,
-        _columns(schema, f"{key} {partition_by}", types or {}),
+        _build_columns(schema, f"{key} {partition_by}", types or {}),
         if_not_exists,
-        _engine(engine, zookeeper_path or f"/clickhouse/tables/{{shard}}/{parsed.database}/{parsed.table}"),
+        _build_engine(engine, zookeeper_path or f"/clickhouse/tables/{{shard}}/{parsed.database}/{parsed.table}"),
         f" PARTITION BY {partition_by}" if partition_by else "",
         f" ORDER BY {key}",
-        f" SETTINGS {', '.join(f'{name} = {_literal(value)}' for name, value in settings.items())}" if settings else "",
+        f" SETTINGS {', '.join(f'{name} = {_format_literal(value)}' for name, value in settings.items())}"
+        if settings
+        else "",
     )
     _run_everywhere(parsed, sql)
     return sql
@@ -110,7 +112,7 @@ _TYPES: dict[type[spark.DataType], str] = {
 }  # fmt: skip
 
 
-def _columns(schema: spark.StructType, keys: str, types: Mapping[str, str]) -> str:
+def _build_columns(schema: spark.StructType, keys: str, types: Mapping[str, str]) -> str:
     unknown = sorted(types.keys() - set(schema.fieldNames()))
     if unknown:
         raise UserError("NO_SUCH_COLUMN_IN_TABLE", f"'types' names columns that are not there: {', '.join(unknown)}")
@@ -123,16 +125,16 @@ def _columns(schema: spark.StructType, keys: str, types: Mapping[str, str]) -> s
     )
 
 
-def _statement(options: Options, columns: str, if_not_exists: bool, *clauses: str) -> str:
+def _build_statement(options: Options, columns: str, if_not_exists: bool, *clauses: str) -> str:
     condition = "IF NOT EXISTS " if if_not_exists else ""
     return f"CREATE TABLE {condition}{options.quoted_name} ({columns}) ENGINE = {''.join(clauses)}"
 
 
-def _engine(engine: str, path: str) -> str:
-    return f"{engine}({_literal(path)}, '{{replica}}')" if engine.startswith(_REPLICATED) else engine
+def _build_engine(engine: str, path: str) -> str:
+    return f"{engine}({_format_literal(path)}, '{{replica}}')" if engine.startswith(_REPLICATED) else engine
 
 
-def _literal(value: object) -> str:
+def _format_literal(value: object) -> str:
     if isinstance(value, str):
         return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
     return str(int(value)) if isinstance(value, bool) else str(value)

@@ -9,7 +9,7 @@ from parts.common.errors import UserError
 from parts.types import parse_type
 from spark_connector.shared.options import parse_options
 from spark_connector.shared.transport import Transport
-from spark_connector.shared.type_mapping import TableColumn, readable_schema
+from spark_connector.shared.type_mapping import TableColumn, build_readable_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,6 +48,6 @@ def register(spark: SparkSession, url: str, database: str = "default", prefix: s
         raise UserError("UNKNOWN_DATABASE", f"Format pando: there are no MergeTree tables in a database {database!r}")
     for table, columns in tables.items():
         reader = spark.read.format("pando").options(**given, table=table)
-        schema = readable_schema(columns, (), f"{database}.{table}", parsed.nanoseconds)
+        schema = build_readable_schema(columns, (), f"{database}.{table}", parsed.nanoseconds)
         reader.schema(schema).load().createOrReplaceTempView(prefix + table)
     return [prefix + table for table in tables]

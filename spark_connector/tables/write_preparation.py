@@ -58,9 +58,9 @@ def prepare(df: DataFrame, url: str, table: str, partitions: int | None = None, 
     Raises ``UserError`` 60 for a table that does not exist.
     """
     parsed = parse_options({**options, "url": url, "table": table})
-    partition_key, sorting_key = _keys(parsed)
-    parts = [column for item in partition_key if (column := _column(df, item)) is not None]
-    order = list(_leading(df, sorting_key))
+    partition_key, sorting_key = _read_keys(parsed)
+    parts = [column for item in partition_key if (column := _make_column(df, item)) is not None]
+    order = list(_list_leading_columns(df, sorting_key))
     count = () if partitions is None else (partitions,)
     if parts:
         df = df.repartition(*count, *parts)
@@ -69,10 +69,10 @@ def prepare(df: DataFrame, url: str, table: str, partitions: int | None = None, 
     elif partitions is not None:
         df = df.repartition(partitions)
     others = [field.name for field in df.schema if _has_order(field.dataType)]
-    return df.sortWithinPartitions(*parts, *order, *(f.col(_quoted(name)) for name in others))
+    return df.sortWithinPartitions(*parts, *order, *(f.col(_quote(name)) for name in others))
 
 
-def _keys(options: Options) -> tuple[list[str], list[str]]:
+def _read_keys(options: Options) -> tuple[list[str], list[str]]:
     """Returns the expressions of the partition key and of the sorting key."""
     names = {"param_database": options.database, "param_table": options.table}
     with Transport(options, is_first=True) as transport:
@@ -80,10 +80,10 @@ def _keys(options: Options) -> tuple[list[str], list[str]]:
     if not answer.strip():
         raise UserError("UNKNOWN_TABLE", f"Table {options.full_name} does not exist")
     row = json.loads(answer)
-    return list(_items(row["partition_key"])), list(_items(row["sorting_key"]))
+    return list(_split_items(row["partition_key"])), list(_split_items(row["sorting_key"]))
 
 
-def _items(key: str) -> Iterator[str]:
+def _split_items(key: str) -> Iterator[str]:
     """Yields the pieces of ``a, f(b, 1)``."""
     depth, begin = 0, 0
     for position, letter in enumerate(key):
@@ -95,22 +95,22 @@ def _items(key: str) -> Iterator[str]:
         yield key[begin:].strip()
 
 
-def _leading(df: DataFrame, key: list[str]) -> Iterator[Column]:
+def _list_leading_columns(df: DataFrame, key: list[str]) -> Iterator[Column]:
     """Yields the first expressions that Spark can compute: behind another one the order means nothing."""
     for item in key:
-        column = _column(df, item)
+        column = _make_column(df, item)
         if column is None:
             return
         yield column
 
 
-def _column(df: DataFrame, item: str) -> Column | None:
+def _make_column(df: DataFrame, item: str) -> Column | None:
     if named := _NAME.match(item):
-        return _named(df, named[1])
+        return _find_column(df, named[1])
     called = _CALL.match(_REMAINDER.sub(r"modulo(\1, \2)", item))
     if called is None:
         return None
-    column = _named(df, called[2])
+    column = _find_column(df, called[2])
     if column is None:
         return None
     if called[3] is None:
@@ -118,12 +118,12 @@ def _column(df: DataFrame, item: str) -> Column | None:
     return _OF_NUMBERS[called[1]](column, int(called[3])) if called[1] in _OF_NUMBERS else None
 
 
-def _named(df: DataFrame, name: str) -> Column | None:
+def _find_column(df: DataFrame, name: str) -> Column | None:
     fields = {field.name: field.dataType for field in df.schema}
-    return f.col(_quoted(name)) if name in fields and _has_order(fields[name]) else None
+    return f.col(_quote(name)) if name in fields and _has_order(fields[name]) else None
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 

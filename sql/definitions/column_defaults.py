@@ -58,10 +58,10 @@ def list_insert_columns(
         return tuple(column for column in chosen if column.name not in except_columns)
     if len(set(columns)) < len(columns):
         raise UserError("DUPLICATE_COLUMN", f"A column is given twice in the column list: {', '.join(columns)}")
-    return tuple(_writable(schema.column(name), settings) for name in columns)
+    return tuple(_check_writable(schema.column(name), settings) for name in columns)
 
 
-def _writable(column: Column, settings: Settings) -> Column:
+def _check_writable(column: Column, settings: Settings) -> Column:
     may_be_given = settings.insert_allow_materialized_columns and column.default_kind == "MATERIALIZED"
     if column.default_kind in ("MATERIALIZED", "ALIAS") and not may_be_given:
         raise UserError(
@@ -86,11 +86,11 @@ def complete_block(
     for name, values in given.items():
         if name.startswith(MISSING):
             continue
-        column = _writable(schema.column(name), settings)
+        column = _check_writable(schema.column(name), settings)
         _check_text(values, column, first_row)
         if values.null_count and not column.type.is_nullable:
             if not options.null_as_default:
-                raise _null_refused(values, column, first_row)
+                raise _null_error(values, column, first_row)
             to_fill[name] = _Gaps(values, None)
         elif MISSING + name in given:
             to_fill[name] = _Gaps(values, given[MISSING + name])
@@ -98,7 +98,7 @@ def complete_block(
             done[name] = values
     missing = [column for column in schema.columns if column.is_stored and column.name not in done]
     _fill(missing, to_fill, done, schema, block.num_rows, options)
-    arrays = [_in_storage(done[column.name], column.type) for column in schema.stored.columns]
+    arrays = [_to_storage(done[column.name], column.type) for column in schema.stored.columns]
     complete = pa.Table.from_arrays(arrays, schema=schema.stored.arrow)
     check_array_sizes(complete, schema.nested)
     return complete
@@ -112,13 +112,13 @@ class _Gaps:
     mask: pa.ChunkedArray | None
 
 
-def _filled(given: _Gaps | None, defaults: pa.ChunkedArray) -> pa.ChunkedArray:
+def _fill_gaps(given: _Gaps | None, defaults: pa.ChunkedArray) -> pa.ChunkedArray:
     if given is None:
         return defaults
     return fill_nulls(given.values, defaults) if given.mask is None else fill_where(given.values, given.mask, defaults)
 
 
-def _null_refused(values: pa.ChunkedArray, column: Column, first_row: int) -> UserError:
+def _null_error(values: pa.ChunkedArray, column: Column, first_row: int) -> UserError:
     row = first_row + int(pc.index(pc.is_null(values), pa.scalar(True)).as_py())
     return UserError(
         "TYPE_MISMATCH",
@@ -127,7 +127,7 @@ def _null_refused(values: pa.ChunkedArray, column: Column, first_row: int) -> Us
     )
 
 
-def _in_storage(values: pa.ChunkedArray, type_: DataType) -> pa.ChunkedArray:
+def _to_storage(values: pa.ChunkedArray, type_: DataType) -> pa.ChunkedArray:
     return values if values.type == type_.arrow else values.cast(type_.arrow)
 
 
@@ -149,14 +149,14 @@ def _fill(
                     [make_default_arrays(column.type, chunk) for chunk in done[like].chunks], column.type.arrow
                 )
             else:
-                done[column.name] = _filled(to_fill.get(column.name), type_default(column.type, rows))
+                done[column.name] = _fill_gaps(to_fill.get(column.name), type_default(column.type, rows))
     for _ in range(len(pending)):
         ready = None
         for column in pending:
             values = _evaluate(column, done, schema, rows, options)
             if values is not None:
                 ready = column
-                done[column.name] = _filled(to_fill.get(column.name), values)
+                done[column.name] = _fill_gaps(to_fill.get(column.name), values)
                 break
         if ready is None:
             names = ", ".join(column.name for column in pending)
@@ -227,7 +227,7 @@ class CompiledDefault:
         inputs = {name: block.column(name) for name in block.column_names}
         values = _evaluate(self.column, inputs, self.schema, rows, FormatOptions.of(DEFAULT_SETTINGS))
         assert values is not None, f"{self.column.name} reads more than {self.columns}"
-        return _in_storage(values, self.column.type)
+        return _to_storage(values, self.column.type)
 
 
 @dataclass(frozen=True)
@@ -253,11 +253,11 @@ class CompiledConversion:
             types = [type_, *(step.type for step in way)]
             way = way[: types.index(column.type)] if column.type in types else [*way, column]
         for column in way:
-            values, type_ = _converted(values, type_, column), column.type
-        return values if type_ == self.column.type else _converted(values, type_, self.column)
+            values, type_ = _convert(values, type_, column), column.type
+        return values if type_ == self.column.type else _convert(values, type_, self.column)
 
 
-def _converted(values: pa.ChunkedArray, type_: DataType, column: Column) -> pa.ChunkedArray:
+def _convert(values: pa.ChunkedArray, type_: DataType, column: Column) -> pa.ChunkedArray:
     """Converts values to the column's type; where it has no NULL, NULL becomes its default."""
     if keeps_enum_numbers(type_, column.type):
         return values.cast(column.type.arrow)
@@ -265,32 +265,32 @@ def _converted(values: pa.ChunkedArray, type_: DataType, column: Column) -> pa.C
     if values.null_count and not column.type.is_nullable:
         if not column.default_expression:
             raise UserError("CANNOT_INSERT_NULL_IN_ORDINARY_COLUMN", f"Cannot convert NULL ({what})")
-        return _without_nulls(values, type_, column)
+        return _convert_with_default(values, type_, column)
     try:
         converted = cast_array(values, type_, column.type, FormatOptions.of(DEFAULT_SETTINGS))
         converted = check_range(converted, column.type)
     except BadValueError as error:
         if isinstance(column.type, NullableType) and isinstance(strip_nullable(type_), StringType):
-            return _or_null(values, type_, column.type)
+            return _cast_or_null(values, type_, column.type)
         raise UserError(error.name, f"{error.detail} ({what})") from None
-    return _in_storage(pa.chunked_array([converted]), column.type)
+    return _to_storage(pa.chunked_array([converted]), column.type)
 
 
-def _without_nulls(values: pa.ChunkedArray, type_: DataType, column: Column) -> pa.ChunkedArray:
+def _convert_with_default(values: pa.ChunkedArray, type_: DataType, column: Column) -> pa.ChunkedArray:
     there = values.is_valid()
-    converted = _converted(values.filter(there), type_, column)
+    converted = _convert(values.filter(there), type_, column)
     default = _evaluate(column, {}, TableSchema((column,)), 1, FormatOptions.of(DEFAULT_SETTINGS))
     assert default is not None
-    both = pa.chunked_array([*converted.chunks, *_in_storage(default, column.type).chunks], converted.type)
+    both = pa.chunked_array([*converted.chunks, *_to_storage(default, column.type).chunks], converted.type)
     places = np.where(there.to_numpy(), np.cumsum(there.to_numpy()) - 1, len(converted))
     return (both.unify_dictionaries() if pa.types.is_dictionary(both.type) else both).take(pa.array(places))
 
 
-def _or_null(values: pa.ChunkedArray, type_: DataType, target: DataType) -> pa.ChunkedArray:
+def _cast_or_null(values: pa.ChunkedArray, type_: DataType, target: DataType) -> pa.ChunkedArray:
     """Converts strings; one that is no value of the type becomes NULL."""
     text = f"accurateCastOrNull(text, {quote_string(strip_nullable(target).name)})"
     (cast,) = compile_expressions([text], TableSchema((Column("text", type_),)))
-    return _in_storage(cast.evaluate(pa.table({"text": values})), target)
+    return _to_storage(cast.evaluate(pa.table({"text": values})), target)
 
 
 def keeps_enum_numbers(old: DataType, new: DataType) -> bool:
@@ -349,7 +349,7 @@ def cast_block(
                     raise
                 arrays.append(_cast_texts(values, column.type, options.timezone))
         except BadValueError as error:
-            raise error.located(first_row, column.name, column.type) from None
+            raise error.to_user_error(first_row, column.name, column.type) from None
         except UserError as error:
             raise UserError(error.name, f"{error.message} (column {column.name})") from None
     return pa.Table.from_arrays(arrays, names=[column.name for column in columns])
@@ -370,7 +370,7 @@ def _cast_texts(values: pa.Array | pa.ChunkedArray, target: DataType, zone: str)
     plain = texts.cast(pa.string())
     text = f"CAST(text, {quote_string(f'Nullable({goal.name})')})"
     (cast,) = compile_expressions([text], TableSchema((Column("text", NullableType(StringType())),)))
-    return _in_storage(cast.evaluate(pa.table({"text": plain})), target).combine_chunks()
+    return _to_storage(cast.evaluate(pa.table({"text": plain})), target).combine_chunks()
 
 
 def _check_text(values: pa.ChunkedArray, column: Column, first_row: int) -> None:

@@ -42,7 +42,7 @@ def build_indexes(clauses: Sequence[IndexClause], schema: TableSchema) -> tuple[
     for name in names:
         if names.count(name) > 1:
             raise UserError("ILLEGAL_INDEX", f"Duplicated index name {name} is not allowed; use a different index name")
-    indexes = tuple(_index(clause, schema) for clause in clauses)
+    indexes = tuple(_build_index(clause, schema) for clause in clauses)
     texts = [index.key.expressions[0] for index in indexes if index.kind == "text"]
     for text in texts:
         if texts.count(text) > 1:
@@ -50,7 +50,7 @@ def build_indexes(clauses: Sequence[IndexClause], schema: TableSchema) -> tuple[
     return indexes
 
 
-def _index(clause: IndexClause, schema: TableSchema) -> SkipIndex:
+def _build_index(clause: IndexClause, schema: TableSchema) -> SkipIndex:
     where = f"when validating secondary index `{clause.name}`"
     _check_expression(clause)
     try:
@@ -60,7 +60,7 @@ def _index(clause: IndexClause, schema: TableSchema) -> SkipIndex:
     kind = clause.type.lower()
     check = _KINDS.get(kind)
     if check is None:
-        raise _unknown_kind(clause, where)
+        raise _unknown_kind_error(clause, where)
     try:
         arguments = check(clause.arguments, key)
     except UserError as error:
@@ -70,7 +70,7 @@ def _index(clause: IndexClause, schema: TableSchema) -> SkipIndex:
     )
 
 
-def _unknown_kind(clause: IndexClause, where: str) -> UserError:
+def _unknown_kind_error(clause: IndexClause, where: str) -> UserError:
     if clause.type.lower() in _OTHER_KINDS:
         return not_implemented(f"An index of type {clause.type} (the types are: {', '.join(_KINDS)})")
     if clause.type.lower() == "hypothesis":

@@ -80,7 +80,7 @@ def _check(key: Key, old: Key | None, what: str, *, takes_null: bool) -> None:
                 f"Expression must be deterministic but it contains non-deterministic part `{name}()`: for {what}",
             )
         nodes = walk(parse_expression(text))
-        if not any(isinstance(node, Identifier) or _is_made(node) for node in nodes):
+        if not any(isinstance(node, Identifier) or _is_materialize_call(node) for node in nodes):
             raise UserError("ILLEGAL_COLUMN", f"{what} cannot contain constants: {text}")
 
 
@@ -93,5 +93,5 @@ def _has_null(type_: DataType) -> bool:
     return type_.is_nullable
 
 
-def _is_made(node: Node) -> bool:
+def _is_materialize_call(node: Node) -> bool:
     return isinstance(node, Function) and node.name == "materialize"

@@ -16,10 +16,10 @@ _FAMILY = "NESTED"
 
 def flatten_columns(columns: Iterable[ColumnClause]) -> tuple[ColumnClause, ...]:
     """Returns the columns, with each Nested column replaced by its flat columns."""
-    return tuple(flat for column in columns for flat in _flattened(column))
+    return tuple(flat for column in columns for flat in _flatten_column(column))
 
 
-def _flattened(column: ColumnClause) -> Iterator[ColumnClause]:
+def _flatten_column(column: ColumnClause) -> Iterator[ColumnClause]:
     family = column.type.partition("(")[0].strip()
     if family.upper() != _FAMILY:
         yield column

@@ -89,14 +89,14 @@ def build_columns(clauses: Sequence[ColumnClause], *, is_new: bool = True, store
     A missing type is that of the default expression, and ``DEFAULT NULL`` makes a type Nullable. An existing table (not
     ``is_new``) keeps the types as written. A view (not ``stores_rows``) may have columns of NULL alone.
     """
-    types = {clause.name: _written_type(clause, is_new=is_new) for clause in clauses if clause.type}
+    types = {clause.name: _parse_written_type(clause, is_new=is_new) for clause in clauses if clause.type}
     inferred = _infer_types(clauses, types, is_new=is_new)
     columns = []
     for clause in clauses:
         check_identifier("column", clause.name)
         type_ = inferred[clause.name]
-        if stores_rows and _has_nothing(type_):
-            raise _unusable(clause.name, type_)
+        if stores_rows and _holds_nothing_type(type_):
+            raise _unusable_type_error(clause.name, type_)
         if clause.codec:
             _check_codec(clause, type_, is_new=is_new)
         columns.append(
@@ -114,7 +114,7 @@ def build_columns(clauses: Sequence[ColumnClause], *, is_new: bool = True, store
     return columns
 
 
-def _written_type(clause: ColumnClause, *, is_new: bool) -> DataType:
+def _parse_written_type(clause: ColumnClause, *, is_new: bool) -> DataType:
     type_ = parse_type(clause.type)
     if not is_new or clause.default_kind != "DEFAULT" or clause.is_not_null or type_.is_nullable:
         return type_
@@ -184,11 +184,11 @@ def _check_constant(name: str, default: CompiledExpression, type_: DataType | No
     """
     if type_ is None or default.columns:
         return
-    if _has_nothing(type_):
-        raise _unusable(name, type_)
+    if _holds_nothing_type(type_):
+        raise _unusable_type_error(name, type_)
     values = default.evaluate(pa.table({"_row": pa.nulls(1, pa.uint8())}))
     if is_new and values.null_count and not type_.is_nullable:
-        code = "CANNOT_CONVERT_TYPE" if _has_nothing(default.type) else "CANNOT_INSERT_NULL_IN_ORDINARY_COLUMN"
+        code = "CANNOT_CONVERT_TYPE" if _holds_nothing_type(default.type) else "CANNOT_INSERT_NULL_IN_ORDINARY_COLUMN"
         raise UserError(code, f"Cannot convert NULL to {type_} (in the default of column {name!r})")
     try:
         cast_array(values, default.type, type_, FormatOptions())
@@ -196,20 +196,20 @@ def _check_constant(name: str, default: CompiledExpression, type_: DataType | No
         raise UserError(error.name, f"{error.detail} (in the default of column {name!r})") from None
 
 
-def _has_nothing(type_: DataType) -> bool:
+def _holds_nothing_type(type_: DataType) -> bool:
     match type_:
         case NothingType():
             return True
         case NullableType(inner) | LowCardinalityType(inner) | ArrayType(inner):
-            return _has_nothing(inner)
+            return _holds_nothing_type(inner)
         case MapType(key, value):
-            return _has_nothing(key) or _has_nothing(value)
+            return _holds_nothing_type(key) or _holds_nothing_type(value)
         case TupleType(elements):
-            return any(_has_nothing(inner) for _, inner in elements)
+            return any(_holds_nothing_type(inner) for _, inner in elements)
     return False
 
 
-def _unusable(name: str, type_: DataType) -> UserError:
+def _unusable_type_error(name: str, type_: DataType) -> UserError:
     return UserError(
         "DATA_TYPE_CANNOT_BE_USED_IN_TABLES",
         f"Data type {type_} of column {name!r} cannot be used in tables; name another",

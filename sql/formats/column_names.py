@@ -16,7 +16,7 @@ from parts.types import parse_type
 from sql.formats.format_options import FormatOptions
 
 
-def small(name: str) -> bytes:
+def fold_case(name: str) -> bytes:
     """Returns the name with its ASCII letters in lower case."""
     return name.encode("utf-8", "surrogateescape").lower()
 
@@ -28,8 +28,8 @@ class ColumnNames:
         self.skips_unknown = options.skip_unknown_fields
         self._mode = options.column_name_matching_mode
         self._exact = {} if self._mode == "ignore_case" else {column.name: column for column in columns}
-        self._small = {} if self._mode == "match_case" else {small(column.name): column for column in columns}
-        counts = Counter(map(small, (column.name for column in columns)))
+        self._small = {} if self._mode == "match_case" else {fold_case(column.name): column for column in columns}
+        counts = Counter(map(fold_case, (column.name for column in columns)))
         self._ambiguous = {} if self._mode == "match_case" else {name for name, count in counts.items() if count > 1}
         self.listed = [column.name for column in columns]
 
@@ -41,13 +41,15 @@ class ColumnNames:
         """Returns the column with this name. Raises 117 for a name that may mean several columns."""
         if (column := self._exact.get(name)) is not None:
             return column
-        key = small(name)
+        key = fold_case(name)
         if key in self._ambiguous:
-            meant = ", ".join(other for other in self.listed if small(other) == key)
+            meant = ", ".join(other for other in self.listed if fold_case(other) == key)
             raise UserError("INCORRECT_DATA", f"Ambiguous field {name!r}: it may mean any of the columns {meant}")
         return self._small.get(key)
 
-    def of_header(self, names: Sequence[str], format_name: str, *, skips_unknown: bool = True) -> list[Column | None]:
+    def match_header(
+        self, names: Sequence[str], format_name: str, *, skips_unknown: bool = True
+    ) -> list[Column | None]:
         """Returns the columns of a header; ``None`` for a name that is skipped.
 
         Raises 117 for an unknown name that must not be skipped, and for a column that is there twice; 8 where no name

@@ -97,7 +97,7 @@ class BadValueError(Exception):
         """Returns the same error for another row."""
         return BadValueError(self.name, index, self.text, self.detail)
 
-    def located(self, first_row: int, column: str, type_: DataType) -> UserError:
+    def to_user_error(self, first_row: int, column: str, type_: DataType) -> UserError:
         """Returns the error for the user, naming row and column.
 
         ``first_row`` is the number (from 1) of the array's first row in the input.

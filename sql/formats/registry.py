@@ -43,7 +43,7 @@ from sql.settings.supported_settings import (
     Settings,
 )
 
-FewRows = Callable[[bytes, Sequence[Column], FormatOptions], pa.Table | None]
+SmallReader = Callable[[bytes, Sequence[Column], FormatOptions], pa.Table | None]
 Reader = Callable[[BinaryIO, Sequence[Column], FormatOptions], Iterator[pa.Table]]
 Writer = Callable[
     [Sequence[tuple[str, DataType]], Iterator[pa.RecordBatch], FormatOptions, "RunStatistics | None"], Iterator[bytes]
@@ -58,7 +58,7 @@ class Format:
     content_type: str
     reader: Reader | None = None
     writer: Writer | None = None
-    few: FewRows | None = None
+    few: SmallReader | None = None
     """A cheap reader of a few plain rows."""
 
 
@@ -116,7 +116,7 @@ _TABLE = [
         _delimited(True, True, True),
         partial(text_writers.write_csv, header=2),
     ),
-    Format("Values", _TEXT, values_reader.read_values, text_writers.write_values, values_reader.read_few_values),
+    Format("Values", _TEXT, values_reader.read_values, text_writers.write_values, values_reader.parse_few_values),
     Format("JSONEachRow", _NDJSON, object_reader.read_json_each_row, _json_rows(), small_inserts.parse_small_json_rows),
     Format("JSONStringsEachRow", _NDJSON, read_json_strings, _json_rows(strings=True)),
     *(
@@ -234,10 +234,10 @@ def read_blocks(
     options = FormatOptions.of(settings, status)
     if entry.few is None:
         return resize_blocks(entry.reader(stream, columns, options), max_block_rows, max_block_bytes)
-    return _few_or_all(entry, stream, columns, options, max_block_rows, max_block_bytes)
+    return _read_small_or_all(entry, stream, columns, options, max_block_rows, max_block_bytes)
 
 
-def _few_or_all(
+def _read_small_or_all(
     entry: Format, stream: BinaryIO, columns: Sequence[Column], options: FormatOptions, most_rows: int, most_bytes: int
 ) -> Iterator[pa.Table]:
     assert entry.few is not None

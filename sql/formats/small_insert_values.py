@@ -34,19 +34,19 @@ def plain_text_parser(type_: DataType, timezone: str) -> Texts | None:
     if isinstance(type_, NullableType):
         return plain_text_parser(type_.inner, timezone)
     if isinstance(type_, IntegerType) and type_.bits in _CODES:
-        return functools.partial(_integer_texts, type_)
+        return functools.partial(_parse_integers, type_)
     if isinstance(type_, StringType):
         return parse_strings
     if isinstance(type_, DateType):
-        return _dates
+        return _parse_dates
     if isinstance(type_, DateTimeType) and (type_.timezone or timezone) == "UTC":
-        return _times
+        return _parse_times
     if isinstance(type_, FloatType) and type_.bits == 64:
-        return _float_texts
+        return _parse_floats
     return None
 
 
-def _integer_texts(type_: IntegerType, texts: Sequence[str]) -> pa.Array | None:
+def _parse_integers(type_: IntegerType, texts: Sequence[str]) -> pa.Array | None:
     return integer_array(type_, list(map(int, texts))) if all(map(_INTEGER.fullmatch, texts)) else None
 
 
@@ -55,7 +55,7 @@ def integer_array(type_: IntegerType, values: Sequence[int]) -> pa.Array | None:
     if min(values) < type_.minimum or max(values) > type_.maximum:
         return None
     code = _CODES[type_.bits]
-    return _fixed(type_.arrow, code if type_.signed else code.upper(), values)
+    return _fixed_width_array(type_.arrow, code if type_.signed else code.upper(), values)
 
 
 def parse_strings(texts: Sequence[str]) -> pa.Array | None:
@@ -76,14 +76,14 @@ def string_array(texts: Sequence[bytes]) -> pa.Array:
 
 def float_array(values: Sequence[float]) -> pa.Array:
     """Returns an array of Float64."""
-    return _fixed(pa.float64(), "d", values)
+    return _fixed_width_array(pa.float64(), "d", values)
 
 
-def _float_texts(texts: Sequence[str]) -> pa.Array | None:
+def _parse_floats(texts: Sequence[str]) -> pa.Array | None:
     return float_array(list(map(float, texts))) if all(map(_FLOAT.fullmatch, texts)) else None
 
 
-def _dates(texts: Sequence[str]) -> pa.Array | None:
+def _parse_dates(texts: Sequence[str]) -> pa.Array | None:
     try:
         days = [datetime.date.fromisoformat(text).toordinal() - _EPOCH_DAY for text in texts]
     except ValueError:
@@ -95,10 +95,10 @@ def _dates(texts: Sequence[str]) -> pa.Array | None:
 
 def date_array(days: Sequence[int]) -> pa.Array:
     """Returns an array of Date; ``days`` count from 1970."""
-    return _fixed(pa.date32(), "i", days)
+    return _fixed_width_array(pa.date32(), "i", days)
 
 
-def _times(texts: Sequence[str]) -> pa.Array | None:
+def _parse_times(texts: Sequence[str]) -> pa.Array | None:
     if not all(map(_TIME.fullmatch, texts)):
         return None
     try:
@@ -111,9 +111,9 @@ def _times(texts: Sequence[str]) -> pa.Array | None:
 
 def datetime_array(seconds: Sequence[int]) -> pa.Array:
     """Returns an array of DateTime; ``seconds`` count from 1970."""
-    return _fixed(pa.timestamp("s"), "q", seconds)
+    return _fixed_width_array(pa.timestamp("s"), "q", seconds)
 
 
-def _fixed(type_: pa.DataType, code: str, values: Sequence[float]) -> pa.Array:
+def _fixed_width_array(type_: pa.DataType, code: str, values: Sequence[float]) -> pa.Array:
     data = struct.pack(f"<{len(values)}{code}", *values)
     return pa.Array.from_buffers(type_, len(values), [None, pa.py_buffer(data)])

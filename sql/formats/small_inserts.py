@@ -55,7 +55,7 @@ def parse_small_values(
 
     ``convert`` converts literals of types that are not plain.
     """
-    text = _decoded(data)
+    text = _decode(data)
     if text is None or not 0 < len(columns) <= _MOST_COLUMNS:
         return None
     row = _row_pattern(len(columns))
@@ -68,7 +68,7 @@ def parse_small_values(
         return None
     arrays = []
     for column, texts in zip(columns, zip(*rows, strict=True), strict=True):
-        array = _literals(texts, column.type, options, convert)
+        array = _parse_literals(texts, column.type, options, convert)
         if array is None:
             return None
         arrays.append(array)
@@ -81,7 +81,7 @@ def _row_pattern(columns: int) -> re.Pattern[str]:
     return re.compile(rf"{_BLANK}\({_BLANK}{fields}{_BLANK}\){_BLANK},?{_BLANK}")
 
 
-def _literals(
+def _parse_literals(
     texts: Sequence[str],
     type_: DataType,
     options: FormatOptions,
@@ -102,7 +102,7 @@ def _literals(
 
 def parse_small_tsv(data: bytes, columns: Sequence[Column], options: FormatOptions) -> pa.Table | None:
     """Parses lines of as many fields as there are columns, without escapes."""
-    text = _decoded(data)
+    text = _decode(data)
     if not text or "\\" in text or "\r" in text:
         return None
     rows = [line.split("\t") for line in text.removesuffix("\n").split("\n")]
@@ -120,7 +120,7 @@ def parse_small_tsv(data: bytes, columns: Sequence[Column], options: FormatOptio
 
 def parse_small_json_rows(data: bytes, columns: Sequence[Column], options: FormatOptions) -> pa.Table | None:
     """Parses an object a line, each with every column and nothing else."""
-    text = _decoded(data)
+    text = _decode(data)
     if not text or options.column_name_matching_mode == "ignore_case":
         return None
     try:
@@ -141,11 +141,11 @@ def parse_small_json_rows(data: bytes, columns: Sequence[Column], options: Forma
     return pa.Table.from_arrays(arrays, [column.name for column in columns])
 
 
-def _no_constant(name: str) -> None:
+def _refuse_constant(name: str) -> None:
     raise ValueError(name)
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=tuple, parse_constant=_no_constant)
+_DECODER = json.JSONDecoder(object_pairs_hook=tuple, parse_constant=_refuse_constant)
 """Decodes objects to tuples of pairs, arrays to lists."""
 
 
@@ -208,7 +208,7 @@ def _binary_values(values: Sequence[bytes], type_: DataType) -> pa.Array:
     return date_array(numbers) if isinstance(type_, DateType) else datetime_array(numbers)
 
 
-def _decoded(data: bytes) -> str | None:
+def _decode(data: bytes) -> str | None:
     try:
         return data.decode()
     except UnicodeDecodeError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from parts.common.errors import UserError
 
 
-def text_of_bytes(literal: str) -> str:
+def decode_byte_literal(literal: str) -> str:
     """Returns the text of a ``b'…'`` or ``x'…'`` literal.
 
     The first byte may have fewer digits. Raises 117 (INCORRECT_DATA) for bytes that are not UTF-8.

@@ -87,7 +87,7 @@ def parse_setting_literal(stream: TokenStream) -> SettingLiteral:
     if token.kind == "string":
         return stream.next().value
     if stream.peek().kind == "number":
-        value = number_value(stream.next())
+        value = parse_number_token(stream.next())
         return -value if token.text == "-" else value
     if token.kind == "word":
         lower = token.text.lower()
@@ -104,7 +104,7 @@ def parse_setting_literal(stream: TokenStream) -> SettingLiteral:
     return stream.fail("a literal value")
 
 
-def parameter_text(stream: TokenStream) -> str:
+def parse_parameter_value(stream: TokenStream) -> str:
     """Parses the value of a query parameter and returns it as an HTTP request would give it.
 
     Numbers and booleans are written out; a bare word is taken as it is.
@@ -118,7 +118,7 @@ def parameter_text(stream: TokenStream) -> str:
     return f"{value:.17g}" if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def number_value(token: Token) -> int | float:
+def parse_number_token(token: Token) -> int | float:
     """Returns the value of a number token."""
     value: int | float = parse_number(token.text).value
     return value

@@ -44,7 +44,7 @@ _EXPLAINED = re.compile(rf"{_SPACE}EXPLAIN\b[\w\s=,]*?(?=\bSELECT\b|\bWITH\b|\bF
 _FORMAT = re.compile(r"\sFORMAT\s+(\w+)[\s;]*\Z", re.IGNORECASE)
 _QUERIES = ("SELECT", "WITH", "FROM", "(", "EXPLAIN")
 _OWN_GRAMMAR = ("", "SET", "USE")
-_recent: TextCache[str] = TextCache(1000, len)
+_recent_translations: TextCache[str] = TextCache(1000, len)
 
 
 def translate_to_clickhouse(text: str, settings: Settings) -> str:
@@ -63,8 +63,8 @@ def translate_to_clickhouse(text: str, settings: Settings) -> str:
     if word in _OWN_GRAMMAR:
         return text
     if word not in _QUERIES:
-        raise _refused(word, dialect)
-    return _recent.get((text, dialect), lambda: _translated(text, dialect))
+        raise _unsupported_statement_error(word, dialect)
+    return _recent_translations.get((text, dialect), lambda: _translate(text, dialect))
 
 
 def check_statement_dialect(statement: Statement, dialect: str, own_settings: Mapping[str, object]) -> None:
@@ -81,30 +81,30 @@ def check_statement_dialect(statement: Statement, dialect: str, own_settings: Ma
             "or as a parameter of the URL",
         )
     if dialect != CLICKHOUSE_DIALECT and not isinstance(statement, SelectQuery | Explain | SetSettings | Use):
-        raise _refused(type(statement).__name__, dialect)
+        raise _unsupported_statement_error(type(statement).__name__, dialect)
 
 
-def default_settings_of_dialect(dialect: str) -> dict[str, object]:
+def get_dialect_defaults(dialect: str) -> dict[str, object]:
     """Returns the settings whose defaults differ in another dialect."""
     return {} if dialect == CLICKHOUSE_DIALECT else {"join_use_nulls": True}
 
 
-def _translated(text: str, dialect: str) -> str:
+def _translate(text: str, dialect: str) -> str:
     explained = _EXPLAINED.match(text)
     head = explained[0] if explained else ""
     body = text[len(head) :]
     format = _FORMAT.search(body)
     tail = f" FORMAT {format[1]}" if format else ""
-    query = _written(body[: format.start()] if format else body, dialect)
+    query = _transpile(body[: format.start()] if format else body, dialect)
     try:
         parse_statement(head + query + tail)
         parse_query(query)
     except UserError as error:
-        raise _no_counterpart(dialect, f"{error.message}, in what it became: {query[:1000]}") from None
+        raise _no_counterpart_error(dialect, f"{error.message}, in what it became: {query[:1000]}") from None
     return head + query + tail
 
 
-def _written(text: str, dialect: str) -> str:
+def _transpile(text: str, dialect: str) -> str:
     from sqlglot import ErrorLevel
     from sqlglot.dialects.dialect import Dialect
     from sqlglot.errors import ParseError, TokenError, UnsupportedError
@@ -114,8 +114,8 @@ def _written(text: str, dialect: str) -> str:
     try:
         reader = Dialect.get_or_raise(dialect)
         tokens = reader.tokenize(text)
-        _require_bounded(tokens, reader.parser_class.TYPE_TOKENS)
-        trees = [tree for tree in _parser(reader, len(tokens)).parse(tokens, text) if tree is not None]
+        _check_token_limits(tokens, reader.parser_class.TYPE_TOKENS)
+        trees = [tree for tree in _make_parser(reader, len(tokens)).parse(tokens, text) if tree is not None]
         if len(trees) != 1:
             raise _syntax_error(dialect, f"expected one query, found {len(trees)}")
         return str(
@@ -129,12 +129,12 @@ def _written(text: str, dialect: str) -> str:
     except TokenError as error:
         raise _syntax_error(dialect, str(error)[:300]) from None
     except UnsupportedError as error:
-        raise _no_counterpart(dialect, str(error)) from None
+        raise _no_counterpart_error(dialect, str(error)) from None
     except RecursionError:
         raise too_deep_recursion(_MOST_NESTED) from None
 
 
-def _parser(reader: Any, tokens: int) -> Any:
+def _make_parser(reader: Any, tokens: int) -> Any:
     """Returns a parser that gives up after too many steps.
 
     sqlglot parses nested calls of type names twice at every level, so a short text could take very long.
@@ -157,7 +157,7 @@ def _parser(reader: Any, tokens: int) -> Any:
     return CountingParser(dialect=reader, error_level=ErrorLevel.IMMEDIATE)
 
 
-def _require_bounded(tokens: list[Any], type_tokens: set[Any]) -> None:
+def _check_token_limits(tokens: list[Any], type_tokens: set[Any]) -> None:
     """Raises 168 (TOO_BIG_AST) or 306 (TOO_DEEP_RECURSION) for tokens past the limits."""
     from sqlglot.tokens import TokenType
 
@@ -182,7 +182,7 @@ def _require_bounded(tokens: list[Any], type_tokens: set[Any]) -> None:
         before = kind
 
 
-def _refused(statement: str, dialect: str) -> UserError:
+def _unsupported_statement_error(statement: str, dialect: str) -> UserError:
     return UserError(
         "NOT_IMPLEMENTED",
         f"{statement} is not supported with dialect = {dialect!r}: only queries (SELECT, EXPLAIN), SET and USE are; "
@@ -194,7 +194,7 @@ def _syntax_error(dialect: str, problem: str) -> UserError:
     return UserError("SYNTAX_ERROR", f"Syntax error in the dialect {dialect}: {problem}")
 
 
-def _no_counterpart(dialect: str, problem: str) -> UserError:
+def _no_counterpart_error(dialect: str, problem: str) -> UserError:
     return UserError(
         "NOT_IMPLEMENTED",
         f"This query of the dialect {dialect} has no counterpart here: {problem}. "

@@ -32,14 +32,14 @@ def parse_number(text: str) -> Literal:
     elif digits.isdecimal() and digits.isascii():
         value = sign * int(digits)
     else:
-        real = _real(plain)
+        real = _parse_float(plain)
         if math.isinf(real):
             raise UserError("SYNTAX_ERROR", f"The number {text[:40]} is out of range of Float64")
         return Literal(real, text)
     return Literal(value if -(1 << 63) <= value < (1 << 64) else float(value), text)
 
 
-def _real(text: str) -> float:
+def _parse_float(text: str) -> float:
     """Parses a float, decimal or hexadecimal; infinity for what is larger than any Float64."""
     if text.lstrip("+-")[:2].lower() != "0x":
         return float(text)

@@ -19,7 +19,7 @@ _PIECE = re.compile(
     r"|\w++|[^\w'`\"()\[\]{},/#-]++|.",
     re.DOTALL,
 )
-_SHOWN = "'[HIDDEN]'"
+_HIDDEN_TEXT = "'[HIDDEN]'"
 
 
 @dataclass(slots=True)
@@ -45,13 +45,13 @@ def hide_passwords(text: str) -> str:
     if "remote" not in text:
         return text
     shown, position = [], 0
-    for start, end in _passwords(text):
-        shown += [text[position:start], _SHOWN]
+    for start, end in _find_passwords(text):
+        shown += [text[position:start], _HIDDEN_TEXT]
         position = end
     return "".join([*shown, text[position:]])
 
 
-def _passwords(text: str) -> Iterator[tuple[int, int]]:
+def _find_passwords(text: str) -> Iterator[tuple[int, int]]:
     """Yields the start and end of each password. Every piece of the text is looked at once."""
     outer: list[_Brackets] = []
     inner = _Brackets()

@@ -33,17 +33,17 @@ MAX_LEVELS = 1000
 BRACKET_LEVELS = 5
 QUERY_LEVELS = 7
 CALL_LEVELS = 2
-_FRAMES = 40_000
+_RECURSION_LIMIT = 40_000
 """Python's recursion limit must not be reached within the limits here: a parser level takes twenty frames."""
-_BETWEEN_CHECKS = 256
-_LEAST_TEXT = 1 << 20
+_STEPS_BETWEEN_CHECKS = 256
+_MIN_QUERY_CHARACTERS = 1 << 20
 """Characters that any compiled query may have; a longer query text may have more. DuckDB plans about a megabyte in a
 second, and cannot be interrupted while it does."""
 LAMBDA_ELEMENTS = 3
 """Factor by which the body of a lambda counts. DuckDB plans it twice (a lambda inside it four times), and the copies
 take half as much memory again."""
 
-sys.setrecursionlimit(max(sys.getrecursionlimit(), _FRAMES))
+sys.setrecursionlimit(max(sys.getrecursionlimit(), _RECURSION_LIMIT))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class QueryGuard:
         self.elements = 0
         self.expanded = 0
         """Elements of the tree with every alias written out."""
-        self._most_text = _LEAST_TEXT + 4 * len(text)
+        self._most_text = _MIN_QUERY_CHARACTERS + 4 * len(text)
         self._steps = 0
         self._parser_levels = 0
         self._tree_levels = 0
@@ -86,7 +86,7 @@ class QueryGuard:
     def step(self) -> None:
         """Counts a token or node. Raises what :meth:`QueryStatus.check` raises."""
         self._steps += 1
-        if self._steps % _BETWEEN_CHECKS == 0:
+        if self._steps % _STEPS_BETWEEN_CHECKS == 0:
             self.status.check()
 
     @contextmanager
@@ -109,7 +109,7 @@ class QueryGuard:
         if self._parser_levels > min(self.limits.parser_depth, MAX_LEVELS):
             raise too_deep_recursion(min(self.limits.parser_depth, MAX_LEVELS))
         if self._tree_levels > min(self.limits.ast_depth, MAX_LEVELS):
-            raise _too_deep_tree(min(self.limits.ast_depth, MAX_LEVELS))
+            raise _too_deep_tree_error(min(self.limits.ast_depth, MAX_LEVELS))
 
     def count(self, elements: int) -> None:
         """Counts elements of the tree. Raises 168 (TOO_BIG_AST)."""
@@ -148,7 +148,7 @@ def too_deep_recursion(limit: int) -> UserError:
     )
 
 
-def _too_deep_tree(limit: int) -> UserError:
+def _too_deep_tree_error(limit: int) -> UserError:
     return UserError("TOO_DEEP_AST", f"AST is too deep. Maximum: {limit} (max_ast_depth, at most {MAX_LEVELS})")
 
 
@@ -163,5 +163,5 @@ def check_tree(root: Node, guard: QueryGuard) -> None:
         guard.count(CALL_LEVELS if is_call else 1)
         depth += CALL_LEVELS if is_call else 1
         if depth > most_levels:
-            raise _too_deep_tree(most_levels)
+            raise _too_deep_tree_error(most_levels)
         stack.extend([(child, depth) for child in children(node)])

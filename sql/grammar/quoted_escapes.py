@@ -27,31 +27,31 @@ def check_utf8(text: str) -> None:
 def resolve_escapes(body: str, quote: str) -> str:
     """Returns the body of a text in ``quote`` marks, resolved. Raises 117 for invalid UTF-8."""
     if "\\x" in body:
-        return _unescape_bytes(body, quote)
-    return _ESCAPED_PIECES[quote].sub(lambda match: _unescaped(match.group(), quote), body)
+        return _resolve_bytes(body, quote)
+    return _ESCAPED_PIECES[quote].sub(lambda match: _resolve_piece(match.group(), quote), body)
 
 
-def _unescaped(piece: str, quote: str) -> str:
+def _resolve_piece(piece: str, quote: str) -> str:
     """Resolves a piece that ends behind an escape sequence.
 
     Between two doubled backslashes, every backslash begins another sequence.
     """
     if len(piece) == 2:
-        return _escaped(piece)
+        return _resolve_sequence(piece)
     parts = piece.split("\\\\")
     for index, part in enumerate(parts):
         part = part.replace(quote * 2, quote)
-        parts[index] = _resolved(part) if "\\" in part else part
+        parts[index] = _replace_sequences(part) if "\\" in part else part
     return "\\".join(parts)
 
 
-def _resolved(part: str) -> str:
+def _replace_sequences(part: str) -> str:
     for letter in _RESOLVED:
         part = part.replace("\\" + letter, _RESOLVED[letter])
     return part
 
 
-def _unescape_bytes(body: str, quote: str) -> str:
+def _resolve_bytes(body: str, quote: str) -> str:
     r"""Resolves escapes where ``\xHH`` is a byte; several may make one character.
 
     Raises 117 (INCORRECT_DATA) when the bytes are not UTF-8.
@@ -61,7 +61,7 @@ def _unescape_bytes(body: str, quote: str) -> str:
     def resolved(match: re.Match[bytes]) -> bytes:
         if match.group(1):
             return bytes([int(match.group(1), 16)])
-        return quote.encode() if match.group() == doubled else _escaped(match.group().decode()).encode()
+        return quote.encode() if match.group() == doubled else _resolve_sequence(match.group().decode()).encode()
 
     pattern = rb"\\x([0-9a-fA-F]{2})|\\[\x00-\x7f]|" + doubled
     try:
@@ -70,7 +70,7 @@ def _unescape_bytes(body: str, quote: str) -> str:
         raise UserError("INCORRECT_DATA", f"Invalid UTF-8 in the literal {quote}{body}{quote}") from None
 
 
-def _escaped(sequence: str) -> str:
+def _resolve_sequence(sequence: str) -> str:
     """Resolves one sequence: a backslash and a character, or a doubled quote."""
     if sequence == "\\\\":
         return "\\"

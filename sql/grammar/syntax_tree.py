@@ -285,7 +285,7 @@ class Union(Query):
 _FIELD_NAMES: dict[type, tuple[str, ...]] = {}
 
 
-def _fields(kind: type[Any]) -> tuple[str, ...]:
+def _list_fields(kind: type[Any]) -> tuple[str, ...]:
     names = _FIELD_NAMES.get(kind)
     if names is None:
         names = _FIELD_NAMES[kind] = tuple(entry.name for entry in dataclasses.fields(kind))
@@ -295,17 +295,17 @@ def _fields(kind: type[Any]) -> tuple[str, ...]:
 def children(node: Node) -> list[Node]:
     """Returns the nodes directly below, in order of the fields."""
     found: list[Node] = []
-    for name in _fields(type(node)):
-        _gather(getattr(node, name), found)
+    for name in _list_fields(type(node)):
+        _collect_nodes(getattr(node, name), found)
     return found
 
 
-def _gather(value: Any, found: list[Node]) -> None:
+def _collect_nodes(value: Any, found: list[Node]) -> None:
     if isinstance(value, Node):
         found.append(value)
     elif type(value) is tuple:
         for item in value:
-            _gather(item, found)
+            _collect_nodes(item, found)
 
 
 def walk(node: Node, *, into_queries: bool = True) -> Iterator[Node]:
@@ -323,7 +323,7 @@ def transform(node: Node, change: Callable[[Node], Node], *, into_queries: bool 
     if not into_queries and isinstance(node, Query):
         return node
     updates = {}
-    for name in _fields(type(node)):
+    for name in _list_fields(type(node)):
         value = getattr(node, name)
         if isinstance(value, Node) or type(value) is tuple:
             changed = _transform_value(value, change, into_queries)

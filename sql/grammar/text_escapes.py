@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 
 from parts.common.errors import UserError
 
-_THEMSELVES = "\\'\"`/=" + "".join(map(chr, range(32)))
+_LITERAL_CHARACTERS = "\\'\"`/=" + "".join(map(chr, range(32)))
 """A backslash before one of these is dropped; before a character that is not listed here or below it stays."""
-_KNOWN = {char: char for char in _THEMSELVES} | {
+_KNOWN = {char: char for char in _LITERAL_CHARACTERS} | {
     "a": "\a", "b": "\b", "e": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "0": "\0",
 }  # fmt: skip
 _UNESCAPES = {f"\\{letter}": char for letter, char in _KNOWN.items()} | {"\\N": ""}
@@ -90,7 +90,7 @@ def unescape(texts: pa.Array) -> pa.Array:
     if not may_contain(texts, "\\"):
         return texts
     if may_contain(texts, "\\x"):  # \xHH may be any byte, so each distinct text is resolved by itself
-        return _each_resolved(texts, _SEQUENCE)
+        return _resolve_distinct(texts, _SEQUENCE)
     return replace_many(texts, _UNESCAPES)
 
 
@@ -104,7 +104,7 @@ def unescape_bytes(values: pa.Array) -> pa.Array:
     if is_valid_utf8(values) and not may_contain(values, "\\x"):
         return pc.cast(replace_many(view_as_text(values), _UNESCAPES), pa.binary())
     encoded = pc.dictionary_encode(values)
-    plain = [_SEQUENCE.sub(_resolved, value) for value in encoded.dictionary.to_pylist()]
+    plain = [_SEQUENCE.sub(_resolve_match, value) for value in encoded.dictionary.to_pylist()]
     return pc.take(pa.array(plain, pa.binary()), encoded.indices)
 
 
@@ -113,17 +113,17 @@ def unescape_quoted(texts: pa.Array) -> pa.Array:
     if not may_contain(texts, "''"):
         return unescape(texts)
     if may_contain(texts, "\\x"):
-        return _each_resolved(texts, _QUOTED_SEQUENCE)
+        return _resolve_distinct(texts, _QUOTED_SEQUENCE)
     return replace_many(texts, _UNESCAPES | {"''": "'"})
 
 
-def _each_resolved(texts: pa.Array, sequence: re.Pattern[bytes]) -> pa.Array:
+def _resolve_distinct(texts: pa.Array, sequence: re.Pattern[bytes]) -> pa.Array:
     """Resolves each distinct text by itself. Raises ``UserError`` 117 for bytes that are not UTF-8."""
     encoded = pc.dictionary_encode(texts)
     values = []
     for text in encoded.dictionary.to_pylist():
         try:
-            values.append(sequence.sub(_resolved, text.encode()).decode())
+            values.append(sequence.sub(_resolve_match, text.encode()).decode())
         except UnicodeDecodeError:
             raise UserError(
                 "INCORRECT_DATA",
@@ -132,7 +132,7 @@ def _each_resolved(texts: pa.Array, sequence: re.Pattern[bytes]) -> pa.Array:
     return pc.take(pa.array(values, pa.string()), encoded.indices)
 
 
-def _resolved(match: re.Match[bytes]) -> bytes:
+def _resolve_match(match: re.Match[bytes]) -> bytes:
     sequence = match.group()
     if sequence == b"''":
         return b"'"
@@ -161,7 +161,7 @@ def is_valid_utf8(values: pa.Array) -> bool:
     All values are checked as one text; each is valid if it also begins between characters. If that fails, they are
     checked one by one, since nulls may have anything under them.
     """
-    if len(values) and _is_text_at_once(values):
+    if len(values) and _is_valid_as_one_text(values):
         return True
     try:
         view_as_text(values).validate(full=True)
@@ -170,7 +170,7 @@ def is_valid_utf8(values: pa.Array) -> bool:
     return True
 
 
-def _is_text_at_once(values: pa.Array) -> bool:
+def _is_valid_as_one_text(values: pa.Array) -> bool:
     _, offset_buffer, data = values.buffers()
     if data is None or offset_buffer is None or offset_buffer.size < 4 * (values.offset + len(values) + 1):
         return False

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, NoReturn
 
 from parts.common.errors import UserError
-from sql.grammar.byte_literals import text_of_bytes
+from sql.grammar.byte_literals import decode_byte_literal
 from sql.grammar.password_hiding import hide_passwords
 from sql.grammar.query_limits import MAX_LEVELS, QueryGuard, too_deep_recursion
 from sql.grammar.quoted_escapes import check_utf8, resolve_escapes
@@ -44,7 +44,7 @@ _QUOTED_PIECES = {
     quote: re.compile(rf"(?:[^{quote}\\]{{1,1000}}+|\\.|{quote}{quote}){{1,1000}}+", re.DOTALL) for quote in "'`\""
 }
 """Long strings are matched in pieces: one match must not hold the interpreter for long."""
-_DULL = re.compile(r"(?:\w[\w$]*+|[^\w()\[\]{}'`\"$#/;-]){1,1000}+")
+_PLAIN_TEXT = re.compile(r"(?:\w[\w$]*+|[^\w()\[\]{}'`\"$#/;-]){1,1000}+")
 """Text between brackets without brackets, quotes and comments."""
 _MOST_BRACKETS = 10_000
 """Nested brackets in a group that is only skipped."""
@@ -142,7 +142,7 @@ class TokenStream:
         if kind == "heredoc":
             return self._heredoc(text, start, match.end())
         if kind == "bytes":
-            value = quote_string(text_of_bytes(text))
+            value = quote_string(decode_byte_literal(text))
             return Token("string", value, start, match.end(), value)
         if kind == "mark" and text in "'`\"":
             return self._long_quoted(text, start)
@@ -244,7 +244,7 @@ class TokenStream:
             return
         closers: list[str] = []
         while True:
-            while dull := _DULL.match(self.text, self.position):
+            while dull := _PLAIN_TEXT.match(self.text, self.position):
                 self.guard.step()
                 self.position = dull.end()
             token = self.peek()
@@ -305,8 +305,8 @@ def syntax_error(text: str, position: int, *expected: str) -> UserError:
     line = text.count("\n", 0, position) + 1
     column = position - (text.rfind("\n", 0, position) + 1) + 1
     match = _TOKEN.match(text, position)
-    token = _shown(text, position, min(match.end(), position + 40)) if match else "end of query"
-    rest = _shown(text, position, position + 80).split("\n")[0]
+    token = _without_passwords(text, position, min(match.end(), position + 40)) if match else "end of query"
+    rest = _without_passwords(text, position, position + 80).split("\n")[0]
     wanted = "one of: " + ", ".join(expected) if len(expected) > 1 else "".join(expected)
     return UserError(
         "SYNTAX_ERROR",
@@ -315,7 +315,7 @@ def syntax_error(text: str, position: int, *expected: str) -> UserError:
     )
 
 
-def _shown(text: str, start: int, end: int) -> str:
+def _without_passwords(text: str, start: int, end: int) -> str:
     """Returns a piece of the text without passwords, which are recognised by the text before them."""
     begin = max(start - _BEFORE_PASSWORD, 0)
     before = hide_passwords(text[begin:start])

@@ -44,7 +44,7 @@ class ChangedRows:
         taken: list[pa.Table] = []
         while self.has_more():
             table = self._held.pop()
-            count = int(np.searchsorted(_numbers(table.column(0)), end))
+            count = int(np.searchsorted(_to_numbers(table.column(0)), end))
             if count:
                 taken.append(table.slice(0, count))
             if count < table.num_rows:
@@ -53,10 +53,10 @@ class ChangedRows:
         if not taken:
             return np.empty(0, np.int64), []
         whole = pa.concat_tables(taken)
-        return _numbers(whole.column(0)), whole.columns[1:]
+        return _to_numbers(whole.column(0)), whole.columns[1:]
 
     def _hold(self, batch: pa.RecordBatch) -> None:
-        numbers = _numbers(batch.column(0))
+        numbers = _to_numbers(batch.column(0))
         if numbers[0] <= self._last or not (numbers[1:] > numbers[:-1]).all():
             raise UserError(
                 "BAD_ARGUMENTS", "An expression of a mutation must have one value for each row, in its place"
@@ -66,7 +66,7 @@ class ChangedRows:
         self._held.append(pa.Table.from_arrays([pa.chunked_array([column]) for column in batch.columns], names))
 
 
-def _numbers(column: pa.Array | pa.ChunkedArray) -> np.ndarray:
+def _to_numbers(column: pa.Array | pa.ChunkedArray) -> np.ndarray:
     """Returns row numbers as signed integers, in which all of them fit."""
     return column.to_numpy().view(np.int64)
 
@@ -90,11 +90,11 @@ def read_updated_rows(
             read = part.read_rows(names, [window], max_batch_rows=window.rows, with_deleted=True)
             old = pa.Table.from_batches(read).columns
             places = numbers - window.begin
-            values = [patched(*pair, places) for pair in zip(old, values, strict=True)] if len(numbers) else old
+            values = [patch_rows(*pair, places) for pair in zip(old, values, strict=True)] if len(numbers) else old
         yield pa.Table.from_arrays(values, list(names))
 
 
-def patched(old: pa.ChunkedArray, new: pa.ChunkedArray, places: np.ndarray) -> pa.ChunkedArray:
+def patch_rows(old: pa.ChunkedArray, new: pa.ChunkedArray, places: np.ndarray) -> pa.ChunkedArray:
     """Returns ``old`` with ``new`` at the places."""
     chosen = np.arange(len(old))
     chosen[places] = len(old) + np.arange(len(places))
@@ -126,7 +126,7 @@ def read_remaining_rows(
         yield table if keep.all() else table.filter(pa.array(keep))
 
 
-def remaining(
+def read_found_rows(
     part: Part, names: Sequence[str], changed: Sequence[str], found: ChangedRows, look: Callable[[int], None]
 ) -> Iterator[pa.Table]:
     """Yields the found rows only, with the found values in the columns ``changed``."""

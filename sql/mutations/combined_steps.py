@@ -18,7 +18,7 @@ from parts.table.table_description import Column, TableSchema
 from sql.grammar.queries.query_parser import parse_expression
 from sql.grammar.statements.alter_commands import DeleteRows, UpdateRows
 from sql.grammar.syntax_tree import Function, Identifier, Literal, LiteralList, Node, walk
-from sql.mutations.changed_rows import WINDOW_BYTES, WINDOW_ROWS, ChangedRows, patched
+from sql.mutations.changed_rows import WINDOW_BYTES, WINDOW_ROWS, ChangedRows, patch_rows
 from sql.mutations.mutation_queries import MutationStep
 from sql.relations import BlockRelation
 
@@ -26,11 +26,11 @@ _NODES = (Function, Identifier, Literal, LiteralList)
 _BATCH_ROWS = 65_536
 
 
-def together(steps: Iterable[MutationStep], schema: TableSchema) -> Iterator[list[MutationStep]]:
+def group_steps(steps: Iterable[MutationStep], schema: TableSchema) -> Iterator[list[MutationStep]]:
     """Groups the steps, in order; neighbours that can be combined are in one list."""
     group: list[MutationStep] = []
     for step in steps:
-        if columns_of(step, schema) is None:
+        if find_columns(step, schema) is None:
             if group:
                 yield group
             group = []
@@ -42,7 +42,7 @@ def together(steps: Iterable[MutationStep], schema: TableSchema) -> Iterator[lis
 
 
 @lru_cache(4096)
-def columns_of(step: MutationStep, schema: TableSchema) -> frozenset[str] | None:
+def find_columns(step: MutationStep, schema: TableSchema) -> frozenset[str] | None:
     """Returns the columns that an UPDATE or DELETE reads and changes; ``None``: it must stay alone."""
     if not isinstance(step.command, UpdateRows | DeleteRows):
         return None
@@ -58,16 +58,16 @@ def columns_of(step: MutationStep, schema: TableSchema) -> frozenset[str] | None
     return frozenset(names) if is_simple else None
 
 
-def columns_of_all(steps: Iterable[MutationStep], schema: TableSchema) -> frozenset[str]:
+def find_all_columns(steps: Iterable[MutationStep], schema: TableSchema) -> frozenset[str]:
     """Returns the columns that all of the steps read and change."""
-    return frozenset().union(*(columns_of(step, schema) or () for step in steps))
+    return frozenset().union(*(find_columns(step, schema) or () for step in steps))
 
 
 def _nodes(expression: str) -> Iterator[Node]:
     return walk(parse_expression(expression))
 
 
-def fits(part: Part, names: Iterable[str], schema: TableSchema) -> bool:
+def fits_in_memory(part: Part, names: Iterable[str], schema: TableSchema) -> bool:
     """Returns whether the columns of all rows fit in memory, and the part lacks no stored column.
 
     A rewrite would have to compute a column that is missing.
@@ -104,7 +104,7 @@ class HeldRows:
         if isinstance(step.command, UpdateRows):
             for (name, _), new in zip(step.command.assignments, values, strict=True):
                 at = self._table.schema.get_field_index(name)
-                column = patched(self._table.column(at), new, places)
+                column = patch_rows(self._table.column(at), new, places)
                 self._table = self._table.set_column(at, self._table.field(at), column)
                 self.changed.add(name)
         else:

@@ -53,9 +53,9 @@ class Mutation:
         """Returns the text to store: lines, of which the commands are the last."""
         return (
             f"format version: {_VERSION}\n"
-            f"database: {_escaped(self.database)}\n"
+            f"database: {_escape(self.database)}\n"
             f"timezone: {self.timezone}\n"
-            f"commands: {_escaped(format_mutations(self.commands, is_kept=True))}\n"
+            f"commands: {_escape(format_mutations(self.commands, is_kept=True))}\n"
         )
 
     @classmethod
@@ -67,7 +67,7 @@ class Mutation:
         version, database, timezone, commands = (line.partition(": ") for line in text.splitlines())
         if version != ("format version", ": ", str(_VERSION)):
             raise ValueError(f"format version {version[2]!r} of a mutation, {_VERSION} is known")
-        return cls(parse_stored_mutations(_plain(commands[2])), _plain(database[2]), timezone[2])
+        return cls(parse_stored_mutations(_unescape(commands[2])), _unescape(database[2]), timezone[2])
 
     def steps(self, partition_id: str) -> tuple[MutationStep, ...]:
         """Returns the steps for parts of the partition, in order.
@@ -105,7 +105,7 @@ class Mutation:
                 found.add(command.name)
         return frozenset(found)
 
-    def nondeterministic(self) -> str:
+    def find_nondeterminism(self) -> str:
         """Names what makes the result depend on more than the rows of a part.
 
         That is ``function f``, ``a subquery``, or ``""`` for nothing.
@@ -213,9 +213,9 @@ def _key_columns(description: TableDescription) -> set[str]:
     return {name for key in keys for name in key.columns} | set(description.merge_mode.columns)
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace("\\", "\\\\").replace("\n", "\\n")
 
 
-def _plain(text: str) -> str:
+def _unescape(text: str) -> str:
     return "\\".join(piece.replace("\\n", "\n") for piece in text.split("\\\\"))

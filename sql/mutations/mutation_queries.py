@@ -41,7 +41,7 @@ class MutationStep:
     timezone: str
 
 
-def found_rows(
+def find_changed_rows(
     engine: QueryEngine,
     step: MutationStep,
     relation: PartsRelation | BlockRelation,
@@ -55,7 +55,7 @@ def found_rows(
     ``_part_offset``.
     """
     result = engine.select(
-        changes_query(description, table, step.command, _BLOCK if isinstance(relation, BlockRelation) else _PART),
+        build_changes_query(description, table, step.command, _BLOCK if isinstance(relation, BlockRelation) else _PART),
         catalog=_WithPart(others, relation, step.database),
         settings=make_settings({}, step.timezone),
         database=step.database,
@@ -75,7 +75,7 @@ def check_step(
     """Raises the errors of a command's expressions that show without reading rows."""
     if isinstance(step.command, UpdateRows | DeleteRows):
         engine.describe(
-            changes_query(table.description, name, step.command),
+            build_changes_query(table.description, name, step.command),
             catalog=_WithPart(others, table, step.database),
             settings=make_settings({}, step.timezone),
             database=step.database,
@@ -84,38 +84,40 @@ def check_step(
         )
     for name, expression in step.command.assignments if isinstance(step.command, UpdateRows) else ():
         node = parse_expression(expression)
-        type_ = updated_column(table.description, name).type
+        type_ = find_updated_column(table.description, name).type
         if isinstance(node, Literal) and node.value is None and not type_.is_nullable:
             raise UserError("CANNOT_CONVERT_TYPE", f"Cannot convert NULL to a non-nullable type: {name} is {type_}")
         if isinstance(node, Literal):
-            query = f"SELECT CAST({_whole(expression)}, {quote_string(type_.name)})"
+            query = f"SELECT CAST({_in_brackets(expression)}, {quote_string(type_.name)})"
             engine.select(query, catalog=others, status=status).read_all()
 
 
-def changes_query(description: TableDescription, table: str, command: MutationCommand, source: str = _PART) -> str:
+def build_changes_query(
+    description: TableDescription, table: str, command: MutationCommand, source: str = _PART
+) -> str:
     """Builds the query for the number and the new values of each row that a command changes."""
     assert isinstance(command, UpdateRows | DeleteRows), command
     values = [PART_OFFSET]
     texts = [command.condition]
     for name, expression in command.assignments if isinstance(command, UpdateRows) else ():
-        type_ = updated_column(description, name).type
-        values.append(f"CAST({_whole(expression)}, {quote_string(type_.name)})")
+        type_ = find_updated_column(description, name).type
+        values.append(f"CAST({_in_brackets(expression)}, {quote_string(type_.name)})")
         texts.append(expression)
     query = (
         f"SELECT {', '.join(values)} FROM {quote_identifier(source)} AS {quote_identifier_if_needed(table)} "
-        f"WHERE {_whole(command.condition)}"
+        f"WHERE {_in_brackets(command.condition)}"
     )
     if any(isinstance(node, Subquery) for text in texts for node in walk(parse_expression(text))):
         query += f" ORDER BY {PART_OFFSET}"  # a join may change the order
     return query
 
 
-def updated_column(description: TableDescription, name: str) -> Column:
+def find_updated_column(description: TableDescription, name: str) -> Column:
     """Returns the column that an assignment names; ``_row_exists`` counts as one."""
     return ROW_EXISTS_COLUMN if name == ROW_EXISTS else description.schema.column(name)
 
 
-def _whole(expression: str) -> str:
+def _in_brackets(expression: str) -> str:
     """Puts an expression in brackets, behind a line break in case it ends with a comment."""
     return f"({expression}\n)"
 

@@ -49,13 +49,13 @@ from sql.grammar.statements.alter_commands import (
     MaterializeTtl,
     UpdateRows,
 )
-from sql.mutations.changed_rows import ChangedRows, read_remaining_rows, read_updated_rows, remaining
-from sql.mutations.combined_steps import HeldRows, columns_of_all, fits, together
-from sql.mutations.mutation_queries import MutationStep, OnePart, found_rows
+from sql.mutations.changed_rows import ChangedRows, read_found_rows, read_remaining_rows, read_updated_rows
+from sql.mutations.combined_steps import HeldRows, find_all_columns, fits_in_memory, group_steps
+from sql.mutations.mutation_queries import MutationStep, OnePart, find_changed_rows
 from sql.relations import BlockRelation, PartsRelation, RelationCatalog
 from sql.run.query_engine import QueryEngine
 
-_OF_ROWS = (RuleKind.ROWS, RuleKind.ROWS_WHERE, RuleKind.GROUP_BY)
+_ROW_RULES = (RuleKind.ROWS, RuleKind.ROWS_WHERE, RuleKind.GROUP_BY)
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class PartMutator:
                 part = self._latest(part, made)
                 for each in self._rewrites(part, group):
                     part, place = self._latest(part, made), next(places)
-                    if self._carry_out(part, each, place, done * source.rows):
+                    if self._apply_steps(part, each, place, done * source.rows):
                         if made is not None:
                             shutil.rmtree(made)
                         made = place
@@ -106,7 +106,7 @@ class PartMutator:
         Behind UPDATEs come the MATERIALIZED columns whose expressions read what they change.
         """
         schema = self.description.schema
-        for group in together(steps, schema):
+        for group in group_steps(steps, schema):
             yield group
             commands = (step.command for step in group)
             names = {name for c in commands if isinstance(c, UpdateRows) for name, _ in c.assignments}
@@ -122,49 +122,51 @@ class PartMutator:
     def _rewrites(self, part: Part, group: list[MutationStep]) -> list[list[MutationStep]]:
         """Splits a group into the steps of each rewrite of the part."""
         schema = self.description.schema
-        is_held = len(group) > 1 and fits(part, columns_of_all(group, schema), schema)
+        is_held = len(group) > 1 and fits_in_memory(part, find_all_columns(group, schema), schema)
         return [group] if is_held else [[step] for step in group]
 
-    def _carry_out(self, part: Part, steps: Sequence[MutationStep], place: Path, rows_before: int) -> bool:
+    def _apply_steps(self, part: Part, steps: Sequence[MutationStep], place: Path, rows_before: int) -> bool:
         """Writes the changed part to ``place``; returns ``False``, with nothing written, if nothing changes."""
         self.check(rows_before)
         place.mkdir()
-        run = replace(self, check=partial(self._look_beyond, rows_before))
-        is_changed = run._together(part, steps, place) if len(steps) > 1 else run._alone(part, steps[0], place)
+        run = replace(self, check=partial(self._check_rows_read, rows_before))
+        is_changed = (
+            run._apply_combined(part, steps, place) if len(steps) > 1 else run._apply_one(part, steps[0], place)
+        )
         if not is_changed:
             place.rmdir()
         return is_changed
 
-    def _together(self, part: Part, steps: Sequence[MutationStep], place: Path) -> bool:
+    def _apply_combined(self, part: Part, steps: Sequence[MutationStep], place: Path) -> bool:
         """Applies UPDATEs and DELETEs to rows in memory, from the first that changes any."""
         rows: HeldRows | None = None
         for number, step in enumerate(steps):
             self.check(number * part.rows)
             if rows is None:
-                if not self._found(part, step).has_more():
+                if not self._find_rows(part, step).has_more():
                     continue
-                rows = HeldRows(part, columns_of_all(steps, self.description.schema), self.description.schema)
-            rows.carry_out(step, self._rows_of)
+                rows = HeldRows(part, find_all_columns(steps, self.description.schema), self.description.schema)
+            rows.carry_out(step, self._find_rows_in)
         if rows is None or not (rows.changed or rows.has_lost_rows):
             return False
         changed = sorted(rows.changed)
-        found, look = rows.found(changed), partial(self._look_beyond, (len(steps) - 1) * part.rows)
+        found, look = rows.found(changed), partial(self._check_rows_read, (len(steps) - 1) * part.rows)
         if rows.has_lost_rows:
             names = [column.name for column in list_rewritten_columns(part, self.description.schema)]
-            rewrite_rows(part, place, self.description, remaining(part, names, changed, found, look))
+            rewrite_rows(part, place, self.description, read_found_rows(part, names, changed, found, look))
         else:
             rewrite_columns(part, place, self.description, changed, read_updated_rows(part, changed, found, look))
         return True
 
-    def _look_beyond(self, before: int, rows: int) -> None:
+    def _check_rows_read(self, before: int, rows: int) -> None:
         self.check(before + rows)
 
-    def _alone(self, part: Part, step: MutationStep, place: Path) -> bool:
+    def _apply_one(self, part: Part, step: MutationStep, place: Path) -> bool:
         match step.command:
             case UpdateRows(assignments):
-                return self._update(part, [name for name, _ in assignments], self._found(part, step), place)
+                return self._update(part, [name for name, _ in assignments], self._find_rows(part, step), place)
             case DeleteRows():
-                return self._delete(part, self._found(part, step), place)
+                return self._delete(part, self._find_rows(part, step), place)
             case ApplyDeletedMask():
                 if not part.has_deleted_rows:
                     return False
@@ -178,7 +180,7 @@ class PartMutator:
             case ClearIndex(name):
                 return self._clear_index(part, name, place)
             case MaterializeColumn(name) | ClearColumnData(name):
-                return self._renew(part, name, place, is_cleared=isinstance(step.command, ClearColumnData))
+                return self._rewrite_column(part, name, place, is_cleared=isinstance(step.command, ClearColumnData))
 
     def _update(self, part: Part, names: Sequence[str], found: ChangedRows, place: Path) -> bool:
         if not found.has_more():
@@ -209,7 +211,7 @@ class PartMutator:
         rewrite_rows(part, place, self.description, read_remaining_rows(part, names, found, self.check))
         return True
 
-    def _renew(self, part: Part, name: str, place: Path, *, is_cleared: bool) -> bool:
+    def _rewrite_column(self, part: Part, name: str, place: Path, *, is_cleared: bool) -> bool:
         """Writes the column's default for every row, or removes a cleared column from the part."""
         column = self.description.schema.column(name)
         is_there = name in (*part.readable, *part.converted)
@@ -238,12 +240,12 @@ class PartMutator:
         elif not ttl.may_have_expired(known, at):
             return False
         if not ttl.may_have_expired(known, at):
-            new = self._to_take_up(part)
+            new = self._list_columns_to_add(part)
             blocks = self._tables(part.read(new, with_deleted=True))
             rewrite_columns(part, place, self.description, new, blocks, ttl=TtlCollector(ttl, codec=codec, known=known))
             return True
         gone = find_expired_columns(part, known, self.description, at)
-        if ttl.of_kind(*_OF_ROWS):
+        if ttl.of_kind(*_ROW_RULES):
             names = [column.name for column in list_rewritten_columns(part, self.description.schema)]
             left = self._tables(part.read(names)) if not ttl.is_gone(known, at) else iter(())
             rows = apply_ttl(left, self.description, at)
@@ -252,14 +254,14 @@ class PartMutator:
             self._expire_values(part, known, at, place, gone)
         return True
 
-    def _to_take_up(self, part: Part) -> list[str]:
+    def _list_columns_to_add(self, part: Part) -> list[str]:
         """Returns the columns that the part lacks and must get once its TTL is known.
 
         These are all columns if rows expire, else the expiring columns.
         """
         ttl = self.description.ttl
         expiring = [rule.column for rule in ttl.of_kind(RuleKind.COLUMN)]
-        names = self.description.schema.stored.names if ttl.of_kind(*_OF_ROWS) else expiring
+        names = self.description.schema.stored.names if ttl.of_kind(*_ROW_RULES) else expiring
         return [name for name in names if part.lacks([name])]
 
     def _expire_values(self, part: Part, known: PartTtl, at: int, place: Path, gone: set[str]) -> None:
@@ -267,7 +269,7 @@ class PartMutator:
         ttl = self.description.ttl
         expired = [rule for rule in ttl.of_kind(RuleKind.COLUMN) if rule.may_have_expired(known, at)]
         written = [rule for rule in expired if rule.column not in gone and not part.lacks([rule.column])]
-        new = [name for name in self._to_take_up(part) if name not in gone]
+        new = [name for name in self._list_columns_to_add(part) if name not in gone]
         names = [*new, *(rule.column for rule in written)]
         defaults = {name for rule in written if rule.default is not None for name in rule.default.columns}
         applied = [rule for rule in expired if rule in written or rule.column in defaults]
@@ -315,8 +317,8 @@ class PartMutator:
             yield pa.Table.from_batches([batch])
             rows += batch.num_rows
 
-    def _found(self, part: Part, step: MutationStep) -> ChangedRows:
-        return self._rows_of(OnePart(part, self.description), step)
+    def _find_rows(self, part: Part, step: MutationStep) -> ChangedRows:
+        return self._find_rows_in(OnePart(part, self.description), step)
 
-    def _rows_of(self, relation: PartsRelation | BlockRelation, step: MutationStep) -> ChangedRows:
-        return found_rows(self.engine, step, relation, self.description, self.table, self.others)
+    def _find_rows_in(self, relation: PartsRelation | BlockRelation, step: MutationStep) -> ChangedRows:
+        return find_changed_rows(self.engine, step, relation, self.description, self.table, self.others)

@@ -27,13 +27,13 @@ def find_allowed_values(scan: Scan, column: str, fold: Callable[[Typed], object]
                 return Literal(fold(value)) if value.is_constant else node
             return node
 
-        values = _values(term, column, constant)
+        values = _find_values(term, column, constant)
         if values is not None:
             return values
     return None
 
 
-def _values(term: object, column: str, constant: Callable[[Node], Node]) -> list[str] | None:
+def _find_values(term: object, column: str, constant: Callable[[Node], Node]) -> list[str] | None:
     if not isinstance(term, Function) or term.name not in ("equals", "in") or len(term.args) != 2:
         return None
     left, right = term.args

@@ -24,7 +24,7 @@ from sql.pruning.conditions import Condition, KeyFacts, Unknown
 from sql.pruning.evaluator import BlockExpression, Evaluator
 from sql.pruning.key_ranges import KeyRanges, Mask
 
-_OF_ROWS = frozenset(
+_ROW_DEPENDENT_FUNCTIONS = frozenset(
     {
         "arrayJoin", "throwIf", "sleep", "sleepEachRow", "indexHint", "rowNumberInBlock", "rowNumberInAllBlocks",
         "blockSize", "blockNumber", "rand", "rand64", "randCanonical", "generateUUIDv4",
@@ -81,7 +81,7 @@ def build_computed_condition(
         number = numbers.get(part) if isinstance(part, (Function, Identifier)) else None
         return part if number is None else Identifier((f"{prefix}{number}",))
 
-    if any(isinstance(part, Lambda) or _is_of_rows(part) for part in walk(node)):
+    if any(isinstance(part, Lambda) or _depends_on_row(part) for part in walk(node)):
         return Unknown()
     tree = transform(node, change)
     named = {part.parts[0] for part in walk(tree) if isinstance(part, Identifier)}
@@ -98,8 +98,8 @@ def build_computed_condition(
     return ComputedCondition(used, names, expression, canonical_text(node))
 
 
-def _is_of_rows(node: Node) -> bool:
+def _depends_on_row(node: Node) -> bool:
     if not isinstance(node, Function):
         return False
     rule = find_rule(node.name)
-    return (rule.name if rule is not None else node.name) in _OF_ROWS
+    return (rule.name if rule is not None else node.name) in _ROW_DEPENDENT_FUNCTIONS

@@ -42,7 +42,7 @@ class Condition:
         """The numbers of the keys that it reads."""
         return frozenset()
 
-    def tells(self, *, negated: bool = False) -> bool:
+    def can_exclude(self, *, negated: bool = False) -> bool:
         """Returns whether there are ranges for which it cannot be true.
 
         With ``negated`` it asks that of its opposite.
@@ -61,7 +61,7 @@ class Unknown(Condition):
     def evaluate(self, keys: Mapping[int, KeyFacts], size: int) -> tuple[Mask, Mask]:
         return np.ones(size, bool), np.ones(size, bool)
 
-    def tells(self, *, negated: bool = False) -> bool:
+    def can_exclude(self, *, negated: bool = False) -> bool:
         return False
 
 
@@ -74,7 +74,7 @@ class Constant(Condition):
     def evaluate(self, keys: Mapping[int, KeyFacts], size: int) -> tuple[Mask, Mask]:
         return np.full(size, self.value), np.full(size, not self.value)
 
-    def tells(self, *, negated: bool = False) -> bool:
+    def can_exclude(self, *, negated: bool = False) -> bool:
         return self.value is negated
 
     def describe(self, names: Sequence[str]) -> str:
@@ -104,7 +104,7 @@ class InRange(Condition):
         can_be_false = ~self.wanted.contains(bounds) if self.exact else np.ones(size, bool)
         return can_be_true, can_be_false
 
-    def tells(self, *, negated: bool = False) -> bool:
+    def can_exclude(self, *, negated: bool = False) -> bool:
         return self.exact or not negated
 
     @property
@@ -112,8 +112,10 @@ class InRange(Condition):
         return frozenset((self.key,))
 
     def describe(self, names: Sequence[str]) -> str:
-        low = f"[{_shown(self.wanted.low)}" if self.wanted.low_closed else f"({_shown(self.wanted.low)}"
-        high = f"{_shown(self.wanted.high)}]" if self.wanted.high_closed else f"{_shown(self.wanted.high)})"
+        low = f"[{_format_value(self.wanted.low)}" if self.wanted.low_closed else f"({_format_value(self.wanted.low)}"
+        high = (
+            f"{_format_value(self.wanted.high)}]" if self.wanted.high_closed else f"{_format_value(self.wanted.high)})"
+        )
         low = low if self.wanted.low is not None else "(-Inf"
         high = high if self.wanted.high is not None else "+Inf)"
         return f"({self.label or names[self.key]} in {low}, {high})"
@@ -157,7 +159,7 @@ class InSet(Condition):
             sure = pc.is_in(bounds.low, pa.array(self.values, type_)).to_numpy(zero_copy_only=False)
             found = sure | bounds.low_infinite
             sure = sure & ~bounds.low_infinite
-        elif len(self.values) > _MANY:
+        elif len(self.values) > _LARGE_SET:
             ends = pc.min_max(pa.array(self.values, type_))
             found = WantedRange(ends["min"], ends["max"]).intersects(bounds)
         else:
@@ -167,7 +169,7 @@ class InSet(Condition):
                 sure |= wanted.contains(bounds)
         return found, ~sure if self.exact else np.ones(size, bool)
 
-    def tells(self, *, negated: bool = False) -> bool:
+    def can_exclude(self, *, negated: bool = False) -> bool:
         return self.exact or not negated
 
     @property
@@ -178,7 +180,7 @@ class InSet(Condition):
         return f"({self.label or names[self.key]} in {len(self.values)}-element set)"
 
 
-_MANY = 256
+_LARGE_SET = 256
 
 
 @dataclass(frozen=True)
@@ -198,8 +200,8 @@ class Combination(Condition):
                 can_be_true, can_be_false = can_be_true & true, can_be_false | false
         return can_be_true, can_be_false
 
-    def tells(self, *, negated: bool = False) -> bool:
-        some = [term.tells(negated=negated) for term in self.terms]
+    def can_exclude(self, *, negated: bool = False) -> bool:
+        some = [term.can_exclude(negated=negated) for term in self.terms]
         return any(some) if self.either is negated else bool(some) and all(some)
 
     @property
@@ -222,8 +224,8 @@ class IndexHint(Condition):
     def evaluate(self, keys: Mapping[int, KeyFacts], size: int) -> tuple[Mask, Mask]:
         return self.term.evaluate(keys, size)[0], np.ones(size, bool)
 
-    def tells(self, *, negated: bool = False) -> bool:
-        return not negated and self.term.tells()
+    def can_exclude(self, *, negated: bool = False) -> bool:
+        return not negated and self.term.can_exclude()
 
     @property
     def used(self) -> frozenset[int]:
@@ -243,8 +245,8 @@ class Negated(Condition):
         true, false = self.term.evaluate(keys, size)
         return false, true
 
-    def tells(self, *, negated: bool = False) -> bool:
-        return self.term.tells(negated=not negated)
+    def can_exclude(self, *, negated: bool = False) -> bool:
+        return self.term.can_exclude(negated=not negated)
 
     @property
     def used(self) -> frozenset[int]:
@@ -263,7 +265,7 @@ def apply_monotonic_function(bounds: KeyRanges, change: MonotonicFunction | None
     return KeyRanges(low, high, bounds.low_infinite, bounds.high_infinite)
 
 
-def _shown(value: pa.Scalar | None) -> str:
+def _format_value(value: pa.Scalar | None) -> str:
     if value is None:
         return ""
     item = to_python_value(value)

@@ -73,7 +73,7 @@ class ContainsAnyGroup(Condition):
             found |= there
         return found, np.ones(size, bool)
 
-    def tells(self, *, negated: bool = False) -> bool:
+    def can_exclude(self, *, negated: bool = False) -> bool:
         return not negated and all(self.groups)
 
     @property
@@ -83,11 +83,11 @@ class ContainsAnyGroup(Condition):
 
 def build_membership_condition(index: SkipIndex, number: int, values: Sequence[pa.Scalar]) -> Condition:
     """Builds the condition that key ``number`` is one of the values."""
-    groups = [_hashes(index, pa.array([value], value.type)) for value in values]
-    return _present(number, groups)
+    groups = [_make_group(index, pa.array([value], value.type)) for value in values]
+    return _require_any_group(number, groups)
 
 
-def _present(number: int, groups: Sequence[Group]) -> Condition:
+def _require_any_group(number: int, groups: Sequence[Group]) -> Condition:
     """Builds the condition that one group is present.
 
     An empty group, such as of a string too short for an n-gram, may be anywhere.
@@ -95,7 +95,7 @@ def _present(number: int, groups: Sequence[Group]) -> Condition:
     return ContainsAnyGroup(number, tuple(groups)) if len(groups) <= _MOST_GROUPS else Unknown()
 
 
-def _hashes(index: SkipIndex, array: pa.Array) -> Group:
+def _make_group(index: SkipIndex, array: pa.Array) -> Group:
     if index.kind == "text":
         return tuple(dict.fromkeys(tokenize_array(index.arguments, array)))
     return tuple(dict.fromkeys(hash_for_index(index, array).numbers.tolist()))
@@ -132,27 +132,27 @@ class FilterConditionBuilder(ConditionBuilder):
     # The terms of any condition
 
     def _against_key(self, number: int, key: KeyExpression, left: Node, right: Node, name: str) -> Condition | None:
-        return self._one_of(number, key, left, (right,)) if name == "equals" else None
+        return self._match_any(number, key, left, (right,)) if name == "equals" else None
 
     def _set_of_key(self, number: int, key: KeyExpression, left: Node, members: Sequence[Node]) -> Condition | None:
-        return self._one_of(number, key, left, members)
+        return self._match_any(number, key, left, members)
 
     def _prefix(self, node: Function) -> Condition:
         return Unknown()
 
-    def _one_of(self, number: int, key: KeyExpression, left: Node, values: Sequence[Node]) -> Condition | None:
+    def _match_any(self, number: int, key: KeyExpression, left: Node, values: Sequence[Node]) -> Condition | None:
         if len(values) > _MOST_GROUPS:
             return None
         if left == key.node:
             if isinstance(strip_nullable_and_low_cardinality(key.type), ArrayType):
-                return _present(number, [self._of_array(key, value) for value in values])
-            return _present(number, [self._of_value(key.type, value) for value in values])
+                return _require_any_group(number, [self._hash_array(key, value) for value in values])
+            return _require_any_group(number, [self._hash_value(key.type, value) for value in values])
         match left:
             case Function("arrayElement", (container, place)):
-                return self._element(number, key, container, place, values)
+                return self._match_element(number, key, container, place, values)
         return None
 
-    def _element(
+    def _match_element(
         self, number: int, key: KeyExpression, container: Node, place: Node, values: Sequence[Node]
     ) -> Condition | None:
         """Builds a term for ``array[i]`` or ``map[k]``, which is the default where the element is missing."""
@@ -164,16 +164,16 @@ class FilterConditionBuilder(ConditionBuilder):
             groups = []
             for value in values:
                 scalar = self._value(value, type_.inner)
-                if scalar == _default(type_.inner):
+                if scalar == _default_scalar(type_.inner):
                     return Unknown()
-                groups.append(_hashes(self._index, pa.array([scalar], scalar.type)))
-            return _present(number, groups)
+                groups.append(_make_group(self._index, pa.array([scalar], scalar.type)))
+            return _require_any_group(number, groups)
         if key.node == Function("mapKeys", (container,)) and isinstance(container, Identifier):
             of_map = strip_nullable_and_low_cardinality(self._schema.column(container.parts[0]).type)
             if isinstance(of_map, MapType) and all(
-                self._value(value, of_map.value) != _default(of_map.value) for value in values
+                self._value(value, of_map.value) != _default_scalar(of_map.value) for value in values
             ):
-                return _present(number, [self._of_value(type_.inner, place)])
+                return _require_any_group(number, [self._hash_value(type_.inner, place)])
         return None
 
     # Searches in arrays and in texts
@@ -184,21 +184,25 @@ class FilterConditionBuilder(ConditionBuilder):
             if not isinstance(type_, ArrayType):
                 return Unknown()
             if name == "has":
-                return _present(number, [self._of_value(type_.inner, wanted)])
-            groups = [self._of_value(type_.inner, value) for value in list_elements(wanted)]
+                return _require_any_group(number, [self._hash_value(type_.inner, wanted)])
+            groups = [self._hash_value(type_.inner, value) for value in list_elements(wanted)]
             if name == "hasAny":
-                return _present(number, groups) if groups else Unknown()
-            return _present(number, [tuple(dict.fromkeys(one for group in groups for one in group))])
+                return _require_any_group(number, groups) if groups else Unknown()
+            return _require_any_group(number, [tuple(dict.fromkeys(one for group in groups for one in group))])
         if not isinstance(type_, StringType) and not (
             isinstance(type_, FixedStringType) and self._index.kind != "text"
         ):
             return Unknown()
         if name == "multiSearchAny":
             texts = [read_string_literal(value) for value in list_elements(wanted)]
-            return _present(number, [self._of_pieces([(text, True, True)]) for text in texts]) if texts else Unknown()
-        return _present(number, [self._of_pieces(find_required_pieces(name, read_string_literal(wanted)))])
+            return (
+                _require_any_group(number, [self._hash_pieces([(text, True, True)]) for text in texts])
+                if texts
+                else Unknown()
+            )
+        return _require_any_group(number, [self._hash_pieces(find_required_pieces(name, read_string_literal(wanted)))])
 
-    def _of_pieces(self, pieces: Sequence[Piece]) -> Group:
+    def _hash_pieces(self, pieces: Sequence[Piece]) -> Group:
         """Returns the hashes of substrings of the key.
 
         A word at an open end may be part of a longer word, so it is left out.
@@ -214,19 +218,19 @@ class FilterConditionBuilder(ConditionBuilder):
                 texts += words
             else:
                 texts.append(text)
-        return _hashes(self._index, pa.array(texts, pa.string()))
+        return _make_group(self._index, pa.array(texts, pa.string()))
 
     # Values
 
-    def _of_array(self, key: KeyExpression, node: Node) -> Group:
+    def _hash_array(self, key: KeyExpression, node: Node) -> Group:
         type_ = strip_nullable_and_low_cardinality(key.type)
         assert isinstance(type_, ArrayType)
-        groups = [self._of_value(type_.inner, value) for value in list_elements(node)]
+        groups = [self._hash_value(type_.inner, value) for value in list_elements(node)]
         return tuple(dict.fromkeys(one for group in groups for one in group))
 
-    def _of_value(self, type_: DataType, node: Node) -> Group:
+    def _hash_value(self, type_: DataType, node: Node) -> Group:
         value = self._value(node, type_)
-        return _hashes(self._index, pa.array([value], value.type))
+        return _make_group(self._index, pa.array([value], value.type))
 
     def _value(self, node: Node, type_: DataType) -> pa.Scalar:
         bare = strip_nullable_and_low_cardinality(type_)
@@ -247,7 +251,7 @@ def strip_nullable_and_low_cardinality(type_: DataType) -> DataType:
     return strip_nullable(strip_low_cardinality(type_))
 
 
-def _default(type_: DataType) -> pa.Scalar:
+def _default_scalar(type_: DataType) -> pa.Scalar:
     bare = strip_nullable_and_low_cardinality(type_)
     return pa.scalar(bare.default, bare.arrow)
 
@@ -284,11 +288,11 @@ def find_required_pieces(name: str, text: str) -> list[Piece]:
     found = []
     for place in range(1, last, 2):
         is_open_left, is_open_right = bool(runs[place - 1]), bool(runs[place + 1])
-        found.append((_unescaped(runs[place]), is_open_left, is_open_right))
+        found.append((_unescape_pattern(runs[place]), is_open_left, is_open_right))
     return found
 
 
-def _unescaped(run: str) -> str:
+def _unescape_pattern(run: str) -> str:
     r"""Resolves ``\%``, ``\_`` and double backslashes in a LIKE pattern.
 
     Raises ``UnsupportedTermError`` for a backslash before any other character.

@@ -112,14 +112,14 @@ class IndexAnalysis:
         known = PartBounds.of(parts)
         kept = np.arange(len(known.parts))
         self._certain = np.zeros(len(kept), bool)
-        kept = self._by_parts("MinMax", self.minmax, self.minmax_keys, known, kept)
-        kept = self._by_parts("Partition", self.partition, self.partition_keys, known, kept)
-        left = self._by_granules(known, kept)
+        kept = self._prune_parts("MinMax", self.minmax, self.minmax_keys, known, kept)
+        kept = self._prune_parts("Partition", self.partition, self.partition_keys, known, kept)
+        left = self._prune_each_part(known, kept)
         for test in self.skip_tests:
-            left = self._by_skip_index(test, left)
+            left = self._apply_skip_index(test, left)
         return left
 
-    def _by_parts(
+    def _prune_parts(
         self, kind: str, condition: Condition, keys: list[str], known: PartBounds, chosen: np.ndarray
     ) -> np.ndarray:
         if not keys:
@@ -142,20 +142,20 @@ class IndexAnalysis:
         use.parts, use.granules = (len(kept), len(chosen)), (int(known.marks[kept].sum()), marks)
         return kept
 
-    def _by_granules(self, known: PartBounds, chosen: np.ndarray) -> list[PrunedPart]:
+    def _prune_each_part(self, known: PartBounds, chosen: np.ndarray) -> list[PrunedPart]:
         use = IndexUse("PrimaryKey", list(self.sorting.expressions), self.primary)
         if self.sorting:
             self.uses.append(use)
         kept = []
-        for position in self._by_first_key(known, chosen):
+        for position in self._prune_by_first_key(known, chosen):
             pruned = prune_granules(known.parts[position], self.sorting, self.primary, self.interval)
             if pruned is not None:
-                kept.append(self._with_filter(pruned, is_certain=bool(self._certain[position])))
+                kept.append(self._attach_row_filter(pruned, is_certain=bool(self._certain[position])))
         use.parts = (len(kept), len(chosen))
         use.granules = (sum(item.marks for item in kept), int(known.marks[chosen].sum()))
         return kept
 
-    def _by_first_key(self, known: PartBounds, chosen: np.ndarray) -> np.ndarray:
+    def _prune_by_first_key(self, known: PartBounds, chosen: np.ndarray) -> np.ndarray:
         """Drops parts by the range of their first key.
 
         With many parts that is faster than a look into the index of each.
@@ -165,14 +165,14 @@ class IndexAnalysis:
         bounds = known.first_key(self.sorting, chosen)
         return chosen if bounds is None else chosen[self.primary.evaluate({0: bounds}, len(chosen))[0]]
 
-    def _by_skip_index(self, test: SkipIndexTest, pruned: Sequence[PrunedPart]) -> list[PrunedPart]:
+    def _apply_skip_index(self, test: SkipIndexTest, pruned: Sequence[PrunedPart]) -> list[PrunedPart]:
         left = [found for item in pruned if (found := test.prune(item)) is not None]
         before, after = (sum(item.marks for item in items) for items in (pruned, left))
         keys = list(test.index.key.expressions)
         self.uses.append(IndexUse("Skip", keys, test.condition, (len(left), len(pruned)), (after, before), test.index))
         return left
 
-    def _with_filter(self, pruned: PrunedPart, *, is_certain: bool) -> PrunedPart:
+    def _attach_row_filter(self, pruned: PrunedPart, *, is_certain: bool) -> PrunedPart:
         if pruned.part.has_deleted_rows:  # the reader also leaves out deleted rows
             return PrunedPart(pruned.part, pruned.ranges, pruned.uncertain, False, self.row_filter, self.row_test)
         if is_certain:
@@ -264,7 +264,7 @@ def build_index_analysis(
     primary = build("PrimaryKey", sorting.expressions, sorting.types)
     return IndexAnalysis(
         minmax, columns, by_partition, list(partition.expressions), primary, sorting,
-        frozenset(whole), _row_filter(primary, sorting, schema), find_key_interval(primary),
+        frozenset(whole), _build_row_filter(primary, sorting, schema), find_key_interval(primary),
         build_row_prefilter(scan, description, environment, evaluation)
         if scan.conditions and scan.final is None
         else None,
@@ -272,7 +272,7 @@ def build_index_analysis(
     )  # fmt: skip
 
 
-def _row_filter(condition: Condition, key: Key, schema: TableSchema) -> KeyRowFilter | None:
+def _build_row_filter(condition: Condition, key: Key, schema: TableSchema) -> KeyRowFilter | None:
     """Returns the part of the condition that can be tested on rows.
 
     That are the conjuncts on key expressions that are plain columns.

@@ -46,7 +46,7 @@ _EXACT = decimal.Context(prec=160)
 """Holds every sum of digits that two decimals can have; the default context has 28."""
 
 
-_MOST_MEMBERS = 10_000
+_MAX_MEMBERS = 10_000
 """Elements of a computed array: testing more costs more than it saves."""
 
 
@@ -77,20 +77,20 @@ class KeyConstants:
             assert seconds is not None
             typed, given = Typed(seconds, UINT32), UINT32
         if isinstance(bare, (IntegerType, BoolType)):
-            return _integer(self._computed(typed), given, bare)
+            return _to_integer_scalar(self._compute(typed), given, bare)
         if isinstance(given, IntegerType) and isinstance(bare, DateTimeType):
-            return _integer(self._computed(typed), given, UINT32).cast(pa.int64()).cast(bare.arrow)
+            return _to_integer_scalar(self._compute(typed), given, UINT32).cast(pa.int64()).cast(bare.arrow)
         if isinstance(given, IntegerType) and isinstance(bare, EnumType):
-            return _integer(self._computed(typed), given, IntegerType(bare.bits, True))
+            return _to_integer_scalar(self._compute(typed), given, IntegerType(bare.bits, True))
         if isinstance(bare, FloatType):
             if not isinstance(given, (IntegerType, FloatType)) or bare.bits == 32:
                 raise UnsupportedTermError
-            number = float(self._computed(typed))  # type: ignore[arg-type]
+            number = float(self._compute(typed))  # type: ignore[arg-type]
             if math.isnan(number):  # no range holds it, IN finds it
                 raise UnsupportedTermError
             return pa.scalar(number, bare.arrow)
         if isinstance(bare, DecimalType):
-            return _decimal(self._computed(typed), given, bare)
+            return _to_decimal_scalar(self._compute(typed), given, bare)
         exact = (
             given == bare
             or isinstance(given, StringType)
@@ -112,7 +112,7 @@ class KeyConstants:
         converted = Typed(cast_to(typed, bare, self._zone), bare)
         if isinstance(bare, DateTime64Type) and bare.unit == "ns":
             return self._nanoseconds(converted, bare)
-        value = typed.value if isinstance(bare, StringType) and typed.is_literal else self._computed(converted)
+        value = typed.value if isinstance(bare, StringType) and typed.is_literal else self._compute(converted)
         if value is None:
             raise UnsupportedTermError
         return pa.scalar(value, bare.arrow)
@@ -127,20 +127,20 @@ class KeyConstants:
         typed = self._compiler.compile(node).plain
         if not isinstance(typed.type, ArrayType):
             return (node,)
-        values = self._computed(typed)
+        values = self._compute(typed)
         is_known = isinstance(strip_nullable(typed.type.inner), (IntegerType, StringType))
-        if not is_known or not isinstance(values, list) or len(values) > _MOST_MEMBERS:
+        if not is_known or not isinstance(values, list) or len(values) > _MAX_MEMBERS:
             raise UnsupportedTermError
         return tuple(Literal(value) for value in values if value is not None)
 
     def _nanoseconds(self, converted: Typed, type_: DateTime64Type) -> pa.Scalar:
         """Returns a time of nanoseconds exactly; Python's datetime would cut it to microseconds."""
-        value = self._computed(Typed(fragment("epoch_ns({})", converted.sql), IntegerType(64, True)))
+        value = self._compute(Typed(fragment("epoch_ns({})", converted.sql), IntegerType(64, True)))
         if value is None:
             raise UnsupportedTermError
         return pa.scalar(value, pa.int64()).cast(type_.arrow)
 
-    def _computed(self, typed: Typed) -> object:
+    def _compute(self, typed: Typed) -> object:
         if typed.is_literal:
             return typed.value
         if not typed.is_constant and typed.sql.traits & RANDOM:
@@ -148,7 +148,7 @@ class KeyConstants:
         return self._evaluation.constant(typed)
 
 
-def _integer(value: object, given: DataType, bare: DataType) -> pa.Scalar:
+def _to_integer_scalar(value: object, given: DataType, bare: DataType) -> pa.Scalar:
     if not isinstance(given, (IntegerType, BoolType)) or not isinstance(value, (int, bool)):
         raise UnsupportedTermError
     number = int(value)
@@ -162,7 +162,7 @@ def _integer(value: object, given: DataType, bare: DataType) -> pa.Scalar:
     return pa.scalar(number, bare.arrow)
 
 
-def _decimal(value: object, given: DataType, bare: DecimalType) -> pa.Scalar:
+def _to_decimal_scalar(value: object, given: DataType, bare: DecimalType) -> pa.Scalar:
     if not isinstance(given, (IntegerType, DecimalType)):
         raise UnsupportedTermError
     number = decimal.Decimal(str(value))

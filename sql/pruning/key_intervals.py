@@ -35,7 +35,7 @@ class KeyInterval:
 
         ``keys`` are the first keys of an index (``marks + 1`` numbers). ``None`` means that no granule can match.
         """
-        low, high = self._within(keys)
+        low, high = self._clip_ends(keys)
         if low > high:
             return None
         begin = int(keys[1:].searchsorted(low))
@@ -48,14 +48,14 @@ class KeyInterval:
             if first < low or last > high:
                 uncertain.append(MarkRange(begin, end))
             return MarkRange(begin, end), uncertain
-        middle, rest = self._certain(keys, begin, end, low, high)
+        middle, rest = self._find_certain_run(keys, begin, end, low, high)
         if begin < middle:
             uncertain.append(MarkRange(begin, middle))
         if rest < end:
             uncertain.append(MarkRange(rest, end))
         return MarkRange(begin, end), uncertain
 
-    def _certain(self, keys: np.ndarray, begin: int, end: int, low: Any, high: Any) -> tuple[int, int]:
+    def _find_certain_run(self, keys: np.ndarray, begin: int, end: int, low: Any, high: Any) -> tuple[int, int]:
         """Returns the run of granules, perhaps empty, whose keys at both ends are inside."""
         first = min(end, max(begin, int(keys.searchsorted(low))))
         last = max(first, min(end, int(keys.searchsorted(high, "right")) - 1))
@@ -63,12 +63,12 @@ class KeyInterval:
 
     def rows(self, values: np.ndarray) -> tuple[int, int]:
         """Returns the begin and end of the matching positions in sorted values."""
-        low, high = self._within(values)
+        low, high = self._clip_ends(values)
         if low > high:
             return 0, 0
         return int(values.searchsorted(low)), int(values.searchsorted(high, "right"))
 
-    def _within(self, values: np.ndarray) -> tuple[Any, Any]:
+    def _clip_ends(self, values: np.ndarray) -> tuple[Any, Any]:
         """Returns the ends as numbers of the array's type, so that the search converts nothing."""
         bounds = _LIMITS[values.dtype]
         kind = values.dtype.type
@@ -85,7 +85,7 @@ _LIMITS = {
 
 def find_key_interval(condition: Condition) -> KeyInterval | None:
     """Returns the interval of key 0 that is equivalent to the condition, if there is one."""
-    ends = list(_ends(condition))
+    ends = list(_list_ranges(condition))
     if not ends or any(end is None for end in ends):
         return None
     low, high, type_ = _LEAST, _MOST, None
@@ -97,7 +97,7 @@ def find_key_interval(condition: Condition) -> KeyInterval | None:
         ):
             if limit is None:
                 continue
-            number = _number(limit)
+            number = _to_number(limit)
             if number is None or (type_ is not None and limit.type != type_):
                 return None
             type_ = limit.type
@@ -108,18 +108,18 @@ def find_key_interval(condition: Condition) -> KeyInterval | None:
     return KeyInterval(low, high, type_) if type_ is not None else None
 
 
-def _ends(condition: Condition) -> Iterator[InRange | None]:
+def _list_ranges(condition: Condition) -> Iterator[InRange | None]:
     """Yields the terms of an AND; ``None`` for a term that is no interval of key 0."""
     if isinstance(condition, Combination) and not condition.either:
         for term in condition.terms:
-            yield from _ends(term)
+            yield from _list_ranges(term)
     elif isinstance(condition, InRange) and condition.key == 0 and condition.change is None and condition.exact:
         yield condition
     else:
         yield None
 
 
-def _number(value: pa.Scalar) -> int | None:
+def _to_number(value: pa.Scalar) -> int | None:
     type_ = value.type
     if not value.is_valid:
         return None

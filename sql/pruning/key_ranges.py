@@ -71,7 +71,7 @@ def make_point_ranges(values: pa.Array) -> KeyRanges:
     return KeyRanges(values, values, unknown, unknown)
 
 
-def _mask(result: pa.Array) -> Mask:
+def _to_mask(result: pa.Array) -> Mask:
     return pc.fill_null(result, False).to_numpy(zero_copy_only=False)
 
 
@@ -96,7 +96,7 @@ def _compare(compare: _Operator, values: pa.Array, other: pa.Array | pa.Scalar) 
         elif other.is_valid:
             number = other.value if pa.types.is_temporal(other.type) else other.as_py()
             return compare(numbers, number)
-    return _mask(_ARROW[compare](values, other))
+    return _to_mask(_ARROW[compare](values, other))
 
 
 @dataclass(frozen=True)
@@ -112,10 +112,10 @@ class WantedRange:
         """Returns a mask of the ranges that have a value in common with this one."""
         result = np.ones(len(bounds), bool)
         if self.low is not None:
-            reached = _beyond(operator.gt, operator.ge, bounds.high, self.low, self.low_closed, bounds.high_open)
+            reached = _reaches_limit(operator.gt, operator.ge, bounds.high, self.low, self.low_closed, bounds.high_open)
             result &= reached | bounds.high_infinite
         if self.high is not None:
-            reached = _beyond(operator.lt, operator.le, bounds.low, self.high, self.high_closed, bounds.low_open)
+            reached = _reaches_limit(operator.lt, operator.le, bounds.low, self.high, self.high_closed, bounds.low_open)
             result &= reached | bounds.low_infinite
         return result
 
@@ -123,15 +123,19 @@ class WantedRange:
         """Returns a mask of the ranges that lie inside this one."""
         result = np.ones(len(bounds), bool)
         if self.low is not None:
-            inside = _inside(operator.gt, operator.ge, bounds.low, self.low, self.low_closed, bounds.low_open)
+            inside = _stays_within_limit(
+                operator.gt, operator.ge, bounds.low, self.low, self.low_closed, bounds.low_open
+            )
             result &= inside & ~bounds.low_infinite
         if self.high is not None:
-            inside = _inside(operator.lt, operator.le, bounds.high, self.high, self.high_closed, bounds.high_open)
+            inside = _stays_within_limit(
+                operator.lt, operator.le, bounds.high, self.high, self.high_closed, bounds.high_open
+            )
             result &= inside & ~bounds.high_infinite
         return result
 
 
-def _beyond(
+def _reaches_limit(
     strict: _Operator, loose: _Operator, ends: pa.Array, limit: pa.Scalar, is_closed: bool, is_open: Mask | None
 ) -> Mask:
     """Returns a mask of the ends that reach the limit. A closed limit is met only by a closed end."""
@@ -141,7 +145,7 @@ def _beyond(
     return reached if is_open is None else np.where(is_open, _compare(strict, ends, limit), reached)
 
 
-def _inside(
+def _stays_within_limit(
     strict: _Operator, loose: _Operator, ends: pa.Array, limit: pa.Scalar, is_closed: bool, is_open: Mask | None
 ) -> Mask:
     """Returns a mask of the ends that stay within the limit. An open limit may be met by an open end."""
@@ -189,7 +193,7 @@ def split_into_boxes(keys: Sequence[pa.Array], chosen: np.ndarray) -> tuple[list
     for k in range(len(keys)):
         places = np.flatnonzero(prefix & ~equal[k])
         if len(places):
-            boxes.extend((places, box) for box in _boxes_from(k, len(keys)))
+            boxes.extend((places, box) for box in _make_boxes(k, len(keys)))
         prefix &= equal[k]
     places = np.flatnonzero(prefix)
     if len(places):
@@ -197,10 +201,10 @@ def split_into_boxes(keys: Sequence[pa.Array], chosen: np.ndarray) -> tuple[list
     owners = np.concatenate([places for places, _ in boxes]) if boxes else np.empty(0, np.int64)
     counts = [len(places) for places, _ in boxes]
     sides = ([box[k] for _, box in boxes] for k in range(len(keys)))
-    return [_stacked(values, owners, counts, side) for values, side in zip(both, sides, strict=True)], owners
+    return [_stack_ranges(values, owners, counts, side) for values, side in zip(both, sides, strict=True)], owners
 
 
-def _boxes_from(k: int, count: int) -> list[list[_Side]]:
+def _make_boxes(k: int, count: int) -> list[list[_Side]]:
     """Returns the boxes of a granule whose ends differ first in key ``k`` of ``count``."""
     boxes = [[*[_LEFT] * k, _BETWEEN, *[_EVERYTHING] * (count - k - 1)]]
     for end, beyond in ((_LEFT, _ABOVE_LEFT), (_RIGHT, _BELOW_RIGHT)):
@@ -210,7 +214,7 @@ def _boxes_from(k: int, count: int) -> list[list[_Side]]:
     return boxes
 
 
-def _stacked(both: pa.Array, owners: np.ndarray, counts: list[int], sides: list[_Side]) -> KeyRanges:
+def _stack_ranges(both: pa.Array, owners: np.ndarray, counts: list[int], sides: list[_Side]) -> KeyRanges:
     """Returns one key's ranges in all boxes.
 
     ``both`` are the left values of the granules, then the right ones.

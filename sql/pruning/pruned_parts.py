@@ -72,7 +72,7 @@ class KeyRowFilter:
                 found.append(RowRange(chosen.begin + begin, chosen.begin + end))
         return found
 
-    def _values(self, part: Part, ranges: Sequence[MarkRange]) -> Iterator[tuple[np.ndarray, list[pa.Array]]]:
+    def _read_values(self, part: Part, ranges: Sequence[MarkRange]) -> Iterator[tuple[np.ndarray, list[pa.Array]]]:
         """Yields row numbers and their values; short ranges are joined."""
         held: list[tuple[np.ndarray, list[pa.Array]]] = []
         for chosen in get_row_ranges(ranges, part.rows, part.granularity):
@@ -80,24 +80,24 @@ class KeyRowFilter:
             if few is not None:
                 held.append((np.arange(chosen.begin, chosen.end), few))
                 if sum(len(rows) for rows, _ in held) >= _ROWS_AT_ONCE:
-                    yield _together(held)
+                    yield _concatenate(held)
                     held = []
                 continue
             if held:
-                yield _together(held)
+                yield _concatenate(held)
                 held = []
             first = chosen.begin
             for batch in part.read_rows(self.names, [chosen], with_deleted=True):
                 yield np.arange(first, first + batch.num_rows), batch.columns
                 first += batch.num_rows
         if held:
-            yield _together(held)
+            yield _concatenate(held)
 
     def matching(self, part: Part, ranges: Sequence[MarkRange]) -> tuple[np.ndarray, bool]:
         """Returns the numbers of the granules' rows that can match, and whether all of them do."""
         found: list[np.ndarray] = []
         is_sure = True
-        for rows, arrays in self._values(part, ranges):
+        for rows, arrays in self._read_values(part, ranges):
             bounds = {
                 number: make_point_ranges(to_plain_array(column, type_))
                 for (number, (_, type_)), column in zip(self.columns.items(), arrays, strict=True)
@@ -111,7 +111,7 @@ class KeyRowFilter:
         return np.concatenate(found) if found else np.empty(0, np.int64), is_sure
 
 
-def _together(held: Sequence[tuple[np.ndarray, list[pa.Array]]]) -> tuple[np.ndarray, list[pa.Array]]:
+def _concatenate(held: Sequence[tuple[np.ndarray, list[pa.Array]]]) -> tuple[np.ndarray, list[pa.Array]]:
     if len(held) == 1:
         return held[0]
     columns = zip(*(arrays for _, arrays in held), strict=True)
@@ -159,12 +159,12 @@ class PrunedPart:
     @property
     def marks(self) -> int:
         """The number of granules to read."""
-        return self.part.marks if self.ranges is None else _marks(self.ranges)
+        return self.part.marks if self.ranges is None else _count_marks(self.ranges)
 
     @property
     def rows(self) -> int:
         """The number of rows in them."""
-        return self._rows(self.all_ranges)
+        return self._count_rows(self.all_ranges)
 
     @property
     def all_ranges(self) -> Sequence[MarkRange]:
@@ -181,7 +181,7 @@ class PrunedPart:
         """The number of rows that surely match the query's WHERE."""
         return self.rows - self.uncertain_rows if self.is_whole else 0
 
-    def needed_rows(self, names: Sequence[str]) -> list[RowRange]:
+    def find_needed_rows(self, names: Sequence[str]) -> list[RowRange]:
         """Returns the rows to read when columns ``names`` are wanted.
 
         The key's columns of uncertain granules are tested first, so that other columns are decoded only where they can
@@ -193,15 +193,15 @@ class PrunedPart:
             return get_row_ranges(self.all_ranges, self.part.rows, self.part.granularity)
         limits = get_row_ranges(self.all_ranges, self.part.rows, self.part.granularity)
         certain = get_row_ranges(
-            _without(self.all_ranges, self.uncertain_ranges), self.part.rows, self.part.granularity
+            _subtract_ranges(self.all_ranges, self.uncertain_ranges), self.part.rows, self.part.granularity
         )
-        found = self._found(known)[0]
-        return _joined([*certain, *(piece.rows for piece in found)], limits)
+        found = self._find_uncertain_matches(known)[0]
+        return _join_runs([*certain, *(piece.rows for piece in found)], limits)
 
     @property
     def uncertain_rows(self) -> int:
         """The number of rows in uncertain granules."""
-        return self._rows(self.uncertain_ranges)
+        return self._count_rows(self.uncertain_ranges)
 
     def matching_rows(self) -> list[MatchingRows] | None:
         """Returns the rows that match the query's WHERE, in order.
@@ -211,18 +211,18 @@ class PrunedPart:
         known, unsure = self.row_filter, self.uncertain_ranges
         if not self.is_whole:
             return None
-        certain = get_row_ranges(_without(self.all_ranges, unsure), self.part.rows, self.part.granularity)
+        certain = get_row_ranges(_subtract_ranges(self.all_ranges, unsure), self.part.rows, self.part.granularity)
         pieces = [MatchingRows(rows) for rows in certain]
         if unsure:
             if known is None or not known.is_whole:
                 return None
-            found, is_sure = self._found(known)
+            found, is_sure = self._find_uncertain_matches(known)
             if not is_sure:
                 return None
             pieces += found
         return sorted(pieces, key=lambda piece: piece.rows)
 
-    def _found(self, known: KeyRowFilter) -> tuple[list[MatchingRows], bool]:
+    def _find_uncertain_matches(self, known: KeyRowFilter) -> tuple[list[MatchingRows], bool]:
         """Returns the rows of uncertain granules that can match, and whether they all do."""
         if known.interval is not None:
             runs = known.runs(self.part, self.uncertain_ranges, known.interval)
@@ -230,18 +230,18 @@ class PrunedPart:
                 return [MatchingRows(run) for run in runs], True
         rows, is_sure = known.matching(self.part, self.uncertain_ranges)
         limits = get_row_ranges(self.uncertain_ranges, self.part.rows, self.part.granularity)
-        return _pieces_of(rows, limits), is_sure
+        return _group_into_pieces(rows, limits), is_sure
 
-    def _rows(self, ranges: Sequence[MarkRange]) -> int:
+    def _count_rows(self, ranges: Sequence[MarkRange]) -> int:
         return sum(item.rows for item in get_row_ranges(ranges, self.part.rows, self.part.granularity))
 
 
 def restrict_to_granules(pruned: PrunedPart, mask: np.ndarray) -> PrunedPart | None:
     """Returns the part with only the granules of the mask; ``None`` if none is left."""
-    left = _flags(pruned.all_ranges, len(mask)) & mask
+    left = _to_mask(pruned.all_ranges, len(mask)) & mask
     if not left.any():
         return None
-    uncertain = None if pruned.uncertain is None else ranges_of_mask(_flags(pruned.uncertain, len(mask)) & mask)
+    uncertain = None if pruned.uncertain is None else ranges_of_mask(_to_mask(pruned.uncertain, len(mask)) & mask)
     return replace(pruned, ranges=ranges_of_mask(left), uncertain=uncertain)
 
 
@@ -251,18 +251,18 @@ def ranges_of_mask(mask: np.ndarray) -> list[MarkRange]:
     return [MarkRange(int(begin), int(end)) for begin, end in zip(edges[::2], edges[1::2], strict=True)]
 
 
-def _flags(ranges: Sequence[MarkRange], marks: int) -> np.ndarray:
+def _to_mask(ranges: Sequence[MarkRange], marks: int) -> np.ndarray:
     flags = np.zeros(marks, bool)
     for item in ranges:
         flags[item.begin : item.end] = True
     return flags
 
 
-def _marks(ranges: Sequence[MarkRange]) -> int:
+def _count_marks(ranges: Sequence[MarkRange]) -> int:
     return sum(item.end - item.begin for item in ranges)
 
 
-def _without(ranges: Sequence[MarkRange], taken: Sequence[MarkRange]) -> list[MarkRange]:
+def _subtract_ranges(ranges: Sequence[MarkRange], taken: Sequence[MarkRange]) -> list[MarkRange]:
     """Returns the granules of ``ranges`` that are not in ``taken``, a subset of them; both in order."""
     result: list[MarkRange] = []
     left = deque(taken)
@@ -278,7 +278,7 @@ def _without(ranges: Sequence[MarkRange], taken: Sequence[MarkRange]) -> list[Ma
     return result
 
 
-def _runs_of(rows: np.ndarray) -> list[RowRange]:
+def _group_into_runs(rows: np.ndarray) -> list[RowRange]:
     """Groups sorted row numbers into runs, over small gaps."""
     if not len(rows):
         return []
@@ -288,7 +288,7 @@ def _runs_of(rows: np.ndarray) -> list[RowRange]:
     return [RowRange(int(begin), int(end)) for begin, end in zip(begins, ends, strict=True)]
 
 
-def _pieces_of(found: np.ndarray, limits: Sequence[RowRange]) -> list[MatchingRows]:
+def _group_into_pieces(found: np.ndarray, limits: Sequence[RowRange]) -> list[MatchingRows]:
     """Groups sorted row numbers into runs that stay inside one of ``limits``.
 
     The limits hold all of the rows.
@@ -297,13 +297,13 @@ def _pieces_of(found: np.ndarray, limits: Sequence[RowRange]) -> list[MatchingRo
     for limit in limits:
         begin, end = np.searchsorted(found, (limit.begin, limit.end))
         inside = found[begin:end]
-        for run in _runs_of(inside):
+        for run in _group_into_runs(inside):
             rows = inside[slice(*np.searchsorted(inside, (run.begin, run.end)))]
             pieces.append(MatchingRows(run, None if len(rows) == run.rows else rows - run.begin))
     return pieces
 
 
-def _joined(runs: Sequence[RowRange], limits: Sequence[RowRange]) -> list[RowRange]:
+def _join_runs(runs: Sequence[RowRange], limits: Sequence[RowRange]) -> list[RowRange]:
     """Joins runs over small gaps, but never beyond one of ``limits``; returns them in order."""
     left = deque(sorted(runs))
     result: list[RowRange] = []

@@ -96,7 +96,7 @@ def build_row_prefilter(
     condition, _ = builder.build(scan.conditions)
     terms = []
     for conjunct in [*_conjuncts(condition), *builder.find_substring_searches(scan.conditions)]:
-        term = _term(conjunct, names, types)
+        term = _make_term(conjunct, names, types)
         if term is not None and (term.needles or any(name not in indexed for _, name in term.columns)):
             terms.append(term)
     return RowPrefilter(tuple(sorted(terms, key=_cost))) if terms else None
@@ -112,11 +112,11 @@ def _conjuncts(condition: Condition) -> list[Condition]:
     return [condition]
 
 
-def _term(condition: Condition, names: Sequence[str], types: Sequence[DataType]) -> _Term | None:
+def _make_term(condition: Condition, names: Sequence[str], types: Sequence[DataType]) -> _Term | None:
     used = tuple((number, names[number]) for number in sorted(condition.used))
     if isinstance(condition, ContainsText):
         return _Term(condition, used, needles=condition.needles)
-    if not used or _changes(condition):
+    if not used or _has_function(condition):
         return None
     kinds = [types[number].arrow for number, _ in used]
     if all(map(_is_number, kinds)):
@@ -131,7 +131,7 @@ def _is_number(type_: pa.DataType) -> bool:
     return pa.types.is_integer(type_) or pa.types.is_date(type_) or pa.types.is_timestamp(type_)
 
 
-def _changes(condition: Condition) -> bool:
+def _has_function(condition: Condition) -> bool:
     """Returns whether a function would be computed for every row."""
     if isinstance(condition, (InRange, InSet)):
         return condition.change is not None

@@ -49,7 +49,7 @@ class SkipIndexTest:
         if self.index.kind == "text":
             return self.condition.evaluate({0: StoredPostings(values, part.marks)}, part.marks)[0]
         runs = -(-part.marks // self.index.granularity)
-        mask = self._runs(values, runs)
+        mask = self._test_runs(values, runs)
         return np.repeat(mask, self.index.granularity)[: part.marks] if self.index.granularity > 1 else mask
 
     def prune(self, pruned: PrunedPart) -> PrunedPart | None:
@@ -64,7 +64,7 @@ class SkipIndexTest:
             return pruned
         return restrict_to_granules(pruned, mask)
 
-    def _runs(self, values: NamedArrays, runs: int) -> Mask:
+    def _test_runs(self, values: NamedArrays, runs: int) -> Mask:
         keys = range(len(self.index.key.types))
         if self.index.kind == "minmax":
             bounds = {number: make_closed_ranges(*get_key_extremes(values, number)) for number in keys}
@@ -85,12 +85,12 @@ def build_skip_index_tests(
     """
     tests, used = [], []
     for index in list_usable_indexes(description, environment.settings):
-        builder = _builder(index, scan, description, environment, evaluation)
+        builder = _make_builder(index, scan, description, environment, evaluation)
         condition, _ = builder.build(scan.conditions)
-        if condition.used and condition.tells():
+        if condition.used and condition.can_exclude():
             tests.append(SkipIndexTest(index, condition))
         # ClickHouse counts n-gram and token indexes as used even where they can rule nothing out.
-        if condition.used and (condition.tells() or index.kind in ("ngrambf_v1", "tokenbf_v1")):
+        if condition.used and (condition.can_exclude() or index.kind in ("ngrambf_v1", "tokenbf_v1")):
             used.append(index.name)
     _check_forced(used, scan, environment.settings)
     return sort_by_cost(tests)
@@ -105,7 +105,7 @@ def list_usable_indexes(description: TableDescription, settings: Settings) -> li
     """Returns the table's skip indexes that the settings allow."""
     if not description.indexes:
         return []
-    ignored = _names("ignore_data_skipping_indices", settings.ignore_data_skipping_indices, settings)
+    ignored = _parse_index_names("ignore_data_skipping_indices", settings.ignore_data_skipping_indices, settings)
     if not settings.use_skip_indexes:
         return []
     return [index for index in description.indexes if index.name not in ignored]
@@ -114,7 +114,7 @@ def list_usable_indexes(description: TableDescription, settings: Settings) -> li
 def _check_forced(used: Sequence[str], scan: Scan, settings: Settings) -> None:
     if not settings.use_skip_indexes or not (scan.conditions or scan.source.used):
         return  # count() without filters reads nothing
-    for name in _names("force_data_skipping_indices", settings.force_data_skipping_indices, settings):
+    for name in _parse_index_names("force_data_skipping_indices", settings.force_data_skipping_indices, settings):
         if name not in used:
             raise UserError(
                 "INDEX_NOT_USED",
@@ -123,7 +123,7 @@ def _check_forced(used: Sequence[str], scan: Scan, settings: Settings) -> None:
             )
 
 
-def _names(setting: str, text: str, settings: Settings) -> list[str]:
+def _parse_index_names(setting: str, text: str, settings: Settings) -> list[str]:
     if not text:
         if setting in settings.changes:
             raise UserError("CANNOT_PARSE_TEXT", f"Cannot parse string ('') of {setting} into names of indexes")
@@ -139,7 +139,7 @@ def _names(setting: str, text: str, settings: Settings) -> list[str]:
     return names
 
 
-def _builder(
+def _make_builder(
     index: SkipIndex, scan: Scan, description: TableDescription, environment: Environment, evaluation: Evaluator
 ) -> ConditionBuilder:
     if index.kind in ("minmax", "set"):

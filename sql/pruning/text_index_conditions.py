@@ -53,16 +53,18 @@ class TokenMatches(Condition):
     def evaluate(self, keys: Mapping[int, KeyFacts], size: int) -> tuple[Mask, Mask]:
         postings = keys.get(self.key)
         everywhere = np.ones(size, bool)
-        return (postings.may_match(self._test) if isinstance(postings, StoredPostings) else everywhere), everywhere
+        return (
+            postings.may_match(self._match_tokens) if isinstance(postings, StoredPostings) else everywhere
+        ), everywhere
 
-    def tells(self, *, negated: bool = False) -> bool:
+    def can_exclude(self, *, negated: bool = False) -> bool:
         return not negated
 
     @property
     def used(self) -> frozenset[int]:
         return frozenset((self.key,))
 
-    def _test(self, tokens: pa.Array) -> pa.Array:
+    def _match_tokens(self, tokens: pa.Array) -> pa.Array:
         found = pa.scalar(True)
         for text, is_open_left, is_open_right in self.pieces:
             found = pc.and_(found, pc.match_substring(tokens, text))
@@ -80,11 +82,11 @@ class TextConditionBuilder(FilterConditionBuilder):
         if node.name in _TOKEN_SEARCHES and len(node.args) in (2, 3):
             for number, key in enumerate(self._keys):
                 if node.args[0] == key.node:
-                    return self._tokens(number, node)
+                    return self._search_tokens(number, node)
             return Unknown()
         return super()._atom(node)
 
-    def _tokens(self, number: int, node: Function) -> Condition:
+    def _search_tokens(self, number: int, node: Function) -> Condition:
         tokenizer = read_tokenizer(node.args[2]) if len(node.args) == 3 else ("splitByNonAlpha",)
         if tokenizer != self._index.arguments:
             return Unknown()

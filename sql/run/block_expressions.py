@@ -98,7 +98,7 @@ def _compile(node: Node, schema: TableSchema, zone: str) -> CompiledExpression:
             "ILLEGAL_TYPE_OF_ARGUMENT", f"{canonical_text(node)} is of type {value.type}, which no column holds"
         )
     columns = tuple(source.used)
-    direct = _direct(node, schema, zone)
+    direct = _find_direct_evaluator(node, schema, zone)
     evaluate = direct or _Evaluator(value, source, columns)
     return CompiledExpression(canonical_text(node), value.type, columns, evaluate)
 
@@ -148,7 +148,7 @@ DUCKDB_EVALUATOR: Evaluator = _Evaluation()
 # Direct functions of one column ---------------------------------------------------------------------------------------
 
 
-def _direct(node: Node, schema: TableSchema, zone: str) -> Evaluate | None:
+def _find_direct_evaluator(node: Node, schema: TableSchema, zone: str) -> Evaluate | None:
     """Returns the NumPy form of ``f(column)``, if there is one for the column's type."""
     if not isinstance(node, Function) or len(node.args) != 1 or not isinstance(node.args[0], Identifier):
         return None
@@ -156,7 +156,7 @@ def _direct(node: Node, schema: TableSchema, zone: str) -> Evaluate | None:
     if len(parts) != 1 or parts[0] not in schema:
         return None
     column = schema.column(parts[0])
-    compute = _direct_function(node.name, column, zone)
+    compute = _find_direct_function(node.name, column, zone)
     if compute is None:
         return None
     name = column.name
@@ -171,7 +171,7 @@ def _direct(node: Node, schema: TableSchema, zone: str) -> Evaluate | None:
     return evaluate
 
 
-def _direct_function(name: str, column: Column, zone: str) -> Callable[[pa.Array], pa.Array] | None:
+def _find_direct_function(name: str, column: Column, zone: str) -> Callable[[pa.Array], pa.Array] | None:
     type_ = column.type
     if isinstance(type_, DateTimeType):
         if (type_.timezone or zone) != "UTC":

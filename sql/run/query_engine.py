@@ -112,14 +112,14 @@ class QueryEngine:
             return plan
 
         plan = self._plans.find(key, catalog) or new_plan(True, True)
-        run = _Run(plan, settings, new_plan, status or QueryStatus())
+        run = _QueryRun(plan, settings, new_plan, status or QueryStatus())
         return SelectResult(plan.columns, run.batches(), run.state.statistics, run.cancel, run.close)
 
     def plan(self, tree: Query, catalog: RelationCatalog, settings: Settings, database: str) -> Plan:
         """Plans a rewritten query without constants of a session."""
         guard = QueryGuard(QueryLimits.of(settings))
         constants = {"timezone": settings.timezone}
-        compiler, compiled = _compiled(tree, TableLookups(catalog), settings, database, constants, guard)
+        compiler, compiled = _compile_tree(tree, TableLookups(catalog), settings, database, constants, guard)
         return make_plan(tree, compiler.scans, compiled, settings)
 
     def describe(
@@ -191,14 +191,14 @@ class QueryEngine:
         guard = QueryGuard(QueryLimits.of(settings), status, query)
         try:
             tree = run_passes(expand_views(parse_query(query, guard), catalog, guard), parameters or {})
-            return tree, *_compiled(
+            return tree, *_compile_tree(
                 tree, catalog, settings, database, dict(constants or {}), guard, with_codes, with_groups
             )
         except RecursionError:
             raise too_deep_recursion(MAX_LEVELS) from None
 
 
-def _compiled(
+def _compile_tree(
     tree: Query,
     catalog: RelationCatalog,
     settings: Settings,
@@ -218,7 +218,7 @@ def _compiled(
     return compiler, compiled
 
 
-class _Run:
+class _QueryRun:
     """One execution: snapshots, statement, streams. ``close`` releases all; the last batch closes too."""
 
     def __init__(
@@ -239,15 +239,15 @@ class _Run:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         try:
-            yield from self._result_of_any_rows()
+            yield from self._result_with_retries()
         except GeneratorExit:
             raise
         except Exception as error:
-            raise self._translated(error) from (None if isinstance(error, PandoError) else error)
+            raise self._translate_error(error) from (None if isinstance(error, PandoError) else error)
         finally:
             self.close()
 
-    def _result_of_any_rows(self) -> Iterator[pa.RecordBatch]:
+    def _result_with_retries(self) -> Iterator[pa.RecordBatch]:
         """Yields the result; starts again if the plan does not fit the rows.
 
         Without groups when rows are too different (``sql.compile.grouping.scan_grouping``), without codes when a string
@@ -256,7 +256,7 @@ class _Run:
         for may_begin_anew in (True, True, False):
             is_begun = False
             try:
-                for batch in self._result():
+                for batch in self._run_plan():
                     is_begun = True
                     yield batch
                 return
@@ -281,34 +281,34 @@ class _Run:
         if self.plan.columns != columns:
             raise ConflictError("ABORTED", "The table was replaced while the query read it: try again")
 
-    def _result(self) -> Iterator[pa.RecordBatch]:
+    def _run_plan(self) -> Iterator[pa.RecordBatch]:
         if self.state.cancelled:
             raise CancelledError()
         columns = self.plan.columns
-        parts = [self._parts(planned) for planned in self.plan.scans]
+        parts = [self._prune(planned) for planned in self.plan.scans]
         if self.plan.stored is not None or (list_read_columns(self.plan.totals) and not self.state.limits.may_break):
-            found = self._found(parts[0] or [])
+            found = self._find_rows(parts[0] or [])
             if found is not None:
-                yield from self._stored(found, self._batch_rows(parts))
+                yield from self._read_stored(found, self._batch_rows(parts))
                 return
         if not self.plan.counts_rows:
-            yield from (storage_batch(batch, columns) for batch in self._run(parts) if batch.num_rows)
+            yield from (storage_batch(batch, columns) for batch in self._run_statement(parts) if batch.num_rows)
             return
         (only,) = parts
         certain, left = split_off_certain_rows(only or [])
         if left:
-            batches = (storage_batch(batch, columns) for batch in self._run([left]) if batch.num_rows)
+            batches = (storage_batch(batch, columns) for batch in self._run_statement([left]) if batch.num_rows)
             yield from (add_to_count(batch, certain) for batch in batches)
         else:
             yield pa.RecordBatch.from_arrays([pa.array([certain], pa.uint64())], schema=storage_schema(columns))
 
-    def _found(self, parts: Sequence[PrunedPart]) -> list[FoundRows] | None:
+    def _find_rows(self, parts: Sequence[PrunedPart]) -> list[FoundRows] | None:
         stored = self.plan.stored
         most_rows = MAX_AGGREGATED_ROWS if stored is None else sys.maxsize if stored.is_as_read else MAX_SORTED_ROWS
         first_rows = None if stored is None else stored.first_rows
         return find_rows(parts, first_rows, self.state.statistics, most_rows)
 
-    def _stored(self, found: Sequence[FoundRows], batch_rows: int) -> Iterator[pa.RecordBatch]:
+    def _read_stored(self, found: Sequence[FoundRows], batch_rows: int) -> Iterator[pa.RecordBatch]:
         schema = storage_schema(self.plan.columns)
         stored, totals = self.plan.stored, self.plan.totals
         names = list_read_columns(totals) if stored is None else stored.names
@@ -317,11 +317,11 @@ class _Run:
         if stored is None:
             yield compute_aggregate_row(totals, count_rows(found), read, schema)
         else:
-            yield from (pa.RecordBatch.from_arrays(arrays, schema=schema) for arrays in stored.arranged(read))
+            yield from (pa.RecordBatch.from_arrays(arrays, schema=schema) for arrays in stored.arrange(read))
         if self.state.cancelled:
             raise CancelledError()
 
-    def _run(self, parts: Sequence[Sequence[PrunedPart] | None]) -> Iterator[pa.RecordBatch]:
+    def _run_statement(self, parts: Sequence[Sequence[PrunedPart] | None]) -> Iterator[pa.RecordBatch]:
         """Yields the result in DuckDB's types; ``parts`` are those of every scan."""
         streams = {}
         for planned, chosen in zip(self.plan.scans, parts, strict=True):
@@ -351,7 +351,7 @@ class _Run:
         row_bytes = max((part.data_uncompressed_bytes // part.rows for part in stored), default=0)
         return max(1, min(_BATCH_ROWS, _BATCH_BYTES // max(row_bytes, 1)))
 
-    def _parts(self, planned: ScanPlan) -> list[PrunedPart] | None:
+    def _prune(self, planned: ScanPlan) -> list[PrunedPart] | None:
         relation = planned.scan.source.relation
         if planned.analysis is None:
             return None
@@ -370,7 +370,7 @@ class _Run:
         self.state.limits.check_partitions(relation.description, left)
         return kept
 
-    def _translated(self, error: Exception) -> PandoError:
+    def _translate_error(self, error: Exception) -> PandoError:
         if self.state.error is not None:
             return self.state.error
         return database.translate_error(error)

@@ -172,7 +172,7 @@ def _first_rows(tree: Query) -> int:
 def _final_sql(compiled: CompiledQuery) -> Fragment:
     """Returns the statement with columns cast so that their Arrow form is (nearly) the storage form."""
     casts = [duckdb_output_type(type_) for _, type_ in compiled.columns]
-    room = _room_of_rows(compiled) if memory_guards.is_guarded(compiled.sql) else EMPTY
+    room = _row_size_column(compiled) if memory_guards.is_guarded(compiled.sql) else EMPTY
     if not any(casts) and not room:
         return compiled.sql
     columns = [
@@ -181,25 +181,25 @@ def _final_sql(compiled: CompiledQuery) -> Fragment:
     return fragment("SELECT {}{} FROM ({})", ", ".join(columns), room, compiled.sql)
 
 
-def _room_of_rows(compiled: CompiledQuery) -> Fragment:
+def _row_size_column(compiled: CompiledQuery) -> Fragment:
     """Returns one more column: a bound on the bytes of a vector of rows with long values.
 
     It is a column, because a condition would be evaluated below a join that repeats the value. The executor drops it.
     """
-    sizes = [_size(leaf(f"c{position}"), type_) for position, (_, type_) in enumerate(compiled.columns)]
+    sizes = [_value_size(leaf(f"c{position}"), type_) for position, (_, type_) in enumerate(compiled.columns)]
     given = [fragment("coalesce({}, 0)", size) for size in sizes if size is not None]
     return fragment(", {} AS room", memory_guards.guarded_size(join_fragments(" + ", given))) if given else EMPTY
 
 
-def _size(value: Fragment, type_: DataType) -> Fragment | None:
+def _value_size(value: Fragment, type_: DataType) -> Fragment | None:
     """Returns the bytes of a value that may be long."""
     match type_:
         case NullableType(inner) | LowCardinalityType(inner):
-            return _size(value, inner)
+            return _value_size(value, inner)
         case StringType():
             return fragment("strlen({})", value)
         case ArrayType(inner):
-            size = _size(fragment("w"), inner)
+            size = _value_size(fragment("w"), inner)
             if size is None:
                 return fragment("CAST(len({}) * 16 AS BIGINT)", value)
             longer = fragment("coalesce(list_sum(list_transform({}, lambda w: {})), 0)", value, size)

@@ -74,7 +74,7 @@ def find_simple_aggregates(query: Query, scans: Sequence[Scan], compiled: Compil
         return ()
     aliases = {node.name for node in query.expressions if isinstance(node, Alias)}
     found = [
-        _total(node, scan, aliases, type_)
+        _find_aggregate(node, scan, aliases, type_)
         for node, (_, type_) in zip(query.expressions, compiled.columns, strict=False)
     ]
     if len(found) != len(compiled.columns) or len(found) != len(query.expressions):
@@ -83,7 +83,7 @@ def find_simple_aggregates(query: Query, scans: Sequence[Scan], compiled: Compil
     return totals if len(totals) == len(found) else ()
 
 
-def _total(node: Node, scan: Scan, aliases: set[str], type_: DataType) -> SimpleAggregate | None:
+def _find_aggregate(node: Node, scan: Scan, aliases: set[str], type_: DataType) -> SimpleAggregate | None:
     if isinstance(node, Alias):
         node = node.expression
     if not isinstance(node, Function) or node != Function(node.name, node.args):
@@ -96,11 +96,11 @@ def _total(node: Node, scan: Scan, aliases: set[str], type_: DataType) -> Simple
             definition = scan.definitions.get(column)
             if definition is None or definition.default_kind in EXPRESSIONS:
                 return None
-            return _of_column(name, column, definition.type, type_)
+            return _find_column_aggregate(name, column, definition.type, type_)
     return None
 
 
-def _of_column(name: str, column: str, given: DataType, type_: DataType) -> SimpleAggregate | None:
+def _find_column_aggregate(name: str, column: str, given: DataType, type_: DataType) -> SimpleAggregate | None:
     match name:
         case "sum":
             wanted: DataType | None = IntegerType(64, given.signed) if isinstance(given, IntegerType) else None
@@ -134,7 +134,7 @@ def compute_aggregate_row(
         if total.column is None:
             arrays.append(pa.array([rows], field.type))
         elif rows:
-            arrays.append(_OF_VALUES[total.name](columns[total.column]))
+            arrays.append(_AGGREGATE_FUNCTIONS[total.name](columns[total.column]))
         else:
             arrays.append(pa.array([math.nan if total.name == "avg" else total.type.default], field.type))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -170,7 +170,7 @@ def _extreme(values: pa.Array, name: str) -> pa.Array:
     return values.slice(place, 1)
 
 
-_OF_VALUES: dict[str, Callable[[pa.Array], pa.Array]] = {
+_AGGREGATE_FUNCTIONS: dict[str, Callable[[pa.Array], pa.Array]] = {
     "sum": _sum,
     "avg": _avg,
     "min": lambda values: _extreme(values, "min"),

@@ -68,7 +68,7 @@ class StoredRowResult:
         """Returns whether the result is the rows in the order they are read."""
         return not self.order and not self.offset
 
-    def arranged(self, batches: Iterable[Sequence[pa.Array]]) -> Iterator[list[pa.Array]]:
+    def arrange(self, batches: Iterable[Sequence[pa.Array]]) -> Iterator[list[pa.Array]]:
         """Yields the result from batches of ``names``."""
         names = self.names
         if self.is_as_read:
@@ -110,7 +110,7 @@ def find_stored_row_result(query: Query, scans: Sequence[Scan], compiled: Compil
         return None
     if not all(isinstance(scan.definitions[name].type, _ORDERED_TYPES) for name, _ in order):
         return None
-    return StoredRowResult(columns, order, _count_of(query.limit), _count_of(query.offset) or 0)
+    return StoredRowResult(columns, order, _count_value(query.limit), _count_value(query.offset) or 0)
 
 
 def _is_count(node: Node | None) -> bool:
@@ -118,7 +118,7 @@ def _is_count(node: Node | None) -> bool:
     return node is None or (isinstance(node, Literal) and type(node.value) is int)
 
 
-def _count_of(node: Node | None) -> int | None:
+def _count_value(node: Node | None) -> int | None:
     return node.value if isinstance(node, Literal) else None
 
 
@@ -166,7 +166,7 @@ def read_rows(
     for part, pieces in found:
         read = partial(part.read_rows, names, max_batch_rows=batch_rows, max_threads=max_threads)
         few = read_few_rows(part, names, pieces, batch_rows)
-        batches = iter(few) if few is not None else _matching(read([piece.rows for piece in pieces]), pieces)
+        batches = iter(few) if few is not None else _filter_batches(read([piece.rows for piece in pieces]), pieces)
         yield from count_batches(batches, state)
 
 
@@ -193,7 +193,7 @@ def read_few_rows(
     return few
 
 
-def _matching(
+def _filter_batches(
     batches: Iterator[pa.RecordBatch], pieces: Sequence[MatchingRows]
 ) -> Iterator[tuple[list[pa.Array], int]]:
     """Yields the matching rows of the batches of all pieces. Each batch belongs to one piece."""

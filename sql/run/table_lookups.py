@@ -58,20 +58,20 @@ def find_cacheable_definition(relation: object) -> object:
     ``None`` if that is not known for relations of this kind.
     """
     if is_parts_relation(relation):
-        return _Same(relation.description)
+        return _ComparedByIdentity(relation.description)
     if isinstance(relation, BlockRelation):
-        return _Same(relation.schema)
+        return _ComparedByIdentity(relation.schema)
     return relation if isinstance(relation, ViewRelation) else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Same:
+class _ComparedByIdentity:
     """A definition that is compared by identity: an equal one may have another history."""
 
     definition: object
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.definition is self.definition
+        return isinstance(other, _ComparedByIdentity) and other.definition is self.definition
 
     def __hash__(self) -> int:
         return id(self.definition)

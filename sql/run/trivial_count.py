@@ -20,7 +20,7 @@ def is_trivial_count(query: Query, scans: Sequence[Scan]) -> bool:
     """Returns whether the query's only value is the number of a MergeTree table's rows that match WHERE."""
     if not isinstance(query, Select) or not isinstance(query.source, NamedTable) or query.source.sample is not None:
         return False
-    if len(query.expressions) != 1 or len(scans) != 1 or not _counts(query.expressions[0]):
+    if len(query.expressions) != 1 or len(scans) != 1 or not _is_count(query.expressions[0]):
         return False
     if not has_only_clauses(query, "source", "prewhere", "where"):
         return False
@@ -28,7 +28,7 @@ def is_trivial_count(query: Query, scans: Sequence[Scan]) -> bool:
     return is_parts_relation(scan.source.relation) and scan.source.prunable
 
 
-def _counts(node: Node) -> bool:
+def _is_count(node: Node) -> bool:
     if isinstance(node, Alias):
         node = node.expression
     if not isinstance(node, Function) or replace(node, name=node.name.lower(), args=()) != Function("count"):

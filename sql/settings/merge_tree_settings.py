@@ -77,7 +77,7 @@ SUPPORTED_MERGE_TREE_SETTINGS: dict[str, SettingValue] = {
 """The default of each setting that has an effect."""
 
 
-def table_setting_kind(name: str) -> Kind:
+def find_table_setting_kind(name: str) -> Kind:
     """Returns whether a table setting is honoured, harmless or binding."""
     if name in SUPPORTED_MERGE_TREE_SETTINGS:
         return "honoured"

@@ -31,7 +31,7 @@ def canonical_name(name: str) -> str:
     return real
 
 
-def setting_kind(name: str) -> Kind:
+def find_setting_kind(name: str) -> Kind:
     """Returns whether a setting is honoured, harmless or binding. ``name`` is no alias."""
     if name in SUPPORTED_SETTINGS:
         return "honoured"
@@ -49,9 +49,9 @@ def parse_setting(name: str, value: object) -> SettingValue:
     if honoured is not None:
         parsed = parse_setting_value(honoured.type, name, value)
         if real == "compatibility" and parsed:
-            _version_of(str(parsed))
+            _parse_compatibility(str(parsed))
         if honoured.only and parsed not in honoured.only:
-            raise _not_supported(name, parsed, honoured.only)
+            raise _not_supported_error(name, parsed, honoured.only)
         return parsed
     return check_unsupported_value(load_clickhouse_settings().session[real], name, value)
 
@@ -59,24 +59,24 @@ def parse_setting(name: str, value: object) -> SettingValue:
 def check_unsupported_value(known: ClickHouseSetting, name: str, value: object) -> SettingValue:
     """Returns the typed value of a setting that is not honoured. Raises as :func:`parse_setting`."""
     parsed = parse_setting_value(known.type, name, value)
-    if known.is_binding and parsed not in (accepted := accepted_values(known)):
-        raise _not_supported(name, parsed, accepted)
+    if known.is_binding and parsed not in (accepted := list_accepted_values(known)):
+        raise _not_supported_error(name, parsed, accepted)
     return parsed
 
 
-def default_value(name: str) -> SettingValue:
+def get_default_value(name: str) -> SettingValue:
     """Returns the default of a setting that is not honoured."""
     known = load_clickhouse_settings().session[name]
     return parse_setting_value(known.type, name, known.default)
 
 
 @cache
-def accepted_values(known: ClickHouseSetting) -> tuple[SettingValue, ...]:
+def list_accepted_values(known: ClickHouseSetting) -> tuple[SettingValue, ...]:
     """Returns the accepted values of a binding setting, its default first."""
     return tuple(parse_setting_value(known.type, known.name, text) for text in (known.default, *known.accepted))
 
 
-def _not_supported(name: str, value: SettingValue, accepted: tuple[SettingValue, ...]) -> UserError:
+def _not_supported_error(name: str, value: SettingValue, accepted: tuple[SettingValue, ...]) -> UserError:
     shown = " or ".join(repr(format_setting_value(item)) for item in accepted)
     return UserError(
         "NOT_IMPLEMENTED", f"Setting {name} = {format_setting_value(value)!r} is not supported; accepted is {shown}"
@@ -143,7 +143,7 @@ def _older_defaults(compatibility: str) -> dict[str, SettingValue]:
 
     A default that Pando lacks is left out.
     """
-    version = _version_of(compatibility)
+    version = _parse_compatibility(compatibility)
     defaults: dict[str, SettingValue] = {}
     for name in SUPPORTED_SETTINGS.keys() & load_clickhouse_settings().history.keys():
         older = [before for changed, before in load_clickhouse_settings().history[name] if changed > version]
@@ -153,7 +153,7 @@ def _older_defaults(compatibility: str) -> dict[str, SettingValue]:
     return defaults
 
 
-def _version_of(compatibility: str) -> Version:
+def _parse_compatibility(compatibility: str) -> Version:
     try:
         return parse_version(compatibility)
     except ValueError:

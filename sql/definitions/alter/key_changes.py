@@ -59,12 +59,12 @@ def check_key_column_type(table: TableDescription, name: str, type_: DataType) -
     ):
         if name not in key.columns or _is_extended(old, type_):
             continue
-        is_plain = all(reads == (name,) == (expression,) for expression, reads in _of_column(key, name))
+        is_plain = all(reads == (name,) == (expression,) for expression, reads in _list_expressions(key, name))
         if not (is_plain and _is_stored_alike(old, type_)):
-            raise _another_type(name, what)
+            raise _forbidden_type_error(name, what)
 
 
-def _of_column(key: Key, name: str) -> list[tuple[str, tuple[str, ...]]]:
+def _list_expressions(key: Key, name: str) -> list[tuple[str, tuple[str, ...]]]:
     return [(text, reads) for text, reads in zip(key.expressions, key.reads, strict=True) if name in reads]
 
 
@@ -89,7 +89,7 @@ def _is_stored_alike(old: DataType, new: DataType) -> bool:
     return new == old
 
 
-def _another_type(name: str, what: str) -> UserError:
+def _forbidden_type_error(name: str, what: str) -> UserError:
     return UserError(
         "ALTER_OF_COLUMN_IS_FORBIDDEN",
         f"Trying to ALTER the type of column `{name}`, which is used by the {what} of the table; only a new table can "

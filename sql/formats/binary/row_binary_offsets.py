@@ -47,7 +47,7 @@ class ValueEnds:
 
     def rows(self, types: Sequence[DataType]) -> Places:
         """Returns where the whole rows of these columns begin, and where the last one ends."""
-        table = self._sequence(types)
+        table = self._chain_tables(types)
         places = follow_offsets(table[: self.size], self.size)
         if table[places[-1]] == self._beyond:
             return places
@@ -57,26 +57,26 @@ class ValueEnds:
         """Returns the table of a type."""
         table = self._tables.get(type_)
         if table is None:
-            table = self._tables[type_] = self._closed(self._make(type_))
+            table = self._tables[type_] = self._close(self._make_table(type_))
         return table
 
     def elements(self, type_: ArrayType | MapType) -> Places:
         """Returns the table of one element, for a map of a key and its value."""
-        return self._sequence([type_.key, type_.value]) if isinstance(type_, MapType) else self.of(type_.inner)
+        return self._chain_tables([type_.key, type_.value]) if isinstance(type_, MapType) else self.of(type_.inner)
 
-    def _sequence(self, types: Sequence[DataType]) -> Places:
+    def _chain_tables(self, types: Sequence[DataType]) -> Places:
         table = self.of(types[0])
         for type_ in types[1:]:
-            table = _at(self.of(type_), table)
+            table = _take(self.of(type_), table)
         return table
 
-    def _closed(self, ends: Places) -> Places:
+    def _close(self, ends: Places) -> Places:
         """Returns the table with the positions behind the last byte, where nothing begins."""
         table = np.full(self.size + 2, self._beyond, np.int64)
         np.copyto(table[: self.size], ends, where=ends <= self.size)
         return table
 
-    def _make(self, type_: DataType) -> Places:
+    def _make_table(self, type_: DataType) -> Places:
         """Computes the table of a type. An end beyond the window may be any greater number."""
         width = value_width_bytes(type_)
         if width is not None:
@@ -88,14 +88,14 @@ class ValueEnds:
                 return self.of(inner)[: self.size]
             case NullableType(inner):
                 behind = np.arange(1, self.size + 1, dtype=np.int64)
-                return np.where(self.buffer[: self.size] == 0, _at(self.of(inner), behind), behind)
+                return np.where(self.buffer[: self.size] == 0, _take(self.of(inner), behind), behind)
             case TupleType(elements):
-                return self._sequence([inner for _, inner in elements])[: self.size]
+                return self._chain_tables([inner for _, inner in elements])[: self.size]
             case ArrayType() | MapType():
-                return self._lists(type_)
+                return self._make_list_table(type_)
         raise AssertionError(type_)
 
-    def _lists(self, type_: ArrayType | MapType) -> Places:
+    def _make_list_table(self, type_: ArrayType | MapType) -> Places:
         width = value_width_bytes(type_.inner) if isinstance(type_, ArrayType) else None
         if width is not None:
             return next_item_offsets(self.buffer, self.size, width)
@@ -112,12 +112,12 @@ def skip_values(table: Places, places: Places, counts: np.ndarray) -> Places:
     """Returns for each position the one that is ``counts`` values ahead."""
     beyond = table[-1]
     while counts.any():
-        places = np.where(counts & 1, _at(table, places), places)
+        places = np.where(counts & 1, _take(table, places), places)
         counts = counts >> 1
         left = np.flatnonzero((counts != 0) & (places != beyond))
         if not len(left):
             break
-        table = _at(table, table)
+        table = _take(table, table)
         if table.min() == beyond:
             places[left] = beyond
             break
@@ -127,7 +127,7 @@ def skip_values(table: Places, places: Places, counts: np.ndarray) -> Places:
     return places
 
 
-def _at(table: Places, places: Places) -> Places:
+def _take(table: Places, places: Places) -> Places:
     return table.take(places, mode="clip")  # no position is outside, but clipping is fastest
 
 
@@ -154,7 +154,7 @@ def read_values(type_: DataType, places: Places, ends: ValueEnds) -> pa.Array:
             return pc.dictionary_encode(read_values(inner, places, ends))
         case NullableType(inner):
             is_null = buffer[places] != 0
-            return _with_holes(read_values(inner, places[~is_null] + 1, ends), is_null)
+            return _insert_nulls(read_values(inner, places[~is_null] + 1, ends), is_null)
         case TupleType(elements):
             children = []
             for _, inner in elements:
@@ -162,16 +162,16 @@ def read_values(type_: DataType, places: Places, ends: ValueEnds) -> pa.Array:
                 places = ends.of(inner)[places]
             return pa.StructArray.from_arrays(children, fields=list(type_.arrow))
         case ArrayType(inner):
-            offsets, starts = _elements(type_, places, ends)
+            offsets, starts = _find_elements(type_, places, ends)
             return build_lists(type_, offsets, read_values(inner, starts, ends))
         case MapType(key, value):
-            offsets, starts = _elements(type_, places, ends)
+            offsets, starts = _find_elements(type_, places, ends)
             keys = read_values(key, starts, ends)
             return build_maps(type_, offsets, keys, read_values(value, ends.of(key)[starts], ends))
     raise AssertionError(type_)
 
 
-def _elements(type_: ArrayType | MapType, places: Places, ends: ValueEnds) -> tuple[np.ndarray, Places]:
+def _find_elements(type_: ArrayType | MapType, places: Places, ends: ValueEnds) -> tuple[np.ndarray, Places]:
     """Returns offsets of the lists, and where their elements begin."""
     counts, sizes = decode_at(ends.buffer, places)
     offsets = np.zeros(len(counts) + 1, np.int32)
@@ -182,7 +182,7 @@ def _elements(type_: ArrayType | MapType, places: Places, ends: ValueEnds) -> tu
     return offsets, begins + within * width if width is not None else skip_values(ends.elements(type_), begins, within)
 
 
-def _with_holes(values: pa.Array, is_null: np.ndarray) -> pa.Array:
+def _insert_nulls(values: pa.Array, is_null: np.ndarray) -> pa.Array:
     """Inserts nulls; ``values`` are those that are not null."""
     if not is_null.any():
         return values

@@ -36,10 +36,10 @@ def read_row_binary(
     source = ByteSource(stream, "RowBinary", options.status)
     if source.at_end():
         return
-    fields = _header(source, columns, header, options) if header else [(c.name, c.type) for c in columns]
+    fields = _read_header(source, columns, header, options) if header else [(c.name, c.type) for c in columns]
     wanted = {column.name: column for column in columns}
     first_row = 1
-    for arrays in _rows(source, fields):
+    for arrays in _read_rows(source, fields):
         table = {}
         for (name, type_), read in zip(fields, arrays, strict=True):
             if name not in wanted:
@@ -47,23 +47,23 @@ def read_row_binary(
             try:
                 table[name] = convert_column(read(), type_, wanted[name], options, first_row)
             except BadValueError as error:
-                raise error.located(first_row, name, type_) from None
+                raise error.to_user_error(first_row, name, type_) from None
         yield pa.table(table)
         first_row += len(next(iter(table.values())))
 
 
-def _header(source: ByteSource, columns: Sequence[Column], header: int, options: FormatOptions) -> Fields:
+def _read_header(source: ByteSource, columns: Sequence[Column], header: int, options: FormatOptions) -> Fields:
     count = source.number()
     if not 0 < count <= MAX_COLUMNS:
         raise source.malformed(f"a header of {count} columns")
     names = [source.text() for _ in range(count)]
     types = [parse_type(source.text()) for _ in range(count)] if header > 1 else None
-    found = ColumnNames(columns, options).of_header(names, "RowBinary", skips_unknown=types is not None)
+    found = ColumnNames(columns, options).match_header(names, "RowBinary", skips_unknown=types is not None)
     names = ["" if column is None else column.name for column in found]
     return list(zip(names, types or [column.type for column in found if column is not None], strict=True))
 
 
-def _rows(source: ByteSource, fields: Fields) -> Iterator[list]:
+def _read_rows(source: ByteSource, fields: Fields) -> Iterator[list]:
     """Yields per window, for each field, a function that reads its values in all whole rows."""
     types = [type_ for _, type_ in fields]
     widths = [value_width_bytes(type_) for type_ in types]

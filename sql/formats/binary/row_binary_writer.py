@@ -56,42 +56,46 @@ def write_row_binary(
                 [to_bytes(array, type_) for array, type_ in zip(batch.columns, types, strict=True)]
             ).tobytes()
         else:
-            cells = [_cells(array, type_) for array, type_ in zip(batch.columns, types, strict=True)]
+            cells = [_encode_cells(array, type_) for array, type_ in zip(batch.columns, types, strict=True)]
             yield concatenate_bytes(pc.binary_join_element_wise(*cells, b""))
 
 
-def _cells(array: pa.Array, type_: DataType) -> pa.Array:
+def _encode_cells(array: pa.Array, type_: DataType) -> pa.Array:
     """Returns the bytes of each value."""
     match type_:
         case NullableType(inner):
-            given = pc.binary_join_element_wise(b"\0", _cells(array, inner), b"")
+            given = pc.binary_join_element_wise(b"\0", _encode_cells(array, inner), b"")
             return pc.if_else(array.is_null(), b"\1", given) if array.null_count else given
         case LowCardinalityType(inner):
-            return _cells(array.dictionary_decode() if pa.types.is_dictionary(array.type) else array, inner)
+            return _encode_cells(array.dictionary_decode() if pa.types.is_dictionary(array.type) else array, inner)
         case StringType():
             texts = pc.cast(array.fill_null(""), pa.binary())
-            return pc.binary_join_element_wise(_counts(pc.binary_length(texts)), texts, b"")
+            return pc.binary_join_element_wise(_encode_counts(pc.binary_length(texts)), texts, b"")
         case ArrayType(inner):
             offsets, _, flat = list_parts(array)
-            return _joined(offsets, _cells(flat, inner))
+            return _join_elements(offsets, _encode_cells(flat, inner))
         case MapType(key, value):
             offsets, _, flat = list_parts(array)
-            pairs = pc.binary_join_element_wise(_cells(flat.field(0), key), _cells(flat.field(1), value), b"")
-            return _joined(offsets, pairs)
+            pairs = pc.binary_join_element_wise(
+                _encode_cells(flat.field(0), key), _encode_cells(flat.field(1), value), b""
+            )
+            return _join_elements(offsets, pairs)
         case TupleType(elements):
-            children = [_cells(child, inner) for child, (_, inner) in zip(array.flatten(), elements, strict=True)]
+            children = [
+                _encode_cells(child, inner) for child, (_, inner) in zip(array.flatten(), elements, strict=True)
+            ]
             return pc.binary_join_element_wise(*children, b"") if children else pa.repeat(b"", len(array))
     matrix = np.ascontiguousarray(to_bytes(array, type_))
     offsets = np.arange(0, matrix.size + 1, matrix.shape[1], dtype=np.int32)
     return pa.Array.from_buffers(pa.binary(), len(array), [None, pa.py_buffer(offsets), pa.py_buffer(matrix)])
 
 
-def _counts(numbers: pa.Array) -> pa.Array:
+def _encode_counts(numbers: pa.Array) -> pa.Array:
     return encode_all(np.asarray(numbers).astype(np.int64))
 
 
-def _joined(offsets: pa.Array, elements: pa.Array) -> pa.Array:
+def _join_elements(offsets: pa.Array, elements: pa.Array) -> pa.Array:
     """Returns, per row, the number of its elements and the elements."""
     lists = pa.ListArray.from_arrays(offsets, elements)
     bodies = pc.binary_join(lists, b"") if len(elements) else pa.array([b""] * len(lists), pa.binary())
-    return pc.binary_join_element_wise(_counts(lists.value_lengths()), bodies, b"")
+    return pc.binary_join_element_wise(_encode_counts(lists.value_lengths()), bodies, b"")

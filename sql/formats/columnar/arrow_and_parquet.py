@@ -44,47 +44,47 @@ _BATCH_BYTES = 256 << 20
 
 def read_parquet(stream: BinaryIO, columns: Sequence[Column], options: FormatOptions) -> Iterator[pa.Table]:
     """Yields the rows of Parquet data."""
-    with _readable_anywhere(stream, options.status) as source, _refusing("Parquet"):
+    with _open_seekable(stream, options.status) as source, _user_errors("Parquet"):
         file = _parquet_file(source())
-        names = _names(file.schema_arrow, columns, options, "Parquet")
+        names = _match_names(file.schema_arrow, columns, options, "Parquet")
         batches = parquet_batches(file, source, names)
-        yield from _tables(batches, names, columns, options, "Parquet")
+        yield from _read_tables(batches, names, columns, options, "Parquet")
 
 
 def read_arrow(stream: BinaryIO, columns: Sequence[Column], options: FormatOptions) -> Iterator[pa.Table]:
     """Yields the rows of an Arrow file."""
-    with _whole(stream, options.status) as data, _refusing("Arrow"):
+    with _read_whole(stream, options.status) as data, _user_errors("Arrow"):
         check_arrow_file(memoryview(data).cast("B"), options.status)
         reader = pa.ipc.open_file(pa.BufferReader(data))
-        names = _names(reader.schema, columns, options, "Arrow")
+        names = _match_names(reader.schema, columns, options, "Arrow")
         batches = (reader.get_batch(index) for index in range(reader.num_record_batches))
-        yield from _tables(batches, names, columns, options, "Arrow")
+        yield from _read_tables(batches, names, columns, options, "Arrow")
 
 
 def read_arrow_stream(stream: BinaryIO, columns: Sequence[Column], options: FormatOptions) -> Iterator[pa.Table]:
     """Yields the rows of an Arrow stream."""
-    with _refusing("ArrowStream"):
+    with _user_errors("ArrowStream"):
         reader = pa.ipc.open_stream(pa.PythonFile(CheckedIpcStream(stream, options.status), mode="r"))
-        names = _names(reader.schema, columns, options, "ArrowStream")
-        yield from _tables(iter(reader), names, columns, options, "ArrowStream")
+        names = _match_names(reader.schema, columns, options, "ArrowStream")
+        yield from _read_tables(iter(reader), names, columns, options, "ArrowStream")
 
 
 def count_parquet_rows(stream: BinaryIO, options: FormatOptions) -> int:
     """Returns the number of rows of Parquet data, without reading them."""
-    with _readable_anywhere(stream, options.status) as source, _refusing("Parquet"):
+    with _open_seekable(stream, options.status) as source, _user_errors("Parquet"):
         return int(_parquet_file(source()).metadata.num_rows)
 
 
 def read_schema(name: str, stream: BinaryIO, options: FormatOptions) -> pa.Schema:
     """Returns the Arrow schema of Parquet, Arrow or ArrowStream data."""
-    with _refusing(name):
+    with _user_errors(name):
         if name == "ArrowStream":
             return pa.ipc.open_stream(pa.PythonFile(CheckedIpcStream(stream, options.status), mode="r")).schema
         if name == "Arrow":
-            with _whole(stream, options.status) as data:
+            with _read_whole(stream, options.status) as data:
                 check_arrow_file(memoryview(data).cast("B"), options.status)
                 return pa.ipc.open_file(pa.BufferReader(data)).schema
-        with _readable_anywhere(stream, options.status) as source:
+        with _open_seekable(stream, options.status) as source:
             return _parquet_file(source()).schema_arrow
 
 
@@ -123,7 +123,7 @@ def parquet_batches(
 
 
 @contextmanager
-def _refusing(name: str) -> Iterator[None]:
+def _user_errors(name: str) -> Iterator[None]:
     """Raises pyarrow's errors about unreadable data as ``UserError`` 117."""
     try:
         yield
@@ -132,13 +132,13 @@ def _refusing(name: str) -> Iterator[None]:
 
 
 @contextmanager
-def _readable_anywhere(stream: BinaryIO, status: QueryStatus) -> Iterator[Callable[[], pa.NativeFile]]:
+def _open_seekable(stream: BinaryIO, status: QueryStatus) -> Iterator[Callable[[], pa.NativeFile]]:
     """Gives readers that seek the bytes of the stream; a file is read where it lies."""
     raw = stream.raw if isinstance(stream, io.BufferedReader) else None
     if isinstance(raw, io.FileIO) and raw.seekable() and stream.tell() == 0:
         yield lambda: pa.PythonFile(_PositionedFile(raw.fileno()), mode="r")
         return
-    with _whole(stream, status) as data:
+    with _read_whole(stream, status) as data:
         yield lambda: pa.BufferReader(data)
 
 
@@ -173,7 +173,7 @@ class _PositionedFile(io.RawIOBase):
 
 
 @contextmanager
-def _whole(stream: BinaryIO, status: QueryStatus) -> Iterator[pa.Buffer]:
+def _read_whole(stream: BinaryIO, status: QueryStatus) -> Iterator[pa.Buffer]:
     """Gives all bytes of the stream: in memory, or mapped from a temporary file when they are many."""
     if isinstance(stream, io.BytesIO):
         yield pa.py_buffer(stream.read())
@@ -191,7 +191,7 @@ def _whole(stream: BinaryIO, status: QueryStatus) -> Iterator[pa.Buffer]:
         yield pa.py_buffer(mmap.mmap(copy.fileno(), 0, access=mmap.ACCESS_READ))
 
 
-def _names(schema: pa.Schema, columns: Sequence[Column], options: FormatOptions, name: str) -> list[str]:
+def _match_names(schema: pa.Schema, columns: Sequence[Column], options: FormatOptions, name: str) -> list[str]:
     known = {column.name for column in columns}
     found = [field for field in schema.names if field in known]
     unknown = [field for field in schema.names if field not in known]
@@ -208,7 +208,7 @@ def _names(schema: pa.Schema, columns: Sequence[Column], options: FormatOptions,
     return found
 
 
-def _tables(
+def _read_tables(
     batches: Iterator[pa.RecordBatch],
     names: Sequence[str],
     columns: Sequence[Column],
@@ -227,17 +227,17 @@ def _tables(
             return
         whole = check_batch(batch, [column.name for column in asked], name, first_row)
         for piece in split_by_bytes(whole, name):
-            yield _table(piece, asked, options, first_row)
+            yield _make_table(piece, asked, options, first_row)
             first_row += piece.num_rows
 
 
-def _table(batch: pa.RecordBatch, columns: Sequence[Column], options: FormatOptions, first_row: int) -> pa.Table:
+def _make_table(batch: pa.RecordBatch, columns: Sequence[Column], options: FormatOptions, first_row: int) -> pa.Table:
     def converted(column: Column) -> pa.Array:
         array = batch.column(column.name)
         try:
             return from_arrow_file(array, column.type, options)
         except BadValueError as error:
-            raise error.located(first_row, column.name, column.type) from None
+            raise error.to_user_error(first_row, column.name, column.type) from None
         except UserError as error:
             raise UserError(error.name, f"{error.message} (column {column.name})") from None
         except pa.ArrowException as error:

@@ -149,24 +149,24 @@ def _composite(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.A
         if pa.types.is_large_list(kind):
             array = array.cast(pa.list_(kind.value_type))
         offsets, mask, flat = list_parts(array)
-        inner = _without_nulls(from_arrow_file(flat, type_.inner, options), type_.inner)
+        inner = _check_no_nulls(from_arrow_file(flat, type_.inner, options), type_.inner)
         return pa.ListArray.from_arrays(offsets, inner, type=type_.arrow, mask=mask)
     if isinstance(type_, MapType) and pa.types.is_map(kind):
         offsets, mask, flat = list_parts(array)
         keys = from_arrow_file(flat.field(0), type_.key, options)
-        values = _without_nulls(from_arrow_file(flat.field(1), type_.value, options), type_.value)
+        values = _check_no_nulls(from_arrow_file(flat.field(1), type_.value, options), type_.value)
         result = pa.MapArray.from_arrays(offsets, keys, values, type=type_.arrow)
         return result.take(pc.if_else(mask, None, pa.array(np.arange(len(array))))) if mask is not None else result
     if isinstance(type_, TupleType) and pa.types.is_struct(kind) and kind.num_fields == len(type_.elements):
         children = [
-            _without_nulls(from_arrow_file(child, inner, options), inner)
+            _check_no_nulls(from_arrow_file(child, inner, options), inner)
             for child, (_, inner) in zip(array.flatten(), type_.elements, strict=True)
         ]
         return pa.StructArray.from_arrays(children, fields=list(type_.arrow))
-    raise _mismatch(array, type_)
+    raise _mismatch_error(array, type_)
 
 
-def _without_nulls(array: pa.Array, type_: DataType) -> pa.Array:
+def _check_no_nulls(array: pa.Array, type_: DataType) -> pa.Array:
     """Refuses nulls inside a composite value: there is no default for them."""
     if array.null_count and not type_.is_nullable:
         raise UserError("TYPE_MISMATCH", f"Cannot convert NULL to {type_} inside another type")
@@ -258,7 +258,7 @@ def _cast(array: pa.Array, type_: DataType) -> pa.Array:
             return pc.not_equal(array, 0)
         return validate_values(pc.cast(array, type_.arrow), type_)
     except pa.ArrowNotImplementedError:
-        raise _mismatch(array, type_) from None
+        raise _mismatch_error(array, type_) from None
     except pa.ArrowInvalid as error:
         index = first_invalid_row(array, type_.arrow)
         if isinstance(type_, (IntegerType, DecimalType, FloatType, IPv4Type, EnumType)):
@@ -301,7 +301,7 @@ def validate_values(array: pa.Array, type_: DataType) -> pa.Array:
     That are strings that are not UTF-8, days and seconds out of range, and numbers that an Enum lacks.
     """
     if pa.types.is_string(array.type):
-        return _valid_utf8(array)
+        return _check_utf8(array)
     if isinstance(type_, (DateType, Date32Type)):
         _check_range(pc.cast(array, pa.int32()), *_DAYS[type(type_)], array, type_)
     elif isinstance(type_, DateTimeType):
@@ -319,10 +319,10 @@ def validate_values(array: pa.Array, type_: DataType) -> pa.Array:
 
 def decode_utf8(values: pa.Array) -> pa.Array:
     """Returns binary values as strings. Raises :class:`BadValueError` 117 for bytes that are not UTF-8."""
-    return _valid_utf8(view_as_text(values))
+    return _check_utf8(view_as_text(values))
 
 
-def _valid_utf8(array: pa.Array) -> pa.Array:
+def _check_utf8(array: pa.Array) -> pa.Array:
     if is_valid_utf8(array):
         return array
     binary = pc.cast(array, pa.binary())
@@ -346,5 +346,5 @@ def _check_range(numbers: pa.Array, low: int, high: int, array: pa.Array, type_:
         raise range_error(index, describe_value(array, index), type_)
 
 
-def _mismatch(array: pa.Array, type_: DataType) -> UserError:
+def _mismatch_error(array: pa.Array, type_: DataType) -> UserError:
     return UserError("TYPE_MISMATCH", f"Cannot read Arrow type {array.type} as {type_}")

@@ -134,7 +134,7 @@ def _decimals(flat: np.ndarray, width: int, type_: DecimalType) -> np.ndarray:
         words[:, 0], words[:, 1] = low, low >> 63
     else:
         words = flat.view("<i8").reshape(-1, 2)
-        outside = _too_wide(words, 10**type_.precision)
+        outside = _find_too_wide(words, 10**type_.precision)
     if outside.any():
         index = int(outside.argmax())
         unscaled = (int(words[index, 1]) << 64) | int(words[index, 0].view("<u8"))
@@ -142,7 +142,7 @@ def _decimals(flat: np.ndarray, width: int, type_: DecimalType) -> np.ndarray:
     return words.reshape(-1)
 
 
-def _too_wide(words: np.ndarray, limit: int) -> np.ndarray:
+def _find_too_wide(words: np.ndarray, limit: int) -> np.ndarray:
     """Returns a mask of the 128-bit numbers that are not strictly between ``-limit`` and ``limit``."""
     low, high = words[:, 0].view("<u8"), words[:, 1]
     limit_low, limit_high = np.uint64(limit & (2**64 - 1)), limit >> 64

@@ -35,8 +35,8 @@ def split_elements(texts: pa.Array, brackets: str, separators: str) -> tuple[np.
     of this form, lacks an element, or has brackets deeper than :data:`MAX_DEPTH` in it.
     """
     rows = np.flatnonzero(np.asarray(pc.is_valid(texts)))
-    data, offsets = _bytes_of(_trimmed(texts.drop_null() if texts.null_count else texts))
-    marks, lists = _marks(data, offsets, brackets.encode(), separators.encode())
+    data, offsets = _bytes_of(_trim(texts.drop_null() if texts.null_count else texts))
+    marks, lists = _find_marks(data, offsets, brackets.encode(), separators.encode())
     if lists < len(rows):
         split_elements(texts.slice(0, int(rows[lists])), brackets, separators)  # may raise for an earlier one
         raise NotAListError(int(rows[lists]))
@@ -44,8 +44,8 @@ def split_elements(texts: pa.Array, brackets: str, separators: str) -> tuple[np.
     kinds = marks[bounds]
     counts = np.diff(np.append(np.flatnonzero(kinds == _OPEN), len(bounds))) - 1
     ends = np.cumsum(np.diff(bounds)[kinds[:-1] != _CLOSE] - 1)
-    elements = _trimmed(_texts(data[marks == 0], ends))
-    counts, elements = _without_last(counts, elements, rows, may_end_in_comma=brackets == "()")
+    elements = _trim(_make_texts(data[marks == 0], ends))
+    counts, elements = _drop_empty_last(counts, elements, rows, may_end_in_comma=brackets == "()")
     all_counts = np.zeros(len(texts), np.int64)
     all_counts[rows] = counts
     return np.append(0, np.cumsum(all_counts)).astype(np.int32), elements
@@ -59,12 +59,12 @@ def _bytes_of(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     return np.frombuffer(data or b"", np.uint8, size, int(offsets[0]) if size else 0), offsets - offsets[0]
 
 
-def _texts(data: np.ndarray, ends: np.ndarray) -> pa.Array:
+def _make_texts(data: np.ndarray, ends: np.ndarray) -> pa.Array:
     offsets = np.append(0, ends).astype(np.int32)
     return pa.Array.from_buffers(pa.string(), len(ends), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
-def _trimmed(texts: pa.Array) -> pa.Array:
+def _trim(texts: pa.Array) -> pa.Array:
     data, offsets = _bytes_of(texts)
     if not len(data) or (data.min() >= _FIRST_VISIBLE and data.max() < _FIRST_NOT_ASCII):
         return texts
@@ -73,7 +73,7 @@ def _trimmed(texts: pa.Array) -> pa.Array:
     return pc.utf8_trim_whitespace(texts) if any(_MAY_BE_BLANK[edge].any() for edge in edges) else texts
 
 
-def _marks(data: np.ndarray, offsets: np.ndarray, brackets: bytes, separators: bytes) -> tuple[np.ndarray, int]:
+def _find_marks(data: np.ndarray, offsets: np.ndarray, brackets: bytes, separators: bytes) -> tuple[np.ndarray, int]:
     """Marks each byte that opens, parts or closes a text's list; finds the first text that is no list.
 
     Returns the marks, and that text's number or the number of texts. Behind it the marks may be wrong: depths and
@@ -110,7 +110,7 @@ def _marks(data: np.ndarray, offsets: np.ndarray, brackets: bytes, separators: b
     return marks, len(is_list) if is_list.all() else int(is_list.argmin())
 
 
-def _without_last(
+def _drop_empty_last(
     counts: np.ndarray, elements: pa.Array, rows: np.ndarray, *, may_end_in_comma: bool
 ) -> tuple[np.ndarray, pa.Array]:
     """Removes the empty element between empty brackets, and behind the last comma of a tuple.

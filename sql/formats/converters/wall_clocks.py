@@ -18,7 +18,7 @@ _MOST_SECONDS = 2**62 // _MICROS
 
 def to_wall_clock(instants: pa.Array, zone: str) -> pa.Array:
     """Converts UTC instants (timestamps without a zone) to the clock of ``zone``, of the same type."""
-    return _moved(instants, _offsets(instants, zone, is_local=False))
+    return _shift(instants, _find_offsets(instants, zone, is_local=False))
 
 
 def to_utc(local: pa.Array, zone: str) -> pa.Array:
@@ -27,10 +27,10 @@ def to_utc(local: pa.Array, zone: str) -> pa.Array:
     A time that a change of the clock repeats is the earlier one. For one that it skips the offset is the one after the
     change, as in ClickHouse: 02:30 of a spring night is shown as 01:30.
     """
-    return _moved(local, -_offsets(local, zone, is_local=True))
+    return _shift(local, -_find_offsets(local, zone, is_local=True))
 
 
-def _offsets(times: pa.Array, zone: str, *, is_local: bool) -> np.ndarray:
+def _find_offsets(times: pa.Array, zone: str, *, is_local: bool) -> np.ndarray:
     """Returns the zone's offsets in ticks of the unit of ``times``."""
     per_second = _TICKS[times.type.unit]
     ticks = np.asarray(pc.fill_null(pc.cast(times, pa.int64()), 0))
@@ -38,5 +38,5 @@ def _offsets(times: pa.Array, zone: str, *, is_local: bool) -> np.ndarray:
     return zone_table(zone, is_local).offsets(seconds * _MICROS) // _MICROS * per_second
 
 
-def _moved(times: pa.Array, by: np.ndarray) -> pa.Array:
+def _shift(times: pa.Array, by: np.ndarray) -> pa.Array:
     return pc.cast(pc.add(pc.cast(times, pa.int64()), pa.array(by)), times.type)

@@ -76,12 +76,12 @@ def parse_lines(
     try:
         samples = _samples(chunk)
         asked = {
-            column.name: _form(column.type, [row[column.name] for row in samples if column.name in row])
+            column.name: _requested_type(column.type, [row[column.name] for row in samples if column.name in row])
             for column in columns
         }
         _refuse_wide_numbers(chunk, asked.values())
         table = _read(chunk, asked, options, is_header_read)
-        arrays = [_from_json(_array(table, column), column.type, options) for column in columns]
+        arrays = [_from_json(_get_array(table, column), column.type, options) for column in columns]
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError, RecursionError, BadValueError, UserError):
         return None
     return pa.Table.from_arrays(arrays, names=[column.name for column in columns])
@@ -95,7 +95,7 @@ def parse_string_lines(
         table = _read(chunk, {column.name: pa.string() for column in columns}, options, is_header_read)
         arrays = []
         for column in columns:
-            texts = _array(table, column)
+            texts = _get_array(table, column)
             if not is_valid_utf8(texts):
                 return None
             if column.type.is_nullable or strip_nullable(column.type) != StringType():
@@ -141,7 +141,7 @@ def _line_count(chunk: bytes) -> int:
     return chunk.count(b"\n") + (not chunk.endswith(b"\n"))
 
 
-def _array(table: pa.Table, column: Column) -> pa.Array:
+def _get_array(table: pa.Table, column: Column) -> pa.Array:
     array = table.column(column.name).combine_chunks()
     return pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
 
@@ -156,18 +156,25 @@ def _samples(chunk: bytes) -> list[dict[str, Any]]:
     return rows
 
 
-def _form(type_: DataType, samples: list[Any]) -> pa.DataType:
+def _requested_type(type_: DataType, samples: list[Any]) -> pa.DataType:
     """Returns the Arrow type to request so that pyarrow accepts the samples."""
     match type_:
         case NullableType(inner) | LowCardinalityType(inner):
-            return _form(inner, samples)
+            return _requested_type(inner, samples)
         case ArrayType(inner):
-            return pa.list_(_form(inner, _inside(samples)))
+            return pa.list_(_requested_type(inner, _list_elements(samples)))
         case MapType(_, value):
-            return pa.list_(pa.struct([("0", pa.string()), ("1", _form(value, _of_key("1", _inside(samples))))]))
+            return pa.list_(
+                pa.struct(
+                    [("0", pa.string()), ("1", _requested_type(value, _list_values("1", _list_elements(samples))))]
+                )
+            )
         case TupleType(elements):
             names = [name or str(place) for place, (name, _) in enumerate(elements)]
-            forms = [_form(inner, _of_key(name, samples)) for name, (_, inner) in zip(names, elements, strict=True)]
+            forms = [
+                _requested_type(inner, _list_values(name, samples))
+                for name, (_, inner) in zip(names, elements, strict=True)
+            ]
             return pa.struct(list(zip(names, forms, strict=True)))
         case IntegerType() | FloatType():
             return pa.string() if any(isinstance(value, str) for value in samples) else type_.arrow
@@ -188,7 +195,7 @@ def _refuse_wide_numbers(chunk: bytes, asked: Iterable[pa.DataType]) -> None:
 
     pyarrow does not notice when a decimal overflows as it gets its scale.
     """
-    scales = [scale for kind in asked for scale in _scales(kind)]
+    scales = [scale for kind in asked for scale in _find_scales(kind)]
     if not scales:
         return
     data = np.frombuffer(chunk, np.uint8)
@@ -200,19 +207,19 @@ def _refuse_wide_numbers(chunk: bytes, asked: Iterable[pa.DataType]) -> None:
         raise ValueError("perhaps a decimal of too many digits")
 
 
-def _scales(kind: pa.DataType) -> Iterator[int]:
+def _find_scales(kind: pa.DataType) -> Iterator[int]:
     if pa.types.is_decimal(kind):
         yield kind.scale
     elif pa.types.is_nested(kind):
         for index in range(kind.num_fields):
-            yield from _scales(kind.field(index).type)
+            yield from _find_scales(kind.field(index).type)
 
 
-def _inside(samples: list[Any]) -> list[Any]:
+def _list_elements(samples: list[Any]) -> list[Any]:
     return [element for value in samples if isinstance(value, list) for element in value]
 
 
-def _of_key(key: str, samples: list[Any]) -> list[Any]:
+def _list_values(key: str, samples: list[Any]) -> list[Any]:
     return [value[key] for value in samples if isinstance(value, dict) and key in value]
 
 
@@ -221,7 +228,7 @@ def _of_key(key: str, samples: list[Any]) -> list[Any]:
 
 def _from_json(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
     _refuse_nested_nulls(array, type_)
-    return from_arrow_file(_without_shapes(array, type_), type_, options)
+    return from_arrow_file(_restore_shapes(array, type_), type_, options)
 
 
 def _refuse_nested_nulls(array: pa.Array, type_: DataType) -> None:
@@ -251,20 +258,20 @@ def _refuse_nested_nulls(array: pa.Array, type_: DataType) -> None:
         _refuse_nested_nulls(child, inner)
 
 
-def _without_shapes(array: pa.Array, type_: DataType) -> pa.Array:
+def _restore_shapes(array: pa.Array, type_: DataType) -> pa.Array:
     """Converts lists of key and value to maps, and numbers of times and enums to texts."""
     match type_:
         case NullableType(inner) | LowCardinalityType(inner):
-            return _without_shapes(array, inner)
+            return _restore_shapes(array, inner)
         case ArrayType(inner):
             offsets, mask, flat = list_parts(array)
-            return pa.ListArray.from_arrays(offsets, _without_shapes(flat, inner), mask=mask)
+            return pa.ListArray.from_arrays(offsets, _restore_shapes(flat, inner), mask=mask)
         case MapType(_, value):
             offsets, mask, flat = list_parts(array)
-            return pa.MapArray.from_arrays(offsets, flat.field(0), _without_shapes(flat.field(1), value), mask=mask)
+            return pa.MapArray.from_arrays(offsets, flat.field(0), _restore_shapes(flat.field(1), value), mask=mask)
         case TupleType(elements):
             pairs = zip(array.flatten(), elements, strict=True)
-            children = [_without_shapes(child, inner) for child, (_, inner) in pairs]
+            children = [_restore_shapes(child, inner) for child, (_, inner) in pairs]
             return pa.StructArray.from_arrays(children, names=[field.name for field in array.type])
         case _ if isinstance(type_, _NUMBERED) and pa.types.is_integer(array.type):
             if pc.any(pc.equal(array, 0)).as_py():

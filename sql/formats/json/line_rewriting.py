@@ -35,19 +35,19 @@ def needs_rewriting(type_: DataType | None) -> bool:
     return isinstance(type_, MapType)
 
 
-def _levels(type_: DataType | None) -> int:
+def _count_levels(type_: DataType | None) -> int:
     """Returns how many brackets deep a value of the type is examined."""
     if not needs_rewriting(type_):
         return 0
     match type_:
         case NullableType(inner) | LowCardinalityType(inner):
-            return _levels(inner)
+            return _count_levels(inner)
         case ArrayType(inner):
-            return 1 + _levels(inner)
+            return 1 + _count_levels(inner)
         case MapType(_, value):
-            return 1 + _levels(value)
+            return 1 + _count_levels(value)
         case TupleType(elements):
-            return 1 + max((_levels(inner) for _, inner in elements), default=0)
+            return 1 + max((_count_levels(inner) for _, inner in elements), default=0)
     return 0
 
 
@@ -60,10 +60,10 @@ def rewrite_as_objects(chunk: bytes, fields: Fields, *, is_compact: bool) -> byt
     if len(chunk) > _MOST_BYTES:
         return None
     try:
-        tokens = _tokens(
-            chunk, 1 + max(_levels(type_) for _, type_ in fields), OPEN_LIST if is_compact else OPEN_OBJECT
+        tokens = _tokenize(
+            chunk, 1 + max(_count_levels(type_) for _, type_ in fields), OPEN_LIST if is_compact else OPEN_OBJECT
         )
-        shapes = _Shapes(tokens)
+        shapes = _ShapeRewriter(tokens)
         shapes.fields(tokens.rows, fields)
     except NotPlainError:
         return None
@@ -78,7 +78,7 @@ def rows_with_keys(chunk: bytes, keys: Sequence[str]) -> list[np.ndarray] | None
     if len(chunk) > _MOST_BYTES:
         return None
     try:
-        tokens = _tokens(chunk, 1, OPEN_OBJECT)
+        tokens = _tokenize(chunk, 1, OPEN_OBJECT)
         counts, colons, _ = tokens.pairs(tokens.rows)
         row_of = np.repeat(np.arange(len(tokens.rows)), (counts + 1) // 2)
         found = [row_of[tokens.has_key(colons, json.dumps(key, ensure_ascii=False).encode())] for key in keys]
@@ -96,7 +96,7 @@ def has_other_case(chunk: bytes, names: Sequence[str]) -> bool:
         return True
     keys = [json.dumps(name, ensure_ascii=False).encode() for name in names]
     try:
-        tokens = _tokens(chunk, 1, OPEN_OBJECT)
+        tokens = _tokenize(chunk, 1, OPEN_OBJECT)
         _, colons, _ = tokens.pairs(tokens.rows)
         exact = sum(np.count_nonzero(tokens.has_key(colons, key)) for key in keys)
         tokens.data = np.frombuffer(chunk.lower(), np.uint8)
@@ -106,17 +106,17 @@ def has_other_case(chunk: bytes, names: Sequence[str]) -> bool:
     return of_any_case != exact
 
 
-def _tokens(chunk: bytes, levels: int, row_kind: int) -> Tokens:
+def _tokenize(chunk: bytes, levels: int, row_kind: int) -> Tokens:
     """Tokenizes rows of this kind. Raises :class:`NotPlainError` if more than blanks is around them."""
     tokens = Tokens(chunk, levels, is_array=row_kind == OPEN_OBJECT)
     if (tokens.kinds[tokens.rows] != row_kind).any():
         raise NotPlainError
-    begins, ends = tokens.places[tokens.rows], tokens.places[tokens.closers(tokens.rows)] + 1
+    begins, ends = tokens.places[tokens.rows], tokens.places[tokens.find_closers(tokens.rows)] + 1
     tokens.check_blank(np.append(0, ends), np.append(begins, len(chunk)))
     return tokens
 
 
-class _Shapes:
+class _ShapeRewriter:
     def __init__(self, tokens: Tokens) -> None:
         self.tokens = tokens
         self.out = Replacements(tokens)
@@ -141,7 +141,7 @@ class _Shapes:
 
     def _map(self, containers: np.ndarray, type_: MapType) -> None:
         counts, colons, commas = self.tokens.pairs(containers)
-        closers, is_empty = self.tokens.closers(containers), counts == 0
+        closers, is_empty = self.tokens.find_closers(containers), counts == 0
         places = self.tokens.places
         self.tokens.check_blank(places[containers[is_empty]] + 1, places[closers[is_empty]])
         self.out.put(containers[is_empty], "[")
@@ -168,7 +168,7 @@ class _Shapes:
         self.out.put(containers, "{" + keys[0])
         if len(commas):
             self.out.put(commas, *("," + key for key in keys[1:]))
-        self.out.put(self.tokens.closers(containers), "}")
+        self.out.put(self.tokens.find_closers(containers), "}")
         marks = np.column_stack([containers, commas.reshape(len(containers), len(fields) - 1)])
         for place, (_, inner) in enumerate(fields):
             if needs_rewriting(inner):

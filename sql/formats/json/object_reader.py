@@ -20,14 +20,14 @@ from sql.formats.column_names import ColumnNames
 from sql.formats.converters.null_filling import MISSING
 from sql.formats.format_options import BadValueError, FormatOptions
 from sql.formats.json.arrow_parser import has_arrow_form, parse_lines
-from sql.formats.json.lenient_numbers import with_plain_numbers
+from sql.formats.json.lenient_numbers import normalize_numbers
 from sql.formats.json.line_rewriting import needs_rewriting, rewrite_as_objects, rows_with_keys
 from sql.formats.json.value_decoding import (
     DECODER,
     PATIENT_DECODER,
     broken_json_error,
     convert_json,
-    pairs,
+    list_pairs,
     skip_blanks_and_marks,
 )
 from sql.formats.streams.row_chunks import parse_chunks, row_chunks, strip_byte_order_mark
@@ -50,7 +50,7 @@ def read_json_each_row(stream: BinaryIO, columns: Sequence[Column], options: For
         if objects is not None and (has_other_shapes or _ROW_WITH_COMMA.match(chunk)):
             objects = rewrite_as_objects(chunk, fields, is_compact=False)
         table = None if objects is None else parse_lines(objects, columns, options)
-        table = None if table is None else _with_missing(table, chunk, columns)
+        table = None if table is None else _add_missing_columns(table, chunk, columns)
         return read_objects_exactly(chunk, columns, options, first_row) if table is None else table
 
     yield from (table for table in parse_chunks(object_chunks(stream, options), parse) if table.num_rows)
@@ -104,17 +104,17 @@ def read_objects_exactly(chunk: bytes, columns: Sequence[Column], options: Forma
         try:
             arrays.append(convert_json(values, column.type, options))
         except BadValueError as error:
-            raise error.located(first_row, column.name, column.type) from None
+            raise error.to_user_error(first_row, column.name, column.type) from None
     names = [column.name for column in columns]
     for column in columns:
-        if _tells_missing(column):
+        if _distinguishes_missing(column):
             arrays.append(pa.array([column.name not in row for row in rows], pa.bool_()))
             names.append(MISSING + column.name)
     return pa.Table.from_arrays(arrays, names=names)
 
 
-def _with_missing(table: pa.Table, chunk: bytes, columns: Sequence[Column]) -> pa.Table | None:
-    names = [column.name for column in columns if _tells_missing(column)]
+def _add_missing_columns(table: pa.Table, chunk: bytes, columns: Sequence[Column]) -> pa.Table | None:
+    names = [column.name for column in columns if _distinguishes_missing(column)]
     found = rows_with_keys(chunk, names) if names else []
     if found is None or any(len(rows) != table.num_rows for rows in found):
         return None
@@ -123,7 +123,7 @@ def _with_missing(table: pa.Table, chunk: bytes, columns: Sequence[Column]) -> p
     return table
 
 
-def _tells_missing(column: Column) -> bool:
+def _distinguishes_missing(column: Column) -> bool:
     """Returns whether a missing key and an explicit null differ for the column.
 
     A Nullable column with an expression takes it where the key is missing, but not where it is null.
@@ -141,33 +141,33 @@ def object_rows(
     """
     names = ColumnNames(columns, options)
     return [
-        row if type(row) is dict and names.are_exact(row) else _named(row, names, first_row + index)
-        for index, row in enumerate(_rows(chunk, first_row))
+        row if type(row) is dict and names.are_exact(row) else _match_keys(row, names, first_row + index)
+        for index, row in enumerate(_decode_rows(chunk, first_row))
     ]
 
 
-def _named(row: dict[str, Any], names: ColumnNames, number: int) -> dict[str, Any]:
+def _match_keys(row: dict[str, Any], names: ColumnNames, number: int) -> dict[str, Any]:
     """Returns the row by the columns' names.
 
     Once it has all columns, the keys that follow are not checked, as in ClickHouse.
     """
     found: dict[str, Any] = {}
-    for key, value in pairs(row):
+    for key, value in list_pairs(row):
         is_complete = len(found) == len(names.listed)
         column = None if is_complete else names.find(key)
         if column is None:
             if not names.skips_unknown:
-                raise _unexpected("Unknown", key, number)
+                raise _unexpected_field_error("Unknown", key, number)
             if is_complete:
                 break
         elif column.name in found:
-            raise _unexpected("Duplicate", column.name, number)
+            raise _unexpected_field_error("Duplicate", column.name, number)
         else:
             found[column.name] = value
     return found
 
 
-def _unexpected(what: str, key: str, row: int) -> UserError:
+def _unexpected_field_error(what: str, key: str, row: int) -> UserError:
     message = f"{what} field found while parsing JSONEachRow format: {key}: (at row {row})"
     return UserError("INCORRECT_DATA", message)
 
@@ -175,7 +175,7 @@ def _unexpected(what: str, key: str, row: int) -> UserError:
 def decode_utf8(chunk: bytes, first_row: int) -> str:
     """Decodes the chunk, with numbers as JSON allows them. Raises 117 for bytes that are not UTF-8."""
     try:
-        return with_plain_numbers(chunk.decode())
+        return normalize_numbers(chunk.decode())
     except UnicodeDecodeError as error:
         row = first_row + chunk.count(b"\n", 0, error.start)
         raise UserError(
@@ -184,7 +184,7 @@ def decode_utf8(chunk: bytes, first_row: int) -> str:
         ) from None
 
 
-def _rows(chunk: bytes, first_row: int) -> list[dict[str, Any]]:
+def _decode_rows(chunk: bytes, first_row: int) -> list[dict[str, Any]]:
     text = decode_utf8(chunk, first_row)
     lines = [line for line in text.split("\n") if line and not line.isspace()]
     try:

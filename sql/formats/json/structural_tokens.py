@@ -30,7 +30,7 @@ class Tokens:
 
     def __init__(self, chunk: bytes, levels: int, *, is_array: bool = False) -> None:
         self.data = np.frombuffer(chunk, np.uint8)
-        self.quotes = _quotes(self.data)
+        self.quotes = _find_quotes(self.data)
         if len(self.quotes) & 1:
             raise NotPlainError
         edges = np.zeros(len(self.data) + 1, np.int8)
@@ -71,7 +71,7 @@ class Tokens:
         within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
         return counts, self._order[np.repeat(begins + 1, counts) + within]
 
-    def closers(self, containers: np.ndarray) -> np.ndarray:
+    def find_closers(self, containers: np.ndarray) -> np.ndarray:
         """Returns the closing brackets of the containers."""
         return self._order[self._ends[np.searchsorted(self._begins, self._ranks[containers])]]
 
@@ -122,7 +122,7 @@ class Tokens:
         return found
 
 
-def _quotes(data: np.ndarray) -> np.ndarray:
+def _find_quotes(data: np.ndarray) -> np.ndarray:
     """Returns where strings begin and end: quotes behind an even number of backslashes."""
     quotes = np.flatnonzero(data == QUOTE)
     backslashes = np.flatnonzero(data == BACKSLASH)

@@ -25,7 +25,7 @@ ABSENT: Any = object()
 
 
 class DuplicateKeyObject(dict[str, Any]):
-    """An object in which a key is there twice. A Map takes all ``pairs``."""
+    """An object in which a key is there twice. A Map takes all ``list_pairs``."""
 
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
         super().__init__(reversed(pairs))
@@ -90,7 +90,9 @@ def string_array(texts: list[str | None]) -> pa.Array:
     try:
         return pa.array(texts, pa.string())
     except UnicodeEncodeError:
-        index = next(index for index, text in enumerate(texts) if text and not text.isascii() and _is_half(text))
+        index = next(
+            index for index, text in enumerate(texts) if text and not text.isascii() and _has_half_surrogate(text)
+        )
         raise BadValueError(
             "INCORRECT_DATA",
             index,
@@ -99,7 +101,7 @@ def string_array(texts: list[str | None]) -> pa.Array:
         ) from None
 
 
-def _is_half(text: str) -> bool:
+def _has_half_surrogate(text: str) -> bool:
     return any("\ud800" <= char <= "\udfff" for char in text)
 
 
@@ -127,14 +129,14 @@ def _convert_list(values: list[Any], type_: ArrayType, options: FormatOptions) -
 
 
 def _convert_map(values: list[Any], type_: MapType, options: FormatOptions) -> pa.Array:
-    groups = [pairs(_expect(value, dict, index, type_)) for index, value in enumerate(values)]
+    groups = [list_pairs(_expect(value, dict, index, type_)) for index, value in enumerate(values)]
     offsets, keys = _flatten(values, [[key for key, _ in group] for group in groups], type_, type_.key, options)
     _, items = _flatten(values, [[item for _, item in group] for group in groups], type_, type_.value, options)
     array = pa.MapArray.from_arrays(offsets, keys, items, type=type_.arrow)
-    return _nulls_like(array, values)
+    return _apply_nulls(array, values)
 
 
-def pairs(value: dict[str, Any]) -> Collection[tuple[str, Any]]:
+def list_pairs(value: dict[str, Any]) -> Collection[tuple[str, Any]]:
     """Returns all pairs of an object, also with repeated keys."""
     return value.pairs if isinstance(value, DuplicateKeyObject) else value.items()
 
@@ -146,13 +148,13 @@ def _convert_tuple(values: list[Any], type_: TupleType, options: FormatOptions) 
         elements = [row[position] if row else ABSENT for row in rows]
         groups = [[] if element is ABSENT else [element] for element in elements]
         _, child = _flatten(values, groups, type_, inner, options)
-        children.append(_with_defaults(child, [group for group, row in zip(groups, rows, strict=True) if row], inner))
+        children.append(_insert_defaults(child, [group for group, row in zip(groups, rows, strict=True) if row], inner))
     present = np.cumsum([bool(row) for row in rows]) - 1
     indices = pa.array([int(place) if row else None for place, row in zip(present, rows, strict=True)], pa.int64())
     return pa.StructArray.from_arrays(children, fields=list(type_.arrow)).take(indices)
 
 
-def _with_defaults(child: pa.Array, groups: list[list[Any]], type_: DataType) -> pa.Array:
+def _insert_defaults(child: pa.Array, groups: list[list[Any]], type_: DataType) -> pa.Array:
     """Returns the elements, with the type's default for each group that has none."""
     if len(child) == len(groups):
         return child
@@ -193,7 +195,7 @@ def _expect(value: Any, kind: type, index: int, type_: DataType) -> Any:
     return value
 
 
-def _nulls_like(array: pa.Array, values: list[Any]) -> pa.Array:
+def _apply_nulls(array: pa.Array, values: list[Any]) -> pa.Array:
     if not any(value is None for value in values):
         return array
     return array.take(pa.array([None if value is None else index for index, value in enumerate(values)], pa.int64()))

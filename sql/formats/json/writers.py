@@ -32,7 +32,7 @@ class JsonLayout:
     progress: bool = False
 
 
-def _texts(
+def _render_columns(
     batch: pa.RecordBatch, columns: Columns, options: FormatOptions, shape: JsonLayout, indent: int | None = None
 ) -> list[pa.Array]:
     if not shape.strings:
@@ -41,7 +41,7 @@ def _texts(
     return [quote_json(pc.fill_null(text, _NULL_TEXT) if text.null_count else text, options) for text in texts]
 
 
-def _few_texts(
+def _render_small(
     batch: pa.RecordBatch, columns: Columns, options: FormatOptions, shape: JsonLayout
 ) -> list[list[str]] | None:
     if shape.strings or not is_small_result(batch, MOST_JSON_ROWS):
@@ -55,7 +55,7 @@ def _few_texts(
     return texts
 
 
-def _few_lines(texts: list[list[str]], keys: list[str], shape: JsonLayout, before: str, after: str) -> bytes:
+def _join_small_lines(texts: list[list[str]], keys: list[str], shape: JsonLayout, before: str, after: str) -> bytes:
     rows = zip(*texts, strict=True)
     if shape.compact:
         return "".join([f"{before}[{', '.join(row)}]{after}" for row in rows]).encode()
@@ -75,11 +75,11 @@ def write_json_rows(
     keys = [json_string(name, options) + ":" for name, _ in columns]
     for batch in slice_rows(batches):
         options.status.check()
-        few = _few_texts(batch, columns, options, shape)
+        few = _render_small(batch, columns, options, shape)
         if few is not None:
-            yield _few_lines(few, keys, shape, before, after)
+            yield _join_small_lines(few, keys, shape, before, after)
             continue
-        texts = _texts(batch, columns, options, shape)
+        texts = _render_columns(batch, columns, options, shape)
         if shape.compact:
             yield concatenate_bytes(join_row(before + "[", texts, ", ", "]" + after))
         else:
@@ -113,9 +113,9 @@ def write_json(
     render = _compact_rows if shape.compact else _object_rows
     for batch in slice_rows(batches):
         options.status.check()
-        few = _few_texts(batch, columns, options, shape)
+        few = _render_small(batch, columns, options, shape)
         if few is not None:
-            yield _few_objects(few, columns, options, shape)[0 if rows else 2 :].encode()
+            yield _join_small_objects(few, columns, options, shape)[0 if rows else 2 :].encode()
         else:
             yield concatenate_bytes(render(batch, columns, options, shape), skip=0 if rows else 2)
         rows += batch.num_rows
@@ -131,13 +131,13 @@ def _json_meta(columns: Columns, options: FormatOptions) -> str:
 
 
 def _object_rows(batch: pa.RecordBatch, columns: Columns, options: FormatOptions, shape: JsonLayout) -> pa.Array:
-    texts = _texts(batch, columns, options, shape, 3)
+    texts = _render_columns(batch, columns, options, shape, 3)
     keys = ["\t\t\t" + json_string(name, options) + ": " for name, _ in columns]
     pairs = [pc.binary_join_element_wise(key, text, "") for key, text in zip(keys, texts, strict=True)]
     return join_row(",\n\t\t{\n", pairs, ",\n", "\n\t\t}")
 
 
-def _few_objects(texts: list[list[str]], columns: Columns, options: FormatOptions, shape: JsonLayout) -> str:
+def _join_small_objects(texts: list[list[str]], columns: Columns, options: FormatOptions, shape: JsonLayout) -> str:
     rows = zip(*texts, strict=True)
     if shape.compact:
         return "".join([f",\n\t\t[{', '.join(row)}]" for row in rows])
@@ -146,7 +146,7 @@ def _few_objects(texts: list[list[str]], columns: Columns, options: FormatOption
 
 
 def _compact_rows(batch: pa.RecordBatch, columns: Columns, options: FormatOptions, shape: JsonLayout) -> pa.Array:
-    return join_row(",\n\t\t[", _texts(batch, columns, options, shape), ", ", "]")
+    return join_row(",\n\t\t[", _render_columns(batch, columns, options, shape), ", ", "]")
 
 
 def _json_tail(rows: int, options: FormatOptions, statistics: RunStatistics | None) -> str:

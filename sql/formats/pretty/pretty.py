@@ -69,26 +69,26 @@ def _collect(columns: Columns, batches: Batches, options: FormatOptions, *, ends
         before, grid.total = grid.total, grid.total + batch.num_rows
         taken = min(max(head - before, 0), batch.num_rows)
         if taken:
-            grid.rows += _cells(batch.slice(0, taken), columns, options)
+            grid.rows += _render_cells(batch.slice(0, taken), columns, options)
         rest = batch.num_rows - taken
         if ends and rest:
             last = min(rest, limit - head)
-            tail.extend(_cells(batch.slice(batch.num_rows - last), columns, options) if last else ())
+            tail.extend(_render_cells(batch.slice(batch.num_rows - last), columns, options) if last else ())
     if grid.total > limit and ends:
         grid.gap = len(grid.rows)
     grid.rows += tail
     return grid
 
 
-def _cells(batch: pa.RecordBatch, columns: Columns, options: FormatOptions) -> list[tuple[str, ...]]:
+def _render_cells(batch: pa.RecordBatch, columns: Columns, options: FormatOptions) -> list[tuple[str, ...]]:
     texts = [
-        _strings(pc.fill_null(render_plain(batch.column(i), type_, options), NULL))
+        _to_strings(pc.fill_null(render_plain(batch.column(i), type_, options), NULL))
         for i, (_, type_) in enumerate(columns)
     ]
     return list(zip(*texts, strict=True))
 
 
-def _strings(texts: pa.Array) -> list[str]:
+def _to_strings(texts: pa.Array) -> list[str]:
     try:
         return texts.to_pylist()
     except UnicodeDecodeError:  # a FixedString that is not UTF-8
@@ -151,7 +151,7 @@ _FRAMES = {
 }
 
 
-def _named_tuples(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
+def _render_named_tuples(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
     """Renders named tuples as JSON over several lines, indented by blanks."""
     texts = render_json(array, type_, options, 0)
     return pc.replace_substring(pc.replace_substring(texts, "\n\t", "\n \t"), "\t", " ")
@@ -168,14 +168,14 @@ def write_pretty(
 ) -> Iterator[bytes]:
     """Writes all rows in one frame; ``is_plain`` forbids colours, whatever the settings say."""
     options = replace(options, pretty_color=options.pretty_color and not is_plain)
-    grid = _collect(columns, batches, replace(options, named_tuple_texts=_named_tuples), ends=True)
+    grid = _collect(columns, batches, replace(options, named_tuple_texts=_render_named_tuples), ends=True)
     if not grid.total:
         return
     widths = _widths(grid, options, _first_column(grid, style, options))
     single = len(grid.rows) == 1 and len(columns) == 1
     limit = None if single else options.pretty_max_value_width
-    if _too_wide(grid, widths):
-        yield from _vertical(grid, options)
+    if _is_too_wide(grid, widths):
+        yield from _write_vertical_grid(grid, options)
         return
     yield ("\n".join(_Drawing(grid, widths, style, options, limit).lines()) + "\n").encode()
 
@@ -200,7 +200,7 @@ def _widths(grid: _Grid, options: FormatOptions, start: int) -> list[int]:
     return widths
 
 
-def _too_wide(grid: _Grid, widths: list[int]) -> bool:
+def _is_too_wide(grid: _Grid, widths: list[int]) -> bool:
     return (
         len(widths) >= _VERTICAL_MIN_COLUMNS and grid.total <= _VERTICAL_MAX_ROWS and sum(widths) >= _VERTICAL_MIN_WIDTH
     )
@@ -302,7 +302,7 @@ class _Drawing:
             return " " * (size + 2)
         text, end = lines[line], "↴" if line + 1 < len(lines) else " "
         if self._limit is not None and display_width(text) > self._limit:
-            text, end = _cut(text, self._limit), "⋯"
+            text, end = _cut_to_width(text, self._limit), "⋯"
         blanks = max(size - display_width(text, self._starts[column]), 0)
         return (" " if line == 0 else "↳") + self._pad(text, blanks, self._grid.right[column]) + end
 
@@ -313,7 +313,7 @@ class _Drawing:
         return f"\033[90m{text}\033[0m" if self._options.pretty_color else text
 
 
-def _cut(text: str, limit: int) -> str:
+def _cut_to_width(text: str, limit: int) -> str:
     used = 0
     for index, char in enumerate(text):
         used += _character_width(char)
@@ -329,10 +329,10 @@ def write_vertical(
     columns: Columns, batches: Batches, options: FormatOptions, statistics: RunStatistics | None
 ) -> Iterator[bytes]:
     """Writes each value on a line of its own."""
-    return _vertical(_collect(columns, batches, options, ends=False), options)
+    return _write_vertical_grid(_collect(columns, batches, options, ends=False), options)
 
 
-def _vertical(grid: _Grid, options: FormatOptions) -> Iterator[bytes]:
+def _write_vertical_grid(grid: _Grid, options: FormatOptions) -> Iterator[bytes]:
     size = max((display_width(name) for name in grid.names), default=0) + 2
     labels = [
         (f"\033[1m{name}:\033[0m" if options.pretty_color else f"{name}:") + " " * (size - display_width(name) - 1)

@@ -31,12 +31,12 @@ def encode_strings(array: pa.Array) -> Iterator[np.ndarray | bytes]:
         offsets = np.frombuffer(piece.buffers()[1], np.int32, len(piece) + 1, 4 * piece.offset).astype(np.int64)
         lengths = np.diff(offsets)
         if int(lengths.max()) < _SHORT:
-            yield _short(piece, offsets, lengths)
+            yield _encode_short(piece, offsets, lengths)
         else:
             yield concatenate_bytes(pc.binary_join_element_wise(encode_all(lengths), pc.cast(piece, pa.binary()), b""))
 
 
-def _short(piece: pa.Array, offsets: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+def _encode_short(piece: pa.Array, offsets: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """Puts lengths of one byte between the strings."""
     size = int(offsets[-1] - offsets[0])
     out = np.empty(size + len(piece), np.uint8)
@@ -59,9 +59,9 @@ def read_strings(source: ByteSource, rows: int) -> pa.Array:
     missing, size = rows, 0
     while missing:
         data = source.window()
-        values, used = _texts_in(data, missing, source)
+        values, used = _read_whole_strings(data, missing, source)
         if not len(values):
-            values, used = _long_text(source), 0
+            values, used = _read_long_string(source), 0
         source.take(used)
         source.hold(values.nbytes)
         size += values.nbytes
@@ -72,7 +72,7 @@ def read_strings(source: ByteSource, rows: int) -> pa.Array:
     return pa.concat_arrays(pieces) if pieces else pa.array([], pa.binary())
 
 
-def _texts_in(data: memoryview, most: int, source: ByteSource) -> tuple[pa.Array, int]:
+def _read_whole_strings(data: memoryview, most: int, source: ByteSource) -> tuple[pa.Array, int]:
     """Returns the strings that are wholly in ``data``, and how many bytes they take."""
     buffer = pad_for_varints(data)
     ends = next_item_offsets(buffer, len(data))
@@ -109,7 +109,7 @@ def slice_bytes(buffer: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> pa.
     return both.take(pa.array(np.arange(0, 2 * len(begins), 2)))
 
 
-def _long_text(source: ByteSource) -> pa.Array:
+def _read_long_string(source: ByteSource) -> pa.Array:
     """Reads one string that is longer than the window."""
     size = source.number()
     if size > MAX_TEXT_BYTES:

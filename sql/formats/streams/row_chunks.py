@@ -107,14 +107,14 @@ def parse_chunks(chunks: Iterable[bytes], parse: Parse, first_row: int = 1) -> I
                 yield take_first()
             if chunk is None:
                 return
-            waiting.append((chunk, _start(chunk, parse, first_row)))
+            waiting.append((chunk, _start_parsing(chunk, parse, first_row)))
     finally:
         for _, future in waiting:
             if future is not None:
                 future.cancel()
 
 
-def _start(chunk: bytes, parse: Parse, first_row: int) -> Future[pa.Table] | None:
+def _start_parsing(chunk: bytes, parse: Parse, first_row: int) -> Future[pa.Table] | None:
     """Starts parsing on another thread; ``None`` for a small chunk, which would not be worth it."""
     return submit(partial(parse, chunk, first_row)) if len(chunk) >= _PARSE_INLINE_BYTES else None
 
@@ -144,12 +144,12 @@ def strip_byte_order_mark(first: bytes) -> bytes:
     return b"" if first == b"\xef\xbb\xbf" else first
 
 
-def line_end(data: bytes) -> int:
+def find_line_end(data: bytes) -> int:
     """Returns the position of the first line feed, -1 without one."""
     return data.find(b"\n")
 
 
-def read_line(stream: BinaryIO, rest: bytes, end_of: Callable[[bytes], int] = line_end) -> tuple[bytes, bytes]:
+def read_line(stream: BinaryIO, rest: bytes, end_of: Callable[[bytes], int] = find_line_end) -> tuple[bytes, bytes]:
     """Returns the first line (without its end) and what was read behind it.
 
     ``end_of`` finds the line feed that ends the line. Raises 117 for a line longer than :data:`MAX_HEADER_BYTES`.

@@ -50,11 +50,11 @@ def make_csv_rules(delimiter: str) -> CsvRules:
         if b'"' not in data:
             return data.rfind(b"\n") + 1
         buffer = np.frombuffer(data, np.uint8)
-        quotes = _quotes_in_place(buffer, marks)
+        quotes = _find_valid_quotes(buffer, marks)
         if quotes is None:
             match = grammar.rows_to_cut.match(data)
             return match.end() if match else 0
-        return _last_line_end(buffer, quotes)
+        return _find_last_line_end(buffer, quotes)
 
     def line_end(data: bytes) -> int:
         match = grammar.row_to_cut.match(data)
@@ -62,13 +62,13 @@ def make_csv_rules(delimiter: str) -> CsvRules:
 
     def clean(chunk: bytes) -> bytes:
         """Removes blanks around fields that are not quoted."""
-        if not _blanks_at_edges(chunk, marks):
+        if not _has_blanks_at_edges(chunk, marks):
             return chunk
         buffer = np.frombuffer(chunk, np.uint8)
-        quotes = _quotes_in_place(buffer, marks)
+        quotes = _find_valid_quotes(buffer, marks)
         if quotes is None:
             return grammar.trim.sub(lambda match: match.group(1) or match.group(2) or b"", chunk)
-        return _without_blanks_at_edges(buffer, quotes, marks)
+        return _remove_blanks_at_edges(buffer, quotes, marks)
 
     def check(chunk: bytes, first_row: int, width: int) -> None:
         _check(chunk, first_row, width, marks, grammar)
@@ -99,23 +99,23 @@ class _Marks:
         return _Marks(blanks, is_blank, begins, ends)
 
 
-def _quotes_in_place(buffer: np.ndarray, marks: _Marks) -> np.ndarray | None:
+def _find_valid_quotes(buffer: np.ndarray, marks: _Marks) -> np.ndarray | None:
     """Returns the positions of all quotes if each begins or ends a field or is doubled; else ``None``."""
     quotes = np.flatnonzero(buffer == _QUOTE)
     opening, closing = quotes[0::2], quotes[1::2]
     is_doubled = np.zeros(len(opening), bool)
     is_doubled[1:] = opening[1:] == closing[: len(opening) - 1] + 1
-    before = _beyond_blanks(buffer, opening[~is_doubled] - 1, -1, marks)
+    before = _skip_blanks(buffer, opening[~is_doubled] - 1, -1, marks)
     is_last = np.ones(len(closing), bool)
     is_last[: len(opening) - 1] = ~is_doubled[1:][: len(closing)]
-    behind = _beyond_blanks(buffer, closing[is_last] + 1, 1, marks)
+    behind = _skip_blanks(buffer, closing[is_last] + 1, 1, marks)
     if not ((before < 0) | marks.begins[buffer[np.maximum(before, 0)]]).all():
         return None
     is_end = behind >= len(buffer)
     return quotes if (is_end | marks.ends[buffer[np.minimum(behind, len(buffer) - 1)]]).all() else None
 
 
-def _beyond_blanks(buffer: np.ndarray, places: np.ndarray, step: int, marks: _Marks) -> np.ndarray:
+def _skip_blanks(buffer: np.ndarray, places: np.ndarray, step: int, marks: _Marks) -> np.ndarray:
     """Moves the positions over the blanks they stand on; outside of the buffer if nothing else is there."""
     for _ in range(_MOST_BLANKS):
         is_inside = (places >= 0) & (places < len(buffer))
@@ -126,7 +126,7 @@ def _beyond_blanks(buffer: np.ndarray, places: np.ndarray, step: int, marks: _Ma
     return places
 
 
-def _last_line_end(buffer: np.ndarray, quotes: np.ndarray) -> int:
+def _find_last_line_end(buffer: np.ndarray, quotes: np.ndarray) -> int:
     """Returns the position behind the last line end outside quotes; 0 if there is none."""
     tail_bytes = _CUT_TAIL_BYTES
     while True:
@@ -142,7 +142,7 @@ def _is_outside(places: np.ndarray, quotes: np.ndarray) -> np.ndarray:
     return np.searchsorted(quotes, places) % 2 == 0
 
 
-def _blanks_at_edges(chunk: bytes, marks: _Marks) -> bool:
+def _has_blanks_at_edges(chunk: bytes, marks: _Marks) -> bool:
     """Returns whether a blank stands beside a delimiter or a line end."""
     buffer = np.frombuffer(chunk, np.uint8)
     places = np.concatenate([np.flatnonzero(buffer == mark) for mark in marks.blanks])
@@ -153,7 +153,7 @@ def _blanks_at_edges(chunk: bytes, marks: _Marks) -> bool:
     return bool((before | behind).any())
 
 
-def _without_blanks_at_edges(buffer: np.ndarray, quotes: np.ndarray, marks: _Marks) -> bytes:
+def _remove_blanks_at_edges(buffer: np.ndarray, quotes: np.ndarray, marks: _Marks) -> bytes:
     places = np.flatnonzero(marks.is_blank[buffer])
     if len(quotes):
         places = places[_is_outside(places, quotes)]
@@ -209,19 +209,19 @@ class _Grammar:
 
 def _check(chunk: bytes, first_row: int, width: int, marks: _Marks, grammar: _Grammar) -> None:
     buffer = np.frombuffer(chunk, np.uint8)
-    quotes = _quotes_in_place(buffer, marks) if b'"' in chunk else np.zeros(0, np.int64)
+    quotes = _find_valid_quotes(buffer, marks) if b'"' in chunk else np.zeros(0, np.int64)
     if quotes is None:
         _check_by_walking(chunk, first_row, width, grammar)
         return
     if len(quotes) % 2:
-        raise _unclosed(_row_at(int(quotes[-1]), buffer, quotes, first_row))
+        raise _unclosed_quote_error(_find_row(int(quotes[-1]), buffer, quotes, first_row))
     if b"\r" in chunk:
         returns = np.flatnonzero(buffer == _RETURN)
         is_alone = (returns == len(buffer) - 1) | (buffer[np.minimum(returns + 1, len(buffer) - 1)] != _LINE_FEED)
         alone = returns[is_alone]
         alone = alone[_is_outside(alone, quotes)]
         if len(alone):
-            raise _lone_return(_row_at(int(alone[0]), buffer, quotes, first_row))
+            raise _lone_return_error(_find_row(int(alone[0]), buffer, quotes, first_row))
     if width > 1 and has_empty_lines(chunk):
         lines = np.flatnonzero(buffer == _LINE_FEED)
         lines = lines[_is_outside(lines, quotes)]
@@ -239,10 +239,10 @@ def _check_by_walking(chunk: bytes, first_row: int, width: int, grammar: _Gramma
         row = first_row + sum(1 for _ in grammar.row.finditer(chunk, 0, end))
         whole = grammar.row_to_cut.match(chunk + b"\n", end)
         if whole is None:
-            raise _unclosed(row)
+            raise _unclosed_quote_error(row)
         bad = whole.group().rstrip(b"\r\n")
         if b"\r" in bad and b'"' not in bad:
-            raise _lone_return(row)
+            raise _lone_return_error(row)
         raise UserError(
             "INCORRECT_DATA",
             "Cannot parse CSV: expected the delimiter or the end of the row behind a closing quote (a quote inside "
@@ -268,19 +268,19 @@ def empty_row_error(row: int, width: int) -> UserError:
     )
 
 
-def _row_at(place: int, buffer: np.ndarray, quotes: np.ndarray, first_row: int) -> int:
+def _find_row(place: int, buffer: np.ndarray, quotes: np.ndarray, first_row: int) -> int:
     lines = np.flatnonzero(buffer[:place] == _LINE_FEED)
     return first_row + int(_is_outside(lines, quotes).sum())
 
 
-def _unclosed(row: int) -> UserError:
+def _unclosed_quote_error(row: int) -> UserError:
     return UserError(
         "CANNOT_PARSE_INPUT_ASSERTION_FAILED",
         f"Cannot parse input: expected a closing quote in CSV data: (at row {row})",
     )
 
 
-def _lone_return(row: int) -> UserError:
+def _lone_return_error(row: int) -> UserError:
     return UserError(
         "INCORRECT_DATA",
         "Cannot parse CSV: a carriage return outside quotes without a line feed behind it: a row ends in \\n or "

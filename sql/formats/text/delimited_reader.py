@@ -27,7 +27,7 @@ from sql.formats.converters.text_parsing import pad_fixed
 from sql.formats.format_options import BadValueError, FormatOptions
 from sql.formats.streams.row_chunks import (
     CHUNK_BYTES,
-    line_end,
+    find_line_end,
     parse_chunks,
     read_line,
     row_chunks,
@@ -69,27 +69,27 @@ def read_delimited(
     dialect = _csv_dialect(options.csv_delimiter) if csv_rules else _TSV
     first_row = 1
     rest = strip_byte_order_mark(stream.read(3))
-    flat = _flat_columns(columns) if csv_rules else list(columns)
+    flat = _flatten_columns(columns) if csv_rules else list(columns)
     fields: list[Column | None] = list(flat)
     if names:
         rest = rest or stream.read(1)
         if not rest:
             return  # no data at all, not even a header
-        fields, rest = _header(stream, rest, flat, options, dialect, types)
+        fields, rest = _read_header(stream, rest, flat, options, dialect, types)
         first_row += 1 + types
     size = max(CHUNK_BYTES, min(len(fields) * _COLUMN_BYTES, _MOST_CHUNK_BYTES))
     chunks = row_chunks(stream, dialect.cut, options.status, first=rest, size=size)
     if not csv_rules:
-        chunks = _without_carriage_returns(chunks)
+        chunks = _refuse_carriage_returns(chunks)
 
     def parse(chunk: bytes, first_row: int) -> pa.Table:
-        table = _chunk_table(dialect.clean(chunk), fields, first_row, dialect, options)
+        table = _read_chunk(dialect.clean(chunk), fields, first_row, dialect, options)
         return _fold_tuples(table, columns) if flat != list(columns) else table
 
     yield from parse_chunks(chunks, parse, first_row)
 
 
-def _flat_columns(columns: Sequence[Column]) -> list[Column]:
+def _flatten_columns(columns: Sequence[Column]) -> list[Column]:
     """Returns the columns with tuples flattened: in CSV each element is a column."""
     flat: list[Column] = []
     for column in columns:
@@ -130,19 +130,19 @@ def _fold(table: pa.Table, name: str, type_: DataType) -> pa.Array | None:
 # Headers --------------------------------------------------------------------------------------------------------------
 
 
-def _header(
+def _read_header(
     stream: BinaryIO, rest: bytes, columns: Sequence[Column], options: FormatOptions, dialect: _Dialect, types: bool
 ) -> tuple[list[Column | None], bytes]:
-    line, rest = _header_line(stream, rest, dialect)
+    line, rest = _read_header_line(stream, rest, dialect)
     names = _split_header(line, dialect)
-    fields = ColumnNames(columns, options).of_header(names, dialect.name)
+    fields = ColumnNames(columns, options).match_header(names, dialect.name)
     if types:
-        line, rest = _header_line(stream, rest, dialect)
+        line, rest = _read_header_line(stream, rest, dialect)
         check_types(_split_header(line, dialect), fields)
     return fields, rest
 
 
-def _header_line(stream: BinaryIO, rest: bytes, dialect: _Dialect) -> tuple[bytes, bytes]:
+def _read_header_line(stream: BinaryIO, rest: bytes, dialect: _Dialect) -> tuple[bytes, bytes]:
     """Returns the first line; in CSV a quoted name may hold line ends."""
     line, rest = read_line(stream, rest, dialect.line_end)
     return line.removesuffix(b"\r") if dialect.quote else line, rest
@@ -170,14 +170,14 @@ def _split_header(line: bytes, dialect: _Dialect) -> list[str]:
 # Chunks ---------------------------------------------------------------------------------------------------------------
 
 
-def _chunk_table(
+def _read_chunk(
     chunk: bytes, fields: list[Column | None], first_row: int, dialect: _Dialect, options: FormatOptions
 ) -> pa.Table:
     names = [field.name if field is not None else f"\0{position}" for position, field in enumerate(fields)]
     dialect.check(chunk, first_row, len(fields))
     # An empty field of a Nullable column with an expression takes it, \N does not: then only the empty ones are read
     # as null, and \N is told by its text.
-    told_apart = {field.name for field in fields if field is not None and _takes_expression(field, dialect)}
+    told_apart = {field.name for field in fields if field is not None and _distinguishes_empty(field, dialect)}
     raw = _split_fields(chunk, names, first_row, dialect, only_empty=bool(told_apart))
     arrays, kept = [], []
     for name, field in zip(names, fields, strict=True):
@@ -189,16 +189,16 @@ def _chunk_table(
             kept.append(MISSING + field.name)
         if told_apart:
             values = pc.if_else(pc.equal(values, b"\\N"), None, values)
-        arrays.append(_field_values(values, field, first_row, dialect, options))
+        arrays.append(_convert_field(values, field, first_row, dialect, options))
         kept.append(field.name)
     return pa.Table.from_arrays(arrays, names=kept)
 
 
-def _takes_expression(field: Column, dialect: _Dialect) -> bool:
+def _distinguishes_empty(field: Column, dialect: _Dialect) -> bool:
     return not dialect.escaped and field.type.is_nullable and field.default_kind == "DEFAULT"
 
 
-def _field_values(
+def _convert_field(
     values: pa.Array, field: Column, first_row: int, dialect: _Dialect, options: FormatOptions
 ) -> pa.Array:
     kind = strip_nullable(field.type)
@@ -208,7 +208,7 @@ def _field_values(
         try:
             return pad_fixed(values, kind)
         except BadValueError as error:
-            raise error.located(first_row, field.name, field.type) from None
+            raise error.to_user_error(first_row, field.name, field.type) from None
     texts = decode_utf8(values, field, first_row)
     # Inside arrays, maps and tuples the backslash belongs to the quoted literals.
     if dialect.escaped and not is_composite(field.type):
@@ -221,7 +221,7 @@ def convert_fields(texts: pa.Array, field: Column, first_row: int, options: Form
     try:
         return parse_field(texts, field.type, options)
     except BadValueError as error:
-        raise error.located(first_row, field.name, field.type) from None
+        raise error.to_user_error(first_row, field.name, field.type) from None
 
 
 def decode_utf8(values: pa.Array, field: Column, first_row: int) -> pa.Array:
@@ -325,7 +325,7 @@ def _clean_tsv(chunk: bytes) -> bytes:
     return chunk.replace(b"\r", b"\\r") if b"\r" in chunk else chunk
 
 
-def _without_carriage_returns(chunks: Iterator[bytes]) -> Iterator[bytes]:
+def _refuse_carriage_returns(chunks: Iterator[bytes]) -> Iterator[bytes]:
     """Yields the chunks; raises 117 if the first row ends in a carriage return."""
     first = next(chunks, b"")
     end = first.find(b"\n")
@@ -348,7 +348,7 @@ def _check_tsv(chunk: bytes, first_row: int, width: int) -> None:
             raise empty_row_error(first_row + empty, width)
 
 
-_TSV = _Dialect("TabSeparated", "\t", False, _cut_tsv, _clean_tsv, line_end, _check_tsv, True)
+_TSV = _Dialect("TabSeparated", "\t", False, _cut_tsv, _clean_tsv, find_line_end, _check_tsv, True)
 
 
 def _csv_dialect(delimiter: str) -> _Dialect:

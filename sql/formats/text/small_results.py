@@ -30,7 +30,7 @@ def is_small_result(batch: pa.RecordBatch, most_rows: int) -> bool:
 
 def write_small_tsv(array: pa.Array, type_: DataType, raw: bool) -> list[str] | None:
     """Renders values as TabSeparated does; ``None`` for values that are not plain."""
-    found = _values(array, type_)
+    found = _plain_values(array, type_)
     if found is None:
         return None
     values, kind = found
@@ -44,27 +44,27 @@ def write_small_tsv(array: pa.Array, type_: DataType, raw: bool) -> list[str] | 
 
 def write_small_json(array: pa.Array, type_: DataType, options: FormatOptions) -> list[str] | None:
     """Renders values as JSON formats do; ``None`` for values that are not plain."""
-    found = _values(array, type_)
+    found = _plain_values(array, type_)
     if found is None:
         return None
     values, kind = found
     if kind is str and any(value is not None and _JSON_SPECIAL.search(value) for value in values):
         return None
-    quoted = kind is not int or (options.quote_64bit_integers and _bare(type_).bits == 64)  # type: ignore[attr-defined]
+    quoted = kind is not int or (options.quote_64bit_integers and _strip_wrappers(type_).bits == 64)  # type: ignore[attr-defined]
     if quoted:
         return ["null" if value is None else f'"{value}"' for value in values]
     return ["null" if value is None else value for value in values]
 
 
-def _bare(type_: DataType) -> DataType:
+def _strip_wrappers(type_: DataType) -> DataType:
     while isinstance(type_, (NullableType, LowCardinalityType)):
         type_ = type_.inner
     return type_
 
 
-def _values(array: pa.Array, type_: DataType) -> tuple[Texts, type] | None:
+def _plain_values(array: pa.Array, type_: DataType) -> tuple[Texts, type] | None:
     """Returns the plain texts, and ``int`` for numbers, ``str`` for strings, or ``object``."""
-    kind = _KINDS.get(type(_bare(type_)))
+    kind = _KINDS.get(type(_strip_wrappers(type_)))
     if kind is None:
         return None
     try:

@@ -92,14 +92,14 @@ def write_tsv(
         yield ("\t".join(tidy(str(type_)) for _, type_ in columns) + "\n").encode()
     for batch in slice_rows(batches):
         if is_small_result(batch, MOST_TSV_ROWS):
-            yield _few_lines(batch, columns, options, raw)
+            yield _render_small_lines(batch, columns, options, raw)
             continue
         texts = [render_tsv_fields(batch.column(i), type_, options, raw) for i, (_, type_) in enumerate(columns)]
         yield concatenate_bytes(join_row("", texts, "\t", "\n"))
         release_gradually(texts)
 
 
-def _few_lines(batch: pa.RecordBatch, columns: Columns, options: FormatOptions, raw: bool) -> bytes:
+def _render_small_lines(batch: pa.RecordBatch, columns: Columns, options: FormatOptions, raw: bool) -> bytes:
     texts = []
     for array, (_, type_) in zip(batch.columns, columns, strict=True):
         few = write_small_tsv(array, type_, raw)
@@ -133,7 +133,7 @@ def write_csv(
         arrays = flatten_tuple_arrays(
             [batch.column(i) for i in range(batch.num_columns)], [type_ for _, type_ in original]
         )
-        texts = [_csv_texts(array, type_, options) for array, (_, type_) in zip(arrays, columns, strict=True)]
+        texts = [_render_csv_fields(array, type_, options) for array, (_, type_) in zip(arrays, columns, strict=True)]
         yield concatenate_bytes(join_row("", texts, separator, "\n"))
         release_gradually(texts)
 
@@ -161,7 +161,7 @@ def flatten_tuple_arrays(arrays: Sequence[pa.Array], types: Sequence[DataType]) 
     return flat
 
 
-def _csv_texts(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
+def _render_csv_fields(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
     kind = strip_nullable(type_)
     if isinstance(kind, TupleType):  # only the empty tuple is not flattened
         return pa.repeat("", len(array))

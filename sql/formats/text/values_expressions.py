@@ -39,7 +39,7 @@ def evaluate_expressions(texts: pa.Array, type_: DataType, options: FormatOption
     encoded = pc.dictionary_encode(texts)
     distinct: list[str] = encoded.dictionary.to_pylist()
     for code, text in enumerate(distinct):
-        if len(text) > _MOST_CHARACTERS or _nesting(text) > _MOST_NESTING:
+        if len(text) > _MOST_CHARACTERS or _count_nesting(text) > _MOST_NESTING:
             index = int(pc.index(encoded.indices, pa.scalar(code, pa.int32())).as_py())
             detail = (
                 f"An expression in VALUES may have {_MOST_CHARACTERS} characters and {_MOST_NESTING} brackets inside "
@@ -47,7 +47,7 @@ def evaluate_expressions(texts: pa.Array, type_: DataType, options: FormatOption
             )
             raise BadValueError("SYNTAX_ERROR", index, text, detail)
     if len(distinct) > _FEW:
-        values = _by_shape(distinct, encoded.indices, type_, options)
+        values = _evaluate_by_shape(distinct, encoded.indices, type_, options)
         if values is not None:
             return values
     codes = np.asarray(encoded.indices)
@@ -70,7 +70,7 @@ def evaluate_expressions(texts: pa.Array, type_: DataType, options: FormatOption
     return pa.concat_arrays(pieces).take(pa.array(inverse))
 
 
-def _nesting(text: str) -> int:
+def _count_nesting(text: str) -> int:
     """Returns how deep brackets are nested, also those in strings."""
     if text.count("(") + text.count("[") <= _MOST_NESTING:
         return 0
@@ -88,7 +88,9 @@ def _evaluate_one(text: str, rows: int, type_: DataType, options: FormatOptions)
     return cast_array(compiled.evaluate(block), compiled.type, type_, options)
 
 
-def _by_shape(distinct: Sequence[str], rows: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array | None:
+def _evaluate_by_shape(
+    distinct: Sequence[str], rows: pa.Array, type_: DataType, options: FormatOptions
+) -> pa.Array | None:
     """Evaluates all texts as one expression over their string literals.
 
     Returns ``None`` when they have no common shape.

@@ -152,7 +152,7 @@ class CallParser:
             stream.expect(",")
             args += self.aliased_list()
         else:
-            args = _with_whole_lambda(self.aliased_list())
+            args = _merge_lambda_parameters(self.aliased_list())
         stream.expect(")")
         return args, distinct
 
@@ -184,7 +184,7 @@ class CallParser:
                     raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", "REPLACE changes a column of the asterisk twice")
                 modifiers.append((kind, changes))
             elif stream.accept("APPLY"):
-                modifiers.append(("apply", self._in_brackets(self._change) or self.expression()))
+                modifiers.append(("apply", self._in_brackets(self._apply_function) or self.expression()))
             elif stream.at("LIKE") or stream.at("ILIKE"):
                 raise not_implemented(f"* {stream.peek().upper} (COLUMNS with a regular expression is)")
             else:
@@ -209,7 +209,7 @@ class CallParser:
         self.stream.expect(")")
         return found
 
-    def _change(self) -> Node:
+    def _apply_function(self) -> Node:
         """Parses the function or lambda of APPLY. ClickHouse ignores the prefix of names that may follow."""
         change = self.expression()
         if self.stream.accept(","):
@@ -263,7 +263,7 @@ class CallParser:
         else:
             first, last = self._frame_bound(), "CURRENT ROW"
         frame = f"{mode} BETWEEN {first} AND {last}"
-        places = _place(first), _place(last)
+        places = _frame_position(first), _frame_position(last)
         if places[0] > places[1] or places[0] == inf or places[1] == -inf:
             raise UserError("BAD_ARGUMENTS", f"Window frame '{frame}' is invalid: it ends before it begins")
         return frame
@@ -288,7 +288,7 @@ class CallParser:
         return f"{count} {side}"
 
 
-def _with_whole_lambda(args: tuple[Node, ...]) -> tuple[Node, ...]:
+def _merge_lambda_parameters(args: tuple[Node, ...]) -> tuple[Node, ...]:
     """Gives the first lambda the names before it as parameters: ``f(x, y -> …)`` is ``f((x, y) -> …)``."""
     names: list[str] = []
     for place, arg in enumerate(args):
@@ -300,7 +300,7 @@ def _with_whole_lambda(args: tuple[Node, ...]) -> tuple[Node, ...]:
     return args
 
 
-def _place(bound: str) -> float:
+def _frame_position(bound: str) -> float:
     """Returns a frame bound's position relative to the current row."""
     count, _, side = bound.partition(" ")
     if count == "CURRENT":

@@ -20,7 +20,7 @@ _SPACE = r"[ \t\r\n]*+"
 _END = _SPACE + r"([,)\]])"
 
 
-class _Kind:
+class _LiteralKind:
     """A kind of literal: its patterns, its conversion from text, and the Arrow types to try.
 
     ``value`` matches one literal; ``few`` matches a short one.
@@ -38,9 +38,9 @@ _INTEGER = r"-?\d{1,20}+"
 _REAL = r"-?\d{1,30}+(?:\.\d{0,30}+)?(?:[eE][+-]?\d{1,3}+)?"
 _STRING, _SHORT_STRING = (rf"'(?:[^'\\]{{1,{most}}}+|\\.|''){{0,{most}}}+'" for most in (1000, 10))
 _KINDS = (
-    _Kind(_INTEGER, _INTEGER, int, pa.int64(), pa.uint64()),
-    _Kind(_REAL, _REAL, float, pa.float64()),
-    _Kind(_STRING, _SHORT_STRING, unquote_string, pa.string()),
+    _LiteralKind(_INTEGER, _INTEGER, int, pa.int64(), pa.uint64()),
+    _LiteralKind(_REAL, _REAL, float, pa.float64()),
+    _LiteralKind(_STRING, _SHORT_STRING, unquote_string, pa.string()),
 )
 
 
@@ -52,15 +52,15 @@ def parse_literal_list(stream: TokenStream, closer: str) -> LiteralList | None:
     for kind in _KINDS:
         if kind.first.match(stream.text, stream.position) is None:
             continue
-        values, end = _read(stream, closer, kind)
-        array = _array(values, kind.types) if len(values) >= MIN_LIST_LITERALS else None
+        values, end = _read_values(stream, closer, kind)
+        array = _make_array(values, kind.types) if len(values) >= MIN_LIST_LITERALS else None
         if array is not None:
             stream.position = end
             return LiteralList(array)
     return None
 
 
-def _read(stream: TokenStream, closer: str, kind: _Kind) -> tuple[list[object], int]:
+def _read_values(stream: TokenStream, closer: str, kind: _LiteralKind) -> tuple[list[object], int]:
     """Returns the values and the position behind the closer; no values if the list holds anything else."""
     values: list[object] = []
     text, position = stream.text, stream.position
@@ -79,7 +79,7 @@ def _read(stream: TokenStream, closer: str, kind: _Kind) -> tuple[list[object], 
             return (values, position) if match.group(2) == closer else ([], position)
 
 
-def _array(values: list[object], types: tuple[pa.DataType, ...]) -> pa.Array | None:
+def _make_array(values: list[object], types: tuple[pa.DataType, ...]) -> pa.Array | None:
     """Converts the values to the first type that holds them.
 
     It converts in pieces: one conversion must not hold the interpreter for long.

@@ -36,7 +36,7 @@ from sql.grammar.syntax_tree import (
 )
 from sql.grammar.tokens import quote_identifier, quote_identifier_if_needed, quote_string
 
-_BETWEEN = {
+_INFIX_OPERATORS = {
     "plus": "+", "minus": "-", "multiply": "*", "divide": "/", "modulo": "%", "equals": "=", "notEquals": "!=",
     "less": "<", "greater": ">", "lessOrEquals": "<=", "greaterOrEquals": ">=", "like": "LIKE", "notLike": "NOT LIKE",
     "ilike": "ILIKE", "notILike": "NOT ILIKE", "in": "IN", "notIn": "NOT IN", "and": "AND", "or": "OR",
@@ -44,8 +44,8 @@ _BETWEEN = {
     "globalNotIn": "GLOBAL NOT IN",
 }  # fmt: skip
 _CHAINED = ("and", "or")
-_BEFORE = {"not": "NOT ", "negate": "-"}
-_BEHIND = {"isNull": " IS NULL", "isNotNull": " IS NOT NULL"}
+_PREFIX_OPERATORS = {"not": "NOT ", "negate": "-"}
+_POSTFIX_OPERATORS = {"isNull": " IS NULL", "isNotNull": " IS NOT NULL"}
 _SETS = ("in", "notIn", "globalIn", "globalNotIn")
 _ELEMENTS = ("arrayElement", "tupleElement")
 _QUANTIFIED = {"_any": "ANY", "_all": "ALL"}
@@ -166,7 +166,7 @@ class _Writer:
             text = "GROUP BY ALL"
         elif select.grouping == "SETS":
             line = self._line(indent + 2, "")
-            sets = [f"{line}({self._list(_members(item), indent)})" for item in select.group_by]
+            sets = [f"{line}({self._list(_list_members(item), indent)})" for item in select.group_by]
             text = f"GROUP BY{self._line(indent + 1)}GROUPING SETS ({','.join(sets)})"
         elif select.group_by:
             text = "GROUP BY" + self._items(select.group_by, indent)
@@ -196,8 +196,8 @@ class _Writer:
                 text = text if database is None else f"{self._name(database)}.{text}"
                 text += f" AS {self._name(alias)}" if alias else ""
                 text += f"{self._line(indent)}FINAL" if final else ""
-                text += f"{self._line(indent)}SAMPLE {_ratio(sample)}" if sample is not None else ""
-                return text + (f" OFFSET {_ratio(offset)}" if offset is not None else "")
+                text += f"{self._line(indent)}SAMPLE {_format_ratio(sample)}" if sample is not None else ""
+                return text + (f" OFFSET {_format_ratio(offset)}" if offset is not None else "")
             case SubqueryTable(query):
                 text = self._line(indent, "") + self._bracketed(query, indent)
                 alias = node.alias or node.table  # ``table`` is the name of an expanded view
@@ -215,7 +215,7 @@ class _Writer:
             case ArrayJoin(source, expressions, left):
                 head = "" if source is None else self._table(source, indent) + self._line(indent)
                 return f"{head}{'LEFT ' if left else ''}ARRAY JOIN{self._items(expressions, indent)}"
-        raise _unwritable(node)
+        raise _unformattable_error(node)
 
     def _join(self, join: Join, indent: int) -> str:
         left, right = self._table(join.left, indent), self._table(join.right, indent)
@@ -237,9 +237,9 @@ class _Writer:
         """Returns the text of an expression. Raises 48 (NOT_IMPLEMENTED) for a node without text."""
         match node:
             case Literal():
-                return _literal(node)
+                return _format_literal(node)
             case LiteralList():
-                return _literal_list(node)
+                return _format_literal_list(node)
             case Identifier(parts):
                 return ".".join(map(self._name, parts))
             case Alias(expression, name):
@@ -258,14 +258,14 @@ class _Writer:
                 return f"{self.text(expression, indent)} {'DESC' if descending else 'ASC'}{nulls}"
             case Function():
                 return self._function(node, indent)
-        raise _unwritable(node)
+        raise _unformattable_error(node)
 
     def _list(self, nodes: Sequence[Node], indent: int) -> str:
         return ", ".join([self.text(node, indent) for node in nodes])
 
     def _operand_text(self, node: Node, indent: int) -> str:
         text = self.text(node, indent)
-        is_element = isinstance(node, Function) and node.name in _ELEMENTS and _is_plain(node)
+        is_element = isinstance(node, Function) and node.name in _ELEMENTS and _is_plain_call(node)
         return f"({text})" if isinstance(node, Alias | Lambda) or is_element or _is_operator(node) else text
 
     def _function(self, node: Function, indent: int) -> str:
@@ -274,7 +274,7 @@ class _Writer:
             return self._operator(name, args, indent)
         if name in _QUANTIFIED and len(args) == 1 and isinstance(args[0], Subquery):
             return f"{_QUANTIFIED[name]}{self.text(args[0], indent)}"
-        if _is_plain(node):
+        if _is_plain_call(node):
             if name == "tuple" and len(args) > 1:
                 return f"({self._list(args, indent)})"
             if name == "array":
@@ -294,14 +294,14 @@ class _Writer:
         return f"{text} OVER {of}"
 
     def _operator(self, name: str, args: Sequence[Node], indent: int) -> str:
-        if name in _BEFORE:
-            return _BEFORE[name] + self._operand_text(args[0], indent)
-        if name in _BEHIND:
-            return self._operand_text(args[0], indent) + _BEHIND[name]
+        if name in _PREFIX_OPERATORS:
+            return _PREFIX_OPERATORS[name] + self._operand_text(args[0], indent)
+        if name in _POSTFIX_OPERATORS:
+            return self._operand_text(args[0], indent) + _POSTFIX_OPERATORS[name]
         texts = [self._operand_text(arg, indent) for arg in args]
         if name in _SETS and isinstance(args[1], Literal | Identifier | Parameter):
             texts[1] = f"({texts[1]})"
-        return f" {_BETWEEN[name]} ".join(texts)
+        return f" {_INFIX_OPERATORS[name]} ".join(texts)
 
     def _window(self, window: WindowSpec, indent: int) -> str:
         pieces = [self._name(window.base)] if window.base else []
@@ -325,45 +325,45 @@ class _Writer:
         return text
 
 
-def _unwritable(node: object) -> UserError:
+def _unformattable_error(node: object) -> UserError:
     return UserError("NOT_IMPLEMENTED", f"{type(node).__name__} cannot be written as text")
 
 
-def _is_plain(node: Function) -> bool:
+def _is_plain_call(node: Function) -> bool:
     return not (node.params is not None or node.distinct or node.filter or node.window or node.nulls)
 
 
 def _is_operator(node: Node) -> bool:
-    if not isinstance(node, Function) or not _is_plain(node):
+    if not isinstance(node, Function) or not _is_plain_call(node):
         return False
     count = len(node.args)
-    if node.name in _BEFORE:
+    if node.name in _PREFIX_OPERATORS:
         return count == 1 and not (node.name == "negate" and isinstance(node.args[0], Literal | LiteralList))
-    if node.name in _BEHIND:
+    if node.name in _POSTFIX_OPERATORS:
         return count == 1
-    return node.name in _BETWEEN and (count == 2 or (node.name in _CHAINED and count > 2))
+    return node.name in _INFIX_OPERATORS and (count == 2 or (node.name in _CHAINED and count > 2))
 
 
-def _members(node: Node) -> Sequence[Node]:
+def _list_members(node: Node) -> Sequence[Node]:
     return node.args if isinstance(node, Function) and node.name == "tuple" else (node,)
 
 
-def _ratio(ratio: Fraction) -> str:
+def _format_ratio(ratio: Fraction) -> str:
     return str(ratio.numerator) if ratio.denominator == 1 else f"{ratio.numerator} / {ratio.denominator}"
 
 
-def _literal(node: Literal) -> str:
+def _format_literal(node: Literal) -> str:
     value = node.value
     if value is None or isinstance(value, bool):
         return "NULL" if value is None else str(value).lower()
     return quote_string(value) if isinstance(value, str) else node.text or str(value)
 
 
-def _literal_list(node: LiteralList) -> str:
+def _format_literal_list(node: LiteralList) -> str:
     if node.is_of_tuples:
         rows = zip(*(column.to_pylist() for column in node.values.flatten()), strict=True)
-        texts = [f"({', '.join([_literal(Literal(value)) for value in row])})" for row in rows]
+        texts = [f"({', '.join([_format_literal(Literal(value)) for value in row])})" for row in rows]
     else:
-        texts = [_literal(Literal(value)) for value in node.values.to_pylist()]
+        texts = [_format_literal(Literal(value)) for value in node.values.to_pylist()]
     inner = ", ".join(texts)
     return f"[{inner}]" if node.is_array else f"({inner})"

@@ -31,12 +31,12 @@ def replace_tables(query: Query, change: Change, *, sets: Callable[[Identifier],
 
     ``sets``, if given, is applied to the names behind IN.
     """
-    changed = _replaced(query, change, sets, frozenset(), frozenset())
+    changed = _replace(query, change, sets, frozenset(), frozenset())
     assert isinstance(changed, Query)
     return changed
 
 
-def _replaced(
+def _replace(
     value: Any,
     change: Change,
     sets: Callable[[Identifier], Node] | None,
@@ -44,7 +44,7 @@ def _replaced(
     aliases: frozenset[str],
 ) -> Any:
     if type(value) is tuple:
-        items = tuple([_replaced(item, change, sets, own, aliases) for item in value])
+        items = tuple([_replace(item, change, sets, own, aliases) for item in value])
         return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
     if not isinstance(value, Node):
         return value
@@ -57,7 +57,7 @@ def _replaced(
     updates = {}
     for field in dataclasses.fields(value):
         old = getattr(value, field.name)
-        new = _replaced(old, change, sets, own, aliases)
+        new = _replace(old, change, sets, own, aliases)
         if new is not old:
             updates[field.name] = new
     node = dataclasses.replace(value, **updates) if updates else value

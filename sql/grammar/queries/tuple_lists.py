@@ -33,7 +33,7 @@ def parse_tuple_list(stream: TokenStream) -> LiteralList | None:
     if first is None:
         return None
     kinds = tuple([literal[0] == "'" for literal in _EACH.findall(first.group())])
-    pattern, position, pieces = _row(kinds), stream.position, []
+    pattern, position, pieces = _row_pattern(kinds), stream.position, []
     rows: list[tuple[str, ...]] = []
     while (match := pattern.match(stream.text, position)) is not None:
         rows.append(match.groups())
@@ -41,7 +41,7 @@ def parse_tuple_list(stream: TokenStream) -> LiteralList | None:
         is_last = rows[-1][-1] == ")"
         if is_last or len(rows) == _AT_ONCE:
             stream.guard.status.check()
-            pieces.append(_columns(rows, kinds))
+            pieces.append(_make_columns(rows, kinds))
             rows = []
         if is_last:
             break
@@ -55,7 +55,7 @@ def parse_tuple_list(stream: TokenStream) -> LiteralList | None:
 
 
 @lru_cache(maxsize=64)
-def _row(kinds: tuple[bool, ...]) -> re.Pattern[str]:
+def _row_pattern(kinds: tuple[bool, ...]) -> re.Pattern[str]:
     """Returns a pattern for one tuple: a group for each value and one for the mark behind it.
 
     ``kinds`` says which values are strings.
@@ -64,7 +64,7 @@ def _row(kinds: tuple[bool, ...]) -> re.Pattern[str]:
     return re.compile(rf"{_SPACE}\({values}\){_SPACE}([,)])", re.ASCII | re.DOTALL)
 
 
-def _columns(rows: list[tuple[str, ...]], kinds: tuple[bool, ...]) -> pa.StructArray:
+def _make_columns(rows: list[tuple[str, ...]], kinds: tuple[bool, ...]) -> pa.StructArray:
     columns = [
         pa.array(list(map(unquote_string, texts)), pa.string())
         if is_text

@@ -30,8 +30,8 @@ def parse_create_index(stream: TokenStream) -> Statement:
     stream.expect("INDEX")
     exists = accept_if_not_exists(stream)
     name = stream.identifier("index name")
-    table = _on_table(stream)
-    expression = _expression(stream)
+    table = _parse_on_table(stream)
+    expression = _read_expression(stream)
     if not stream.at("TYPE"):
         raise UserError("INCORRECT_QUERY", f"CREATE INDEX {name} without TYPE is forbidden: name one, as TYPE minmax")
     type_, arguments, granularity = parse_index_type(stream, name)
@@ -43,28 +43,28 @@ def parse_drop_index(stream: TokenStream) -> Statement:
     stream.expect("INDEX")
     exists = accept_if_exists(stream)
     name = stream.identifier("index name")
-    return AlterTable(_on_table(stream), (DropIndex(name, exists),))
+    return AlterTable(_parse_on_table(stream), (DropIndex(name, exists),))
 
 
-def _on_table(stream: TokenStream) -> TableRef:
+def _parse_on_table(stream: TokenStream) -> TableRef:
     stream.expect("ON")
     table = parse_table_name(stream)
     on_cluster(stream)
     return table
 
 
-def _expression(stream: TokenStream) -> str:
+def _read_expression(stream: TokenStream) -> str:
     """Parses one expression, or ``(a, f(b) DESC)``, whose ASC and DESC are ignored."""
     if not stream.accept("("):
         return stream.slice_until(lambda inner: inner.at("TYPE"), "index expression")
-    elements = [_element(stream)]
+    elements = [_read_element(stream)]
     while stream.accept(","):
-        elements.append(_element(stream))
+        elements.append(_read_element(stream))
     stream.expect(")")
     return elements[0] if len(elements) == 1 else f"({', '.join(elements)})"
 
 
-def _element(stream: TokenStream) -> str:
+def _read_element(stream: TokenStream) -> str:
     text = stream.slice_until(lambda inner: any(inner.at(end) for end in (",", "ASC", "DESC")), "index expression")
     if not stream.accept("ASC"):
         stream.accept("DESC")

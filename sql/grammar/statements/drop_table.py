@@ -10,7 +10,7 @@ from sql.grammar.clause_types import (
 from sql.grammar.common_clauses import (
     accept_if_exists,
     on_cluster,
-    parameter_text,
+    parse_parameter_value,
     parse_setting_literal,
     parse_table_name,
 )
@@ -79,7 +79,7 @@ def parse_drop(stream: TokenStream) -> Statement:
         on_cluster(stream)
         if detach and stream.at("PERMANENTLY"):
             raise not_implemented("DETACH PERMANENTLY of a database")
-        _sync(stream)
+        _accept_sync(stream)
         return DropDatabase(name, exists, detach)
     if not detach and stream.at("INDEX"):
         return parse_drop_index(stream)
@@ -97,10 +97,10 @@ def parse_drop(stream: TokenStream) -> Statement:
         others.append(parse_table_name(stream))
     on_cluster(stream)
     permanently = detach and stream.accept("PERMANENTLY")
-    return DropTable(table, exists, detach, _sync(stream), tuple(others), is_temporary, is_view, permanently)
+    return DropTable(table, exists, detach, _accept_sync(stream), tuple(others), is_temporary, is_view, permanently)
 
 
-def _sync(stream: TokenStream) -> bool:
+def _accept_sync(stream: TokenStream) -> bool:
     return stream.accept("SYNC") or stream.accept("NO", "DELAY")
 
 
@@ -116,7 +116,7 @@ def parse_rename(stream: TokenStream) -> Statement:
     while not pairs or stream.accept(","):
         if accept_if_exists(stream):
             optional.add(len(pairs))
-        pairs.append(_pair(stream, "TO"))
+        pairs.append(_parse_pair(stream, "TO"))
     on_cluster(stream)
     return RenameTables(tuple(pairs), frozenset(optional))
 
@@ -127,14 +127,14 @@ def parse_exchange(stream: TokenStream) -> Statement:
     if stream.at("DICTIONARIES"):
         raise not_implemented("EXCHANGE DICTIONARIES")
     stream.expect("TABLES")
-    pairs = [_pair(stream, "AND")]
+    pairs = [_parse_pair(stream, "AND")]
     while stream.accept(","):
-        pairs.append(_pair(stream, "AND"))
+        pairs.append(_parse_pair(stream, "AND"))
     on_cluster(stream)
     return ExchangeTables(tuple(pairs))
 
 
-def _pair(stream: TokenStream, between: str) -> tuple[TableRef, TableRef]:
+def _parse_pair(stream: TokenStream, between: str) -> tuple[TableRef, TableRef]:
     first = parse_table_name(stream)
     stream.expect(between)
     return first, parse_table_name(stream)
@@ -151,7 +151,7 @@ def parse_truncate(stream: TokenStream) -> Statement:
     exists = accept_if_exists(stream)
     table = parse_table_name(stream)
     on_cluster(stream)
-    _sync(stream)
+    _accept_sync(stream)
     return TruncateTable(table, exists)
 
 
@@ -200,7 +200,7 @@ def parse_set(stream: TokenStream) -> Statement:
         if name.startswith("param_") and stream.accept("="):
             if name == "param_":
                 raise UserError("BAD_ARGUMENTS", "SET param_: the name of the query parameter is missing")
-            parameters[name.removeprefix("param_")] = parameter_text(stream)
+            parameters[name.removeprefix("param_")] = parse_parameter_value(stream)
         elif stream.accept("="):
             settings[name] = parse_setting_literal(stream)
         elif stream.at_end() or stream.at(","):
@@ -227,7 +227,7 @@ def parse_kill(stream: TokenStream) -> Statement:
     """Parses KILL QUERY and KILL MUTATION."""
     stream.next()
     if stream.accept("MUTATION"):
-        return _kill_mutation(stream)
+        return _parse_kill_mutation(stream)
     if not stream.at("QUERY"):
         raise not_implemented(f"KILL {stream.peek().upper}")
     stream.next()
@@ -244,7 +244,7 @@ def parse_kill(stream: TokenStream) -> Statement:
     return KillQuery(query_id)
 
 
-def _kill_mutation(stream: TokenStream) -> Statement:
+def _parse_kill_mutation(stream: TokenStream) -> Statement:
     on_cluster(stream)
     stream.expect("WHERE")
     condition = stream.slice_until(_kill_ends, "condition")

@@ -44,7 +44,7 @@ _PLAIN_HEAD = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class _Head:
+class _InsertClauses:
     table: TableRef
     columns: tuple[str, ...]
     except_columns: tuple[str, ...]
@@ -58,16 +58,16 @@ class _Head:
 
 def parse_insert(stream: TokenStream) -> ParsedStatement:
     """Parses INSERT with its data, or INSERT … SELECT."""
-    head = _head(stream)
+    head = _parse_clauses(stream)
     if stream.accept("VALUES"):
         match = _VALUES_DATA.match(stream.text, stream.position)
         end = match.end() if match else stream.position
         if end < len(stream.text) and stream.text[end] == "'":
             end = len(stream.text)  # an unclosed string: the format's reader reports it
-        return _with_data(stream, head.insert(format="Values"), stream.position, end)
+        return _attach_data(stream, head.insert(format="Values"), stream.position, end)
     if stream.at("FORMAT"):
-        result, start = _format(stream, head)
-        return _with_data(stream, result, start, len(stream.text))
+        result, start = _parse_format(stream, head)
+        return _attach_data(stream, result, start, len(stream.text))
     if stream.at("SELECT") or stream.at("WITH") or stream.at("(") or stream.at("FROM"):
         query = slice_query(stream)
         clauses = parse_output_clauses(stream)
@@ -78,7 +78,7 @@ def parse_insert(stream: TokenStream) -> ParsedStatement:
     return stream.fail("VALUES", "FORMAT", "SELECT", "WITH", "SETTINGS", "(")
 
 
-def _with_data(stream: TokenStream, statement: Insert, start: int, end: int) -> ParsedStatement:
+def _attach_data(stream: TokenStream, statement: Insert, start: int, end: int) -> ParsedStatement:
     try:
         data = stream.text[start:end].encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
@@ -87,26 +87,26 @@ def _with_data(stream: TokenStream, statement: Insert, start: int, end: int) -> 
     return ParsedStatement(replace(statement, inline_data=data))
 
 
-def _head(stream: TokenStream) -> _Head:
+def _parse_clauses(stream: TokenStream) -> _InsertClauses:
     stream.expect("INSERT")
     stream.accept("INTO")
     if stream.at("TABLE") and stream.peek(1).is_identifier and stream.peek(1).upper not in ("VALUES", "FORMAT"):
         stream.next()
     file: FileArguments | None = None
     if stream.at("FUNCTION") and stream.peek(1).is_identifier and stream.peek(1).upper not in ("VALUES", "FORMAT"):
-        file, table = _function(stream), TableRef(None, "file")
+        file, table = _parse_file_function(stream), TableRef(None, "file")
     else:
         table = parse_table_name(stream)
-    columns, excluded = _column_list(stream)
+    columns, excluded = _parse_column_list(stream)
     settings: dict[str, SettingLiteral] = {}
     if stream.at("PARTITION", "BY") or stream.at("FROM", "INFILE"):
         raise not_implemented(f"INSERT … {stream.peek().upper} {stream.peek(1).upper}")
     if stream.accept("SETTINGS"):
         settings = parse_settings_clause(stream)
-    return _Head(table, columns, excluded, settings, file)
+    return _InsertClauses(table, columns, excluded, settings, file)
 
 
-def _function(stream: TokenStream) -> FileArguments:
+def _parse_file_function(stream: TokenStream) -> FileArguments:
     """Parses ``FUNCTION file('path'[, format[, 'structure']])``."""
     stream.expect("FUNCTION")
     name = stream.identifier("the name of a table function")
@@ -121,13 +121,13 @@ def _function(stream: TokenStream) -> FileArguments:
     return FileArguments(*texts)
 
 
-def _column_list(stream: TokenStream) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _parse_column_list(stream: TokenStream) -> tuple[tuple[str, ...], tuple[str, ...]]:
     if not stream.at("(") or stream.at("(", "SELECT") or stream.at("(", "WITH"):
         return (), ()
     stream.next()
     columns: tuple[str, ...] = ()
     excluded: tuple[str, ...] = ()
-    if _star(stream):
+    if _accept_star(stream):
         if stream.accept("EXCEPT"):
             if stream.accept("("):
                 excluded = parse_identifier_list(stream)
@@ -140,7 +140,7 @@ def _column_list(stream: TokenStream) -> tuple[tuple[str, ...], tuple[str, ...]]
     return columns, excluded
 
 
-def _star(stream: TokenStream) -> bool:
+def _accept_star(stream: TokenStream) -> bool:
     """Accepts ``*`` or ``t.*``, whatever ``t`` is: there is one table."""
     place = 0
     while stream.peek(place).is_identifier and stream.peek(place + 1).text == ".":
@@ -152,7 +152,7 @@ def _star(stream: TokenStream) -> bool:
     return True
 
 
-def _format(stream: TokenStream, head: _Head) -> tuple[Insert, int]:
+def _parse_format(stream: TokenStream, head: _InsertClauses) -> tuple[Insert, int]:
     stream.expect("FORMAT")
     name = stream.identifier("format name")
     is_word = _SETTINGS.match(stream.text, skip_space(stream.text, stream.position))  # data must not be tokenised
@@ -207,11 +207,11 @@ def _parse_head(prefix: bytes, *, complete: bool) -> tuple[Insert | None, int] |
         return None, 0
     stream = TokenStream(text, begin)
     try:
-        head = _head(stream)
+        head = _parse_clauses(stream)
         if stream.accept("VALUES"):
             result, start = head.insert(format="Values"), stream.position
         elif stream.at("FORMAT"):
-            result, start = _format(stream, head)
+            result, start = _parse_format(stream, head)
         elif not complete and stream.peek().end >= len(text):
             return undecided
         else:

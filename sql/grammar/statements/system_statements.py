@@ -21,7 +21,7 @@ def parse_system(stream: TokenStream) -> Statement:
     """Parses SYSTEM."""
     stream.next()
     if stream.accept("DROP", "REPLICA"):
-        return _drop_replica(stream)
+        return _parse_drop_replica(stream)
     if stream.accept("FLUSH", "LOGS"):
         on_cluster(stream)
         names = () if stream.at_end() or stream.at(";") else parse_identifier_list(stream)
@@ -33,11 +33,11 @@ def parse_system(stream: TokenStream) -> Statement:
     for verb in ("STOP", "START"):
         for action in STOPPABLE_ACTIONS:
             if stream.accept(verb, *action.split()):
-                return _stop_or_start(stream, f"{verb} {action}")
+                return _parse_stop_or_start(stream, f"{verb} {action}")
     for command in (*_TABLE_COMMANDS, *_PLAIN_COMMANDS):
         if stream.accept(*command.split()):
             on_cluster(stream)
-            return SystemCommand(command) if command in _PLAIN_COMMANDS else _of_table(stream, command)
+            return SystemCommand(command) if command in _PLAIN_COMMANDS else _parse_table_command(stream, command)
     if stream.peek().kind == "word":
         words: list[str] = []
         while stream.peek().kind == "word" and len(words) < 3:
@@ -46,7 +46,7 @@ def parse_system(stream: TokenStream) -> Statement:
     return stream.fail("STOP", "START", *_TABLE_COMMANDS, *_PLAIN_COMMANDS)
 
 
-def _stop_or_start(stream: TokenStream, command: str) -> SystemCommand:
+def _parse_stop_or_start(stream: TokenStream, command: str) -> SystemCommand:
     on_cluster(stream)
     if stream.at("ON", "VOLUME"):
         raise not_implemented(f"SYSTEM {command} ON VOLUME")
@@ -57,7 +57,7 @@ def _stop_or_start(stream: TokenStream, command: str) -> SystemCommand:
     return SystemCommand(command, table)
 
 
-def _of_table(stream: TokenStream, command: str) -> SystemCommand:
+def _parse_table_command(stream: TokenStream, command: str) -> SystemCommand:
     may_be_missing = command == "SYNC REPLICA" and stream.accept("IF", "EXISTS")
     table = parse_table_name(stream)
     on_cluster(stream)
@@ -70,7 +70,7 @@ def _of_table(stream: TokenStream, command: str) -> SystemCommand:
     return SystemCommand(command, table, argument, may_be_missing)
 
 
-def _drop_replica(stream: TokenStream) -> Statement:
+def _parse_drop_replica(stream: TokenStream) -> Statement:
     on_cluster(stream)
     replica = stream.string("replica name")
     if stream.accept("FROM", "TABLE"):
@@ -95,9 +95,9 @@ def parse_optimize(stream: TokenStream) -> Statement:
     deduplicate = stream.accept("DEDUPLICATE")
     by: tuple[ColumnMatcher, ...] = ()
     if deduplicate and stream.accept("BY"):
-        matchers = [_matcher(stream)]
+        matchers = [_parse_column_matcher(stream)]
         while stream.accept(","):
-            matchers.append(_matcher(stream))
+            matchers.append(_parse_column_matcher(stream))
         by = tuple(matchers)
     cleanup = stream.accept("CLEANUP")
     return OptimizeTable(table, partition, partition_id, final, deduplicate, by, cleanup)
@@ -121,7 +121,7 @@ def _partition_ends(stream: TokenStream) -> bool:
     return token.kind == "word" and token.upper in ("FINAL", "FORCE", "DEDUPLICATE", "CLEANUP", "SETTINGS", "FORMAT")
 
 
-def _matcher(stream: TokenStream) -> ColumnMatcher:
+def _parse_column_matcher(stream: TokenStream) -> ColumnMatcher:
     names: tuple[str, ...] = ()
     pattern = None
     if stream.accept("COLUMNS", "("):

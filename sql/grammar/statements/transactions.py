@@ -22,7 +22,7 @@ _MOST_DIGITS = 20
 
 def parse_commit(stream: TokenStream) -> Statement:
     """Parses COMMIT TRANSACTION."""
-    transaction = _transaction(stream)
+    transaction = _parse_transaction(stream)
     table = parse_table_name(stream)
     overwrite = ""
     if stream.accept("OVERWRITE"):
@@ -34,22 +34,22 @@ def parse_commit(stream: TokenStream) -> Statement:
         while stream.accept(","):
             names.append(stream.string("name of an attempt"))
         attempts = tuple(names)
-    rows = _number(stream, "number of rows") if stream.accept("ROWS") else None
+    rows = _parse_number(stream, "number of rows") if stream.accept("ROWS") else None
     application, version = "", None
     if stream.accept("APPLICATION"):
         application = stream.string("name of the application")
         stream.expect("VERSION")
-        version = _number(stream, "version")
+        version = _parse_number(stream, "version")
     return CommitTransaction(transaction, table, overwrite, attempts, rows, application, version)
 
 
 def parse_rollback(stream: TokenStream) -> Statement:
     """Parses ROLLBACK TRANSACTION."""
-    transaction = _transaction(stream)
+    transaction = _parse_transaction(stream)
     return RollbackTransaction(transaction, parse_table_name(stream))
 
 
-def _transaction(stream: TokenStream) -> str:
+def _parse_transaction(stream: TokenStream) -> str:
     verb = stream.next().upper
     if not stream.accept("TRANSACTION") or stream.peek().kind != "string":
         raise not_implemented(
@@ -62,7 +62,7 @@ def _transaction(stream: TokenStream) -> str:
     return transaction
 
 
-def _number(stream: TokenStream, what: str) -> int:
+def _parse_number(stream: TokenStream, what: str) -> int:
     token = stream.peek()
     if token.kind != "number" or not token.text.isdecimal() or len(token.text) > _MOST_DIGITS:
         stream.fail(what)

@@ -46,7 +46,7 @@ def parse_column_properties(stream: TokenStream, name: str, *, is_change: bool =
             expression = stream.slice_until(_column_expression_ends)
         elif stream.at("CODEC", "(") and not codec:
             stream.next()
-            codec = _group(stream)
+            codec = _read_group(stream)
             if not codec:
                 stream.fail("a codec in CODEC")
         elif stream.accept("COMMENT"):
@@ -87,7 +87,7 @@ def _column_expression_ends(stream: TokenStream) -> bool:
     return (token.upper == "COMMENT" and stream.peek(1).kind == "string") or token.upper in ("TTL", "STATISTICS")
 
 
-def _group(stream: TokenStream) -> str:
+def _read_group(stream: TokenStream) -> str:
     """Returns the text inside the brackets that come next."""
     if not stream.at("("):
         stream.fail("(")

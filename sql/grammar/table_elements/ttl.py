@@ -72,10 +72,10 @@ def parse_stored_ttl(text: str) -> tuple[TtlClause, ...]:
 
 def parse_ttl_clauses(stream: TokenStream) -> tuple[TtlClause, ...]:
     """Parses the clauses of a table's TTL."""
-    clauses = [_clause(stream)]
+    clauses = [_parse_clause(stream)]
     while stream.at(",") and not _at_next_command(stream):
         stream.next()
-        clauses.append(_clause(stream))
+        clauses.append(_parse_clause(stream))
     return tuple(clauses)
 
 
@@ -85,7 +85,7 @@ def _at_next_command(stream: TokenStream) -> bool:
     return verb.upper in _COMMANDS and object_.kind == "word"
 
 
-def _clause(stream: TokenStream) -> TtlClause:
+def _parse_clause(stream: TokenStream) -> TtlClause:
     expression = normalize_expression(stream.slice_until(_expression_ends, "TTL expression"))
     if stream.accept("RECOMPRESS"):
         if not stream.at("CODEC", "("):
@@ -104,23 +104,23 @@ def _clause(stream: TokenStream) -> TtlClause:
         keys = [normalize_expression(stream.slice_until(_expression_ends, "key"))]
         while stream.accept(","):
             keys.append(normalize_expression(stream.slice_until(_expression_ends, "key")))
-        return TtlClause(expression, group_by=tuple(keys), assigned=_assignments(stream))
+        return TtlClause(expression, group_by=tuple(keys), assigned=_parse_assignments(stream))
     stream.accept("DELETE")
     where = normalize_expression(stream.slice_until(_expression_ends)) if stream.accept("WHERE") else ""
     return TtlClause(expression, where)
 
 
-def _assignments(stream: TokenStream) -> tuple[tuple[str, str], ...]:
+def _parse_assignments(stream: TokenStream) -> tuple[tuple[str, str], ...]:
     if not stream.accept("SET"):
         return ()
-    found = [_assignment(stream)]
+    found = [_parse_assignment(stream)]
     while stream.at(",") and stream.peek(1).is_identifier and stream.peek(2).text == "=":
         stream.next()
-        found.append(_assignment(stream))
+        found.append(_parse_assignment(stream))
     return tuple(found)
 
 
-def _assignment(stream: TokenStream) -> tuple[str, str]:
+def _parse_assignment(stream: TokenStream) -> tuple[str, str]:
     column = stream.identifier("column name")
     stream.expect("=")
     return column, normalize_expression(stream.slice_until(_expression_ends))

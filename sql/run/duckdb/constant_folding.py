@@ -15,7 +15,7 @@ def fold_constant(value: Typed) -> object:
     """
     check_macro_weight(value.sql)
     sql = value.number.render()
-    return _constants.get((sql, None), lambda: _folded(sql))
+    return _constants.get((sql, None), lambda: _compute_constant(sql))
 
 
 def _constant_size(value: object) -> int:
@@ -27,7 +27,7 @@ def _constant_size(value: object) -> int:
 _constants: TextCache[object] = TextCache(2048, _constant_size)
 
 
-def _folded(sql: str) -> object:
+def _compute_constant(sql: str) -> object:
     cursor = database.open_cursor()
     try:
         return cursor.execute(database.prepare_sql(f"SELECT {sql}")).fetchall()[0][0]

@@ -27,9 +27,9 @@ from sql.typing.column_kernels import kernels
 from sql.typing.typed_expressions import string_literal_text
 
 _LONG_TEXT = 10_000
-_OWN_ERROR = re.compile(r"pando:(\d+):(.*?)(?:\n|$)", re.DOTALL)
+_PANDO_ERROR = re.compile(r"pando:(\d+):(.*?)(?:\n|$)", re.DOTALL)
 _lock = threading.Lock()
-_made: set[str] = set()
+_created_macros: set[str] = set()
 """The macros that were created in DuckDB."""
 
 
@@ -63,7 +63,7 @@ def _connection() -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect(":memory:", config=config)
     connection.execute(f"SET max_temp_directory_size = '{_spill.most_bytes or _half_of_disk(_spill.directory)}B'")
     kernels.register(connection, KERNELS)
-    _made.clear()
+    _created_macros.clear()
     memory_guards.register(connection)
     block_rows.register(connection)
     connection.execute("SET allowed_configs = ['memory_limit']")
@@ -115,20 +115,20 @@ def prepare_sql(sql: str) -> str:
     DuckDB parses a statement with the interpreter locked, about a megabyte a second. It parses the argument of
     ``query`` only when it plans, without the lock, so a long statement is passed that way.
     """
-    missing = find_macro_names(sql) - _made
+    missing = find_macro_names(sql) - _created_macros
     if missing:
         with _lock:
-            _make(missing)
+            _create_macros(missing)
     return sql if len(sql) <= _LONG_TEXT else f"SELECT * FROM query({string_literal_text(sql)})"
 
 
-def _make(macros: set[str]) -> None:
+def _create_macros(macros: set[str]) -> None:
     """Creates the macros, and before each those that it uses."""
     for name in sorted(macros):
-        if name not in _made:
-            _make(find_macro_names(MACROS[name].partition(")")[2]))
+        if name not in _created_macros:
+            _create_macros(find_macro_names(MACROS[name].partition(")")[2]))
             _connection().execute(f"CREATE MACRO {MACROS[name]}")
-            _made.add(name)
+            _created_macros.add(name)
 
 
 def translate_error(error: Exception) -> PandoError:
@@ -136,7 +136,7 @@ def translate_error(error: Exception) -> PandoError:
     if isinstance(error, PandoError):
         return error
     message = str(error)
-    own = _OWN_ERROR.search(message)
+    own = _PANDO_ERROR.search(message)
     if own is not None and int(own.group(1)) in NAMES:
         return UserError(NAMES[int(own.group(1))], own.group(2).strip())
     first = next((line for line in message.split("\n") if line.strip()), repr(error))

@@ -79,7 +79,7 @@ def find_readable_type(type_: pa.DataType, *, is_inner: bool = False) -> pa.Data
 def cast_to_readable(array: pa.Array, type_: pa.DataType) -> pa.Array:
     """Converts an array to a type of :func:`find_readable_type`."""
     if has_other_form(array.type):
-        array = engine_form(array)
+        array = to_engine_form(array)
     if array.type == type_:
         return array
     if type_ == DICTIONARY_STRING and pa.types.is_string(array.type):
@@ -98,7 +98,7 @@ def has_other_form(type_: pa.DataType) -> bool:
     return any(has_other_form(type_.field(n).type) for n in range(type_.num_fields))
 
 
-def engine_form(array: pa.Array) -> pa.Array:
+def to_engine_form(array: pa.Array) -> pa.Array:
     """Converts maps to lists of structs, and gives struct fields distinct names.
 
     A single map keeps its buffers.
@@ -107,12 +107,12 @@ def engine_form(array: pa.Array) -> pa.Array:
     if not has_other_form(type_):
         return array
     if pa.types.is_struct(type_):
-        parts = [engine_form(part) for part in array.flatten()]
+        parts = [to_engine_form(part) for part in array.flatten()]
         return pa.StructArray.from_arrays(parts, told_apart(type_.names), mask=array.is_null())
     if pa.types.is_map(type_):
-        values = pa.StructArray.from_arrays([engine_form(array.keys), engine_form(array.items)], ["key", "value"])
+        values = pa.StructArray.from_arrays([to_engine_form(array.keys), to_engine_form(array.items)], ["key", "value"])
     else:
-        values = engine_form(array.values)
+        values = to_engine_form(array.values)
     return pa.Array.from_buffers(
         pa.list_(values.type), len(array), array.buffers()[:2], offset=array.offset, children=[values]
     )
@@ -122,5 +122,5 @@ def convert_table(block: pa.Table) -> pa.Table:
     """Returns the block in the form that DuckDB reads."""
     if not any(has_other_form(type_) for type_ in block.schema.types):
         return block
-    columns = [pa.chunked_array([engine_form(chunk) for chunk in column.chunks]) for column in block.columns]
+    columns = [pa.chunked_array([to_engine_form(chunk) for chunk in column.chunks]) for column in block.columns]
     return pa.Table.from_arrays(columns, block.column_names)

@@ -39,18 +39,18 @@ class ScanTable(pa.Table):
     def __len__(self) -> int:
         return 0 if self.scanned is None else self.scanned.expected_rows
 
-    def select(self, columns: Sequence[int]) -> _Selected:
+    def select(self, columns: Sequence[int]) -> _SelectedColumns:
         """Returns these columns, to be read as a stream."""
-        return _Selected(self, columns)
+        return _SelectedColumns(self, columns)
 
     def __arrow_c_schema__(self) -> object:
         return self._schema.__arrow_c_schema__()
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        return _Selected(self, range(len(self._schema))).__arrow_c_stream__()
+        return _SelectedColumns(self, range(len(self._schema))).__arrow_c_stream__()
 
 
-class _Selected:
+class _SelectedColumns:
     def __init__(self, table: ScanTable, columns: Sequence[int]) -> None:
         self._table = table
         self._columns = columns

@@ -115,11 +115,15 @@ def check_index_use(analysis: IndexAnalysis, scan: Scan, description: TableDescr
     """Raises 277 (INDEX_NOT_USED) where a setting forbids reading without an index."""
     if not (scan.conditions or scan.source.used):
         return  # count() without filters reads nothing
-    if settings.force_primary_key and not analysis.primary.tells():
+    if settings.force_primary_key and not analysis.primary.can_exclude():
         keys = ", ".join(description.primary_key.expressions)
         raise UserError("INDEX_NOT_USED", f"Primary key ({keys}) is not used and setting 'force_primary_key' is set")
     columns = description.partition_key.columns
-    if settings.force_index_by_date and columns and not (analysis.minmax.tells() or analysis.partition.tells()):
+    if (
+        settings.force_index_by_date
+        and columns
+        and not (analysis.minmax.can_exclude() or analysis.partition.can_exclude())
+    ):
         raise UserError(
             "INDEX_NOT_USED",
             f"Neither MinMax index by columns ({', '.join(columns)}) nor partition expr is used "

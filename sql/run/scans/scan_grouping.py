@@ -55,15 +55,15 @@ class RowGroups:
 
     def parts(self, wanted: Sequence[PartialAggregate], columns: Mapping[str, pa.Array]) -> list[pa.Array]:
         """Returns the partial aggregates of the groups; ``columns`` are their arguments."""
-        counts = {name: self._counts(columns.get(name)) for name in dict.fromkeys(part.column for part in wanted)}
+        counts = {name: self._count_values(columns.get(name)) for name in dict.fromkeys(part.column for part in wanted)}
         return [
             pa.array(counts[part.column])
             if part.function == "count"
-            else self._reduced(part, columns[part.column], counts[part.column])
+            else self._reduce(part, columns[part.column], counts[part.column])
             for part in wanted
         ]
 
-    def _counts(self, array: pa.Array | None) -> np.ndarray:
+    def _count_values(self, array: pa.Array | None) -> np.ndarray:
         """Returns how many rows of each group are not NULL."""
         valid = None
         if array is not None and array.null_count:
@@ -78,18 +78,18 @@ class RowGroups:
         chosen = self.numbers if valid is None else self.numbers[valid.view(bool)]
         return np.bincount(chosen, minlength=self.count)
 
-    def _reduced(self, part: PartialAggregate, array: pa.Array, counts: np.ndarray) -> pa.Array:
+    def _reduce(self, part: PartialAggregate, array: pa.Array, counts: np.ndarray) -> pa.Array:
         """Returns the sum, minimum or maximum of each group; NULL where all rows are."""
         given = array.null_count
         is_sum = part.function == "sum"
         target = part.type if is_sum else array.type
-        values = _numbers(array, 0 if is_sum else _neutral(part.function, array.type))
-        found = self._by_group(_REDUCE[part.function], values, _dtype(target))
+        values = _to_numbers(array, 0 if is_sum else _neutral_value(part.function, array.type))
+        found = self._reduce_groups(_REDUCE[part.function], values, _dtype(target))
         mask = counts == 0 if given else None
         plain = pa.array(found.astype(_dtype(target), copy=False), mask=mask)
         return plain if plain.type == part.type else plain.cast(part.type) if is_sum else plain.view(array.type)
 
-    def _by_group(self, reduce: np.ufunc, values: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    def _reduce_groups(self, reduce: np.ufunc, values: np.ndarray, dtype: np.dtype) -> np.ndarray:
         if self.rows is None:
             return values
         if self.starts is not None:
@@ -126,13 +126,13 @@ def combine_small_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Reco
         few.append(batch)
         rows += batch.num_rows
         if rows >= _LEAST_GATHERED_ROWS:
-            yield _joined(few)
+            yield _join_batches(few)
             few, rows = [], 0
     if few:
-        yield _joined(few)
+        yield _join_batches(few)
 
 
-def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+def _join_batches(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     if len(batches) == 1:
         return batches[0]
     table = pa.Table.from_batches(batches).unify_dictionaries().combine_chunks()
@@ -197,7 +197,7 @@ def _key_numbers(key: pa.Array) -> tuple[np.ndarray, int] | None:
     return (values - values.dtype.type(least)).astype(np.int32), most - least + 1
 
 
-def _numbers(array: pa.Array, null: float) -> np.ndarray:
+def _to_numbers(array: pa.Array, null: float) -> np.ndarray:
     """Returns the rows' numbers, with ``null`` where they are NULL."""
     if pa.types.is_date32(array.type):
         array = array.view(pa.int32())
@@ -215,7 +215,7 @@ def _is_small(values: np.ndarray) -> bool:
     return max(int(values.max()), -least) * len(values) <= np.iinfo(values.dtype).max
 
 
-def _neutral(function: str, type_: pa.DataType) -> int:
+def _neutral_value(function: str, type_: pa.DataType) -> int:
     limits = np.iinfo(_dtype(type_))
     return int(limits.max if function == "min" else limits.min)
 

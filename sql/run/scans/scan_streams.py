@@ -26,7 +26,7 @@ from sql.compile.final_reading import FinalReading
 from sql.compile.names.scope import NAME_COLUMNS
 from sql.compile.short_string_codes import LongStringError, code_column_name, encode_strings
 from sql.pruning.allowed_values import find_allowed_values
-from sql.pruning.part_bounds import name_value
+from sql.pruning.part_bounds import read_part_name_column
 from sql.pruning.pruned_parts import PrunedPart
 from sql.relations import ArrowRelation, KeyedRelation, PartsRelation, StreamedRelation, is_parts_relation
 from sql.run.duckdb.constant_folding import fold_constant
@@ -120,16 +120,16 @@ class ScanStream:
         self._scan = scan
         self._parts = parts
         self._state = state
-        types = _types_of(scan)
+        types = _find_types(scan)
         self._repeating = {
             name
             for name in (*types, *(scan.coded if scan.parts else ()))
             if parts and pa.types.is_string(scan.definitions[name].type.arrow) and is_repeated(name, parts)
         }
         types.update((name, DICTIONARY_STRING) for name in self._repeating if name in types)
-        columns = _columns_of(scan, types)
+        columns = _list_columns(scan, types)
         columns += [
-            (pa.field(code_column_name(scan.source.number, name), pa.uint64()), (name,), self._codes)
+            (pa.field(code_column_name(scan.source.number, name), pa.uint64()), (name,), self._encode_codes)
             for name in scan.coded
         ]
         self._columns = [(names, make) for _, names, make in columns]
@@ -170,36 +170,36 @@ class ScanStream:
         schema = self._fields(columns)
         chosen = [self._columns[position] for position in columns if position < len(self._columns)]
         if self._row_parts:
-            yield from combine_small_batches(self._groups(chosen, columns[len(chosen) :], schema))
+            yield from combine_small_batches(self._grouped_batches(chosen, columns[len(chosen) :], schema))
             return
-        names = _names_of(chosen)
+        names = _list_names(chosen)
         for arrays in count_batches(self._batches(names), self._state, is_limited=self._is_limited):
             if chosen:
-                arrays = _made(chosen, dict(zip(names, arrays, strict=True)))
+                arrays = _make_arrays(chosen, dict(zip(names, arrays, strict=True)))
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
-    def _groups(self, chosen: _Chosen, others: Sequence[int], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    def _grouped_batches(self, chosen: _Chosen, others: Sequence[int], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Yields groups of rows: the columns ``chosen`` as keys, then ``others``, parts of aggregates."""
         parts = [self._row_parts[position - len(self._columns)] for position in others]
-        keys = _names_of(chosen)
+        keys = _list_names(chosen)
         names = list(dict.fromkeys([*keys, *(part.column for part in parts if part.column)]))
         must_pay = self.expected_rows > _ROWS_WORTH_A_PLAN
         for arrays in count_batches(self._batches(names), self._state):
-            found = {name: self._repeated(name, array) for name, array in zip(names, arrays, strict=False)}
+            found = {name: self._encode_repeated(name, array) for name, array in zip(names, arrays, strict=False)}
             groups = group_rows([found[name] for name in keys], len(arrays[0]))
             if must_pay and not groups.is_worth_it:
                 self._state.met_few_alike = True
                 raise TooFewEqualRowsError
             must_pay = False
             values = {name: groups.key(found[name]) for name in keys}
-            made = _made(chosen, values)
+            made = _make_arrays(chosen, values)
             made += groups.parts(parts, found)
             yield pa.RecordBatch.from_arrays(made, schema=schema)
 
-    def _repeated(self, name: str, array: pa.Array) -> pa.Array:
+    def _encode_repeated(self, name: str, array: pa.Array) -> pa.Array:
         return cast_to_readable(array, DICTIONARY_STRING) if name in self._repeating else array
 
-    def _codes(self, array: pa.Array) -> pa.Array:
+    def _encode_codes(self, array: pa.Array) -> pa.Array:
         try:
             return encode_strings(array)
         except LongStringError:
@@ -217,7 +217,7 @@ class ScanStream:
                 yield from self._part_batches(names, self._parts)
         else:
             assert isinstance(relation, ArrowRelation)
-            wanted = names or _smallest(self._scan)
+            wanted = names or _find_cheapest_column(self._scan)
             if isinstance(relation, StreamedRelation):
                 yield from (batch for block in relation.blocks(wanted) for batch in _table_batches(names, block))
             else:
@@ -238,7 +238,7 @@ class ScanStream:
         small = SmallParts(parts, stored if len(stored) == len(names) and not first_rows else [])
         for pruned in parts:
             self._state.status.check()
-            rows = pruned.needed_rows(stored)
+            rows = pruned.find_needed_rows(stored)
             # Rows that were tested and skipped count as read, as in ClickHouse.
             self._state.statistics.read_rows += max(0, pruned.rows - sum(item.rows for item in rows))
             if small.take(pruned, rows):
@@ -247,7 +247,7 @@ class ScanStream:
                 continue
             if not small.is_empty:
                 yield small.together()
-            head, tail = _split(rows, first_rows)
+            head, tail = _split_first_rows(rows, first_rows)
             first_rows = 0
             test = pruned.row_test if pruned.row_test and pruned.row_test.columns <= set(stored) else None
             read = partial(
@@ -276,11 +276,11 @@ class BufferedScan:
 
     def __init__(self, scan: Scan, read: Sequence[Sequence[pa.Array]], rows: int) -> None:
         self.expected_rows = rows
-        columns = _columns_of(scan, _types_of(scan))
+        columns = _list_columns(scan, _find_types(scan))
         self.schema = pa.schema([field for field, _, _ in columns] or [_no_column(scan)])
         if columns:
             given = [dict(zip(scan.source.used, arrays, strict=True)) for arrays in read]
-            made = [_made([column[1:] for column in columns], arrays) for arrays in given]
+            made = [_make_arrays([column[1:] for column in columns], arrays) for arrays in given]
         else:
             made = [[pa.array(np.zeros(rows, np.uint8))]]
         self._batches = [pa.RecordBatch.from_arrays(arrays, schema=self.schema) for arrays in made]
@@ -291,12 +291,12 @@ class BufferedScan:
         return pa.RecordBatchReader.from_batches(schema, [batch.select(columns) for batch in self._batches])
 
 
-def _types_of(scan: Scan) -> dict[str, pa.DataType]:
+def _find_types(scan: Scan) -> dict[str, pa.DataType]:
     """Returns the Arrow types in which DuckDB gets the columns that the scan reads."""
     return {name: find_readable_type(scan.definitions[name].type.arrow) for name in scan.source.used}
 
 
-def _columns_of(scan: Scan, types: Mapping[str, pa.DataType]) -> list[tuple[pa.Field, tuple[str, ...], _Make]]:
+def _list_columns(scan: Scan, types: Mapping[str, pa.DataType]) -> list[tuple[pa.Field, tuple[str, ...], _Make]]:
     """Returns field, source columns and maker of each column, read or computed, of these types."""
     number = scan.source.number
     columns: list[tuple[pa.Field, tuple[str, ...], _Make]] = [
@@ -304,16 +304,16 @@ def _columns_of(scan: Scan, types: Mapping[str, pa.DataType]) -> list[tuple[pa.F
         for name, type_ in types.items()
     ]
     for label, value in scan.computed.items():
-        make = partial(_computed, value=value, types=[types[name] for name in value.columns])
+        make = partial(_compute, value=value, types=[types[name] for name in value.columns])
         columns.append((pa.field(label, value.type_of(types)), value.columns, make))
     return columns
 
 
-def _names_of(chosen: _Chosen) -> list[str]:
+def _list_names(chosen: _Chosen) -> list[str]:
     return list(dict.fromkeys(name for names, _ in chosen for name in names))
 
 
-def _made(chosen: _Chosen, arrays: Mapping[str, pa.Array]) -> list[pa.Array]:
+def _make_arrays(chosen: _Chosen, arrays: Mapping[str, pa.Array]) -> list[pa.Array]:
     return [make(*[arrays[name] for name in names]) for names, make in chosen]
 
 
@@ -321,11 +321,11 @@ def _no_column(scan: Scan) -> pa.Field:
     return pa.field(f"{scan.source.number}.{_NO_COLUMN}", pa.uint8())
 
 
-def _computed(*arrays: pa.Array, value: ScanComputation, types: Sequence[pa.DataType]) -> pa.Array:
+def _compute(*arrays: pa.Array, value: ScanComputation, types: Sequence[pa.DataType]) -> pa.Array:
     return value.of(*[cast_to_readable(array, type_) for array, type_ in zip(arrays, types, strict=True)])
 
 
-def _split(ranges: Sequence[RowRange], rows: int) -> tuple[list[RowRange], list[RowRange]]:
+def _split_first_rows(ranges: Sequence[RowRange], rows: int) -> tuple[list[RowRange], list[RowRange]]:
     """Splits off the first ``rows`` rows of the first range."""
     if not rows or not ranges:
         return [], list(ranges)
@@ -340,7 +340,7 @@ def _read(relation: ArrowRelation, scan: Scan, names: list[str]) -> pa.Table:
     return relation.read(names)
 
 
-def _smallest(scan: Scan) -> list[str]:
+def _find_cheapest_column(scan: Scan) -> list[str]:
     """Returns the cheapest column to count rows by; a file's first, whose values must be read anyhow."""
     if isinstance(scan.source.relation, StreamedRelation):
         return [next(iter(scan.source.columns))]
@@ -360,7 +360,7 @@ def _table_batches(names: list[str], table: pa.Table) -> Iterator[tuple[list[pa.
 
 
 def _virtual(name: str, pruned: PrunedPart, rows: int) -> pa.Array:
-    value = name_value(name, pruned.part)
+    value = read_part_name_column(name, pruned.part)
     indices = pa.array(np.zeros(rows, np.int32))
     return pa.DictionaryArray.from_arrays(indices, pa.array([value], pa.string()))
 

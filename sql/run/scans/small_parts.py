@@ -57,10 +57,10 @@ class SmallParts:
         """Returns the rows so far, in storage types, with their number, and forgets them."""
         columns, rows = list(zip(*self._read, strict=True)), self._rows
         self._read, self._rows, self._bytes = [], 0, 0
-        return [_joined(pieces) for pieces in columns], rows
+        return [_concatenate(pieces) for pieces in columns], rows
 
 
-def _joined(pieces: Sequence[pa.Array]) -> pa.Array:
+def _concatenate(pieces: Sequence[pa.Array]) -> pa.Array:
     if len(pieces) == 1:
         return pieces[0]
     if pa.types.is_dictionary(pieces[0].type):

@@ -64,7 +64,7 @@ class BoundTerm:
     def values(self, literals: Sequence[str]) -> tuple[pa.Scalar, ...] | None:
         """Returns its literals as values of the column's type; ``None`` if one of them is not."""
         type_ = strip_nullable(self.type)
-        values = [_value(literals[slot], type_) for slot in self.slots]
+        values = [_convert_literal(literals[slot], type_) for slot in self.slots]
         known = tuple(value for value in values if value is not None)
         return known if len(known) == len(values) else None
 
@@ -155,7 +155,7 @@ class BoundLiterals:
                     conditions.append(build_membership_condition(index, number, values))
         return SkipIndexTest(index, Combination(tuple(conditions)))
 
-    def agrees(self, literals: Sequence[str]) -> bool:
+    def agrees_with_plan(self, literals: Sequence[str]) -> bool:
         """Returns whether its index conditions, made with the plan's literals, are among the plan's.
 
         The plan has other conditions where a key is computed from a column.
@@ -180,7 +180,7 @@ def split_query(
 
     ``marked`` is ``tree`` with each of ``literals`` replaced by one of ``marks``.
     """
-    reading = _Reading(marks, marked, table, description, zone)
+    reading = _TermReader(marks, marked, table, description, zone)
     named = [node for filter in (marked.prewhere, marked.where) if filter is not None for node in walk(filter)]
     if any(isinstance(node, Alias) for node in named):
         return None
@@ -217,7 +217,7 @@ def _conjunction(terms: Sequence[Node]) -> Node | None:
     return Function("and", tuple(terms)) if len(terms) > 1 else next(iter(terms), None)
 
 
-class _Reading:
+class _TermReader:
     """Finds bound terms in one marked query over one table."""
 
     def __init__(
@@ -283,7 +283,7 @@ class _Reading:
         return self._slots.get(node.value) if isinstance(node, Literal) else None
 
 
-def _value(literal: str, type_: DataType) -> pa.Scalar | None:
+def _convert_literal(literal: str, type_: DataType) -> pa.Scalar | None:
     """Converts a literal to a value of the type; ``None`` if it is not exactly one.
 
     It does the same as ``sql.pruning.key_constants``, for types that need no computing.

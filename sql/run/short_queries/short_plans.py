@@ -101,7 +101,7 @@ class ShortPlan:
         analysis = planned.analysis.copy_unused() if self.bound is None else self.bound.analysis_of(literals)
         if analysis is None:
             return None
-        stored = self._stored(literals)
+        stored = self._bind_limit(literals)
         names = self._names
         self.limits.check_columns(len(names))
         read: list[list[pa.Array]] = []
@@ -138,7 +138,7 @@ class ShortPlan:
         statistics.read_bytes += sum(array.nbytes for arrays in read for array in arrays)
         if self.limits.is_passed(statistics.read_rows, statistics.read_bytes):
             return None
-        batches = self._batches(stored, read, rows)
+        batches = self._compute_batches(stored, read, rows)
         if (
             sum(batch.nbytes for batch in batches) > MAX_RESULT_BYTES
             or sum(batch.num_rows for batch in batches) > MAX_RESULT_ROWS
@@ -162,7 +162,7 @@ class ShortPlan:
             return self.plan.stored.names
         return list_read_columns(self.plan.totals) if self.plan.totals else tuple(self.plan.scans[0].scan.source.used)
 
-    def _stored(self, literals: Sequence[str]) -> StoredRowResult | None:
+    def _bind_limit(self, literals: Sequence[str]) -> StoredRowResult | None:
         stored, bound = self.plan.stored, self.bound
         if stored is not None and bound is not None and (bound.limit is not None or bound.offset is not None):
             limit = stored.limit if bound.limit is None else int(literals[bound.limit])
@@ -170,10 +170,12 @@ class ShortPlan:
             return replace(stored, limit=limit, offset=offset)
         return stored
 
-    def _batches(self, stored: StoredRowResult | None, read: list[list[pa.Array]], rows: int) -> list[pa.RecordBatch]:
+    def _compute_batches(
+        self, stored: StoredRowResult | None, read: list[list[pa.Array]], rows: int
+    ) -> list[pa.RecordBatch]:
         plan = self.plan
         if stored is not None:
-            return [pa.RecordBatch.from_arrays(arrays, schema=self.schema) for arrays in stored.arranged(read)]
+            return [pa.RecordBatch.from_arrays(arrays, schema=self.schema) for arrays in stored.arrange(read)]
         if plan.totals:
             return [compute_aggregate_row(plan.totals, rows, read, self.schema)]
         scan = plan.scans[0].scan
@@ -225,13 +227,13 @@ def make_short_plan(
     if len(plan.columns) > MAX_RESULT_COLUMNS or len(plan.scans) != 1 or not depends_on_text_alone(tree, plan):
         return None
     is_direct = plan.stored is not None or bool(plan.totals)
-    most_rows = _MOST_ROWS_READ if _makes_few(tree) else MAX_RESULT_ROWS
+    most_rows = _MOST_ROWS_READ if _has_small_result(tree) else MAX_RESULT_ROWS
     schema = storage_schema(plan.columns)
     reading = ReadLimits.of(settings)
     direct = ShortPlan(plan.kept(), parsed.format, most_rows, schema, reading) if is_direct else None
     (planned,) = plan.scans
     marks = [] if shape is None else make_marker_literals(shape.literals)
-    marked = None if shape is None else _marked(shape, marks, parsed)
+    marked = None if shape is None else _parse_marked(shape, marks, parsed)
     if shape is None or marked is None or planned.description is None:
         return direct
     description = planned.description
@@ -244,7 +246,7 @@ def make_short_plan(
     if finding.analysis is None or finding.description is not description:
         return direct
     bound = BoundLiterals(split.terms, finding.analysis)
-    if not bound.agrees(shape.literals):
+    if not bound.agrees_with_plan(shape.literals):
         return direct
     if direct is not None and split.is_all:
         limits = (find_slot(marked.limit, marks), find_slot(marked.offset, marks)) if plan.stored else (None, None)
@@ -258,12 +260,12 @@ def make_short_plan(
     return ShortPlan(rest.kept(), parsed.format, most_rows, schema, reading, bound)
 
 
-def _makes_few(tree: Select) -> bool:
+def _has_small_result(tree: Select) -> bool:
     """Returns whether the result is small however many rows are read."""
     return tree.limit is not None or bool(tree.group_by) or any(map(is_aggregate_call, walk(tree)))
 
 
-def _marked(shape: StatementShape, marks: list[str], parsed: ParsedStatement) -> Select | None:
+def _parse_marked(shape: StatementShape, marks: list[str], parsed: ParsedStatement) -> Select | None:
     """Parses the query with the marks in place of its literals."""
     marked = parse_statement(shape.with_literals(marks))
     statement = marked.statement

@@ -48,7 +48,7 @@ from sql.settings.supported_settings import (
 
 _MOST_TEXTS = 512
 _MOST_PLANS_OF_SHAPE = 64
-_MOST_LOOKS = 32
+_MAX_EXAMINATIONS = 32
 
 
 @dataclass(slots=True)
@@ -127,7 +127,7 @@ class ShortQueryCache:
         limits: ShortQueryLimits = EVENT_LOOP_LIMITS,
     ) -> ShortResult | None:
         """Returns the whole answer to a statement; ``None`` if it is not known to be short, or is not."""
-        known, literals = self._known(text, settings, database, parameters)
+        known, literals = self._find_known(text, settings, database, parameters)
         if known is None:
             return None
         try:
@@ -138,7 +138,7 @@ class ShortQueryCache:
             known.shape.looks = 0
         return answer
 
-    def _known(
+    def _find_known(
         self, text: str, settings: Settings, database: str, parameters: Mapping[str, str] | None
     ) -> tuple[_Known | None, tuple[str, ...]]:
         """Returns what is known of the text or its shape, and the literals that a shape's plan needs."""
@@ -171,7 +171,7 @@ class ShortQueryCache:
         key = (text, database, id(settings))
         if len(text) > MAX_SHAPED_CHARACTERS:
             return
-        known, _ = self._known(text, settings, database, parameters)
+        known, _ = self._find_known(text, settings, database, parameters)
         if known is not None and known.is_current(catalog):
             return
         shape = find_shape(text, parameters)
@@ -181,20 +181,20 @@ class ShortQueryCache:
             of_shape = _KnownShape()
             self._shapes.keep(shape_key, of_shape)
         of_shape.looks += 1
-        if not 0 < of_shape.looks <= _MOST_LOOKS:
+        if not 0 < of_shape.looks <= _MAX_EXAMINATIONS:
             return
         known = _Known(settings, of_shape)
         try:
             if shape is not None and shape.parameters:
                 parsed = parse_statement(shape.with_literals(list(shape.literals)))
-            self._look_at(known, shape, parsed, database, catalog)
+            self._examine(known, shape, parsed, database, catalog)
         except PandoError:
             return
         if known.plan is None and known.answer is None:
             if not parameters:
                 self._texts.keep(key, known)
             return
-        if shape is not None and not _takes(known, shape.parameters):
+        if shape is not None and not _accepts_parameters(known, shape.parameters):
             return
         if shape is None or known.plan is None or known.plan.bound is None:
             self._texts.keep(key, known)
@@ -206,7 +206,7 @@ class ShortQueryCache:
             self._shapes.keep(shape_key, of_shape)
         of_shape.plans.keep(tuple(shape.literals[slot] for slot in fixed), known)
 
-    def _look_at(
+    def _examine(
         self,
         known: _Known,
         shape: StatementShape | None,
@@ -220,11 +220,11 @@ class ShortQueryCache:
         if not isinstance(tree, Select) or not has_only_cacheable_nodes(tree):
             return
         if tree.source is None:
-            known.answer = self._computed(query, parsed, known.settings, database, catalog)
+            known.answer = self._compute_answer(query, parsed, known.settings, database, catalog)
         else:
             known.plan = make_short_plan(tree, parsed, shape, self._engine, catalog, known.settings, database)
 
-    def _computed(
+    def _compute_answer(
         self, query: str, parsed: ParsedStatement, settings: Settings, database: str, catalog: RelationCatalog
     ) -> ShortResult | None:
         """Computes a query whose text alone decides the result."""
@@ -247,7 +247,7 @@ class ShortQueryCache:
         return ShortResult(result.columns, tuple(batches), result.statistics, parsed.format)
 
 
-def _takes(known: _Known, parameters: Sequence[tuple[int, str]]) -> bool:
+def _accepts_parameters(known: _Known, parameters: Sequence[tuple[int, str]]) -> bool:
     """Returns whether values of parameters may replace literals of the plan."""
     bound = None if known.plan is None else known.plan.bound
     return not parameters or (bound is not None and all(bound.takes(slot, type_) for slot, type_ in parameters))

@@ -67,7 +67,7 @@ def find_shape(text: str, given: Mapping[str, str] | None = None) -> StatementSh
     for number, piece in enumerate(pieces[1::2]):
         if piece[0] == "{":
             name, _, type_ = piece[1:-1].partition(":")
-            literal = _literal_of((given or {}).get(name, ""), type_)
+            literal = _to_literal((given or {}).get(name, ""), type_)
             if literal is None or pieces[2 * number].endswith("-"):
                 return None
             pieces[2 * number + 1] = literal
@@ -75,7 +75,7 @@ def find_shape(text: str, given: Mapping[str, str] | None = None) -> StatementSh
     return StatementShape(tuple(pieces[::2]), tuple(pieces[1::2]), tuple(parameters))
 
 
-def _literal_of(value: str, type_: str) -> str | None:
+def _to_literal(value: str, type_: str) -> str | None:
     """Returns the literal with this value of a type; ``None`` if there is none for sure."""
     pattern = _PARAMETERS.get(type_)
     if pattern is None or not pattern.fullmatch(value) or not value.isprintable():
