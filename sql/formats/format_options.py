@@ -93,7 +93,7 @@ class BadValueError(Exception):
         self.text = text
         self.detail = detail
 
-    def at(self, index: int) -> BadValueError:
+    def with_index(self, index: int) -> BadValueError:
         """Returns the same error for another row."""
         return BadValueError(self.name, index, self.text, self.detail)
 

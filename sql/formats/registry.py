@@ -58,7 +58,7 @@ class Format:
     content_type: str
     reader: Reader | None = None
     writer: Writer | None = None
-    few: SmallReader | None = None
+    small_reader: SmallReader | None = None
     """A cheap reader of a few plain rows."""
 
 
@@ -232,7 +232,7 @@ def read_blocks(
     if entry.reader is None:
         raise UserError("UNKNOWN_FORMAT", f"Format {entry.name} is only for output")
     options = FormatOptions.of(settings, status)
-    if entry.few is None:
+    if entry.small_reader is None:
         return resize_blocks(entry.reader(stream, columns, options), max_block_rows, max_block_bytes)
     return _read_small_or_all(entry, stream, columns, options, max_block_rows, max_block_bytes)
 
@@ -240,12 +240,12 @@ def read_blocks(
 def _read_small_or_all(
     entry: Format, stream: BinaryIO, columns: Sequence[Column], options: FormatOptions, most_rows: int, most_bytes: int
 ) -> Iterator[pa.Table]:
-    assert entry.few is not None
+    assert entry.small_reader is not None
     assert entry.reader is not None
     options.status.check()
     first = bytes(read_up_to(stream, small_inserts.MAX_SMALL_INSERT_BYTES + 1))
     is_all = len(first) <= small_inserts.MAX_SMALL_INSERT_BYTES
-    table = entry.few(first, columns, options) if is_all else None
+    table = entry.small_reader(first, columns, options) if is_all else None
     if table is not None and table.num_rows <= most_rows:
         yield table
         return

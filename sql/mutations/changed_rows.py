@@ -39,7 +39,7 @@ class ChangedRows:
                 self._hold(batch)
         return True
 
-    def until(self, end: int) -> tuple[np.ndarray, list[pa.ChunkedArray]]:
+    def take_until(self, end: int) -> tuple[np.ndarray, list[pa.ChunkedArray]]:
         """Takes the rows before ``end`` that are left; returns their numbers and columns of values."""
         taken: list[pa.Table] = []
         while self.has_more():
@@ -85,7 +85,7 @@ def read_updated_rows(
 ) -> Iterator[pa.Table]:
     """Yields all rows of the columns, with the found values in place."""
     for window in _windows(part, names, look):
-        numbers, values = found.until(window.end)
+        numbers, values = found.take_until(window.end)
         if len(numbers) < window.rows:
             read = part.read_rows(names, [window], max_batch_rows=window.rows, with_deleted=True)
             old = pa.Table.from_batches(read).columns
@@ -110,7 +110,7 @@ def read_remaining_rows(
     """Yields the existing rows that were not found."""
     read_names = [*names, ROW_EXISTS] if part.has_deleted_rows else list(names)
     for window in _windows(part, names, look):
-        numbers, _ = found.until(window.end)
+        numbers, _ = found.take_until(window.end)
         if len(numbers) == window.rows:
             continue
         read = part.read_rows(
@@ -132,7 +132,7 @@ def read_found_rows(
     """Yields the found rows only, with the found values in the columns ``changed``."""
     others = [name for name in names if name not in changed]
     for window in _windows(part, names, look):
-        numbers, values = found.until(window.end)
+        numbers, values = found.take_until(window.end)
         if not len(numbers):
             continue
         columns = dict(zip(changed, values, strict=True))

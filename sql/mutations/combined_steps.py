@@ -94,10 +94,10 @@ class HeldRows:
         """Returns whether a step deleted rows."""
         return self._table.num_rows < self._rows
 
-    def carry_out(self, step: MutationStep, find: Callable[[BlockRelation, MutationStep], ChangedRows]) -> None:
+    def apply_step(self, step: MutationStep, find: Callable[[BlockRelation, MutationStep], ChangedRows]) -> None:
         """Applies one step to the rows that ``find`` finds for it."""
         found = find(BlockRelation(self._schema, self._table), step)
-        numbers, values = found.until(self._part.rows)
+        numbers, values = found.take_until(self._part.rows)
         if not len(numbers):
             return
         places = np.searchsorted(_offsets(self._table), numbers)
@@ -112,7 +112,7 @@ class HeldRows:
             keep[places] = False
             self._table = self._table.filter(pa.array(keep))
 
-    def found(self, names: Sequence[str]) -> ChangedRows:
+    def list_remaining(self, names: Sequence[str]) -> ChangedRows:
         """Returns all remaining rows, with their values in ``names``."""
         chosen = self._table.select([PART_OFFSET, *names]).combine_chunks()
         return ChangedRows(iter(chosen.to_batches(_BATCH_ROWS)))

@@ -75,9 +75,9 @@ class Mutation:
         ``sql.mutations.part_mutation.PartMutator.apply`` carries them out.
         """
         wanted = [c for c in self.commands if c.partition is None or c.partition.id == partition_id]
-        return tuple(map(self.step, wanted))
+        return tuple(map(self.make_step, wanted))
 
-    def step(self, command: MutationCommand) -> MutationStep:
+    def make_step(self, command: MutationCommand) -> MutationStep:
         """Returns the step for one command."""
         return MutationStep(command, self.database, self.timezone)
 

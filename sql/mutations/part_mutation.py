@@ -146,11 +146,11 @@ class PartMutator:
                 if not self._find_rows(part, step).has_more():
                     continue
                 rows = HeldRows(part, find_all_columns(steps, self.description.schema), self.description.schema)
-            rows.carry_out(step, self._find_rows_in)
+            rows.apply_step(step, self._find_rows_in)
         if rows is None or not (rows.changed or rows.has_lost_rows):
             return False
         changed = sorted(rows.changed)
-        found, look = rows.found(changed), partial(self._check_rows_read, (len(steps) - 1) * part.rows)
+        found, look = rows.list_remaining(changed), partial(self._check_rows_read, (len(steps) - 1) * part.rows)
         if rows.has_lost_rows:
             names = [column.name for column in list_rewritten_columns(part, self.description.schema)]
             rewrite_rows(part, place, self.description, read_found_rows(part, names, changed, found, look))

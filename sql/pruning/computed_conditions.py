@@ -58,7 +58,7 @@ class ComputedCondition(Condition):
         return true, false
 
     @property
-    def used(self) -> frozenset[int]:
+    def key_numbers(self) -> frozenset[int]:
         return frozenset(self.keys)
 
     def describe(self, names: Sequence[str]) -> str:

@@ -38,7 +38,7 @@ class Condition:
         raise NotImplementedError
 
     @property
-    def used(self) -> frozenset[int]:
+    def key_numbers(self) -> frozenset[int]:
         """The numbers of the keys that it reads."""
         return frozenset()
 
@@ -108,7 +108,7 @@ class InRange(Condition):
         return self.exact or not negated
 
     @property
-    def used(self) -> frozenset[int]:
+    def key_numbers(self) -> frozenset[int]:
         return frozenset((self.key,))
 
     def describe(self, names: Sequence[str]) -> str:
@@ -129,7 +129,7 @@ class ContainsText(Unknown):
     needles: tuple[bytes, ...]
 
     @property
-    def used(self) -> frozenset[int]:
+    def key_numbers(self) -> frozenset[int]:
         return frozenset((self.key,))
 
 
@@ -173,7 +173,7 @@ class InSet(Condition):
         return self.exact or not negated
 
     @property
-    def used(self) -> frozenset[int]:
+    def key_numbers(self) -> frozenset[int]:
         return frozenset((self.key,))
 
     def describe(self, names: Sequence[str]) -> str:
@@ -205,8 +205,8 @@ class Combination(Condition):
         return any(some) if self.either is negated else bool(some) and all(some)
 
     @property
-    def used(self) -> frozenset[int]:
-        return frozenset().union(*(term.used for term in self.terms))
+    def key_numbers(self) -> frozenset[int]:
+        return frozenset().union(*(term.key_numbers for term in self.terms))
 
     def describe(self, names: Sequence[str]) -> str:
         known = [term for term in self.terms if self.either or not isinstance(term, Unknown)]
@@ -228,8 +228,8 @@ class IndexHint(Condition):
         return not negated and self.term.can_exclude()
 
     @property
-    def used(self) -> frozenset[int]:
-        return self.term.used
+    def key_numbers(self) -> frozenset[int]:
+        return self.term.key_numbers
 
     def describe(self, names: Sequence[str]) -> str:
         return self.term.describe(names)
@@ -249,8 +249,8 @@ class Negated(Condition):
         return self.term.can_exclude(negated=not negated)
 
     @property
-    def used(self) -> frozenset[int]:
-        return self.term.used
+    def key_numbers(self) -> frozenset[int]:
+        return self.term.key_numbers
 
     def describe(self, names: Sequence[str]) -> str:
         return f"not({self.term.describe(names)})"

@@ -77,7 +77,7 @@ class ContainsAnyGroup(Condition):
         return not negated and all(self.groups)
 
     @property
-    def used(self) -> frozenset[int]:
+    def key_numbers(self) -> frozenset[int]:
         return frozenset((self.key,))
 
 

@@ -130,7 +130,7 @@ class IndexAnalysis:
         if not len(chosen) or (isinstance(condition, Constant) and condition.value):
             return chosen
         bounds = {}
-        for number in condition.used:
+        for number in condition.key_numbers:
             of_name = kind == "MinMax"
             found = known.extremes(keys[number], chosen) if of_name else known.partition_value(number, chosen)
             if found is not None:
@@ -160,7 +160,7 @@ class IndexAnalysis:
 
         With many parts that is faster than a look into the index of each.
         """
-        if 0 not in self.primary.used or len(chosen) < _MANY_PARTS:
+        if 0 not in self.primary.key_numbers or len(chosen) < _MANY_PARTS:
             return chosen
         bounds = known.first_key(self.sorting, chosen)
         return chosen if bounds is None else chosen[self.primary.evaluate({0: bounds}, len(chosen))[0]]
@@ -195,7 +195,7 @@ def prune_granules(
         if numbers is not None and index.keys[0].type == interval.type:
             run = interval.granules(numbers)
             return None if run is None else PrunedPart(part, [run[0]], run[1])
-    used = condition.used
+    used = condition.key_numbers
     if not used:
         true, false = condition.evaluate({}, 1)
         return PrunedPart(part, uncertain=None if false[0] else ()) if true[0] else None
@@ -283,11 +283,13 @@ def _build_row_filter(condition: Condition, key: Key, schema: TableSchema) -> Ke
             columns[number] = (node.parts[0], schema.column(node.parts[0]).type)
     terms = condition.terms if isinstance(condition, Combination) and not condition.either else (condition,)
     testable = tuple(
-        term for term in terms if term.used and term.used <= columns.keys() and not isinstance(term, IndexHint)
+        term
+        for term in terms
+        if term.key_numbers and term.key_numbers <= columns.keys() and not isinstance(term, IndexHint)
     )
     if not testable:
         return None
-    used = frozenset().union(*(term.used for term in testable))
+    used = frozenset().union(*(term.key_numbers for term in testable))
     by_number = {number: columns[number] for number in sorted(used)}
     tested = Combination(testable)
     return KeyRowFilter(tested, by_number, is_whole=len(testable) == len(terms), interval=find_key_interval(tested))

@@ -54,7 +54,7 @@ class KeyRowFilter:
         """The names of the columns that the test reads."""
         return [name for name, _ in self.columns.values()]
 
-    def runs(self, part: Part, ranges: Sequence[MarkRange], interval: KeyInterval) -> list[RowRange] | None:
+    def find_row_runs(self, part: Part, ranges: Sequence[MarkRange], interval: KeyInterval) -> list[RowRange] | None:
         """Returns the rows of the granules that are in the interval, found by bisection.
 
         ``None`` means that the key has no numbers.
@@ -225,7 +225,7 @@ class PrunedPart:
     def _find_uncertain_matches(self, known: KeyRowFilter) -> tuple[list[MatchingRows], bool]:
         """Returns the rows of uncertain granules that can match, and whether they all do."""
         if known.interval is not None:
-            runs = known.runs(self.part, self.uncertain_ranges, known.interval)
+            runs = known.find_row_runs(self.part, self.uncertain_ranges, known.interval)
             if runs is not None:
                 return [MatchingRows(run) for run in runs], True
         rows, is_sure = known.matching(self.part, self.uncertain_ranges)

@@ -113,7 +113,7 @@ def _conjuncts(condition: Condition) -> list[Condition]:
 
 
 def _make_term(condition: Condition, names: Sequence[str], types: Sequence[DataType]) -> _Term | None:
-    used = tuple((number, names[number]) for number in sorted(condition.used))
+    used = tuple((number, names[number]) for number in sorted(condition.key_numbers))
     if isinstance(condition, ContainsText):
         return _Term(condition, used, needles=condition.needles)
     if not used or _has_function(condition):

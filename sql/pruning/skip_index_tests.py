@@ -87,10 +87,10 @@ def build_skip_index_tests(
     for index in list_usable_indexes(description, environment.settings):
         builder = _make_builder(index, scan, description, environment, evaluation)
         condition, _ = builder.build(scan.conditions)
-        if condition.used and condition.can_exclude():
+        if condition.key_numbers and condition.can_exclude():
             tests.append(SkipIndexTest(index, condition))
         # ClickHouse counts n-gram and token indexes as used even where they can rule nothing out.
-        if condition.used and (condition.can_exclude() or index.kind in ("ngrambf_v1", "tokenbf_v1")):
+        if condition.key_numbers and (condition.can_exclude() or index.kind in ("ngrambf_v1", "tokenbf_v1")):
             used.append(index.name)
     _check_forced(used, scan, environment.settings)
     return sort_by_cost(tests)

@@ -61,7 +61,7 @@ class TokenMatches(Condition):
         return not negated
 
     @property
-    def used(self) -> frozenset[int]:
+    def key_numbers(self) -> frozenset[int]:
         return frozenset((self.key,))
 
     def _match_tokens(self, tokens: pa.Array) -> pa.Array:

@@ -248,11 +248,7 @@ class _QueryRun:
             self.close()
 
     def _result_with_retries(self) -> Iterator[pa.RecordBatch]:
-        """Yields the result; starts again if the plan does not fit the rows.
-
-        Without groups when rows are too different (``sql.compile.grouping.scan_grouping``), without codes when a string
-        is too long for one (``sql.compile.short_string_codes``).
-        """
+        """Yields the result; starts again without groups, or codes, if the rows do not fit them."""
         for may_begin_anew in (True, True, False):
             is_begun = False
             try:
@@ -261,7 +257,11 @@ class _QueryRun:
                     yield batch
                 return
             except Exception:
-                if not (self.state.met_few_alike or self.state.met_long_string) or is_begun or not may_begin_anew:
+                if (
+                    not (self.state.met_ungroupable_rows or self.state.met_long_string)
+                    or is_begun
+                    or not may_begin_anew
+                ):
                     raise
             self._forget_run()
 
@@ -275,8 +275,8 @@ class _QueryRun:
         statistics = self.state.statistics
         statistics.read_rows = statistics.read_bytes = statistics.parts = statistics.marks = 0
         self._with_codes &= not self.state.met_long_string
-        self._with_groups &= not self.state.met_few_alike
-        self.state.met_few_alike = self.state.met_long_string = False
+        self._with_groups &= not self.state.met_ungroupable_rows
+        self.state.met_ungroupable_rows = self.state.met_long_string = False
         columns, self.plan = self.plan.columns, self._new_plan(self._with_codes, self._with_groups)
         if self.plan.columns != columns:
             raise ConflictError("ABORTED", "The table was replaced while the query read it: try again")
@@ -286,7 +286,9 @@ class _QueryRun:
             raise CancelledError()
         columns = self.plan.columns
         parts = [self._prune(planned) for planned in self.plan.scans]
-        if self.plan.stored is not None or (list_read_columns(self.plan.totals) and not self.state.limits.may_break):
+        if self.plan.stored_row_result is not None or (
+            list_read_columns(self.plan.simple_aggregates) and not self.state.limits.may_break
+        ):
             found = self._find_rows(parts[0] or [])
             if found is not None:
                 yield from self._read_stored(found, self._batch_rows(parts))
@@ -303,14 +305,14 @@ class _QueryRun:
             yield pa.RecordBatch.from_arrays([pa.array([certain], pa.uint64())], schema=storage_schema(columns))
 
     def _find_rows(self, parts: Sequence[PrunedPart]) -> list[FoundRows] | None:
-        stored = self.plan.stored
+        stored = self.plan.stored_row_result
         most_rows = MAX_AGGREGATED_ROWS if stored is None else sys.maxsize if stored.is_as_read else MAX_SORTED_ROWS
         first_rows = None if stored is None else stored.first_rows
         return find_rows(parts, first_rows, self.state.statistics, most_rows)
 
     def _read_stored(self, found: Sequence[FoundRows], batch_rows: int) -> Iterator[pa.RecordBatch]:
         schema = storage_schema(self.plan.columns)
-        stored, totals = self.plan.stored, self.plan.totals
+        stored, totals = self.plan.stored_row_result, self.plan.simple_aggregates
         names = list_read_columns(totals) if stored is None else stored.names
         self.state.limits.check_columns(len(names))
         read = read_rows(names, found, self.state, batch_rows, self._max_threads)

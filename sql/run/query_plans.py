@@ -90,7 +90,7 @@ class ScanPlan:
     description: TableDescription | None = None
     analysis: IndexAnalysis | None = None
 
-    def over(self, relation: PartsRelation | ArrowRelation | None) -> ScanPlan:
+    def with_relation(self, relation: PartsRelation | ArrowRelation | None) -> ScanPlan:
         """Returns the same plan for another query's relation, without its conditions (``analysis`` has them)."""
         scan = copy.copy(self.scan)
         scan.source = replace(scan.source, relation=relation)
@@ -113,20 +113,19 @@ class Plan:
     counts_rows: bool
     first_rows: int = 0
     """Rows of a scan that may be enough (LIMIT without ORDER BY), or that show long strings. 0: unknown."""
-    stored: StoredRowResult | None = None
+    stored_row_result: StoredRowResult | None = None
     """How the result is read from stored values, if nothing is to be computed."""
-    totals: tuple[SimpleAggregate, ...] = ()
+    simple_aggregates: tuple[SimpleAggregate, ...] = ()
     """The aggregates of the result's one row, if these are simple (``sql.run.simple_aggregates``)."""
     tables: tuple[tuple[TableName, object], ...] = ()
     """In a cached plan: all tables and views that were looked up for it, with their definitions."""
 
-    def kept(self, tables: Mapping[TableName, object] | None = None) -> Plan:
-        """Returns the plan for the cache.
-
-        It has no relations, so that it does not hold a dropped table.
-        """
+    def without_tables(self, tables: Mapping[TableName, object] | None = None) -> Plan:
+        """Returns the plan for the cache: without relations, so that it does not hold a dropped table."""
         return replace(
-            self, scans=tuple(planned.over(None) for planned in self.scans), tables=tuple((tables or {}).items())
+            self,
+            scans=tuple(planned.with_relation(None) for planned in self.scans),
+            tables=tuple((tables or {}).items()),
         )
 
 
@@ -155,9 +154,11 @@ def make_plan(tree: Query, scans: list[Scan], compiled: CompiledQuery, settings:
     if any(scan.final for scan in scans):
         return plan  # the query sees other rows than the parts have
     return replace(
-        plan, counts_rows=is_trivial_count(tree, scans), stored=find_stored_row_result(tree, scans, compiled),
-        totals=find_simple_aggregates(tree, scans, compiled),
-    )  # fmt: skip
+        plan,
+        counts_rows=is_trivial_count(tree, scans),
+        stored_row_result=find_stored_row_result(tree, scans, compiled),
+        simple_aggregates=find_simple_aggregates(tree, scans, compiled),
+    )
 
 
 def _first_rows(tree: Query) -> int:
@@ -261,7 +262,7 @@ class PlanCache:
                 return None
             relations[name[0] or key[1], name[1]] = relation
         scans = [
-            planned.over(relations[planned.scan.source.database or key[1], planned.scan.source.table])
+            planned.with_relation(relations[planned.scan.source.database or key[1], planned.scan.source.table])
             for planned in plan.scans
         ]
         return replace(plan, scans=tuple(scans))
@@ -274,7 +275,7 @@ class PlanCache:
         if tables is None or len({(name[0] or key[1], name[1]) for name in tables}) < len(tables):
             return  # a table of the session and a stored one of the same name
         with self._lock:
-            self._plans[key] = plan.kept(tables)
+            self._plans[key] = plan.without_tables(tables)
             if len(self._plans) > self._most:
                 self._plans.popitem(last=False)
 

@@ -23,7 +23,7 @@ def new_database(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], duckd
         kernels.register(connection, KERNELS)
         connections.append(connection)
         monkeypatch.setattr(database, "_connection", lambda: connection)
-        monkeypatch.setattr(database, "_made", set())
+        monkeypatch.setattr(database, "_created_macros", set())
         return connection
 
     yield new

@@ -45,7 +45,7 @@ class ValueEnds:
         self._beyond = size + 1
         self._tables: dict[DataType, Places] = {}
 
-    def rows(self, types: Sequence[DataType]) -> Places:
+    def find_rows(self, types: Sequence[DataType]) -> Places:
         """Returns where the whole rows of these columns begin, and where the last one ends."""
         table = self._chain_tables(types)
         places = follow_offsets(table[: self.size], self.size)
@@ -53,21 +53,23 @@ class ValueEnds:
             return places
         return np.append(places, table[places[-1]])
 
-    def of(self, type_: DataType) -> Places:
+    def table_of(self, type_: DataType) -> Places:
         """Returns the table of a type."""
         table = self._tables.get(type_)
         if table is None:
             table = self._tables[type_] = self._close(self._make_table(type_))
         return table
 
-    def elements(self, type_: ArrayType | MapType) -> Places:
+    def element_table(self, type_: ArrayType | MapType) -> Places:
         """Returns the table of one element, for a map of a key and its value."""
-        return self._chain_tables([type_.key, type_.value]) if isinstance(type_, MapType) else self.of(type_.inner)
+        return (
+            self._chain_tables([type_.key, type_.value]) if isinstance(type_, MapType) else self.table_of(type_.inner)
+        )
 
     def _chain_tables(self, types: Sequence[DataType]) -> Places:
-        table = self.of(types[0])
+        table = self.table_of(types[0])
         for type_ in types[1:]:
-            table = _take(self.of(type_), table)
+            table = _take(self.table_of(type_), table)
         return table
 
     def _close(self, ends: Places) -> Places:
@@ -85,10 +87,10 @@ class ValueEnds:
             case StringType():
                 return next_item_offsets(self.buffer, self.size)
             case LowCardinalityType(inner):
-                return self.of(inner)[: self.size]
+                return self.table_of(inner)[: self.size]
             case NullableType(inner):
                 behind = np.arange(1, self.size + 1, dtype=np.int64)
-                return np.where(self.buffer[: self.size] == 0, _take(self.of(inner), behind), behind)
+                return np.where(self.buffer[: self.size] == 0, _take(self.table_of(inner), behind), behind)
             case TupleType(elements):
                 return self._chain_tables([inner for _, inner in elements])[: self.size]
             case ArrayType() | MapType():
@@ -104,7 +106,7 @@ class ValueEnds:
         begins = np.minimum(every + sizes, self._beyond)
         inner = [type_.key, type_.value] if isinstance(type_, MapType) else [type_.inner]
         is_possible = begins + counts * sum(map(min_value_bytes, inner)) <= self.size
-        ends = skip_values(self.elements(type_), begins, np.where(is_possible, counts, 0))
+        ends = skip_values(self.element_table(type_), begins, np.where(is_possible, counts, 0))
         return np.where(is_possible, ends, self._beyond)
 
 
@@ -159,7 +161,7 @@ def read_values(type_: DataType, places: Places, ends: ValueEnds) -> pa.Array:
             children = []
             for _, inner in elements:
                 children.append(read_values(inner, places, ends))
-                places = ends.of(inner)[places]
+                places = ends.table_of(inner)[places]
             return pa.StructArray.from_arrays(children, fields=list(type_.arrow))
         case ArrayType(inner):
             offsets, starts = _find_elements(type_, places, ends)
@@ -167,7 +169,7 @@ def read_values(type_: DataType, places: Places, ends: ValueEnds) -> pa.Array:
         case MapType(key, value):
             offsets, starts = _find_elements(type_, places, ends)
             keys = read_values(key, starts, ends)
-            return build_maps(type_, offsets, keys, read_values(value, ends.of(key)[starts], ends))
+            return build_maps(type_, offsets, keys, read_values(value, ends.table_of(key)[starts], ends))
     raise AssertionError(type_)
 
 
@@ -179,7 +181,9 @@ def _find_elements(type_: ArrayType | MapType, places: Places, ends: ValueEnds) 
     begins = np.repeat(places + sizes, counts)
     within = np.arange(len(begins)) - np.repeat(offsets[:-1].astype(np.int64), counts)
     width = value_width_bytes(type_.inner) if isinstance(type_, ArrayType) else None
-    return offsets, begins + within * width if width is not None else skip_values(ends.elements(type_), begins, within)
+    return offsets, begins + within * width if width is not None else skip_values(
+        ends.element_table(type_), begins, within
+    )
 
 
 def _insert_nulls(values: pa.Array, is_null: np.ndarray) -> pa.Array:

@@ -99,9 +99,9 @@ def _cut_fixed(types: Sequence[DataType], buffer: np.ndarray, size: int) -> tupl
 
 def _cut_followed(types: Sequence[DataType], buffer: np.ndarray, size: int) -> tuple[int, list]:
     ends = ValueEnds(buffer, size)
-    rows = ends.rows(types)
+    rows = ends.find_rows(types)
     places, readers = rows[:-1], []
     for type_ in types:
         readers.append(lambda t=type_, p=places: read_values(t, p, ends))
-        places = ends.of(type_)[places]
+        places = ends.table_of(type_)[places]
     return int(rows[-1]), readers

@@ -285,7 +285,7 @@ def _elements(
         return _check_not_null(cast_array(flat, source, target, options), target)
     except BadValueError as error:
         row = int(pc.index(pc.greater(offsets, error.index), pa.scalar(True)).as_py()) - 1
-        raise error.at(row) from None
+        raise error.with_index(row) from None
 
 
 def _check_not_null(array: pa.Array, target: DataType) -> pa.Array:

@@ -134,7 +134,7 @@ def _convert_elements(
     except BadValueError as error:
         offsets = np.asarray(_offsets(lists))
         row = int(np.searchsorted(offsets, error.index, side="right")) - 1
-        raise error.at(row) from None
+        raise error.with_index(row) from None
     if values.null_count and not _nullable(type_):
         element = int(pc.index(pc.is_null(values), pa.scalar(True)).as_py())
         row = int(np.searchsorted(np.asarray(_offsets(lists)), element, side="right")) - 1

@@ -274,7 +274,7 @@ def _low_cardinality(texts: pa.Array, type_: LowCardinalityType, options: Format
     try:
         values = parse_texts(encoded.dictionary, type_.inner, options)
     except BadValueError as error:
-        raise error.at(int(pc.index(encoded.indices, pa.scalar(error.index, pa.int32())).as_py())) from None
+        raise error.with_index(int(pc.index(encoded.indices, pa.scalar(error.index, pa.int32())).as_py())) from None
     if isinstance(type_.inner, StringType) or isinstance(getattr(type_.inner, "inner", None), StringType):
         return pa.DictionaryArray.from_arrays(encoded.indices, values)
     # Two texts may be one value ("1" and "01"): a dictionary holds each value once.

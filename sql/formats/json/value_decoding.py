@@ -113,7 +113,7 @@ def _flatten(
     try:
         flat = convert_json(list(chain.from_iterable(groups)), inner, options)
     except BadValueError as error:
-        raise error.at(int(np.searchsorted(offsets, error.index, side="right")) - 1) from None
+        raise error.with_index(int(np.searchsorted(offsets, error.index, side="right")) - 1) from None
     if flat.null_count and not inner.is_nullable:
         element = int(pc.index(pc.is_null(flat), pa.scalar(True)).as_py())
         row = int(np.searchsorted(offsets, element, side="right")) - 1

@@ -192,7 +192,7 @@ def _convert_mixed(texts: pa.Array, expressions: pa.Array, type_: DataType, opti
     try:
         values = evaluate_expressions(pc.filter(texts, expressions), type_, options)
     except BadValueError as error:
-        raise error.at(int(rows[error.index])) from None
+        raise error.with_index(int(rows[error.index])) from None
     places = np.arange(len(texts))
     places[rows] = len(texts) + np.arange(len(rows))
     return pa.concat_arrays([literals, values]).take(pa.array(places))

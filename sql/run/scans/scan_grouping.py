@@ -53,7 +53,7 @@ class RowGroups:
         """Returns the groups' values of a key column."""
         return array if self.rows is None else array.take(pa.array(self.rows))
 
-    def parts(self, wanted: Sequence[PartialAggregate], columns: Mapping[str, pa.Array]) -> list[pa.Array]:
+    def aggregate(self, wanted: Sequence[PartialAggregate], columns: Mapping[str, pa.Array]) -> list[pa.Array]:
         """Returns the partial aggregates of the groups; ``columns`` are their arguments."""
         counts = {name: self._count_values(columns.get(name)) for name in dict.fromkeys(part.column for part in wanted)}
         return [

@@ -76,7 +76,7 @@ class ScanState:
     cancelled: bool = False
     met_long_string: bool = False
     """A scan ended because a string is too long for a code."""
-    met_few_alike: bool = False
+    met_ungroupable_rows: bool = False
     """A scan ended because its rows make no groups."""
     status: QueryStatus = field(default_factory=QueryStatus)
     limits: ReadLimits = NO_LIMITS
@@ -188,12 +188,12 @@ class ScanStream:
             found = {name: self._encode_repeated(name, array) for name, array in zip(names, arrays, strict=False)}
             groups = group_rows([found[name] for name in keys], len(arrays[0]))
             if must_pay and not groups.is_worth_it:
-                self._state.met_few_alike = True
+                self._state.met_ungroupable_rows = True
                 raise TooFewEqualRowsError
             must_pay = False
             values = {name: groups.key(found[name]) for name in keys}
             made = _make_arrays(chosen, values)
-            made += groups.parts(parts, found)
+            made += groups.aggregate(parts, found)
             yield pa.RecordBatch.from_arrays(made, schema=schema)
 
     def _encode_repeated(self, name: str, array: pa.Array) -> pa.Array:
@@ -243,10 +243,10 @@ class ScanStream:
             self._state.statistics.read_rows += max(0, pruned.rows - sum(item.rows for item in rows))
             if small.take(pruned, rows):
                 if small.is_enough:
-                    yield small.together()
+                    yield small.take_batch()
                 continue
             if not small.is_empty:
-                yield small.together()
+                yield small.take_batch()
             head, tail = _split_first_rows(rows, first_rows)
             first_rows = 0
             test = pruned.row_test if pruned.row_test and pruned.row_test.columns <= set(stored) else None
@@ -268,7 +268,7 @@ class ScanStream:
                 )
             self._state.statistics.read_rows += left
         if not small.is_empty:
-            yield small.together()
+            yield small.take_batch()
 
 
 class BufferedScan:

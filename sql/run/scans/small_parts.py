@@ -53,7 +53,7 @@ class SmallParts:
         """Returns whether no rows are held."""
         return not self._read
 
-    def together(self) -> tuple[list[pa.Array], int]:
+    def take_batch(self) -> tuple[list[pa.Array], int]:
         """Returns the rows so far, in storage types, with their number, and forgets them."""
         columns, rows = list(zip(*self._read, strict=True)), self._rows
         self._read, self._rows, self._bytes = [], 0, 0

@@ -109,7 +109,7 @@ class BoundLiterals:
         others = {slot for slot in (self.limit, self.offset) if slot is not None}
         return frozenset(others.union(*(term.slots for term in self.terms)))
 
-    def takes(self, slot: int, type_: str) -> bool:
+    def accepts(self, slot: int, type_: str) -> bool:
         """Returns whether a literal means the same as a parameter of this type would."""
         if slot in (self.limit, self.offset):
             return "Int" in type_

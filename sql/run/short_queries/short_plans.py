@@ -117,7 +117,7 @@ class ShortPlan:
                 return None
             self.limits.check_partitions(relation.description, pruned)
             statistics = ReadStatistics(parts=len(pruned), marks=sum(item.marks for item in pruned))
-            is_counted = bool(self.plan.totals) and not names
+            is_counted = bool(self.plan.simple_aggregates) and not names
             most_rows = sys.maxsize if is_counted else self.most_rows
             found = find_rows(pruned, None if stored is None else stored.first_rows, statistics, most_rows)
             if found is None:
@@ -158,12 +158,16 @@ class ShortPlan:
     @property
     def _names(self) -> Sequence[str]:
         """The columns to read."""
-        if self.plan.stored is not None:
-            return self.plan.stored.names
-        return list_read_columns(self.plan.totals) if self.plan.totals else tuple(self.plan.scans[0].scan.source.used)
+        if self.plan.stored_row_result is not None:
+            return self.plan.stored_row_result.names
+        return (
+            list_read_columns(self.plan.simple_aggregates)
+            if self.plan.simple_aggregates
+            else tuple(self.plan.scans[0].scan.source.used)
+        )
 
     def _bind_limit(self, literals: Sequence[str]) -> StoredRowResult | None:
-        stored, bound = self.plan.stored, self.bound
+        stored, bound = self.plan.stored_row_result, self.bound
         if stored is not None and bound is not None and (bound.limit is not None or bound.offset is not None):
             limit = stored.limit if bound.limit is None else int(literals[bound.limit])
             offset = stored.offset if bound.offset is None else int(literals[bound.offset])
@@ -176,8 +180,8 @@ class ShortPlan:
         plan = self.plan
         if stored is not None:
             return [pa.RecordBatch.from_arrays(arrays, schema=self.schema) for arrays in stored.arrange(read)]
-        if plan.totals:
-            return [compute_aggregate_row(plan.totals, rows, read, self.schema)]
+        if plan.simple_aggregates:
+            return [compute_aggregate_row(plan.simple_aggregates, rows, read, self.schema)]
         scan = plan.scans[0].scan
         lease = None
         try:
@@ -226,11 +230,11 @@ def make_short_plan(
     plan = engine.plan(tree, catalog, settings, database)
     if len(plan.columns) > MAX_RESULT_COLUMNS or len(plan.scans) != 1 or not depends_on_text_alone(tree, plan):
         return None
-    is_direct = plan.stored is not None or bool(plan.totals)
+    is_direct = plan.stored_row_result is not None or bool(plan.simple_aggregates)
     most_rows = _MOST_ROWS_READ if _has_small_result(tree) else MAX_RESULT_ROWS
     schema = storage_schema(plan.columns)
     reading = ReadLimits.of(settings)
-    direct = ShortPlan(plan.kept(), parsed.format, most_rows, schema, reading) if is_direct else None
+    direct = ShortPlan(plan.without_tables(), parsed.format, most_rows, schema, reading) if is_direct else None
     (planned,) = plan.scans
     marks = [] if shape is None else make_marker_literals(shape.literals)
     marked = None if shape is None else _parse_marked(shape, marks, parsed)
@@ -249,15 +253,19 @@ def make_short_plan(
     if not bound.agrees_with_plan(shape.literals):
         return direct
     if direct is not None and split.is_all:
-        limits = (find_slot(marked.limit, marks), find_slot(marked.offset, marks)) if plan.stored else (None, None)
+        limits = (
+            (find_slot(marked.limit, marks), find_slot(marked.offset, marks))
+            if plan.stored_row_result
+            else (None, None)
+        )
         return replace(direct, bound=replace(bound, limit=limits[0], offset=limits[1]))
-    rest = replace(engine.plan(split.rest, catalog, settings, database), stored=None, totals=())
+    rest = replace(engine.plan(split.rest, catalog, settings, database), stored_row_result=None, simple_aggregates=())
     (planned,) = rest.scans
     if rest.is_guarded or planned.description is not description or rest.columns != plan.columns:
         return direct
     if not set(VIRTUAL_COLUMNS).isdisjoint(planned.scan.source.used):
         return direct
-    return ShortPlan(rest.kept(), parsed.format, most_rows, schema, reading, bound)
+    return ShortPlan(rest.without_tables(), parsed.format, most_rows, schema, reading, bound)
 
 
 def _has_small_result(tree: Select) -> bool:

@@ -77,7 +77,7 @@ class _KnownShape:
 
     fixed: tuple[int, ...] = ()
     plans: _Recent[_Known] = field(default_factory=lambda: _Recent(_MOST_PLANS_OF_SHAPE))
-    looks: int = -1
+    times_examined: int = -1
     """How often a text of it was examined since one was short. The first time it is only noted."""
 
 
@@ -135,7 +135,7 @@ class ShortQueryCache:
         except PandoError:
             return None  # the normal path runs it again and reports the error
         if answer is not None and known.shape is not None:
-            known.shape.looks = 0
+            known.shape.times_examined = 0
         return answer
 
     def _find_known(
@@ -180,8 +180,8 @@ class ShortQueryCache:
         if of_shape is None:
             of_shape = _KnownShape()
             self._shapes.keep(shape_key, of_shape)
-        of_shape.looks += 1
-        if not 0 < of_shape.looks <= _MAX_EXAMINATIONS:
+        of_shape.times_examined += 1
+        if not 0 < of_shape.times_examined <= _MAX_EXAMINATIONS:
             return
         known = _Known(settings, of_shape)
         try:
@@ -202,7 +202,7 @@ class ShortQueryCache:
         bound = known.plan.bound.slots
         fixed = tuple(slot for slot in range(len(shape.literals)) if slot not in bound)
         if of_shape.fixed != fixed:
-            of_shape = known.shape = _KnownShape(fixed, looks=of_shape.looks)
+            of_shape = known.shape = _KnownShape(fixed, times_examined=of_shape.times_examined)
             self._shapes.keep(shape_key, of_shape)
         of_shape.plans.keep(tuple(shape.literals[slot] for slot in fixed), known)
 
@@ -250,4 +250,4 @@ class ShortQueryCache:
 def _accepts_parameters(known: _Known, parameters: Sequence[tuple[int, str]]) -> bool:
     """Returns whether values of parameters may replace literals of the plan."""
     bound = None if known.plan is None else known.plan.bound
-    return not parameters or (bound is not None and all(bound.takes(slot, type_) for slot, type_ in parameters))
+    return not parameters or (bound is not None and all(bound.accepts(slot, type_) for slot, type_ in parameters))
