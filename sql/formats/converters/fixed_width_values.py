@@ -2,11 +2,18 @@
 
 ``FORMAT Native`` and ``RowBinary`` use this layout:
 
-====================== ===================================================== integers, floats little endian Bool one
-byte Decimal(P, S) signed, 4 bytes for P ≤ 9, 8 for P ≤ 18, 16 for P ≤ 38 Date, Date32 days: uint16, int32 DateTime,
-DateTime64 seconds: uint32; ticks of 10**-p seconds: int64 UUID two 64-bit halves, each little endian IPv4, IPv6 uint32;
-16 bytes, network byte order Enum8, Enum16 int8, int16 FixedString(N) N bytes Nothing one byte, ``0``
-====================== =====================================================
+======================  =====================================================
+integers, floats        little endian
+Bool                    one byte
+Decimal(P, S)           signed: 4 bytes for P ≤ 9, 8 for P ≤ 18, 16 for P ≤ 38
+Date, Date32            days: uint16, int32
+DateTime, DateTime64    seconds: uint32; ticks of 10**-p seconds: int64
+UUID                    two 64-bit halves, each little endian
+IPv4, IPv6              uint32; 16 bytes, network byte order
+Enum8, Enum16           int8, int16
+FixedString(N)          N bytes
+Nothing                 one byte, ``0``
+======================  =====================================================
 """
 
 from __future__ import annotations

@@ -2,9 +2,11 @@
 
 These values change:
 
-============================== ============================================== a row that is an array an object of the
-columns Map: ``{"a": 1}`` ``[{"0":"a","1":1}]`` Tuple: ``[1, "x"]`` an object of its names, or of ``"0"``, ``"1"`` …
-============================== ==============================================
+==============================  ==============================================
+a row that is an array          an object of the columns
+Map: ``{"a": 1}``               ``[{"0":"a","1":1}]``
+Tuple: ``[1, "x"]``             an object of its names, or of ``"0"``, ``"1"`` …
+==============================  ==============================================
 
 What is not in this simple form, or no JSON, is left to the exact reader.
 """
