@@ -39,7 +39,7 @@ from parts.common.query_status import MemoryTracker, QueryStatus
 from parts.table.table_description import TableSchema
 from sql.grammar.dialect_translation import (
     check_statement_dialect,
-    default_settings_of_dialect,
+    get_dialect_defaults,
     translate_to_clickhouse,
 )
 from sql.grammar.password_hiding import hide_passwords
@@ -206,7 +206,7 @@ class StatementRunner(ABC):
         check_settings_change(session.settings, own, self.config.default_settings)
         dialect = str(session.settings.get("dialect", CLICKHOUSE_DIALECT))
         check_statement_dialect(parsed.statement, dialect, own)
-        defaults = {**self.config.default_settings, **default_settings_of_dialect(dialect)}
+        defaults = {**self.config.default_settings, **get_dialect_defaults(dialect)}
         settings = make_settings({**defaults, **session.settings, **own}, self.config.timezone)
         status = self._processes.new_status(session.user, settings, session.began)
         session.began = 0.0

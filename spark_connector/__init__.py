@@ -1,10 +1,12 @@
-"""Spark's way to Pando's tables: ``spark.read.format("pando")`` and ``df.write.format("pando")``.
+"""Spark's access to Pando's tables: ``spark.read.format("pando")``, ``df.write.format("pando")``.
 
-It speaks HTTP to the servers and knows of them only the names of types. ``python_source.data_source`` is the entrance;
-``shared.options`` lists what can be set; ``scan_reader`` there plans and reads scans; ``batch_writer`` and
-``stream_writer`` insert blocks that a retry does not double. What a program calls besides is here: ``register``
-(views), ``configure`` (a session), ``use_session`` (a thread's), ``create_table``, ``prepare`` (rows to write),
-``narrowed`` (a frame that reads less), ``aggregate`` (by the servers, task by task).
+It speaks HTTP to the servers, and shares only the names of types with them. ``python_source.data_source`` is what Spark
+calls. ``shared.options`` lists the options. ``python_source.scan_reader`` plans and reads scans. ``batch_writer`` and
+``stream_writer`` insert blocks that a retry does not double.
+
+Functions that programs call are here: ``register`` (views), ``configure`` (a session), ``use_session`` (a thread's
+session), ``create_table``, ``prepare`` (rows to write), ``narrowed`` (a frame that reads less), ``aggregate`` (by the
+servers, task by task).
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    """Late: Spark imports this package in every session."""
+    """Imports the function only when it is used: Spark imports this package in every session."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

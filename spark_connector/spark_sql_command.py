@@ -1,4 +1,4 @@
-"""``pando spark-sql``: Spark SQL over the tables of a cluster."""
+"""The command ``pando spark-sql``: Spark SQL over the tables of a cluster."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 
-def _pairs(given: tuple[str, ...], what: str) -> dict[str, str]:
+def _parse_pairs(given: tuple[str, ...], what: str) -> dict[str, str]:
     for item in given:
         if "=" not in item:
             raise click.BadParameter(f"{item!r} is not name=value", param_hint=what)
@@ -46,7 +46,7 @@ def command(
     from spark_connector.tables import sql_shell
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    given = _pairs(options, "--option")
+    given = _parse_pairs(options, "--option")
     given |= {name: value for name, value in (("user", user), ("password_file", password_file)) if value}
     scripts = [*texts, *(file.read_text() for file in files)]
-    sql_shell.run_shell(url, database, scripts, given, master, _pairs(configuration, "--conf"))
+    sql_shell.run_shell(url, database, scripts, given, master, _parse_pairs(configuration, "--conf"))

@@ -1,4 +1,7 @@
-"""What a SELECT sees of a table. The engine implements these; ``sql`` knows nothing else of it."""
+"""What a SELECT needs of a table, as protocols that the engine implements.
+
+The package ``sql`` knows nothing else of the engine.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,14 @@ from parts.types import DataType
 
 
 class PartsSnapshot(Protocol):
-    """A set of parts held for reading: nothing in it is deleted before :meth:`release`. Releasing twice is fine."""
+    """A set of parts held for reading. None of them is deleted before :meth:`release`."""
 
     @property
-    def parts(self) -> Sequence[Part]: ...
+    def parts(self) -> Sequence[Part]:
+        """The parts of the snapshot."""
 
-    def release(self) -> None: ...
+    def release(self) -> None:
+        """Lets the parts be deleted again. Releasing twice is fine."""
 
 
 @runtime_checkable
@@ -27,10 +32,14 @@ class PartsRelation(Protocol):
     """A MergeTree table."""
 
     @property
-    def description(self) -> TableDescription: ...
+    def description(self) -> TableDescription:
+        """The table's columns, keys and settings."""
 
     def snapshot(self, *, sequential_consistency: bool = False) -> PartsSnapshot:
-        """The active parts, sorted by name. With ``sequential_consistency`` only what a quorum confirmed (289)."""
+        """Holds the active parts, sorted by name.
+
+        With ``sequential_consistency`` it holds only parts that a quorum confirmed, and raises 289 where it cannot.
+        """
 
 
 @runtime_checkable
@@ -38,22 +47,23 @@ class ArrowRelation(Protocol):
     """A table computed on demand (``system.*``)."""
 
     @property
-    def schema(self) -> TableSchema: ...
+    def schema(self) -> TableSchema:
+        """The table's columns."""
 
     def read(self, columns: Sequence[str]) -> pa.Table:
-        """A block in storage types (``parts.types``) with at least ``columns``."""
+        """Returns a block in storage types (``parts.types``) with at least ``columns``."""
 
 
 @runtime_checkable
 class StreamedRelation(ArrowRelation, Protocol):
-    """An :class:`ArrowRelation` that need not fit into memory: a file."""
+    """An :class:`ArrowRelation` that need not fit into memory, such as a file."""
 
     @property
     def hidden(self) -> Sequence[Column]:
         """Columns beside those of the schema, which ``*`` leaves out."""
 
     def blocks(self, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """Blocks in storage types of ``columns``, at least one of which is asked for."""
+        """Yields blocks of ``columns`` in storage types. ``columns`` is never empty."""
 
 
 @runtime_checkable
@@ -61,15 +71,19 @@ class KeyedRelation(ArrowRelation, Protocol):
     """An :class:`ArrowRelation` that can only be read for given values of one column."""
 
     @property
-    def key_column(self) -> str: ...
+    def key_column(self) -> str:
+        """The name of that column."""
 
     def read_keys(self, values: Sequence[str] | None, columns: Sequence[str]) -> pa.Table:
-        """``None``: the query does not say which; refused with 36 (BAD_ARGUMENTS)."""
+        """Returns the rows with these values of the key column.
+
+        ``None`` means that the query does not limit them; that raises 36 (BAD_ARGUMENTS).
+        """
 
 
 @dataclass(frozen=True)
 class ViewRelation:
-    """A table that is what a query gives. The query names the databases of its tables."""
+    """A view. Its query names the databases of its tables."""
 
     database: str
     name: str
@@ -79,12 +93,13 @@ class ViewRelation:
 
 @dataclass(frozen=True)
 class BlockRelation:
-    """An :class:`ArrowRelation` of rows that are at hand: those on their way into a table."""
+    """An :class:`ArrowRelation` of a block in memory, such as rows being inserted."""
 
     schema: TableSchema
     block: pa.Table
 
     def read(self, columns: Sequence[str]) -> pa.Table:
+        """Returns the whole block."""
         return self.block
 
 
@@ -92,16 +107,24 @@ class RelationCatalog(Protocol):
     """Finds relations by name."""
 
     def relation(self, database: str | None, table: str) -> PartsRelation | ArrowRelation | ViewRelation | Any:
-        """``None`` means the session's database. Raises ``UserError`` 60 (UNKNOWN_TABLE), 81 (UNKNOWN_DATABASE)."""
+        """Returns the relation with this name; ``None`` means the session's database.
+
+        Raises ``UserError`` 60 (UNKNOWN_TABLE), 81 (UNKNOWN_DATABASE).
+        """
 
     def files(self, path: str, format: str = "", structure: str = "") -> StreamedRelation:
-        """The table function ``file``. Raises 107, 291, 636."""
+        """Returns the relation of the table function ``file``. Raises 107, 291, 636."""
 
     def other_tables(self, function: Any) -> Any:
-        """What ``remote(…)``, ``merge(…)`` and others read (``sql.compile.shards.remote_table_functions``). Raises 701,
-        519, 636."""
+        """Returns the tables that ``remote(…)``, ``merge(…)`` and their like read.
+
+        See ``sql.compile.shards.remote_table_functions``. Raises 701, 519, 636.
+        """
 
 
 def is_parts_relation(relation: object) -> TypeGuard[PartsRelation]:
-    """Whether it is a MergeTree table: asked many times a query, and a protocol is slow to ask."""
+    """Returns whether the relation is a MergeTree table.
+
+    It is called often in every query, and ``isinstance`` with a protocol is slow.
+    """
     return hasattr(relation, "snapshot")

@@ -51,7 +51,7 @@ def add_mutation(table: Table, commands: Sequence[MutationCommand], context: Con
     for command in resolved:
         check_step(
             context.server.query_engine,
-            mutation.step(command),
+            mutation.make_step(command),
             relation,
             table.definition.name,
             make_relations(context),

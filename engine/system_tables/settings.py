@@ -14,11 +14,11 @@ from engine.system_tables.system_table import (
     define_session_table,
 )
 from sql.settings.clickhouse_settings import ClickHouseSetting, load_clickhouse_settings
-from sql.settings.merge_tree_settings import SUPPORTED_MERGE_TREE_SETTINGS, table_setting_kind
+from sql.settings.merge_tree_settings import SUPPORTED_MERGE_TREE_SETTINGS, find_table_setting_kind
 from sql.settings.session_settings import (
     Kind,
-    accepted_values,
-    setting_kind,
+    find_setting_kind,
+    list_accepted_values,
 )
 from sql.settings.setting_values import (
     format_setting_value,
@@ -57,7 +57,7 @@ def _row(name: str, known: ClickHouseSetting, settings: Settings, readonly: int)
     honoured = SUPPORTED_SETTINGS.get(name)
     default = format_setting_value(honoured.default) if honoured is not None else known.default
     value = getattr(settings, name) if honoured is not None else settings.changes.get(name, default)
-    description = honoured.description if honoured is not None else _description(setting_kind(name), known)
+    description = honoured.description if honoured is not None else _description(find_setting_kind(name), known)
     return (
         name,
         format_setting_value(value),
@@ -80,7 +80,7 @@ def _description(kind: Kind, known: ClickHouseSetting) -> str:
         return "Accepted; it has no effect any more"
     if kind == "harmless":
         return "Accepted; it has no effect on answers or stored data"
-    accepted = " or ".join(repr(format_setting_value(value)) for value in accepted_values(known))
+    accepted = " or ".join(repr(format_setting_value(value)) for value in list_accepted_values(known))
     return f"Accepted is {accepted}: other values are not supported"
 
 
@@ -95,7 +95,7 @@ def _merge_tree_settings(server: Server) -> Iterator[Row]:
             if name in SUPPORTED_MERGE_TREE_SETTINGS
             else known.default
         )
-        kind = table_setting_kind(name)
+        kind = find_table_setting_kind(name)
         description = "Honoured" if kind == "honoured" else _description(kind, known)
         obsolete = int(known.tier == "Obsolete")
         yield (

@@ -1,1 +1,1 @@
-"""The data source in Python."""
+"""The data source ``pando``, written with Spark's Python data source API."""

@@ -1,9 +1,9 @@
-"""``aggregate(…)``: each task's server aggregates the task's rows, and Spark makes the whole of the parts.
+"""Aggregates on the servers: each aggregates the rows of a task, and Spark merges the results.
 
-One state of the table, as in every scan (``engine.scan.leases``); through the pipe goes a row for each group of a task.
-The parts are such that their merging cannot differ from what Spark makes of all rows: sums of 64-bit integers are
-decimals, which do not overflow; NaN, the greatest number to Spark alone, is counted apart; an average is sum and count.
-The types are Spark's, and so is an overflow.
+All tasks read one state of the table, as in every scan (``engine.scan.leases``). Only a row for each group of a task
+goes to Spark. The partial results are such that their merging cannot differ from what Spark makes of all rows. Sums of
+64-bit integers are decimals, which do not overflow. NaN, the greatest number only in Spark, is counted apart. An
+average is sum and count. The types are Spark's, and so is an overflow.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from parts.types import (
     strip_nullable,
 )
 from spark_connector.python_source.session_options import read_session_options
-from spark_connector.shared.options import listed, parse_options, quote_identifier
+from spark_connector.shared.options import format_column_list, parse_options, quote_identifier
 from spark_connector.shared.transport import Transport
-from spark_connector.shared.type_mapping import describe_table, readable_schema
+from spark_connector.shared.type_mapping import build_readable_schema, describe_table
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -41,13 +41,13 @@ if TYPE_CHECKING:
 _CALL = re.compile(r"\s*(\w+)\s*\(\s*(?:`((?:[^`]|``)+)`|(.*?))\s*\)\s*")
 _FUNCTIONS = ("count", "sum", "min", "max", "avg")
 _MOST_DIGITS, _MOST_SCALE = 28, 11
-"""Of decimals whose averages Spark's decimals can be made to hold without rounding twice."""
+"""Limits of decimals whose averages can be computed in Spark's decimals without rounding twice."""
 _Merge = Callable[[Sequence["Column"]], "Column"]
 
 
 @dataclass(frozen=True)
 class _Part:
-    """What a server computes for an aggregate, and what Spark makes of all servers' columns."""
+    """The partial results that a server computes for an aggregate, and how Spark merges them."""
 
     columns: Sequence[str]
     merge: _Merge
@@ -61,14 +61,16 @@ def aggregate(
     aggregates: Mapping[str, str],
     filter: str = "",
 ) -> DataFrame:
-    """The frame that ``groupBy(*group_by)`` and aggregating gives of the table of ``options`` (those of the format
-    ``pando``), computed by the servers, one row for each group of a task, and merged by Spark.
+    """Returns the same frame as ``groupBy(*group_by)`` and aggregating, computed by the servers.
 
-    ``aggregates``: by names of the result ``count(*)`` or ``count``, ``sum``, ``min``, ``max``, ``avg`` of a column;
-    ``filter``: a condition of ClickHouse. What Spark refuses is refused by Spark; besides, raises ``UserError`` 36, 16
-    for a column that is not there, 48 for what cannot be merged.
+    Spark merges one row for each group of a task. ``options`` are those of the format ``pando``. ``aggregates`` maps
+    names of the result to ``count(*)`` or ``count``, ``sum``, ``min``, ``max``, ``avg`` of a column. ``filter`` is a
+    condition of ClickHouse.
+
+    Spark refuses what it would refuse itself. Besides, it raises ``UserError`` 36, 16 for a missing column, 48 for what
+    cannot be merged.
     """
-    wanted = {name: _call(text) for name, text in aggregates.items()}
+    wanted = {name: _parse_call(text) for name, text in aggregates.items()}
     if not wanted:
         raise UserError("BAD_ARGUMENTS", "Format pando: 'aggregates' is empty: give it names and calls like 'sum(x)'")
     given = {name: value for name, value in options.items() if name.lower() not in ("columns", "filter")}
@@ -79,16 +81,22 @@ def aggregate(
     with Transport(parsed, is_first=True) as transport:
         columns = describe_table(transport)
     types = {column.name: column.type for column in columns}
-    schema = readable_schema(columns, names, parsed.full_name, parsed.nanoseconds)
+    schema = build_readable_schema(columns, names, parsed.full_name, parsed.nanoseconds)
     rows = spark.createDataFrame([], schema if names else "none INT")
-    result = rows.groupBy(*map(_column, group_by)).agg(*(_own(*call).alias(name) for name, call in wanted.items()))
-    parts = [_part(*call, types, result.schema[name].dataType) for name, call in wanted.items()]
+    result = rows.groupBy(*map(_column, group_by)).agg(
+        *(_spark_aggregate(*call).alias(name) for name, call in wanted.items())
+    )
+    parts = [_make_part(*call, types, result.schema[name].dataType) for name, call in wanted.items()]
     conditions = " AND ".join(f"({text}\n)" for text in (parsed.filter.strip(), filter.strip()) if text)
     prefix = "_"
-    while any(column.name.startswith(prefix) for column in columns):  # in ClickHouse an alias hides a column
+    while any(column.name.startswith(prefix) for column in columns):  # in ClickHouse an alias would hide a column
         prefix += "_"
     keys = {name: f"{prefix}key{number}" for number, name in enumerate(group_by)}
-    request = {"task_query": _query(keys, parts, prefix), "columns": listed(names), "filter": conditions}
+    request = {
+        "task_query": _build_query(keys, parts, prefix),
+        "columns": format_column_list(names),
+        "filter": conditions,
+    }
     frame = spark.read.format("pando").options(**{**given, **request}).load()
     merged, position = [], 0
     for name, part in zip(wanted, parts, strict=True):
@@ -99,8 +107,8 @@ def aggregate(
     return whole.select(*(_column(key).alias(name) for name, key in keys.items()), *map(_column, wanted))
 
 
-def _call(text: str) -> tuple[str, str]:
-    """The function and its column, or ``*``."""
+def _parse_call(text: str) -> tuple[str, str]:
+    """Returns the function and its column, or ``*``."""
     found = _CALL.fullmatch(text)
     if found is None or found[1].lower() not in _FUNCTIONS:
         raise UserError(
@@ -111,8 +119,8 @@ def _call(text: str) -> tuple[str, str]:
     return found[1].lower(), found[2].replace("``", "`") if found[2] else found[3]
 
 
-def _query(keys: Mapping[str, str], parts: Sequence[_Part], prefix: str) -> str:
-    """Without rows there is no group, also where there are no keys."""
+def _build_query(keys: Mapping[str, str], parts: Sequence[_Part], prefix: str) -> str:
+    """Builds the query of a task. Without rows it has no group, also where there are no keys."""
     columns = [column for part in parts for column in part.columns]
     items = [f"{quote_identifier(name)} AS {key}" for name, key in keys.items()]
     items += [f"{column} AS {prefix}{number}" for number, column in enumerate(columns)]
@@ -126,8 +134,8 @@ def _column(name: str) -> Column:
     return col("`" + name.replace("`", "``") + "`")
 
 
-def _own(function: str, name: str) -> Column:
-    """The aggregate as Spark has it."""
+def _spark_aggregate(function: str, name: str) -> Column:
+    """Returns the aggregate as Spark computes it."""
     from pyspark.sql import functions
 
     if name == "*":
@@ -139,29 +147,29 @@ def _own(function: str, name: str) -> Column:
 # -- the parts of aggregates -------------------------------------------------------------------------------------------
 
 
-def _part(function: str, name: str, types: Mapping[str, DataType], result: SparkType) -> _Part:
+def _make_part(function: str, name: str, types: Mapping[str, DataType], result: SparkType) -> _Part:
     if function == "count":
-        return _count("" if name == "*" else quote_identifier(name))
+        return _make_count("" if name == "*" else quote_identifier(name))
     type_ = strip_nullable(types[name])
     if isinstance(type_, LowCardinalityType):
         type_ = strip_nullable(type_.inner)
     if function in ("min", "max"):
-        return _extreme(function, quote_identifier(name), type_)
+        return _make_extreme(function, quote_identifier(name), type_)
     if not isinstance(type_, IntegerType | FloatType | DecimalType):
         raise UserError(
             "NOT_IMPLEMENTED", f"Format pando: {function}({name}) of {types[name]} is not merged; aggregate it in Spark"
         )
-    total = _sum(quote_identifier(name), type_)
-    return total if function == "sum" else _average(total, _count(quote_identifier(name)), type_, result)
+    total = _make_sum(quote_identifier(name), type_)
+    return total if function == "sum" else _make_average(total, _make_count(quote_identifier(name)), type_, result)
 
 
-def _count(column: str) -> _Part:
+def _make_count(column: str) -> _Part:
     from pyspark.sql.functions import coalesce, lit, sum
 
     return _Part([f"toInt64(count({column}))"], lambda parts: coalesce(sum(parts[0]), lit(0)))
 
 
-def _sum(column: str, type_: DataType) -> _Part:
+def _make_sum(column: str, type_: DataType) -> _Part:
     from pyspark.sql.functions import sum
 
     text = f"sum({column})"
@@ -172,7 +180,7 @@ def _sum(column: str, type_: DataType) -> _Part:
     return _Part([text], lambda parts: sum(parts[0]))
 
 
-def _extreme(function: str, column: str, type_: DataType) -> _Part:
+def _make_extreme(function: str, column: str, type_: DataType) -> _Part:
     from pyspark.sql import functions
 
     whole = getattr(functions, function)
@@ -193,7 +201,7 @@ def _extreme(function: str, column: str, type_: DataType) -> _Part:
     return _Part([f"{function}({column})"], lambda parts: whole(parts[0]))
 
 
-def _average(total: _Part, count: _Part, type_: DataType, result: SparkType) -> _Part:
+def _make_average(total: _Part, count: _Part, type_: DataType, result: SparkType) -> _Part:
     from pyspark.sql.functions import when
 
     def of_numbers(parts: Sequence[Column]) -> Column:
@@ -201,7 +209,7 @@ def _average(total: _Part, count: _Part, type_: DataType, result: SparkType) -> 
         return total.merge(parts[:1]).cast("double") / when(rows > 0, rows)
 
     def of_decimals(parts: Sequence[Column]) -> Column:
-        """What division leaves is divided apart: the digits of both would not fit into one quotient."""
+        """Divides the remainder apart: the digits of both would not fit into one quotient."""
         rows = count.merge(parts[1:]).cast("decimal(15,0)")
         rows, whole = when(rows > 0, rows), total.merge(parts[:1])
         rest = whole % rows

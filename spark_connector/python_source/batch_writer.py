@@ -1,14 +1,15 @@
-"""Writing: one transaction a job. Its rows come all at once, or not at all.
+"""Writes a batch job in one transaction: its rows become visible all at once, or not at all.
 
 Every task stages its rows on the servers, in blocks, under the name of its attempt; nobody sees them. The driver
-commits the attempts that Spark took, with the number of their rows, and the rows become visible in one step on every
-replica; an overwrite drops what was there in the same step. What failed attempts, retries and speculation left behind
+commits the attempts that Spark took, with the number of their rows. The rows become visible in one step on every
+replica, and an overwrite drops the old rows in the same step. What failed attempts, retries and speculation left behind
 is dropped. Any replica takes a block, and any commits.
 
 Invariants:
-- The rows of an attempt are the attempt's: it does not matter in which order or in which blocks they come again.
+
+- The rows of an attempt belong to the attempt: it does not matter in which order or blocks they are sent again.
 - Nothing is written before names and types of all columns were checked.
-- A commit that is repeated, because its answer was lost, does nothing twice. A job whose driver dies before it leaves
+- A commit that is repeated, because its answer was lost, changes nothing. A job whose driver dies before it leaves
   nothing; the servers drop its blocks after a day.
 - With ``txnAppId`` and ``txnVersion``, or ``token``, a job that committed before commits nothing again, and says so.
 """
@@ -29,7 +30,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from parts.common.errors import PandoError, UserError, make_error_from_code
 from spark_connector.shared.options import Options, is_switched_off, quote_identifier
 from spark_connector.shared.transport import Transport
-from spark_connector.shared.type_mapping import TableColumn, columns_to_write, describe_table
+from spark_connector.shared.type_mapping import TableColumn, describe_table, match_columns_to_write
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,24 +40,27 @@ if TYPE_CHECKING:
 _INVALID_TRANSACTION, _DEDUPLICATED, _TOO_MANY_PARTS = 649, 389, 252
 _TOO_MANY_PARTITIONS = "Too many partitions for a single INSERT block"
 _LEAST_ROWS = 1000
-"""Fewer are not cut: whose rows are of so many partitions, they are in no order."""
+"""Blocks with fewer rows are not halved: with so many partitions their rows are in no order."""
 
 
 @dataclass
 class StagedBlocks(WriterCommitMessage):
-    """What one attempt of a task staged. ``is_done``: the transaction had been committed before."""
+    """The rows that one attempt of a task staged.
+
+    ``is_done`` says that the transaction was already committed.
+    """
 
     attempt: str = ""
     rows: int = 0
     blocks: int = 0
     is_done: bool = False
     job: str = ""
-    """Of a stream: its query."""
+    """For a stream, the query's id."""
 
 
 @dataclass(frozen=True)
 class WriteTarget:
-    """Where the rows go, as checked in the driver."""
+    """The table that rows are written to, as checked in the driver."""
 
     options: Options
     columns: tuple[TableColumn, ...]
@@ -64,26 +68,28 @@ class WriteTarget:
 
     @property
     def urls(self) -> tuple[str, ...]:
+        """The servers that take blocks: all replicas, or the first server only."""
         return self.options.urls if self.is_replicated else self.options.urls[:1]
 
 
 @dataclass(frozen=True)
 class CommitResult:
-    """The server's answer. ``rows`` are those of this or of the earlier commit."""
+    """The server's answer to a commit; ``rows`` are those of this or of the earlier commit."""
 
     status: str
     rows: int
 
     @property
     def is_skipped(self) -> bool:
+        """Returns whether the job had committed before, so that nothing was written."""
         return self.status.startswith("skipped")
 
 
 def check_target(options: Options, schema: StructType) -> WriteTarget:
     """Compares the data frame's columns with the table's."""
     with Transport(options, is_first=True) as transport:
-        columns = columns_to_write(schema, describe_table(transport), options)
-        engine = _engine_of(transport)
+        columns = match_columns_to_write(schema, describe_table(transport), options)
+        engine = _find_engine(transport)
         is_replicated = engine.startswith("Replicated")
         if len(options.urls) > 1 and not is_replicated:
             raise UserError(
@@ -96,14 +102,15 @@ def check_target(options: Options, schema: StructType) -> WriteTarget:
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """Built once in the driver, used by every task."""
+    """Writes one job. It is built once in the driver, and used by every task."""
 
     def __init__(self, options: Options, schema: StructType, overwrite: bool) -> None:
         self.target = check_target(options, schema)
         self.transaction = f"spark {uuid.uuid4().hex}"
-        self.overwrite = overwrite_clause(options) if overwrite else ""
+        self.overwrite = build_overwrite_clause(options) if overwrite else ""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedBlocks:
+        """Stages the rows of one task."""
         from pyspark import TaskContext
 
         context = TaskContext.get()
@@ -111,6 +118,7 @@ class BatchWriter(DataSourceArrowWriter):
         return write_blocks(self.target, self.transaction, context.partitionId(), iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Commits the attempts that Spark took. Raises 389 if ``token`` committed other rows before."""
         options = self.target.options
         application, version = options.application
         committed = commit_transaction(
@@ -127,12 +135,13 @@ class BatchWriter(DataSourceArrowWriter):
         log_commit(self.target.options, messages, committed)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Rolls the transaction back."""
         rollback_transaction(self.target, self.transaction)
         log_line(f"the job failed: nothing was written to {self.target.options.full_name}")
 
 
 def write_blocks(target: WriteTarget, transaction: str, task: int, batches: Iterable[pa.RecordBatch]) -> StagedBlocks:
-    """Stages the rows of one attempt, in blocks; while one is sent the next one is gathered."""
+    """Stages the rows of one attempt in blocks; gathers the next block while one is sent."""
     from spark_connector.python_source.insert_blocks import cast_to_table_types, cut_blocks, encode_block
 
     options = target.options
@@ -143,16 +152,16 @@ def write_blocks(target: WriteTarget, transaction: str, task: int, batches: Iter
         for number, block in enumerate(cut_blocks(batches, options.batch_rows, options.batch_bytes)):
             block = cast_to_table_types(block, target.columns, allows_null=allows_null)
             body = encode_block(block)
-            if not _add(written, sending):
+            if not _add_sent_block(written, sending):
                 return written
-            stage = partial(_insert, transport, target, transaction, written.attempt)
-            sending = sender.submit(_stage, stage, str(number), block, body)
-        _add(written, sending)
+            stage = partial(_insert_block, transport, target, transaction, written.attempt)
+            sending = sender.submit(_stage_block, stage, str(number), block, body)
+        _add_sent_block(written, sending)
     return written
 
 
-def _add(written: StagedBlocks, sent: Future[int] | None) -> bool:
-    """``False``: the transaction had been committed before, and more need not be sent."""
+def _add_sent_block(written: StagedBlocks, sent: Future[int] | None) -> bool:
+    """Adds a sent block's rows; returns ``False`` if the transaction was already committed."""
     if sent is None:
         return True
     try:
@@ -166,9 +175,12 @@ def _add(written: StagedBlocks, sent: Future[int] | None) -> bool:
     return True
 
 
-def _stage(insert: Callable[[str, bytes], None], token: str, block: pa.Table, body: bytes) -> int:
-    """Sends a block; one of more partitions than the server takes at once in halves, for rows in the order of
-    partitions have fewer there. Returns the rows."""
+def _stage_block(insert: Callable[[str, bytes], None], token: str, block: pa.Table, body: bytes) -> int:
+    """Sends a block, and returns its rows.
+
+    A block of more partitions than the server takes at once is sent in halves, which have fewer if rows are in the
+    order of partitions.
+    """
     from spark_connector.python_source.insert_blocks import encode_block
 
     try:
@@ -181,11 +193,13 @@ def _stage(insert: Callable[[str, bytes], None], token: str, block: pa.Table, bo
             raise make_error_from_code(error.code, f"{error.message}. {advice}") from None
         half = block.num_rows // 2
         for number, piece in enumerate((block.slice(0, half), block.slice(half))):
-            _stage(insert, f"{token}.{number}", piece, encode_block(piece))
+            _stage_block(insert, f"{token}.{number}", piece, encode_block(piece))
     return block.num_rows
 
 
-def _insert(transport: Transport, target: WriteTarget, transaction: str, attempt: str, token: str, body: bytes) -> None:
+def _insert_block(
+    transport: Transport, target: WriteTarget, transaction: str, attempt: str, token: str, body: bytes
+) -> None:
     options = target.options
     names = ", ".join(quote_identifier(column.name) for column in target.columns)
     sql = f"INSERT INTO {options.quoted_name} ({names}) FORMAT ArrowStream"
@@ -196,7 +210,7 @@ def _insert(transport: Transport, target: WriteTarget, transaction: str, attempt
         "insert_transaction_attempt": attempt,
         "insert_deduplication_token": token,
     }
-    # Tasks begin at different servers, so that several take the load.
+    # Tasks begin at different servers, to spread the load.
     start = sum(attempt.encode()) % len(target.urls)
     urls = target.urls[start:] + target.urls[:start]
     transport.try_servers(urls, lambda url: transport.query(url, sql, settings, body))
@@ -205,7 +219,8 @@ def _insert(transport: Transport, target: WriteTarget, transaction: str, attempt
 # -- the end of a job -----------------------------------------------------------------------------------------------
 
 
-def overwrite_clause(options: Options) -> str:
+def build_overwrite_clause(options: Options) -> str:
+    """Returns the OVERWRITE clause of COMMIT TRANSACTION."""
     return "OVERWRITE PARTITIONS" if options.overwrite_mode == "partitions" else "OVERWRITE"
 
 
@@ -218,14 +233,15 @@ def commit_transaction(
     application: str = "",
     version: int = 0,
 ) -> CommitResult:
-    """Asks one server after the other until one knows what became of it: a commit can be repeated."""
+    """Commits on one server after the other until one answers: a commit can be repeated."""
     done = [message for message in messages if isinstance(message, StagedBlocks)]
-    attempts = ", ".join(_literal(message.attempt) for message in done if message.rows) or "''"
+    attempts = ", ".join(_format_literal(message.attempt) for message in done if message.rows) or "''"
     clauses = [overwrite, f"ATTEMPTS {attempts}", f"ROWS {sum(message.rows for message in done)}"]
     if application:
-        clauses.append(f"APPLICATION {_literal(application)} VERSION {version}")
+        clauses.append(f"APPLICATION {_format_literal(application)} VERSION {version}")
     options = target.options
-    sql = f"COMMIT TRANSACTION {_literal(transaction)} ON {options.quoted_name} {' '.join(clauses)} FORMAT JSONEachRow"
+    name = _format_literal(transaction)
+    sql = f"COMMIT TRANSACTION {name} ON {options.quoted_name} {' '.join(clauses)} FORMAT JSONEachRow"
     with Transport(options) as transport:
         answer, _ = transport.try_servers(
             target.urls, lambda url: transport.query(url, "", options.settings, sql.encode())
@@ -235,8 +251,8 @@ def commit_transaction(
 
 
 def rollback_transaction(target: WriteTarget, transaction: str) -> None:
-    """As well as can be: what no server is told of, the servers drop after a day."""
-    sql = f"ROLLBACK TRANSACTION {_literal(transaction)} ON {target.options.quoted_name}"
+    """Rolls back if a server can be reached; else the servers drop the blocks after a day."""
+    sql = f"ROLLBACK TRANSACTION {_format_literal(transaction)} ON {target.options.quoted_name}"
     with Transport(target.options) as transport:
         try:
             transport.try_servers(target.urls, lambda url: transport.query(url, sql))
@@ -245,7 +261,7 @@ def rollback_transaction(target: WriteTarget, transaction: str) -> None:
 
 
 def log_commit(options: Options, messages: Iterable[WriterCommitMessage | None], committed: CommitResult) -> None:
-    """A line in the driver's log."""
+    """Logs the commit in the driver's log."""
     done = [message for message in messages if isinstance(message, StagedBlocks)]
     if committed.is_skipped:
         log_line(
@@ -257,16 +273,17 @@ def log_commit(options: Options, messages: Iterable[WriterCommitMessage | None],
 
 
 def log_line(text: str) -> None:
+    """Writes a line to the driver's log."""
     print(f"pando: {text}", file=sys.stderr)
 
 
-def _literal(text: str) -> str:
+def _format_literal(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
 
 
-def _engine_of(transport: Transport) -> str:
-    """As SHOW CREATE TABLE tells it: ``ReplicatedMergeTree(…) …``."""
+def _find_engine(transport: Transport) -> str:
+    """Returns the table's engine from SHOW CREATE TABLE: ``ReplicatedMergeTree(…) …``."""
     options = transport.options
     sql = f"SHOW CREATE TABLE {options.quoted_name} FORMAT TabSeparatedRaw"
     text = transport.try_servers(options.urls, lambda url: transport.query(url, sql)[0]).decode()

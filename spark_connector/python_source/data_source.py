@@ -1,4 +1,7 @@
-"""The format ``pando``: what Spark calls. Its import is light, because Spark imports it in every session."""
+"""The class of the format ``pando`` that Spark calls.
+
+Its import is light, because Spark imports it in every session.
+"""
 
 from __future__ import annotations
 
@@ -20,19 +23,20 @@ class PandoDataSource(DataSource):
     """``spark.read.format("pando")``, ``df.write.format("pando")``, ``CREATE TABLE … USING pando``."""
 
     defaults: ClassVar[Mapping[str, str]] = {}
-    """Options of a session (``spark_connector.python_source.session_options``), for what a use leaves open."""
+    """Options of the session (``spark_connector.python_source.session_options``), where a use gives none."""
 
     @classmethod
     def name(cls) -> str:
+        """The name of the format."""
         return "pando"
 
     def schema(self) -> StructType:
-        """The schema of the columns asked for, or of ``SELECT *``."""
+        """Returns the schema of the requested columns, or of ``SELECT *``."""
         from spark_connector.python_source.query_reader import describe_query_columns
         from spark_connector.python_source.scan_reader import describe_task_query
         from spark_connector.shared.options import are_from_catalog, refuse_secrets
         from spark_connector.shared.transport import Transport
-        from spark_connector.shared.type_mapping import describe_table, readable_schema, store_options_in_schema
+        from spark_connector.shared.type_mapping import build_readable_schema, describe_table, store_options_in_schema
 
         options = self._options()
         if are_from_catalog(self.options):
@@ -43,10 +47,11 @@ class PandoDataSource(DataSource):
             else:
                 columns = describe_task_query(transport) if options.task_query else describe_table(transport)
             wanted = () if options.task_query else options.columns
-            schema = readable_schema(columns, wanted, options.full_name, options.nanoseconds)
+            schema = build_readable_schema(columns, wanted, options.full_name, options.nanoseconds)
         return store_options_in_schema(schema, self.options) if are_from_catalog(self.options) else schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        """Returns the reader of a batch: of a query's result, or of a table."""
         from spark_connector.python_source.query_reader import QueryReader
         from spark_connector.python_source.scan_reader import ScanReader
 
@@ -54,18 +59,19 @@ class PandoDataSource(DataSource):
         return QueryReader(options, schema) if options.query else ScanReader(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        """Returns the reader of a stream."""
         from spark_connector.python_source.stream_reader import PandoStreamReader
 
         return PandoStreamReader(lambda: self._table_options(schema), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
-        """``overwrite``: what is there goes in the step in which the rows come."""
+        """Returns the writer of a batch; ``overwrite`` drops the old rows in the commit."""
         from spark_connector.python_source.batch_writer import BatchWriter
 
         return BatchWriter(self._table_options(schema), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> PandoStreamWriter:  # noqa: N802
-        """``overwrite``: the output mode complete."""
+        """Returns the writer of a stream; ``overwrite`` is the output mode complete."""
         from spark_connector.python_source.stream_writer import PandoStreamWriter
 
         return PandoStreamWriter(self._table_options(schema), schema, overwrite)
@@ -84,7 +90,7 @@ class PandoDataSource(DataSource):
         return options
 
     def _options(self, schema: StructType | None = None) -> Options:
-        """Of this use, completed by those of the catalog's table and of the session."""
+        """Returns the options of this use, completed by the catalog's table and the session."""
         from spark_connector.shared.options import parse_options
         from spark_connector.shared.type_mapping import read_options_from_schema
 

@@ -1,8 +1,8 @@
-"""Spark's Arrow batches as blocks to insert: cut at fixed rows, cast to what the table's columns hold.
+"""Turns Spark's Arrow batches into blocks to insert: cut at fixed rows, cast to the columns' types.
 
 Where blocks are cut depends on the rows and the batches alone, never on time, so that a second attempt of a task cuts
-the same blocks. A value that the column's type would change is an error with the column's name. Numbers are cast here;
-what is text, time or composite is converted by the server, which knows the type.
+the same blocks. A value that the column's type would change is an error with the column's name. Numbers are cast here.
+The server, which knows the type, converts strings, times and composite values.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ from spark_connector.shared.type_mapping import TableColumn, has_nanoseconds
 
 
 def cut_blocks(batches: Iterable[pa.RecordBatch], max_rows: int, max_bytes: int) -> Iterator[pa.Table]:
-    """Tables of ``max_rows`` rows, the last one shorter; a batch that makes one ``max_bytes`` ends it too."""
+    """Yields tables of ``max_rows`` rows, the last one shorter.
+
+    A batch that makes a table ``max_bytes`` ends it too.
+    """
     held: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
@@ -36,7 +39,10 @@ def cut_blocks(batches: Iterable[pa.RecordBatch], max_rows: int, max_bytes: int)
 
 
 def cast_to_table_types(block: pa.Table, columns: Sequence[TableColumn], *, allows_null: bool) -> pa.Table:
-    """The block with the columns' names. Raises ``UserError`` 53 for a NULL that has no place, 321 for a value."""
+    """Returns the block with the columns' names and types.
+
+    Raises ``UserError`` 53 for a NULL that the column cannot hold, 321 for a value that it would change.
+    """
     arrays = []
     for array, column in zip(block.columns, columns, strict=True):
         if array.null_count and not column.type.is_nullable and not allows_null:
@@ -46,27 +52,27 @@ def cast_to_table_types(block: pa.Table, columns: Sequence[TableColumn], *, allo
                 "fill them, or set 'setting.input_format_null_as_default' to 1 to write the column's default",
             )
         check_lossless(array, column.name, column.type)
-        arrays.append(_cast(array, column))
+        arrays.append(_cast_column(array, column))
     return pa.Table.from_arrays(arrays, names=[column.name for column in columns])
 
 
 def encode_block(block: pa.Table) -> bytes:
-    """The body of an INSERT … FORMAT ArrowStream."""
+    """Encodes the body of an INSERT … FORMAT ArrowStream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, block.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
         writer.write_table(block)
     return sink.getvalue().to_pybytes()
 
 
-def _cast(array: pa.ChunkedArray, column: TableColumn) -> pa.ChunkedArray:
+def _cast_column(array: pa.ChunkedArray, column: TableColumn) -> pa.ChunkedArray:
     if has_nanoseconds(column.type) and pa.types.is_integer(array.type):
         return array.cast(pa.timestamp("ns"))
-    target = _target(column.type)
+    target = _find_target_type(column.type)
     if target is None or array.type == target or not is_number(array.type):
         return array
     return pc.cast(array, target)
 
 
-def _target(type_: DataType) -> pa.DataType | None:
+def _find_target_type(type_: DataType) -> pa.DataType | None:
     type_ = strip_nullable(type_)
     return type_.arrow if isinstance(type_, (IntegerType, FloatType, DecimalType)) else None

@@ -1,7 +1,7 @@
-"""Refuses values that a column's type would change without a word.
+"""Refuses values that a column's type would change silently.
 
 A Float32 makes infinity of a number that is too large; a DateTime drops fractions of a second; dates and instants
-outside a type's range become others. All values of a block are looked at, those inside arrays, maps and structs too.
+outside a type's range become others. All values of a block are checked, also inside arrays, maps and structs.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ _DAYS: dict[type[DataType], tuple[int, int]] = {DateType: (0, 65_535), Date32Typ
 
 
 def check_lossless(array: pa.ChunkedArray, name: str, type_: DataType) -> None:
-    """``array`` as Spark gives it, for the column ``name``. Raises ``UserError`` 321 with the first such value."""
+    """Raises ``UserError`` 321 with the first value that the column's type would change.
+
+    ``array`` is as Spark gives it, for the column ``name``.
+    """
 
     def refuse(value: object, reason: str) -> NoReturn:
         raise UserError(
@@ -93,7 +96,7 @@ def _check_number(array: pa.Array, type_: DataType, refuse: _Refuse) -> None:
 
 
 def _check_instants(array: pa.Array, step: int, seconds: tuple[int, int], refuse: _Refuse) -> None:
-    """Values must be multiples of ``step`` microseconds, within the seconds."""
+    """Checks that values are multiples of ``step`` microseconds, within the seconds."""
     given = array.drop_null().cast(pa.timestamp("us", array.type.tz)).view(pa.int64()).to_numpy()
     whole = given // _SECOND
     _refuse_first(array, (whole < seconds[0]) | (whole > seconds[1]), "it is outside the type's range", refuse)
@@ -102,11 +105,11 @@ def _check_instants(array: pa.Array, step: int, seconds: tuple[int, int], refuse
 
 
 def _refuse_first(array: pa.Array, is_lost: np.ndarray, reason: str, refuse: _Refuse) -> None:
-    """``is_lost``: of the values that are not NULL."""
+    """Refuses the first lost value; ``is_lost`` is over the values that are not NULL."""
     if is_lost.any():
         refuse(array.drop_null()[int(is_lost.argmax())], reason)
 
 
 def is_number(type_: pa.DataType) -> bool:
-    """Whether a type of Arrow is one of integers, floats or decimals."""
+    """Returns whether an Arrow type is an integer, float or decimal."""
     return pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_)

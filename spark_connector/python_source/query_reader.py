@@ -1,7 +1,7 @@
-"""Reading what a SELECT gives (option ``query``): the servers compute, and only the result goes through the pipe.
+"""Reads the result of a SELECT (option ``query``); the servers compute it.
 
-One task runs the statement on one server, with ``readonly``; a server that cannot be reached is left for another until
-the first rows came. Every use of the frame runs it anew, and so does a task that Spark repeats.
+One task runs the statement on one server, with ``readonly``. If a server cannot be reached, another is used, until the
+first rows came. Every use of the frame runs the statement again, and so does a task that Spark repeats.
 """
 
 from __future__ import annotations
@@ -37,8 +37,10 @@ _COMPRESSION = {"lz4": "lz4_frame", "zstd": "zstd", "none": "none"}
 
 
 def describe_query_columns(transport: Transport) -> list[TableColumn]:
-    """The columns of the result. Raises 62 and what else is wrong with the statement, 15 for a name that is there
-    twice."""
+    """Returns the columns of the result.
+
+    Raises 62 and other errors of the statement, 15 for a name that is there twice.
+    """
     columns = describe_columns(transport, f"({transport.options.query}\n)")
     names = [column.name for column in columns]
     twice = next((name for name in names if names.count(name) > 1), None)
@@ -51,31 +53,36 @@ def describe_query_columns(transport: Transport) -> list[TableColumn]:
 
 
 class QueryReader(DataSourceReader):
-    """Made once for a loaded data frame."""
+    """Reads the query of one loaded data frame."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
         self.options = options
         self.schema = schema
 
     def partitions(self) -> list[InputPartition]:
+        """Returns the one task."""
         return [InputPartition(0)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Runs the statement and yields its rows."""
         from pyspark.sql.pandas.types import to_arrow_schema
 
         from spark_connector.python_source.spark_batches import to_spark_batch
 
         schema = to_arrow_schema(self.schema, timezone="UTC")
         with Transport(self.options) as transport, ExitStack() as stack:
-            statement = self._statement(transport)
+            statement = self._build_statement(transport)
             urls = self.options.urls
-            batches = transport.try_servers(urls, lambda url: _Batches(transport, url, statement, stack))
+            batches = transport.try_servers(urls, lambda url: _QueryBatches(transport, url, statement, stack))
             for batch in batches:
                 if batch.num_rows:
                     yield to_spark_batch(batch, schema, truncates=self.options.nanoseconds == "truncate")
 
-    def _statement(self, transport: Transport) -> str:
-        """With the columns of the schema, those as texts that a stream of Arrow has in bytes."""
+    def _build_statement(self, transport: Transport) -> str:
+        """Returns the SELECT of the schema's columns.
+
+        Types that Arrow streams hold as bytes are cast to strings.
+        """
         columns = {column.name: column.type for column in describe_query_columns(transport)}
         names = self.schema.fieldNames()
         for name in names:
@@ -85,7 +92,7 @@ class QueryReader(DataSourceReader):
         items = []
         for name in names:
             type_ = columns[name]
-            readable = _readable(type_)
+            readable = _to_readable_type(type_)
             column = quote_identifier(name)
             items.append(
                 column if readable == type_ else f"CAST({column}, '{escape_string(str(readable))}') AS {column}"
@@ -95,8 +102,11 @@ class QueryReader(DataSourceReader):
         return f"SELECT {', '.join(items)} FROM ({self.options.query}\n)"
 
 
-class _Batches:
-    """The result as it arrives. Opening it waits for the first batch, so that its errors lead to another server."""
+class _QueryBatches:
+    """The result as it arrives.
+
+    Opening it waits for the first batch, so that its errors lead to another server.
+    """
 
     def __init__(self, transport: Transport, url: str, statement: str, stack: ExitStack) -> None:
         import pyarrow as pa
@@ -127,18 +137,18 @@ class _Batches:
             raise self._answer.failure(error) from None
 
 
-def _readable(type_: DataType) -> DataType:
+def _to_readable_type(type_: DataType) -> DataType:
     match type_:
         case UUIDType() | IPv4Type() | IPv6Type():
             return StringType()
         case NullableType(inner):
-            return NullableType(_readable(inner))
+            return NullableType(_to_readable_type(inner))
         case LowCardinalityType(inner):
-            return LowCardinalityType(_readable(inner))
+            return LowCardinalityType(_to_readable_type(inner))
         case ArrayType(inner):
-            return ArrayType(_readable(inner))
+            return ArrayType(_to_readable_type(inner))
         case MapType(key, value):
-            return MapType(_readable(key), _readable(value))
+            return MapType(_to_readable_type(key), _to_readable_type(value))
         case TupleType(elements):
-            return TupleType(tuple((name, _readable(inner)) for name, inner in elements))
+            return TupleType(tuple((name, _to_readable_type(inner)) for name, inner in elements))
     return type_

@@ -1,14 +1,17 @@
-"""Reading: planned when it runs. Spark plans a loaded frame once and keeps that for every later use of the frame, so
-planning only hands out slots; the first task of an execution has a server open the state that all of its tasks read.
+"""Reads tables in scans, whose snapshot is taken when they run.
+
+Spark plans a loaded frame once and keeps that plan for every later use. So planning only returns slots; the first task
+of an execution makes a server open the snapshot that all of its tasks read.
 
 Invariants:
+
 - All tasks of an execution read one state of the table, on whichever replicas: the one that its first task met. The
   servers agree on it under the execution's name (``engine.scan.leases``).
-- Another execution of the same frame reads anew.
+- Another execution of the same frame takes a new snapshot.
 - A table in shards (Distributed) is read from the servers of the shards, each shard as a table of its own: one state of
   each, not of all.
-- Equal content hashes mean equal rows in equal order, so a task that breaks off goes on, perhaps elsewhere, behind the
-  last row it gave to Spark. What is computed of the rows (``task_query``) has no such order: it is given when whole.
+- Equal content hashes mean equal rows in equal order. So a task that breaks off continues, perhaps elsewhere, behind
+  the last row it gave to Spark. Computed rows (``task_query``) have no such order: they are given only when complete.
 """
 
 from __future__ import annotations
@@ -51,7 +54,7 @@ _MAY_HEAL = (UnavailableError, UnknownOutcomeError)
 
 @dataclass(frozen=True)
 class Shard:
-    """A table that has some of the rows, and the servers that have it."""
+    """A table that has some of the rows, and its servers."""
 
     number: int
     urls: tuple[str, ...]
@@ -69,7 +72,7 @@ class ScanPartition(InputPartition):
 
 
 class ScanReader(DataSourceReader):
-    """Made once for a loaded data frame."""
+    """Reads the table of one loaded data frame."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
         self.options = options
@@ -80,14 +83,19 @@ class ScanReader(DataSourceReader):
     # -- planning, in the driver -------------------------------------------------------------------------------------
 
     def partitions(self) -> list[InputPartition]:
-        """As many slots as the table is worth now, on the first server that answers; those of shards in turns."""
+        """Returns the slots that the first server that answers plans for the table as it is now.
+
+        Slots of shards are interleaved.
+        """
         plan = self._plan()
         shards = plan.get("shards")
         if shards is None:
             return self._slots(plan)
         least = -(-self.options.partitions // len(shards)) if self.options.partitions else None
         slots = [
-            self._of(Shard(number, tuple(found["urls"]), found["database"], found["table"]), least)._slots_of_shard()
+            self._for_shard(
+                Shard(number, tuple(found["urls"]), found["database"], found["table"]), least
+            )._slots_of_shard()
             for number, found in enumerate(shards, 1)
         ]
         return [slot for turn in itertools.zip_longest(*slots) for slot in turn if slot is not None]
@@ -100,7 +108,9 @@ class ScanReader(DataSourceReader):
                 return dict(transport.try_servers(options.urls, lambda url: transport.call(url, "/scan/plan", request)))
             except PandoError as error:
                 raise (
-                    _of_catalog(error) if error.code == _NO_COLUMN and read_options_from_schema(self.schema) else error
+                    _explain_catalog_column(error)
+                    if error.code == _NO_COLUMN and read_options_from_schema(self.schema)
+                    else error
                 ) from None
 
     def _slots_of_shard(self) -> list[InputPartition]:
@@ -114,8 +124,8 @@ class ScanReader(DataSourceReader):
             raise UserError("NOT_IMPLEMENTED", f"{where}, is in shards itself; read its shards by the option 'query'")
         return self._slots(plan)
 
-    def _of(self, shard: Shard, partitions: int | None = None) -> ScanReader:
-        """The reader of a shard."""
+    def _for_shard(self, shard: Shard, partitions: int | None = None) -> ScanReader:
+        """Returns the reader of a shard."""
         reader = copy.copy(self)
         reader.shard = shard
         reader.options = replace(
@@ -140,7 +150,7 @@ class ScanReader(DataSourceReader):
     # -- reading, in the tasks ---------------------------------------------------------------------------------------
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one task. Spark reads a plan without tasks as one without rows."""
+        """Yields the rows of one task. Spark reads a plan without tasks as one without rows."""
         if not isinstance(partition, ScanPartition):
             return
         from pyspark.sql.pandas.types import to_arrow_schema
@@ -148,7 +158,7 @@ class ScanReader(DataSourceReader):
         from spark_connector.python_source.spark_batches import to_spark_batch
 
         schema = to_arrow_schema(self.schema, timezone="UTC")
-        reader = self if partition.shard is None else self._of(partition.shard)
+        reader = self if partition.shard is None else self._for_shard(partition.shard)
         for batch in reader._batches(partition):
             if batch.num_rows:
                 yield to_spark_batch(batch, schema, truncates=self.options.nanoseconds == "truncate")
@@ -156,8 +166,8 @@ class ScanReader(DataSourceReader):
     def _batches(self, partition: ScanPartition) -> Iterator[pa.RecordBatch]:
         given = turn = 0
         failures: list[PandoError] = []
-        execution = _execution(self.scan)
-        urls = _rotated(self.options.urls, sum(execution.encode()) + partition.number)
+        execution = _execution_name(self.scan)
+        urls = _rotate(self.options.urls, sum(execution.encode()) + partition.number)
         with Transport(self.options) as transport:
             while True:
                 before = given
@@ -170,7 +180,7 @@ class ScanReader(DataSourceReader):
                 except PandoError as error:
                     failures = [error] if given > before else [*failures, error]
                 turn += 1
-                if not self._may_go_on(failures):
+                if not self._may_retry(failures):
                     raise self._final_error(failures, partition)
 
     def _request(self, partition: ScanPartition, execution: str, given: int) -> dict[str, Any]:
@@ -188,9 +198,12 @@ class ScanReader(DataSourceReader):
             "compression": options.compression,
         }
 
-    def _may_go_on(self, failures: list[PandoError]) -> bool:
-        """Another server may have the parts (232: it has not) unbroken; a broken connection may heal, and one that is
-        behind may catch up."""
+    def _may_retry(self, failures: list[PandoError]) -> bool:
+        """Returns whether another try may succeed.
+
+        Another server may have the parts (232: this one lacks them) unbroken. A broken connection may recover, and a
+        server that is behind may catch up.
+        """
         servers = len(self.options.urls)
         if len(failures) < servers:
             return isinstance(failures[-1], (*_MAY_HEAL, CorruptionError)) or failures[-1].code in _NOT_HERE
@@ -209,13 +222,13 @@ class ScanReader(DataSourceReader):
         with transport.stream(url, "/scan/read", request, read_seconds) as answer:
             try:
                 with pa.ipc.open_stream(pa.PythonFile(answer, mode="r")) as stream:
-                    # another server computes in another order, and would not know where to go on
+                    # another server computes in another order, and could not continue in the middle
                     yield from list(stream) if is_computed else stream
             except (pa.ArrowException, OSError) as error:
                 raise answer.failure(error) from None
 
     def _final_error(self, failures: list[PandoError], partition: ScanPartition) -> PandoError:
-        """The first failure of the last round, before which comes that the parts are gone."""
+        """Returns the first failure of the last round, or rather that the parts are gone."""
         tried = failures[-len(self.options.urls) :]
         first = next((error for error in tried if error.code == _GONE), tried[0])
         if first.code != _GONE and len(tried) == 1:
@@ -232,7 +245,10 @@ class ScanReader(DataSourceReader):
 
 
 def scan_request(options: Options, columns: Sequence[str]) -> dict[str, Any]:
-    """What every request says of the rows to read; a query names those of the table's columns that it needs."""
+    """Returns the part of a request that says which rows to read.
+
+    A query names the table's columns that it needs.
+    """
     return {
         "database": options.database,
         "table": options.table,
@@ -245,14 +261,14 @@ def scan_request(options: Options, columns: Sequence[str]) -> dict[str, Any]:
 
 
 def describe_task_query(transport: Transport) -> list[TableColumn]:
-    """What the option ``task_query`` gives."""
+    """Returns the columns that the option ``task_query`` gives."""
     options = transport.options
     request = scan_request(options, ())
     plan = transport.try_servers(options.urls, lambda url: transport.call(url, "/scan/plan", request))
     return [TableColumn(item["name"], parse_type(item["type"]), "") for item in plan["columns"]]
 
 
-def _of_catalog(error: PandoError) -> PandoError:
+def _explain_catalog_column(error: PandoError) -> PandoError:
     return make_error_from_code(
         error.code,
         f"{error.message}. ALTER TABLE … ADD COLUMN of Spark changes its catalog alone: a table of Pando keeps the "
@@ -261,9 +277,11 @@ def _of_catalog(error: PandoError) -> PandoError:
     )
 
 
-def _execution(scan: str) -> str:
-    """Names what the task belongs to. Spark numbers the executions of SQL; jobs of RDDs have no number, and there each
-    stage reads for itself."""
+def _execution_name(scan: str) -> str:
+    """Returns the name of the execution that the task belongs to.
+
+    Spark numbers the executions of SQL. Jobs of RDDs have no number; there each stage reads for itself.
+    """
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -272,7 +290,7 @@ def _execution(scan: str) -> str:
     return f"{scan} {context.getLocalProperty('spark.sql.execution.id') or f'stage {context.stageId()}'}"
 
 
-def _rotated(urls: tuple[str, ...], start: int) -> tuple[str, ...]:
-    """Tasks spread over the replicas."""
+def _rotate(urls: tuple[str, ...], start: int) -> tuple[str, ...]:
+    """Rotates the servers, so that tasks spread over the replicas."""
     start %= len(urls)
     return urls[start:] + urls[:start]

@@ -1,6 +1,6 @@
-"""What a Spark session says once for all uses of the format ``pando``: ``configure(spark)``.
+"""Options of a Spark session for all uses of the format ``pando``: ``configure(spark)``.
 
-Spark hands its configuration to no data source of Python. So the options are read here, in the driver, and go with the
+Spark passes its configuration to no Python data source. So the options are read here, in the driver, and go with the
 class that is registered.
 """
 
@@ -19,11 +19,11 @@ _PREFIX = "spark.pando."
 
 
 def configure(spark: SparkSession) -> dict[str, str]:
-    """Takes ``spark.pando.<option>`` of the session's configuration, as it is now, for every option that a use leaves
-    open, and returns them. Raises ``UserError`` 36 for a wrong one.
+    """Reads ``spark.pando.<option>`` of the session's configuration as defaults for every use.
 
-    A password is named (``spark.pando.password_env``, ``spark.pando.password_file``), never said: everybody who uses a
-    session can read its configuration.
+    Returns the options. Raises ``UserError`` 36 for a wrong one. A password must be named by reference
+    (``spark.pando.password_env``, ``spark.pando.password_file``), since everybody who uses a session can read its
+    configuration.
     """
     options = read_session_options(spark)
     if "password" in options:
@@ -40,17 +40,18 @@ def configure(spark: SparkSession) -> dict[str, str]:
 
 
 def read_session_options(spark: SparkSession) -> dict[str, str]:
-    """The options that the session's configuration has now."""
+    """Returns the options that the session's configuration has now."""
     context = getattr(spark, "sparkContext", None)  # a client of Spark Connect has none
     known = {**(dict(context.getConf().getAll()) if context is not None else {}), **spark.conf.getAll}
     return {name.removeprefix(_PREFIX): value for name, value in known.items() if name.startswith(_PREFIX) and value}
 
 
 def use_session(spark: SparkSession) -> None:
-    """Makes ``spark`` the session of the calling thread, which then can write: ``frame.write.format("pando")``.
+    """Makes ``spark`` the session of the calling thread, which then can write.
 
-    Spark looks for formats of Python in the session of its own thread, and a thread that Python starts has none: Spark
-    answers DATA_SOURCE_NOT_FOUND there. Does nothing for a client of Spark Connect, which needs nothing.
+    Spark looks for Python formats in the session of its own thread, and a thread that Python starts has none: there
+    ``frame.write.format("pando")`` raises DATA_SOURCE_NOT_FOUND. Does nothing for a client of Spark Connect, which
+    needs nothing.
     """
     java_session = getattr(spark, "_jsparkSession", None)
     if java_session is not None:

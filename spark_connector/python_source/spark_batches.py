@@ -1,4 +1,7 @@
-"""Scanned Arrow batches in the types that Spark expects. Vectorised; what does not change its type is not copied."""
+"""Converts scanned Arrow batches to the types that Spark expects.
+
+Columns that keep their type are not copied.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from parts.common.errors import UserError
 
 
 def to_spark_batch(batch: pa.RecordBatch, schema: pa.Schema, *, truncates: bool = False) -> pa.RecordBatch:
-    """The batch's columns, in order, in the types of ``schema`` (Spark's Arrow schema).
+    """Returns the batch's columns, in order, in the types of ``schema`` (Spark's Arrow schema).
 
     Raises ``UserError`` 70 for what would lose something; unless it ``truncates``, also nanoseconds.
     """
@@ -26,6 +29,7 @@ def to_spark_batch(batch: pa.RecordBatch, schema: pa.Schema, *, truncates: bool 
 
 
 def to_spark_array(array: pa.Array, target: pa.DataType, truncates: bool = False) -> pa.Array:
+    """Converts a column to a type of Spark's Arrow schema. Raises ``ArrowInvalid``."""
     source = array.type
     if source == target:
         return array
@@ -57,14 +61,16 @@ def _map(array: pa.Array, target: pa.DataType, truncates: bool) -> pa.Array:
 
 
 def _offsets(array: pa.Array) -> tuple[pa.Array, pa.Array | None]:
-    """Offsets from 0, and which lists are null (never, in ClickHouse's types)."""
+    """Returns offsets from 0, and which lists are null (never, in ClickHouse's types)."""
     offsets = array.offsets
     return pc.subtract(offsets, offsets[0]), pc.is_null(array) if array.null_count else None
 
 
 def _instants(array: pa.Array, target: pa.DataType, truncates: bool) -> pa.Array:
-    """UTC instants of any unit as microseconds, nanoseconds also as numbers or texts. What is truncated is cut off
-    downwards, also before 1970."""
+    """Converts UTC instants of any unit to microseconds, nanoseconds also to numbers or strings.
+
+    Truncation rounds down, also before 1970.
+    """
     if pa.types.is_integer(target):
         return array.cast(target)
     if pa.types.is_string(target):

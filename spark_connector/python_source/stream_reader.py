@@ -1,12 +1,13 @@
-"""Structured streaming's source: the rows that were inserted since, block by block, exactly once.
+"""Reads inserted rows as a structured stream, block by block, exactly once.
 
 An offset is, for every partition, the number of the last block that was read; rows keep their block's number through
-merges. A server tells how far all is decided (``/scan/positions``); a batch is planned and read like a scan of the
-blocks between two offsets, on any replica.
+merges. A server tells up to which block everything is decided (``/scan/positions``). A batch is planned and read like a
+scan of the blocks between two offsets, on any replica.
 
 Invariants:
+
 - Between two offsets lie the same rows whenever they are read again: after a restart from the checkpoint, on another
-  replica, after merges. Only DROP and TRUNCATE take rows away, and OPTIMIZE … DEDUPLICATE those that were there twice.
+  replica, after merges. Only DROP and TRUNCATE remove rows, and OPTIMIZE … DEDUPLICATE duplicates.
 - Rows that were dropped before they were read end the query with code 33, unless ``failOnDataLoss`` is false.
 - A batch ends between two blocks of a partition. An INSERT of several partitions may come in several batches.
 """
@@ -38,18 +39,22 @@ _NOTHING = -1
 
 @dataclass(frozen=True)
 class StreamOffset:
-    """What has been read: of each partition the blocks up to this number. As JSON it stands in Spark's checkpoint."""
+    """The position of a stream: for each partition, the number of the last block read.
+
+    Spark's checkpoint has it as JSON.
+    """
 
     table: str
-    """Which table the numbers belong to; another one of the same name has another identity."""
+    """The identity of the table that the numbers belong to; another table of its name has another."""
     blocks: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Equal offsets give equal texts: Spark compares those."""
+        """Returns the offset as JSON. Equal offsets give equal texts, which Spark compares."""
         return {"version": _VERSION, "table": self.table, "blocks": dict(sorted(self.blocks.items()))}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> StreamOffset:
+        """Reads an offset. Raises 36 for one of another version."""
         if document.get("version") != _VERSION:
             raise UserError(
                 "BAD_ARGUMENTS",
@@ -82,23 +87,28 @@ class BlocksReader(ScanReader):
 
 
 class PandoStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Lives in a process of the driver for as long as the query runs; tasks make their own, which only read."""
+    """Reads a stream.
+
+    It lives in a process of the driver for as long as the query runs; tasks make their own, which only read.
+    """
 
     def __init__(self, parse: Callable[[], Options], schema: StructType) -> None:
-        """``parse`` may raise, but not yet: Spark would hide the error behind one of its own."""
+        """Creates a reader. ``parse`` may raise, but only later: here Spark would hide the error."""
         self._parse = parse
         self.schema = schema
         self._target: Mapping[str, int] | None = None
-        """Where a query of Trigger.AvailableNow ends."""
+        """The blocks at which a query of Trigger.AvailableNow ends."""
         self._available: StreamOffset | None = None
 
     @cached_property
     def options(self) -> Options:
+        """The options of the stream. Raises ``UserError`` 36 for a wrong one."""
         return self._parse()
 
     # -- offsets, in the driver --------------------------------------------------------------------------------------
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Returns the offset of a query without checkpoint, by ``startingOffsets``."""
         answer = self._ask({})
         dropped, table = answer["dropped"], answer["identity"]
         if self.options.starting_offsets == "earliest":
@@ -111,13 +121,16 @@ class PandoStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return StreamOffset(table, {**dropped, **given}).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Returns the limit of a batch, by ``maxRowsPerTrigger``."""
         limit = self.options.max_rows_per_trigger
         return ReadMaxRows(limit) if limit is not None else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Fixes where the query ends: at the blocks there are now."""
         self._target = self._ask({})["available"]
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """Returns where the next batch ends."""
         offset = StreamOffset.from_json(start)
         answer = self._ask(
             {
@@ -130,10 +143,11 @@ class PandoStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return StreamOffset(answer["identity"], answer["end"]).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """Returns the newest offset there is, for the query's progress."""
         return self._available.to_json() if self._available is not None else None
 
     def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """The first server that answers, and is not too far behind."""
+        """Asks the first server that answers and is not too far behind."""
         options = self.options
         body = {
             **request,
@@ -151,6 +165,7 @@ class PandoStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # -- batches -----------------------------------------------------------------------------------------------------
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """Plans the tasks of the batch between two offsets."""
         first, last = StreamOffset.from_json(start), StreamOffset.from_json(end)
         before = first.blocks if first.table == last.table else {}
         ranges = {
@@ -166,6 +181,7 @@ class PandoStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [BlocksPartition(slot.number, slot.slots, reader.scan, blocks) for slot in slots]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yields the rows of one task."""
         assert isinstance(partition, BlocksPartition)
         reader = BlocksReader(self.options, self.schema, partition.scan, partition.blocks)
         return reader.read(ScanPartition(partition.number, partition.slots))

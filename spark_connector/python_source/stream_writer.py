@@ -1,8 +1,9 @@
-"""Structured streaming's sink: one transaction a micro-batch, committed once. The source is ``stream_source``.
+"""Writes a structured stream: one transaction a micro-batch, committed once.
 
-A micro-batch that Spark runs again, after a failure or a restart from its checkpoint, commits under the query's id and
-the batch's number, of which the servers know the last: what was committed before is not written again, in whatever
-order its rows come. In the output mode ``complete`` every batch takes the place of all rows, in one step.
+Spark runs a micro-batch again after a failure or a restart from its checkpoint. It then commits under the query's id
+and the batch's number, of which the servers know the last. So what was committed before is not written again, in
+whatever order its rows come. In the output mode ``complete`` every batch replaces all rows in one step.
+``stream_reader`` reads streams.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 
 from spark_connector.python_source.batch_writer import (
     StagedBlocks,
+    build_overwrite_clause,
     check_target,
     commit_transaction,
     log_commit,
-    overwrite_clause,
     write_blocks,
 )
 from spark_connector.shared.options import Options
@@ -28,14 +29,17 @@ if TYPE_CHECKING:
 
 
 class PandoStreamWriter(DataSourceStreamArrowWriter):
-    """Spark builds one for the tasks and another for the commits: what they share is the query's id and the batch's
-    number."""
+    """Writes the micro-batches of a stream.
+
+    Spark builds one for the tasks and another for the commits; they share only the query's id and the batch's number.
+    """
 
     def __init__(self, options: Options, schema: StructType, overwrite: bool) -> None:
         self.target = check_target(options, schema)
-        self.overwrite = overwrite_clause(options) if overwrite else ""
+        self.overwrite = build_overwrite_clause(options) if overwrite else ""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedBlocks:
+        """Stages the rows of one task."""
         from pyspark import TaskContext
 
         context = TaskContext.get()
@@ -44,16 +48,17 @@ class PandoStreamWriter(DataSourceStreamArrowWriter):
         batch = context.getLocalProperty("streaming.sql.batchId")
         assert query
         assert batch is not None
-        written = write_blocks(self.target, _transaction(query, int(batch)), context.partitionId(), iterator)
+        written = write_blocks(self.target, _transaction_name(query, int(batch)), context.partitionId(), iterator)
         written.job = query
         return written
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Commits a micro-batch."""
         queries = {message.job for message in messages if isinstance(message, StagedBlocks)}
         for query in queries:
             committed = commit_transaction(
                 self.target,
-                _transaction(query, batchId),
+                _transaction_name(query, batchId),
                 messages,
                 self.overwrite,
                 application=f"spark stream {query}",
@@ -62,8 +67,8 @@ class PandoStreamWriter(DataSourceStreamArrowWriter):
             log_commit(self.target.options, messages, committed)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Spark runs the batch again, in the same transaction; what this run staged is not taken."""
+        """Leaves the staged rows: Spark runs the batch again in the same transaction, without them."""
 
 
-def _transaction(query: str, batch: int) -> str:
+def _transaction_name(query: str, batch: int) -> str:
     return f"spark stream {query} batch {batch}"

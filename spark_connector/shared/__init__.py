@@ -1,1 +1,1 @@
-"""What both sides of the connector agree on: options, types, conditions, HTTP."""
+"""Modules that readers and writers share: options, types, conditions, HTTP."""

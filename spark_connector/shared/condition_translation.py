@@ -1,9 +1,11 @@
-"""A condition of Spark's plan as one of ClickHouse, where both mean the same for every row: true, false and NULL.
+"""Translates conditions of Spark's plan to ClickHouse, where both mean the same for every row.
 
-What may differ is left out, and Spark, which keeps its filter, decides it alone. Of a conjunction whatever can be said
-is said; below NOT only the whole. The differences that are minded: NaN is above all numbers, and equal to itself, in
-Spark; texts of which the server has another type (Enum, UUID, addresses) are compared as texts; instants are
-microseconds since 1970, whatever the time zones; NULL in a list makes the answer NULL.
+The same means the same true, false and NULL. What may differ is left out, and Spark, which keeps its filter, decides it
+alone. Of an AND, each term that can be translated is; below NOT it must be the whole.
+
+These differences are respected. In Spark NaN is above all numbers, and equal to itself. Strings that have another type
+on the server (Enum, UUID, addresses) are compared as strings. Instants are microseconds since 1970, whatever the time
+zones. NULL in a list makes the answer NULL.
 """
 
 from __future__ import annotations
@@ -47,11 +49,11 @@ _DATES = {DateType: ("toDate", _EPOCH, datetime.date(2149, 6, 6)),
           Date32Type: ("toDate32", datetime.date(1900, 1, 1), datetime.date(2299, 12, 31))}  # fmt: skip
 _MICROSECONDS = 1_000_000
 _FIRST_SECOND, _LAST_SECOND = -2_208_988_800, 10_413_791_999
-"""Of a DateTime64: 1900 to 2299."""
+"""The range of a DateTime64: 1900 to 2299."""
 
 
 class _Untranslatable(Exception):
-    """There is no condition that means the same."""
+    """No condition means the same."""
 
 
 @dataclass(frozen=True)
@@ -64,19 +66,22 @@ class _Operand:
 
 @dataclass(frozen=True)
 class ConditionTranslator:
-    """``types``: those that the columns have on the server."""
+    """Translates conditions; ``types`` are the columns' types on the server."""
 
     types: Mapping[str, DataType]
 
-    def weakened(self, expression: Any) -> str:
-        """A condition that holds wherever ``expression`` (of Catalyst, optimized) does; ``""`` for none."""
+    def translate_weakened(self, expression: Any) -> str:
+        """Returns a condition that holds wherever ``expression`` does; ``""`` for none.
+
+        ``expression`` is an optimized one of Catalyst.
+        """
         try:
             return self._condition(expression, is_exact=False)
         except _Untranslatable:
             return ""
 
     def _condition(self, node: Any, *, is_exact: bool) -> str:
-        kind = _kind(node)
+        kind = _class_name(node)
         if kind == "And":
             return self._conjunction(node, is_exact)
         if kind == "Or":
@@ -93,7 +98,7 @@ class ConditionTranslator:
         if kind in ("StartsWith", "EndsWith", "Contains"):
             return self._affix(node, kind)
         if kind == "Like":
-            return f"({self._text(node.left())} LIKE {_pattern(node)})"
+            return f"({self._text(node.left())} LIKE {_translate_pattern(node)})"
         if kind == "IsNaN":
             return self._nan(node)
         if kind == "AttributeReference":
@@ -116,10 +121,10 @@ class ConditionTranslator:
 
     def _comparison(self, node: Any, kind: str) -> str:
         left, right, sign = node.left(), node.right(), _COMPARISONS[kind]
-        if _kind(left) == "Literal":
+        if _class_name(left) == "Literal":
             left, right, sign = right, left, _TURNED[sign]
         operand = self._operand(left)
-        value = _literal(right, operand.type, is_bound=sign != "=")
+        value = _translate_literal(right, operand.type, is_bound=sign != "=")
         if sign in (">", ">=") and isinstance(operand.type, FloatType):
             return f"({operand.sql} {sign} {value} OR isNaN({operand.sql}))"
         if kind == "EqualNullSafe":
@@ -130,25 +135,28 @@ class ConditionTranslator:
         if kind == "In":
             operand = self._operand(node.value())
             items = list_scala_elements(node.list())
-            values = [_literal(item, operand.type) for item in items[: _MOST_VALUES + 1]]
+            values = [_translate_literal(item, operand.type) for item in items[: _MOST_VALUES + 1]]
         else:
             operand = self._operand(node.child())
             name = node.child().dataType().catalogString()
-            values = [_constant(_python(v, name), operand.type) for v in list_scala_elements(node.hset().toSeq())]
+            values = [
+                _format_constant(_to_python_value(v, name), operand.type)
+                for v in list_scala_elements(node.hset().toSeq())
+            ]
         if not 0 < len(values) <= _MOST_VALUES:
             raise _Untranslatable
         if isinstance(operand.type, FloatType) and any(float(value) == 0 for value in values):
-            raise _Untranslatable  # a set of the server tells 0.0 from -0.0
+            raise _Untranslatable  # in a set of the server 0.0 and -0.0 differ
         return f"({operand.sql} IN ({', '.join(values)}))"
 
     def _affix(self, node: Any, kind: str) -> str:
-        text, value = self._text(node.left()), _literal(node.right(), StringType())
+        text, value = self._text(node.left()), _translate_literal(node.right(), StringType())
         if kind == "Contains":
             return f"(position({text}, {value}) > 0)"
         return f"{kind[0].lower()}{kind[1:]}({text}, {value})"
 
     def _nan(self, node: Any) -> str:
-        """Never NULL in Spark."""
+        """Translates IsNaN, which is never NULL in Spark."""
         operand = self._operand(node.child())
         if not isinstance(operand.type, FloatType):
             raise _Untranslatable
@@ -161,14 +169,14 @@ class ConditionTranslator:
         return operand.sql
 
     def _column(self, node: Any) -> tuple[str, DataType]:
-        if _kind(node) != "AttributeReference" or node.name() not in self.types:
+        if _class_name(node) != "AttributeReference" or node.name() not in self.types:
             raise _Untranslatable
         type_ = strip_nullable(self.types[node.name()])
         return node.name(), strip_nullable(type_.inner) if isinstance(type_, LowCardinalityType) else type_
 
     def _operand(self, node: Any) -> _Operand:
-        """A column, also where Spark makes it wider to compare it."""
-        while _kind(node) == "Cast" and _is_wider(node.child().dataType(), node.dataType()):
+        """Returns a column, also where Spark casts it to a wider type to compare it."""
+        while _class_name(node) == "Cast" and _is_wider(node.child().dataType(), node.dataType()):
             node = node.child()
         name, type_ = self._column(node)
         shown = node.dataType().catalogString()
@@ -194,16 +202,16 @@ class ConditionTranslator:
 
 
 def list_scala_elements(sequence: Any) -> list[Any]:
-    """The elements of a sequence of Scala."""
+    """Returns the elements of a Scala sequence."""
     return [sequence.apply(index) for index in range(sequence.size())]
 
 
-def _kind(node: Any) -> str:
+def _class_name(node: Any) -> str:
     return str(node.getClass().getSimpleName())
 
 
 def _is_wider(source: Any, target: Any) -> bool:
-    """Whether the cast keeps every value apart and in order."""
+    """Returns whether the cast keeps all values distinct and in order."""
     before, after = source.catalogString(), target.catalogString()
     digits = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
     if before in digits:
@@ -216,17 +224,17 @@ def _is_wider(source: Any, target: Any) -> bool:
     return (before, after) == ("float", "double")
 
 
-def _literal(node: Any, type_: DataType, *, is_bound: bool = False) -> str:
-    if _kind(node) != "Literal":
+def _translate_literal(node: Any, type_: DataType, *, is_bound: bool = False) -> str:
+    if _class_name(node) != "Literal":
         raise _Untranslatable
-    return _constant(_python(node.value(), node.dataType().catalogString()), type_, is_bound=is_bound)
+    return _format_constant(_to_python_value(node.value(), node.dataType().catalogString()), type_, is_bound=is_bound)
 
 
-def _python(value: Any, name: str) -> object:
-    """What Catalyst holds as a value of the type: ``None``, a number, text, a date or microseconds."""
+def _to_python_value(value: Any, name: str) -> object:
+    """Converts Catalyst's value of the type to ``None``, a number, text, a date or microseconds."""
     if value is None or name in _WHOLE or name in ("boolean", "double", "timestamp"):
         return value
-    if name == "float":  # comes in the few digits that tell it from other floats
+    if name == "float":  # Catalyst gives only the digits that distinguish it from other floats
         return ctypes.c_float(value).value
     if name == "date":
         return _EPOCH + datetime.timedelta(value) if abs(value) < 500_000 else None
@@ -237,11 +245,11 @@ def _python(value: Any, name: str) -> object:
     return None
 
 
-def _constant(value: object, type_: DataType, *, is_bound: bool = False) -> str:
-    """A literal that is compared with values of the type as Spark does.
+def _format_constant(value: object, type_: DataType, *, is_bound: bool = False) -> str:
+    """Returns a literal that compares with values of the type as in Spark.
 
-    Raises for one that no value of the type equals, for it is outside the type's range, or finer: the server would cast
-    it for IN and = to the type, and so find another value. Only a bound (``is_bound``, of < or >) may be such a one.
+    Raises for a literal that no value of the type equals, because it is out of range or finer: for IN and = the server
+    would cast it to the type, and find another value. Only a bound (``is_bound``, of < or >) may be such a literal.
     """
     if not is_bound and not _can_hold(type_, value):
         raise _Untranslatable
@@ -253,7 +261,7 @@ def _constant(value: object, type_: DataType, *, is_bound: bool = False) -> str:
         case FloatType(), int() | float() if math.isfinite(value):
             return repr(float(value))
         case DecimalType(), int() | Decimal():
-            return _decimal(Decimal(value), type_)
+            return _format_decimal(Decimal(value), type_)
         case StringType(), str():
             return f"'{escape_string(value)}'"
         case DateType() | Date32Type(), datetime.date():
@@ -281,8 +289,11 @@ def _can_hold(type_: DataType, value: object) -> bool:
     return True
 
 
-def _decimal(value: Decimal, type_: DecimalType) -> str:
-    """Raises for what no value of the column can be: nobody then scales it beyond its digits."""
+def _format_decimal(value: Decimal, type_: DecimalType) -> str:
+    """Returns a decimal literal; raises for one that no value of the column can be.
+
+    So it is never scaled beyond the column's digits.
+    """
     _, digits, exponent = value.as_tuple()
     scaled = int("".join(map(str, digits)) or "0") * 10 ** max(0, type_.scale + int(exponent))
     if int(exponent) < -type_.scale:
@@ -294,9 +305,9 @@ def _decimal(value: Decimal, type_: DecimalType) -> str:
     return f"toDecimal128('{value:f}', {type_.scale})"
 
 
-def _pattern(node: Any) -> str:
-    """Both read ``%``, ``_`` and the backslash before one of the three alike."""
-    if _kind(node.right()) != "Literal" or node.right().value() is None or node.escapeChar() != "\\":
+def _translate_pattern(node: Any) -> str:
+    """Translates a LIKE pattern; both read ``%``, ``_`` and the backslash before one of the three alike."""
+    if _class_name(node.right()) != "Literal" or node.right().value() is None or node.escapeChar() != "\\":
         raise _Untranslatable
     pattern = str(node.right().value().toString())
     if any(follower not in "%_\\" for follower in _escapes(pattern)):
@@ -305,7 +316,7 @@ def _pattern(node: Any) -> str:
 
 
 def _escapes(pattern: str) -> Iterator[str]:
-    """What stands behind each backslash that escapes; a blank where nothing does."""
+    """Yields the character behind each escaping backslash; a blank at the end."""
     characters = iter(pattern)
     for character in characters:
         if character == "\\":

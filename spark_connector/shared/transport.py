@@ -1,4 +1,4 @@
-"""What Spark asks of the servers, over the HTTP client that the command line has too."""
+"""Requests to the servers, over the HTTP client that the command line uses too."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 _FIRST_ROUNDS = 4
-"""Of requests to servers that do not answer: with the pauses between them somewhat more than a second."""
+"""Rounds of first requests to servers that do not answer; with pauses somewhat more than a second."""
 
 
 class Transport:
-    """Connections to the servers of one read or write. The URLs of requests are those of the options.
+    """Connections to the servers of one read or write, with the URLs of its options.
 
-    ``is_first``: nothing has begun yet, so who waits is told soon that no server answers.
+    ``is_first`` says that nothing has begun, so that the user is told soon if no server answers.
     """
 
     def __init__(self, options: Options, *, is_first: bool = False) -> None:
@@ -41,6 +41,7 @@ class Transport:
         )
 
     def close(self) -> None:
+        """Closes the connections."""
         self._connections.close()
 
     def __enter__(self) -> Transport:
@@ -52,19 +53,19 @@ class Transport:
     def query(
         self, url: str, sql: str, settings: Mapping[str, str] | None = None, body: bytes = b""
     ) -> tuple[bytes, Mapping[str, str]]:
-        """Runs one statement on one server; its answer and the counts of ``X-ClickHouse-Summary``."""
+        """Runs one statement on one server; returns its answer and the ``X-ClickHouse-Summary`` counts."""
         with self._connections.post(url, "/", body, {"query": sql, **(settings or {})}) as answer:
             return answer.read(), json.loads(answer.headers.get("x-clickhouse-summary", "{}"))
 
     def call(self, url: str, path: str, body: object) -> Any:
-        """A request in JSON, soon answered in JSON."""
+        """Sends a JSON request and returns the JSON answer."""
         read_seconds = self.options.stall_timeout
         with self._connections.post(url, path, json.dumps(body).encode(), read_seconds=read_seconds) as answer:
             return json.loads(answer.read())
 
     @contextmanager
     def select(self, url: str, sql: str, settings: Mapping[str, str]) -> Iterator[ResponseFile]:
-        """The rows of one statement, streamed."""
+        """Runs one statement and gives its rows as a stream."""
         from engine.http_client.connections import ResponseFile
 
         with self._connections.post(url, "/", sql.encode(), settings) as answer:
@@ -72,7 +73,10 @@ class Transport:
 
     @contextmanager
     def stream(self, url: str, path: str, body: object, read_seconds: float | None = None) -> Iterator[ResponseFile]:
-        """A request in JSON, answered by a stream that is never silent for longer (than ``stall_timeout``)."""
+        """Sends a JSON request and gives the answer as a stream.
+
+        The stream is never silent for longer than ``read_seconds`` (by default ``stall_timeout``).
+        """
         from engine.http_client.connections import ResponseFile
 
         read_seconds = read_seconds or self.options.stall_timeout
@@ -82,5 +86,5 @@ class Transport:
     def try_servers(
         self, urls: tuple[str, ...], function: Callable[[str], Result], *, is_idempotent: bool = True
     ) -> Result:
-        """The first success, on the servers in turn (see ``engine.http_client.retry``)."""
+        """Returns the first success, on the servers in turn (see ``engine.http_client.retry``)."""
         return try_servers(urls, function, retries=self._retries, is_idempotent=is_idempotent)

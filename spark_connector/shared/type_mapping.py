@@ -1,9 +1,9 @@
-"""A table's columns as Spark sees them, and what Spark may read or write them as.
+"""Maps a table's columns to Spark's types, and checks what Spark reads and writes them as.
 
-Mapping: unsigned integers are widened, UInt64 is decimal(20,0); FixedString, UUID, IPv4, IPv6
-and Enum are strings (FixedString without its padding zeros; as binary it keeps them); DateTime and DateTime64 are
-timestamps, which have microseconds (those with nanoseconds may be read as bigint or string); Array, Map and Tuple are
-array, map and struct. A column is nullable if its type is.
+Unsigned integers are widened; UInt64 is decimal(20,0). FixedString, UUID, IPv4, IPv6 and Enum are strings (FixedString
+without its padding zeros; as binary it keeps them). DateTime and DateTime64 are timestamps, which have microseconds
+(those with nanoseconds may be read as bigint or string). Array, Map and Tuple are array, map and struct. A column is
+nullable if its type is.
 """
 
 from __future__ import annotations
@@ -57,28 +57,30 @@ class TableColumn:
 
 
 def describe_table(transport: Transport) -> list[TableColumn]:
-    """The columns as the first server that answers knows them."""
+    """Returns the table's columns, from the first server that answers."""
     return describe_columns(transport, f"TABLE {transport.options.quoted_name}")
 
 
 def describe_columns(transport: Transport, what: str) -> list[TableColumn]:
-    """``TABLE name`` or ``(SELECT …)``."""
+    """Returns the columns of ``what``: ``TABLE name`` or ``(SELECT …)``."""
     sql = f"DESCRIBE {what} FORMAT JSONEachRow"
     answer = transport.try_servers(transport.options.urls, lambda url: transport.query(url, sql)[0])
     rows = [json.loads(line) for line in answer.splitlines() if line]
     return [TableColumn(row["name"], parse_type(row["type"]), row["default_type"]) for row in rows]
 
 
-def readable_schema(
+def build_readable_schema(
     columns: Sequence[TableColumn], wanted: Sequence[str], table: str, nanoseconds: str = "error"
 ) -> spark.StructType:
-    """The schema of ``SELECT *``, or of the wanted columns (which may be MATERIALIZED ones too). ``nanoseconds``: the
-    option."""
+    """Returns the schema of ``SELECT *``, or of the wanted columns.
+
+    These may be MATERIALIZED ones too. ``nanoseconds`` is the option.
+    """
     known = {column.name: column for column in columns}
     for name in wanted:
         if name not in known:
             raise UserError(
-                "NO_SUCH_COLUMN_IN_TABLE", f"There is no column {name!r} in {table}{_nearest(name, list(known))}"
+                "NO_SUCH_COLUMN_IN_TABLE", f"There is no column {name!r} in {table}{_suggest_names(name, list(known))}"
             )
     chosen = [known[name] for name in wanted] or [c for c in columns if c.default_kind not in _COMPUTED]
     exact = _EXACT_INSTANTS.get(nanoseconds)
@@ -96,23 +98,23 @@ _EXACT_INSTANTS: dict[str, spark.DataType] = {"long": spark.LongType(), "string"
 
 
 def has_nanoseconds(type_: DataType) -> bool:
-    """Whether values may be finer than Spark's timestamps."""
+    """Returns whether values may be finer than Spark's timestamps."""
     type_ = strip_nullable(type_)
     return isinstance(type_, DateTime64Type) and type_.unit == "ns"
 
 
 def store_options_in_schema(schema: spark.StructType, options: Mapping[str, str]) -> spark.StructType:
-    """The schema with the options (no secrets: ``refuse_secrets``) in the metadata of its columns.
+    """Returns the schema with the options in the metadata of its columns.
 
-    Spark keeps the options of ``CREATE TABLE … USING pando`` in its catalog, but gives neither reader nor writer any of
-    them; the schema it does give.
+    The options have no secrets (see ``refuse_secrets``). Spark keeps the options of ``CREATE TABLE … USING pando`` in
+    its catalog, but gives readers and writers only the schema.
     """
     metadata = {_OPTIONS_KEY: json.dumps(dict(options))}
     return spark.StructType([spark.StructField(f.name, f.dataType, f.nullable, metadata) for f in schema.fields])
 
 
 def read_options_from_schema(schema: spark.StructType) -> dict[str, str]:
-    """What :func:`store_options_in_schema` left in a schema."""
+    """Returns the options that :func:`store_options_in_schema` stored in a schema."""
     for field in schema.fields:
         if _OPTIONS_KEY in (field.metadata or {}):
             return dict(json.loads(field.metadata[_OPTIONS_KEY]))
@@ -120,11 +122,12 @@ def read_options_from_schema(schema: spark.StructType) -> dict[str, str]:
 
 
 def to_spark_field(name: str, type_: DataType) -> spark.StructField:
+    """Returns the field of a column that is read."""
     return spark.StructField(name, to_spark_type(type_), type_.is_nullable)
 
 
 def to_spark_type(type_: DataType) -> spark.DataType:
-    """The type in which a column is read; nested nullability is exact."""
+    """Returns the type in which a column is read; nested nullability is exact."""
     match type_:
         case NullableType(inner) | LowCardinalityType(inner):
             return to_spark_type(inner)
@@ -165,7 +168,10 @@ _INTEGERS: dict[tuple[int, bool], spark.DataType] = {
 
 
 def check_read_schema(schema: spark.StructType, columns: Sequence[tuple[str, DataType]]) -> None:
-    """Raises 53 if a column cannot be read as the schema says. The columns are in the schema's order."""
+    """Raises 53 if a column cannot be read as the schema says.
+
+    The columns are in the schema's order.
+    """
     for field, (name, type_) in zip(schema.fields, columns, strict=True):
         natural = to_spark_type(type_)
         if not _is_readable_as(natural, field.dataType, type_):
@@ -182,7 +188,7 @@ _WIDTHS = ["tinyint", "smallint", "int", "bigint"]
 
 
 def _is_readable_as(natural: spark.DataType, wanted: spark.DataType, type_: DataType) -> bool:
-    """The same, or what holds every value of it."""
+    """Returns whether the wanted type is the natural one, or holds every value of it."""
     if _without_nullability(natural) == _without_nullability(wanted):
         return _is_null_safe(natural, wanted)
     source, target = natural.simpleString(), wanted.simpleString()
@@ -220,8 +226,13 @@ def _is_null_safe(natural: spark.DataType, wanted: spark.DataType) -> bool:
 # -- writing ---------------------------------------------------------------------------------------------------------
 
 
-def columns_to_write(schema: spark.StructType, columns: Sequence[TableColumn], options: Options) -> list[TableColumn]:
-    """The table's columns for those of the data frame, by name. Raises 16, 10 or 53 before anything is written."""
+def match_columns_to_write(
+    schema: spark.StructType, columns: Sequence[TableColumn], options: Options
+) -> list[TableColumn]:
+    """Returns the table's columns for those of the data frame, by name.
+
+    Raises 16, 10 or 53 before anything is written.
+    """
     known = {column.name: column for column in columns}
     names = schema.fieldNames()
     table = options.full_name
@@ -230,8 +241,8 @@ def columns_to_write(schema: spark.StructType, columns: Sequence[TableColumn], o
         if column is None:
             raise UserError(
                 "NO_SUCH_COLUMN_IN_TABLE",
-                f"The data frame has a column {field.name!r} that {table} lacks{_nearest(field.name, list(known))}; "
-                "drop it or add it to the table",
+                f"The data frame has a column {field.name!r} that {table} lacks"
+                f"{_suggest_names(field.name, list(known))}; drop it or add it to the table",
             )
         if column.default_kind in _COMPUTED:
             raise UserError(
@@ -277,7 +288,10 @@ def _check_writable(field: spark.StructField, column: TableColumn) -> None:
 
 
 def is_writable_as(source: spark.DataType, type_: DataType) -> bool:
-    """Whether values of the Spark type can be of the column's type; each value is still checked."""
+    """Returns whether values of the Spark type may fit the column's type.
+
+    Each value is still checked.
+    """
     type_ = strip_nullable(type_)
     if source.typeName() == "void":
         return True
@@ -296,7 +310,7 @@ def is_writable_as(source: spark.DataType, type_: DataType) -> bool:
     return kind in _ACCEPTED.get(type(type_).__name__, frozenset())
 
 
-def _nearest(name: str, known: Sequence[str]) -> str:
+def _suggest_names(name: str, known: Sequence[str]) -> str:
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.6)
     exact = [other for other in known if other.lower() == name.lower()]
     near = exact or near

@@ -1,1 +1,1 @@
-"""Tables and views of Pando in a Spark session."""
+"""Creates tables of Pando from Spark, and views of them in a Spark session."""

@@ -1,4 +1,4 @@
-"""Spark SQL over the tables of a database: what ``pando spark-sql`` runs."""
+"""The shell of ``pando spark-sql``: Spark SQL over the tables of a database."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _GOES_ON = "           > "
 
 
 def split_statements(text: str) -> tuple[list[str], str]:
-    """Those that a semicolon ends, and what follows the last one."""
+    """Returns the statements that a semicolon ends, and the rest behind the last one."""
     found, begin = [], 0
     for token in _TOKEN.finditer(text):
         if token["end"]:
@@ -30,7 +30,7 @@ def split_statements(text: str) -> tuple[list[str], str]:
 
 
 def run_statement(spark: SparkSession, statement: str, out: TextIO) -> None:
-    """Writes the rows, their values divided by tabs, as Spark's own shell does."""
+    """Runs a statement and writes its rows, with tabs between values, as Spark's own shell does."""
     frame = spark.sql(statement)
     if not frame.columns:
         return
@@ -42,7 +42,7 @@ def run_statement(spark: SparkSession, statement: str, out: TextIO) -> None:
 
 
 def run_statements(spark: SparkSession, texts: Iterable[str], out: TextIO) -> None:
-    """The statements of the texts, in order."""
+    """Runs the statements of the texts, in order."""
     for text in texts:
         ended, last = split_statements(text)
         for statement in [*ended, last] if last.strip() else ended:
@@ -50,7 +50,7 @@ def run_statements(spark: SparkSession, texts: Iterable[str], out: TextIO) -> No
 
 
 def run_interactively(spark: SparkSession, lines: Iterator[str], out: TextIO, errors: TextIO) -> None:
-    """Reads statements until the lines end, or ``quit``; one that fails is told, and the next is read."""
+    """Runs statements until the lines end, or ``quit``; reports errors and goes on."""
     text = ""
     for line in lines:
         text += line
@@ -67,7 +67,7 @@ def run_interactively(spark: SparkSession, lines: Iterator[str], out: TextIO, er
 def start_session(
     url: str, database: str, options: Mapping[str, str], master: str, configuration: Mapping[str, str]
 ) -> SparkSession:
-    """A quiet session with a view of each table."""
+    """Starts a quiet session with a view of each table."""
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master(master).appName("pando spark-sql")
@@ -80,7 +80,7 @@ def start_session(
 
 
 def prompt_for_lines() -> Iterator[str]:
-    """What somebody types; the second and later lines of a statement have another prompt."""
+    """Yields typed lines; later lines of a statement have another prompt."""
     import readline  # noqa: F401 (input() edits lines with it)
 
     rest = ""
@@ -105,7 +105,7 @@ def run_shell(
     master: str,
     configuration: Mapping[str, str],
 ) -> None:
-    """The statements of ``texts``, or of who sits there."""
+    """Runs the statements of ``texts``, or of the terminal or standard input."""
     spark = start_session(url, database, options, master, configuration)
     try:
         if texts:

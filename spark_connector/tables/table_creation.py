@@ -1,7 +1,7 @@
-"""Making a table for a data frame: ``create_table(df, url, table, order_by="id")``.
+"""Creates a table for a data frame: ``create_table(df, url, table, order_by="id")``.
 
-Spark's types become those in which they are written and read back unchanged; a nullable column becomes Nullable, but
-for those that a key names, and arrays, maps and structs, which have no NULL in ClickHouse.
+Spark's types become those in which they are written and read back unchanged. A nullable column becomes Nullable, except
+for columns that a key names, and arrays, maps and structs, which have no NULL in ClickHouse.
 """
 
 from __future__ import annotations
@@ -37,13 +37,15 @@ def create_table(
     if_not_exists: bool = False,
     **options: str,
 ) -> str:
-    """Makes the table on every server of ``url``, and returns the statement.
+    """Creates the table on every server of ``url``, and returns the statement.
 
     ``engine`` is MergeTree or ReplicatedMergeTree; by default the latter if there are several servers or a
     ``zookeeper_path`` (by default ``/clickhouse/tables/{shard}/<database>/<table>``). ``order_by`` names columns, or is
-    an expression of SQL like ``partition_by``. ``types`` says ClickHouse's type of some columns, ``settings`` are those
-    of the table, ``options`` those of the format ``pando``. Raises ``UserError`` 48 for a type that ClickHouse has
-    not, and what a server raises; the servers asked before that one have the table then.
+    an expression of SQL like ``partition_by``. ``types`` gives ClickHouse's type of some columns, ``settings`` are
+    those of the table, ``options`` those of the format ``pando``.
+
+    Raises ``UserError`` 48 for a type that ClickHouse lacks, and what a server raises; the servers asked before that
+    one have the table then.
     """
     schema = df_or_schema if isinstance(df_or_schema, spark.StructType) else df_or_schema.schema
     parsed = parse_options({**options, "url": url, "table": table})
@@ -62,21 +64,23 @@ def create_table(
         if order_by
         else "tuple()"
     )
-    sql = _statement(
+    sql = _build_statement(
         parsed,
-        _columns(schema, f"{key} {partition_by}", types or {}),
+        _build_columns(schema, f"{key} {partition_by}", types or {}),
         if_not_exists,
-        _engine(engine, zookeeper_path or f"/clickhouse/tables/{{shard}}/{parsed.database}/{parsed.table}"),
+        _build_engine(engine, zookeeper_path or f"/clickhouse/tables/{{shard}}/{parsed.database}/{parsed.table}"),
         f" PARTITION BY {partition_by}" if partition_by else "",
         f" ORDER BY {key}",
-        f" SETTINGS {', '.join(f'{name} = {_literal(value)}' for name, value in settings.items())}" if settings else "",
+        f" SETTINGS {', '.join(f'{name} = {_format_literal(value)}' for name, value in settings.items())}"
+        if settings
+        else "",
     )
     _run_everywhere(parsed, sql)
     return sql
 
 
 def to_clickhouse_type(type_: spark.DataType, is_nullable: bool) -> str:
-    """Raises ``UserError`` 48 for what ClickHouse has not."""
+    """Returns ClickHouse's type for a Spark type. Raises ``UserError`` 48 if it lacks one."""
     match type_:
         case spark.ArrayType():
             return f"Array({to_clickhouse_type(type_.elementType, type_.containsNull)})"
@@ -108,7 +112,7 @@ _TYPES: dict[type[spark.DataType], str] = {
 }  # fmt: skip
 
 
-def _columns(schema: spark.StructType, keys: str, types: Mapping[str, str]) -> str:
+def _build_columns(schema: spark.StructType, keys: str, types: Mapping[str, str]) -> str:
     unknown = sorted(types.keys() - set(schema.fieldNames()))
     if unknown:
         raise UserError("NO_SUCH_COLUMN_IN_TABLE", f"'types' names columns that are not there: {', '.join(unknown)}")
@@ -121,16 +125,16 @@ def _columns(schema: spark.StructType, keys: str, types: Mapping[str, str]) -> s
     )
 
 
-def _statement(options: Options, columns: str, if_not_exists: bool, *clauses: str) -> str:
+def _build_statement(options: Options, columns: str, if_not_exists: bool, *clauses: str) -> str:
     condition = "IF NOT EXISTS " if if_not_exists else ""
     return f"CREATE TABLE {condition}{options.quoted_name} ({columns}) ENGINE = {''.join(clauses)}"
 
 
-def _engine(engine: str, path: str) -> str:
-    return f"{engine}({_literal(path)}, '{{replica}}')" if engine.startswith(_REPLICATED) else engine
+def _build_engine(engine: str, path: str) -> str:
+    return f"{engine}({_format_literal(path)}, '{{replica}}')" if engine.startswith(_REPLICATED) else engine
 
 
-def _literal(value: object) -> str:
+def _format_literal(value: object) -> str:
     if isinstance(value, str):
         return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
     return str(int(value)) if isinstance(value, bool) else str(value)

@@ -1,4 +1,4 @@
-"""Every table of a database as a view of a Spark session."""
+"""Makes a view of every table of a database in a Spark session."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from parts.common.errors import UserError
 from parts.types import parse_type
 from spark_connector.shared.options import parse_options
 from spark_connector.shared.transport import Transport
-from spark_connector.shared.type_mapping import TableColumn, readable_schema
+from spark_connector.shared.type_mapping import TableColumn, build_readable_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,12 +25,14 @@ ORDER BY table, position FORMAT JSONEachRow
 
 
 def register(spark: SparkSession, url: str, database: str = "default", prefix: str = "", **options: str) -> list[str]:
-    """Makes a temporary view of each MergeTree table of ``database``, replicated, in shards or neither, and returns
-    the views' names. The inner tables of materialized views are left out.
+    """Makes a temporary view of each MergeTree table of ``database``; returns the views' names.
 
-    ``url`` and ``options`` are those of the format ``pando``. One query asks for the columns of all tables; a view
-    shows the columns that its table has now, and the rows that are there when it is used. Raises ``UserError`` 36 for
-    options, 81 (UNKNOWN_DATABASE) for a database without such tables, 48 for a column type that Spark has not.
+    Tables may be replicated or in shards. The inner tables of materialized views are left out. ``url`` and ``options``
+    are those of the format ``pando``. One query asks for the columns of all tables. A view has the columns that its
+    table has now, and the rows that are there when it is used.
+
+    Raises ``UserError`` 36 for options, 81 (UNKNOWN_DATABASE) for a database without such tables, 48 for a column type
+    that Spark lacks.
     """
     given = {**options, "url": url, "database": database}
     parsed = parse_options({**given, "table": "columns"})
@@ -46,6 +48,6 @@ def register(spark: SparkSession, url: str, database: str = "default", prefix: s
         raise UserError("UNKNOWN_DATABASE", f"Format pando: there are no MergeTree tables in a database {database!r}")
     for table, columns in tables.items():
         reader = spark.read.format("pando").options(**given, table=table)
-        schema = readable_schema(columns, (), f"{database}.{table}", parsed.nanoseconds)
+        schema = build_readable_schema(columns, (), f"{database}.{table}", parsed.nanoseconds)
         reader.schema(schema).load().createOrReplaceTempView(prefix + table)
     return [prefix + table for table in tables]

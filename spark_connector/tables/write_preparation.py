@@ -1,7 +1,7 @@
-"""Rows in the order in which a table takes them best: ``prepare(df, url, table)``.
+"""Orders rows as a table takes them best: ``prepare(df, url, table)``.
 
 An INSERT makes a part of each partition that its block has rows of, so rows of a partition belong into few tasks. And a
-task that is repeated must cut the same blocks, so that its rows need an order that lasts
+repeated task must cut the same blocks, so its rows need a stable order
 (``spark_connector.python_source.batch_writer``).
 """
 
@@ -48,17 +48,19 @@ _OF_NUMBERS: dict[str, Callable[[Column, int], Column]] = {
 
 
 def prepare(df: DataFrame, url: str, table: str, partitions: int | None = None, **options: str) -> DataFrame:
-    """The same rows, those of a partition of the table together (of neighbouring keys, if it has no partitions), and
-    sorted by the table's keys and then by all other columns.
+    """Returns the same rows grouped by partition of the table, and sorted.
 
-    ``partitions`` is how many tasks write them. ``url``, ``table`` and ``options`` are those of the format ``pando``.
-    A key that Spark cannot compute (a hash) is left out: the server sorts and divides every block in any case. Raises
-    ``UserError`` 60 for a table that is not there.
+    Without partitions, rows of neighbouring keys are together. Rows are sorted by the table's keys and then by all
+    other columns. ``partitions`` is how many tasks write them. ``url``, ``table`` and ``options`` are those of the
+    format ``pando``. A key that Spark cannot compute (a hash) is left out: the server sorts and divides every block in
+    any case.
+
+    Raises ``UserError`` 60 for a table that does not exist.
     """
     parsed = parse_options({**options, "url": url, "table": table})
-    partition_key, sorting_key = _keys(parsed)
-    parts = [column for item in partition_key if (column := _column(df, item)) is not None]
-    order = list(_leading(df, sorting_key))
+    partition_key, sorting_key = _read_keys(parsed)
+    parts = [column for item in partition_key if (column := _make_column(df, item)) is not None]
+    order = list(_list_leading_columns(df, sorting_key))
     count = () if partitions is None else (partitions,)
     if parts:
         df = df.repartition(*count, *parts)
@@ -67,22 +69,22 @@ def prepare(df: DataFrame, url: str, table: str, partitions: int | None = None, 
     elif partitions is not None:
         df = df.repartition(partitions)
     others = [field.name for field in df.schema if _has_order(field.dataType)]
-    return df.sortWithinPartitions(*parts, *order, *(f.col(_quoted(name)) for name in others))
+    return df.sortWithinPartitions(*parts, *order, *(f.col(_quote(name)) for name in others))
 
 
-def _keys(options: Options) -> tuple[list[str], list[str]]:
-    """The expressions of the partition key and of the sorting key."""
+def _read_keys(options: Options) -> tuple[list[str], list[str]]:
+    """Returns the expressions of the partition key and of the sorting key."""
     names = {"param_database": options.database, "param_table": options.table}
     with Transport(options, is_first=True) as transport:
         answer = transport.try_servers(options.urls, lambda url: transport.query(url, _KEYS, names)[0])
     if not answer.strip():
         raise UserError("UNKNOWN_TABLE", f"Table {options.full_name} does not exist")
     row = json.loads(answer)
-    return list(_items(row["partition_key"])), list(_items(row["sorting_key"]))
+    return list(_split_items(row["partition_key"])), list(_split_items(row["sorting_key"]))
 
 
-def _items(key: str) -> Iterator[str]:
-    """``a, f(b, 1)`` in pieces."""
+def _split_items(key: str) -> Iterator[str]:
+    """Yields the pieces of ``a, f(b, 1)``."""
     depth, begin = 0, 0
     for position, letter in enumerate(key):
         depth += (letter == "(") - (letter == ")")
@@ -93,22 +95,22 @@ def _items(key: str) -> Iterator[str]:
         yield key[begin:].strip()
 
 
-def _leading(df: DataFrame, key: list[str]) -> Iterator[Column]:
-    """The first expressions that Spark can compute: behind one that it cannot the order means nothing."""
+def _list_leading_columns(df: DataFrame, key: list[str]) -> Iterator[Column]:
+    """Yields the first expressions that Spark can compute: behind another one the order means nothing."""
     for item in key:
-        column = _column(df, item)
+        column = _make_column(df, item)
         if column is None:
             return
         yield column
 
 
-def _column(df: DataFrame, item: str) -> Column | None:
+def _make_column(df: DataFrame, item: str) -> Column | None:
     if named := _NAME.match(item):
-        return _named(df, named[1])
+        return _find_column(df, named[1])
     called = _CALL.match(_REMAINDER.sub(r"modulo(\1, \2)", item))
     if called is None:
         return None
-    column = _named(df, called[2])
+    column = _find_column(df, called[2])
     if column is None:
         return None
     if called[3] is None:
@@ -116,12 +118,12 @@ def _column(df: DataFrame, item: str) -> Column | None:
     return _OF_NUMBERS[called[1]](column, int(called[3])) if called[1] in _OF_NUMBERS else None
 
 
-def _named(df: DataFrame, name: str) -> Column | None:
+def _find_column(df: DataFrame, name: str) -> Column | None:
     fields = {field.name: field.dataType for field in df.schema}
-    return f.col(_quoted(name)) if name in fields and _has_order(fields[name]) else None
+    return f.col(_quote(name)) if name in fields and _has_order(fields[name]) else None
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 

@@ -1,1 +1,1 @@
-"""What a table is: from CREATE TABLE to its description and back, and the defaults of its columns."""
+"""Definitions of tables: from CREATE TABLE to descriptions and back, and defaults of columns."""

@@ -1,8 +1,7 @@
-"""Completing a block for insertion: defaults for what was not given, the table's types for what was.
+"""Completes a block for insertion, and computes values that parts of older definitions lack.
 
-Order of work: the given columns are checked and cast → nulls of columns that are not Nullable take the default →
-omitted columns get their DEFAULT expression or the type's default → MATERIALIZED columns are computed. Default
-expressions read the columns that are complete by then, in the order their references need.
+Given columns are checked and cast; nulls of columns that are not Nullable take the default; omitted columns get their
+DEFAULT expression or the type's default; MATERIALIZED columns come last. A default waits for the columns that it reads.
 """
 
 from __future__ import annotations
@@ -49,10 +48,9 @@ def list_insert_columns(
     except_columns: Sequence[str] = (),
     settings: Settings = DEFAULT_SETTINGS,
 ) -> tuple[Column, ...]:
-    """The columns that the data of an INSERT has, in the data's order: those named, or all ordinary ones.
+    """Returns the columns of an INSERT's data, in their order: those named, or all ordinary ones.
 
-    Raises ``UserError`` 16 for an unknown name, 15 for a repeated one, 44 for a MATERIALIZED (unless settings allow
-    it) or ALIAS column.
+    Raises ``UserError`` 16 for an unknown name, 15 for a repeated one, 44 for an ALIAS or MATERIALIZED column.
     """
     for name in except_columns:
         schema.column(name)
@@ -61,10 +59,10 @@ def list_insert_columns(
         return tuple(column for column in chosen if column.name not in except_columns)
     if len(set(columns)) < len(columns):
         raise UserError("DUPLICATE_COLUMN", f"A column is given twice in the column list: {', '.join(columns)}")
-    return tuple(_writable(schema.column(name), settings) for name in columns)
+    return tuple(_check_writable(schema.column(name), settings) for name in columns)
 
 
-def _writable(column: Column, settings: Settings) -> Column:
+def _check_writable(column: Column, settings: Settings) -> Column:
     may_be_given = settings.insert_allow_materialized_columns and column.default_kind == "MATERIALIZED"
     if column.default_kind in ("MATERIALIZED", "ALIAS") and not may_be_given:
         raise UserError(
@@ -82,7 +80,7 @@ def complete_block(
     first_row: int = 1,
     of_data: Collection[str] | None = None,
 ) -> pa.Table:
-    """The stored columns of the table, in its order, for a block with some of them in storage types.
+    """Returns the stored columns of the table, in its order, for a block with some of them.
 
     ``of_data``: the columns that a format's data may have, whether this block has them or not; all by default. The
     others, and nulls of a query, take :func:`column_default` where there is no DEFAULT.
@@ -96,11 +94,11 @@ def complete_block(
     for name, values in given.items():
         if name.startswith(MISSING):
             continue
-        column = _writable(schema.column(name), settings)
+        column = _check_writable(schema.column(name), settings)
         check_text(values, column, first_row)
         if values.null_count and not column.type.is_nullable:
             if not options.null_as_default:
-                raise _null_refused(values, column, first_row)
+                raise _null_error(values, column, first_row)
             to_fill[name] = _Gaps(values, None)
         elif MISSING + name in given:
             to_fill[name] = _Gaps(values, given[MISSING + name])
@@ -109,7 +107,7 @@ def complete_block(
     missing = [column for column in schema.columns if column.is_stored and column.name not in done]
     by_data = schema.names if of_data is None else of_data
     _fill(missing, to_fill, done, schema, block.num_rows, options, by_data)
-    arrays = [_in_storage(done[column.name], column.type) for column in schema.stored.columns]
+    arrays = [_to_storage(done[column.name], column.type) for column in schema.stored.columns]
     complete = pa.Table.from_arrays(arrays, schema=schema.stored.arrow)
     check_array_sizes(complete, schema.nested)
     return complete
@@ -117,19 +115,19 @@ def complete_block(
 
 @dataclass(frozen=True, slots=True)
 class _Gaps:
-    """A column with rows that take the default: those of ``mask``, or its nulls."""
+    """A column in which some rows take the default: those of ``mask``, or its nulls."""
 
     values: pa.ChunkedArray
     mask: pa.ChunkedArray | None
 
 
-def _filled(given: _Gaps | None, defaults: pa.ChunkedArray) -> pa.ChunkedArray:
+def _fill_gaps(given: _Gaps | None, defaults: pa.ChunkedArray) -> pa.ChunkedArray:
     if given is None:
         return defaults
     return fill_nulls(given.values, defaults) if given.mask is None else fill_where(given.values, given.mask, defaults)
 
 
-def _null_refused(values: pa.ChunkedArray, column: Column, first_row: int) -> UserError:
+def _null_error(values: pa.ChunkedArray, column: Column, first_row: int) -> UserError:
     row = first_row + int(pc.index(pc.is_null(values), pa.scalar(True)).as_py())
     return UserError(
         "TYPE_MISMATCH",
@@ -138,7 +136,7 @@ def _null_refused(values: pa.ChunkedArray, column: Column, first_row: int) -> Us
     )
 
 
-def _in_storage(values: pa.ChunkedArray, type_: DataType) -> pa.ChunkedArray:
+def _to_storage(values: pa.ChunkedArray, type_: DataType) -> pa.ChunkedArray:
     return values if values.type == type_.arrow else values.cast(type_.arrow)
 
 
@@ -162,14 +160,14 @@ def _fill(
                 )
             else:
                 default = type_default if column.name in by_data else column_default
-                done[column.name] = _filled(to_fill.get(column.name), default(column.type, rows))
+                done[column.name] = _fill_gaps(to_fill.get(column.name), default(column.type, rows))
     for _ in range(len(pending)):
         ready = None
         for column in pending:
             values = _evaluate(column, done, schema, rows, options)
             if values is not None:
                 ready = column
-                done[column.name] = _filled(to_fill.get(column.name), values)
+                done[column.name] = _fill_gaps(to_fill.get(column.name), values)
                 break
         if ready is None:
             names = ", ".join(column.name for column in pending)
@@ -186,7 +184,7 @@ def _has_expression(column: Column, options: FormatOptions) -> bool:
 def _evaluate(
     column: Column, done: dict[str, pa.ChunkedArray], schema: TableSchema, rows: int, options: FormatOptions
 ) -> pa.ChunkedArray | None:
-    """The default of every row, or ``None`` while a column that it reads is not there yet."""
+    """Returns the default of every row; ``None`` while a column that it reads is missing."""
     (compiled,) = compile_expressions([column.default_expression], schema, options.timezone)
     inputs: dict[str, pa.ChunkedArray] = {}
     for name in compiled.columns:
@@ -200,7 +198,7 @@ def _evaluate(
             inputs[name] = computed
         else:
             return None
-    if not inputs:  # a block must say how many rows it has
+    if not inputs:  # a block without columns would have no number of rows
         inputs["_row"] = pa.chunked_array([pa.nulls(rows, pa.uint8())])
     values = compiled.evaluate(pa.table(inputs))
     try:
@@ -214,14 +212,14 @@ def _evaluate(
 
 @dataclass(frozen=True)
 class CompiledDefault:
-    """Implements ``parts.table.table_description.ColumnDefault``: what ``column`` has in parts written before it was
-    added."""
+    """Computes ``column`` for parts written before it was added: a ``table_description.ColumnDefault``."""
 
     column: Column
     schema: TableSchema
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
+        """The stored columns that the default reads."""
         return tuple(dict.fromkeys(self._stored_columns(self.column)))
 
     def _stored_columns(self, column: Column) -> Iterator[str]:
@@ -236,17 +234,19 @@ class CompiledDefault:
                 yield from self._stored_columns(source)
 
     def evaluate(self, block: pa.Table, rows: int) -> pa.ChunkedArray:
+        """Returns the column's values for the rows of a block of :attr:`columns`."""
         inputs = {name: block.column(name) for name in block.column_names}
         values = _evaluate(self.column, inputs, self.schema, rows, FormatOptions.of(DEFAULT_SETTINGS))
         assert values is not None, f"{self.column.name} reads more than {self.columns}"
-        return _in_storage(values, self.column.type)
+        return _to_storage(values, self.column.type)
 
 
 @dataclass(frozen=True)
 class CompiledConversion:
-    """Implements ``parts.table.table_description.ColumnConversion``: ``column``'s values from those of a former type,
-    by way of the types in between, but for those that were taken back. ``retyped``: as ``parts.table.schema_history``
-    has it."""
+    """Converts ``column``'s values from a former type: a ``table_description.ColumnConversion``.
+
+    It goes through the types between, without those that were changed back (``retyped``: as in ``SchemaHistory``).
+    """
 
     column: Column
     retyped: tuple[tuple[int, str, str], ...] = ()
@@ -264,48 +264,48 @@ class CompiledConversion:
             types = [type_, *(step.type for step in way)]
             way = way[: types.index(column.type)] if column.type in types else [*way, column]
         for column in way:
-            values, type_ = _converted(values, type_, column), column.type
-        return values if type_ == self.column.type else _converted(values, type_, self.column)
+            values, type_ = _convert(values, type_, column), column.type
+        return values if type_ == self.column.type else _convert(values, type_, self.column)
 
 
-def _converted(values: pa.ChunkedArray, type_: DataType, column: Column) -> pa.ChunkedArray:
-    """As values of the column; NULL becomes its default where it has none."""
+def _convert(values: pa.ChunkedArray, type_: DataType, column: Column) -> pa.ChunkedArray:
+    """Converts values to the column's type; where it has no NULL, NULL becomes its default."""
     if keeps_enum_numbers(type_, column.type):
         return values.cast(column.type.arrow)
     what = f"while converting column {column.name} from {type_} to {column.type}"
     if values.null_count and not column.type.is_nullable:
         if not column.default_expression:
             raise UserError("CANNOT_INSERT_NULL_IN_ORDINARY_COLUMN", f"Cannot convert NULL ({what})")
-        return _without_nulls(values, type_, column)
+        return _convert_with_default(values, type_, column)
     try:
         converted = cast_array(values, type_, column.type, FormatOptions.of(DEFAULT_SETTINGS))
         converted = check_range(converted, column.type)
     except BadValueError as error:
         if isinstance(column.type, NullableType) and isinstance(strip_nullable(type_), StringType):
-            return _or_null(values, type_, column.type)
+            return _cast_or_null(values, type_, column.type)
         raise UserError(error.name, f"{error.detail} ({what})") from None
-    return _in_storage(pa.chunked_array([converted]), column.type)
+    return _to_storage(pa.chunked_array([converted]), column.type)
 
 
-def _without_nulls(values: pa.ChunkedArray, type_: DataType, column: Column) -> pa.ChunkedArray:
+def _convert_with_default(values: pa.ChunkedArray, type_: DataType, column: Column) -> pa.ChunkedArray:
     there = values.is_valid()
-    converted = _converted(values.filter(there), type_, column)
+    converted = _convert(values.filter(there), type_, column)
     default = _evaluate(column, {}, TableSchema((column,)), 1, FormatOptions.of(DEFAULT_SETTINGS))
     assert default is not None
-    both = pa.chunked_array([*converted.chunks, *_in_storage(default, column.type).chunks], converted.type)
+    both = pa.chunked_array([*converted.chunks, *_to_storage(default, column.type).chunks], converted.type)
     places = np.where(there.to_numpy(), np.cumsum(there.to_numpy()) - 1, len(converted))
     return (both.unify_dictionaries() if pa.types.is_dictionary(both.type) else both).take(pa.array(places))
 
 
-def _or_null(values: pa.ChunkedArray, type_: DataType, target: DataType) -> pa.ChunkedArray:
-    """A text that is no value is NULL where the type has it."""
+def _cast_or_null(values: pa.ChunkedArray, type_: DataType, target: DataType) -> pa.ChunkedArray:
+    """Converts strings; one that is no value of the type becomes NULL."""
     text = f"accurateCastOrNull(text, {quote_string(strip_nullable(target).name)})"
     (cast,) = compile_expressions([text], TableSchema((Column("text", type_),)))
-    return _in_storage(cast.evaluate(pa.table({"text": values})), target)
+    return _to_storage(cast.evaluate(pa.table({"text": values})), target)
 
 
 def keeps_enum_numbers(old: DataType, new: DataType) -> bool:
-    """Whether an Enum has all numbers that it had, perhaps by other names; no name may be another number's now."""
+    """Returns whether the new Enum has all old numbers, perhaps renamed; no name may change its number."""
     if not isinstance(old, EnumType) or not isinstance(new, EnumType):
         return False
     names = dict(new.values)
@@ -314,7 +314,7 @@ def keeps_enum_numbers(old: DataType, new: DataType) -> bool:
 
 
 def compile_defaults(schema: TableSchema) -> TableSchema:
-    """The schema with what its parts need to compute columns that they lack, or have with another type."""
+    """Returns the schema with what parts need for columns that they lack or have with another type."""
     columns = tuple(
         replace(
             column,
@@ -337,9 +337,10 @@ def cast_block(
     settings: Settings = DEFAULT_SETTINGS,
     first_row: int = 1,
 ) -> pa.Table:
-    """A SELECT's rows as columns of a table, by position: ``block`` has ``types``, the result has those of ``columns``.
+    """Casts a SELECT's rows (``block``, of ``types``) to columns of a table, by position.
 
-    Raises ``UserError``: 20 (NUMBER_OF_COLUMNS_DOESNT_MATCH), 53 types that do not convert, 6, 27 or 321 bad values.
+    Raises ``UserError`` 20 (NUMBER_OF_COLUMNS_DOESNT_MATCH), 53 for types that do not convert, 6, 27 or 321 for bad
+    values.
     """
     if len(types) != len(columns):
         raise UserError(
@@ -359,20 +360,20 @@ def cast_block(
                     raise
                 arrays.append(_cast_texts(values, column.type, options.timezone))
         except BadValueError as error:
-            raise error.located(first_row, column.name, column.type) from None
+            raise error.to_user_error(first_row, column.name, column.type) from None
         except UserError as error:
             raise UserError(error.name, f"{error.message} (column {column.name})") from None
     return pa.Table.from_arrays(arrays, names=[column.name for column in columns])
 
 
 def _may_become_null(type_: DataType, column: Column) -> bool:
-    """Whether a text that spells no value of the column is NULL. Of a Bool or an Enum it is an error."""
+    """Returns whether a string that is no value of the column becomes NULL. Not for Bool and Enum."""
     goal = strip_nullable(column.type)
     return column.type.is_nullable and isinstance(strip_nullable(type_), StringType) and isinstance(goal, SPELLED)
 
 
 def _cast_texts(values: pa.Array | pa.ChunkedArray, target: DataType, zone: str) -> pa.Array:
-    """As CAST to a Nullable type: NULL for a text that spells no value. ``zone`` is that of times without one."""
+    """Casts strings to a Nullable type; invalid ones become NULL. ``zone`` is for times without one."""
     goal = strip_nullable(target)
     if isinstance(goal, DateTimeType | DateTime64Type) and goal.timezone is None:
         goal = replace(goal, timezone=zone)
@@ -380,4 +381,4 @@ def _cast_texts(values: pa.Array | pa.ChunkedArray, target: DataType, zone: str)
     plain = texts.cast(pa.string())
     text = f"CAST(text, {quote_string(f'Nullable({goal.name})')})"
     (cast,) = compile_expressions([text], TableSchema((Column("text", NullableType(StringType())),)))
-    return _in_storage(cast.evaluate(pa.table({"text": plain})), target).combine_chunks()
+    return _to_storage(cast.evaluate(pa.table({"text": plain})), target).combine_chunks()

@@ -1,4 +1,4 @@
-"""From the CONSTRAINT clauses of a definition to what blocks of rows are checked with."""
+"""Compiles the CONSTRAINT clauses of a definition."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sql.run.block_expressions import compile_key
 
 
 def build_constraints(clauses: Sequence[ConstraintClause], schema: TableSchema) -> tuple[Constraint, ...]:
-    """Raises ``UserError`` 47 and others for what is not an expression over stored columns."""
+    """Compiles constraints. Raises ``UserError`` 47 and others for what stored columns cannot give."""
     constraints = []
     for clause in clauses:
         try:

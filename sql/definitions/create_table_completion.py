@@ -1,5 +1,4 @@
-"""What CREATE TABLE leaves to another table, or to the settings of the statement: the engine, an empty key, the
-deprecated syntax."""
+"""Completes CREATE TABLE from another table or from settings: the engine, an empty key, old syntax."""
 
 from __future__ import annotations
 
@@ -18,10 +17,12 @@ _KEYS = ("partition_by", "order_by", "primary_key", "sample_by")
 
 
 def complete_from_table(source: CreateTable, create: CreateTable, settings: Settings) -> CreateTable:
-    """``CREATE TABLE … AS source``, of which ``create`` is what was written. Every table takes the columns, the
-    constraints and the comment; one without an engine of its own the engine, the settings and the TTL too; a MergeTree
-    of another the indexes and each key that it does not give. TTL is a MergeTree's alone. Raises 119 as
-    :func:`complete_create_table`."""
+    """Completes ``CREATE TABLE … AS source``; ``create`` is the statement as written.
+
+    The table takes the columns, the constraints and the comment. Without an engine of its own it also takes the engine,
+    the settings and the TTL. A MergeTree made from another takes the indexes, and each key that it does not give. Only
+    a MergeTree takes a TTL. Raises 119 as :func:`complete_create_table`.
+    """
     if create.engine is None and not create.is_temporary:
         create = replace(
             create, engine=source.engine, settings=create.settings or source.settings, ttl=create.ttl or source.ttl
@@ -37,9 +38,12 @@ def complete_from_table(source: CreateTable, create: CreateTable, settings: Sett
 
 
 def complete_create_table(create: CreateTable, settings: Settings, granularity: int) -> CreateTable:
-    """``granularity`` is the server's ``index_granularity``, which stands in the definition as ClickHouse writes it: a
-    table keeps the one that it was made with. Raises 119 where no engine is meant, 36 (BAD_ARGUMENTS) for the
-    deprecated syntax, unless it is allowed, 42 for arguments that would be of it."""
+    """Completes a CREATE TABLE with its engine, its key and its ``index_granularity``.
+
+    ``granularity`` is the server's. It stands in the definition, as in ClickHouse, since a table keeps the one that it
+    was made with. Raises 119 where no engine is meant, 36 (BAD_ARGUMENTS) for the deprecated syntax, unless it is
+    allowed, and 42 for engine arguments of that syntax.
+    """
     create = _with_engine(create, settings)
     assert create.engine is not None
     if not is_merge_tree(create):

@@ -1,4 +1,4 @@
-"""The canonical text of a table definition: kept in the ``.sql`` metadata files and shown by SHOW CREATE TABLE.
+"""Renders definitions as canonical text, for ``.sql`` metadata files and SHOW CREATE TABLE.
 
 Parsing the text again gives the same statement, and rendering that gives the same text.
 """
@@ -30,7 +30,7 @@ from sql.grammar.tokens import quote_identifier, quote_identifier_if_needed, quo
 
 
 def render_create(create: CreateTable, *, in_one_line: bool = False) -> str:
-    """CREATE TABLE (or ATTACH TABLE) as ClickHouse lays it out, one clause a line."""
+    """Renders CREATE TABLE (or ATTACH TABLE) as ClickHouse lays it out, one clause a line."""
     exists = "IF NOT EXISTS " if create.if_not_exists else ""
     kind = "TEMPORARY TABLE" if create.is_temporary else "TABLE"
     if create.view is not None:
@@ -59,7 +59,10 @@ def render_create(create: CreateTable, *, in_one_line: bool = False) -> str:
 
 
 def render_shown_create(create: CreateTable, *, in_one_line: bool = False) -> str:
-    """As people see it: with all expressions as ClickHouse writes them, where they are kept as they were given."""
+    """Renders the statement as SHOW CREATE shows it, with all expressions in normal form.
+
+    The kept text has expressions as they were given.
+    """
     columns = tuple(
         replace(c, default_expression=render_shown_expression(c.default_expression)) for c in create.columns
     )
@@ -82,7 +85,10 @@ def render_shown_create(create: CreateTable, *, in_one_line: bool = False) -> st
 
 
 def render_shown_expression(text: str) -> str:
-    """In brackets if it was given so, which :func:`normalize_expression` leaves out."""
+    """Renders an expression in normal form, but keeps brackets around the whole.
+
+    :func:`normalize_expression` would drop them.
+    """
     if not text:
         return ""
     text = text.strip()
@@ -95,7 +101,7 @@ def render_shown_expression(text: str) -> str:
 
 
 def render_engine_full(create: CreateTable) -> str:
-    """The engine with what belongs to it, in one line."""
+    """Renders the engine with its keys, TTL and settings in one line."""
     engine = [render_engine(create.engine)] if create.engine is not None else []
     return " ".join([*engine, *_storage_lines(create)])
 
@@ -118,11 +124,13 @@ def _storage_lines(create: CreateTable) -> list[str]:
 
 
 def render_table(table: TableRef) -> str:
+    """Renders a table's name, with its database if it has one."""
     name = quote_identifier_if_needed(table.table)
     return name if table.database is None else f"{quote_identifier_if_needed(table.database)}.{name}"
 
 
 def render_column(column: ColumnClause) -> str:
+    """Renders a column's clause."""
     pieces = [quote_identifier(column.name)]
     if column.type:
         pieces.append(_canonical_type(column.type))
@@ -138,6 +146,7 @@ def render_column(column: ColumnClause) -> str:
 
 
 def render_index(index: IndexClause) -> str:
+    """Renders an INDEX clause."""
     return (
         f"INDEX {quote_identifier_if_needed(index.name)} {index.expression} TYPE {render_index_type(index)} "
         f"GRANULARITY {index.granularity}"
@@ -145,11 +154,13 @@ def render_index(index: IndexClause) -> str:
 
 
 def render_constraint(constraint: ConstraintClause) -> str:
+    """Renders a CONSTRAINT clause."""
     kind = "ASSUME" if constraint.is_assumed else "CHECK"
     return f"CONSTRAINT {quote_identifier_if_needed(constraint.name)} {kind} {constraint.expression}"
 
 
 def render_index_type(index: IndexClause) -> str:
+    """Renders an index's type with its arguments."""
     arguments = map(_named_argument, index.arguments) if index.type.lower() == "text" else index.arguments
     return f"{index.type}({', '.join(arguments)})" if index.arguments else index.type
 
@@ -169,5 +180,6 @@ def _canonical_type(text: str) -> str:
 
 
 def render_engine(engine: EngineClause) -> str:
-    name = quote_identifier_if_needed(engine.name)  # Null is a word of its own
+    """Renders an engine with its arguments."""
+    name = quote_identifier_if_needed(engine.name)  # ``Null`` must be quoted
     return f"{name}({', '.join(engine.arguments)})" if engine.arguments else name

@@ -1,7 +1,7 @@
-"""From the INDEX clauses of a definition to its skip indexes, with ClickHouse's rules for each type.
+"""Builds skip indexes from the INDEX clauses of a definition, by ClickHouse's rules for each type.
 
-minmax and set keep values, so they are of types that have an order and can be grouped; bloom_filter keeps hashes of
-values or of elements of arrays; ngrambf_v1 and tokenbf_v1 of pieces of texts; text keeps these themselves.
+minmax and set store values, so their types must have an order and be groupable. bloom_filter stores hashes of values or
+of array elements, ngrambf_v1 and tokenbf_v1 hashes of substrings, and text the substrings themselves.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from sql.grammar.tokens import not_implemented
 from sql.run.block_expressions import compile_key
 
 MAX_FILTER_BYTES = 1 << 24
-"""ClickHouse takes 64 times as much, for one filter."""
+"""Bytes of one filter. ClickHouse allows 64 times as much."""
 _MOST_HASHES = 64
 _DEFAULT_FALSE_POSITIVES = 0.025
 _OTHER_KINDS = ("vector_similarity", "sparse_grams")
 
 
 def build_indexes(clauses: Sequence[IndexClause], schema: TableSchema) -> tuple[SkipIndex, ...]:
-    """Raises ``UserError`` 127, 80, 36, 42, 44, 47, 48."""
+    """Builds the indexes. Raises ``UserError`` 127, 80, 36, 42, 44, 47, 48."""
     names = [clause.name for clause in clauses]
     for name in names:
         if names.count(name) > 1:
             raise UserError("ILLEGAL_INDEX", f"Duplicated index name {name} is not allowed; use a different index name")
-    indexes = tuple(_index(clause, schema) for clause in clauses)
+    indexes = tuple(_build_index(clause, schema) for clause in clauses)
     texts = [index.key.expressions[0] for index in indexes if index.kind == "text"]
     for text in texts:
         if texts.count(text) > 1:
@@ -50,7 +50,7 @@ def build_indexes(clauses: Sequence[IndexClause], schema: TableSchema) -> tuple[
     return indexes
 
 
-def _index(clause: IndexClause, schema: TableSchema) -> SkipIndex:
+def _build_index(clause: IndexClause, schema: TableSchema) -> SkipIndex:
     where = f"when validating secondary index `{clause.name}`"
     _check_expression(clause)
     try:
@@ -60,7 +60,7 @@ def _index(clause: IndexClause, schema: TableSchema) -> SkipIndex:
     kind = clause.type.lower()
     check = _KINDS.get(kind)
     if check is None:
-        raise _unknown_kind(clause, where)
+        raise _unknown_kind_error(clause, where)
     try:
         arguments = check(clause.arguments, key)
     except UserError as error:
@@ -70,7 +70,7 @@ def _index(clause: IndexClause, schema: TableSchema) -> SkipIndex:
     )
 
 
-def _unknown_kind(clause: IndexClause, where: str) -> UserError:
+def _unknown_kind_error(clause: IndexClause, where: str) -> UserError:
     if clause.type.lower() in _OTHER_KINDS:
         return not_implemented(f"An index of type {clause.type} (the types are: {', '.join(_KINDS)})")
     if clause.type.lower() == "hypothesis":
@@ -104,7 +104,7 @@ Arguments = Sequence[str]
 
 
 def _minmax(_: Arguments, key: Key) -> tuple[float, ...]:
-    """ClickHouse looks at no argument either."""
+    """Ignores all arguments, as ClickHouse does."""
     _refuse_nested("minmax", key)
     return ()
 
@@ -144,7 +144,7 @@ def _tokens(arguments: Arguments, key: Key) -> tuple[float, ...]:
 
 
 def _pieces(kind: str, count: int, arguments: Arguments, key: Key) -> tuple[float, ...]:
-    """(length of a piece, of ngrambf), bytes of a filter, number of hashes, seed."""
+    """Returns the n-gram length (ngrambf only), bytes of a filter, number of hashes, seed."""
     if len(arguments) != count:
         raise UserError("BAD_ARGUMENTS", f"`{kind}` index must have exactly {count} arguments")
     if not all(isinstance(find_element_type(type_), (StringType, FixedStringType)) for type_ in key.types):

@@ -1,6 +1,6 @@
-"""What a new key may not be: an expression that differs from run to run, a constant, one that is there twice.
+"""Refuses new keys that are not deterministic, are constant, or have an expression twice.
 
-Tables that were made with such a key before are loaded as they are.
+Existing tables with such a key are loaded as they are.
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ from sql.settings.merge_tree_settings import MergeTreeSettings
 
 
 class Keyed(Protocol):
-    """A definition of a table, as far as its keys go."""
+    """A table's definition, as far as its keys go."""
 
     @property
-    def description(self) -> TableDescription: ...
+    def description(self) -> TableDescription:
+        """The table's columns, keys and settings."""
 
     @property
-    def settings(self) -> MergeTreeSettings: ...
+    def settings(self) -> MergeTreeSettings:
+        """The table's MergeTree settings."""
 
 
 def check_new_keys(
@@ -74,7 +76,10 @@ def _aggregated_keys(description: TableDescription) -> dict[str, str]:
 
 
 def check_sampling(key: Key) -> None:
-    """Raises 59 (ILLEGAL_TYPE_OF_COLUMN_FOR_FILTER): SAMPLE takes a share of the range of an unsigned number."""
+    """Raises 59 (ILLEGAL_TYPE_OF_COLUMN_FOR_FILTER) for a sampling key that is no unsigned number.
+
+    SAMPLE takes a share of that number's range.
+    """
     for type_ in key.types:
         if not isinstance(type_, IntegerType) or type_.signed:
             raise UserError(
@@ -99,7 +104,7 @@ def _check(key: Key, old: Key | None, what: str, *, takes_null: bool) -> None:
                 f"Expression must be deterministic but it contains non-deterministic part `{name}()`: for {what}",
             )
         nodes = walk(parse_expression(text))
-        if not any(isinstance(node, Identifier) or _is_made(node) for node in nodes):
+        if not any(isinstance(node, Identifier) or _is_materialize_call(node) for node in nodes):
             raise UserError("ILLEGAL_COLUMN", f"{what} cannot contain constants: {text}")
 
 
@@ -112,5 +117,5 @@ def _has_null(type_: DataType) -> bool:
     return type_.is_nullable
 
 
-def _is_made(node: Node) -> bool:
+def _is_materialize_call(node: Node) -> bool:
     return isinstance(node, Function) and node.name == "materialize"

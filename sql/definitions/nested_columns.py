@@ -1,4 +1,4 @@
-"""Nested columns in definitions: ``n Nested(a T, b U)`` means the columns ``n.a Array(T)`` and ``n.b Array(U)``."""
+"""Flattens Nested columns: ``n Nested(a T, b U)`` becomes ``n.a Array(T)`` and ``n.b Array(U)``."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ _FAMILY = "NESTED"
 
 
 def flatten_columns(columns: Iterable[ColumnClause]) -> tuple[ColumnClause, ...]:
-    return tuple(flat for column in columns for flat in _flattened(column))
+    """Returns the columns, with each Nested column replaced by its flat columns."""
+    return tuple(flat for column in columns for flat in _flatten_column(column))
 
 
-def _flattened(column: ColumnClause) -> Iterator[ColumnClause]:
+def _flatten_column(column: ColumnClause) -> Iterator[ColumnClause]:
     family = column.type.partition("(")[0].strip()
     if family.upper() != _FAMILY:
         yield column
@@ -33,8 +34,10 @@ def _flattened(column: ColumnClause) -> Iterator[ColumnClause]:
 
 
 def flatten_added_columns(changes: Iterable[DefinitionChange], names: Iterable[str]) -> Iterator[DefinitionChange]:
-    """ADD COLUMN of a Nested adds its columns, one after another. ``names`` are those of the table's columns. Raises 15
-    when there is such a structure."""
+    """Replaces ADD COLUMN of a Nested column by ADD COLUMN of its flat columns.
+
+    ``names`` are the table's columns. Raises 15 when they have such a structure.
+    """
     taken = {name.partition(".")[0] for name in names}
     for change in changes:
         if not isinstance(change, AddColumn):
@@ -54,7 +57,7 @@ def flatten_added_columns(changes: Iterable[DefinitionChange], names: Iterable[s
 
 
 def check_nested_rename(change: RenameColumn, names: Iterable[str]) -> None:
-    """Raises 36 and 48: a column stays in its structure."""
+    """Refuses a RENAME that moves a column out of its Nested structure. Raises 36 and 48."""
     old, new = (name.rpartition(".")[0] for name in (change.old, change.new))
     if change.old not in names and any(name.startswith(f"{change.old}.") for name in names):
         raise not_implemented("RENAME COLUMN of a whole Nested structure")

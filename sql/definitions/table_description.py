@@ -1,7 +1,7 @@
-"""From a CREATE TABLE to the description of the table's parts.
+"""Builds the description of a table's parts from CREATE TABLE.
 
 :func:`build_description` finds the engine (``engines.registry``), builds the columns, and lets the engine describe the
-rest. ``definition_text`` writes the text that is kept on disk.
+rest. ``definition_text`` renders the text that is kept on disk.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ _NO_DEFAULTS = ServerDefaults()
 
 
 def build_description(create: CreateTable, defaults: ServerDefaults = _NO_DEFAULTS) -> TableDescription:
-    """The description of the table's parts.
+    """Builds the description of the table's parts.
 
-    ``create`` must have its columns (AS table and AS SELECT are resolved by the caller). The SETTINGS of the statement
-    go over the defaults of the server.
+    ``create`` must have its columns (the caller resolves AS table and AS SELECT). The statement's SETTINGS go over the
+    server's defaults.
 
     Raises ``UserError``: 42 ORDER BY missing, 36 keys that contradict each other, 47 unknown key column, 56 unknown
-    engine, 115 unknown setting, 44 nullable key, 50 unknown type, 48 for what ClickHouse has and Pando has not.
+    engine. Also 115 unknown setting, 44 nullable key, 50 unknown type, 48 for what ClickHouse has and Pando lacks.
     """
     engine = find_engine(create)
     engine.check(create)
@@ -85,17 +85,19 @@ def _refuse_reserved_names(schema: TableSchema) -> None:
 
 
 def build_columns(clauses: Sequence[ColumnClause], *, is_new: bool = True, stores_rows: bool = True) -> list[Column]:
-    """Columns with their types; a type left out is the type of the default expression, and ``DEFAULT NULL`` makes a
-    type Nullable. Of a table that was made before (not ``is_new``) the types are as they are written. A view
-    (not ``stores_rows``) may have columns of NULL alone."""
-    types = {clause.name: _written_type(clause, is_new=is_new) for clause in clauses if clause.type}
+    """Builds columns with their types.
+
+    A missing type is that of the default expression, and ``DEFAULT NULL`` makes a type Nullable. An existing table (not
+    ``is_new``) keeps the types as written. A view (not ``stores_rows``) may have columns of NULL alone.
+    """
+    types = {clause.name: _parse_written_type(clause, is_new=is_new) for clause in clauses if clause.type}
     inferred = _infer_types(clauses, types, is_new=is_new)
     columns = []
     for clause in clauses:
         check_identifier("column", clause.name)
         type_ = inferred[clause.name]
-        if stores_rows and _has_nothing(type_):
-            raise _unusable(clause.name, type_)
+        if stores_rows and _holds_nothing_type(type_):
+            raise _unusable_type_error(clause.name, type_)
         if clause.codec:
             _check_codec(clause, type_, is_new=is_new)
         columns.append(
@@ -113,7 +115,7 @@ def build_columns(clauses: Sequence[ColumnClause], *, is_new: bool = True, store
     return columns
 
 
-def _written_type(clause: ColumnClause, *, is_new: bool) -> DataType:
+def _parse_written_type(clause: ColumnClause, *, is_new: bool) -> DataType:
     type_ = parse_type(clause.type)
     if not is_new or clause.default_kind != "DEFAULT" or clause.is_not_null or type_.is_nullable:
         return type_
@@ -129,10 +131,10 @@ def _written_type(clause: ColumnClause, *, is_new: bool) -> DataType:
 
 
 def _infer_types(clauses: Sequence[ColumnClause], known: dict[str, DataType], *, is_new: bool) -> dict[str, DataType]:
-    """The types of all columns. Every default expression is compiled, so that an unknown name is found at CREATE.
+    """Returns the types of all columns; compiles every default, so that CREATE finds unknown names.
 
-    A default may read columns whose own type is inferred: rounds run until one adds nothing. Raises ``UserError`` 174
-    for those of a new table that need each other.
+    A default may read columns whose own type is inferred, so rounds run until one adds nothing. Raises ``UserError``
+    174 for defaults of a new table that need each other.
     """
     types = dict(known)
     read: dict[str, tuple[str, ...]] = {}
@@ -169,7 +171,7 @@ def _infer_types(clauses: Sequence[ColumnClause], known: dict[str, DataType], *,
 
 
 def _refuse_circles(read: Mapping[str, Sequence[str]]) -> None:
-    """``read``: the columns that each default reads."""
+    """Raises 174 (CYCLIC_ALIASES); ``read`` are the columns that each default reads."""
     try:
         TopologicalSorter(read).prepare()
     except CycleError as error:
@@ -182,14 +184,17 @@ def _refuse_circles(read: Mapping[str, Sequence[str]]) -> None:
 
 
 def _check_constant(name: str, default: CompiledExpression, type_: DataType | None, *, is_new: bool) -> None:
-    """A default that reads no column must be a value of the column's type, or no INSERT could ever leave it out."""
+    """Refuses a default that reads no column and is no value of the column's type.
+
+    No INSERT could ever leave the column out.
+    """
     if type_ is None or default.columns:
         return
-    if _has_nothing(type_):
-        raise _unusable(name, type_)
+    if _holds_nothing_type(type_):
+        raise _unusable_type_error(name, type_)
     values = default.evaluate(pa.table({"_row": pa.nulls(1, pa.uint8())}))
     if is_new and values.null_count and not type_.is_nullable:
-        code = "CANNOT_CONVERT_TYPE" if _has_nothing(default.type) else "CANNOT_INSERT_NULL_IN_ORDINARY_COLUMN"
+        code = "CANNOT_CONVERT_TYPE" if _holds_nothing_type(default.type) else "CANNOT_INSERT_NULL_IN_ORDINARY_COLUMN"
         raise UserError(code, f"Cannot convert NULL to {type_} (in the default of column {name!r})")
     try:
         cast_default(values, default.type, type_, FormatOptions())
@@ -197,20 +202,20 @@ def _check_constant(name: str, default: CompiledExpression, type_: DataType | No
         raise UserError(error.name, f"{error.detail} (in the default of column {name!r})") from None
 
 
-def _has_nothing(type_: DataType) -> bool:
+def _holds_nothing_type(type_: DataType) -> bool:
     match type_:
         case NothingType():
             return True
         case NullableType(inner) | LowCardinalityType(inner) | ArrayType(inner):
-            return _has_nothing(inner)
+            return _holds_nothing_type(inner)
         case MapType(key, value):
-            return _has_nothing(key) or _has_nothing(value)
+            return _holds_nothing_type(key) or _holds_nothing_type(value)
         case TupleType(elements):
-            return any(_has_nothing(inner) for _, inner in elements)
+            return any(_holds_nothing_type(inner) for _, inner in elements)
     return False
 
 
-def _unusable(name: str, type_: DataType) -> UserError:
+def _unusable_type_error(name: str, type_: DataType) -> UserError:
     return UserError(
         "DATA_TYPE_CANNOT_BE_USED_IN_TABLES",
         f"Data type {type_} of column {name!r} cannot be used in tables; name another",
@@ -218,7 +223,7 @@ def _unusable(name: str, type_: DataType) -> UserError:
 
 
 _MOST_DIGITS = 18
-"""Of a Decimal of 8 bytes."""
+"""Digits of a Decimal of 8 bytes."""
 
 
 def _check_codec(clause: ColumnClause, type_: DataType, *, is_new: bool) -> None:
@@ -237,6 +242,6 @@ def _check_codec(clause: ColumnClause, type_: DataType, *, is_new: bool) -> None
 
 
 def write_out_column_types(create: CreateTable, schema: TableSchema) -> CreateTable:
-    """The statement with every column's type written out, inferred ones too: what is kept on disk and shown."""
+    """Returns the statement with every column's type written out, as it is kept and shown."""
     columns = tuple(replace(clause, type=schema.column(clause.name).type_text) for clause in create.columns)
     return replace(create, columns=columns)

@@ -1,4 +1,7 @@
-"""The arguments of an index of type ``text``: its tokenizer, and what only says how ClickHouse lays out its files."""
+"""Parses the arguments of an index of type ``text``: its tokenizer, and layout options.
+
+ClickHouse's layout options are accepted and have no effect.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ _LAYOUT = frozenset(
 
 
 def parse_text_index_arguments(texts: Sequence[str], key: Key) -> Arguments:
-    """The tokenizer with its own arguments. Raises ``UserError`` 7, 36, 48, 344."""
+    """Returns the tokenizer with its own arguments. Raises ``UserError`` 7, 36, 48, 344."""
     given: dict[str, Node] = {}
     for text in texts:
         match parse_expression(text):
@@ -55,6 +58,6 @@ def parse_text_index_arguments(texts: Sequence[str], key: Key) -> Arguments:
 
 
 def find_element_type(type_: DataType) -> DataType:
-    """Of an array its elements', without Nullable and LowCardinality."""
+    """Returns the type without Nullable and LowCardinality; for an array its elements'."""
     bare = strip_nullable(strip_low_cardinality(type_))
     return strip_nullable(strip_low_cardinality(bare.inner)) if isinstance(bare, ArrayType) else bare

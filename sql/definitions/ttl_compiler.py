@@ -1,5 +1,4 @@
-"""The TTL clauses of a table and of its columns, checked and compiled to the rules that ``parts.table.ttl_rules``
-applies."""
+"""Compiles TTL clauses of a table and its columns to the rules of ``parts.table.ttl_rules``."""
 
 from __future__ import annotations
 
@@ -33,7 +32,10 @@ _ONE_ROW = pa.table({"_row": pa.nulls(1, pa.uint8())})
 
 
 def build_ttl(create: CreateTable, schema: TableSchema, keys: Mapping[str, Key]) -> TableTtl:
-    """``keys``: ``sorting``, ``primary`` and ``partition``. Raises ``UserError`` 450, 36, 44, 47, 16 and others."""
+    """Checks and compiles a table's TTL; ``keys`` has ``sorting``, ``primary`` and ``partition``.
+
+    Raises ``UserError`` 450, 36, 44, 47, 16 and others.
+    """
     clauses = parse_stored_ttl(create.ttl) if create.ttl else ()
     if create.is_replicated:
         of_columns = [clause.ttl for clause in create.columns if clause.ttl]
@@ -41,26 +43,26 @@ def build_ttl(create: CreateTable, schema: TableSchema, keys: Mapping[str, Key])
             _check_repeatable(text, _CLOCKS)
     table = [_table_rule(clause, schema, keys) for clause in clauses]
     if sum(rule.kind is RuleKind.ROWS for rule in table) > 1:
-        raise _bad("More than one DELETE TTL expression without WHERE expression is not allowed")
+        raise _bad_ttl_error("More than one DELETE TTL expression without WHERE expression is not allowed")
     columns = [_column_rule(clause.name, clause.ttl, schema, keys) for clause in create.columns if clause.ttl]
     rules = [*table, *(rule for rule in columns if schema.column(rule.column).is_stored)]
     order = list(RuleKind)
     return TableTtl(tuple(sorted(rules, key=lambda rule: order.index(rule.kind))), create.ttl)
 
 
-def _bad(message: str) -> UserError:
+def _bad_ttl_error(message: str) -> UserError:
     return UserError("BAD_TTL_EXPRESSION", message)
 
 
 def _table_rule(clause: TtlClause, schema: TableSchema, keys: Mapping[str, Key]) -> TtlRule:
-    time = _time(clause.expression, schema)
-    rule = TtlRule(RuleKind.ROWS, clause.text, clause.expression, time.columns, _seconds(time))
+    time = _compile_time(clause.expression, schema)
+    rule = TtlRule(RuleKind.ROWS, clause.text, clause.expression, time.columns, _compile_seconds(time))
     if clause.where:
-        where = _where(clause.where, schema)
+        where = _compile_condition(clause.where, schema)
         columns = tuple(dict.fromkeys((*time.columns, *where.columns)))
-        return replace(rule, kind=RuleKind.ROWS_WHERE, columns=columns, times=_if(rule.times, where))
+        return replace(rule, kind=RuleKind.ROWS_WHERE, columns=columns, times=_restrict_times(rule.times, where))
     if clause.group_by:
-        return replace(rule, kind=RuleKind.GROUP_BY, grouping=_grouping(clause, schema, keys["primary"]))
+        return replace(rule, kind=RuleKind.GROUP_BY, grouping=_build_grouping(clause, schema, keys["primary"]))
     if clause.recompress:
         parse_codec(clause.recompress, StringType())  # it must be one for columns of any type
         return replace(rule, kind=RuleKind.RECOMPRESS, codec=clause.recompress)
@@ -70,29 +72,32 @@ def _table_rule(clause: TtlClause, schema: TableSchema, keys: Mapping[str, Key])
 def _column_rule(name: str, text: str, schema: TableSchema, keys: Mapping[str, Key]) -> TtlRule:
     if any(name in key.columns for key in keys.values()):
         raise UserError("ILLEGAL_COLUMN", f"Trying to set TTL for key column {name}")
-    time = _time(text, schema)
+    time = _compile_time(text, schema)
     default = schema.column(name).default
     what = f"{quote_identifier(name)} TTL {text}"
-    return TtlRule(RuleKind.COLUMN, what, text, time.columns, _seconds(time), column=name, default=default)
+    return TtlRule(RuleKind.COLUMN, what, text, time.columns, _compile_seconds(time), column=name, default=default)
 
 
 # Times ----------------------------------------------------------------------------------------------------------------
 
 
-def _time(text: str, schema: TableSchema) -> CompiledExpression:
+def _compile_time(text: str, schema: TableSchema) -> CompiledExpression:
     _check_repeatable(text)
-    (compiled,) = compile_expressions([text], _widened(schema.stored))
+    (compiled,) = compile_expressions([text], _widen_times(schema.stored))
     if not isinstance(compiled.type, DateType | Date32Type | DateTimeType | DateTime64Type):
-        raise _bad(
+        raise _bad_ttl_error(
             "TTL expression result column should have Date, Date32, DateTime or DateTime64 type, but has "
             f"{compiled.type.name}"
         )
     return compiled
 
 
-def _widened(schema: TableSchema) -> TableSchema:
-    """Dates as ``Date32`` and times as ``DateTime64``, which Arrow holds alike. A time behind the end of the column's
-    own type would wrap around to one that is long over: ``TTL d + INTERVAL 100 YEAR`` is meant to keep rows."""
+def _widen_times(schema: TableSchema) -> TableSchema:
+    """Returns the schema with dates as ``Date32`` and times as ``DateTime64``, which Arrow holds alike.
+
+    A time past the range of the column's own type would wrap around to the past: ``TTL d + INTERVAL 100 YEAR`` is meant
+    to keep rows.
+    """
 
     def wider(column: Column) -> Column:
         if isinstance(column.type, DateType):
@@ -105,8 +110,10 @@ def _widened(schema: TableSchema) -> TableSchema:
 
 
 def check_ttl_reads_columns(ttl: TableTtl) -> None:
-    """Raises 36 for a time that is the same in every row: an old table may have such, a new one only if that is
-    allowed."""
+    """Raises 36 for a TTL that is the same in every row.
+
+    An old table may have such a TTL, a new one only if a setting allows it.
+    """
     for rule in ttl.rules:
         if not rule.columns:
             raise UserError(
@@ -117,8 +124,11 @@ def check_ttl_reads_columns(ttl: TableTtl) -> None:
 
 
 def _check_repeatable(text: str, clocks: Collection[str] = ()) -> None:
-    """Of every row it is the same whenever it is computed; but for the time of now, which is that of when the
-    definition was read: on all replicas there is none that is the same."""
+    """Raises 36 for an expression whose value for a row could differ each time it is computed.
+
+    Only the current time is allowed; it is the time when the definition was read. ``clocks`` refuses it too, for
+    replicas, which read the definition at different times.
+    """
     for node in walk(parse_expression(text)):
         if isinstance(node, Function) and (is_random(node.name) or node.name.lower() in clocks):
             raise UserError(
@@ -127,7 +137,7 @@ def _check_repeatable(text: str, clocks: Collection[str] = ()) -> None:
             )
 
 
-def _seconds(time: CompiledExpression) -> Callable[[pa.Table], np.ndarray]:
+def _compile_seconds(time: CompiledExpression) -> Callable[[pa.Table], np.ndarray]:
     def times(block: pa.Table) -> np.ndarray:
         values = time.evaluate(block if time.columns else _ONE_ROW).to_numpy()
         seconds = values.astype("datetime64[s]").astype(np.int64)
@@ -136,7 +146,7 @@ def _seconds(time: CompiledExpression) -> Callable[[pa.Table], np.ndarray]:
     return times
 
 
-def _where(text: str, schema: TableSchema) -> CompiledExpression:
+def _compile_condition(text: str, schema: TableSchema) -> CompiledExpression:
     _check_repeatable(text)
     (compiled,) = compile_expressions([text], schema.stored)
     arrow = compiled.type.arrow
@@ -147,7 +157,9 @@ def _where(text: str, schema: TableSchema) -> CompiledExpression:
     return compiled
 
 
-def _if(times: Callable[[pa.Table], np.ndarray], where: CompiledExpression) -> Callable[[pa.Table], np.ndarray]:
+def _restrict_times(
+    times: Callable[[pa.Table], np.ndarray], where: CompiledExpression
+) -> Callable[[pa.Table], np.ndarray]:
     def chosen(block: pa.Table) -> np.ndarray:
         found = where.evaluate(block)
         is_chosen = pc.fill_null(found.cast(pa.bool_()), False).to_numpy()
@@ -159,45 +171,54 @@ def _if(times: Callable[[pa.Table], np.ndarray], where: CompiledExpression) -> C
 # GROUP BY -------------------------------------------------------------------------------------------------------------
 
 
-def _grouping(clause: TtlClause, schema: TableSchema, primary: Key) -> TtlGrouping:
+def _build_grouping(clause: TtlClause, schema: TableSchema, primary: Key) -> TtlGrouping:
     keys = tuple(item.text for item in compile_expressions(clause.group_by, schema.stored))
     if keys != primary.expressions[: len(keys)]:
-        raise _bad("TTL Expression GROUP BY key should be a prefix of primary key")
+        raise _bad_ttl_error("TTL Expression GROUP BY key should be a prefix of primary key")
     names = [name for name, _ in clause.assigned]
     for name, text in clause.assigned:
         if name not in schema.stored:
             raise UserError("NO_SUCH_COLUMN_IN_TABLE", f"There is no physical column {name} in table")
         if names.count(name) > 1:
-            raise _bad("Multiple aggregations set for one column in TTL Expression")
+            raise _bad_ttl_error("Multiple aggregations set for one column in TTL Expression")
         _check_repeatable(text)
         if not any(is_aggregate_call(node) for node in walk(parse_expression(text))):
-            raise _bad(f"Invalid expression for assignment of column {name}. Should contain an aggregate function")
+            raise _bad_ttl_error(
+                f"Invalid expression for assignment of column {name}. Should contain an aggregate function"
+            )
     assignment = _Assignment(clause, schema)
     return TtlGrouping(len(keys), assignment.columns, assignment)
 
 
 class _Block:
-    """Implements ``sql.relations.ArrowRelation`` and its catalog: one block, by whatever name."""
+    """A catalog and relation of one block, which has any name.
+
+    Implements ``sql.relations.ArrowRelation`` and ``RelationCatalog``.
+    """
 
     def __init__(self, schema: TableSchema, block: pa.Table) -> None:
         self.schema = schema
         self._block = block
 
     def read(self, columns: Sequence[str]) -> pa.Table:
+        """Returns the block."""
         return self._block
 
     def relation(self, database: str | None, table: str) -> _Block:
+        """Returns this relation."""
         return self
 
     def files(self, path: str, format: str = "", structure: str = "") -> StreamedRelation:
+        """Never called: TTL has no table functions."""
         raise AssertionError("TTL reads no files")
 
     def other_tables(self, function: object) -> object:
+        """Never called: TTL has no table functions."""
         raise AssertionError("TTL reads no files")
 
 
 class _Assignment:
-    """``SET column = value, …`` of groups of rows, as a query over them."""
+    """Computes ``SET column = value, …`` for groups of rows, as a query over them."""
 
     def __init__(self, clause: TtlClause, schema: TableSchema) -> None:
         values = [value for _, value in clause.assigned]
@@ -223,8 +244,8 @@ class _Assignment:
         result = self._engine.select(self._query, catalog=_Block(self._schema, rows))
         types = [type_ for _, type_ in result.columns]
         found = cast_block(result.read_all(), types, self._targets)
-        return {column.name: _in_storage(found.column(column.name), column.type) for column in self._targets}
+        return {column.name: _to_storage(found.column(column.name), column.type) for column in self._targets}
 
 
-def _in_storage(values: pa.ChunkedArray, type_: DataType) -> pa.ChunkedArray:
+def _to_storage(values: pa.ChunkedArray, type_: DataType) -> pa.ChunkedArray:
     return values if values.type == type_.arrow else values.cast(type_.arrow)

@@ -1,4 +1,4 @@
-"""The query of a view as it is kept: every table with its database, laid out as ClickHouse does."""
+"""Builds the stored query of a view: tables with databases, in ClickHouse's layout."""
 
 from __future__ import annotations
 
@@ -20,28 +20,31 @@ _SETTINGS = "\nSETTINGS "
 def build_stored_query(
     text: str, database: str, has_table: Callable[[str], bool], columns: Sequence[ColumnClause] = ()
 ) -> str:
-    """``columns`` without types give the query's their names."""
-    query, settings = _divided(text)
+    """Returns the query's text for a view's definition.
+
+    ``columns`` without types rename the query's columns.
+    """
+    query, settings = _split_settings(text)
     if columns and not any(column.type for column in columns):
-        query = _named(query, [column.name for column in columns])
+        query = _rename_columns(query, [column.name for column in columns])
     return format_view_query(qualify_tables(query, database, has_table)) + settings
 
 
 def render_stored_query(create: CreateTable) -> str:
-    """In one line."""
+    """Renders a view's query in one line."""
     if create.view is None:
         return ""
-    query, settings = _divided(create.as_select)
+    query, settings = _split_settings(create.as_select)
     return hide_passwords(format_view_query(query, one_line=True)) + settings.replace("\n", " ")
 
 
-def _divided(text: str) -> tuple[Query, str]:
-    """The tree knows nothing of settings, which stand at the end."""
+def _split_settings(text: str) -> tuple[Query, str]:
+    """Splits the text into the query's tree and its SETTINGS, which the tree lacks."""
     query, separator, settings = text.rpartition(_SETTINGS)
     return parse_query(query if separator else text), separator + settings if separator else ""
 
 
-def _named(query: Query, names: Sequence[str]) -> Query:
+def _rename_columns(query: Query, names: Sequence[str]) -> Query:
     if not isinstance(query, Select) or any(isinstance(item, Star) for item in query.expressions):
         raise UserError("NOT_IMPLEMENTED", "Column names without types need a SELECT of as many expressions")
     if len(names) != len(query.expressions):

@@ -1,1 +1,1 @@
-"""The formats of data that goes in and out; ``registry`` has their table."""
+"""Formats of data that goes in and out; ``registry`` lists them."""

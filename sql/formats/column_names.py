@@ -1,8 +1,8 @@
-"""Which column a name in the data means: ``input_format_column_name_matching_mode``.
+"""Finds the column that a name in the data means (``input_format_column_name_matching_mode``).
 
-``auto`` takes the column of exactly that name, and where there is none the only one that differs in the case of ASCII
-letters. ``match_case`` and ``ignore_case`` do one of the two. Binary columnar formats (Parquet, Arrow, Native) match
-case whatever the setting says, as in ClickHouse.
+``auto`` takes the column of exactly that name. Where there is none it takes the only one that differs in the case of
+ASCII letters. ``match_case`` and ``ignore_case`` do one of the two. Binary columnar formats (Parquet, Arrow, Native)
+match case whatever the setting says, as in ClickHouse.
 """
 
 from __future__ import annotations
@@ -16,38 +16,45 @@ from parts.types import parse_type
 from sql.formats.format_options import FormatOptions
 
 
-def small(name: str) -> bytes:
-    """The name with its ASCII letters in lower case."""
+def fold_case(name: str) -> bytes:
+    """Returns the name with its ASCII letters in lower case."""
     return name.encode("utf-8", "surrogateescape").lower()
 
 
 class ColumnNames:
+    """Finds columns by their names in the data."""
+
     def __init__(self, columns: Sequence[Column], options: FormatOptions) -> None:
         self.skips_unknown = options.skip_unknown_fields
         self._mode = options.column_name_matching_mode
         self._exact = {} if self._mode == "ignore_case" else {column.name: column for column in columns}
-        self._small = {} if self._mode == "match_case" else {small(column.name): column for column in columns}
-        counts = Counter(map(small, (column.name for column in columns)))
+        self._small = {} if self._mode == "match_case" else {fold_case(column.name): column for column in columns}
+        counts = Counter(map(fold_case, (column.name for column in columns)))
         self._ambiguous = {} if self._mode == "match_case" else {name for name, count in counts.items() if count > 1}
         self.listed = [column.name for column in columns]
 
     def are_exact(self, names: Iterable[str]) -> bool:
-        """Whether each of the names is that of a column."""
+        """Returns whether each of the names is exactly a column's."""
         return all(name in self._exact for name in names)
 
     def find(self, name: str) -> Column | None:
-        """Raises 117 for a name that may mean several columns."""
+        """Returns the column with this name. Raises 117 for a name that may mean several columns."""
         if (column := self._exact.get(name)) is not None:
             return column
-        key = small(name)
+        key = fold_case(name)
         if key in self._ambiguous:
-            meant = ", ".join(other for other in self.listed if small(other) == key)
+            meant = ", ".join(other for other in self.listed if fold_case(other) == key)
             raise UserError("INCORRECT_DATA", f"Ambiguous field {name!r}: it may mean any of the columns {meant}")
         return self._small.get(key)
 
-    def of_header(self, names: Sequence[str], format_name: str, *, skips_unknown: bool = True) -> list[Column | None]:
-        """The columns of a header, ``None`` for a name that is skipped. Raises 117 for one that must not be, and for a
-        column that is there twice; 8 where no name is a column's."""
+    def match_header(
+        self, names: Sequence[str], format_name: str, *, skips_unknown: bool = True
+    ) -> list[Column | None]:
+        """Returns the columns of a header; ``None`` for a name that is skipped.
+
+        Raises 117 for an unknown name that must not be skipped, and for a column that is there twice; 8 where no name
+        is a column's.
+        """
         found = [self.find(name) for name in names]
         for place, column in enumerate(found):
             if column is None and not (self.skips_unknown and skips_unknown):
@@ -55,7 +62,7 @@ class ColumnNames:
             if column is not None and any(other is column for other in found[:place]):
                 raise UserError("INCORRECT_DATA", f"Column {column.name!r} is twice in the {format_name} header")
         if not any(found):
-            # A typo, or another delimiter: its rows would be lost.
+            # Perhaps a typo or another delimiter: all rows would be lost.
             raise UserError(
                 "THERE_IS_NO_COLUMN",
                 f"None of the {format_name} header's columns ({', '.join(names)[:300]}) "

@@ -1,4 +1,4 @@
-"""The settings that formats look at, read once from the session's settings, and how a bad value is told."""
+"""Options of formats, read once from the session's settings, and errors about bad values."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from sql.settings.supported_settings import (
 )
 
 NamedTupleTexts = Callable[[pa.Array, DataType, "FormatOptions"], pa.Array]
-"""How a format shows named tuples where it does not show them like others."""
+"""Renders named tuples for a format that shows them in its own way."""
 
 
 @dataclass(frozen=True, slots=True)
 class FormatOptions:
-    """Names and defaults are ClickHouse's 26.x. ``timezone`` is that of DateTime columns that name none.
+    """The settings that formats use, with ClickHouse's 26.x names and defaults.
 
-    ``status`` is the statement's: readers and writers call its ``check`` between pieces of some milliseconds, and
-    account what they hold in its ``memory``. ``client_protocol_version`` is what a client of ``FORMAT Native`` knows.
+    ``timezone`` is that of DateTime columns that name none. ``status`` is the statement's: readers and writers call its
+    ``check`` between pieces of some milliseconds, and account what they hold in its ``memory``.
+    ``client_protocol_version`` is that of a client of ``FORMAT Native``.
     """
 
     timezone: str = "UTC"
@@ -55,6 +56,7 @@ class FormatOptions:
 
     @staticmethod
     def of(settings: Settings, status: QueryStatus | None = None) -> FormatOptions:
+        """Returns the options that the settings ask for. Raises 36 for a bad CSV delimiter."""
         delimiter = settings.format_csv_delimiter
         if delimiter in '"\n\r':
             raise UserError("BAD_ARGUMENTS", f"format_csv_delimiter must be one ASCII character, not {delimiter!r}")
@@ -86,7 +88,7 @@ class FormatOptions:
 
 
 class BadValueError(Exception):
-    """A value that cannot be of its column's type. ``index`` counts rows of the converted array from 0."""
+    """A value that is not of its column's type. ``index`` counts rows of the converted array from 0."""
 
     def __init__(self, name: str, index: int, text: str, detail: str) -> None:
         super().__init__(detail)
@@ -95,11 +97,15 @@ class BadValueError(Exception):
         self.text = text
         self.detail = detail
 
-    def at(self, index: int) -> BadValueError:
+    def with_index(self, index: int) -> BadValueError:
+        """Returns the same error for another row."""
         return BadValueError(self.name, index, self.text, self.detail)
 
-    def located(self, first_row: int, column: str, type_: DataType) -> UserError:
-        """The error for the user; ``first_row`` is the number (from 1) of the array's first row in the input."""
+    def to_user_error(self, first_row: int, column: str, type_: DataType) -> UserError:
+        """Returns the error for the user, naming row and column.
+
+        ``first_row`` is the number (from 1) of the array's first row in the input.
+        """
         where = f"(at row {first_row + self.index}, column {column} {type_})"
         return UserError(self.name, f"{self.detail}: {where}")
 
@@ -107,12 +113,14 @@ class BadValueError(Exception):
 def parse_error(
     index: int, text: str, type_: DataType, name: str = "CANNOT_PARSE_INPUT_ASSERTION_FAILED"
 ) -> BadValueError:
+    """Returns the error for a text that is no value of the type."""
     return BadValueError(
         name, index, text, f"Cannot parse input: expected {type_} before: {shorten_for_message(text)!r}"
     )
 
 
 def range_error(index: int, text: str, type_: DataType) -> BadValueError:
+    """Returns the error for a value out of the type's range."""
     return BadValueError(
         "VALUE_IS_OUT_OF_RANGE_OF_DATA_TYPE",
         index,

@@ -1,8 +1,8 @@
-"""The formats of data that goes in and out: one table of names, one function to read, one to write.
+"""The table of all formats, with a reader and a writer for each.
 
 Blocks that are read have storage types (``parts.types``). Where a column is not Nullable, a null means that the row
-takes the column's default; a column that the data lacks altogether is missing from the block. ``definitions.defaults``
-completes blocks.
+takes the column's default; a column that the data lack altogether is missing from the block.
+``sql.definitions.column_defaults`` completes blocks.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from sql.settings.supported_settings import (
     Settings,
 )
 
-FewRows = Callable[[bytes, Sequence[Column], FormatOptions], pa.Table | None]
+SmallReader = Callable[[bytes, Sequence[Column], FormatOptions], pa.Table | None]
 Reader = Callable[[BinaryIO, Sequence[Column], FormatOptions], Iterator[pa.Table]]
 Writer = Callable[
     [Sequence[tuple[str, DataType]], Iterator[pa.RecordBatch], FormatOptions, "RunStatistics | None"], Iterator[bytes]
@@ -52,14 +52,14 @@ Writer = Callable[
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """What a format can do and how HTTP names it."""
+    """A format's names, reader and writer."""
 
     name: str
     content_type: str
     reader: Reader | None = None
     writer: Writer | None = None
-    few: FewRows | None = None
-    """Reads few rows in plain writing, and cheaply."""
+    small_reader: SmallReader | None = None
+    """A cheap reader of a few plain rows."""
 
 
 def _delimited(csv_rules: bool, names: bool = False, types: bool = False) -> Reader:
@@ -116,7 +116,7 @@ _TABLE = [
         _delimited(True, True, True),
         partial(text_writers.write_csv, header=2),
     ),
-    Format("Values", _TEXT, values_reader.read_values, text_writers.write_values, values_reader.read_few_values),
+    Format("Values", _TEXT, values_reader.read_values, text_writers.write_values, values_reader.parse_few_values),
     Format("JSONEachRow", _NDJSON, object_reader.read_json_each_row, _json_rows(), small_inserts.parse_small_json_rows),
     Format("JSONStringsEachRow", _NDJSON, read_json_strings, _json_rows(strings=True)),
     *(
@@ -197,7 +197,10 @@ _BY_LOWER = {name.lower(): entry for name, entry in FORMATS.items()} | {
 
 
 def find_format(name: str) -> Format:
-    """The format of that name (aliases and any case, as in ClickHouse). Raises 73 (UNKNOWN_FORMAT)."""
+    """Returns the format of that name, an alias, or either in any case, as in ClickHouse.
+
+    Raises 73 (UNKNOWN_FORMAT).
+    """
     entry = _BY_LOWER.get(name.lower())
     if entry is None:
         near = suggest_names(name, [*FORMATS, *FORMAT_ALIASES])
@@ -206,7 +209,7 @@ def find_format(name: str) -> Format:
 
 
 def content_type(name: str) -> str:
-    """The Content-Type header of an answer in the format."""
+    """Returns the Content-Type header of an answer in the format."""
     return find_format(name).content_type
 
 
@@ -220,29 +223,29 @@ def read_blocks(
     max_block_bytes: int = 0,
     status: QueryStatus | None = None,
 ) -> Iterator[pa.Table]:
-    """Blocks of the data's rows, with those of ``columns`` that the data has.
+    """Yields blocks of the data's rows, with those of ``columns`` that the data have.
 
-    Raises ``UserError`` naming row (from 1) and column of a bad value: 27, 6, 72, 38, 41 …; 321 out of range;
-    117 not UTF-8; what ``status`` raises when the statement must end (394, 159) or takes too much memory (241).
+    Raises ``UserError`` naming row (from 1) and column of a bad value: 27, 6, 72, 38, 41 …; 321 out of range; 117 not
+    UTF-8. Also raises what ``status`` raises when the statement must end (394, 159) or takes too much memory (241).
     """
     entry = find_format(format)
     if entry.reader is None:
         raise UserError("UNKNOWN_FORMAT", f"Format {entry.name} is only for output")
     options = FormatOptions.of(settings, status)
-    if entry.few is None:
+    if entry.small_reader is None:
         return resize_blocks(entry.reader(stream, columns, options), max_block_rows, max_block_bytes)
-    return _few_or_all(entry, stream, columns, options, max_block_rows, max_block_bytes)
+    return _read_small_or_all(entry, stream, columns, options, max_block_rows, max_block_bytes)
 
 
-def _few_or_all(
+def _read_small_or_all(
     entry: Format, stream: BinaryIO, columns: Sequence[Column], options: FormatOptions, most_rows: int, most_bytes: int
 ) -> Iterator[pa.Table]:
-    assert entry.few is not None
+    assert entry.small_reader is not None
     assert entry.reader is not None
     options.status.check()
     first = bytes(read_up_to(stream, small_inserts.MAX_SMALL_INSERT_BYTES + 1))
     is_all = len(first) <= small_inserts.MAX_SMALL_INSERT_BYTES
-    table = entry.few(first, columns, options) if is_all else None
+    table = entry.small_reader(first, columns, options) if is_all else None
     if table is not None and table.num_rows <= most_rows:
         yield table
         return
@@ -260,7 +263,7 @@ def write_blocks(
     status: QueryStatus | None = None,
     client_protocol_version: int = 0,
 ) -> Iterator[bytes]:
-    """The rows in the format, piece by piece, as they arrive. Raises what ``status`` raises."""
+    """Yields the rows in the format, piece by piece, as they arrive. Raises what ``status`` raises."""
     entry = find_format(format)
     if entry.writer is None:
         raise UserError("UNKNOWN_FORMAT", f"Format {entry.name} is only for input")

@@ -1,7 +1,7 @@
-"""Plain values of a few rows as arrays: without the kernels, whose fixed costs are many times those of so few values.
+"""Parses plain values of a few rows without Arrow's kernels, whose fixed costs would dominate.
 
-Everything here gives up (``None``) on what is not written in the one plain way; the readers of any number of rows take
-it then, and say what is wrong. So what is plain is read as they read it.
+Every function gives up (``None``) on what is not written in the one plain way. The readers for any number of rows then
+parse it, and report errors. So plain values are read exactly as those readers would.
 """
 
 from __future__ import annotations
@@ -30,36 +30,36 @@ _LAST_SECOND = 0xFFFF_FFFF
 
 @functools.lru_cache(maxsize=4096)
 def plain_text_parser(type_: DataType, timezone: str) -> Texts | None:
-    """What reads bare texts as values of the type; ``None`` for a type that is not read here."""
+    """Returns the parser of bare texts for the type; ``None`` for a type that is not supported here."""
     if isinstance(type_, NullableType):
         return plain_text_parser(type_.inner, timezone)
     if isinstance(type_, IntegerType) and type_.bits in _CODES:
-        return functools.partial(_integer_texts, type_)
+        return functools.partial(_parse_integers, type_)
     if isinstance(type_, StringType):
         return parse_strings
     if isinstance(type_, DateType):
-        return _dates
+        return _parse_dates
     if isinstance(type_, DateTimeType) and (type_.timezone or timezone) == "UTC":
-        return _times
+        return _parse_times
     if isinstance(type_, FloatType) and type_.bits == 64:
-        return _float_texts
+        return _parse_floats
     return None
 
 
-def _integer_texts(type_: IntegerType, texts: Sequence[str]) -> pa.Array | None:
+def _parse_integers(type_: IntegerType, texts: Sequence[str]) -> pa.Array | None:
     return integer_array(type_, list(map(int, texts))) if all(map(_INTEGER.fullmatch, texts)) else None
 
 
 def integer_array(type_: IntegerType, values: Sequence[int]) -> pa.Array | None:
-    """``None`` when one is out of range."""
+    """Returns an array of integers; ``None`` when one is out of range."""
     if min(values) < type_.minimum or max(values) > type_.maximum:
         return None
     code = _CODES[type_.bits]
-    return _fixed(type_.arrow, code if type_.signed else code.upper(), values)
+    return _fixed_width_array(type_.arrow, code if type_.signed else code.upper(), values)
 
 
 def parse_strings(texts: Sequence[str]) -> pa.Array | None:
-    """``None`` for halves of surrogates."""
+    """Returns an array of strings; ``None`` for halves of surrogate pairs."""
     try:
         encoded = [text.encode() for text in texts]
     except UnicodeEncodeError:
@@ -68,20 +68,22 @@ def parse_strings(texts: Sequence[str]) -> pa.Array | None:
 
 
 def string_array(texts: Sequence[bytes]) -> pa.Array:
+    """Returns an array of UTF-8 strings."""
     ends = list(itertools.accumulate(map(len, texts), initial=0))
     buffers = [None, pa.py_buffer(struct.pack(f"<{len(ends)}i", *ends)), pa.py_buffer(b"".join(texts))]
     return pa.Array.from_buffers(pa.string(), len(texts), buffers)
 
 
 def float_array(values: Sequence[float]) -> pa.Array:
-    return _fixed(pa.float64(), "d", values)
+    """Returns an array of Float64."""
+    return _fixed_width_array(pa.float64(), "d", values)
 
 
-def _float_texts(texts: Sequence[str]) -> pa.Array | None:
+def _parse_floats(texts: Sequence[str]) -> pa.Array | None:
     return float_array(list(map(float, texts))) if all(map(_FLOAT.fullmatch, texts)) else None
 
 
-def _dates(texts: Sequence[str]) -> pa.Array | None:
+def _parse_dates(texts: Sequence[str]) -> pa.Array | None:
     try:
         days = [datetime.date.fromisoformat(text).toordinal() - _EPOCH_DAY for text in texts]
     except ValueError:
@@ -92,10 +94,11 @@ def _dates(texts: Sequence[str]) -> pa.Array | None:
 
 
 def date_array(days: Sequence[int]) -> pa.Array:
-    return _fixed(pa.date32(), "i", days)
+    """Returns an array of Date; ``days`` count from 1970."""
+    return _fixed_width_array(pa.date32(), "i", days)
 
 
-def _times(texts: Sequence[str]) -> pa.Array | None:
+def _parse_times(texts: Sequence[str]) -> pa.Array | None:
     if not all(map(_TIME.fullmatch, texts)):
         return None
     try:
@@ -107,9 +110,10 @@ def _times(texts: Sequence[str]) -> pa.Array | None:
 
 
 def datetime_array(seconds: Sequence[int]) -> pa.Array:
-    return _fixed(pa.timestamp("s"), "q", seconds)
+    """Returns an array of DateTime; ``seconds`` count from 1970."""
+    return _fixed_width_array(pa.timestamp("s"), "q", seconds)
 
 
-def _fixed(type_: pa.DataType, code: str, values: Sequence[float]) -> pa.Array:
+def _fixed_width_array(type_: pa.DataType, code: str, values: Sequence[float]) -> pa.Array:
     data = struct.pack(f"<{len(values)}{code}", *values)
     return pa.Array.from_buffers(type_, len(values), [None, pa.py_buffer(data)])

@@ -1,7 +1,7 @@
-"""A few rows in plain writing, as most INSERTs of one row have them; see :mod:`parse_small_values`.
+"""Parses a few plain rows, as most small INSERTs have them (see :mod:`small_insert_values`).
 
-Each reader takes all data of an INSERT, at most :data:`MAX_SMALL_INSERT_BYTES`, and gives ``None`` for what it leaves
-to the readers of any number of rows: escapes, expressions, defaults, everything that is wrong.
+Each reader takes all data of an INSERT, at most :data:`MAX_SMALL_INSERT_BYTES`. It returns ``None`` for what it leaves
+to the readers of any number of rows: escapes, expressions, defaults, and all errors.
 """
 
 from __future__ import annotations
@@ -52,9 +52,11 @@ def parse_small_values(
     options: FormatOptions,
     convert: Callable[[pa.Array, DataType, FormatOptions], pa.Array],
 ) -> pa.Table | None:
-    """``(1, 'a'), (2, 'b')``: numbers and strings without escapes. ``convert`` makes values of the literals of types
-    that are not plain."""
-    text = _decoded(data)
+    """Parses ``(1, 'a'), (2, 'b')``: numbers and strings without escapes.
+
+    ``convert`` converts literals of types that are not plain.
+    """
+    text = _decode(data)
     if text is None or not 0 < len(columns) <= _MOST_COLUMNS:
         return None
     row = _row_pattern(len(columns))
@@ -67,7 +69,7 @@ def parse_small_values(
         return None
     arrays = []
     for column, texts in zip(columns, zip(*rows, strict=True), strict=True):
-        array = _literals(texts, column.type, options, convert)
+        array = _parse_literals(texts, column.type, options, convert)
         if array is None:
             return None
         arrays.append(array)
@@ -80,7 +82,7 @@ def _row_pattern(columns: int) -> re.Pattern[str]:
     return re.compile(rf"{_BLANK}\({_BLANK}{fields}{_BLANK}\){_BLANK},?{_BLANK}")
 
 
-def _literals(
+def _parse_literals(
     texts: Sequence[str],
     type_: DataType,
     options: FormatOptions,
@@ -91,7 +93,7 @@ def _literals(
         try:
             return convert(pa.array(texts, pa.string()), type_, options)
         except BadValueError:
-            return None  # said with its row by who reads it again
+            return None  # the normal reader reports it with its row
     quoted = [text[0] == "'" for text in texts]
     if all(quoted):
         return read([text[1:-1] for text in texts])
@@ -100,8 +102,8 @@ def _literals(
 
 
 def parse_small_tsv(data: bytes, columns: Sequence[Column], options: FormatOptions) -> pa.Table | None:
-    """Lines of as many fields as there are columns, without escapes."""
-    text = _decoded(data)
+    """Parses lines of as many fields as there are columns, without escapes."""
+    text = _decode(data)
     if not text or "\\" in text or "\r" in text:
         return None
     rows = [line.split("\t") for line in text.removesuffix("\n").split("\n")]
@@ -120,8 +122,8 @@ def parse_small_tsv(data: bytes, columns: Sequence[Column], options: FormatOptio
 
 
 def parse_small_json_rows(data: bytes, columns: Sequence[Column], options: FormatOptions) -> pa.Table | None:
-    """An object a line, each with every column and nothing else."""
-    text = _decoded(data)
+    """Parses an object a line, each with every column and nothing else."""
+    text = _decode(data)
     if not text or options.column_name_matching_mode == "ignore_case":
         return None
     try:
@@ -142,12 +144,12 @@ def parse_small_json_rows(data: bytes, columns: Sequence[Column], options: Forma
     return pa.Table.from_arrays(arrays, [column.name for column in columns])
 
 
-def _no_constant(name: str) -> None:
+def _refuse_constant(name: str) -> None:
     raise ValueError(name)
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=tuple, parse_constant=_no_constant)
-"""An object is a tuple of pairs: a list is an array."""
+_DECODER = json.JSONDecoder(object_pairs_hook=tuple, parse_constant=_refuse_constant)
+"""Decodes objects to tuples of pairs, arrays to lists."""
 
 
 def _json_values(values: Sequence[Any], type_: DataType, options: FormatOptions) -> pa.Array | None:
@@ -164,7 +166,7 @@ def _json_values(values: Sequence[Any], type_: DataType, options: FormatOptions)
 
 
 def parse_small_row_binary(data: bytes, columns: Sequence[Column], options: FormatOptions) -> pa.Table | None:
-    """Integers, short texts, dates and times."""
+    """Parses integers, short strings, dates and times."""
     kinds = [_BINARY.get(type(column.type)) for column in columns]
     if None in kinds or not columns:
         return None
@@ -209,7 +211,7 @@ def _binary_values(values: Sequence[bytes], type_: DataType) -> pa.Array:
     return date_array(numbers) if isinstance(type_, DateType) else datetime_array(numbers)
 
 
-def _decoded(data: bytes) -> str | None:
+def _decode(data: bytes) -> str | None:
     try:
         return data.decode()
     except UnicodeDecodeError:

@@ -1,1 +1,1 @@
-"""ClickHouse's grammar: from text to trees and statements. Nothing is resolved or computed here."""
+"""ClickHouse's grammar: turns text into trees and statements. Resolves no names and computes nothing."""

@@ -1,12 +1,15 @@
-"""Texts that a statement gives by their bytes: ``b'01000001'`` and ``x'41'``."""
+"""String literals given as bytes: ``b'01000001'`` and ``x'41'``."""
 
 from __future__ import annotations
 
 from parts.common.errors import UserError
 
 
-def text_of_bytes(literal: str) -> str:
-    """The text of ``b'…'`` and ``x'…'``: the first byte may have fewer digits. Raises 117 for what is no text."""
+def decode_byte_literal(literal: str) -> str:
+    """Returns the text of a ``b'…'`` or ``x'…'`` literal.
+
+    The first byte may have fewer digits. Raises 117 (INCORRECT_DATA) for bytes that are not UTF-8.
+    """
     digits = literal[2:-1]
     base, width = (2, 8) if literal[0] in "bB" else (16, 2)
     if base == 16:

@@ -1,4 +1,4 @@
-"""What statements say of tables, columns and settings, as plain data."""
+"""Clauses that several statements share, as plain data: tables, columns, indexes, constraints."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SettingLiteral = str | int | float | bool | None
 
 @dataclass(frozen=True, slots=True)
 class TableRef:
-    """``database`` is ``None`` when the text named none."""
+    """A table's name; ``database`` is ``None`` when the text named none."""
 
     database: str | None
     table: str
@@ -18,7 +18,7 @@ class TableRef:
 
 @dataclass(frozen=True, slots=True)
 class ColumnMatcher:
-    """Columns by name, by a regular expression (``COLUMNS('…')``) or, without either, all of them (``*``)."""
+    """Columns by name, by a regular expression (``COLUMNS('…')``), or all of them (``*``)."""
 
     names: tuple[str, ...] = ()
     pattern: str | None = None
@@ -27,8 +27,11 @@ class ColumnMatcher:
 
 @dataclass(frozen=True, slots=True)
 class ColumnClause:
-    """A column of CREATE TABLE. ``type`` is ``""`` when left to the default expression; ``is_not_null`` if it says
-    NOT NULL. ``ttl`` is as ``sql.grammar.table_elements.ttl`` writes it."""
+    """A column of CREATE TABLE.
+
+    ``type`` is ``""`` when left to the default expression; ``is_not_null`` is set by NOT NULL. ``ttl`` is as
+    ``sql.grammar.table_elements.ttl`` writes it.
+    """
 
     name: str
     type: str
@@ -42,7 +45,10 @@ class ColumnClause:
 
 @dataclass(frozen=True, slots=True)
 class IndexClause:
-    """``INDEX name expression TYPE type(arguments) GRANULARITY granularity``; the type as it was written."""
+    """The clause ``INDEX name expression TYPE type(arguments) GRANULARITY granularity``.
+
+    The type is kept as it was written.
+    """
 
     name: str
     expression: str
@@ -53,7 +59,7 @@ class IndexClause:
 
 @dataclass(frozen=True, slots=True)
 class ConstraintClause:
-    """``CONSTRAINT name CHECK expression``, or ASSUME, which nobody checks."""
+    """The clause ``CONSTRAINT name CHECK expression``, or ASSUME, which is never checked."""
 
     name: str
     expression: str

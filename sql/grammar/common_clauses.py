@@ -1,4 +1,7 @@
-"""What several statements share: table names, setting lists, the slice of a query, FORMAT and INTO OUTFILE."""
+"""Parses clauses that several statements share.
+
+They are table names, ON CLUSTER, lists of settings, the text of a query, FORMAT and INTO OUTFILE.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from sql.grammar.tokens import ClusterClause, Token, TokenStream, not_implemente
 
 @dataclass(frozen=True, slots=True)
 class OutputClauses:
-    """What may follow a statement that answers with rows."""
+    """The clauses that may follow a statement that answers with rows."""
 
     format: str | None = None
     outfile: str | None = None
@@ -22,6 +25,7 @@ class OutputClauses:
 
 
 def parse_table_name(stream: TokenStream, what: str = "table name") -> TableRef:
+    """Parses ``table`` or ``database.table``; ``what`` is the name for it in a syntax error."""
     first = stream.identifier(what)
     if stream.accept("."):
         return TableRef(first, stream.identifier(what))
@@ -29,7 +33,10 @@ def parse_table_name(stream: TokenStream, what: str = "table name") -> TableRef:
 
 
 def on_cluster(stream: TokenStream) -> None:
-    """``ON CLUSTER name`` where it may stand. It is no part of the statement: the parser takes it from the stream."""
+    """Parses an optional ``ON CLUSTER name`` and notes it in the stream.
+
+    It is no part of the statement: the statement parser takes it from ``stream.on_cluster``.
+    """
     start = stream.peek().start
     if not stream.accept("ON", "CLUSTER"):
         return
@@ -48,7 +55,7 @@ def accept_if_not_exists(stream: TokenStream) -> bool:
 
 
 def parse_identifier_list(stream: TokenStream) -> tuple[str, ...]:
-    """``name, name, …`` up to something else; a compound name ``a.b`` is one name."""
+    """Parses ``name, name, …``; a compound name ``a.b`` is one name."""
     names: list[str] = []
     while True:
         name = stream.identifier("column name")
@@ -60,7 +67,7 @@ def parse_identifier_list(stream: TokenStream) -> tuple[str, ...]:
 
 
 def parse_settings_clause(stream: TokenStream) -> dict[str, SettingLiteral]:
-    """``name = value, …``. A later value of the same name wins."""
+    """Parses ``name = value, …``; a later value of the same name wins."""
     settings: dict[str, SettingLiteral] = {}
     while True:
         name = stream.identifier("setting name")
@@ -72,6 +79,7 @@ def parse_settings_clause(stream: TokenStream) -> dict[str, SettingLiteral]:
 
 
 def parse_setting_literal(stream: TokenStream) -> SettingLiteral:
+    """Parses one value of a setting: a number, string, boolean, DEFAULT, or a bracketed literal as text."""
     token = stream.peek()
     negative = token.text in ("-", "+") and token.kind == "mark" and stream.peek(1).kind == "number"
     if negative:
@@ -79,7 +87,7 @@ def parse_setting_literal(stream: TokenStream) -> SettingLiteral:
     if token.kind == "string":
         return stream.next().value
     if stream.peek().kind == "number":
-        value = number_value(stream.next())
+        value = parse_number_token(stream.next())
         return -value if token.text == "-" else value
     if token.kind == "word":
         lower = token.text.lower()
@@ -96,8 +104,11 @@ def parse_setting_literal(stream: TokenStream) -> SettingLiteral:
     return stream.fail("a literal value")
 
 
-def parameter_text(stream: TokenStream) -> str:
-    """The value of a query parameter as a request would give it: what is no text is written out, a word as it is."""
+def parse_parameter_value(stream: TokenStream) -> str:
+    """Parses the value of a query parameter and returns it as an HTTP request would give it.
+
+    Numbers and booleans are written out; a bare word is taken as it is.
+    """
     token = stream.peek()
     if token.kind == "word" and token.upper not in ("TRUE", "FALSE"):
         return stream.next().text
@@ -107,14 +118,18 @@ def parameter_text(stream: TokenStream) -> str:
     return f"{value:.17g}" if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def number_value(token: Token) -> int | float:
+def parse_number_token(token: Token) -> int | float:
+    """Returns the value of a number token."""
     value: int | float = parse_number(token.text).value
     return value
 
 
 def slice_query(stream: TokenStream, behind: str = "") -> str:
-    """The text of a query, up to FORMAT, SETTINGS, INTO OUTFILE, ``;``, or an unopened closing bracket, or up to the
-    word ``behind`` before a string."""
+    """Returns the text of a query, without parsing it.
+
+    The query ends before FORMAT, SETTINGS, INTO OUTFILE, ``;``, a closing bracket that was not opened, or the word
+    ``behind`` before a string.
+    """
 
     def ends(inner: TokenStream) -> bool:
         return _query_ends(inner) or (bool(behind) and inner.at(behind) and inner.peek(1).kind == "string")
@@ -141,7 +156,7 @@ def _is_clause_end(token: Token) -> bool:
 
 
 def parse_output_clauses(stream: TokenStream) -> OutputClauses:
-    """INTO OUTFILE, FORMAT and SETTINGS in any order, each at most once."""
+    """Parses INTO OUTFILE, FORMAT and SETTINGS in any order, each at most once."""
     output_format: str | None = None
     outfile: str | None = None
     settings: dict[str, SettingLiteral] = {}
@@ -162,11 +177,12 @@ def parse_output_clauses(stream: TokenStream) -> OutputClauses:
 
 
 def render_settings(settings: dict[str, SettingLiteral]) -> str:
-    """``name = value, …`` as it can be parsed again."""
+    """Writes ``name = value, …`` so that it can be parsed again."""
     return ", ".join(f"{name} = {render_setting_value(value)}" for name, value in settings.items())
 
 
 def render_setting_value(value: SettingLiteral) -> str:
+    """Writes a setting's value as a literal."""
     if value is None or isinstance(value, bool):
         return "DEFAULT" if value is None else str(value).lower()
     return quote_string(value) if isinstance(value, str) else repr(value)

@@ -1,15 +1,16 @@
-"""Queries of other dialects as ClickHouse SQL: the setting ``dialect``.
+"""Translates queries of other dialects to ClickHouse SQL (the setting ``dialect``).
 
-sqlglot reads the text and writes it anew; then it goes the way of every query. Its import takes a third of a second, so
-it waits for the first text that needs it. What has no counterpart is refused (see ``translation_rules``); functions
-that ClickHouse has not come out under their own names, and are refused by the compiler of queries (46).
+sqlglot parses the text and writes it anew; then it is parsed as any query. Importing sqlglot takes a third of a second,
+so the import waits for the first text that needs it. Refused is what has no counterpart (see ``dialect_corrections``).
+Functions that ClickHouse lacks keep their names, and the query compiler refuses them (46).
 
 Names keep their case and are compared with it. Outer joins give NULL where there is no row (``join_use_nulls``).
 
 Invariants
-- sqlglot recurses on what it reads, and reads some of it again and again: it sees no text that is longer, has more
-  tokens or is nested deeper than the limits here say, and may not take more steps than a text of that length needs.
-- Only a query comes out, and only one, that the grammar here has.
+
+- sqlglot recurses, and parses some parts again and again. It therefore gets no text that is longer, has more tokens or
+  is nested deeper than the limits here say. Its parser may not take more steps than a text of that length needs.
+- Only a query comes out, and only one, that the grammar here accepts.
 """
 
 from __future__ import annotations
@@ -32,25 +33,25 @@ if TYPE_CHECKING:
     )
 
 _MOST_NESTED = 200
-"""Brackets and CASEs inside each other: about as many as ClickHouse's own 1000 levels of the parser allow."""
+"""Nested brackets and CASEs: about as many as ClickHouse's own 1000 parser levels allow."""
 _MOST_NESTED_TYPES = 16
 _MOST_TOKENS = 10_000
 _STEPS_PER_TOKEN = 10
 _SPACE = r"(?>\s|;|--[^\n]*(?:\n|\Z)|#[^\n]*(?:\n|\Z)|/\*.*?\*/)*+"
-"""Possessive: a comment ends at its first end, whatever follows."""
+"""Possessive: a comment ends at the first ``*/`` or end of line, whatever follows."""
 _FIRST_WORD = re.compile(rf"{_SPACE}(\(|\w+)", re.DOTALL)
 _EXPLAINED = re.compile(rf"{_SPACE}EXPLAIN\b[\w\s=,]*?(?=\bSELECT\b|\bWITH\b|\bFROM\b|\()", re.DOTALL | re.IGNORECASE)
 _FORMAT = re.compile(r"\sFORMAT\s+(\w+)[\s;]*\Z", re.IGNORECASE)
 _QUERIES = ("SELECT", "WITH", "FROM", "(", "EXPLAIN")
 _OWN_GRAMMAR = ("", "SET", "USE")
-_recent: TextCache[str] = TextCache(1000, len)
+_recent_translations: TextCache[str] = TextCache(1000, len)
 
 
 def translate_to_clickhouse(text: str, settings: Settings) -> str:
-    """The text as ClickHouse SQL.
+    """Returns the text as ClickHouse SQL.
 
-    Raises ``UserError`` 62 (SYNTAX_ERROR), 48 (NOT_IMPLEMENTED) for what has no counterpart and for statements that are
-    no queries, 306 (TOO_DEEP_RECURSION) and 168 (TOO_BIG_AST).
+    Raises ``UserError`` 62 (SYNTAX_ERROR), 306 (TOO_DEEP_RECURSION) and 168 (TOO_BIG_AST). Raises 48 (NOT_IMPLEMENTED)
+    for what has no counterpart and for statements that are no queries.
     """
     dialect = settings.dialect
     if dialect == CLICKHOUSE_DIALECT:
@@ -62,13 +63,16 @@ def translate_to_clickhouse(text: str, settings: Settings) -> str:
     if word in _OWN_GRAMMAR:
         return text
     if word not in _QUERIES:
-        raise _refused(word, dialect)
-    return _recent.get((text, dialect), lambda: _translated(text, dialect))
+        raise _unsupported_statement_error(word, dialect)
+    return _recent_translations.get((text, dialect), lambda: _translate(text, dialect))
 
 
 def check_statement_dialect(statement: Statement, dialect: str, own_settings: Mapping[str, object]) -> None:
-    """Of a statement as it was read. Raises 48 for one that another dialect cannot have, and for a change of dialect
-    that comes too late."""
+    """Checks that a parsed statement fits the dialect that it was read with.
+
+    Raises 48 (NOT_IMPLEMENTED) for a statement that another dialect cannot have, and for a SETTINGS clause that changes
+    the dialect after the query was read.
+    """
     asked = str(own_settings.get("dialect", dialect) or CLICKHOUSE_DIALECT).lower()
     if asked != dialect:
         raise UserError(
@@ -77,30 +81,30 @@ def check_statement_dialect(statement: Statement, dialect: str, own_settings: Ma
             "or as a parameter of the URL",
         )
     if dialect != CLICKHOUSE_DIALECT and not isinstance(statement, SelectQuery | Explain | SetSettings | Use):
-        raise _refused(type(statement).__name__, dialect)
+        raise _unsupported_statement_error(type(statement).__name__, dialect)
 
 
-def default_settings_of_dialect(dialect: str) -> dict[str, object]:
-    """Settings that begin otherwise with another dialect."""
+def get_dialect_defaults(dialect: str) -> dict[str, object]:
+    """Returns the settings whose defaults differ in another dialect."""
     return {} if dialect == CLICKHOUSE_DIALECT else {"join_use_nulls": True}
 
 
-def _translated(text: str, dialect: str) -> str:
+def _translate(text: str, dialect: str) -> str:
     explained = _EXPLAINED.match(text)
     head = explained[0] if explained else ""
     body = text[len(head) :]
     format = _FORMAT.search(body)
     tail = f" FORMAT {format[1]}" if format else ""
-    query = _written(body[: format.start()] if format else body, dialect)
+    query = _transpile(body[: format.start()] if format else body, dialect)
     try:
         parse_statement(head + query + tail)
         parse_query(query)
     except UserError as error:
-        raise _no_counterpart(dialect, f"{error.message}, in what it became: {query[:1000]}") from None
+        raise _no_counterpart_error(dialect, f"{error.message}, in what it became: {query[:1000]}") from None
     return head + query + tail
 
 
-def _written(text: str, dialect: str) -> str:
+def _transpile(text: str, dialect: str) -> str:
     from sqlglot import ErrorLevel
     from sqlglot.dialects.dialect import Dialect
     from sqlglot.errors import ParseError, TokenError, UnsupportedError
@@ -110,8 +114,8 @@ def _written(text: str, dialect: str) -> str:
     try:
         reader = Dialect.get_or_raise(dialect)
         tokens = reader.tokenize(text)
-        _require_bounded(tokens, reader.parser_class.TYPE_TOKENS)
-        trees = [tree for tree in _parser(reader, len(tokens)).parse(tokens, text) if tree is not None]
+        _check_token_limits(tokens, reader.parser_class.TYPE_TOKENS)
+        trees = [tree for tree in _make_parser(reader, len(tokens)).parse(tokens, text) if tree is not None]
         if len(trees) != 1:
             raise _syntax_error(dialect, f"expected one query, found {len(trees)}")
         return str(
@@ -125,18 +129,23 @@ def _written(text: str, dialect: str) -> str:
     except TokenError as error:
         raise _syntax_error(dialect, str(error)[:300]) from None
     except UnsupportedError as error:
-        raise _no_counterpart(dialect, str(error)) from None
+        raise _no_counterpart_error(dialect, str(error)) from None
     except RecursionError:
         raise too_deep_recursion(_MOST_NESTED) from None
 
 
-def _parser(reader: Any, tokens: int) -> Any:
-    """Calls of types' names inside each other are read twice at every level: such a text is given up."""
+def _make_parser(reader: Any, tokens: int) -> Any:
+    """Returns a parser that gives up after too many steps.
+
+    sqlglot parses nested calls of type names twice at every level, so a short text could take very long.
+    """
     from sqlglot import ErrorLevel
 
     most = 1000 + _STEPS_PER_TOKEN * tokens
 
     class CountingParser(reader.parser_class):
+        """sqlglot's parser, counting its steps. Raises 306 past the limit."""
+
         steps = 0
 
         def _advance(self, times: int = 1) -> None:
@@ -148,8 +157,8 @@ def _parser(reader: Any, tokens: int) -> Any:
     return CountingParser(dialect=reader, error_level=ErrorLevel.IMMEDIATE)
 
 
-def _require_bounded(tokens: list[Any], type_tokens: set[Any]) -> None:
-    """Raises 168 (TOO_BIG_AST), 306 (TOO_DEEP_RECURSION)."""
+def _check_token_limits(tokens: list[Any], type_tokens: set[Any]) -> None:
+    """Raises 168 (TOO_BIG_AST) or 306 (TOO_DEEP_RECURSION) for tokens past the limits."""
     from sqlglot.tokens import TokenType
 
     if len(tokens) > _MOST_TOKENS:
@@ -173,7 +182,7 @@ def _require_bounded(tokens: list[Any], type_tokens: set[Any]) -> None:
         before = kind
 
 
-def _refused(statement: str, dialect: str) -> UserError:
+def _unsupported_statement_error(statement: str, dialect: str) -> UserError:
     return UserError(
         "NOT_IMPLEMENTED",
         f"{statement} is not supported with dialect = {dialect!r}: only queries (SELECT, EXPLAIN), SET and USE are; "
@@ -185,7 +194,7 @@ def _syntax_error(dialect: str, problem: str) -> UserError:
     return UserError("SYNTAX_ERROR", f"Syntax error in the dialect {dialect}: {problem}")
 
 
-def _no_counterpart(dialect: str, problem: str) -> UserError:
+def _no_counterpart_error(dialect: str, problem: str) -> UserError:
     return UserError(
         "NOT_IMPLEMENTED",
         f"This query of the dialect {dialect} has no counterpart here: {problem}. "

@@ -1,4 +1,4 @@
-"""The words of SQL that clients offer and colour: ``system.keywords`` and the completion of ``pando client``."""
+"""SQL keywords for ``system.keywords`` and the completion and colours of ``pando client``."""
 
 KEYWORDS = frozenset(
     """

@@ -1,4 +1,4 @@
-"""The value of a number in a query."""
+"""Parses number literals."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _HEX_REAL = re.compile("[.pP]")
 
 
 def check_number_length(text: str) -> None:
-    """Raises 62 for what is longer than any number."""
+    """Raises 62 (SYNTAX_ERROR) for a text longer than any number."""
     if len(text) > _LONGEST_NUMBER:
         raise UserError("SYNTAX_ERROR", f"Syntax error: {text[:40]}… is no number: it has {len(text)} characters")
 
 
 def parse_number(text: str) -> Literal:
-    """The value of a number: int if it is written as one and fits 64 bits, else float.
+    """Returns a number as a literal: int if written as one and within 64 bits, else float.
 
-    Raises 62 for what is longer than any number.
+    Raises 62 (SYNTAX_ERROR) for a text longer than any number, and for one out of Float64's range.
     """
     check_number_length(text)
     plain = text.replace("_", "")
@@ -32,15 +32,15 @@ def parse_number(text: str) -> Literal:
     elif digits.isdecimal() and digits.isascii():
         value = sign * int(digits)
     else:
-        real = _real(plain)
+        real = _parse_float(plain)
         if math.isinf(real):
             raise UserError("SYNTAX_ERROR", f"The number {text[:40]} is out of range of Float64")
         return Literal(real, text)
     return Literal(value if -(1 << 63) <= value < (1 << 64) else float(value), text)
 
 
-def _real(text: str) -> float:
-    """Infinity for what is larger than any Float64."""
+def _parse_float(text: str) -> float:
+    """Parses a float, decimal or hexadecimal; infinity for what is larger than any Float64."""
     if text.lstrip("+-")[:2].lower() != "0x":
         return float(text)
     try:

@@ -1,7 +1,7 @@
-"""Passwords in statements, which are shown to nobody: not in lists, logs and errors, nor as part of a definition.
+"""Hides passwords in statement texts before they reach lists, logs, errors or definitions.
 
-They stand in ``remote('addresses', db, table | db.table | function(…), 'user', 'password'[, sharding_key])``. The text
-is not parsed: what is shown may have been cut, or be no statement at all.
+Passwords stand in ``remote('addresses', db, table | db.table | function(…), 'user', 'password'[, sharding_key])``. The
+text is not parsed: it may have been cut, or be no statement at all.
 
 Source: ClickHouse documentation, "Table functions", of which the server's logs show ``[HIDDEN]``.
 """
@@ -19,36 +19,40 @@ _PIECE = re.compile(
     r"|\w++|[^\w'`\"()\[\]{},/#-]++|.",
     re.DOTALL,
 )
-_SHOWN = "'[HIDDEN]'"
+_HIDDEN_TEXT = "'[HIDDEN]'"
 
 
 @dataclass(slots=True)
 class _Brackets:
-    """What is between two brackets so far. ``argument``: its number, from 0."""
+    """The state of the scan inside one pair of brackets. ``argument`` is the argument's number, from 0."""
 
     is_call: bool = False
     argument: int = 0
     is_table_one: bool = False
-    """Whether the table is one argument, db.table or function(…), and not two."""
+    """The table is one argument, ``db.table`` or ``function(…)``, not two."""
 
     @property
     def is_behind_user(self) -> bool:
+        """Returns whether the current argument comes after the user, so that a string is a password."""
         return self.is_call and self.argument >= (3 if self.is_table_one else 4)
 
 
 def hide_passwords(text: str) -> str:
-    """The text with ``'[HIDDEN]'`` in place of each password; where it is cut before its end, of the rest."""
+    """Returns the text with ``'[HIDDEN]'`` in place of each password.
+
+    A password that is cut off by the end of the text is hidden too.
+    """
     if "remote" not in text:
         return text
     shown, position = [], 0
-    for start, end in _passwords(text):
-        shown += [text[position:start], _SHOWN]
+    for start, end in _find_passwords(text):
+        shown += [text[position:start], _HIDDEN_TEXT]
         position = end
     return "".join([*shown, text[position:]])
 
 
-def _passwords(text: str) -> Iterator[tuple[int, int]]:
-    """Where they begin and end. Every piece of the text is looked at once."""
+def _find_passwords(text: str) -> Iterator[tuple[int, int]]:
+    """Yields the start and end of each password. Every piece of the text is looked at once."""
     outer: list[_Brackets] = []
     inner = _Brackets()
     for piece in _PIECE.finditer(text):

@@ -1,8 +1,8 @@
-"""The tree of a query: what ``queries`` makes and everything after it reads.
+"""The syntax tree of a query: its nodes, and functions that walk and transform it.
 
-Nodes are immutable and compare by structure, so a pass returns a new tree and equal expressions can be found with
-``==``. Operators are function calls under ClickHouse's function names (``a + b`` is ``plus(a, b)``): there is one
-function table."""
+Nodes are immutable and compare by structure. A pass returns a new tree, and equal expressions can be found with ``==``.
+Operators are calls of ClickHouse's functions (``a + b`` is ``plus(a, b)``), so there is one function table.
+"""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """Base of everything in a query."""
+    """Base class of everything in a query."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identifier(Node):
-    """``a``, ``t.a``, ``db.t.a``: which it is depends on the scope."""
+    """A name: ``a``, ``t.a`` or ``db.t.a``. The scope decides what the parts are."""
 
     parts: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Literal(Node):
-    """``value`` is a Python int, float, str, bool or ``None``; ``text`` is the number as written."""
+    """A constant. ``value`` is an int, float, str, bool or ``None``; ``text`` is a number as written."""
 
     value: Any
     text: str = ""
@@ -37,7 +37,10 @@ class Literal(Node):
 
 @dataclass(frozen=True, slots=True)
 class LiteralList(Node):
-    """A long list of numbers, of strings or of tuples of them: an array if it was in square brackets, else a tuple."""
+    """A long list of numbers, strings or tuples of them.
+
+    It is an array if it was in square brackets, else a tuple.
+    """
 
     values: Any = field(hash=False)
     """A ``pyarrow.Array`` of int64, uint64, float64, string, or a struct of int64 and string; without NULL."""
@@ -45,11 +48,14 @@ class LiteralList(Node):
 
     @property
     def is_of_tuples(self) -> bool:
-        return bool(self.values.type.num_fields)  # a struct: the client reads statements without pyarrow
+        """Returns whether the items are tuples."""
+        return bool(self.values.type.num_fields)  # True for a struct; the client parses without importing pyarrow
 
 
 @dataclass(frozen=True, slots=True)
 class WindowSpec(Node):
+    """The window of a call: ``(base PARTITION BY … ORDER BY … frame)``."""
+
     partition_by: tuple[Node, ...] = ()
     order_by: tuple[OrderItem, ...] = ()
     frame: str = ""
@@ -60,7 +66,7 @@ class WindowSpec(Node):
 
 @dataclass(frozen=True, slots=True)
 class Function(Node):
-    """``name(params)(args)``; ``params`` is ``None`` without the first pair of brackets."""
+    """A call ``name(params)(args)``; ``params`` is ``None`` without the first pair of brackets."""
 
     name: str
     args: tuple[Node, ...] = ()
@@ -74,19 +80,23 @@ class Function(Node):
 
 @dataclass(frozen=True, slots=True)
 class Lambda(Node):
+    """``(parameters) -> body``."""
+
     parameters: tuple[str, ...]
     body: Node
 
 
 @dataclass(frozen=True, slots=True)
 class Alias(Node):
+    """``expression AS name``."""
+
     expression: Node
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter(Node):
-    """``{name:Type}``."""
+    """A query parameter ``{name:Type}``."""
 
     name: str
     type: str
@@ -94,7 +104,7 @@ class Parameter(Node):
 
 @dataclass(frozen=True, slots=True)
 class Subquery(Node):
-    """A query in brackets, as a value, a set or (in EXISTS) a question."""
+    """A query in brackets, as a value, as the set of IN, or in EXISTS."""
 
     query: Query
 
@@ -106,16 +116,18 @@ class Star(Node):
     qualifier: tuple[str, ...] = ()
     pattern: str | None = None
     modifiers: tuple[tuple[str, Any], ...] = ()
-    """("except", (names,)), ("except matching", pattern), ("replace", (Alias,)), ("apply", function name or Lambda);
-    of the first and the third there is one that is " strict"."""
+    """("except", (names,)), ("except matching", pattern), ("replace", (Alias,)), ("apply", function name or Lambda).
+    STRICT makes them "except strict" and "replace strict"."""
     columns: tuple[Node, ...] = ()
     """``COLUMNS(a, b)``."""
 
 
 @dataclass(frozen=True, slots=True)
 class StarColumn(Node):
-    """A column that an asterisk stood for: of the source with this number; ``shown`` is its name in the result.
-    ``merged``: what USING made of it."""
+    """A column that an asterisk expanded to.
+
+    ``source`` is the number of its source, ``shown`` its name in the result. ``merged`` says that USING merged it.
+    """
 
     source: int
     name: str
@@ -125,6 +137,8 @@ class StarColumn(Node):
 
 @dataclass(frozen=True, slots=True)
 class OrderItem(Node):
+    """An item of ORDER BY; ``nulls_first`` is ``None`` without NULLS FIRST or LAST."""
+
     expression: Node
     descending: bool = False
     nulls_first: bool | None = None
@@ -135,6 +149,8 @@ class OrderItem(Node):
 
 @dataclass(frozen=True, slots=True)
 class NamedTable(Node):
+    """A table in FROM, with alias, FINAL and SAMPLE."""
+
     database: str | None
     table: str
     alias: str = ""
@@ -146,6 +162,8 @@ class NamedTable(Node):
 
 @dataclass(frozen=True, slots=True)
 class TableFunction(Node):
+    """A table function in FROM."""
+
     name: str
     args: tuple[Node, ...]
     alias: str = ""
@@ -153,7 +171,10 @@ class TableFunction(Node):
 
 @dataclass(frozen=True, slots=True)
 class SubqueryTable(Node):
-    """``columns`` (names and types) are those of a view, ``database`` and ``table`` its name."""
+    """A subquery in FROM, or an expanded view.
+
+    For a view ``columns`` are its names and types, and ``database`` and ``table`` its name.
+    """
 
     query: Query
     alias: str = ""
@@ -164,7 +185,7 @@ class SubqueryTable(Node):
 
 @dataclass(frozen=True, slots=True)
 class Join(Node):
-    """``kind`` is INNER, LEFT, RIGHT, FULL, CROSS; ``strictness`` ALL, ANY, SEMI, ANTI, ASOF."""
+    """A join. ``kind`` is INNER, LEFT, RIGHT, FULL or CROSS; ``strictness`` ALL, ANY, SEMI, ANTI or ASOF."""
 
     left: Node
     right: Node
@@ -177,6 +198,8 @@ class Join(Node):
 
 @dataclass(frozen=True, slots=True)
 class ArrayJoin(Node):
+    """``[LEFT] ARRAY JOIN expressions``."""
+
     source: Node | None
     expressions: tuple[Node, ...]
     left: bool
@@ -187,6 +210,8 @@ class ArrayJoin(Node):
 
 @dataclass(frozen=True, slots=True)
 class CommonTable(Node):
+    """``name (columns) AS (query)`` of WITH."""
+
     name: str
     query: Query
     columns: tuple[str, ...] = ()
@@ -199,6 +224,8 @@ class Query(Node):
 
 @dataclass(frozen=True, slots=True)
 class LimitBy(Node):
+    """``LIMIT limit OFFSET offset BY expressions``."""
+
     limit: Node
     offset: Node | None
     expressions: tuple[Node, ...]
@@ -206,6 +233,8 @@ class LimitBy(Node):
 
 @dataclass(frozen=True, slots=True)
 class Select(Query):
+    """A SELECT with all its clauses."""
+
     expressions: tuple[Node, ...]
     common_tables: tuple[CommonTable, ...] = ()
     with_aliases: tuple[Alias, ...] = ()
@@ -230,7 +259,7 @@ class Select(Query):
 
 
 def has_only_clauses(select: Select, *clauses: str) -> bool:
-    """Whether a SELECT has no other clauses than those of these names, and its expressions."""
+    """Returns whether a SELECT has no clauses but its expressions and the ones named."""
     return all(getattr(select, name) == absent for name, absent in _absent_clauses() if name not in clauses)
 
 
@@ -241,7 +270,10 @@ def _absent_clauses() -> tuple[tuple[str, object], ...]:
 
 @dataclass(frozen=True, slots=True)
 class Union(Query):
-    """``operators[i]`` stands between ``queries[i]`` and ``queries[i + 1]``: UNION ALL, INTERSECT DISTINCT, ..."""
+    """Queries joined by set operators.
+
+    ``operators[i]`` stands between ``queries[i]`` and ``queries[i + 1]``: UNION ALL, INTERSECT DISTINCT and so on.
+    """
 
     queries: tuple[Query, ...]
     operators: tuple[str, ...]
@@ -253,7 +285,7 @@ class Union(Query):
 _FIELD_NAMES: dict[type, tuple[str, ...]] = {}
 
 
-def _fields(kind: type[Any]) -> tuple[str, ...]:
+def _list_fields(kind: type[Any]) -> tuple[str, ...]:
     names = _FIELD_NAMES.get(kind)
     if names is None:
         names = _FIELD_NAMES[kind] = tuple(entry.name for entry in dataclasses.fields(kind))
@@ -261,23 +293,23 @@ def _fields(kind: type[Any]) -> tuple[str, ...]:
 
 
 def children(node: Node) -> list[Node]:
-    """The nodes directly below, in order of the fields."""
+    """Returns the nodes directly below, in order of the fields."""
     found: list[Node] = []
-    for name in _fields(type(node)):
-        _gather(getattr(node, name), found)
+    for name in _list_fields(type(node)):
+        _collect_nodes(getattr(node, name), found)
     return found
 
 
-def _gather(value: Any, found: list[Node]) -> None:
+def _collect_nodes(value: Any, found: list[Node]) -> None:
     if isinstance(value, Node):
         found.append(value)
     elif type(value) is tuple:
         for item in value:
-            _gather(item, found)
+            _collect_nodes(item, found)
 
 
 def walk(node: Node, *, into_queries: bool = True) -> Iterator[Node]:
-    """The node and everything below it, top down."""
+    """Yields the node and everything below it, top down."""
     stack = [node]
     while stack:
         current = stack.pop()
@@ -287,11 +319,11 @@ def walk(node: Node, *, into_queries: bool = True) -> Iterator[Node]:
 
 
 def transform(node: Node, change: Callable[[Node], Node], *, into_queries: bool = True) -> Node:
-    """The tree with ``change`` applied to every node, bottom up; unchanged parts are shared."""
+    """Returns the tree with ``change`` applied to every node, bottom up; unchanged parts are shared."""
     if not into_queries and isinstance(node, Query):
         return node
     updates = {}
-    for name in _fields(type(node)):
+    for name in _list_fields(type(node)):
         value = getattr(node, name)
         if isinstance(value, Node) or type(value) is tuple:
             changed = _transform_value(value, change, into_queries)
@@ -313,7 +345,7 @@ def _transform_value(value: Any, change: Callable[[Node], Node], into_queries: b
 
 
 def conjuncts(node: Node | None) -> list[Node]:
-    """The terms of a chain of ANDs."""
+    """Returns the terms of a chain of ANDs."""
     if node is None:
         return []
     if isinstance(node, Function) and node.name == "and":

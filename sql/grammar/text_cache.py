@@ -1,4 +1,7 @@
-"""What was made of the last texts, by text. Long texts are not kept: a few of them would fill the memory."""
+"""A bounded cache of values made from texts, such as syntax trees.
+
+Long texts are not cached: a few of them would fill the memory.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,15 @@ from typing import Generic, TypeVar
 
 MAX_CACHED_TEXT_CHARACTERS = 10_000
 MAX_CACHE_CHARACTERS = 1 << 18
-"""Characters of all texts of one store together. A tree takes some hundred bytes for each."""
+"""Characters of all texts in one cache. A tree takes some hundred bytes for each."""
 Value = TypeVar("Value")
 
 
 class TextCache(Generic[Value]):
-    """The longest unused is dropped first. ``size`` is what a value adds to its text. Any thread may use it."""
+    """A cache by text that drops the least recently used value. Any thread may use it.
+
+    It holds at most ``most`` values. ``size`` returns how many characters a value counts beside its text.
+    """
 
     def __init__(self, most: int, size: Callable[[Value], int] = lambda _: 0) -> None:
         self._most = most
@@ -24,7 +30,10 @@ class TextCache(Generic[Value]):
         self._held = 0
 
     def get(self, key: tuple[str, Hashable], make: Callable[[], Value]) -> Value:
-        """The value of this text and of what else decides it."""
+        """Returns the value for the key, made by ``make`` if it is not cached.
+
+        The key is the text, and whatever else decides the value.
+        """
         with self._lock:
             known = self._values.get(key)
             if known is not None:

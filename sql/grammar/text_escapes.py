@@ -1,7 +1,7 @@
-"""Backslash escapes, resolved and made for whole arrays at once.
+"""Resolves and makes backslash escapes in whole arrays at once.
 
-Both directions run in one left-to-right pass over the bytes (polars' Aho-Corasick replacement), which is what makes
-``\\\\n`` (an escaped backslash and an n) come out right. Arrays without a backslash are returned as they are.
+Both directions run in one left-to-right pass over the bytes (polars' Aho-Corasick replacement). That resolves ``\\\\n``
+(an escaped backslash and an n) correctly. Arrays without a backslash are returned as they are.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 
 from parts.common.errors import UserError
 
-_THEMSELVES = "\\'\"`/=" + "".join(map(chr, range(32)))
-"""A backslash before one of these goes; before any other character that is not listed below it stays."""
-_KNOWN = {char: char for char in _THEMSELVES} | {
+_LITERAL_CHARACTERS = "\\'\"`/=" + "".join(map(chr, range(32)))
+"""A backslash before one of these is dropped; before a character that is not listed here or below it stays."""
+_KNOWN = {char: char for char in _LITERAL_CHARACTERS} | {
     "a": "\a", "b": "\b", "e": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "0": "\0",
 }  # fmt: skip
 _UNESCAPES = {f"\\{letter}": char for letter, char in _KNOWN.items()} | {"\\N": ""}
@@ -32,12 +32,12 @@ _CONTINUATION_MASK, _CONTINUATION = 0xC0, 0x80
 
 
 def shorten_for_message(text: str, length: int = 60) -> str:
-    """As much of a text as an error message shows."""
+    """Cuts a text to the length that an error message shows."""
     return text if len(text) <= length else text[:length] + "…"
 
 
 def concatenate_bytes(texts: pa.Array, skip: int = 0) -> bytes:
-    """The texts one behind the other, without the first ``skip`` bytes: their data buffer."""
+    """Returns the texts joined, without the first ``skip`` bytes: their data buffer."""
     data = texts.buffers()[2] if len(texts) else None
     if data is None:
         return b""
@@ -47,7 +47,10 @@ def concatenate_bytes(texts: pa.Array, skip: int = 0) -> bytes:
 
 
 def may_contain(texts: pa.Array, *patterns: str) -> bool:
-    """Whether a pattern may be in one of the texts: one search through all of them, so two neighbours may feign it."""
+    """Returns whether one of the patterns may be in one of the texts.
+
+    It searches all texts as one, so a match may cross two neighbours.
+    """
     if not len(texts) or texts.buffers()[2] is None:
         return False
     offsets = np.frombuffer(texts.buffers()[1], np.int32)
@@ -57,7 +60,10 @@ def may_contain(texts: pa.Array, *patterns: str) -> bool:
 
 
 def has_pattern(data: np.ndarray, pattern: bytes) -> bool:
-    """Whether a pattern of a few bytes is in the data. ``in`` holds the GIL, and is slow for more than one byte."""
+    """Returns whether a pattern of a few bytes is in the data.
+
+    ``in`` would hold the GIL, and is slow for more than one byte.
+    """
     size = len(data) - len(pattern) + 1
     if size < 1:
         return False
@@ -71,7 +77,7 @@ def has_pattern(data: np.ndarray, pattern: bytes) -> bool:
 
 
 def replace_many(texts: pa.Array, mapping: dict[str, str]) -> pa.Array:
-    """Every occurrence of a key replaced by its value, in one pass."""
+    """Replaces every occurrence of a key by its value, in one pass."""
     import polars as pl  # takes 0.1 s
 
     series = pl.Series(values=pl.from_arrow(texts))
@@ -80,40 +86,44 @@ def replace_many(texts: pa.Array, mapping: dict[str, str]) -> pa.Array:
 
 
 def unescape(texts: pa.Array) -> pa.Array:
+    """Resolves backslash escapes. Raises 117 (INCORRECT_DATA) where bytes of ``\\x`` are not UTF-8."""
     if not may_contain(texts, "\\"):
         return texts
-    if may_contain(texts, "\\x"):  # \xHH may be any byte: each distinct text by itself
-        return _each_resolved(texts, _SEQUENCE)
+    if may_contain(texts, "\\x"):  # \xHH may be any byte, so each distinct text is resolved by itself
+        return _resolve_distinct(texts, _SEQUENCE)
     return replace_many(texts, _UNESCAPES)
 
 
 def unescape_bytes(values: pa.Array) -> pa.Array:
-    """The same for bytes that need not be text; if they are none, each distinct value by itself."""
+    """Resolves backslash escapes in bytes that need not be UTF-8.
+
+    Where they are not, each distinct value is resolved by itself.
+    """
     if not may_contain(values, "\\"):
         return values
     if is_valid_utf8(values) and not may_contain(values, "\\x"):
         return pc.cast(replace_many(view_as_text(values), _UNESCAPES), pa.binary())
     encoded = pc.dictionary_encode(values)
-    plain = [_SEQUENCE.sub(_resolved, value) for value in encoded.dictionary.to_pylist()]
+    plain = [_SEQUENCE.sub(_resolve_match, value) for value in encoded.dictionary.to_pylist()]
     return pc.take(pa.array(plain, pa.binary()), encoded.indices)
 
 
 def unescape_quoted(texts: pa.Array) -> pa.Array:
-    """The bodies of string literals: backslash escapes and doubled quotes."""
+    """Resolves backslash escapes and doubled quotes in the bodies of string literals."""
     if not may_contain(texts, "''"):
         return unescape(texts)
     if may_contain(texts, "\\x"):
-        return _each_resolved(texts, _QUOTED_SEQUENCE)
+        return _resolve_distinct(texts, _QUOTED_SEQUENCE)
     return replace_many(texts, _UNESCAPES | {"''": "'"})
 
 
-def _each_resolved(texts: pa.Array, sequence: re.Pattern[bytes]) -> pa.Array:
-    """Raises ``UserError`` 117 for bytes that are no text."""
+def _resolve_distinct(texts: pa.Array, sequence: re.Pattern[bytes]) -> pa.Array:
+    """Resolves each distinct text by itself. Raises ``UserError`` 117 for bytes that are not UTF-8."""
     encoded = pc.dictionary_encode(texts)
     values = []
     for text in encoded.dictionary.to_pylist():
         try:
-            values.append(sequence.sub(_resolved, text.encode()).decode())
+            values.append(sequence.sub(_resolve_match, text.encode()).decode())
         except UnicodeDecodeError:
             raise UserError(
                 "INCORRECT_DATA",
@@ -122,7 +132,7 @@ def _each_resolved(texts: pa.Array, sequence: re.Pattern[bytes]) -> pa.Array:
     return pc.take(pa.array(values, pa.string()), encoded.indices)
 
 
-def _resolved(match: re.Match[bytes]) -> bytes:
+def _resolve_match(match: re.Match[bytes]) -> bytes:
     sequence = match.group()
     if sequence == b"''":
         return b"'"
@@ -132,26 +142,26 @@ def _resolved(match: re.Match[bytes]) -> bytes:
 
 
 def escape(texts: pa.Array, mapping: dict[str, str]) -> pa.Array:
-    """The texts with every key of ``mapping`` (single characters) replaced."""
+    """Replaces every key of ``mapping`` (single characters) in the texts."""
     data = concatenate_bytes(texts)
     needed = {char: escaped for char, escaped in mapping.items() if char.encode() in data}
     if not needed:
         return texts
     if is_valid_utf8(texts):
         return replace_many(texts, needed)
-    # Bytes of a FixedString that are no text: byte by byte, the backslash first so that none is escaped twice.
+    # Bytes of a FixedString that are not UTF-8: the backslash first, so that none is escaped twice.
     for char in sorted(needed, key="\\".__ne__):
         texts = pc.replace_substring(texts, char, needed[char])
     return texts
 
 
 def is_valid_utf8(values: pa.Array) -> bool:
-    """Whether every value (binary, or called a string) is UTF-8, and the offsets lie in order inside the data.
+    """Returns whether every value (binary, or called a string) is UTF-8 and the offsets are in order.
 
-    All values are looked at as one text; that they begin between characters makes each of them one. Only where this
-    does not hold (nulls may have anything under them) they are looked at one by one.
+    All values are checked as one text; each is valid if it also begins between characters. If that fails, they are
+    checked one by one, since nulls may have anything under them.
     """
-    if len(values) and _is_text_at_once(values):
+    if len(values) and _is_valid_as_one_text(values):
         return True
     try:
         view_as_text(values).validate(full=True)
@@ -160,7 +170,7 @@ def is_valid_utf8(values: pa.Array) -> bool:
     return True
 
 
-def _is_text_at_once(values: pa.Array) -> bool:
+def _is_valid_as_one_text(values: pa.Array) -> bool:
     _, offset_buffer, data = values.buffers()
     if data is None or offset_buffer is None or offset_buffer.size < 4 * (values.offset + len(values) + 1):
         return False
@@ -183,5 +193,5 @@ def _is_text_at_once(values: pa.Array) -> bool:
 
 
 def view_as_text(values: pa.Array) -> pa.Array:
-    """Binary values called strings without looking, for functions that only move bytes."""
+    """Returns binary values as strings without a check, for functions that only move bytes."""
     return pa.Array.from_buffers(pa.string(), len(values), values.buffers(), offset=values.offset)

@@ -1,8 +1,7 @@
-"""ClickHouse's lexical rules: tokens, quoting, and the syntax error that says where and what was expected.
+"""ClickHouse's lexical rules: tokens, quoting, and syntax errors with position and expectation.
 
-Tokens are made lazily, one at a time from a position of the text. That is what lets an INSERT with a gigabyte of
-inline data be parsed by reading its head only: nothing behind the head is ever looked at. (A tokenizer that reads the
-whole text first, as sqlglot's does, cannot be used for that.)
+Tokens are made lazily, one at a time from a position of the text. So an INSERT with a gigabyte of inline data is parsed
+by reading its head only. (A tokenizer that reads the whole text first, as sqlglot's does, cannot do that.)
 
 Kinds of tokens: ``word`` (bare identifier or keyword), ``quoted`` (identifier in backquotes or double quotes),
 ``string`` (also by its bytes, ``x'41'``), ``number``, ``mark`` (operators, brackets), ``end``. A word may begin with
@@ -19,14 +18,15 @@ from dataclasses import dataclass
 from typing import NamedTuple, NoReturn
 
 from parts.common.errors import UserError
-from sql.grammar.byte_literals import text_of_bytes
+from sql.grammar.byte_literals import decode_byte_literal
 from sql.grammar.password_hiding import hide_passwords
 from sql.grammar.query_limits import MAX_LEVELS, QueryGuard, too_deep_recursion
+from sql.grammar.quoted_escapes import check_utf8, resolve_escapes
 
 _GAP = r"[\s\u180e\u200b-\u200d\u2060\ufeff]"
-"""White space of a statement: also what has no width, and the mark that a file of Unicode text may begin with."""
+"""White space of a statement, with zero-width characters and the byte order mark."""
 _SPACE = re.compile(rf"(?:{_GAP}{{1,1000}}+|(?:--|//)[^\n]*+|#(?=[ !])[^\n]*+){{0,1000}}+((?={_GAP}|--|//|#[ !]|/\*))?")
-"""Its group is there when more of it follows."""
+"""The group is set when more white space follows."""
 _DIGITS, _HEX = (rf"{digit}++(?:_{digit}++)*+" for digit in (r"\d", "[0-9a-fA-F]"))
 _TAG = re.compile(r"(?=(\$\w*+\$))\$")
 _TOKEN = re.compile(
@@ -43,27 +43,22 @@ _TOKEN = re.compile(
 _QUOTED_PIECES = {
     quote: re.compile(rf"(?:[^{quote}\\]{{1,1000}}+|\\.|{quote}{quote}){{1,1000}}+", re.DOTALL) for quote in "'`\""
 }
-"""A long text is read in pieces: one match must not hold the interpreter for long."""
-_ESCAPED_PIECES = {
-    quote: re.compile(rf"(?:[^{quote}\\]{{0,100}}+(?:\\.|{quote}{quote})){{1,1000}}+", re.DOTALL) for quote in "'`\""
-}
-_DULL = re.compile(r"(?:\w[\w$]*+|[^\w()\[\]{}'`\"$#/;-]){1,1000}+")
-"""Between brackets: what neither opens, closes, quotes nor comments."""
+"""Long strings are matched in pieces: one match must not hold the interpreter for long."""
+_PLAIN_TEXT = re.compile(r"(?:\w[\w$]*+|[^\w()\[\]{}'`\"$#/;-]){1,1000}+")
+"""Text between brackets without brackets, quotes and comments."""
 _MOST_BRACKETS = 10_000
-"""One in another, in what is only stepped over."""
+"""Nested brackets in a group that is only skipped."""
 _WORD_END = re.compile(r"[\w$]++")
 _OPENING = {"(": ")", "[": "]", "{": "}"}
 _CLOSING = frozenset(_OPENING.values())
-_ESCAPES = {"a": "\a", "b": "\b", "e": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "0": "\0"}
-_RESOLVED = {**{char: char for char in "'\"`/=" + "".join(map(chr, range(32)))}, **_ESCAPES, "N": ""}
 _BARE = re.compile(r"(?:[A-Za-z_]|\$\w)\w*\Z", re.ASCII)
 _BEFORE_PASSWORD = 64 << 10
-"""So much of a text is looked at for the call that a password stands in."""
+"""Characters before an error's position that are searched for a call with a password."""
 _AMBIGUOUS_BARE = frozenset({"select", "from", "null", "true", "false", "distinct", "all", "table", "array"})
 
 
 class Token(NamedTuple):
-    """``text`` is as written; ``start`` and ``end`` are offsets in characters of the statement text."""
+    """One token. ``text`` is as written; ``start`` and ``end`` are character offsets in the text."""
 
     kind: str
     text: str
@@ -74,6 +69,7 @@ class Token(NamedTuple):
 
     @property
     def is_identifier(self) -> bool:
+        """Returns whether the token can be a name."""
         return self.kind in ("word", "quoted")
 
     @property
@@ -94,7 +90,10 @@ class ClusterClause:
 
 
 class TokenStream:
-    """A cursor over the tokens of a text. ``guard`` counts what is read; ``on_cluster`` is that of the statement."""
+    """A cursor over the tokens of a text.
+
+    ``guard`` counts what is read; ``on_cluster`` is the ON CLUSTER clause of the current statement.
+    """
 
     def __init__(self, text: str, position: int = 0, guard: QueryGuard | None = None) -> None:
         self.text = text
@@ -107,6 +106,7 @@ class TokenStream:
         self._last_tags: dict[str, int] | None = None
 
     def peek(self, ahead: int = 0) -> Token:
+        """Returns the next token, or the one ``ahead`` tokens behind it, without moving."""
         if self._current_at != self.position:
             self._current = self._token_at(self.position)
             self._current_at = self.position
@@ -117,6 +117,7 @@ class TokenStream:
         return token
 
     def next(self) -> Token:
+        """Returns the next token and moves behind it."""
         token = self.peek()
         self.position = token.end
         return token
@@ -141,7 +142,7 @@ class TokenStream:
         if kind == "heredoc":
             return self._heredoc(text, start, match.end())
         if kind == "bytes":
-            value = quote_string(text_of_bytes(text))
+            value = quote_string(decode_byte_literal(text))
             return Token("string", value, start, match.end(), value)
         if kind == "mark" and text in "'`\"":
             return self._long_quoted(text, start)
@@ -155,10 +156,13 @@ class TokenStream:
         return Token(kind, text, start, match.end(), text.upper() if kind == "word" else text)
 
     def _heredoc(self, tag: str, start: int, begin: int) -> Token:
-        """What stands up to the same tag again; where there is none, a word that begins with a dollar."""
+        """Reads a heredoc: the text up to the same tag again.
+
+        Where no such tag follows, it is a word that begins with a dollar.
+        """
         may_end = self._last_tags is None or self._last_tags.get(tag, -1) >= begin
         end = self.text.find(tag, begin) if may_end else -1
-        if end < 0 and self._last_tags is None:  # looked for once: to search for each tag would take squared time
+        if end < 0 and self._last_tags is None:  # found once for all tags: a search for each would be quadratic
             self._last_tags = {match.group(1): match.start() for match in _TAG.finditer(self.text, begin)}
         if end >= 0:
             value = quote_string(self.text[begin:end])
@@ -184,7 +188,10 @@ class TokenStream:
     # Words and marks ------------------------------------------------------------------------------------------------
 
     def at(self, *words: str) -> bool:
-        """Whether the next tokens are these keywords or marks (keywords in any case, never quoted)."""
+        """Returns whether the next tokens are these keywords or marks.
+
+        Keywords match in any case, but never quoted.
+        """
         token = self.peek()
         if token.upper != words[0]:
             return False
@@ -195,6 +202,7 @@ class TokenStream:
         return True
 
     def accept(self, *words: str) -> bool:
+        """Moves behind the given words if they come next; returns whether they did."""
         if not self.at(*words):
             return False
         for _ in words:
@@ -202,36 +210,41 @@ class TokenStream:
         return True
 
     def expect(self, *words: str) -> None:
+        """Moves behind the given words. Raises 62 (SYNTAX_ERROR) if something else comes next."""
         if not self.accept(*words):
             self.fail(" ".join(words))
 
     def at_end(self) -> bool:
+        """Returns whether the text or the statement ends here."""
         return self.peek().kind == "end" or self.at(";")
 
     def fail(self, *expected: str) -> NoReturn:
+        """Raises 62 (SYNTAX_ERROR) at the current position."""
         raise syntax_error(self.text, self.peek().start, *expected)
 
     # Values ---------------------------------------------------------------------------------------------------------
 
     def identifier(self, what: str = "identifier") -> str:
+        """Reads a name, unquoted. ``what`` is the name for it in the error 62 (SYNTAX_ERROR)."""
         if not self.peek().is_identifier:
             self.fail(what)
         return self.next().value
 
     def string(self, what: str = "string literal") -> str:
+        """Reads a string literal, unquoted. ``what`` is the name for it in the error 62 (SYNTAX_ERROR)."""
         if self.peek().kind != "string":
             self.fail(what)
         return self.next().value
 
     def skip_group(self) -> None:
-        """Steps over one token, or over a whole bracketed group when it opens one."""
+        """Skips one token, or a whole bracketed group when the token opens one."""
         first = self.peek()
         if first.text not in _OPENING or first.kind != "mark":
             self.next()
             return
         closers: list[str] = []
         while True:
-            while dull := _DULL.match(self.text, self.position):
+            while dull := _PLAIN_TEXT.match(self.text, self.position):
                 self.guard.step()
                 self.position = dull.end()
             token = self.peek()
@@ -248,9 +261,9 @@ class TokenStream:
                 return
 
     def slice_until(self, stops: Callable[[TokenStream], bool], what: str = "expression") -> str:
-        """The text up to (not including) the first token outside brackets where ``stops`` holds; never empty.
+        """Returns the text up to the first token outside brackets where ``stops`` holds.
 
-        A ``;``, the end, or a bracket that was not opened inside stops too.
+        The text is never empty. A ``;``, the end, or a closing bracket that was not opened inside stops too.
         """
         start = self.peek().start
         end = start
@@ -268,7 +281,7 @@ class TokenStream:
 
 
 def skip_space(text: str, position: int, guard: QueryGuard | None = None) -> int:
-    """Behind the blanks and the comments there; before a comment that is not closed."""
+    """Returns the position behind blanks and comments; before a comment that is not closed."""
     while True:
         match = _SPACE.match(text, position)
         assert match is not None
@@ -285,12 +298,15 @@ def skip_space(text: str, position: int, guard: QueryGuard | None = None) -> int
 
 
 def syntax_error(text: str, position: int, *expected: str) -> UserError:
-    """``UserError`` 62 in ClickHouse's words: position from 1, line and column, what stood there, what was expected."""
+    """Returns ``UserError`` 62 (SYNTAX_ERROR) in ClickHouse's words.
+
+    It names the position from 1, the line and column, the token there, and what was expected.
+    """
     line = text.count("\n", 0, position) + 1
     column = position - (text.rfind("\n", 0, position) + 1) + 1
     match = _TOKEN.match(text, position)
-    token = _shown(text, position, min(match.end(), position + 40)) if match else "end of query"
-    rest = _shown(text, position, position + 80).split("\n")[0]
+    token = _without_passwords(text, position, min(match.end(), position + 40)) if match else "end of query"
+    rest = _without_passwords(text, position, position + 80).split("\n")[0]
     wanted = "one of: " + ", ".join(expected) if len(expected) > 1 else "".join(expected)
     return UserError(
         "SYNTAX_ERROR",
@@ -299,8 +315,8 @@ def syntax_error(text: str, position: int, *expected: str) -> UserError:
     )
 
 
-def _shown(text: str, start: int, end: int) -> str:
-    """A piece of the text without passwords, which only what stands before it tells."""
+def _without_passwords(text: str, start: int, end: int) -> str:
+    """Returns a piece of the text without passwords, which are recognised by the text before them."""
     begin = max(start - _BEFORE_PASSWORD, 0)
     before = hide_passwords(text[begin:start])
     shown = hide_passwords(text[begin:end])
@@ -308,82 +324,27 @@ def _shown(text: str, start: int, end: int) -> str:
 
 
 def not_implemented(what: str) -> UserError:
+    """Returns ``UserError`` 48 (NOT_IMPLEMENTED)."""
     return UserError("NOT_IMPLEMENTED", f"{what} is not supported")
 
 
 def unquote_string(text: str) -> str:
-    """The content of a literal ``'…'`` with backslash escapes and doubled quotes resolved."""
-    _check_text(text)
+    """Returns the content of a literal ``'…'``, with escapes and doubled quotes resolved."""
+    check_utf8(text)
     body = text[1:-1]
     if "\\" not in body and "''" not in body:
         return body
-    return _unescape(body, "'")
+    return resolve_escapes(body, "'")
 
 
 def unquote_identifier(text: str) -> str:
-    _check_text(text)
-    return _unescape(text[1:-1], text[0])
-
-
-def _check_text(text: str) -> None:
-    """Raises 117 for a literal or a name that is not UTF-8: no column could have it as its value or as its name."""
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            shown = text.encode("utf-8", "replace").decode()
-            raise UserError("INCORRECT_DATA", f"Invalid UTF-8 in the statement: {shown[:100]}") from None
-
-
-def _unescape(body: str, quote: str) -> str:
-    if "\\x" in body:
-        return _unescape_bytes(body, quote)
-    return _ESCAPED_PIECES[quote].sub(lambda match: _unescaped(match.group(), quote), body)
-
-
-def _unescaped(piece: str, quote: str) -> str:
-    """Of a piece that ends behind a sequence. Between two doubled backslashes every backslash begins another one."""
-    if len(piece) == 2:
-        return _escaped(piece)
-    parts = piece.split("\\\\")
-    for index, part in enumerate(parts):
-        part = part.replace(quote * 2, quote)
-        parts[index] = _resolved(part) if "\\" in part else part
-    return "\\".join(parts)
-
-
-def _resolved(part: str) -> str:
-    for letter in _RESOLVED:
-        part = part.replace("\\" + letter, _RESOLVED[letter])
-    return part
-
-
-def _unescape_bytes(body: str, quote: str) -> str:
-    r"""``\xHH`` is a byte, and several may make one character. Raises 117 when all together are no text."""
-    doubled = quote.encode() * 2
-
-    def resolved(match: re.Match[bytes]) -> bytes:
-        if match.group(1):
-            return bytes([int(match.group(1), 16)])
-        return quote.encode() if match.group() == doubled else _escaped(match.group().decode()).encode()
-
-    pattern = rb"\\x([0-9a-fA-F]{2})|\\[\x00-\x7f]|" + doubled
-    try:
-        return re.sub(pattern, resolved, body.encode()).decode()
-    except UnicodeError:
-        raise UserError("INCORRECT_DATA", f"Invalid UTF-8 in the literal {quote}{body}{quote}") from None
-
-
-def _escaped(sequence: str) -> str:
-    """Of a backslash and a character, or of a doubled quote."""
-    if sequence == "\\\\":
-        return "\\"
-    # An unknown escape keeps its backslash ('\d' of a regular expression), as in ClickHouse.
-    return _RESOLVED.get(sequence[1], sequence)
+    """Returns the name inside backquotes or double quotes, with escapes and doubled quotes resolved."""
+    check_utf8(text)
+    return resolve_escapes(text[1:-1], text[0])
 
 
 def quote_string(value: str) -> str:
-    """A literal ``'…'`` of the value."""
+    """Returns the value as a literal ``'…'``."""
     escaped = value.replace("\\", "\\\\").replace("'", "\\'")
     for char, letter in (("\n", "n"), ("\t", "t"), ("\r", "r"), ("\0", "0"), ("\b", "b"), ("\f", "f")):
         escaped = escaped.replace(char, "\\" + letter)
@@ -391,10 +352,10 @@ def quote_string(value: str) -> str:
 
 
 def quote_identifier(name: str) -> str:
-    """The name in backquotes."""
+    """Returns the name in backquotes."""
     return "`" + name.replace("\\", "\\\\").replace("`", "\\`") + "`"
 
 
 def quote_identifier_if_needed(name: str) -> str:
-    """The name, in backquotes unless it is a plain word."""
+    """Returns the name, in backquotes unless it is a plain word."""
     return name if _BARE.match(name) and name.lower() not in _AMBIGUOUS_BARE else quote_identifier(name)

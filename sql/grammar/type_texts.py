@@ -1,4 +1,4 @@
-"""The text of a data type in a statement."""
+"""Reads the text of a data type in a statement."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from sql.grammar.tokens import TokenStream
 
 
 def type_text(stream: TokenStream) -> str:
-    """A word with an optional group in brackets, perhaps of two words: ``DOUBLE PRECISION``, ``INT(10) UNSIGNED``."""
+    """Returns a data type's text: a word with an optional group in brackets.
+
+    It may have two words: ``DOUBLE PRECISION``, ``INT(10) UNSIGNED``.
+    """
     start = stream.peek().start
     word = stream.identifier("data type").upper()
     if word == "DOUBLE":

@@ -1,1 +1,1 @@
-"""UPDATE, DELETE and their like on stored parts."""
+"""Mutations of stored parts: UPDATE, DELETE and their like."""

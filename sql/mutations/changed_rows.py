@@ -1,4 +1,4 @@
-"""Rows of a part that a query found, in their order; an UPDATE or a DELETE of them, by windows."""
+"""Applies the rows that a mutation's query found to a part, window by window."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WINDOW_BYTES = 64 << 20
 
 
 class ChangedRows:
-    """Numbers of rows in their order, and new values of each, taken window by window."""
+    """The numbers of found rows, in order, and their new values, taken window by window."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
         self._batches = batches
@@ -30,6 +30,7 @@ class ChangedRows:
         self._last = -1
 
     def has_more(self) -> bool:
+        """Returns whether rows are left."""
         while not self._held:
             batch = next(self._batches, None)
             if batch is None:
@@ -38,12 +39,12 @@ class ChangedRows:
                 self._hold(batch)
         return True
 
-    def until(self, end: int) -> tuple[np.ndarray, list[pa.ChunkedArray]]:
-        """The rows before ``end`` that were not taken yet: their numbers and columns of values."""
+    def take_until(self, end: int) -> tuple[np.ndarray, list[pa.ChunkedArray]]:
+        """Takes the rows before ``end`` that are left; returns their numbers and columns of values."""
         taken: list[pa.Table] = []
         while self.has_more():
             table = self._held.pop()
-            count = int(np.searchsorted(_numbers(table.column(0)), end))
+            count = int(np.searchsorted(_to_numbers(table.column(0)), end))
             if count:
                 taken.append(table.slice(0, count))
             if count < table.num_rows:
@@ -52,10 +53,10 @@ class ChangedRows:
         if not taken:
             return np.empty(0, np.int64), []
         whole = pa.concat_tables(taken)
-        return _numbers(whole.column(0)), whole.columns[1:]
+        return _to_numbers(whole.column(0)), whole.columns[1:]
 
     def _hold(self, batch: pa.RecordBatch) -> None:
-        numbers = _numbers(batch.column(0))
+        numbers = _to_numbers(batch.column(0))
         if numbers[0] <= self._last or not (numbers[1:] > numbers[:-1]).all():
             raise UserError(
                 "BAD_ARGUMENTS", "An expression of a mutation must have one value for each row, in its place"
@@ -65,8 +66,8 @@ class ChangedRows:
         self._held.append(pa.Table.from_arrays([pa.chunked_array([column]) for column in batch.columns], names))
 
 
-def _numbers(column: pa.Array | pa.ChunkedArray) -> np.ndarray:
-    """Those of rows fit into either kind of integer."""
+def _to_numbers(column: pa.Array | pa.ChunkedArray) -> np.ndarray:
+    """Returns row numbers as signed integers, in which all of them fit."""
     return column.to_numpy().view(np.int64)
 
 
@@ -82,19 +83,19 @@ def _windows(part: Part, names: Sequence[str], look: Callable[[int], None]) -> I
 def read_updated_rows(
     part: Part, names: Sequence[str], found: ChangedRows, look: Callable[[int], None]
 ) -> Iterator[pa.Table]:
-    """All rows of the columns, with the values found."""
+    """Yields all rows of the columns, with the found values in place."""
     for window in _windows(part, names, look):
-        numbers, values = found.until(window.end)
+        numbers, values = found.take_until(window.end)
         if len(numbers) < window.rows:
             read = part.read_rows(names, [window], max_batch_rows=window.rows, with_deleted=True)
             old = pa.Table.from_batches(read).columns
             places = numbers - window.begin
-            values = [patched(*pair, places) for pair in zip(old, values, strict=True)] if len(numbers) else old
+            values = [patch_rows(*pair, places) for pair in zip(old, values, strict=True)] if len(numbers) else old
         yield pa.Table.from_arrays(values, list(names))
 
 
-def patched(old: pa.ChunkedArray, new: pa.ChunkedArray, places: np.ndarray) -> pa.ChunkedArray:
-    """``new`` at the places, ``old`` elsewhere."""
+def patch_rows(old: pa.ChunkedArray, new: pa.ChunkedArray, places: np.ndarray) -> pa.ChunkedArray:
+    """Returns ``old`` with ``new`` at the places."""
     chosen = np.arange(len(old))
     chosen[places] = len(old) + np.arange(len(places))
     both = pa.chunked_array([*old.chunks, *new.chunks], old.type)
@@ -106,10 +107,10 @@ def patched(old: pa.ChunkedArray, new: pa.ChunkedArray, places: np.ndarray) -> p
 def read_remaining_rows(
     part: Part, names: Sequence[str], found: ChangedRows, look: Callable[[int], None]
 ) -> Iterator[pa.Table]:
-    """The rows that are there and were not found."""
+    """Yields the existing rows that were not found."""
     read_names = [*names, ROW_EXISTS] if part.has_deleted_rows else list(names)
     for window in _windows(part, names, look):
-        numbers, _ = found.until(window.end)
+        numbers, _ = found.take_until(window.end)
         if len(numbers) == window.rows:
             continue
         read = part.read_rows(
@@ -125,13 +126,13 @@ def read_remaining_rows(
         yield table if keep.all() else table.filter(pa.array(keep))
 
 
-def remaining(
+def read_found_rows(
     part: Part, names: Sequence[str], changed: Sequence[str], found: ChangedRows, look: Callable[[int], None]
 ) -> Iterator[pa.Table]:
-    """The rows found and no others; the columns ``changed`` have the values found."""
+    """Yields the found rows only, with the found values in the columns ``changed``."""
     others = [name for name in names if name not in changed]
     for window in _windows(part, names, look):
-        numbers, values = found.until(window.end)
+        numbers, values = found.take_until(window.end)
         if not len(numbers):
             continue
         columns = dict(zip(changed, values, strict=True))

@@ -1,7 +1,7 @@
-"""Several UPDATEs and DELETEs in a row over a part whose rows fit into memory: the part is read and written once.
+"""Combines neighbouring UPDATEs and DELETEs over a part that fits in memory into one rewrite.
 
-Each step sees the rows as the ones before it leave them, as if each had rewritten the part. Steps that need more than
-the stored columns of the rows (subqueries, ``_part_offset``, ``_row_exists``, columns that are computed) stay alone.
+Each step sees the rows as the steps before it leave them, as if each had rewritten the part. Steps that need more than
+the stored columns of the rows stay alone: those with subqueries, ``_part_offset``, ``_row_exists`` or computed columns.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from parts.table.table_description import Column, TableSchema
 from sql.grammar.queries.query_parser import parse_expression
 from sql.grammar.statements.alter_commands import DeleteRows, UpdateRows
 from sql.grammar.syntax_tree import Function, Identifier, Literal, LiteralList, Node, walk
-from sql.mutations.changed_rows import WINDOW_BYTES, WINDOW_ROWS, ChangedRows, patched
+from sql.mutations.changed_rows import WINDOW_BYTES, WINDOW_ROWS, ChangedRows, patch_rows
 from sql.mutations.mutation_queries import MutationStep
 from sql.relations import BlockRelation
 
@@ -26,11 +26,11 @@ _NODES = (Function, Identifier, Literal, LiteralList)
 _BATCH_ROWS = 65_536
 
 
-def together(steps: Iterable[MutationStep], schema: TableSchema) -> Iterator[list[MutationStep]]:
-    """The steps in their order, those side by side that may be carried out together in one list."""
+def group_steps(steps: Iterable[MutationStep], schema: TableSchema) -> Iterator[list[MutationStep]]:
+    """Groups the steps, in order; neighbours that can be combined are in one list."""
     group: list[MutationStep] = []
     for step in steps:
-        if columns_of(step, schema) is None:
+        if find_columns(step, schema) is None:
             if group:
                 yield group
             group = []
@@ -42,8 +42,8 @@ def together(steps: Iterable[MutationStep], schema: TableSchema) -> Iterator[lis
 
 
 @lru_cache(4096)
-def columns_of(step: MutationStep, schema: TableSchema) -> frozenset[str] | None:
-    """The columns that an UPDATE or a DELETE reads and changes; ``None``: it must stay alone."""
+def find_columns(step: MutationStep, schema: TableSchema) -> frozenset[str] | None:
+    """Returns the columns that an UPDATE or DELETE reads and changes; ``None``: it must stay alone."""
     if not isinstance(step.command, UpdateRows | DeleteRows):
         return None
     assignments = step.command.assignments if isinstance(step.command, UpdateRows) else ()
@@ -58,16 +58,20 @@ def columns_of(step: MutationStep, schema: TableSchema) -> frozenset[str] | None
     return frozenset(names) if is_simple else None
 
 
-def columns_of_all(steps: Iterable[MutationStep], schema: TableSchema) -> frozenset[str]:
-    return frozenset().union(*(columns_of(step, schema) or () for step in steps))
+def find_all_columns(steps: Iterable[MutationStep], schema: TableSchema) -> frozenset[str]:
+    """Returns the columns that all of the steps read and change."""
+    return frozenset().union(*(find_columns(step, schema) or () for step in steps))
 
 
 def _nodes(expression: str) -> Iterator[Node]:
     return walk(parse_expression(expression))
 
 
-def fits(part: Part, names: Iterable[str], schema: TableSchema) -> bool:
-    """Whether the columns of all rows may be held at once, and the part has all that a rewrite would make up."""
+def fits_in_memory(part: Part, names: Iterable[str], schema: TableSchema) -> bool:
+    """Returns whether the columns of all rows fit in memory, and the part lacks no stored column.
+
+    A rewrite would have to compute a column that is missing.
+    """
     sizes = part.column_sizes()
     size = sum(sizes[name][1] for name in names if name in sizes)
     return part.rows <= WINDOW_ROWS and size <= WINDOW_BYTES and not part.lacks(schema.stored.names)
@@ -87,18 +91,20 @@ class HeldRows:
 
     @property
     def has_lost_rows(self) -> bool:
+        """Returns whether a step deleted rows."""
         return self._table.num_rows < self._rows
 
-    def carry_out(self, step: MutationStep, find: Callable[[BlockRelation, MutationStep], ChangedRows]) -> None:
+    def apply_step(self, step: MutationStep, find: Callable[[BlockRelation, MutationStep], ChangedRows]) -> None:
+        """Applies one step to the rows that ``find`` finds for it."""
         found = find(BlockRelation(self._schema, self._table), step)
-        numbers, values = found.until(self._part.rows)
+        numbers, values = found.take_until(self._part.rows)
         if not len(numbers):
             return
         places = np.searchsorted(_offsets(self._table), numbers)
         if isinstance(step.command, UpdateRows):
             for (name, _), new in zip(step.command.assignments, values, strict=True):
                 at = self._table.schema.get_field_index(name)
-                column = patched(self._table.column(at), new, places)
+                column = patch_rows(self._table.column(at), new, places)
                 self._table = self._table.set_column(at, self._table.field(at), column)
                 self.changed.add(name)
         else:
@@ -106,15 +112,15 @@ class HeldRows:
             keep[places] = False
             self._table = self._table.filter(pa.array(keep))
 
-    def found(self, names: Sequence[str]) -> ChangedRows:
-        """All rows that are left, with their values in ``names``."""
+    def list_remaining(self, names: Sequence[str]) -> ChangedRows:
+        """Returns all remaining rows, with their values in ``names``."""
         chosen = self._table.select([PART_OFFSET, *names]).combine_chunks()
         return ChangedRows(iter(chosen.to_batches(_BATCH_ROWS)))
 
 
 @lru_cache(256)
 def _schema_of(schema: TableSchema, names: tuple[str, ...]) -> TableSchema:
-    """One for all parts of a table, so that plans over it are kept."""
+    """Returns a schema that all parts of a table share, so that plans over it are cached."""
     columns = (schema.column(name) for name in names)
     return TableSchema((PART_OFFSET_COLUMN, *(Column(column.name, column.type) for column in columns)))
 

@@ -1,7 +1,7 @@
-"""A mutation as it is kept: commands with their text, what they need of the table, and what they may not do.
+"""A mutation as it is stored: its commands' text, the columns and tables it needs, and its checks.
 
-:class:`Mutation` is the value that a table of one server writes beside its parts and a replicated one into ZooKeeper;
-``sql.mutations.part_mutation`` carries its commands out on one part. Nothing here looks at rows.
+A table of one server writes a :class:`Mutation` beside its parts, a replicated one into ZooKeeper.
+``sql.mutations.part_mutation`` applies the commands to a part. Nothing here reads rows.
 """
 
 from __future__ import annotations
@@ -35,8 +35,10 @@ _VERSION = 1
 
 @dataclass(frozen=True)
 class Mutation:
-    """``commands`` name partitions by id. ``database`` is that of the tables that they name without one, ``timezone``
-    that of times without one."""
+    """Commands of one mutation, which name partitions by id.
+
+    ``database`` is that of tables without one, ``timezone`` that of times without one.
+    """
 
     commands: tuple[MutationCommand, ...]
     database: str
@@ -48,29 +50,35 @@ class Mutation:
         return format_mutations(self.commands)
 
     def encode(self) -> str:
-        """The text to keep: of lines, the commands the last of them."""
+        """Returns the text to store: lines, of which the commands are the last."""
         return (
             f"format version: {_VERSION}\n"
-            f"database: {_escaped(self.database)}\n"
+            f"database: {_escape(self.database)}\n"
             f"timezone: {self.timezone}\n"
-            f"commands: {_escaped(format_mutations(self.commands, is_kept=True))}\n"
+            f"commands: {_escape(format_mutations(self.commands, is_kept=True))}\n"
         )
 
     @classmethod
     def decode(cls, text: str) -> Mutation:
-        """Raises ``ValueError`` for what :meth:`encode` did not write, ``UserError`` 62 for commands of others."""
+        """Reads a text of :meth:`encode`.
+
+        Raises ``ValueError`` for anything else, ``UserError`` 62 for unknown commands.
+        """
         version, database, timezone, commands = (line.partition(": ") for line in text.splitlines())
         if version != ("format version", ": ", str(_VERSION)):
             raise ValueError(f"format version {version[2]!r} of a mutation, {_VERSION} is known")
-        return cls(parse_stored_mutations(_plain(commands[2])), _plain(database[2]), timezone[2])
+        return cls(parse_stored_mutations(_unescape(commands[2])), _unescape(database[2]), timezone[2])
 
     def steps(self, partition_id: str) -> tuple[MutationStep, ...]:
-        """What is done to parts of the partition, one after the other
-        (``sql.mutations.part_mutation.PartMutator.apply``)."""
-        wanted = [c for c in self.commands if c.partition is None or c.partition.id == partition_id]
-        return tuple(map(self.step, wanted))
+        """Returns the steps for parts of the partition, in order.
 
-    def step(self, command: MutationCommand) -> MutationStep:
+        ``sql.mutations.part_mutation.PartMutator.apply`` carries them out.
+        """
+        wanted = [c for c in self.commands if c.partition is None or c.partition.id == partition_id]
+        return tuple(map(self.make_step, wanted))
+
+    def make_step(self, command: MutationCommand) -> MutationStep:
+        """Returns the step for one command."""
         return MutationStep(command, self.database, self.timezone)
 
     @property
@@ -88,7 +96,7 @@ class Mutation:
 
     @property
     def names(self) -> frozenset[str]:
-        """The names of the columns that it changes, and of all that its expressions may mean by a column."""
+        """The columns that it changes, and all names that may be columns in its expressions."""
         found = {part for node in self._nodes() if isinstance(node, Identifier) for part in node.parts}
         for command in self.commands:
             if isinstance(command, UpdateRows):
@@ -97,8 +105,11 @@ class Mutation:
                 found.add(command.name)
         return frozenset(found)
 
-    def nondeterministic(self) -> str:
-        """What makes the result depend on more than the rows of a part: ``function f``, ``a subquery``, or ``""``."""
+    def find_nondeterminism(self) -> str:
+        """Names what makes the result depend on more than the rows of a part.
+
+        That is ``function f``, ``a subquery``, or ``""`` for nothing.
+        """
         for node in self._nodes():
             if isinstance(node, Function) and is_changing(node.name):
                 return f"function {node.name}"
@@ -107,8 +118,11 @@ class Mutation:
         return ""
 
     def check(self, description: TableDescription) -> None:
-        """Raises 16, 36, 420 and 524 for columns that cannot be changed so, 183 for what makes several rows of one, 184
-        for what looks at several: they are the rows of a part, which merges make others."""
+        """Checks the commands against the table's definition.
+
+        Raises 16, 36, 420 and 524 for columns that cannot be changed like this. Raises 183 for what makes several rows
+        of one, 184 for window functions: they would see the rows of one part, which merges change.
+        """
         for node in self._nodes(into_queries=False):
             if isinstance(node, Function) and node.name.lower() == "arrayjoin":
                 raise UserError("UNEXPECTED_EXPRESSION", "arrayJoin is not allowed in mutations")
@@ -142,7 +156,7 @@ class Mutation:
 
 
 def substitute_parameters(text: str, given: Mapping[str, str]) -> str:
-    """The expression with the values of query parameters written out. Raises 456 for one that is not given."""
+    """Writes the values of query parameters into the expression. Raises 456 for a missing one."""
     stream = TokenStream(text)
     pieces, end = [], 0
     while (token := stream.peek()).kind != "end":
@@ -199,9 +213,9 @@ def _key_columns(description: TableDescription) -> set[str]:
     return {name for key in keys for name in key.columns} | set(description.merge_mode.columns)
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace("\\", "\\\\").replace("\n", "\\n")
 
 
-def _plain(text: str) -> str:
+def _unescape(text: str) -> str:
     return "\\".join(piece.replace("\\n", "\n") for piece in text.split("\\\\"))

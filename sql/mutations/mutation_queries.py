@@ -1,4 +1,4 @@
-"""The queries that find the rows which an UPDATE or a DELETE changes, and what they read."""
+"""Builds the queries that find the rows which an UPDATE or a DELETE changes."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from sql.settings.session_settings import (
 )
 
 _PART, _BLOCK = "\0part", "\0block"
-"""The names of what the queries look at; no user can give them."""
+"""The names of the part or block in the queries; no user can give them."""
 
 
 @dataclass(frozen=True)
 class MutationStep:
-    """A command with the database of tables that it names without one, and the time zone of times without one."""
+    """A command, with the database of tables without one and the zone of times without one."""
 
     command: MutationCommand
     database: str
     timezone: str
 
 
-def found_rows(
+def find_changed_rows(
     engine: QueryEngine,
     step: MutationStep,
     relation: PartsRelation | BlockRelation,
@@ -49,10 +49,13 @@ def found_rows(
     table: str,
     others: RelationCatalog,
 ) -> ChangedRows:
-    """The rows of ``relation`` that an UPDATE or a DELETE changes, with their new values. ``relation`` is a part of the
-    table that ``description`` describes, or a block of some of its columns with ``_part_offset``."""
+    """Finds the rows of ``relation`` that an UPDATE or a DELETE changes, with their new values.
+
+    ``relation`` is a part of the table that ``description`` describes, or a block of some of its columns with
+    ``_part_offset``.
+    """
     result = engine.select(
-        changes_query(description, table, step.command, _BLOCK if isinstance(relation, BlockRelation) else _PART),
+        build_changes_query(description, table, step.command, _BLOCK if isinstance(relation, BlockRelation) else _PART),
         catalog=_WithPart(others, relation, step.database),
         settings=make_settings({}, step.timezone),
         database=step.database,
@@ -69,10 +72,10 @@ def check_step(
     others: RelationCatalog,
     status: QueryStatus,
 ) -> None:
-    """Raises what is wrong with the expressions of a command, as far as no row must be looked at."""
+    """Raises the errors of a command's expressions that show without reading rows."""
     if isinstance(step.command, UpdateRows | DeleteRows):
         engine.describe(
-            changes_query(table.description, name, step.command),
+            build_changes_query(table.description, name, step.command),
             catalog=_WithPart(others, table, step.database),
             settings=make_settings({}, step.timezone),
             database=step.database,
@@ -81,38 +84,41 @@ def check_step(
         )
     for name, expression in step.command.assignments if isinstance(step.command, UpdateRows) else ():
         node = parse_expression(expression)
-        type_ = updated_column(table.description, name).type
+        type_ = find_updated_column(table.description, name).type
         if isinstance(node, Literal) and node.value is None and not type_.is_nullable:
             raise UserError("CANNOT_CONVERT_TYPE", f"Cannot convert NULL to a non-nullable type: {name} is {type_}")
         if isinstance(node, Literal):
-            query = f"SELECT CAST({_whole(expression)}, {quote_string(type_.name)})"
+            query = f"SELECT CAST({_in_brackets(expression)}, {quote_string(type_.name)})"
             engine.select(query, catalog=others, status=status).read_all()
 
 
-def changes_query(description: TableDescription, table: str, command: MutationCommand, source: str = _PART) -> str:
-    """The number and the new values of each row that an UPDATE or a DELETE changes."""
+def build_changes_query(
+    description: TableDescription, table: str, command: MutationCommand, source: str = _PART
+) -> str:
+    """Builds the query for the number and the new values of each row that a command changes."""
     assert isinstance(command, UpdateRows | DeleteRows), command
     values = [PART_OFFSET]
     texts = [command.condition]
     for name, expression in command.assignments if isinstance(command, UpdateRows) else ():
-        type_ = updated_column(description, name).type
-        values.append(f"CAST({_whole(expression)}, {quote_string(type_.name)})")
+        type_ = find_updated_column(description, name).type
+        values.append(f"CAST({_in_brackets(expression)}, {quote_string(type_.name)})")
         texts.append(expression)
     query = (
         f"SELECT {', '.join(values)} FROM {quote_identifier(source)} AS {quote_identifier_if_needed(table)} "
-        f"WHERE {_whole(command.condition)}"
+        f"WHERE {_in_brackets(command.condition)}"
     )
     if any(isinstance(node, Subquery) for text in texts for node in walk(parse_expression(text))):
-        query += f" ORDER BY {PART_OFFSET}"  # a join may mix what it reads
+        query += f" ORDER BY {PART_OFFSET}"  # a join may change the order
     return query
 
 
-def updated_column(description: TableDescription, name: str) -> Column:
+def find_updated_column(description: TableDescription, name: str) -> Column:
+    """Returns the column that an assignment names; ``_row_exists`` counts as one."""
     return ROW_EXISTS_COLUMN if name == ROW_EXISTS else description.schema.column(name)
 
 
-def _whole(expression: str) -> str:
-    """In brackets, behind a comment that it may end with."""
+def _in_brackets(expression: str) -> str:
+    """Puts an expression in brackets, behind a line break in case it ends with a comment."""
     return f"({expression}\n)"
 
 
@@ -121,33 +127,37 @@ def _whole(expression: str) -> str:
 
 @dataclass(frozen=True)
 class OnePart:
-    """Implements ``sql.relations.PartsRelation``."""
+    """A relation of one part. Implements ``sql.relations.PartsRelation``."""
 
     part: Part
     description: TableDescription
 
     def snapshot(self, *, sequential_consistency: bool = False) -> Snapshot:
+        """Holds the part."""
         return Snapshot([self.part], lambda _: None)
 
 
 @dataclass(frozen=True)
 class _WithPart:
-    """Implements ``sql.relations.RelationCatalog``."""
+    """A catalog in which the part has a name of its own. Implements ``sql.relations.RelationCatalog``."""
 
     others: RelationCatalog
     part: PartsRelation | BlockRelation
     database: str
 
     def relation(self, database: str | None, table: str) -> PartsRelation | ArrowRelation | ViewRelation:
+        """Returns the part, or another catalog's relation."""
         if table not in (_PART, _BLOCK):
             return self.others.relation(database or self.database, table)
         if isinstance(self.part, BlockRelation) or self.part.description.has_parts:
-            return self.part  # of the same definition for every part, so that plans over it are kept
-        # Rows have numbers here, those of a small table too.
+            return self.part  # every part has the same definition object, so that plans over it are cached
+        # Rows are numbered here, also those of a small table.
         return replace(self.part, description=replace(self.part.description, has_parts=True))  # type: ignore[type-var]
 
     def files(self, path: str, format: str = "", structure: str = "") -> StreamedRelation:
+        """Returns the relation of the table function ``file``."""
         return self.others.files(path, format, structure)
 
     def other_tables(self, function: object) -> object:
+        """Returns the tables that a table function reads."""
         return self.others.other_tables(function)

@@ -1,17 +1,17 @@
-"""What a mutation's commands do to one part: from the part to a temporary one with the rows as they are to be.
+"""Applies a mutation's commands to one part, writing a temporary part with the resulting rows.
 
-One command follows the other; ``sql.mutations.combined_steps`` tells which share a rewrite. The rows that a command
-changes are found by a query over the part alone, in the order of the part, which gives the number of each row and, for
-UPDATE, its new values:
+Commands run one after another; ``sql.mutations.combined_steps`` says which share a rewrite. A query over the part alone
+finds the rows that a command changes. It keeps the order of the part and gives the number of each row and, for UPDATE,
+its new values::
 
     SELECT _part_offset, CAST(expression, 'type') FROM <the part> WHERE condition
 
-so conditions are pruned, and subqueries run, as in any SELECT. What the query does not name stays as it is
-(``parts.merge.part_rewriting``), and a part in which it finds no row is linked whole. The memory is that of a window of
-rows.
+So conditions are pruned, and subqueries run, as in any SELECT. Columns that a command does not change stay as they are
+(``parts.merge.part_rewriting``), and a part in which it finds no row is hard-linked whole. The memory needed is that of
+a window of rows.
 
-The result depends on the rows of the part, the commands and the definition alone, as far as the expressions do:
-``sql.mutations.mutation`` tells which do not.
+The result depends only on the rows of the part, the commands and the definition, unless an expression is not
+deterministic (``sql.mutations.mutation`` tells).
 """
 
 from __future__ import annotations
@@ -49,19 +49,22 @@ from sql.grammar.statements.alter_commands import (
     MaterializeTtl,
     UpdateRows,
 )
-from sql.mutations.changed_rows import ChangedRows, read_remaining_rows, read_updated_rows, remaining
-from sql.mutations.combined_steps import HeldRows, columns_of_all, fits, together
-from sql.mutations.mutation_queries import MutationStep, OnePart, found_rows
+from sql.mutations.changed_rows import ChangedRows, read_found_rows, read_remaining_rows, read_updated_rows
+from sql.mutations.combined_steps import HeldRows, find_all_columns, fits_in_memory, group_steps
+from sql.mutations.mutation_queries import MutationStep, OnePart, find_changed_rows
 from sql.relations import BlockRelation, PartsRelation, RelationCatalog
 from sql.run.query_engine import QueryEngine
 
-_OF_ROWS = (RuleKind.ROWS, RuleKind.ROWS_WHERE, RuleKind.GROUP_BY)
+_ROW_RULES = (RuleKind.ROWS, RuleKind.ROWS_WHERE, RuleKind.GROUP_BY)
 
 
 @dataclass(frozen=True)
 class PartMutator:
-    """What parts of a table are mutated with. ``table`` is what expressions may call the table; ``others`` finds the
-    tables that subqueries read. ``check`` hears how many rows the steps have looked at, and raises to end it."""
+    """Mutates parts of one table.
+
+    ``table`` is the name of the table in expressions; ``others`` finds the tables that subqueries read. ``check`` is
+    called with the number of rows read so far, and may raise to stop.
+    """
 
     engine: QueryEngine
     description: TableDescription
@@ -70,8 +73,10 @@ class PartMutator:
     check: Callable[[int], None] = lambda rows: None
 
     def apply(self, source: Part, steps: Sequence[MutationStep], directory: Path) -> None:
-        """Makes the part in ``directory``, which is there and empty. What is left there after an error is the
-        caller's."""
+        """Writes the mutated part into ``directory``, which exists and is empty.
+
+        After an error the caller removes what is left there.
+        """
         part = source.under(self.description.schema)
         made: Path | None = None
         places = (directory.with_name(f"{directory.name}.{number}") for number in itertools.count())
@@ -81,7 +86,7 @@ class PartMutator:
                 part = self._latest(part, made)
                 for each in self._rewrites(part, group):
                     part, place = self._latest(part, made), next(places)
-                    if self._carry_out(part, each, place, done * source.rows):
+                    if self._apply_steps(part, each, place, done * source.rows):
                         if made is not None:
                             shutil.rmtree(made)
                         made = place
@@ -96,10 +101,12 @@ class PartMutator:
             raise
 
     def _groups(self, steps: Sequence[MutationStep]) -> Iterator[list[MutationStep]]:
-        """The steps in their order, those side by side that may be carried out together in one list. Behind UPDATEs
-        come the MATERIALIZED columns whose expressions read what they change."""
+        """Yields the steps in order, in groups that can share a rewrite.
+
+        Behind UPDATEs come the MATERIALIZED columns whose expressions read what they change.
+        """
         schema = self.description.schema
-        for group in together(steps, schema):
+        for group in group_steps(steps, schema):
             yield group
             commands = (step.command for step in group)
             names = {name for c in commands if isinstance(c, UpdateRows) for name, _ in c.assignments}
@@ -113,51 +120,53 @@ class PartMutator:
         return open_part(made, name=part.name, table_schema=self.description.schema)
 
     def _rewrites(self, part: Part, group: list[MutationStep]) -> list[list[MutationStep]]:
-        """The steps that each rewrite of the part carries out."""
+        """Splits a group into the steps of each rewrite of the part."""
         schema = self.description.schema
-        is_held = len(group) > 1 and fits(part, columns_of_all(group, schema), schema)
+        is_held = len(group) > 1 and fits_in_memory(part, find_all_columns(group, schema), schema)
         return [group] if is_held else [[step] for step in group]
 
-    def _carry_out(self, part: Part, steps: Sequence[MutationStep], place: Path, rows_before: int) -> bool:
-        """``False``: they change nothing in the part, and nothing is at ``place``."""
+    def _apply_steps(self, part: Part, steps: Sequence[MutationStep], place: Path, rows_before: int) -> bool:
+        """Writes the changed part to ``place``; returns ``False``, with nothing written, if nothing changes."""
         self.check(rows_before)
         place.mkdir()
-        run = replace(self, check=partial(self._look_beyond, rows_before))
-        is_changed = run._together(part, steps, place) if len(steps) > 1 else run._alone(part, steps[0], place)
+        run = replace(self, check=partial(self._check_rows_read, rows_before))
+        is_changed = (
+            run._apply_combined(part, steps, place) if len(steps) > 1 else run._apply_one(part, steps[0], place)
+        )
         if not is_changed:
             place.rmdir()
         return is_changed
 
-    def _together(self, part: Part, steps: Sequence[MutationStep], place: Path) -> bool:
-        """UPDATEs and DELETEs, on rows in memory from the first on that changes any."""
+    def _apply_combined(self, part: Part, steps: Sequence[MutationStep], place: Path) -> bool:
+        """Applies UPDATEs and DELETEs to rows in memory, from the first that changes any."""
         rows: HeldRows | None = None
         for number, step in enumerate(steps):
             self.check(number * part.rows)
             if rows is None:
-                if not self._found(part, step).has_more():
+                if not self._find_rows(part, step).has_more():
                     continue
-                rows = HeldRows(part, columns_of_all(steps, self.description.schema), self.description.schema)
-            rows.carry_out(step, self._rows_of)
+                rows = HeldRows(part, find_all_columns(steps, self.description.schema), self.description.schema)
+            rows.apply_step(step, self._find_rows_in)
         if rows is None or not (rows.changed or rows.has_lost_rows):
             return False
         changed = sorted(rows.changed)
-        found, look = rows.found(changed), partial(self._look_beyond, (len(steps) - 1) * part.rows)
+        found, look = rows.list_remaining(changed), partial(self._check_rows_read, (len(steps) - 1) * part.rows)
         if rows.has_lost_rows:
             names = [column.name for column in list_rewritten_columns(part, self.description.schema)]
-            rewrite_rows(part, place, self.description, remaining(part, names, changed, found, look))
+            rewrite_rows(part, place, self.description, read_found_rows(part, names, changed, found, look))
         else:
             rewrite_columns(part, place, self.description, changed, read_updated_rows(part, changed, found, look))
         return True
 
-    def _look_beyond(self, before: int, rows: int) -> None:
+    def _check_rows_read(self, before: int, rows: int) -> None:
         self.check(before + rows)
 
-    def _alone(self, part: Part, step: MutationStep, place: Path) -> bool:
+    def _apply_one(self, part: Part, step: MutationStep, place: Path) -> bool:
         match step.command:
             case UpdateRows(assignments):
-                return self._update(part, [name for name, _ in assignments], self._found(part, step), place)
+                return self._update(part, [name for name, _ in assignments], self._find_rows(part, step), place)
             case DeleteRows():
-                return self._delete(part, self._found(part, step), place)
+                return self._delete(part, self._find_rows(part, step), place)
             case ApplyDeletedMask():
                 if not part.has_deleted_rows:
                     return False
@@ -171,7 +180,7 @@ class PartMutator:
             case ClearIndex(name):
                 return self._clear_index(part, name, place)
             case MaterializeColumn(name) | ClearColumnData(name):
-                return self._renew(part, name, place, is_cleared=isinstance(step.command, ClearColumnData))
+                return self._rewrite_column(part, name, place, is_cleared=isinstance(step.command, ClearColumnData))
 
     def _update(self, part: Part, names: Sequence[str], found: ChangedRows, place: Path) -> bool:
         if not found.has_more():
@@ -181,7 +190,7 @@ class PartMutator:
         return True
 
     def _with_sizes_checked(self, part: Part, names: Sequence[str], tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-        """Raises 190 for a row of a Nested structure of which another column is longer."""
+        """Raises 190 for a row of a Nested structure in which another column is longer."""
         structures = [structure for structure in self.description.schema.nested if {*structure} & {*names}]
         others = [name for structure in structures for name in structure if name not in names]
         begin = 0
@@ -202,8 +211,8 @@ class PartMutator:
         rewrite_rows(part, place, self.description, read_remaining_rows(part, names, found, self.check))
         return True
 
-    def _renew(self, part: Part, name: str, place: Path, *, is_cleared: bool) -> bool:
-        """Writes the column's default for every row; where it is to be cleared the part is left without it."""
+    def _rewrite_column(self, part: Part, name: str, place: Path, *, is_cleared: bool) -> bool:
+        """Writes the column's default for every row, or removes a cleared column from the part."""
         column = self.description.schema.column(name)
         is_there = name in (*part.readable, *part.converted)
         if not column.is_stored or ((column.default_kind == "DEFAULT" or is_cleared) and is_there is not is_cleared):
@@ -219,7 +228,7 @@ class PartMutator:
         return True
 
     def _expire(self, part: Part, at: int, place: Path) -> bool:
-        """Only the columns that tell the times are read where nothing has expired."""
+        """Removes what has expired; reads only the columns of the times if nothing has."""
         ttl, codec = self.description.ttl, part.ttl.codec
         known = part.get_applicable_ttl(ttl)
         if not ttl.knows(known):
@@ -231,12 +240,12 @@ class PartMutator:
         elif not ttl.may_have_expired(known, at):
             return False
         if not ttl.may_have_expired(known, at):
-            new = self._to_take_up(part)
+            new = self._list_columns_to_add(part)
             blocks = self._tables(part.read(new, with_deleted=True))
             rewrite_columns(part, place, self.description, new, blocks, ttl=TtlCollector(ttl, codec=codec, known=known))
             return True
         gone = find_expired_columns(part, known, self.description, at)
-        if ttl.of_kind(*_OF_ROWS):
+        if ttl.of_kind(*_ROW_RULES):
             names = [column.name for column in list_rewritten_columns(part, self.description.schema)]
             left = self._tables(part.read(names)) if not ttl.is_gone(known, at) else iter(())
             rows = apply_ttl(left, self.description, at)
@@ -245,19 +254,22 @@ class PartMutator:
             self._expire_values(part, known, at, place, gone)
         return True
 
-    def _to_take_up(self, part: Part) -> list[str]:
-        """The columns that a part lacks and has once its TTL is known: all, if rows expire, else those that do."""
+    def _list_columns_to_add(self, part: Part) -> list[str]:
+        """Returns the columns that the part lacks and must get once its TTL is known.
+
+        These are all columns if rows expire, else the expiring columns.
+        """
         ttl = self.description.ttl
         expiring = [rule.column for rule in ttl.of_kind(RuleKind.COLUMN)]
-        names = self.description.schema.stored.names if ttl.of_kind(*_OF_ROWS) else expiring
+        names = self.description.schema.stored.names if ttl.of_kind(*_ROW_RULES) else expiring
         return [name for name in names if part.lacks([name])]
 
     def _expire_values(self, part: Part, known: PartTtl, at: int, place: Path, gone: set[str]) -> None:
-        """Writes the columns of which something has expired; the part is left without those that are ``gone``."""
+        """Writes columns with expired values; columns that are ``gone`` are removed from the part."""
         ttl = self.description.ttl
         expired = [rule for rule in ttl.of_kind(RuleKind.COLUMN) if rule.may_have_expired(known, at)]
         written = [rule for rule in expired if rule.column not in gone and not part.lacks([rule.column])]
-        new = [name for name in self._to_take_up(part) if name not in gone]
+        new = [name for name in self._list_columns_to_add(part) if name not in gone]
         names = [*new, *(rule.column for rule in written)]
         defaults = {name for rule in written if rule.default is not None for name in rule.default.columns}
         applied = [rule for rule in expired if rule in written or rule.column in defaults]
@@ -276,7 +288,10 @@ class PartMutator:
         rewrite_columns(part, place, self.description, names, blocks(), gone, ttl=found)
 
     def _make_index(self, part: Part, name: str, place: Path) -> bool:
-        """A compact part takes up the columns that it lacks; a wide one that lacks some gets no index of them."""
+        """Builds an index. A compact part also gets the columns that it lacks.
+
+        A wide part that lacks some gets no index of them.
+        """
         for index in self.description.indexes:
             if index.name == name and part.read_skip_index(index) is None:
                 new = [column for column in index.key.columns if part.lacks([column])]
@@ -302,8 +317,8 @@ class PartMutator:
             yield pa.Table.from_batches([batch])
             rows += batch.num_rows
 
-    def _found(self, part: Part, step: MutationStep) -> ChangedRows:
-        return self._rows_of(OnePart(part, self.description), step)
+    def _find_rows(self, part: Part, step: MutationStep) -> ChangedRows:
+        return self._find_rows_in(OnePart(part, self.description), step)
 
-    def _rows_of(self, relation: PartsRelation | BlockRelation, step: MutationStep) -> ChangedRows:
-        return found_rows(self.engine, step, relation, self.description, self.table, self.others)
+    def _find_rows_in(self, relation: PartsRelation | BlockRelation, step: MutationStep) -> ChangedRows:
+        return find_changed_rows(self.engine, step, relation, self.description, self.table, self.others)

@@ -1,1 +1,4 @@
-"""What need not be read: from conditions to parts, granules and rows. It is handed whatever must be computed."""
+"""Decides which parts, granules and rows a query need not read, from its conditions.
+
+What must be computed for that is done by an evaluator that is passed in.
+"""

@@ -1,6 +1,6 @@
-"""The values a condition allows a column: ``path = 'x'`` or ``path IN ('x', 'y')`` among the conjuncts of WHERE.
+"""Finds the values that WHERE allows a column: ``path = 'x'`` or ``path IN ('x', 'y')``.
 
-For tables that can be read by key only (``system.zookeeper``).
+It serves tables that can be read by key only (``system.zookeeper``).
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from sql.typing.typed_expressions import Typed
 
 
 def find_allowed_values(scan: Scan, column: str, fold: Callable[[Typed], object]) -> list[str] | None:
-    """The allowed values, ``None`` when no conjunct limits them to constants. ``fold`` computes these."""
+    """Returns the allowed values; ``None`` when no conjunct limits the column to constants.
+
+    ``fold`` computes constant expressions.
+    """
     for term, around in scan.conditions:
 
         def constant(node: Node, around: ExpressionContext = around) -> Node:
@@ -24,13 +27,13 @@ def find_allowed_values(scan: Scan, column: str, fold: Callable[[Typed], object]
                 return Literal(fold(value)) if value.is_constant else node
             return node
 
-        values = _values(term, column, constant)
+        values = _find_values(term, column, constant)
         if values is not None:
             return values
     return None
 
 
-def _values(term: object, column: str, constant: Callable[[Node], Node]) -> list[str] | None:
+def _find_values(term: object, column: str, constant: Callable[[Node], Node]) -> list[str] | None:
     if not isinstance(term, Function) or term.name not in ("equals", "in") or len(term.args) != 2:
         return None
     left, right = term.args

@@ -1,5 +1,7 @@
-"""Conditions that are computed of the keys' values, where each place has one value of every key: a part of the
-partition key, an entry of a set. Whatever is made of the keys alone is known there.
+"""Conditions that are computed from exact key values, not from ranges.
+
+They apply where each place has one value of every key: a part's partition key, or an entry of a set index. There every
+expression over keys alone can be computed.
 """
 
 from __future__ import annotations
@@ -22,22 +24,22 @@ from sql.pruning.conditions import Condition, KeyFacts, Unknown
 from sql.pruning.evaluator import BlockExpression, Evaluator
 from sql.pruning.key_ranges import KeyRanges, Mask
 
-_OF_ROWS = frozenset(
+_ROW_DEPENDENT_FUNCTIONS = frozenset(
     {
         "arrayJoin", "throwIf", "sleep", "sleepEachRow", "indexHint", "rowNumberInBlock", "rowNumberInAllBlocks",
         "blockSize", "blockNumber", "rand", "rand64", "randCanonical", "generateUUIDv4",
     }
 )  # fmt: skip
-"""Another value in other rows, or effects."""
+"""Functions whose value differs between rows, or that have side effects."""
 
 
 @dataclass(frozen=True)
 class ComputedCondition(Condition):
-    """An expression over the keys."""
+    """A condition that is computed as an expression over the keys."""
 
     keys: tuple[int, ...]
     names: tuple[str, ...]
-    """What they are called in the expression."""
+    """Their names in the expression."""
     expression: BlockExpression
     label: str
 
@@ -49,14 +51,14 @@ class ComputedCondition(Condition):
         block = pa.Table.from_arrays(columns, list(self.names))
         try:
             values = self.expression.evaluate(block).combine_chunks()
-        except PandoError:  # a row that is not read may be one that it fails for
+        except PandoError:  # it may fail for a row that the query would not have read
             return np.ones(size, bool), np.ones(size, bool)
         is_true = values if pa.types.is_boolean(values.type) else pc.not_equal(values, pa.scalar(0, values.type))
         true, false = (one.fill_null(False).to_numpy(zero_copy_only=False) for one in (is_true, pc.invert(is_true)))
         return true, false
 
     @property
-    def used(self) -> frozenset[int]:
+    def key_numbers(self) -> frozenset[int]:
         return frozenset(self.keys)
 
     def describe(self, names: Sequence[str]) -> str:
@@ -66,8 +68,10 @@ class ComputedCondition(Condition):
 def build_computed_condition(
     node: Node, keys: Sequence[tuple[Node, DataType]], columns: Collection[str], zone: str, evaluation: Evaluator
 ) -> Condition:
-    """The condition as an expression over the keys of a table with these ``columns``; unknown where it reads anything
-    else."""
+    """Builds a condition as an expression over the keys of a table with these ``columns``.
+
+    Returns ``Unknown`` where the expression reads anything else.
+    """
     prefix = "k"
     while any(name.startswith(prefix) for name in columns):
         prefix += "k"
@@ -77,7 +81,7 @@ def build_computed_condition(
         number = numbers.get(part) if isinstance(part, (Function, Identifier)) else None
         return part if number is None else Identifier((f"{prefix}{number}",))
 
-    if any(isinstance(part, Lambda) or _is_of_rows(part) for part in walk(node)):
+    if any(isinstance(part, Lambda) or _depends_on_row(part) for part in walk(node)):
         return Unknown()
     tree = transform(node, change)
     named = {part.parts[0] for part in walk(tree) if isinstance(part, Identifier)}
@@ -94,8 +98,8 @@ def build_computed_condition(
     return ComputedCondition(used, names, expression, canonical_text(node))
 
 
-def _is_of_rows(node: Node) -> bool:
+def _depends_on_row(node: Node) -> bool:
     if not isinstance(node, Function):
         return False
     rule = find_rule(node.name)
-    return (rule.name if rule is not None else node.name) in _OF_ROWS
+    return (rule.name if rule is not None else node.name) in _ROW_DEPENDENT_FUNCTIONS

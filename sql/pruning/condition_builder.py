@@ -74,11 +74,12 @@ class KeyExpression:
 
 
 def parse_key_expressions(texts: Sequence[str], types: Sequence[DataType]) -> list[KeyExpression]:
+    """Parses the texts of keys; each gets its type."""
     return [KeyExpression(parse_expression(text), type_) for text, type_ in zip(texts, types, strict=True)]
 
 
 class ConditionBuilder:
-    """For one source and one list of keys."""
+    """Builds conditions for one source and one list of keys."""
 
     def __init__(
         self,
@@ -90,7 +91,7 @@ class ConditionBuilder:
         *,
         are_values: bool = False,
     ) -> None:
-        """``are_values``: of each part the keys are known by value, not only by range."""
+        """Creates a builder. ``are_values``: each place has exact key values, not only ranges."""
         self._source = source
         self._schema = schema
         self._keys = keys
@@ -100,20 +101,21 @@ class ConditionBuilder:
         self._are_values = are_values
 
     def build(self, filters: Sequence[tuple[Node, ExpressionContext]]) -> tuple[Condition, bool]:
-        """The conjunction of the filters that are understood, and whether it says of every row what they say.
+        """Returns the conjunction of the filters that are understood, and whether it is equivalent to them.
 
-        Each filter comes with what is known where it stands. Where a column can be NULL a filter can be
-        neither true nor false, which a condition does not know: it still shows what cannot match, never what must.
+        Each filter comes with the context that it stands in. A filter on a column that can be NULL may be neither true
+        nor false, which a condition does not know. Such a condition still shows which rows cannot match, but never
+        which must.
         """
         terms = []
         may_be_null = False
         for node, around in filters:
             try:
-                normalized = self._normalized(node, around.scope)
+                normalized = self._normalize(node, around.scope)
                 terms.append(self._conjunct(normalized))
             except (UnsupportedTermError, PandoError):
                 continue
-            may_be_null |= any(self._may_be_null(name) for name in _columns(normalized))
+            may_be_null |= any(self._may_be_null(name) for name in _list_columns(normalized))
         known = [term for term in terms if not isinstance(term, Unknown)]
         is_whole = (
             len(known) == len(filters) and not may_be_null and not any(isinstance(term, IndexHint) for term in known)
@@ -121,8 +123,8 @@ class ConditionBuilder:
         return Combination(tuple(known)) if known else Constant(True), is_whole
 
     def find_substring_searches(self, filters: Sequence[tuple[Node, ExpressionContext]]) -> list[ContainsText]:
-        """What the keys that are strings must contain, by the filters that are LIKE and more than a beginning."""
-        normalized = [self._normalized(node, around.scope) for node, around in filters]
+        """Returns the substrings that LIKE filters require in string keys, behind the first wildcard."""
+        normalized = [self._normalize(node, around.scope) for node, around in filters]
         found = []
         for node in normalized:
             match node:
@@ -142,43 +144,43 @@ class ConditionBuilder:
 
     # Names ------------------------------------------------------------------------------------------------------------
 
-    def _normalized(self, node: Node, scope: Scope, seen: frozenset[str] = frozenset()) -> Node:
-        """Columns of the source as ``Identifier((name,))``; anything of another source becomes a marker."""
+    def _normalize(self, node: Node, scope: Scope, seen: frozenset[str] = frozenset()) -> Node:
+        """Rewrites columns of the source to ``Identifier((name,))`` and other sources' to a marker."""
 
         def change(part: Node) -> Node:
             if isinstance(part, Alias):
                 return part.expression
             if isinstance(part, Identifier):
-                return self._resolved(part, scope, seen)
+                return self._resolve_name(part, scope, seen)
             if isinstance(part, (StarColumn, Subquery)):
-                return _OTHER
+                return _FOREIGN
             return split_tuple_comparison(part)
 
         return transform(node, change)
 
-    def _resolved(self, node: Identifier, scope: Scope, seen: frozenset[str]) -> Node:
+    def _resolve_name(self, node: Identifier, scope: Scope, seen: frozenset[str]) -> Node:
         name = node.parts[0]
         if len(node.parts) == 1 and name in scope.aliases and name not in seen:
-            return self._normalized(scope.aliases[name], scope, seen | {name})
+            return self._normalize(scope.aliases[name], scope, seen | {name})
         found = scope.find_column(node.parts)
         if found is None or found[0] is not self._source or found[2]:
-            return _OTHER
+            return _FOREIGN
         definition = found[1].definition
         if definition is None:
-            return _OTHER
+            return _FOREIGN
         if definition.default_kind in EXPRESSIONS:
             tree = parse_expression(definition.default_expression)
             own = Scope([self._source], aliases=collect_aliases([tree]))
-            return self._normalized(tree, own, seen | {name})
+            return self._normalize(tree, own, seen | {name})
         return Identifier((found[1].name,))
 
     # Terms ------------------------------------------------------------------------------------------------------------
 
     def _conjunct(self, node: Node) -> Condition:
         if isinstance(node, Function) and node.name == "indexHint":
-            known = [term for arg in node.args if not isinstance(term := self._safe(arg), Unknown)]
+            known = [term for arg in node.args if not isinstance(term := self._term_or_unknown(arg), Unknown)]
             return IndexHint(Combination(tuple(known))) if known else Unknown()
-        term = self._safe(node)
+        term = self._term_or_unknown(node)
         if self._are_values and isinstance(term, Unknown):
             keys = [(key.node, key.type) for key in self._keys]
             return build_computed_condition(node, keys, self._schema.names, self._environment.zone, self._evaluation)
@@ -190,24 +192,24 @@ class ConditionBuilder:
         if not isinstance(node, Function):
             return Unknown()
         if node.name in ("and", "or"):
-            return Combination(tuple(self._safe(arg) for arg in node.args), either=node.name == "or")
+            return Combination(tuple(self._term_or_unknown(arg) for arg in node.args), either=node.name == "or")
         if node.name == "not" and len(node.args) == 1:
-            return Negated(self._safe(node.args[0]))
+            return Negated(self._term_or_unknown(node.args[0]))
         if node.name in _NEGATED and len(node.args) == 2:
-            return Negated(self._safe(replace(node, name=_NEGATED[node.name])))
+            return Negated(self._term_or_unknown(replace(node, name=_NEGATED[node.name])))
         return self._atom(node)
 
     def _atom(self, node: Function) -> Condition:
-        """What is neither made of conditions nor the opposite of one."""
+        """Builds the condition of a term that is neither AND, OR nor a negation."""
         if node.name in ("like", "startsWith") and len(node.args) == 2:
             return self._prefix(node)
         if node.name in ("in", "globalIn") and len(node.args) == 2:
-            return self._set(node)
+            return self._membership(node)
         if node.name in RANGE_COMPARISONS and len(node.args) == 2:
             return self._comparison(node)
         return Unknown()
 
-    def _safe(self, node: Node) -> Condition:
+    def _term_or_unknown(self, node: Node) -> Condition:
         try:
             return self._term(node)
         except (UnsupportedTermError, PandoError):
@@ -229,22 +231,22 @@ class ConditionBuilder:
 
     def _against_key(self, number: int, key: KeyExpression, left: Node, right: Node, name: str) -> Condition | None:
         if name != "equals" and isinstance(strip_nullable(key.type), UUIDType):
-            return None  # keys are in the order of bytes, and < compares the second half first
+            return None  # keys are sorted by bytes, but ``<`` compares the second half first
         if left == key.node:
             value = self._constants.value(right, key.type)
             return build_range_condition(number, name, value, exact=not isinstance(strip_nullable(key.type), FloatType))
-        column = _column(left)
-        if column is not None and column in _columns(key.node):
+        column = _column_name(left)
+        if column is not None and column in _list_columns(key.node):
             return self._through_key(number, key, column, right, name)
         inner = find_monotonic_argument(left, key.node, self._schema, self._environment.zone)
         if inner is not None:
-            change, type_ = self._change(left, key)
+            change, type_ = self._compile_key_function(left, key)
             return build_range_condition(number, name, self._constants.value(right, type_), change=change, exact=False)
         return None
 
     def _through_key(self, number: int, key: KeyExpression, column: str, right: Node, name: str) -> Condition | None:
-        """The key is a function of the compared column: apply it to the constant."""
-        if len(_columns(key.node)) != 1:
+        """Builds a term where the key is a function of the column: applies it to the constant."""
+        if len(_list_columns(key.node)) != 1:
             return None
         type_ = self._schema.column(column).type
         growing = (
@@ -253,7 +255,7 @@ class ConditionBuilder:
         if not growing and name != "equals":
             return None
         value = self._constants.value(right, type_)
-        mapped = self._mapped(key, column, value, type_)
+        mapped = self._map_value(key, column, value, type_)
         loose = {"less": "lessOrEquals", "greater": "greaterOrEquals"}.get(name, name)
         return build_range_condition(number, loose, mapped, exact=False)
 
@@ -267,7 +269,7 @@ class ConditionBuilder:
             end = next((position for position, char in enumerate(text) if char in "%_\\"), len(text))
             exact = text[end:] == "%"
             if end == len(text):
-                return self._safe(Function("equals", node.args))
+                return self._term_or_unknown(Function("equals", node.args))
             text = text[:end]
         upper = next_prefix(text)
         for number, key in enumerate(self._keys):
@@ -276,7 +278,7 @@ class ConditionBuilder:
                 return InRange(number, WantedRange(pa.scalar(text, pa.string()), high, True, False), exact=exact)
         return Unknown()
 
-    def _set(self, node: Function) -> Condition:
+    def _membership(self, node: Function) -> Condition:
         left, right = node.args
         if isinstance(right, LiteralList) and right.is_of_tuples:
             return self._listed_tuples(left, right)
@@ -284,7 +286,7 @@ class ConditionBuilder:
             if len(right.values) > MAX_INLINED_LITERALS:
                 least, greatest = list_bounds(right)
                 within = (Function("greaterOrEquals", (left, least)), Function("lessOrEquals", (left, greatest)))
-                return Combination((*map(self._safe, within), Unknown()))
+                return Combination((*map(self._term_or_unknown, within), Unknown()))
             right = Function("tuple", list_members(right))
         if not isinstance(right, Function) or right.name not in ("tuple", "array"):
             right = Function("tuple", self._constants.members(right))
@@ -301,46 +303,46 @@ class ConditionBuilder:
         return Combination(tuple(terms)) if terms else Unknown()
 
     def _listed_tuples(self, left: Node, right: LiteralList) -> Condition:
-        """As :meth:`_tuple_set`."""
+        """Builds the same term as :meth:`_tuple_set`, from a :class:`LiteralList`."""
         columns = right.values.flatten()
         if not isinstance(left, Function) or left.name != "tuple" or len(left.args) != len(columns):
             return Unknown()
         parts = zip(left.args, columns, strict=True)
         return Combination(
-            (*(self._safe(Function("in", (part, LiteralList(column)))) for part, column in parts), Unknown())
+            (*(self._term_or_unknown(Function("in", (part, LiteralList(column)))) for part, column in parts), Unknown())
         )
 
     def _set_of_key(self, number: int, key: KeyExpression, left: Node, members: Sequence[Node]) -> Condition | None:
-        column = _column(left)
+        column = _column_name(left)
         if left == key.node:
             return InSet(number, tuple(self._constants.value(member, key.type) for member in members), exact=True)
-        if column is not None and _columns(key.node) == {column}:
+        if column is not None and _list_columns(key.node) == {column}:
             type_ = self._schema.column(column).type
-            values = [self._mapped(key, column, self._constants.value(member, type_), type_) for member in members]
+            values = [self._map_value(key, column, self._constants.value(member, type_), type_) for member in members]
             return InSet(number, tuple(values))
         if find_monotonic_argument(left, key.node, self._schema, self._environment.zone) is not None:
-            change, type_ = self._change(left, key)
+            change, type_ = self._compile_key_function(left, key)
             values = [self._constants.value(member, type_) for member in members]
             return InSet(number, tuple(values), change, exact=True)
         return None
 
     def _tuple_set(self, left: Function, members: Sequence[Node]) -> Condition:
-        """(a, b) IN ((1, 2), …): a in {1, …} and b in {2, …}; can always be false."""
+        """Builds a term for ``(a, b) IN ((1, 2), …)``: a in {1, …} and b in {2, …}; it can always be false."""
         rows = []
         for member in members:
             if not isinstance(member, Function) or member.name != "tuple" or len(member.args) != len(left.args):
                 return Unknown()
             rows.append(member.args)
         terms = [
-            self._safe(Function("in", (part, Function("tuple", tuple(row[position] for row in rows)))))
+            self._term_or_unknown(Function("in", (part, Function("tuple", tuple(row[position] for row in rows)))))
             for position, part in enumerate(left.args)
         ]
         return Combination((*terms, Unknown()))
 
     # Values -----------------------------------------------------------------------------------------------------------
 
-    def _change(self, node: Node, key: KeyExpression) -> tuple[MonotonicFunction, DataType]:
-        """The function from the key's values to the compared expression's, and its type."""
+    def _compile_key_function(self, node: Node, key: KeyExpression) -> tuple[MonotonicFunction, DataType]:
+        """Returns the function from the key's values to the compared expression's, and its type."""
         schema = TableSchema((Column("k", strip_nullable(key.type)),))
         tree = transform(node, lambda part: Identifier(("k",)) if part == key.node else part)
         compiled = self._evaluation.expression(tree, schema, self._environment.zone)
@@ -355,7 +357,7 @@ class ConditionBuilder:
 
         return change, compiled.type
 
-    def _mapped(self, key: KeyExpression, column: str, value: pa.Scalar, type_: DataType) -> pa.Scalar:
+    def _map_value(self, key: KeyExpression, column: str, value: pa.Scalar, type_: DataType) -> pa.Scalar:
         schema = TableSchema((Column(column, strip_nullable(type_)),))
         compiled = self._evaluation.expression(key.node, schema, self._environment.zone)
         block = pa.table({column: pa.repeat(value, 1)})
@@ -365,27 +367,27 @@ class ConditionBuilder:
         return result[0]
 
 
-_OTHER = Literal("\0of another table")
+_FOREIGN = Literal("\0of another table")
 
 
 def _is_constant(node: Node) -> bool:
-    return not any(isinstance(part, (Identifier, Subquery)) or part is _OTHER for part in walk(node)) and not any(
+    return not any(isinstance(part, (Identifier, Subquery)) or part is _FOREIGN for part in walk(node)) and not any(
         isinstance(part, Function) and part.name.lower().startswith(("rand", "generate")) for part in walk(node)
     )
 
 
-def _columns(node: Node) -> set[str]:
+def _list_columns(node: Node) -> set[str]:
     return {part.parts[0] for part in walk(node) if isinstance(part, Identifier)}
 
 
-def _column(node: Node) -> str | None:
+def _column_name(node: Node) -> str | None:
     return node.parts[0] if isinstance(node, Identifier) else None
 
 
 def build_range_condition(
     number: int, name: str, value: pa.Scalar, *, change: MonotonicFunction | None = None, exact: bool = True
 ) -> Condition:
-    """What ``name`` (of ``RANGE_COMPARISONS``) says of key ``number`` beside a constant."""
+    """Builds a comparison of key ``number`` by ``name`` (of ``RANGE_COMPARISONS``) with a constant."""
     wanted = {
         "equals": WantedRange(value, value),
         "less": WantedRange(None, value, high_closed=False),

@@ -1,4 +1,4 @@
-"""What pruning asks of whoever can compute: it decides, and computes nothing by itself."""
+"""Protocols of the evaluator that computes expressions for pruning."""
 
 from __future__ import annotations
 
@@ -16,15 +16,18 @@ class BlockExpression(Protocol):
     """An expression over the columns of blocks."""
 
     @property
-    def type(self) -> DataType: ...
+    def type(self) -> DataType:
+        """The type of its values."""
 
     def evaluate(self, block: pa.Table) -> pa.ChunkedArray:
-        """Its value for every row, in the storage type."""
+        """Returns its value for every row, in the storage type."""
 
 
 class Evaluator(Protocol):
+    """Computes constants and compiles expressions."""
+
     def constant(self, value: Typed) -> object:
-        """The Python value of a constant expression."""
+        """Returns the Python value of a constant expression."""
 
     def expression(self, node: Node, schema: TableSchema, zone: str) -> BlockExpression:
-        """Raises ``UserError`` where the tree is not an expression over the columns."""
+        """Compiles a tree. Raises ``UserError`` if it is not an expression over the columns."""

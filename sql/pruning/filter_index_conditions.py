@@ -1,8 +1,8 @@
-"""What a WHERE asks of filters: values, and pieces of texts, that must be among those of a run of granules.
+"""Conditions for filter indexes: values or substrings that a run of granules must contain.
 
-A term is understood when it can be true only of rows whose key has certain values or pieces: ``=``, IN, ``has…`` of an
-array, the value of a map, and of texts LIKE, ``startsWith``, ``endsWith``, ``hasToken``, ``multiSearchAny``. That they
-are all there never says that the term is true.
+A term is understood when it can be true only of rows whose key has certain values or substrings. Such terms are ``=``,
+IN, ``has…`` of an array and the value of a map. Of strings they are LIKE, ``startsWith``, ``endsWith``, ``hasToken``
+and ``multiSearchAny``. That all of them are there never proves the term true.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ from sql.pruning.key_constants import UnsupportedTermError
 from sql.pruning.key_ranges import Mask
 
 Piece = tuple[str, bool, bool]
-"""A text, and whether what has it may go on left and right of it."""
+"""A substring, and whether the text that contains it may go on to its left and to its right."""
 Group = tuple[Any, ...]
-"""Hashes; of a text index tokens."""
+"""Hashes, or for a text index tokens, that must all be present."""
 _MOST_GROUPS = 1024
 _IN_WORD = re.compile(r"[A-Za-z0-9]|[^\x00-\x7f]")
 _WORDS = re.compile(r"(?:[A-Za-z0-9]|[^\x00-\x7f])+")
@@ -56,7 +56,7 @@ _MAP_SEARCHES = {"mapContains": "mapKeys", "mapContainsKey": "mapKeys", "mapCont
 
 @dataclass(frozen=True)
 class ContainsAnyGroup(Condition):
-    """Some group of hashes, or of tokens, is there, all of it."""
+    """All hashes, or tokens, of at least one group are present."""
 
     key: int
     groups: tuple[Group, ...]
@@ -73,33 +73,36 @@ class ContainsAnyGroup(Condition):
             found |= there
         return found, np.ones(size, bool)
 
-    def tells(self, *, negated: bool = False) -> bool:
+    def can_exclude(self, *, negated: bool = False) -> bool:
         return not negated and all(self.groups)
 
     @property
-    def used(self) -> frozenset[int]:
+    def key_numbers(self) -> frozenset[int]:
         return frozenset((self.key,))
 
 
 def build_membership_condition(index: SkipIndex, number: int, values: Sequence[pa.Scalar]) -> Condition:
-    """Key ``number`` is one of the values."""
-    groups = [_hashes(index, pa.array([value], value.type)) for value in values]
-    return _present(number, groups)
+    """Builds the condition that key ``number`` is one of the values."""
+    groups = [_make_group(index, pa.array([value], value.type)) for value in values]
+    return _require_any_group(number, groups)
 
 
-def _present(number: int, groups: Sequence[Group]) -> Condition:
-    """A group of nothing, such as a text too short for a piece, may be anywhere."""
+def _require_any_group(number: int, groups: Sequence[Group]) -> Condition:
+    """Builds the condition that one group is present.
+
+    An empty group, such as of a string too short for an n-gram, may be anywhere.
+    """
     return ContainsAnyGroup(number, tuple(groups)) if len(groups) <= _MOST_GROUPS else Unknown()
 
 
-def _hashes(index: SkipIndex, array: pa.Array) -> Group:
+def _make_group(index: SkipIndex, array: pa.Array) -> Group:
     if index.kind == "text":
         return tuple(dict.fromkeys(tokenize_array(index.arguments, array)))
     return tuple(dict.fromkeys(hash_for_index(index, array).numbers.tolist()))
 
 
 class FilterConditionBuilder(ConditionBuilder):
-    """For one index of a kind with filters."""
+    """Builds conditions for one index that stores filters (bloom filter, n-grams, tokens, text)."""
 
     def __init__(
         self,
@@ -129,30 +132,30 @@ class FilterConditionBuilder(ConditionBuilder):
     # The terms of any condition
 
     def _against_key(self, number: int, key: KeyExpression, left: Node, right: Node, name: str) -> Condition | None:
-        return self._one_of(number, key, left, (right,)) if name == "equals" else None
+        return self._match_any(number, key, left, (right,)) if name == "equals" else None
 
     def _set_of_key(self, number: int, key: KeyExpression, left: Node, members: Sequence[Node]) -> Condition | None:
-        return self._one_of(number, key, left, members)
+        return self._match_any(number, key, left, members)
 
     def _prefix(self, node: Function) -> Condition:
         return Unknown()
 
-    def _one_of(self, number: int, key: KeyExpression, left: Node, values: Sequence[Node]) -> Condition | None:
+    def _match_any(self, number: int, key: KeyExpression, left: Node, values: Sequence[Node]) -> Condition | None:
         if len(values) > _MOST_GROUPS:
             return None
         if left == key.node:
             if isinstance(strip_nullable_and_low_cardinality(key.type), ArrayType):
-                return _present(number, [self._of_array(key, value) for value in values])
-            return _present(number, [self._of_value(key.type, value) for value in values])
+                return _require_any_group(number, [self._hash_array(key, value) for value in values])
+            return _require_any_group(number, [self._hash_value(key.type, value) for value in values])
         match left:
             case Function("arrayElement", (container, place)):
-                return self._element(number, key, container, place, values)
+                return self._match_element(number, key, container, place, values)
         return None
 
-    def _element(
+    def _match_element(
         self, number: int, key: KeyExpression, container: Node, place: Node, values: Sequence[Node]
     ) -> Condition | None:
-        """``array[i]`` or ``map[k]``: the default where there is none."""
+        """Builds a term for ``array[i]`` or ``map[k]``, which is the default where the element is missing."""
         type_ = strip_nullable_and_low_cardinality(key.type)
         if not isinstance(type_, ArrayType):
             return None
@@ -161,16 +164,16 @@ class FilterConditionBuilder(ConditionBuilder):
             groups = []
             for value in values:
                 scalar = self._value(value, type_.inner)
-                if scalar == _default(type_.inner):
+                if scalar == _default_scalar(type_.inner):
                     return Unknown()
-                groups.append(_hashes(self._index, pa.array([scalar], scalar.type)))
-            return _present(number, groups)
+                groups.append(_make_group(self._index, pa.array([scalar], scalar.type)))
+            return _require_any_group(number, groups)
         if key.node == Function("mapKeys", (container,)) and isinstance(container, Identifier):
             of_map = strip_nullable_and_low_cardinality(self._schema.column(container.parts[0]).type)
             if isinstance(of_map, MapType) and all(
-                self._value(value, of_map.value) != _default(of_map.value) for value in values
+                self._value(value, of_map.value) != _default_scalar(of_map.value) for value in values
             ):
-                return _present(number, [self._of_value(type_.inner, place)])
+                return _require_any_group(number, [self._hash_value(type_.inner, place)])
         return None
 
     # Searches in arrays and in texts
@@ -181,22 +184,29 @@ class FilterConditionBuilder(ConditionBuilder):
             if not isinstance(type_, ArrayType):
                 return Unknown()
             if name == "has":
-                return _present(number, [self._of_value(type_.inner, wanted)])
-            groups = [self._of_value(type_.inner, value) for value in list_elements(wanted)]
+                return _require_any_group(number, [self._hash_value(type_.inner, wanted)])
+            groups = [self._hash_value(type_.inner, value) for value in list_elements(wanted)]
             if name == "hasAny":
-                return _present(number, groups) if groups else Unknown()
-            return _present(number, [tuple(dict.fromkeys(one for group in groups for one in group))])
+                return _require_any_group(number, groups) if groups else Unknown()
+            return _require_any_group(number, [tuple(dict.fromkeys(one for group in groups for one in group))])
         if not isinstance(type_, StringType) and not (
             isinstance(type_, FixedStringType) and self._index.kind != "text"
         ):
             return Unknown()
         if name == "multiSearchAny":
             texts = [read_string_literal(value) for value in list_elements(wanted)]
-            return _present(number, [self._of_pieces([(text, True, True)]) for text in texts]) if texts else Unknown()
-        return _present(number, [self._of_pieces(find_required_pieces(name, read_string_literal(wanted)))])
+            return (
+                _require_any_group(number, [self._hash_pieces([(text, True, True)]) for text in texts])
+                if texts
+                else Unknown()
+            )
+        return _require_any_group(number, [self._hash_pieces(find_required_pieces(name, read_string_literal(wanted)))])
 
-    def _of_pieces(self, pieces: Sequence[Piece]) -> Group:
-        """Of texts that stand in the key; a word at an end that is open there may be a part of a longer one."""
+    def _hash_pieces(self, pieces: Sequence[Piece]) -> Group:
+        """Returns the hashes of substrings of the key.
+
+        A word at an open end may be part of a longer word, so it is left out.
+        """
         texts = []
         for text, is_open_left, is_open_right in pieces:
             if self._has_words:
@@ -208,19 +218,19 @@ class FilterConditionBuilder(ConditionBuilder):
                 texts += words
             else:
                 texts.append(text)
-        return _hashes(self._index, pa.array(texts, pa.string()))
+        return _make_group(self._index, pa.array(texts, pa.string()))
 
     # Values
 
-    def _of_array(self, key: KeyExpression, node: Node) -> Group:
+    def _hash_array(self, key: KeyExpression, node: Node) -> Group:
         type_ = strip_nullable_and_low_cardinality(key.type)
         assert isinstance(type_, ArrayType)
-        groups = [self._of_value(type_.inner, value) for value in list_elements(node)]
+        groups = [self._hash_value(type_.inner, value) for value in list_elements(node)]
         return tuple(dict.fromkeys(one for group in groups for one in group))
 
-    def _of_value(self, type_: DataType, node: Node) -> Group:
+    def _hash_value(self, type_: DataType, node: Node) -> Group:
         value = self._value(node, type_)
-        return _hashes(self._index, pa.array([value], value.type))
+        return _make_group(self._index, pa.array([value], value.type))
 
     def _value(self, node: Node, type_: DataType) -> pa.Scalar:
         bare = strip_nullable_and_low_cardinality(type_)
@@ -237,15 +247,17 @@ class FilterConditionBuilder(ConditionBuilder):
 
 
 def strip_nullable_and_low_cardinality(type_: DataType) -> DataType:
+    """Returns the type inside Nullable and LowCardinality."""
     return strip_nullable(strip_low_cardinality(type_))
 
 
-def _default(type_: DataType) -> pa.Scalar:
+def _default_scalar(type_: DataType) -> pa.Scalar:
     bare = strip_nullable_and_low_cardinality(type_)
     return pa.scalar(bare.default, bare.arrow)
 
 
 def list_elements(node: Node) -> Sequence[Node]:
+    """Returns the elements of a literal array or tuple. Raises ``UnsupportedTermError`` for anything else."""
     if isinstance(node, LiteralList) and not node.is_of_tuples and len(node.values) <= _MOST_GROUPS:
         return list_members(node)
     if isinstance(node, Function) and node.name in ("array", "tuple"):
@@ -254,13 +266,17 @@ def list_elements(node: Node) -> Sequence[Node]:
 
 
 def read_string_literal(node: Node) -> str:
+    """Returns the value of a string literal. Raises ``UnsupportedTermError`` for anything else."""
     if isinstance(node, Literal) and isinstance(node.value, str):
         return node.value
     raise UnsupportedTermError
 
 
 def find_required_pieces(name: str, text: str) -> list[Piece]:
-    """The texts that stand in whatever the search finds, and whether it goes on left and right of them."""
+    """Returns the substrings that every match of the search contains.
+
+    Each says whether the matched text may go on to its left and to its right.
+    """
     if name == "startsWith":
         return [(text, False, True)]
     if name == "endsWith":
@@ -272,12 +288,15 @@ def find_required_pieces(name: str, text: str) -> list[Piece]:
     found = []
     for place in range(1, last, 2):
         is_open_left, is_open_right = bool(runs[place - 1]), bool(runs[place + 1])
-        found.append((_unescaped(runs[place]), is_open_left, is_open_right))
+        found.append((_unescape_pattern(runs[place]), is_open_left, is_open_right))
     return found
 
 
-def _unescaped(run: str) -> str:
-    """What a backslash before another character than a wildcard means, no piece says."""
+def _unescape_pattern(run: str) -> str:
+    r"""Resolves ``\%``, ``\_`` and double backslashes in a LIKE pattern.
+
+    Raises ``UnsupportedTermError`` for a backslash before any other character.
+    """
     if re.search(r"\\[^%_\\]", run):
         raise UnsupportedTermError
     return re.sub(r"\\(.)", r"\1", run)

@@ -1,4 +1,4 @@
-"""From the filters of a query to the parts and granules that can have matching rows.
+"""Finds the parts and granules that can have matching rows, from a query's filters.
 
 Three steps, as in ClickHouse: the extremes of the partition key's columns (MinMax), the values of the partition key
 (Partition), the sparse primary index (PrimaryKey). Each only ever drops what cannot match.
@@ -41,7 +41,7 @@ _MANY_PARTS = 16
 
 @dataclass(slots=True)
 class IndexUse:
-    """What one index did, for EXPLAIN."""
+    """The effect of one index, for EXPLAIN: (after, before) counts of parts and granules."""
 
     kind: str
     keys: list[str]
@@ -52,12 +52,13 @@ class IndexUse:
 
     @property
     def condition(self) -> str:
+        """The condition as EXPLAIN shows it."""
         return self.test.describe(self.keys)
 
 
 @dataclass
 class IndexAnalysis:
-    """The conditions of one scan on the three indexes."""
+    """The conditions of one scan on the table's indexes."""
 
     minmax: Condition
     minmax_keys: list[str]
@@ -69,17 +70,17 @@ class IndexAnalysis:
     """The indexes whose condition is all of the filters, not a part of them."""
     row_filter: KeyRowFilter | None = None
     interval: KeyInterval | None = None
-    """What ``primary`` is, where it is an interval of the first key."""
+    """``primary`` as an interval of the first key, if it is one."""
     row_test: RowPrefilter | None = None
     needs_rows: bool = False
-    """Whether no row is known to match before it is looked at."""
+    """The primary index never proves that a row matches; its values must be tested."""
     skip_tests: tuple[SkipIndexTest, ...] = ()
     uses: list[IndexUse] = field(default_factory=list)
     _certain: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
-    """Of the parts with rows those in which every row matches, as their partition shows."""
+    """For each part with rows: whether its partition shows that every row matches."""
 
     def copy_unused(self) -> IndexAnalysis:
-        """The same conditions, not used yet: an analysis prunes for one query."""
+        """Returns the same conditions, not used yet: an analysis prunes for one query."""
         return replace(self, uses=[])
 
     def with_rows(
@@ -90,8 +91,11 @@ class IndexAnalysis:
         columns: Mapping[int, tuple[str, DataType]],
         skip_tests: tuple[SkipIndexTest, ...] = (),
     ) -> IndexAnalysis:
-        """For other conditions, not used yet: what ``by_index`` and ``by_row`` say of ``columns`` is the whole filter,
-        the index tells of the one, only the rows of the other. They compare columns with values."""
+        """Returns an unused analysis for other conditions, which compare ``columns`` with values.
+
+        ``by_index`` and ``by_row`` together are the whole filter. The index decides ``by_index``; only the rows decide
+        ``by_row``.
+        """
         primary = Combination(tuple(by_index)) if by_index else Constant(True)
         rows = Combination((*by_index, *by_row))
         interval = find_key_interval(primary)
@@ -104,17 +108,18 @@ class IndexAnalysis:
         )  # fmt: skip
 
     def prune(self, parts: Sequence[Part]) -> list[PrunedPart]:
+        """Returns the parts and granules that can match, and notes in ``uses`` what each index did."""
         known = PartBounds.of(parts)
         kept = np.arange(len(known.parts))
         self._certain = np.zeros(len(kept), bool)
-        kept = self._by_parts("MinMax", self.minmax, self.minmax_keys, known, kept)
-        kept = self._by_parts("Partition", self.partition, self.partition_keys, known, kept)
-        left = self._by_granules(known, kept)
+        kept = self._prune_parts("MinMax", self.minmax, self.minmax_keys, known, kept)
+        kept = self._prune_parts("Partition", self.partition, self.partition_keys, known, kept)
+        left = self._prune_each_part(known, kept)
         for test in self.skip_tests:
-            left = self._by_skip_index(test, left)
+            left = self._apply_skip_index(test, left)
         return left
 
-    def _by_parts(
+    def _prune_parts(
         self, kind: str, condition: Condition, keys: list[str], known: PartBounds, chosen: np.ndarray
     ) -> np.ndarray:
         if not keys:
@@ -125,7 +130,7 @@ class IndexAnalysis:
         if not len(chosen) or (isinstance(condition, Constant) and condition.value):
             return chosen
         bounds = {}
-        for number in condition.used:
+        for number in condition.key_numbers:
             of_name = kind == "MinMax"
             found = known.extremes(keys[number], chosen) if of_name else known.partition_value(number, chosen)
             if found is not None:
@@ -137,35 +142,38 @@ class IndexAnalysis:
         use.parts, use.granules = (len(kept), len(chosen)), (int(known.marks[kept].sum()), marks)
         return kept
 
-    def _by_granules(self, known: PartBounds, chosen: np.ndarray) -> list[PrunedPart]:
+    def _prune_each_part(self, known: PartBounds, chosen: np.ndarray) -> list[PrunedPart]:
         use = IndexUse("PrimaryKey", list(self.sorting.expressions), self.primary)
         if self.sorting:
             self.uses.append(use)
         kept = []
-        for position in self._by_first_key(known, chosen):
+        for position in self._prune_by_first_key(known, chosen):
             pruned = prune_granules(known.parts[position], self.sorting, self.primary, self.interval)
             if pruned is not None:
-                kept.append(self._with_filter(pruned, is_certain=bool(self._certain[position])))
+                kept.append(self._attach_row_filter(pruned, is_certain=bool(self._certain[position])))
         use.parts = (len(kept), len(chosen))
         use.granules = (sum(item.marks for item in kept), int(known.marks[chosen].sum()))
         return kept
 
-    def _by_first_key(self, known: PartBounds, chosen: np.ndarray) -> np.ndarray:
-        """Without looking into the index of each of many parts."""
-        if 0 not in self.primary.used or len(chosen) < _MANY_PARTS:
+    def _prune_by_first_key(self, known: PartBounds, chosen: np.ndarray) -> np.ndarray:
+        """Drops parts by the range of their first key.
+
+        With many parts that is faster than a look into the index of each.
+        """
+        if 0 not in self.primary.key_numbers or len(chosen) < _MANY_PARTS:
             return chosen
         bounds = known.first_key(self.sorting, chosen)
         return chosen if bounds is None else chosen[self.primary.evaluate({0: bounds}, len(chosen))[0]]
 
-    def _by_skip_index(self, test: SkipIndexTest, pruned: Sequence[PrunedPart]) -> list[PrunedPart]:
+    def _apply_skip_index(self, test: SkipIndexTest, pruned: Sequence[PrunedPart]) -> list[PrunedPart]:
         left = [found for item in pruned if (found := test.prune(item)) is not None]
         before, after = (sum(item.marks for item in items) for items in (pruned, left))
         keys = list(test.index.key.expressions)
         self.uses.append(IndexUse("Skip", keys, test.condition, (len(left), len(pruned)), (after, before), test.index))
         return left
 
-    def _with_filter(self, pruned: PrunedPart, *, is_certain: bool) -> PrunedPart:
-        if pruned.part.has_deleted_rows:  # who reads it leaves out more than what does not match
+    def _attach_row_filter(self, pruned: PrunedPart, *, is_certain: bool) -> PrunedPart:
+        if pruned.part.has_deleted_rows:  # the reader also leaves out deleted rows
             return PrunedPart(pruned.part, pruned.ranges, pruned.uncertain, False, self.row_filter, self.row_test)
         if is_certain:
             return PrunedPart(pruned.part, pruned.ranges, uncertain=(), is_whole=True)
@@ -177,10 +185,9 @@ class IndexAnalysis:
 def prune_granules(
     part: Part, key: Key, condition: Condition, interval: KeyInterval | None = None
 ) -> PrunedPart | None:
-    """The granules of a part whose ranges of ``key``, the table's sorting key, can match, and which of them surely do;
-    ``None`` if there are none.
+    """Returns a part's granules that can match, and which of them surely do; ``None`` if none can.
 
-    ``interval`` is the condition as one of the first key, if it is such.
+    ``key`` is the table's sorting key. ``interval`` is the condition as an interval of the first key, if it is one.
     """
     if interval is not None:
         index = map_primary_index(part, key)
@@ -188,7 +195,7 @@ def prune_granules(
         if numbers is not None and index.keys[0].type == interval.type:
             run = interval.granules(numbers)
             return None if run is None else PrunedPart(part, [run[0]], run[1])
-    used = condition.used
+    used = condition.key_numbers
     if not used:
         true, false = condition.evaluate({}, 1)
         return PrunedPart(part, uncertain=None if false[0] else ()) if true[0] else None
@@ -220,7 +227,7 @@ def prune_granules(
 def build_index_analysis(
     scan: Scan, description: TableDescription, environment: Environment, evaluation: Evaluator
 ) -> IndexAnalysis:
-    """The conditions of a scan's filters on the table's indexes."""
+    """Builds the conditions of a scan's filters on the table's indexes."""
     schema = description.schema
     columns = list(description.partition_key.columns)
     # Extremes leave NaN and NULL out, so only types without them can be pruned by them.
@@ -257,7 +264,7 @@ def build_index_analysis(
     primary = build("PrimaryKey", sorting.expressions, sorting.types)
     return IndexAnalysis(
         minmax, columns, by_partition, list(partition.expressions), primary, sorting,
-        frozenset(whole), _row_filter(primary, sorting, schema), find_key_interval(primary),
+        frozenset(whole), _build_row_filter(primary, sorting, schema), find_key_interval(primary),
         build_row_prefilter(scan, description, environment, evaluation)
         if scan.conditions and scan.final is None
         else None,
@@ -265,19 +272,24 @@ def build_index_analysis(
     )  # fmt: skip
 
 
-def _row_filter(condition: Condition, key: Key, schema: TableSchema) -> KeyRowFilter | None:
-    """What of the condition rows can be tested with: the conjuncts on key expressions that are plain columns."""
+def _build_row_filter(condition: Condition, key: Key, schema: TableSchema) -> KeyRowFilter | None:
+    """Returns the part of the condition that can be tested on rows.
+
+    That are the conjuncts on key expressions that are plain columns.
+    """
     columns = {}
     for number, node in enumerate(parse_expression(text) for text in key.expressions):
         if isinstance(node, Identifier) and len(node.parts) == 1:
             columns[number] = (node.parts[0], schema.column(node.parts[0]).type)
     terms = condition.terms if isinstance(condition, Combination) and not condition.either else (condition,)
     testable = tuple(
-        term for term in terms if term.used and term.used <= columns.keys() and not isinstance(term, IndexHint)
+        term
+        for term in terms
+        if term.key_numbers and term.key_numbers <= columns.keys() and not isinstance(term, IndexHint)
     )
     if not testable:
         return None
-    used = frozenset().union(*(term.used for term in testable))
+    used = frozenset().union(*(term.key_numbers for term in testable))
     by_number = {number: columns[number] for number in sorted(used)}
     tested = Combination(testable)
     return KeyRowFilter(tested, by_number, is_whole=len(testable) == len(terms), interval=find_key_interval(tested))
@@ -290,11 +302,13 @@ def _has_extremes(type_: object) -> bool:
 
 
 def canonical_column(name: str) -> str:
+    """Returns a column's name in canonical text."""
     return canonical_text(Identifier((name,)))
 
 
 def analyse_scan(
     scan: Scan, description: TableDescription, evaluation: Evaluator, settings: Settings = DEFAULT_SETTINGS
 ) -> IndexAnalysis:
+    """Builds the index analysis of a scan, with the settings of its query."""
     environment = scan.conditions[0][1].environment if scan.conditions else Environment(settings=settings)
     return build_index_analysis(scan, description, environment, evaluation)

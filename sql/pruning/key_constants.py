@@ -1,4 +1,7 @@
-"""Constants of a condition as values of a key's type, exactly: what would be rounded or cut is not understood."""
+"""Converts constants of a condition to values of a key's type, exactly.
+
+A constant that would be rounded or cut is not understood.
+"""
 
 from __future__ import annotations
 
@@ -43,16 +46,19 @@ _EXACT = decimal.Context(prec=160)
 """Holds every sum of digits that two decimals can have; the default context has 28."""
 
 
-_MOST_MEMBERS = 10_000
-"""Of an array that is computed: more cost more than they save."""
+_MAX_MEMBERS = 10_000
+"""Elements of a computed array: testing more costs more than it saves."""
 
 
 class UnsupportedTermError(Exception):
-    """This term is unknown."""
+    """The term is not understood: it becomes ``Unknown``."""
 
 
 class KeyConstants:
-    """Raises ``UnsupportedTermError`` and, for what is no expression, ``UserError``."""
+    """Computes and converts constants.
+
+    Its methods raise ``UnsupportedTermError``, and ``UserError`` for what is no expression.
+    """
 
     def __init__(self, environment: Environment, evaluation: Evaluator) -> None:
         self._zone = environment.zone
@@ -60,7 +66,7 @@ class KeyConstants:
         self._compiler = ExpressionCompiler(Scope(), environment)
 
     def value(self, node: Node, type_: DataType) -> pa.Scalar:
-        """A constant as a value of ``type_``, exactly; else not understood."""
+        """Returns a constant as a value of ``type_``. Raises ``UnsupportedTermError`` if it is not exact."""
         bare = strip_nullable(type_)
         if not isinstance(bare, _COMPARABLE):
             raise UnsupportedTermError
@@ -71,20 +77,20 @@ class KeyConstants:
             assert seconds is not None
             typed, given = Typed(seconds, UINT32), UINT32
         if isinstance(bare, (IntegerType, BoolType)):
-            return _integer(self._computed(typed), given, bare)
+            return _to_integer_scalar(self._compute(typed), given, bare)
         if isinstance(given, IntegerType) and isinstance(bare, DateTimeType):
-            return _integer(self._computed(typed), given, UINT32).cast(pa.int64()).cast(bare.arrow)
+            return _to_integer_scalar(self._compute(typed), given, UINT32).cast(pa.int64()).cast(bare.arrow)
         if isinstance(given, IntegerType) and isinstance(bare, EnumType):
-            return _integer(self._computed(typed), given, IntegerType(bare.bits, True))
+            return _to_integer_scalar(self._compute(typed), given, IntegerType(bare.bits, True))
         if isinstance(bare, FloatType):
             if not isinstance(given, (IntegerType, FloatType)) or bare.bits == 32:
                 raise UnsupportedTermError
-            number = float(self._computed(typed))  # type: ignore[arg-type]
+            number = float(self._compute(typed))  # type: ignore[arg-type]
             if math.isnan(number):  # no range holds it, IN finds it
                 raise UnsupportedTermError
             return pa.scalar(number, bare.arrow)
         if isinstance(bare, DecimalType):
-            return _decimal(self._computed(typed), given, bare)
+            return _to_decimal_scalar(self._compute(typed), given, bare)
         exact = (
             given == bare
             or isinstance(given, StringType)
@@ -106,32 +112,35 @@ class KeyConstants:
         converted = Typed(cast_to(typed, bare, self._zone), bare)
         if isinstance(bare, DateTime64Type) and bare.unit == "ns":
             return self._nanoseconds(converted, bare)
-        value = typed.value if isinstance(bare, StringType) and typed.is_literal else self._computed(converted)
+        value = typed.value if isinstance(bare, StringType) and typed.is_literal else self._compute(converted)
         if value is None:
             raise UnsupportedTermError
         return pa.scalar(value, bare.arrow)
 
     def members(self, node: Node) -> tuple[Node, ...]:
-        """What IN looks for: the elements of an array that a function makes, or the constant itself."""
+        """Returns the members of the right side of IN.
+
+        They are the elements of an array that a function makes, or the constant itself.
+        """
         if not isinstance(node, Function):
             return (node,)
         typed = self._compiler.compile(node).plain
         if not isinstance(typed.type, ArrayType):
             return (node,)
-        values = self._computed(typed)
+        values = self._compute(typed)
         is_known = isinstance(strip_nullable(typed.type.inner), (IntegerType, StringType))
-        if not is_known or not isinstance(values, list) or len(values) > _MOST_MEMBERS:
+        if not is_known or not isinstance(values, list) or len(values) > _MAX_MEMBERS:
             raise UnsupportedTermError
         return tuple(Literal(value) for value in values if value is not None)
 
     def _nanoseconds(self, converted: Typed, type_: DateTime64Type) -> pa.Scalar:
-        """Python's datetime would cut the value to microseconds, and the condition would be another one."""
-        value = self._computed(Typed(fragment("epoch_ns({})", converted.sql), IntegerType(64, True)))
+        """Returns a time of nanoseconds exactly; Python's datetime would cut it to microseconds."""
+        value = self._compute(Typed(fragment("epoch_ns({})", converted.sql), IntegerType(64, True)))
         if value is None:
             raise UnsupportedTermError
         return pa.scalar(value, pa.int64()).cast(type_.arrow)
 
-    def _computed(self, typed: Typed) -> object:
+    def _compute(self, typed: Typed) -> object:
         if typed.is_literal:
             return typed.value
         if not typed.is_constant and typed.sql.traits & RANDOM:
@@ -139,7 +148,7 @@ class KeyConstants:
         return self._evaluation.constant(typed)
 
 
-def _integer(value: object, given: DataType, bare: DataType) -> pa.Scalar:
+def _to_integer_scalar(value: object, given: DataType, bare: DataType) -> pa.Scalar:
     if not isinstance(given, (IntegerType, BoolType)) or not isinstance(value, (int, bool)):
         raise UnsupportedTermError
     number = int(value)
@@ -153,7 +162,7 @@ def _integer(value: object, given: DataType, bare: DataType) -> pa.Scalar:
     return pa.scalar(number, bare.arrow)
 
 
-def _decimal(value: object, given: DataType, bare: DecimalType) -> pa.Scalar:
+def _to_decimal_scalar(value: object, given: DataType, bare: DecimalType) -> pa.Scalar:
     if not isinstance(given, (IntegerType, DecimalType)):
         raise UnsupportedTermError
     number = decimal.Decimal(str(value))

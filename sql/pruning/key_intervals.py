@@ -1,8 +1,8 @@
 """Conditions that are one interval of the first key's numbers.
 
-Parts are sorted by it, so the granules and the rows that match are found by bisection, not by looking at all of them.
-Only integers, dates and times without NULL have numbers (:func:`sql.pruning.key_ranges.numbers_of`); there an open end
-is the closed one beside it, and the answer is the one of :class:`sql.pruning.conditions.InRange`.
+Parts are sorted by that key, so bisection finds the matching granules and rows without a look at all of them. Only
+integers, dates and times without NULL have numbers (``get_plain_integers``). For these an open end is the next closed
+one, and the answer equals the one of :class:`sql.pruning.conditions.InRange`.
 """
 
 from __future__ import annotations
@@ -24,16 +24,18 @@ _LEAST, _MOST = -(1 << 63), (1 << 64) - 1
 
 @dataclass(frozen=True, slots=True)
 class KeyInterval:
-    """Numbers from ``low`` to ``high``, both included, of keys of ``type``."""
+    """The numbers from ``low`` to ``high``, both included, of keys of ``type``."""
 
     low: int
     high: int
     type: pa.DataType
 
     def granules(self, keys: np.ndarray) -> tuple[MarkRange, list[MarkRange]] | None:
-        """Of an index's first key (``marks + 1`` numbers): the granules that can have matching rows, and those of them
-        in which others may be. ``None``: there are none."""
-        low, high = self._within(keys)
+        """Returns the granules that can have matching rows, and which of them may have other rows too.
+
+        ``keys`` are the first keys of an index (``marks + 1`` numbers). ``None`` means that no granule can match.
+        """
+        low, high = self._clip_ends(keys)
         if low > high:
             return None
         begin = int(keys[1:].searchsorted(low))
@@ -46,28 +48,28 @@ class KeyInterval:
             if first < low or last > high:
                 uncertain.append(MarkRange(begin, end))
             return MarkRange(begin, end), uncertain
-        middle, rest = self._certain(keys, begin, end, low, high)
+        middle, rest = self._find_certain_run(keys, begin, end, low, high)
         if begin < middle:
             uncertain.append(MarkRange(begin, middle))
         if rest < end:
             uncertain.append(MarkRange(rest, end))
         return MarkRange(begin, end), uncertain
 
-    def _certain(self, keys: np.ndarray, begin: int, end: int, low: Any, high: Any) -> tuple[int, int]:
-        """The run of granules, perhaps empty, whose keys at both ends are inside."""
+    def _find_certain_run(self, keys: np.ndarray, begin: int, end: int, low: Any, high: Any) -> tuple[int, int]:
+        """Returns the run of granules, perhaps empty, whose keys at both ends are inside."""
         first = min(end, max(begin, int(keys.searchsorted(low))))
         last = max(first, min(end, int(keys.searchsorted(high, "right")) - 1))
         return first, last
 
     def rows(self, values: np.ndarray) -> tuple[int, int]:
-        """Of sorted values: the positions from the first that matches to behind the last."""
-        low, high = self._within(values)
+        """Returns the begin and end of the matching positions in sorted values."""
+        low, high = self._clip_ends(values)
         if low > high:
             return 0, 0
         return int(values.searchsorted(low)), int(values.searchsorted(high, "right"))
 
-    def _within(self, values: np.ndarray) -> tuple[Any, Any]:
-        """The ends as numbers of the array's type, so that the search converts nothing."""
+    def _clip_ends(self, values: np.ndarray) -> tuple[Any, Any]:
+        """Returns the ends as numbers of the array's type, so that the search converts nothing."""
         bounds = _LIMITS[values.dtype]
         kind = values.dtype.type
         if self.low > bounds[1] or self.high < bounds[0]:
@@ -82,8 +84,8 @@ _LIMITS = {
 
 
 def find_key_interval(condition: Condition) -> KeyInterval | None:
-    """The interval of key 0 that the condition is, exactly."""
-    ends = list(_ends(condition))
+    """Returns the interval of key 0 that is equivalent to the condition, if there is one."""
+    ends = list(_list_ranges(condition))
     if not ends or any(end is None for end in ends):
         return None
     low, high, type_ = _LEAST, _MOST, None
@@ -95,7 +97,7 @@ def find_key_interval(condition: Condition) -> KeyInterval | None:
         ):
             if limit is None:
                 continue
-            number = _number(limit)
+            number = _to_number(limit)
             if number is None or (type_ is not None and limit.type != type_):
                 return None
             type_ = limit.type
@@ -106,18 +108,18 @@ def find_key_interval(condition: Condition) -> KeyInterval | None:
     return KeyInterval(low, high, type_) if type_ is not None else None
 
 
-def _ends(condition: Condition) -> Iterator[InRange | None]:
-    """Its terms; ``None`` for one that is something else."""
+def _list_ranges(condition: Condition) -> Iterator[InRange | None]:
+    """Yields the terms of an AND; ``None`` for a term that is no interval of key 0."""
     if isinstance(condition, Combination) and not condition.either:
         for term in condition.terms:
-            yield from _ends(term)
+            yield from _list_ranges(term)
     elif isinstance(condition, InRange) and condition.key == 0 and condition.change is None and condition.exact:
         yield condition
     else:
         yield None
 
 
-def _number(value: pa.Scalar) -> int | None:
+def _to_number(value: pa.Scalar) -> int | None:
     type_ = value.type
     if not value.is_valid:
         return None

@@ -1,8 +1,9 @@
-"""Ranges of keys, many at once: what a condition can be on every granule or part.
+"""Ranges of keys at many places (granules or parts), and their comparison with wanted ranges.
 
 A :class:`KeyRanges` holds one range for each of n places. A condition's answer is two masks: where it *can be true* and
 where it *can be false*; NOT swaps them. Both are over-approximations, so nothing that could match is ever left out. A
-NULL or NaN in a bound makes that end infinite."""
+NULL or NaN in a bound makes that end infinite.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +23,9 @@ Mask = np.ndarray
 
 @dataclass(frozen=True)
 class KeyRanges:
-    """For each place the range from ``low`` to ``high``; an infinite end ignores its value, an open one excludes it.
+    """Ranges from ``low`` to ``high``, one for each place.
 
-    Without masks of open ends all are closed.
+    An infinite end ignores its value; an open one excludes it. Without masks of open ends all are closed.
     """
 
     low: pa.Array
@@ -38,7 +39,7 @@ class KeyRanges:
         return len(self.low)
 
     def take(self, places: np.ndarray) -> KeyRanges:
-        """The closed ranges at these places."""
+        """Returns the closed ranges at these places."""
         assert self.low_open is None
         assert self.high_open is None
         low = self.low.take(pa.array(places))
@@ -47,12 +48,12 @@ class KeyRanges:
 
     @property
     def is_point(self) -> bool:
-        """Whether every range is one value."""
+        """Returns whether every range is one value."""
         return self.low is self.high and self.low_open is None
 
 
 def find_null_or_nan(array: pa.Array) -> Mask:
-    """Where a value is NULL or NaN."""
+    """Returns a mask of the values that are NULL or NaN."""
     if not array.null_count and not pa.types.is_floating(array.type):
         return np.zeros(len(array), bool)
     mask = pc.is_null(array, nan_is_null=pa.types.is_floating(array.type))
@@ -60,15 +61,17 @@ def find_null_or_nan(array: pa.Array) -> Mask:
 
 
 def make_closed_ranges(low: pa.Array, high: pa.Array) -> KeyRanges:
+    """Makes ranges that include both ends; NULL and NaN ends are infinite."""
     return KeyRanges(low, high, find_null_or_nan(low), find_null_or_nan(high))
 
 
 def make_point_ranges(values: pa.Array) -> KeyRanges:
+    """Makes ranges of one value each; NULL and NaN are unknown."""
     unknown = find_null_or_nan(values)
     return KeyRanges(values, values, unknown, unknown)
 
 
-def _mask(result: pa.Array) -> Mask:
+def _to_mask(result: pa.Array) -> Mask:
     return pc.fill_null(result, False).to_numpy(zero_copy_only=False)
 
 
@@ -80,7 +83,10 @@ _ARROW: dict[_Operator, Callable[[Any, Any], pa.Array]] = {
 
 
 def _compare(compare: _Operator, values: pa.Array, other: pa.Array | pa.Scalar) -> Mask:
-    """``values compare other``, false where NULL. Most keys are integers inside: NumPy compares those much faster."""
+    """Returns a mask of ``values compare other``, false where NULL.
+
+    Most keys are integers inside, which NumPy compares much faster.
+    """
     numbers = get_plain_integers(values)
     if numbers is not None and values.type == other.type:
         if isinstance(other, pa.Array):
@@ -90,12 +96,12 @@ def _compare(compare: _Operator, values: pa.Array, other: pa.Array | pa.Scalar) 
         elif other.is_valid:
             number = other.value if pa.types.is_temporal(other.type) else other.as_py()
             return compare(numbers, number)
-    return _mask(_ARROW[compare](values, other))
+    return _to_mask(_ARROW[compare](values, other))
 
 
 @dataclass(frozen=True)
 class WantedRange:
-    """The range of values a condition asks for; ``None`` is infinite."""
+    """The range of values that a condition asks for; ``None`` is infinite."""
 
     low: pa.Scalar | None
     high: pa.Scalar | None
@@ -103,41 +109,46 @@ class WantedRange:
     high_closed: bool = True
 
     def intersects(self, bounds: KeyRanges) -> Mask:
+        """Returns a mask of the ranges that have a value in common with this one."""
         result = np.ones(len(bounds), bool)
         if self.low is not None:
-            reached = _beyond(operator.gt, operator.ge, bounds.high, self.low, self.low_closed, bounds.high_open)
+            reached = _reaches_limit(operator.gt, operator.ge, bounds.high, self.low, self.low_closed, bounds.high_open)
             result &= reached | bounds.high_infinite
         if self.high is not None:
-            reached = _beyond(operator.lt, operator.le, bounds.low, self.high, self.high_closed, bounds.low_open)
+            reached = _reaches_limit(operator.lt, operator.le, bounds.low, self.high, self.high_closed, bounds.low_open)
             result &= reached | bounds.low_infinite
         return result
 
     def contains(self, bounds: KeyRanges) -> Mask:
-        """Where every value of the range is wanted."""
+        """Returns a mask of the ranges that lie inside this one."""
         result = np.ones(len(bounds), bool)
         if self.low is not None:
-            inside = _inside(operator.gt, operator.ge, bounds.low, self.low, self.low_closed, bounds.low_open)
+            inside = _stays_within_limit(
+                operator.gt, operator.ge, bounds.low, self.low, self.low_closed, bounds.low_open
+            )
             result &= inside & ~bounds.low_infinite
         if self.high is not None:
-            inside = _inside(operator.lt, operator.le, bounds.high, self.high, self.high_closed, bounds.high_open)
+            inside = _stays_within_limit(
+                operator.lt, operator.le, bounds.high, self.high, self.high_closed, bounds.high_open
+            )
             result &= inside & ~bounds.high_infinite
         return result
 
 
-def _beyond(
+def _reaches_limit(
     strict: _Operator, loose: _Operator, ends: pa.Array, limit: pa.Scalar, is_closed: bool, is_open: Mask | None
 ) -> Mask:
-    """Where a range reaches the limit: it meets a closed limit only with a closed end."""
+    """Returns a mask of the ends that reach the limit. A closed limit is met only by a closed end."""
     if not is_closed:
         return _compare(strict, ends, limit)
     reached = _compare(loose, ends, limit)
     return reached if is_open is None else np.where(is_open, _compare(strict, ends, limit), reached)
 
 
-def _inside(
+def _stays_within_limit(
     strict: _Operator, loose: _Operator, ends: pa.Array, limit: pa.Scalar, is_closed: bool, is_open: Mask | None
 ) -> Mask:
-    """Where a range stays within the limit: an open limit may be met with an open end."""
+    """Returns a mask of the ends that stay within the limit. An open limit may be met by an open end."""
     if is_closed:
         return _compare(loose, ends, limit)
     within = _compare(strict, ends, limit)
@@ -163,12 +174,16 @@ _EVERYTHING = _Side(low_infinite=True, high_infinite=True)
 
 
 def split_into_boxes(keys: Sequence[pa.Array], chosen: np.ndarray) -> tuple[list[KeyRanges], np.ndarray]:
-    """The key tuples from entry i to entry i + 1, for every chosen granule i, as boxes of independent ranges.
+    """Splits the key tuples of every chosen granule into boxes of independent ranges.
 
-    A run of tuples in lexicographic order is not a box. Up to the first column ``k`` in which the ends differ it is a
-    point; then come the tuples strictly between in column k (anything behind), those equal to the left end in k and
-    beyond it further right, and likewise those at the right end. The answer has the ranges of all boxes by key, and
-    for every box the position in ``chosen`` of its granule.
+    Granule i has the tuples from entry i to entry i + 1, in lexicographic order, which is not a box. Let ``k`` be the
+    first column in which the ends differ; before it the tuples are a point. The boxes are then:
+
+    - tuples strictly between the ends in column k, with anything behind;
+    - tuples equal to the left end in k, and beyond it in a later column;
+    - likewise tuples equal to the right end in k.
+
+    Returns the ranges of all boxes by key, and for every box the position in ``chosen`` of its granule.
     """
     granules = len(chosen)
     both = [key.take(pa.array(np.concatenate((chosen, chosen + 1)))) for key in keys]
@@ -178,7 +193,7 @@ def split_into_boxes(keys: Sequence[pa.Array], chosen: np.ndarray) -> tuple[list
     for k in range(len(keys)):
         places = np.flatnonzero(prefix & ~equal[k])
         if len(places):
-            boxes.extend((places, box) for box in _boxes_from(k, len(keys)))
+            boxes.extend((places, box) for box in _make_boxes(k, len(keys)))
         prefix &= equal[k]
     places = np.flatnonzero(prefix)
     if len(places):
@@ -186,11 +201,11 @@ def split_into_boxes(keys: Sequence[pa.Array], chosen: np.ndarray) -> tuple[list
     owners = np.concatenate([places for places, _ in boxes]) if boxes else np.empty(0, np.int64)
     counts = [len(places) for places, _ in boxes]
     sides = ([box[k] for _, box in boxes] for k in range(len(keys)))
-    return [_stacked(values, owners, counts, side) for values, side in zip(both, sides, strict=True)], owners
+    return [_stack_ranges(values, owners, counts, side) for values, side in zip(both, sides, strict=True)], owners
 
 
-def _boxes_from(k: int, count: int) -> list[list[_Side]]:
-    """The boxes of a granule whose ends differ first in key ``k`` of ``count``."""
+def _make_boxes(k: int, count: int) -> list[list[_Side]]:
+    """Returns the boxes of a granule whose ends differ first in key ``k`` of ``count``."""
     boxes = [[*[_LEFT] * k, _BETWEEN, *[_EVERYTHING] * (count - k - 1)]]
     for end, beyond in ((_LEFT, _ABOVE_LEFT), (_RIGHT, _BELOW_RIGHT)):
         for m in range(k + 1, count):
@@ -199,8 +214,11 @@ def _boxes_from(k: int, count: int) -> list[list[_Side]]:
     return boxes
 
 
-def _stacked(both: pa.Array, owners: np.ndarray, counts: list[int], sides: list[_Side]) -> KeyRanges:
-    """One key's ranges in all boxes; ``both`` are the left values of the granules, then the right ones."""
+def _stack_ranges(both: pa.Array, owners: np.ndarray, counts: list[int], sides: list[_Side]) -> KeyRanges:
+    """Returns one key's ranges in all boxes.
+
+    ``both`` are the left values of the granules, then the right ones.
+    """
 
     def each(flags: list[bool]) -> Mask:
         return np.repeat(np.array(flags, bool), counts)

@@ -1,4 +1,4 @@
-"""What a LIKE pattern says of the texts that match it: a range of the key, and texts that they contain."""
+"""Derives from a LIKE pattern a range of the key, and substrings that every match contains."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ def next_prefix(text: str) -> str | None:
 
 
 def find_like_needles(pattern: str) -> tuple[bytes, ...]:
-    """Returns the texts of 3 bytes and more that every match of the pattern contains, behind its first wildcard."""
+    """Returns the substrings that every match of the pattern contains behind its first wildcard.
+
+    Shorter ones than 3 bytes are left out.
+    """
     _, *others = _WILDCARDS.split(pattern)
     encoded = [text.encode() for text in others]
     return tuple(needle for needle in encoded if len(needle) >= _SHORTEST_NEEDLE)

@@ -1,7 +1,8 @@
-"""Functions of one argument that never decrease: the bridge between a condition and a key.
+"""Knows which functions of one argument never decrease, so that a condition can use a key.
 
-Local time can run backwards where a zone leaves summer time, so functions of the calendar and the clock count only on
-Date and where the zone is UTC."""
+Local time can run backwards where a zone leaves summer time. So functions of the calendar and the clock count only on
+Date, and where the zone is UTC.
+"""
 
 from __future__ import annotations
 
@@ -38,19 +39,19 @@ _UTC = frozenset({"UTC", "Etc/UTC", "GMT"})
 
 
 def find_monotonic_argument(node: Node, inner: Node, schema: TableSchema, zone: str) -> Node | None:
-    """``inner`` if ``node`` is a chain of growing functions around it, else ``None``."""
+    """Returns ``inner`` if ``node`` is a chain of growing functions around it, else ``None``."""
     if node == inner:
         return inner
     if not isinstance(node, Function) or node.params is not None:
         return None
-    argument = _argument(node)
+    argument = _find_argument(node)
     if argument is None or find_monotonic_argument(argument, inner, schema, zone) is None:
         return None
-    type_ = _type(argument, schema)
-    return inner if type_ is not None and _grows(node, type_, zone) else None
+    type_ = _find_type(argument, schema)
+    return inner if type_ is not None and _is_growing(node, type_, zone) else None
 
 
-def _argument(node: Function) -> Node | None:
+def _find_argument(node: Function) -> Node | None:
     if len(node.args) == 1:
         return node.args[0]
     if len(node.args) != 2:
@@ -67,13 +68,13 @@ def _argument(node: Function) -> Node | None:
     return None
 
 
-def _type(node: Node, schema: TableSchema) -> DataType | None:
+def _find_type(node: Node, schema: TableSchema) -> DataType | None:
     if isinstance(node, Identifier) and node.parts[0] in schema:
         return strip_nullable(schema.column(node.parts[0]).type)
     return strip_nullable(ExpressionCompiler(Scope([table_source(schema)]), Environment()).compile(node).type)
 
 
-def _grows(node: Function, type_: DataType, zone: str) -> bool:
+def _is_growing(node: Function, type_: DataType, zone: str) -> bool:
     name = node.name
     if name in ("identity", "materialize"):
         return True
@@ -88,12 +89,12 @@ def _grows(node: Function, type_: DataType, zone: str) -> bool:
     if name in _FLOOR:
         return isinstance(type_, FloatType)
     if name in ("toInt16", "toInt32", "toInt64", "toUInt16", "toUInt32", "toUInt64", "toFloat64"):
-        return _widens(type_, name)
+        return _keeps_all_values(type_, name)
     return False
 
 
-def _widens(type_: DataType, name: str) -> bool:
-    """A conversion that keeps every value."""
+def _keeps_all_values(type_: DataType, name: str) -> bool:
+    """Returns whether a conversion keeps every value."""
     if not isinstance(type_, IntegerType):
         return False
     if name == "toFloat64":

@@ -1,8 +1,8 @@
-"""Which rows of a batch can match, seen from a few of its columns before the others are decoded.
+"""Finds the rows of a batch that can match from a few columns, before the others are decoded.
 
-Made of the conjuncts that compare columns outside the primary index with constants, where that is quick: numbers, dates
-and times, equality of strings, and LIKE with something rare inside. Data come in some order, and often these columns
-follow it (orders are delivered some days after they are made), so that whole batches have no match.
+It tests the conjuncts that compare columns outside the primary index with constants, where that is quick. These are
+numbers, dates and times, equality of strings, and LIKE with something rare inside. Such columns often follow the order
+of the data (orders are delivered some days after they are made), so whole batches have no match.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ class _Term:
     text: pa.Scalar | None = None
     """The string that the one column must be equal to."""
     needles: tuple[bytes, ...] = ()
-    """What it must contain."""
+    """Substrings that it must contain."""
 
     def matching(self, read: Callable[[str], pa.Array], rows: int) -> np.ndarray:
+        """Returns a mask of the rows that can match."""
         arrays = {number: read(name) for number, name in self.columns}
         if self.needles:
             (array,) = arrays.values()
@@ -60,16 +61,17 @@ class _Term:
 
 @dataclass(frozen=True, slots=True)
 class RowPrefilter:
-    """Conjuncts, the quicker ones first."""
+    """Conjuncts to test on rows, the quicker ones first."""
 
     terms: tuple[_Term, ...]
 
     @property
     def columns(self) -> frozenset[str]:
+        """The names of the columns that the test reads."""
         return frozenset(name for term in self.terms for _, name in term.columns)
 
     def matching(self, read: Callable[[str], pa.Array], rows: int) -> np.ndarray:
-        """Of each of ``rows`` rows whether it can match. ``read`` gives a column in its storage type."""
+        """Returns a mask of the rows that can match. ``read`` returns a column in its storage type."""
         mask = np.ones(rows, bool)
         for term in self.terms:
             mask &= term.matching(read, rows)
@@ -81,7 +83,7 @@ class RowPrefilter:
 def build_row_prefilter(
     scan: Scan, description: TableDescription, environment: Environment, evaluation: Evaluator
 ) -> RowPrefilter | None:
-    """The test that the filters of a scan give, ``None`` without any."""
+    """Builds the prefilter of a scan's filters; ``None`` if no conjunct can be tested."""
     schema = description.schema
     mentioned = {part.parts[-1] for node, _ in scan.conditions for part in walk(node) if isinstance(part, Identifier)}
     indexed = description.sorting_key.expressions[:1]
@@ -94,7 +96,7 @@ def build_row_prefilter(
     condition, _ = builder.build(scan.conditions)
     terms = []
     for conjunct in [*_conjuncts(condition), *builder.find_substring_searches(scan.conditions)]:
-        term = _term(conjunct, names, types)
+        term = _make_term(conjunct, names, types)
         if term is not None and (term.needles or any(name not in indexed for _, name in term.columns)):
             terms.append(term)
     return RowPrefilter(tuple(sorted(terms, key=_cost))) if terms else None
@@ -110,11 +112,11 @@ def _conjuncts(condition: Condition) -> list[Condition]:
     return [condition]
 
 
-def _term(condition: Condition, names: Sequence[str], types: Sequence[DataType]) -> _Term | None:
-    used = tuple((number, names[number]) for number in sorted(condition.used))
+def _make_term(condition: Condition, names: Sequence[str], types: Sequence[DataType]) -> _Term | None:
+    used = tuple((number, names[number]) for number in sorted(condition.key_numbers))
     if isinstance(condition, ContainsText):
         return _Term(condition, used, needles=condition.needles)
-    if not used or _changes(condition):
+    if not used or _has_function(condition):
         return None
     kinds = [types[number].arrow for number, _ in used]
     if all(map(_is_number, kinds)):
@@ -129,8 +131,8 @@ def _is_number(type_: pa.DataType) -> bool:
     return pa.types.is_integer(type_) or pa.types.is_date(type_) or pa.types.is_timestamp(type_)
 
 
-def _changes(condition: Condition) -> bool:
-    """Whether a function would be computed of every row."""
+def _has_function(condition: Condition) -> bool:
+    """Returns whether a function would be computed for every row."""
     if isinstance(condition, (InRange, InSet)):
         return condition.change is not None
     return True

@@ -1,6 +1,6 @@
-"""The skip indexes of a table in a query: what the filters ask of each, and which granules of a part that leaves.
+"""Tests skip indexes: the condition on each index, and the granules of a part that it leaves.
 
-An index whose condition says nothing is not used; neither is one that a part does not have.
+An index whose condition rules nothing out is not used; neither is one that a part does not have.
 """
 
 from __future__ import annotations
@@ -36,24 +36,27 @@ from sql.settings.supported_settings import (
 
 @dataclass(frozen=True)
 class SkipIndexTest:
-    """What is asked of an index."""
+    """A skip index and the condition to test on it."""
 
     index: SkipIndex
     condition: Condition
 
     def granules(self, part: Part) -> Mask | None:
-        """The granules of a part that can match; ``None``: the part does not have the index."""
+        """Returns a mask of a part's granules that can match; ``None`` if it lacks the index."""
         values = part.read_skip_index(self.index)
         if values is None:
             return None
         if self.index.kind == "text":
             return self.condition.evaluate({0: StoredPostings(values, part.marks)}, part.marks)[0]
         runs = -(-part.marks // self.index.granularity)
-        mask = self._runs(values, runs)
+        mask = self._test_runs(values, runs)
         return np.repeat(mask, self.index.granularity)[: part.marks] if self.index.granularity > 1 else mask
 
     def prune(self, pruned: PrunedPart) -> PrunedPart | None:
-        """What is left of it. Where every row is known to match nothing is asked."""
+        """Drops granules that cannot match; ``None`` if none is left.
+
+        Nothing is tested where every row is known to match.
+        """
         if pruned.is_whole and not pruned.uncertain_ranges:
             return pruned
         mask = self.granules(pruned.part)
@@ -61,7 +64,7 @@ class SkipIndexTest:
             return pruned
         return restrict_to_granules(pruned, mask)
 
-    def _runs(self, values: NamedArrays, runs: int) -> Mask:
+    def _test_runs(self, values: NamedArrays, runs: int) -> Mask:
         keys = range(len(self.index.key.types))
         if self.index.kind == "minmax":
             bounds = {number: make_closed_ranges(*get_key_extremes(values, number)) for number in keys}
@@ -76,28 +79,33 @@ class SkipIndexTest:
 def build_skip_index_tests(
     scan: Scan, description: TableDescription, environment: Environment, evaluation: Evaluator
 ) -> tuple[SkipIndexTest, ...]:
-    """Those that say something, the cheapest first. Raises 277 (INDEX_NOT_USED), 6 for a setting that is no list."""
+    """Returns the tests that can rule something out, the cheapest first.
+
+    Raises 277 (INDEX_NOT_USED), and 6 for a setting that is no list.
+    """
     tests, used = [], []
     for index in list_usable_indexes(description, environment.settings):
-        builder = _builder(index, scan, description, environment, evaluation)
+        builder = _make_builder(index, scan, description, environment, evaluation)
         condition, _ = builder.build(scan.conditions)
-        if condition.used and condition.tells():
+        if condition.key_numbers and condition.can_exclude():
             tests.append(SkipIndexTest(index, condition))
-        # ClickHouse takes pieces of texts for used even where they can rule nothing out.
-        if condition.used and (condition.tells() or index.kind in ("ngrambf_v1", "tokenbf_v1")):
+        # ClickHouse counts n-gram and token indexes as used even where they can rule nothing out.
+        if condition.key_numbers and (condition.can_exclude() or index.kind in ("ngrambf_v1", "tokenbf_v1")):
             used.append(index.name)
     _check_forced(used, scan, environment.settings)
     return sort_by_cost(tests)
 
 
 def sort_by_cost(tests: Sequence[SkipIndexTest]) -> tuple[SkipIndexTest, ...]:
+    """Sorts the tests, minmax indexes first."""
     return tuple(sorted(tests, key=lambda test: test.index.kind != "minmax"))
 
 
 def list_usable_indexes(description: TableDescription, settings: Settings) -> list[SkipIndex]:
+    """Returns the table's skip indexes that the settings allow."""
     if not description.indexes:
         return []
-    ignored = _names("ignore_data_skipping_indices", settings.ignore_data_skipping_indices, settings)
+    ignored = _parse_index_names("ignore_data_skipping_indices", settings.ignore_data_skipping_indices, settings)
     if not settings.use_skip_indexes:
         return []
     return [index for index in description.indexes if index.name not in ignored]
@@ -105,8 +113,8 @@ def list_usable_indexes(description: TableDescription, settings: Settings) -> li
 
 def _check_forced(used: Sequence[str], scan: Scan, settings: Settings) -> None:
     if not settings.use_skip_indexes or not (scan.conditions or scan.source.used):
-        return  # what is only counted is not read
-    for name in _names("force_data_skipping_indices", settings.force_data_skipping_indices, settings):
+        return  # count() without filters reads nothing
+    for name in _parse_index_names("force_data_skipping_indices", settings.force_data_skipping_indices, settings):
         if name not in used:
             raise UserError(
                 "INDEX_NOT_USED",
@@ -115,7 +123,7 @@ def _check_forced(used: Sequence[str], scan: Scan, settings: Settings) -> None:
             )
 
 
-def _names(setting: str, text: str, settings: Settings) -> list[str]:
+def _parse_index_names(setting: str, text: str, settings: Settings) -> list[str]:
     if not text:
         if setting in settings.changes:
             raise UserError("CANNOT_PARSE_TEXT", f"Cannot parse string ('') of {setting} into names of indexes")
@@ -131,7 +139,7 @@ def _names(setting: str, text: str, settings: Settings) -> list[str]:
     return names
 
 
-def _builder(
+def _make_builder(
     index: SkipIndex, scan: Scan, description: TableDescription, environment: Environment, evaluation: Evaluator
 ) -> ConditionBuilder:
     if index.kind in ("minmax", "set"):
@@ -146,8 +154,11 @@ def _builder(
 
 
 class SetConditionBuilder(ConditionBuilder):
-    """Of a set the keys themselves are known: what is not a comparison is computed of them, and what may meet NULL, of
-    which a comparison says nothing."""
+    """Builds conditions for a set index, whose entries are exact key values.
+
+    A term that is no comparison is computed from the values. So is a comparison that may meet NULL, about which a range
+    says nothing.
+    """
 
     def _atom(self, node: Function) -> Condition:
         found = super()._atom(node)

@@ -1,7 +1,7 @@
-"""Which texts contain one of some needles, looked for in the bytes of all rows at once.
+"""Finds strings that contain a needle, in the bytes of all rows at once.
 
-All bytes are compared with those of a needle which are rarest in the first texts, and what stands around them only
-where they are found. That pays where one of them is rare; else nothing is said of the rows.
+All bytes are compared with the byte of a needle that is rarest in a sample; the bytes around it only where it is found.
+That pays where one of the bytes is rare; else every row counts as a candidate.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ _ROWS_PER_CANDIDATE = 2
 
 
 def find_candidate_rows(texts: pa.Array, needles: Sequence[bytes]) -> np.ndarray:
-    """Of each row whether it contains the needle that is quickest to find, of those which it must contain all; true of
-    all where that would take long. NULL contains nothing."""
+    """Returns a mask of the rows that may contain all needles.
+
+    It tests the needle that is quickest to find. If that would take long, every row is true. NULL contains nothing.
+    """
     if pa.types.is_dictionary(texts.type):
         found = find_candidate_rows(texts.dictionary, needles)
         rows = found[texts.indices.fill_null(0).to_numpy()] if len(found) else np.zeros(len(texts), bool)

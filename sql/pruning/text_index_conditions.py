@@ -1,4 +1,4 @@
-"""What a WHERE asks of a text index: tokens that must be there, or tokens that look like something."""
+"""Conditions for text indexes: tokens that must be present, or tokens that match a pattern."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from sql.pruning.key_ranges import Mask
 
 _WORD = re.compile(r"[A-Za-z0-9]+")
 _SHORTEST_SEARCH = 4
-"""Of less text (``text_index_like_min_pattern_length``) too many tokens have some."""
+"""Shorter patterns match too many tokens (ClickHouse's ``text_index_like_min_pattern_length``)."""
 _TOKEN_SEARCHES = {"hasAnyTokens": any, "hasAnyToken": any, "hasAllTokens": all, "hasAllToken": all}
 _SEARCHES = {
     "splitByNonAlpha": frozenset({"like", "startsWith", "endsWith", "hasToken"}),
@@ -40,12 +40,12 @@ _SEARCHES = {
     "array": frozenset({"like", "startsWith", "endsWith"}),
     "splitByString": frozenset[str](),
 }
-"""What ClickHouse asks an index of each tokenizer for."""
+"""The searches for which ClickHouse uses an index with each tokenizer."""
 
 
 @dataclass(frozen=True)
 class TokenMatches(Condition):
-    """A token has all the pieces: within, or at an end that is not open."""
+    """One token contains all the pieces; a piece that is not open at an end stands there."""
 
     key: int
     pieces: tuple[Piece, ...]
@@ -53,16 +53,18 @@ class TokenMatches(Condition):
     def evaluate(self, keys: Mapping[int, KeyFacts], size: int) -> tuple[Mask, Mask]:
         postings = keys.get(self.key)
         everywhere = np.ones(size, bool)
-        return (postings.may_match(self._test) if isinstance(postings, StoredPostings) else everywhere), everywhere
+        return (
+            postings.may_match(self._match_tokens) if isinstance(postings, StoredPostings) else everywhere
+        ), everywhere
 
-    def tells(self, *, negated: bool = False) -> bool:
+    def can_exclude(self, *, negated: bool = False) -> bool:
         return not negated
 
     @property
-    def used(self) -> frozenset[int]:
+    def key_numbers(self) -> frozenset[int]:
         return frozenset((self.key,))
 
-    def _test(self, tokens: pa.Array) -> pa.Array:
+    def _match_tokens(self, tokens: pa.Array) -> pa.Array:
         found = pa.scalar(True)
         for text, is_open_left, is_open_right in self.pieces:
             found = pc.and_(found, pc.match_substring(tokens, text))
@@ -74,15 +76,17 @@ class TokenMatches(Condition):
 
 
 class TextConditionBuilder(FilterConditionBuilder):
+    """Builds conditions for one text index."""
+
     def _atom(self, node: Function) -> Condition:
         if node.name in _TOKEN_SEARCHES and len(node.args) in (2, 3):
             for number, key in enumerate(self._keys):
                 if node.args[0] == key.node:
-                    return self._tokens(number, node)
+                    return self._search_tokens(number, node)
             return Unknown()
         return super()._atom(node)
 
-    def _tokens(self, number: int, node: Function) -> Condition:
+    def _search_tokens(self, number: int, node: Function) -> Condition:
         tokenizer = read_tokenizer(node.args[2]) if len(node.args) == 3 else ("splitByNonAlpha",)
         if tokenizer != self._index.arguments:
             return Unknown()
@@ -114,7 +118,7 @@ class TextConditionBuilder(FilterConditionBuilder):
 
 
 def read_tokenizer(node: Node) -> Sequence[float | str]:
-    """Of the last argument of ``hasAllTokens``: a text."""
+    """Parses the tokenizer in the last argument of ``hasAllTokens`` and its like, a string."""
     if isinstance(node, Literal) and isinstance(node.value, str):
         return parse_tokenizer(parse_expression(node.value))
     raise UnsupportedTermError

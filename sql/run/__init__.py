@@ -1,1 +1,1 @@
-"""Running queries in DuckDB over Arrow streams."""
+"""Plans and runs queries in DuckDB over Arrow streams."""

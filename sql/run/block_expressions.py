@@ -1,8 +1,9 @@
-"""Expressions over one block: table keys, column defaults, casts.
+"""Evaluates expressions over one block: table keys, column defaults, casts.
 
 A plain column is taken as it is; the usual key functions of one column run in NumPy; anything else is a DuckDB query
-over the block. All three give the same values: the table of direct functions holds only what the tests compare with
-DuckDB."""
+over the block. All three give the same values: the NumPy functions here are only those that the tests compare with
+DuckDB.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +40,10 @@ Evaluate = Callable[[pa.Table], pa.ChunkedArray]
 
 @dataclass(frozen=True)
 class CompiledExpression:
-    """``text`` is canonical. ``evaluate(block)`` gives the value of every row in the storage type of ``type``."""
+    """An expression over blocks; ``text`` is canonical.
+
+    ``evaluate(block)`` returns its value for every row, in the storage type of ``type``.
+    """
 
     text: str
     type: DataType
@@ -48,12 +52,15 @@ class CompiledExpression:
 
 
 def compile_expressions(texts: Sequence[str], schema: TableSchema, zone: str = "UTC") -> list[CompiledExpression]:
-    """Raises ``UserError`` 62, 47, 46, 43, … for a text that is not an expression over the columns."""
+    """Compiles texts of expressions over the columns of ``schema``.
+
+    Raises ``UserError`` 62, 47, 46, 43, … for a text that is not such an expression.
+    """
     return [_compile(parse_expression(text), schema, zone) for text in texts]
 
 
 def compile_key(text: str, schema: TableSchema, zone: str = "UTC") -> Key:
-    """``a``, ``(a, f(b))`` or nothing (``""``, ``tuple()``)."""
+    """Compiles a key: ``a``, ``(a, f(b))`` or nothing (``""``, ``tuple()``)."""
     nodes = parse_expression_list(text)
     if len(nodes) == 1 and isinstance(nodes[0], Function) and nodes[0].name == "tuple":
         nodes = nodes[0].args
@@ -69,7 +76,7 @@ def compile_key(text: str, schema: TableSchema, zone: str = "UTC") -> Key:
 
 
 def evaluate_together(compiled: Sequence[CompiledExpression], block: pa.Table) -> list[pa.ChunkedArray]:
-    """The values of several expressions over one block."""
+    """Returns the values of several expressions over one block."""
     return [item.evaluate(block) for item in compiled]
 
 
@@ -91,7 +98,7 @@ def _compile(node: Node, schema: TableSchema, zone: str) -> CompiledExpression:
             "ILLEGAL_TYPE_OF_ARGUMENT", f"{canonical_text(node)} is of type {value.type}, which no column holds"
         )
     columns = tuple(source.used)
-    direct = _direct(node, schema, zone)
+    direct = _find_direct_evaluator(node, schema, zone)
     evaluate = direct or _Evaluator(value, source, columns)
     return CompiledExpression(canonical_text(node), value.type, columns, evaluate)
 
@@ -112,7 +119,7 @@ class _Evaluator:
         cursor = database.open_cursor()
         try:
             if not self._columns:
-                # Once a row, not once a block: rand() and generateUUIDv4() differ from row to row.
+                # Evaluated once per row, not once per block: rand() and generateUUIDv4() differ from row to row.
                 rows = cursor.sql(database.prepare_sql(f"{self._sql} FROM range({block.num_rows})")).to_arrow_table()
                 return storage_table(rows, (("c0", self._type),)).column(0)
             used = block.select(list(self._columns)).rename_columns([column_label(0, name) for name in self._columns])
@@ -126,7 +133,7 @@ class _Evaluator:
 
 
 class _Evaluation:
-    """What pruning needs computed."""
+    """Implements the evaluator of ``sql.pruning`` with DuckDB."""
 
     def constant(self, value: Typed) -> object:
         return fold_constant(value)
@@ -141,15 +148,15 @@ DUCKDB_EVALUATOR: Evaluator = _Evaluation()
 # Direct functions of one column ---------------------------------------------------------------------------------------
 
 
-def _direct(node: Node, schema: TableSchema, zone: str) -> Evaluate | None:
-    """The NumPy form of ``f(column)``, if there is one for the column's type."""
+def _find_direct_evaluator(node: Node, schema: TableSchema, zone: str) -> Evaluate | None:
+    """Returns the NumPy form of ``f(column)``, if there is one for the column's type."""
     if not isinstance(node, Function) or len(node.args) != 1 or not isinstance(node.args[0], Identifier):
         return None
     parts = node.args[0].parts
     if len(parts) != 1 or parts[0] not in schema:
         return None
     column = schema.column(parts[0])
-    compute = _direct_function(node.name, column, zone)
+    compute = _find_direct_function(node.name, column, zone)
     if compute is None:
         return None
     name = column.name
@@ -164,7 +171,7 @@ def _direct(node: Node, schema: TableSchema, zone: str) -> Evaluate | None:
     return evaluate
 
 
-def _direct_function(name: str, column: Column, zone: str) -> Callable[[pa.Array], pa.Array] | None:
+def _find_direct_function(name: str, column: Column, zone: str) -> Callable[[pa.Array], pa.Array] | None:
     type_ = column.type
     if isinstance(type_, DateTimeType):
         if (type_.timezone or zone) != "UTC":
@@ -197,7 +204,7 @@ _HASHES: dict[str, tuple[Callable[[np.ndarray], np.ndarray], pa.DataType]] = {
 
 
 def _months(values: np.ndarray) -> np.ndarray:
-    """Months since year 0."""
+    """Returns months since year 0."""
     return values.astype("datetime64[M]").astype(np.int64) + 1970 * 12
 
 

@@ -1,4 +1,4 @@
-"""Pruning by the text of a condition alone."""
+"""Prunes by the text of a condition, without a query."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sql.run.block_expressions import DUCKDB_EVALUATOR
 
 
 def analyse_condition(where: str, description: TableDescription, zone: str = "UTC") -> IndexAnalysis:
-    """The conditions on a table's indexes. Raises ``UserError`` for what is not an expression."""
+    """Builds the conditions on a table's indexes. Raises ``UserError`` for what is no expression."""
     source = table_source(description.schema)
     scan = Scan(source)
     environment = Environment(zone)

@@ -1,4 +1,7 @@
-"""EXPLAIN: PLAN (with ``indexes = 1``: what pruning chose), SYNTAX and AST, as lines of text in ClickHouse's style."""
+"""Writes EXPLAIN PLAN, SYNTAX and AST as lines of text in ClickHouse's style.
+
+With ``indexes = 1`` PLAN shows what each index pruned.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ _KEYWORDS = frozenset(_KEYWORD_TEXT.split())
 def write_explain_lines(
     query: str, kind: str, options: Mapping[str, object], compiler: QueryCompiler, compiled: CompiledQuery
 ) -> list[str]:
-    """Raises ``UserError`` 48 for the kinds that are not there."""
+    """Returns the lines of EXPLAIN. Raises ``UserError`` 48 for the kinds that Pando lacks."""
     name = kind.strip().upper() or "PLAN"
     if name == "PLAN":
         indexes = str(options.get("indexes", 0)) in ("1", "True", "true")
@@ -115,7 +118,7 @@ _NEW_LINE = frozenset({"FROM", "WHERE", "PREWHERE", "GROUP", "HAVING", "ORDER", 
 
 
 def _syntax(query: str) -> list[str]:
-    """The query with keywords in upper case and its main clauses on lines of their own."""
+    """Writes the query with keywords in upper case and its main clauses on lines of their own."""
     stream = TokenStream(query)
     lines: list[str] = [""]
     depth = 0

@@ -1,7 +1,8 @@
-"""Runs queries: compile, prune, feed the scans to DuckDB, stream the result in storage types.
+"""Runs queries: compiles, prunes, feeds the scans to DuckDB, streams the result in storage types.
 
-A :class:`QueryEngine` may be used by many threads; every query has its own cursor, snapshot and statistics. The
-result is streamed: nothing is read before the first batch is asked for, and closing early stops the readers."""
+Many threads may use a :class:`QueryEngine`; every query has its own cursor, snapshot and statistics. Nothing is read
+before the first batch is asked for, and closing early stops the readers.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ _VECTOR_ROWS = 2048
 
 @dataclass
 class SelectResult:
-    """A running query. Iterate ``batches`` once; ``close`` when done (twice is fine), ``cancel`` from any thread."""
+    """A running query. Iterate ``batches`` once; ``close`` when done (twice is fine)."""
 
     columns: tuple[tuple[str, DataType], ...]
     batches: Iterator[pa.RecordBatch]
@@ -61,13 +62,15 @@ class SelectResult:
     _close: Callable[[], None] = field(default=lambda: None, repr=False)
 
     def cancel(self) -> None:
+        """Stops the query, from any thread."""
         self._cancel()
 
     def close(self) -> None:
+        """Stops the readers and releases the snapshots."""
         self._close()
 
     def read_all(self) -> pa.Table:
-        """The whole result as a block."""
+        """Returns the whole result as a block, and closes it."""
         try:
             return pa.Table.from_batches(list(self.batches), storage_schema(self.columns))
         finally:
@@ -91,9 +94,10 @@ class QueryEngine:
         constants: Mapping[str, str] | None = None,
         status: QueryStatus | None = None,
     ) -> SelectResult:
-        """Starts a query. Errors of the text are raised here, errors of the data while the batches are read.
+        """Starts a query.
 
-        ``status`` ends it (394, 159, 241) wherever it is.
+        Errors of the text are raised here, errors of the data while the batches are read. ``status`` can end the query
+        at any point (394, 159, 241).
         """
         key = make_plan_key(query, database, (constants or {}).get("timezone", "UTC"), settings, parameters)
 
@@ -108,14 +112,14 @@ class QueryEngine:
             return plan
 
         plan = self._plans.find(key, catalog) or new_plan(True, True)
-        run = _Run(plan, settings, new_plan, status or QueryStatus())
+        run = _QueryRun(plan, settings, new_plan, status or QueryStatus())
         return SelectResult(plan.columns, run.batches(), run.state.statistics, run.cancel, run.close)
 
     def plan(self, tree: Query, catalog: RelationCatalog, settings: Settings, database: str) -> Plan:
-        """Plans a rewritten query that knows no session."""
+        """Plans a rewritten query without constants of a session."""
         guard = QueryGuard(QueryLimits.of(settings))
         constants = {"timezone": settings.timezone}
-        compiler, compiled = _compiled(tree, TableLookups(catalog), settings, database, constants, guard)
+        compiler, compiled = _compile_tree(tree, TableLookups(catalog), settings, database, constants, guard)
         return make_plan(tree, compiler.scans, compiled, settings)
 
     def describe(
@@ -129,7 +133,7 @@ class QueryEngine:
         constants: Mapping[str, str] | None = None,
         status: QueryStatus | None = None,
     ) -> tuple[tuple[str, DataType], ...]:
-        """Names and types of the columns of the result."""
+        """Returns names and types of the result's columns."""
         return self._compile(query, TableLookups(catalog), settings, database, parameters, constants, status)[2].columns
 
     def columns_read(
@@ -144,7 +148,7 @@ class QueryEngine:
         constants: Mapping[str, str] | None = None,
         status: QueryStatus | None = None,
     ) -> set[str]:
-        """The columns that a query reads of a relation."""
+        """Returns the columns of a relation that a query reads."""
         scans = self._compile(query, TableLookups(catalog), settings, database, parameters, constants, status)[1].scans
         return {name for scan in scans if scan.source.relation is relation for name in scan.source.used}
 
@@ -161,7 +165,7 @@ class QueryEngine:
         constants: Mapping[str, str] | None = None,
         status: QueryStatus | None = None,
     ) -> SelectResult:
-        """EXPLAIN: lines of text in a column ``explain``."""
+        """Runs EXPLAIN: lines of text in a column ``explain``."""
         _, compiler, compiled = self._compile(
             query, TableLookups(catalog), settings, database, parameters, constants, status
         )
@@ -187,14 +191,14 @@ class QueryEngine:
         guard = QueryGuard(QueryLimits.of(settings), status, query)
         try:
             tree = run_passes(expand_views(parse_query(query, guard), catalog, guard), parameters or {})
-            return tree, *_compiled(
+            return tree, *_compile_tree(
                 tree, catalog, settings, database, dict(constants or {}), guard, with_codes, with_groups
             )
         except RecursionError:
             raise too_deep_recursion(MAX_LEVELS) from None
 
 
-def _compiled(
+def _compile_tree(
     tree: Query,
     catalog: RelationCatalog,
     settings: Settings,
@@ -214,7 +218,7 @@ def _compiled(
     return compiler, compiled
 
 
-class _Run:
+class _QueryRun:
     """One execution: snapshots, statement, streams. ``close`` releases all; the last batch closes too."""
 
     def __init__(
@@ -227,7 +231,7 @@ class _Run:
         self.state = ScanState(status=status, limits=ReadLimits.of(settings))
         self._max_threads = settings.max_threads
         self._snapshots: list[PartsSnapshot] = []
-        self._lock = threading.Lock()  # a statement given back must not be interrupted
+        self._lock = threading.Lock()  # a returned statement must not be interrupted
         self._lease: LeasedStatement | None = None
         self._closed = False
         self._on_close = ExitStack()
@@ -235,26 +239,29 @@ class _Run:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         try:
-            yield from self._result_of_any_rows()
+            yield from self._result_with_retries()
         except GeneratorExit:
             raise
         except Exception as error:
-            raise self._translated(error) from (None if isinstance(error, PandoError) else error)
+            raise self._translate_error(error) from (None if isinstance(error, PandoError) else error)
         finally:
             self.close()
 
-    def _result_of_any_rows(self) -> Iterator[pa.RecordBatch]:
-        """Begins anew without groups when rows make none (``sql.compile.grouping.scan_grouping``), and without codes
-        when a string is too long for one (``sql.compile.short_string_codes``)."""
+    def _result_with_retries(self) -> Iterator[pa.RecordBatch]:
+        """Yields the result; starts again without groups, or codes, if the rows do not fit them."""
         for may_begin_anew in (True, True, False):
             is_begun = False
             try:
-                for batch in self._result():
+                for batch in self._run_plan():
                     is_begun = True
                     yield batch
                 return
             except Exception:
-                if not (self.state.met_few_alike or self.state.met_long_string) or is_begun or not may_begin_anew:
+                if (
+                    not (self.state.met_ungroupable_rows or self.state.met_long_string)
+                    or is_begun
+                    or not may_begin_anew
+                ):
                     raise
             self._forget_run()
 
@@ -268,54 +275,56 @@ class _Run:
         statistics = self.state.statistics
         statistics.read_rows = statistics.read_bytes = statistics.parts = statistics.marks = 0
         self._with_codes &= not self.state.met_long_string
-        self._with_groups &= not self.state.met_few_alike
-        self.state.met_few_alike = self.state.met_long_string = False
+        self._with_groups &= not self.state.met_ungroupable_rows
+        self.state.met_ungroupable_rows = self.state.met_long_string = False
         columns, self.plan = self.plan.columns, self._new_plan(self._with_codes, self._with_groups)
         if self.plan.columns != columns:
             raise ConflictError("ABORTED", "The table was replaced while the query read it: try again")
 
-    def _result(self) -> Iterator[pa.RecordBatch]:
+    def _run_plan(self) -> Iterator[pa.RecordBatch]:
         if self.state.cancelled:
             raise CancelledError()
         columns = self.plan.columns
-        parts = [self._parts(planned) for planned in self.plan.scans]
-        if self.plan.stored is not None or (list_read_columns(self.plan.totals) and not self.state.limits.may_break):
-            found = self._found(parts[0] or [])
+        parts = [self._prune(planned) for planned in self.plan.scans]
+        if self.plan.stored_row_result is not None or (
+            list_read_columns(self.plan.simple_aggregates) and not self.state.limits.may_break
+        ):
+            found = self._find_rows(parts[0] or [])
             if found is not None:
-                yield from self._stored(found, self._batch_rows(parts))
+                yield from self._read_stored(found, self._batch_rows(parts))
                 return
         if not self.plan.counts_rows:
-            yield from (storage_batch(batch, columns) for batch in self._run(parts) if batch.num_rows)
+            yield from (storage_batch(batch, columns) for batch in self._run_statement(parts) if batch.num_rows)
             return
         (only,) = parts
         certain, left = split_off_certain_rows(only or [])
         if left:
-            batches = (storage_batch(batch, columns) for batch in self._run([left]) if batch.num_rows)
+            batches = (storage_batch(batch, columns) for batch in self._run_statement([left]) if batch.num_rows)
             yield from (add_to_count(batch, certain) for batch in batches)
         else:
             yield pa.RecordBatch.from_arrays([pa.array([certain], pa.uint64())], schema=storage_schema(columns))
 
-    def _found(self, parts: Sequence[PrunedPart]) -> list[FoundRows] | None:
-        stored = self.plan.stored
+    def _find_rows(self, parts: Sequence[PrunedPart]) -> list[FoundRows] | None:
+        stored = self.plan.stored_row_result
         most_rows = MAX_AGGREGATED_ROWS if stored is None else sys.maxsize if stored.is_as_read else MAX_SORTED_ROWS
         first_rows = None if stored is None else stored.first_rows
         return find_rows(parts, first_rows, self.state.statistics, most_rows)
 
-    def _stored(self, found: Sequence[FoundRows], batch_rows: int) -> Iterator[pa.RecordBatch]:
+    def _read_stored(self, found: Sequence[FoundRows], batch_rows: int) -> Iterator[pa.RecordBatch]:
         schema = storage_schema(self.plan.columns)
-        stored, totals = self.plan.stored, self.plan.totals
+        stored, totals = self.plan.stored_row_result, self.plan.simple_aggregates
         names = list_read_columns(totals) if stored is None else stored.names
         self.state.limits.check_columns(len(names))
         read = read_rows(names, found, self.state, batch_rows, self._max_threads)
         if stored is None:
             yield compute_aggregate_row(totals, count_rows(found), read, schema)
         else:
-            yield from (pa.RecordBatch.from_arrays(arrays, schema=schema) for arrays in stored.arranged(read))
+            yield from (pa.RecordBatch.from_arrays(arrays, schema=schema) for arrays in stored.arrange(read))
         if self.state.cancelled:
             raise CancelledError()
 
-    def _run(self, parts: Sequence[Sequence[PrunedPart] | None]) -> Iterator[pa.RecordBatch]:
-        """The result in DuckDB's types; ``parts`` are those of every scan."""
+    def _run_statement(self, parts: Sequence[Sequence[PrunedPart] | None]) -> Iterator[pa.RecordBatch]:
+        """Yields the result in DuckDB's types; ``parts`` are those of every scan."""
         streams = {}
         for planned, chosen in zip(self.plan.scans, parts, strict=True):
             name = f"s{planned.scan.source.number}"
@@ -337,14 +346,14 @@ class _Run:
             yield batch.select(range(len(self.plan.columns)))
 
     def _batch_rows(self, parts: Sequence[Sequence[PrunedPart] | None]) -> int:
-        """Rows of a batch of the result, so that the longest rows that are read, or made, do not make it too big."""
+        """Returns the rows of a result batch, fewer where the longest rows, read or made, are big."""
         if self.plan.is_guarded:
             return _VECTOR_ROWS
         stored = [item.part for chosen in parts for item in chosen or () if item.part.rows]
         row_bytes = max((part.data_uncompressed_bytes // part.rows for part in stored), default=0)
         return max(1, min(_BATCH_ROWS, _BATCH_BYTES // max(row_bytes, 1)))
 
-    def _parts(self, planned: ScanPlan) -> list[PrunedPart] | None:
+    def _prune(self, planned: ScanPlan) -> list[PrunedPart] | None:
         relation = planned.scan.source.relation
         if planned.analysis is None:
             return None
@@ -357,13 +366,13 @@ class _Run:
         statistics.parts += len(kept)
         statistics.marks += sum(item.marks for item in kept)
         left = split_off_certain_rows(kept)[1] if self.plan.counts_rows else kept
-        # The first rows are perhaps enough, and how many are read until then shows while they are.
+        # The first rows may be enough. Then the limit is checked while reading.
         if not (self.plan.first_rows and sum(item.certain_rows for item in left) == sum(item.rows for item in left)):
             self.state.limits.check_rows(sum(item.rows for item in left))
         self.state.limits.check_partitions(relation.description, left)
         return kept
 
-    def _translated(self, error: Exception) -> PandoError:
+    def _translate_error(self, error: Exception) -> PandoError:
         if self.state.error is not None:
             return self.state.error
         return database.translate_error(error)

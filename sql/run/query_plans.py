@@ -1,7 +1,8 @@
-"""What a SELECT's text becomes before anything is read, and the plans of simple texts kept for their next run.
+"""Plans of queries, and a cache of plans by text.
 
-A plan is kept only when nothing but its text, the database, the settings, the time zone and the definitions of its
-tables and views went into it: no clock, no data. These are looked up anew by every query (``sql.run.table_lookups``).
+A plan is cached only if nothing else went into it than its text, the database, the settings, the time zone and the
+definitions of its tables and views: no clock, no data. Every query looks up the tables and views anew
+(``sql.run.table_lookups``).
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ from sql.typing.duckdb.sql_fragments import EMPTY, Fragment, fragment, join_frag
 
 _MOST_PLANS = 256
 _LONGEST_KEY = 12_000
-"""The settings have some 2,000 characters."""
+"""Characters of a key. The settings take some 2,000."""
 _NODES = (Alias, Function, Identifier, Literal, NamedTable, OrderItem, Select, Star)
 _NODES_OF_SEVERAL_TABLES = (*_NODES, CommonTable, Join, Subquery, SubqueryTable)
 _FUNCTIONS = frozenset(
@@ -78,19 +79,19 @@ _FUNCTIONS = frozenset(
     }
 )  # fmt: skip
 _KEPT_FUNCTIONS = _FUNCTIONS | {"CAST"}
-"""CAST is in every query of a mutation. The type in its text is nothing to bind, so short plans do without it."""
+"""Functions of cached plans. Every mutation's query has CAST; short plans lack it, as its type cannot be bound."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScanPlan:
-    """``description`` and ``analysis`` (not yet used) are those of a MergeTree table."""
+    """A planned scan. ``description`` and ``analysis`` (unused) belong to a MergeTree table."""
 
     scan: Scan
     description: TableDescription | None = None
     analysis: IndexAnalysis | None = None
 
-    def over(self, relation: PartsRelation | ArrowRelation | None) -> ScanPlan:
-        """The same for the table as another query has it; it needs no conditions any more."""
+    def with_relation(self, relation: PartsRelation | ArrowRelation | None) -> ScanPlan:
+        """Returns the same plan for another query's relation, without its conditions (``analysis`` has them)."""
         scan = copy.copy(self.scan)
         scan.source = replace(scan.source, relation=relation)
         scan.conditions = []
@@ -99,31 +100,37 @@ class ScanPlan:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """``sql`` reads the scans by their names. Plans are shared by queries: nothing in one changes."""
+    """A planned query. ``sql`` reads the scans by their names.
+
+    Queries share plans: nothing in one changes.
+    """
 
     sql: str
     is_guarded: bool
-    """Whether it asks for room while it runs (``sql.functions.memory_guards``)."""
+    """The query checks its memory while it runs (``sql.functions.memory_guards``)."""
     columns: tuple[tuple[str, DataType], ...]
     scans: tuple[ScanPlan, ...]
     counts_rows: bool
     first_rows: int = 0
-    """So many rows of a scan may be enough (LIMIT without ORDER BY), or show long strings. 0: not known."""
-    stored: StoredRowResult | None = None
-    """What the result is made of, where nothing is to be computed."""
-    totals: tuple[SimpleAggregate, ...] = ()
-    """What the one row of the result is made of (``sql.run.simple_aggregates``)."""
+    """Rows of a scan that may be enough (LIMIT without ORDER BY), or that show long strings. 0: unknown."""
+    stored_row_result: StoredRowResult | None = None
+    """How the result is read from stored values, if nothing is to be computed."""
+    simple_aggregates: tuple[SimpleAggregate, ...] = ()
+    """The aggregates of the result's one row, if these are simple (``sql.run.simple_aggregates``)."""
     tables: tuple[tuple[TableName, object], ...] = ()
-    """Of a plan that is kept: all tables and views that were looked up for it, with their definitions."""
+    """In a cached plan: all tables and views that were looked up for it, with their definitions."""
 
-    def kept(self, tables: Mapping[TableName, object] | None = None) -> Plan:
-        """For other queries: without the tables themselves, not to hold one that is dropped."""
+    def without_tables(self, tables: Mapping[TableName, object] | None = None) -> Plan:
+        """Returns the plan for the cache: without relations, so that it does not hold a dropped table."""
         return replace(
-            self, scans=tuple(planned.over(None) for planned in self.scans), tables=tuple((tables or {}).items())
+            self,
+            scans=tuple(planned.with_relation(None) for planned in self.scans),
+            tables=tuple((tables or {}).items()),
         )
 
 
 def make_plan(tree: Query, scans: list[Scan], compiled: CompiledQuery, settings: Settings = DEFAULT_SETTINGS) -> Plan:
+    """Plans a compiled query: prunes columns, analyses indexes, and finds results that need no DuckDB."""
     sql = _final_sql(compiled)
     check_macro_weight(sql)
     planned = []
@@ -145,11 +152,13 @@ def make_plan(tree: Query, scans: list[Scan], compiled: CompiledQuery, settings:
     text = sql.render({scan.source.number: scan_sql(scan) for scan in scans})
     plan = Plan(text, memory_guards.is_guarded(sql), compiled.columns, tuple(planned), False, first_rows)
     if any(scan.final for scan in scans):
-        return plan  # what the parts have is not what the query sees
+        return plan  # the query sees other rows than the parts have
     return replace(
-        plan, counts_rows=is_trivial_count(tree, scans), stored=find_stored_row_result(tree, scans, compiled),
-        totals=find_simple_aggregates(tree, scans, compiled),
-    )  # fmt: skip
+        plan,
+        counts_rows=is_trivial_count(tree, scans),
+        stored_row_result=find_stored_row_result(tree, scans, compiled),
+        simple_aggregates=find_simple_aggregates(tree, scans, compiled),
+    )
 
 
 def _first_rows(tree: Query) -> int:
@@ -162,9 +171,9 @@ def _first_rows(tree: Query) -> int:
 
 
 def _final_sql(compiled: CompiledQuery) -> Fragment:
-    """The statement with columns cast so that their Arrow form is (nearly) the storage form."""
+    """Returns the statement with columns cast so that their Arrow form is (nearly) the storage form."""
     casts = [duckdb_output_type(type_) for _, type_ in compiled.columns]
-    room = _room_of_rows(compiled) if memory_guards.is_guarded(compiled.sql) else EMPTY
+    room = _row_size_column(compiled) if memory_guards.is_guarded(compiled.sql) else EMPTY
     if not any(casts) and not room:
         return compiled.sql
     columns = [
@@ -173,25 +182,25 @@ def _final_sql(compiled: CompiledQuery) -> Fragment:
     return fragment("SELECT {}{} FROM ({})", ", ".join(columns), room, compiled.sql)
 
 
-def _room_of_rows(compiled: CompiledQuery) -> Fragment:
-    """One more column, a bound on the bytes of a vector of rows: a long value may stand in each of them.
+def _row_size_column(compiled: CompiledQuery) -> Fragment:
+    """Returns one more column: a bound on the bytes of a vector of rows with long values.
 
-    A column, because a condition would be looked at below a join that repeats the value. The executor drops it.
+    It is a column, because a condition would be evaluated below a join that repeats the value. The executor drops it.
     """
-    sizes = [_size(leaf(f"c{position}"), type_) for position, (_, type_) in enumerate(compiled.columns)]
+    sizes = [_value_size(leaf(f"c{position}"), type_) for position, (_, type_) in enumerate(compiled.columns)]
     given = [fragment("coalesce({}, 0)", size) for size in sizes if size is not None]
     return fragment(", {} AS room", memory_guards.guarded_size(join_fragments(" + ", given))) if given else EMPTY
 
 
-def _size(value: Fragment, type_: DataType) -> Fragment | None:
-    """The bytes of a value that may be long."""
+def _value_size(value: Fragment, type_: DataType) -> Fragment | None:
+    """Returns the bytes of a value that may be long."""
     match type_:
         case NullableType(inner) | LowCardinalityType(inner):
-            return _size(value, inner)
+            return _value_size(value, inner)
         case StringType():
             return fragment("strlen({})", value)
         case ArrayType(inner):
-            size = _size(fragment("w"), inner)
+            size = _value_size(fragment("w"), inner)
             if size is None:
                 return fragment("CAST(len({}) * 16 AS BIGINT)", value)
             longer = fragment("coalesce(list_sum(list_transform({}, lambda w: {})), 0)", value, size)
@@ -203,6 +212,7 @@ def _size(value: Fragment, type_: DataType) -> Fragment | None:
 
 
 def depends_on_text_alone(tree: Query, plan: Plan, functions: frozenset[str] = _FUNCTIONS) -> bool:
+    """Returns whether the plan depends on nothing but the query's text and its tables' definitions."""
     if not plan.scans:
         return False
     # The expression of an ALIAS column may be anything.
@@ -215,7 +225,7 @@ def depends_on_text_alone(tree: Query, plan: Plan, functions: frozenset[str] = _
 def has_only_cacheable_nodes(
     tree: Query, nodes: tuple[type[Node], ...] = _NODES, functions: frozenset[str] = _FUNCTIONS
 ) -> bool:
-    """Whether nothing in the query can mean something else the next time but its tables."""
+    """Returns whether nothing in the query but its tables can mean something else the next time."""
     for node in walk(tree):
         if not isinstance(node, nodes):
             return False
@@ -229,7 +239,7 @@ def has_only_cacheable_nodes(
 
 
 class PlanCache:
-    """Plans by text, the longest unused dropped first. Any thread may use it."""
+    """Plans by text; the least recently used is dropped first. Any thread may use it."""
 
     def __init__(self, most: int = _MOST_PLANS) -> None:
         self._most = most
@@ -237,7 +247,7 @@ class PlanCache:
         self._plans: OrderedDict[tuple[str, ...], Plan] = OrderedDict()
 
     def find(self, key: tuple[str, ...], catalog: RelationCatalog) -> Plan | None:
-        """The plan over the tables as they are now. Raises what the catalog raises when one is gone."""
+        """Returns the plan over the tables as they are now. Raises the catalog's error when one is gone."""
         with self._lock:
             plan = self._plans.get(key)
             if plan is None:
@@ -252,20 +262,20 @@ class PlanCache:
                 return None
             relations[name[0] or key[1], name[1]] = relation
         scans = [
-            planned.over(relations[planned.scan.source.database or key[1], planned.scan.source.table])
+            planned.with_relation(relations[planned.scan.source.database or key[1], planned.scan.source.table])
             for planned in plan.scans
         ]
         return replace(plan, scans=tuple(scans))
 
     def keep(self, key: tuple[str, ...], tree: Query, plan: Plan, lookups: TableLookups) -> None:
-        """Keeps the plan, if its text and the definitions of its tables alone decide it."""
+        """Keeps the plan if its text and the definitions of its tables alone decide it."""
         if sum(map(len, key)) > _LONGEST_KEY or not depends_on_text_alone(tree, plan, _KEPT_FUNCTIONS):
             return
         tables = lookups.definitions()
         if tables is None or len({(name[0] or key[1], name[1]) for name in tables}) < len(tables):
-            return  # one of the session beside one of the same name
+            return  # a table of the session and a stored one of the same name
         with self._lock:
-            self._plans[key] = plan.kept(tables)
+            self._plans[key] = plan.without_tables(tables)
             if len(self._plans) > self._most:
                 self._plans.popitem(last=False)
 
@@ -273,5 +283,6 @@ class PlanCache:
 def make_plan_key(
     query: str, database: str, zone: str, settings: Settings, parameters: Mapping[str, str] | None
 ) -> tuple[str, ...]:
+    """Returns the cache key of a query: all that a cached plan may depend on."""
     given = (text for pair in sorted((parameters or {}).items()) for text in pair)
     return (query, database, zone, repr(settings), *given)

@@ -1,7 +1,7 @@
-"""``SELECT count(), sum(a), max(b) FROM t WHERE …``: one row of totals over rows that the key finds.
+"""Computes ``SELECT count(), sum(a), max(b) FROM t WHERE …`` over rows that the key finds.
 
-What is read is what ``sql.run.stored_row_results`` reads; a few thousand values are added sooner than DuckDB is asked.
-Floats are added one after the other in the order of the rows, as DuckDB does with so few.
+The result is one row. Rows are read as in ``sql.run.stored_row_results``; a few thousand values are added sooner than
+DuckDB can be asked. Floats are added in the order of the rows, as DuckDB does with so few.
 """
 
 from __future__ import annotations
@@ -42,15 +42,18 @@ from sql.grammar.syntax_tree import (
 from sql.relations import is_parts_relation
 
 MAX_AGGREGATED_ROWS = 65_536
-"""Of more, DuckDB's threads are sooner done."""
+"""With more rows DuckDB's threads are faster."""
 _MOST_AVERAGED_BITS = 32
-"""Of so few rows the sum is exact as a float."""
+"""With so few rows, the sum of integers of these bits is exact as a float."""
 _COMPARED_TYPES = (IntegerType, FloatType, StringType, DateType, Date32Type, DateTimeType, DateTime64Type)
 
 
 @dataclass(frozen=True, slots=True)
 class SimpleAggregate:
-    """``name``: count, sum, avg, min, max or any, of a column (``None``: of rows); ``type`` is the result's."""
+    """An aggregate of a column, or of rows where ``column`` is ``None``.
+
+    ``name`` is count, sum, avg, min, max or any; ``type`` is the result's.
+    """
 
     name: str
     column: str | None
@@ -58,7 +61,10 @@ class SimpleAggregate:
 
 
 def find_simple_aggregates(query: Query, scans: Sequence[Scan], compiled: CompiledQuery) -> tuple[SimpleAggregate, ...]:
-    """The totals over the one MergeTree table that the query reads, if they are its whole result; else nothing."""
+    """Returns the aggregates over the query's one MergeTree table, if they are its whole result.
+
+    Else returns nothing.
+    """
     if not isinstance(query, Select) or not isinstance(query.source, NamedTable) or query.source.sample is not None:
         return ()
     if len(scans) != 1 or not has_only_clauses(query, "source", "prewhere", "where"):
@@ -68,7 +74,7 @@ def find_simple_aggregates(query: Query, scans: Sequence[Scan], compiled: Compil
         return ()
     aliases = {node.name for node in query.expressions if isinstance(node, Alias)}
     found = [
-        _total(node, scan, aliases, type_)
+        _find_aggregate(node, scan, aliases, type_)
         for node, (_, type_) in zip(query.expressions, compiled.columns, strict=False)
     ]
     if len(found) != len(compiled.columns) or len(found) != len(query.expressions):
@@ -77,7 +83,7 @@ def find_simple_aggregates(query: Query, scans: Sequence[Scan], compiled: Compil
     return totals if len(totals) == len(found) else ()
 
 
-def _total(node: Node, scan: Scan, aliases: set[str], type_: DataType) -> SimpleAggregate | None:
+def _find_aggregate(node: Node, scan: Scan, aliases: set[str], type_: DataType) -> SimpleAggregate | None:
     if isinstance(node, Alias):
         node = node.expression
     if not isinstance(node, Function) or node != Function(node.name, node.args):
@@ -90,11 +96,11 @@ def _total(node: Node, scan: Scan, aliases: set[str], type_: DataType) -> Simple
             definition = scan.definitions.get(column)
             if definition is None or definition.default_kind in EXPRESSIONS:
                 return None
-            return _of_column(name, column, definition.type, type_)
+            return _find_column_aggregate(name, column, definition.type, type_)
     return None
 
 
-def _of_column(name: str, column: str, given: DataType, type_: DataType) -> SimpleAggregate | None:
+def _find_column_aggregate(name: str, column: str, given: DataType, type_: DataType) -> SimpleAggregate | None:
     match name:
         case "sum":
             wanted: DataType | None = IntegerType(64, given.signed) if isinstance(given, IntegerType) else None
@@ -110,14 +116,17 @@ def _of_column(name: str, column: str, given: DataType, type_: DataType) -> Simp
 
 
 def list_read_columns(totals: Sequence[SimpleAggregate]) -> tuple[str, ...]:
-    """The columns that are read for them."""
+    """Returns the columns to read for the aggregates."""
     return tuple(dict.fromkeys(total.column for total in totals if total.column is not None))
 
 
 def compute_aggregate_row(
     totals: Sequence[SimpleAggregate], rows: int, batches: Iterable[Sequence[pa.Array]], schema: pa.Schema
 ) -> pa.RecordBatch:
-    """The row of totals over so many rows, which are batches of :func:`list_read_columns`."""
+    """Computes the row of aggregates over ``rows`` rows.
+
+    ``batches`` have the columns of :func:`list_read_columns`.
+    """
     names = list_read_columns(totals)
     columns = {name: pa.concat_arrays(pieces) for name, *pieces in zip(names, *batches, strict=True) if pieces}
     arrays = []
@@ -125,14 +134,14 @@ def compute_aggregate_row(
         if total.column is None:
             arrays.append(pa.array([rows], field.type))
         elif rows:
-            arrays.append(_OF_VALUES[total.name](columns[total.column]))
+            arrays.append(_AGGREGATE_FUNCTIONS[total.name](columns[total.column]))
         else:
             arrays.append(pa.array([math.nan if total.name == "avg" else total.type.default], field.type))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _sum(values: pa.Array) -> pa.Array:
-    """Of integers modulo 2^64, as in ClickHouse."""
+    """Sums floats, or integers modulo 2^64 as in ClickHouse."""
     numbers = get_plain_integers(values)
     if numbers is None:
         return pa.array([_float_sum(values)])
@@ -140,7 +149,7 @@ def _sum(values: pa.Array) -> pa.Array:
 
 
 def _float_sum(values: pa.Array) -> np.float64:
-    return np.add.accumulate(values.to_numpy(), dtype=np.float64)[-1] + 0.0  # of -0.0 alone it is 0.0
+    return np.add.accumulate(values.to_numpy(), dtype=np.float64)[-1] + 0.0  # the sum of -0.0 alone is 0.0
 
 
 def _avg(values: pa.Array) -> pa.Array:
@@ -149,7 +158,7 @@ def _avg(values: pa.Array) -> pa.Array:
 
 
 def _extreme(values: pa.Array, name: str) -> pa.Array:
-    """NaN is passed over unless there is nothing else."""
+    """Returns the minimum or maximum. NaN counts only if there is nothing else."""
     numbers = get_plain_integers(values)
     if pa.types.is_floating(values.type):
         known = values.filter(pc.invert(pc.is_nan(values)))
@@ -161,7 +170,7 @@ def _extreme(values: pa.Array, name: str) -> pa.Array:
     return values.slice(place, 1)
 
 
-_OF_VALUES: dict[str, Callable[[pa.Array], pa.Array]] = {
+_AGGREGATE_FUNCTIONS: dict[str, Callable[[pa.Array], pa.Array]] = {
     "sum": _sum,
     "avg": _avg,
     "min": lambda values: _extreme(values, "min"),

@@ -1,7 +1,7 @@
-"""``SELECT columns FROM t [WHERE …] [ORDER BY columns] [LIMIT …]`` where the key tells of every row whether it matches.
+"""Reads results of stored values: ``SELECT columns FROM t [WHERE …] [ORDER BY columns] [LIMIT …]``.
 
-Nothing is to be computed, so DuckDB is not asked: to prepare and run a statement takes it longer than reading a row, or
-sorting a few.
+It applies where the key decides for every row whether it matches. DuckDB is not used: preparing a statement takes it
+longer than reading a row, or sorting a few.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from sql.relations import is_parts_relation
 from sql.run.scans.scan_streams import ReadStatistics, ScanState, count_batches
 
 MAX_SORTED_ROWS = 8192
-"""Of more, DuckDB's threads are sooner done."""
+"""With more rows DuckDB's threads are faster."""
 _MOST_FEW_PIECES = 16
 _MOST_FEW_ROWS = 8192
 _ORDERED_TYPES = (
@@ -46,7 +46,7 @@ FoundRows = tuple[Part, list[MatchingRows]]
 
 @dataclass(frozen=True, slots=True)
 class StoredRowResult:
-    """A result of stored values: of ``columns``, in the order of other columns (are they ``descending``?)."""
+    """A result of stored values: ``columns``, ordered by other columns (name, is descending)."""
 
     columns: tuple[str, ...]
     order: tuple[tuple[str, bool], ...] = ()
@@ -55,21 +55,21 @@ class StoredRowResult:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What must be read."""
+        """The columns to read."""
         return tuple(dict.fromkeys((*self.columns, *(name for name, _ in self.order))))
 
     @property
     def first_rows(self) -> int | None:
-        """So many matching rows are enough, whichever they are; ``None``: all are needed."""
+        """The number of matching rows that are enough, whichever they are; ``None``: all are needed."""
         return None if self.order or self.limit is None else self.limit + self.offset
 
     @property
     def is_as_read(self) -> bool:
-        """Whether it is the rows as they come."""
+        """Returns whether the result is the rows in the order they are read."""
         return not self.order and not self.offset
 
-    def arranged(self, batches: Iterable[Sequence[pa.Array]]) -> Iterator[list[pa.Array]]:
-        """The result, of batches of ``names``."""
+    def arrange(self, batches: Iterable[Sequence[pa.Array]]) -> Iterator[list[pa.Array]]:
+        """Yields the result from batches of ``names``."""
         names = self.names
         if self.is_as_read:
             places = [names.index(name) for name in self.columns]
@@ -90,7 +90,7 @@ class StoredRowResult:
 
 
 def find_stored_row_result(query: Query, scans: Sequence[Scan], compiled: CompiledQuery) -> StoredRowResult | None:
-    """What the query reads of one MergeTree table, if its result is these values."""
+    """Returns the result's form if the query only reads stored values of one MergeTree table."""
     if not isinstance(query, Select) or not isinstance(query.source, NamedTable) or query.source.sample is not None:
         return None
     if len(scans) != 1 or not has_only_clauses(
@@ -110,23 +110,26 @@ def find_stored_row_result(query: Query, scans: Sequence[Scan], compiled: Compil
         return None
     if not all(isinstance(scan.definitions[name].type, _ORDERED_TYPES) for name, _ in order):
         return None
-    return StoredRowResult(columns, order, _count_of(query.limit), _count_of(query.offset) or 0)
+    return StoredRowResult(columns, order, _count_value(query.limit), _count_value(query.offset) or 0)
 
 
 def _is_count(node: Node | None) -> bool:
-    # true is a number of rows, too
+    # a bool is not a number of rows here
     return node is None or (isinstance(node, Literal) and type(node.value) is int)
 
 
-def _count_of(node: Node | None) -> int | None:
+def _count_value(node: Node | None) -> int | None:
     return node.value if isinstance(node, Literal) else None
 
 
 def find_rows(
     parts: Sequence[PrunedPart], limit: int | None, statistics: ReadStatistics, most_rows: int = sys.maxsize
 ) -> list[FoundRows] | None:
-    """The rows of every part that are the result, no more than ``limit``. ``None``: the key's columns do not tell, or
-    more of their rows had to be looked at than is gained, or they are more than ``most_rows``."""
+    """Returns the rows of every part that are the result, at most ``limit``.
+
+    ``None`` if the key's columns do not decide it, if too many rows would have to be tested, or if there are more than
+    ``most_rows``.
+    """
     if sum(pruned.uncertain_rows for pruned in parts) > MAX_ROWS_TESTED_BY_KEY:
         return None
     found = []
@@ -147,29 +150,33 @@ def find_rows(
             break
     if count_rows(found) > most_rows:
         return None
-    statistics.read_rows += left_out  # rows that were looked at count as read, as in ClickHouse
+    statistics.read_rows += left_out  # tested rows count as read, as in ClickHouse
     return found
 
 
 def count_rows(found: Sequence[FoundRows]) -> int:
+    """Returns the number of matching rows."""
     return sum(piece.count for _, pieces in found for piece in pieces)
 
 
 def read_rows(
     names: Sequence[str], found: Sequence[FoundRows], state: ScanState, batch_rows: int, max_threads: int
 ) -> Iterator[list[pa.Array]]:
-    """The values of different columns, in storage types, batch by batch."""
+    """Yields the values of distinct columns, in storage types, batch by batch."""
     for part, pieces in found:
         read = partial(part.read_rows, names, max_batch_rows=batch_rows, max_threads=max_threads)
         few = read_few_rows(part, names, pieces, batch_rows)
-        batches = iter(few) if few is not None else _matching(read([piece.rows for piece in pieces]), pieces)
+        batches = iter(few) if few is not None else _filter_batches(read([piece.rows for piece in pieces]), pieces)
         yield from count_batches(batches, state)
 
 
 def read_few_rows(
     part: Part, names: Sequence[str], pieces: Sequence[MatchingRows], most_rows: int
 ) -> list[tuple[list[pa.Array], int]] | None:
-    """The matching rows of the pieces, where these are few and none has more than ``most_rows`` rows."""
+    """Returns the matching rows of the pieces; ``None`` if there are many pieces or long ones.
+
+    No piece may have more than ``most_rows`` rows.
+    """
     if not names or len(pieces) > _MOST_FEW_PIECES:
         return None
     few = []
@@ -186,10 +193,10 @@ def read_few_rows(
     return few
 
 
-def _matching(
+def _filter_batches(
     batches: Iterator[pa.RecordBatch], pieces: Sequence[MatchingRows]
 ) -> Iterator[tuple[list[pa.Array], int]]:
-    """The matching rows of the batches of all pieces. A batch is of one piece."""
+    """Yields the matching rows of the batches of all pieces. Each batch belongs to one piece."""
     for piece in pieces:
         begin = 0
         while begin < piece.rows.rows:

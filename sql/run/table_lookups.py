@@ -1,4 +1,4 @@
-"""The tables of one statement, each looked up once; and, for a plan that is kept, whether they are the same again."""
+"""Looks up each table of a statement once, and compares their definitions for cached plans."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sql.relations import (
 )
 
 TableName = tuple[str | None, str]
-"""A table as a query calls it: without database it may be one of the session."""
+"""A table as a query names it: without database it may be a table of the session."""
 
 
 @dataclass
@@ -27,45 +27,51 @@ class TableLookups:
     catalog: RelationCatalog
     found: dict[TableName, Any] = field(default_factory=dict)
     has_functions: bool = False
-    """Whether table functions were looked up, which may mean anything the next time."""
+    """Table functions were looked up, which may mean something else the next time."""
 
     def relation(self, database: str | None, table: str) -> PartsRelation | ArrowRelation | ViewRelation | Any:
+        """Returns the relation, as the other catalog returned it the first time."""
         name = database, table
         if name not in self.found:
             self.found[name] = self.catalog.relation(database, table)
         return self.found[name]
 
     def files(self, path: str, format: str = "", structure: str = "") -> StreamedRelation:
+        """Returns the relation of the table function ``file``."""
         self.has_functions = True
         return self.catalog.files(path, format, structure)
 
     def other_tables(self, function: Any) -> Any:
+        """Returns the tables that a table function reads."""
         self.has_functions = True
         return self.catalog.other_tables(function)
 
     def definitions(self) -> Mapping[TableName, object] | None:
-        """What a plan knows of each table. ``None`` where one of them is more than its definition."""
+        """Returns what a plan knows of each table; ``None`` if a plan over them cannot be cached."""
         definitions = {name: find_cacheable_definition(relation) for name, relation in self.found.items()}
         return None if self.has_functions or None in definitions.values() else definitions
 
 
 def find_cacheable_definition(relation: object) -> object:
-    """Equal as long as plans over the relation stay as they are; ``None``: it is not known of such ones."""
+    """Returns an object that stays equal as long as plans over the relation are valid.
+
+    ``None`` if that is not known for relations of this kind.
+    """
     if is_parts_relation(relation):
-        return _Same(relation.description)
+        return _ComparedByIdentity(relation.description)
     if isinstance(relation, BlockRelation):
-        return _Same(relation.schema)
+        return _ComparedByIdentity(relation.schema)
     return relation if isinstance(relation, ViewRelation) else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Same:
-    """A definition that is compared by identity: an equal one may have a history of its own."""
+class _ComparedByIdentity:
+    """A definition that is compared by identity: an equal one may have another history."""
 
     definition: object
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.definition is self.definition
+        return isinstance(other, _ComparedByIdentity) and other.definition is self.definition
 
     def __hash__(self) -> int:
         return id(self.definition)

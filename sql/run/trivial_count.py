@@ -1,6 +1,7 @@
-"""``SELECT count() FROM t [WHERE …]``: granules in which every row surely matches are counted, not read.
+"""Counts ``SELECT count() FROM t [WHERE …]`` without reading granules in which every row matches.
 
-Without WHERE that is all of them; else the primary index or the partition shows it."""
+Without WHERE these are all granules; else the primary index or the partition shows which.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +17,10 @@ from sql.relations import is_parts_relation
 
 
 def is_trivial_count(query: Query, scans: Sequence[Scan]) -> bool:
-    """Whether the query's only value is the number of rows of one MergeTree table that pass its WHERE."""
+    """Returns whether the query's only value is the number of a MergeTree table's rows that match WHERE."""
     if not isinstance(query, Select) or not isinstance(query.source, NamedTable) or query.source.sample is not None:
         return False
-    if len(query.expressions) != 1 or len(scans) != 1 or not _counts(query.expressions[0]):
+    if len(query.expressions) != 1 or len(scans) != 1 or not _is_count(query.expressions[0]):
         return False
     if not has_only_clauses(query, "source", "prewhere", "where"):
         return False
@@ -27,7 +28,7 @@ def is_trivial_count(query: Query, scans: Sequence[Scan]) -> bool:
     return is_parts_relation(scan.source.relation) and scan.source.prunable
 
 
-def _counts(node: Node) -> bool:
+def _is_count(node: Node) -> bool:
     if isinstance(node, Alias):
         node = node.expression
     if not isinstance(node, Function) or replace(node, name=node.name.lower(), args=()) != Function("count"):
@@ -41,7 +42,7 @@ def _counts(node: Node) -> bool:
 
 
 def split_off_certain_rows(parts: Sequence[PrunedPart]) -> tuple[int, list[PrunedPart]]:
-    """The rows that match for sure, and what must be read for the others."""
+    """Returns the number of rows that surely match, and the parts to read for the others."""
     left = []
     for pruned in parts:
         ranges = pruned.uncertain_ranges if pruned.is_whole else pruned.all_ranges
@@ -51,6 +52,6 @@ def split_off_certain_rows(parts: Sequence[PrunedPart]) -> tuple[int, list[Prune
 
 
 def add_to_count(batch: pa.RecordBatch, rows: int) -> pa.RecordBatch:
-    """The result's batch, with ``rows`` added to the count."""
+    """Returns the result's batch with ``rows`` added to the count."""
     count = pa.array([batch.column(0)[0].as_py() + rows], batch.schema.field(0).type)
     return pa.RecordBatch.from_arrays([count], schema=batch.schema)

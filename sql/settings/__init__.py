@@ -1,1 +1,1 @@
-"""Settings of sessions and tables; ``session`` has what others use of a session's."""
+"""Settings of sessions and of tables."""

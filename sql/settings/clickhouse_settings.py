@@ -1,7 +1,8 @@
-"""Every setting of ClickHouse as data: ``settings.tsv``, written by ``tests/settings/generate.py`` from ClickHouse.
+"""Every setting of ClickHouse as data, read from ``settings.tsv``.
 
-A *harmless* setting cannot change an answer, a stored row or a promise: any value of its type is taken and shown. A
-*binding* one could: it is taken only with its default and the values that mean what Pando does.
+``tests/settings/generate.py`` writes that file from ClickHouse. A *harmless* setting cannot change an answer, a stored
+row or a promise: any value of its type is accepted and shown. A *binding* one could: only its default is accepted, and
+values that mean what Pando does.
 """
 
 from __future__ import annotations
@@ -15,14 +16,17 @@ Version = tuple[int, int]
 
 
 def parse_version(text: str) -> Version:
-    """``23.8`` or ``23.8.1.4``. Raises ``ValueError``."""
+    """Parses ``23.8`` or ``23.8.1.4`` to (major, minor). Raises ``ValueError``."""
     major, minor = text.split(".")[:2]
     return int(major), int(minor)
 
 
 @dataclass(frozen=True, slots=True)
 class ClickHouseSetting:
-    """``default`` and ``accepted`` are texts. ``tier`` is ClickHouse's: Production, Beta, Experimental, Obsolete."""
+    """One setting. ``default`` and ``accepted`` are texts.
+
+    ``tier`` is ClickHouse's: Production, Beta, Experimental, Obsolete.
+    """
 
     name: str
     type: str
@@ -34,6 +38,8 @@ class ClickHouseSetting:
 
 @dataclass(frozen=True, slots=True)
 class ClickHouseSettings:
+    """All settings, by name."""
+
     session: Mapping[str, ClickHouseSetting]
     merge_tree: Mapping[str, ClickHouseSetting]
     aliases: Mapping[str, str]
@@ -47,6 +53,7 @@ class ClickHouseSettings:
 
 @cache
 def load_clickhouse_settings() -> ClickHouseSettings:
+    """Reads ``settings.tsv``."""
     scopes: dict[str, dict[str, ClickHouseSetting]] = {"session": {}, "merge_tree": {}}
     aliases: dict[str, str] = {}
     enums: dict[str, frozenset[str]] = {}

@@ -1,7 +1,7 @@
-"""The settings of a MergeTree table: the one check of their names and values.
+"""Settings of a MergeTree table, and the check of their names and values.
 
-Those with an effect are the fields of :class:`MergeTreeSettings`; the others are harmless or binding as settings of
-a session are (:mod:`sql.settings.clickhouse_settings`).
+Those with an effect are the fields of :class:`MergeTreeSettings`. The others are harmless or binding, as settings of a
+session are (:mod:`sql.settings.clickhouse_settings`).
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from sql.settings.setting_values import SettingValue, format_setting_value, pars
 
 @dataclass(frozen=True, slots=True)
 class MergeTreeSettings(PartSettings):
-    """The settings of a table that have an effect. Names and defaults are ClickHouse's
-    (``system.merge_tree_settings``); ``parts`` sees only its own of them."""
+    """The settings of a table that have an effect, with ClickHouse's names and defaults.
+
+    Source: ``system.merge_tree_settings``. ``parts`` sees only the fields of its base class.
+    """
 
     allow_nullable_key: bool = False
     """Keys may have NULL."""
@@ -117,18 +119,22 @@ class MergeTreeSettings(PartSettings):
 SUPPORTED_MERGE_TREE_SETTINGS: dict[str, SettingValue] = {
     field.name: cast(SettingValue, field.default) for field in fields(MergeTreeSettings)
 }
-"""With Pando's defaults."""
+"""The default of each setting that has an effect."""
 
 
-def table_setting_kind(name: str) -> Kind:
+def find_table_setting_kind(name: str) -> Kind:
+    """Returns whether a table setting is honoured, harmless or binding."""
     if name in SUPPORTED_MERGE_TREE_SETTINGS:
         return "honoured"
     return "binding" if load_clickhouse_settings().merge_tree[name].is_binding else "harmless"
 
 
 def parse_table_setting(name: str, value: object) -> SettingValue:
-    """The typed value. Raises 115 (UNKNOWN_SETTING); 27, 36, 69, 72 or 467 for a value of another type; 48
-    (NOT_IMPLEMENTED) for a binding setting's value that Pando does not have."""
+    """Returns the typed value.
+
+    Raises 115 (UNKNOWN_SETTING); 27, 36, 69, 72 or 467 for a value of another type; 48 (NOT_IMPLEMENTED) for a binding
+    setting's value that Pando lacks.
+    """
     known = load_clickhouse_settings().merge_tree
     if name not in known:
         raise UserError("UNKNOWN_SETTING", f"Unknown setting {name!r} for MergeTree{suggest_names(name, known)}")
@@ -146,8 +152,10 @@ def parse_table_setting(name: str, value: object) -> SettingValue:
 
 
 def build_merge_tree_settings(given: Mapping[str, object], defaults: MergeTreeSettings) -> MergeTreeSettings:
-    """``defaults`` with the given settings over them. Raises 115 (UNKNOWN_SETTING), 48 for a value that Pando does not
-    have, and others for a value of a wrong kind."""
+    """Returns ``defaults`` with the given settings over them.
+
+    Raises 115 (UNKNOWN_SETTING), 48 for a value that Pando lacks, and others for a value of a wrong kind.
+    """
     changes = {name: parse_table_setting(name, value) for name, value in given.items()}
     honoured = {name: value for name, value in changes.items() if name in SUPPORTED_MERGE_TREE_SETTINGS}
     settings: MergeTreeSettings = replace(defaults, **honoured)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Which settings there are: the one check of names and values, wherever they come from.
+"""The one check of names and values of session settings, wherever they come from.
 
 A setting is *honoured* (an attribute of :class:`Settings`), *harmless* or *binding*
 (:mod:`sql.settings.clickhouse_settings`).
@@ -22,7 +22,7 @@ Kind = Literal["honoured", "harmless", "binding"]
 
 
 def canonical_name(name: str) -> str:
-    """The name an alias stands for. Raises 115 (UNKNOWN_SETTING)."""
+    """Returns the name that an alias stands for. Raises 115 (UNKNOWN_SETTING)."""
     table = load_clickhouse_settings()
     real = table.aliases.get(name, name)
     if real not in SUPPORTED_SETTINGS and real not in table.session:
@@ -31,49 +31,52 @@ def canonical_name(name: str) -> str:
     return real
 
 
-def setting_kind(name: str) -> Kind:
-    """``name`` is no alias."""
+def find_setting_kind(name: str) -> Kind:
+    """Returns whether a setting is honoured, harmless or binding. ``name`` is no alias."""
     if name in SUPPORTED_SETTINGS:
         return "honoured"
     return "binding" if load_clickhouse_settings().session[name].is_binding else "harmless"
 
 
 def parse_setting(name: str, value: object) -> SettingValue:
-    """The typed value. Raises 115 (UNKNOWN_SETTING); 27, 36, 69, 72 or 467 for a value of another type; 48
-    (NOT_IMPLEMENTED) for a binding setting's value that Pando does not have."""
+    """Returns the typed value.
+
+    Raises 115 (UNKNOWN_SETTING); 27, 36, 69, 72 or 467 for a value of another type; 48 (NOT_IMPLEMENTED) for a binding
+    setting's value that Pando lacks.
+    """
     real = canonical_name(name)
     honoured = SUPPORTED_SETTINGS.get(real)
     if honoured is not None:
         parsed = parse_setting_value(honoured.type, name, value)
         if real == "compatibility" and parsed:
-            _version_of(str(parsed))
+            _parse_compatibility(str(parsed))
         if honoured.only and parsed not in honoured.only:
-            raise _not_supported(name, parsed, honoured.only)
+            raise _not_supported_error(name, parsed, honoured.only)
         return parsed
     return check_unsupported_value(load_clickhouse_settings().session[real], name, value)
 
 
 def check_unsupported_value(known: ClickHouseSetting, name: str, value: object) -> SettingValue:
-    """The value of a setting that is not honoured."""
+    """Returns the typed value of a setting that is not honoured. Raises as :func:`parse_setting`."""
     parsed = parse_setting_value(known.type, name, value)
-    if known.is_binding and parsed not in (accepted := accepted_values(known)):
-        raise _not_supported(name, parsed, accepted)
+    if known.is_binding and parsed not in (accepted := list_accepted_values(known)):
+        raise _not_supported_error(name, parsed, accepted)
     return parsed
 
 
-def default_value(name: str) -> SettingValue:
-    """Of a setting that is not honoured."""
+def get_default_value(name: str) -> SettingValue:
+    """Returns the default of a setting that is not honoured."""
     known = load_clickhouse_settings().session[name]
     return parse_setting_value(known.type, name, known.default)
 
 
 @cache
-def accepted_values(known: ClickHouseSetting) -> tuple[SettingValue, ...]:
-    """Those of a binding setting, its default first."""
+def list_accepted_values(known: ClickHouseSetting) -> tuple[SettingValue, ...]:
+    """Returns the accepted values of a binding setting, its default first."""
     return tuple(parse_setting_value(known.type, known.name, text) for text in (known.default, *known.accepted))
 
 
-def _not_supported(name: str, value: SettingValue, accepted: tuple[SettingValue, ...]) -> UserError:
+def _not_supported_error(name: str, value: SettingValue, accepted: tuple[SettingValue, ...]) -> UserError:
     shown = " or ".join(repr(format_setting_value(item)) for item in accepted)
     return UserError(
         "NOT_IMPLEMENTED", f"Setting {name} = {format_setting_value(value)!r} is not supported; accepted is {shown}"
@@ -81,14 +84,17 @@ def _not_supported(name: str, value: SettingValue, accepted: tuple[SettingValue,
 
 
 def parse_settings(changes: Mapping[str, object]) -> dict[str, SettingValue | None]:
-    """Typed values by canonical names; ``None``, for DEFAULT, stays. Raises as :func:`parse_setting`."""
+    """Returns typed values by canonical names; ``None``, for DEFAULT, stays.
+
+    Raises as :func:`parse_setting`.
+    """
     return {
         canonical_name(name): None if value is None else parse_setting(name, value) for name, value in changes.items()
     }
 
 
 def parse_given_settings(changes: Mapping[str, object]) -> dict[str, SettingValue]:
-    """The same without those that are to have their default."""
+    """Returns the same as :func:`parse_settings`, without settings that are DEFAULT."""
     return {name: value for name, value in parse_settings(changes).items() if value is not None}
 
 
@@ -96,8 +102,10 @@ _WHOLE_STATEMENTS = ("join_use_nulls", "session_timezone", "compatibility")
 
 
 def check_inner_settings(changes: Mapping[str, object]) -> None:
-    """Settings of a subquery: those that only tune it are accepted. Raises 48 (NOT_IMPLEMENTED) for those that would
-    change its answer, and as :func:`parse_setting`."""
+    """Accepts settings of a subquery that only tune it.
+
+    Raises 48 (NOT_IMPLEMENTED) for those that would change its answer, and as :func:`parse_setting`.
+    """
     for name in parse_settings(changes):
         if name in _WHOLE_STATEMENTS:
             raise UserError(
@@ -106,7 +114,7 @@ def check_inner_settings(changes: Mapping[str, object]) -> None:
 
 
 def make_settings(changes: Mapping[str, object], server_timezone: str = "UTC") -> Settings:
-    """Defaults, and over them what somebody set. Raises as :func:`parse_setting`."""
+    """Returns the settings with the changes over the defaults. Raises as :func:`parse_setting`."""
     if all(isinstance(value, _PLAIN) for value in changes.values()):
         return _recent_settings(server_timezone, *itertools.chain.from_iterable(changes.items()))
     return _new_settings(changes, server_timezone)
@@ -115,7 +123,7 @@ def make_settings(changes: Mapping[str, object], server_timezone: str = "UTC") -
 _PLAIN = (bool, int, float, str, type(None))
 
 
-@lru_cache(maxsize=256, typed=True)  # every statement asks several times; typed: 1 is not true
+@lru_cache(maxsize=256, typed=True)  # every statement calls it several times; typed: 1 is not true
 def _recent_settings(server_timezone: str, *names_and_values: object) -> Settings:
     pairs = zip(names_and_values[::2], names_and_values[1::2], strict=True)
     return _new_settings({str(name): value for name, value in pairs}, server_timezone)
@@ -131,9 +139,11 @@ def _new_settings(changes: Mapping[str, object], server_timezone: str) -> Settin
 
 @cache
 def _older_defaults(compatibility: str) -> dict[str, SettingValue]:
-    """Defaults of a version of ClickHouse, where they were others: of honoured settings, as far as Pando has the value.
-    What Pando does in one way only it does so for every version."""
-    version = _version_of(compatibility)
+    """Returns a ClickHouse version's defaults of honoured settings, where they differed.
+
+    A default that Pando lacks is left out.
+    """
+    version = _parse_compatibility(compatibility)
     defaults: dict[str, SettingValue] = {}
     for name in SUPPORTED_SETTINGS.keys() & load_clickhouse_settings().history.keys():
         older = [before for changed, before in load_clickhouse_settings().history[name] if changed > version]
@@ -143,7 +153,7 @@ def _older_defaults(compatibility: str) -> dict[str, SettingValue]:
     return defaults
 
 
-def _version_of(compatibility: str) -> Version:
+def _parse_compatibility(compatibility: str) -> Version:
     try:
         return parse_version(compatibility)
     except ValueError:
@@ -153,6 +163,6 @@ def _version_of(compatibility: str) -> Version:
 
 
 def suggest_names(name: str, known: Iterable[str]) -> str:
-    """``". Maybe you meant …"`` for an unknown name, or ``""``."""
+    """Returns ``". Maybe you meant …"`` for an unknown name, or ``""``."""
     near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.7)
     return f". Maybe you meant {' or '.join(near)}" if near else ""

@@ -1,4 +1,4 @@
-"""Values of settings, read as ClickHouse reads them: one parser for each of its types of settings."""
+"""Parses values of settings as ClickHouse does, with one parser for each type of setting."""
 
 from __future__ import annotations
 
@@ -17,25 +17,29 @@ DIALECTS = (
     "exasol", "fabric", "hive", "materialize", "mysql", "oracle", "postgres", "presto", "redshift", "risingwave",
     "snowflake", "spark", "spark2", "sqlite", "starrocks", "teradata", "trino", "tsql",
 )  # fmt: skip
-"""ClickHouse's own, and those of sqlglot in which SQL is written."""
+"""ClickHouse's own dialect, and sqlglot's SQL dialects."""
 _DIALECTS_LEFT_OUT = ("clickhouse_json", "kusto", "polyglot", "promql", "prql")
 Parser = Callable[[str, object], SettingValue]
 
 
 def parse_setting_value(type: str, name: str, value: object) -> SettingValue:
-    """Raises, for a value that is not of the type, 27, 36, 69, 72 or 467, naming setting and value."""
+    """Returns the typed value.
+
+    Raises 27, 36, 69, 72 or 467 for a value that is not of the type, naming setting and value.
+    """
     parser = _PARSERS.get(type)
     return parser(name, value) if parser is not None else _parse_enum(type, name, value)
 
 
 def format_setting_value(value: SettingValue) -> str:
-    """As ``system.settings`` shows it."""
+    """Formats a value as ``system.settings`` shows it."""
     if isinstance(value, bool):
         return str(int(value))
     return f"{value:.15g}" if isinstance(value, float) else str(value)
 
 
 def is_timezone(name: str) -> bool:
+    """Returns whether a time zone with this name exists."""
     try:
         ZoneInfo(name)
     except (OSError, ValueError, KeyError):
@@ -76,7 +80,7 @@ _UNITS = {None: 1} | {
     for letter in letters
     for suffix, base in (("", 1000), ("i", 1024))
 }
-"""What may follow a number: 10M, 64Ki."""
+"""Suffixes of a number: 10M, 64Ki."""
 _UNITED = re.compile(rf"(.*?)((?<=\d)(?:{'|'.join(unit for unit in _UNITS if unit)}))?", re.DOTALL)
 
 
@@ -104,7 +108,7 @@ def _or_auto(parse: Parser) -> Parser:
 
 
 def _parse_threads(name: str, value: object) -> int:
-    """0 is ``auto``: as many as there are."""
+    """Parses a number of threads; 0 is ``auto``: as many as there are."""
     return 0 if re.fullmatch(r"auto(\(\d+\))?", str(value).strip(), re.IGNORECASE) else _parse_unsigned(name, value)
 
 
@@ -144,7 +148,7 @@ def _parse_enum(type: str, name: str, value: object) -> str:
 
 
 def _parse_seconds(name: str, value: object) -> float:
-    """A number that is not positive is no limit."""
+    """Parses seconds. A number that is not positive means no limit."""
     text = str(float(value)) if isinstance(value, bool) else str(value)
     number = _NUMBER.match(text)
     if number is None:

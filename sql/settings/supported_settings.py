@@ -1,7 +1,7 @@
 """The settings that change what Pando does, as one typed object.
 
-:class:`Settings` is immutable and complete: what nobody set has its default. A field is a setting; its name and default
-are ClickHouse's (``system.settings``).
+:class:`Settings` is immutable and complete: a setting that nobody set has its default. Each field is a setting with
+ClickHouse's name and default (``system.settings``).
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ Value = TypeVar("Value", bound=SettingValue)
 
 
 class SettingInfo(NamedTuple):
+    """A setting's name, type, default and description."""
+
     name: str
     type: str
     default: SettingValue
     description: str
     only: tuple[SettingValue, ...] = ()
-    """The values that work here, where its type has more."""
+    """The supported values, if the type has more."""
 
 
 def _setting(type: str, default: Value, description: str, *, only: tuple[Value, ...] = ()) -> Value:
@@ -30,7 +32,7 @@ def _setting(type: str, default: Value, description: str, *, only: tuple[Value, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Make it with :func:`sql.settings.settings_of`."""
+    """All honoured settings. Make it with :func:`sql.settings.session_settings.make_settings`."""
 
     dialect: str = _setting(
         "Dialect",
@@ -288,12 +290,12 @@ class Settings:
 
     # beside the settings
     changes: Mapping[str, SettingValue] = field(default_factory=dict)
-    """What somebody set."""
+    """The settings that were set, also those that are not honoured, by canonical name."""
     server_timezone: str = "UTC"
 
     @property
     def timezone(self) -> str:
-        """That of DateTime values whose type names none."""
+        """The time zone of DateTime values whose type names none."""
         return self.session_timezone or self.server_timezone
 
 

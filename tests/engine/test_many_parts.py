@@ -71,7 +71,7 @@ def test_a_point_query_looks_at_the_index_of_few_parts(local: Local) -> None:
     made = calls_of(lambda: local.run(sql))
     assert made["sql.pruning.index_analysis.prune_granules"] == 1
     assert made["parts.read.key_mapping.map_primary_index"] <= 2
-    assert "sql.pruning.part_bounds._extremes" not in made
+    assert "sql.pruning.part_bounds._find_extremes" not in made
     assert local.run(sql) == [(date(2024, 1, 8),)]
     assert local.value("SELECT count() FROM t WHERE k BETWEEN 10 AND 29") == 20
     assert local.value("SELECT count() FROM t WHERE NOT (k BETWEEN 10 AND 29) AND d != '2024-01-01'") == 38

@@ -78,8 +78,8 @@ def test_rows_of_small_parts_are_one_batch(local: Local) -> None:
     with local.engine.catalog.table("default", "t").store.snapshot() as snapshot:
         parts = [PrunedPart(part) for part in snapshot.parts]
         small = SmallParts(parts, ["s", "k"])
-        assert all(small.take(pruned, pruned.needed_rows(["s", "k"])) for pruned in parts)
-        (texts, numbers), rows = small.together()
+        assert all(small.take(pruned, pruned.find_needed_rows(["s", "k"])) for pruned in parts)
+        (texts, numbers), rows = small.take_batch()
         assert small.is_empty
-        assert not SmallParts(parts[:3], ["k"]).take(parts[0], parts[0].needed_rows(["k"]))
+        assert not SmallParts(parts[:3], ["k"]).take(parts[0], parts[0].find_needed_rows(["k"]))
     assert (rows, len(texts), numbers.to_pylist()[:7]) == (100, 100, [0, 1, 2, 3, 4, 1, 2])

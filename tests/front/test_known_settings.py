@@ -15,11 +15,11 @@ from engine.http_client.http_client import HttpClient
 from engine.server.config import Config
 from parts.common.errors import PandoError, UserError
 from sql.settings.clickhouse_settings import load_clickhouse_settings
-from sql.settings.merge_tree_settings import parse_table_setting, table_setting_kind
+from sql.settings.merge_tree_settings import find_table_setting_kind, parse_table_setting
 from sql.settings.session_settings import (
+    find_setting_kind,
     make_settings,
     parse_setting,
-    setting_kind,
 )
 from sql.settings.supported_settings import (
     DEFAULT_SETTINGS,
@@ -41,8 +41,8 @@ def quoted(text: str) -> str:
 
 def test_how_many_there_are() -> None:
     """docs/clients.md has these numbers."""
-    session = Counter(setting_kind(name) for name in TABLE.session)
-    tables = Counter(table_setting_kind(name) for name in TABLE.merge_tree)
+    session = Counter(find_setting_kind(name) for name in TABLE.session)
+    tables = Counter(find_table_setting_kind(name) for name in TABLE.merge_tree)
     document = (Path(__file__).parents[2] / "docs" / "clients.md").read_text(encoding="utf-8")
     told = re.findall(r"^\| (honoured|harmless|binding): [^|]* \| ([\d,]+) \| (\d+) \|$", document, re.MULTILINE)
     assert told == [(kind, f"{session[kind]:,}", str(tables[kind])) for kind in ("honoured", "harmless", "binding")]

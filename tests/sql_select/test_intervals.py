@@ -76,7 +76,7 @@ def test_the_same_granules_and_rows(tables: dict[str, PartTable], name: str, ter
             continue
         assert looked is not None
         assert set(_rows(found.uncertain_ranges)) == set(_rows(looked.uncertain_ranges)) & set(chosen)
-        runs = known.runs(part, found.all_ranges, known.interval)
+        runs = known.find_row_runs(part, found.all_ranges, known.interval)
         assert runs is not None
         assert [row for run in runs for row in range(run.begin, run.end)] == rows.tolist()
 

@@ -23,7 +23,7 @@ def new_database(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], duckd
         kernels.register(connection, KERNELS)
         connections.append(connection)
         monkeypatch.setattr(database, "_connection", lambda: connection)
-        monkeypatch.setattr(database, "_made", set())
+        monkeypatch.setattr(database, "_created_macros", set())
         return connection
 
     yield new
@@ -59,11 +59,11 @@ def test_several_threads_while_rows_are_read(new_database: Callable[[], duckdb.D
         thread.join()
     assert not errors
     assert read + sum(batch.num_rows for batch in rows) == 1_000_000
-    assert database._made == set(MACROS)
+    assert database._created_macros == set(MACROS)
 
 
 def test_text_that_only_looks_like_one(new_database: Callable[[], duckdb.DuckDBPyConnection]) -> None:
     connection = new_database()
     sql = "SELECT 'pando_nothing(' || 'pando_'"
     assert connection.execute(database.prepare_sql(sql)).fetchall() == [("pando_nothing(pando_",)]
-    assert not database._made
+    assert not database._created_macros

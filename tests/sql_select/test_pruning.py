@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sql.pruning.pruned_parts import _without
+from sql.pruning.pruned_parts import _subtract_ranges
 from sql.run.block_expressions import compile_expressions
 from sql.run.condition_analysis import analyse_condition
 from sql.run.query_engine import QueryEngine
@@ -146,12 +146,14 @@ def test_no_row_is_lost(tables: list[PartTable], condition: str, number: int, ga
     result = QueryEngine().select(query, catalog=MemoryCatalog({"t": table})).read_all()
     assert result.column(0)[0].as_py() == wanted
     for pruned in kept:  # a certain granule has no other rows, and is not read for count()
-        certain = pruned.part.read(columns, _without(pruned.all_ranges, pruned.uncertain_ranges))
+        certain = pruned.part.read(columns, _subtract_ranges(pruned.all_ranges, pruned.uncertain_ranges))
         rows = pa.Table.from_batches(certain, schema.arrow)
         if pruned.is_whole:
             assert matching(rows) == rows.num_rows == pruned.certain_rows
     with patch("sql.pruning.pruned_parts._JOIN_GAP_ROWS", gap_rows):
-        needed = [batch for pruned in kept for batch in pruned.part.read_rows(columns, pruned.needed_rows(columns))]
+        needed = [
+            batch for pruned in kept for batch in pruned.part.read_rows(columns, pruned.find_needed_rows(columns))
+        ]
         assert matching(pa.Table.from_batches(needed, schema.arrow)) == wanted
         query = f"SELECT * FROM t WHERE {condition}"
         rows = QueryEngine().select(query, catalog=MemoryCatalog({"t": table})).read_all()
@@ -176,7 +178,7 @@ def test_only_rows_that_can_match_are_decoded(tables: list[PartTable]) -> None:
     kept = analyse_condition("a >= -3 AND a <= 2 AND d != '2020-01-05'", table.description).prune(table.parts)
     assert kept
     with patch("sql.pruning.pruned_parts._JOIN_GAP_ROWS", 0):
-        needed = [(pruned, pruned.needed_rows(columns)) for pruned in kept]
+        needed = [(pruned, pruned.find_needed_rows(columns)) for pruned in kept]
     assert 0 < sum(item.rows for _, rows in needed for item in rows) < sum(pruned.rows for pruned in kept)
     for pruned, rows in needed:
         for batch in pruned.part.read_rows(["a"], rows):
@@ -185,7 +187,7 @@ def test_only_rows_that_can_match_are_decoded(tables: list[PartTable]) -> None:
 
 def test_the_key_alone_is_not_read_twice(tables: list[PartTable]) -> None:
     (pruned, *_) = analyse_condition("a = 3", tables[0].description).prune(tables[0].parts)
-    assert sum(item.rows for item in pruned.needed_rows(["a"])) == pruned.rows
+    assert sum(item.rows for item in pruned.find_needed_rows(["a"])) == pruned.rows
 
 
 @pytest.mark.parametrize(

@@ -227,7 +227,7 @@ def test_parts_make_the_whole(keys: list[object], value: object, rows: int, offs
         "l": PartialAggregate("min", "v", array.type),
         "m": PartialAggregate("max", "v", array.type),
     }
-    parts = dict(zip(wanted, groups.parts(list(wanted.values()), {"v": array}), strict=True))
+    parts = dict(zip(wanted, groups.aggregate(list(wanted.values()), {"v": array}), strict=True))
     names = [f"k{position}" for position in range(len(made))]
     values = [groups.key(key) for key in made]
     aggregates = [("n", "sum"), ("c", "sum"), ("s", "sum"), ("l", "min"), ("m", "max")]

@@ -352,8 +352,8 @@ def test_many_granules_are_not_short(tmp_path: Path, short: ShortQueryCache) -> 
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """One for every time that a query was looked at."""
     looks: list[int] = []
-    look_at = ShortQueryCache._look_at
-    monkeypatch.setattr(ShortQueryCache, "_look_at", lambda *given: looks.append(1) or look_at(*given))
+    look_at = ShortQueryCache._examine
+    monkeypatch.setattr(ShortQueryCache, "_examine", lambda *given: looks.append(1) or look_at(*given))
     return looks
 
 

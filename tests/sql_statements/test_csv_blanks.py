@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sql.formats.text.csv_grammar import _Grammar, _Marks, _quotes_in_place, make_csv_rules
+from sql.formats.text.csv_grammar import _find_valid_quotes, _Grammar, _Marks, make_csv_rules
 from tests.sql_statements.oracle import columns_of, read
 
 PIECES = st.sampled_from([b" ", b"\t", b",", b"\n", b"\r\n", b'"', b'""', b"a", b'"x, "', b";", b" \n"])
@@ -18,7 +18,7 @@ PIECES = st.sampled_from([b" ", b"\t", b",", b"\n", b"\r\n", b'"', b'""', b"a", 
 @example(b' 1 ,"a ""b"" , " \t\r\n \t\n, "x"', ",")
 def test_all_are_taken_off_at_once(chunk: bytes, delimiter: str) -> None:
     trim = _Grammar.of(delimiter).trim
-    quotes = _quotes_in_place(np.frombuffer(chunk, np.uint8), _Marks.of(delimiter))
+    quotes = _find_valid_quotes(np.frombuffer(chunk, np.uint8), _Marks.of(delimiter))
     if quotes is not None and len(quotes) % 2 == 0:
         expected = trim.sub(lambda match: match.group(1) or match.group(2) or b"", chunk)
         assert make_csv_rules(delimiter).clean(chunk) == expected

@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from parts.common.errors import UserError
-from sql.grammar.text_escapes import _QUOTED_SEQUENCE, _SEQUENCE, _resolved, unescape_bytes, unescape_quoted
+from sql.grammar.text_escapes import _QUOTED_SEQUENCE, _SEQUENCE, _resolve_match, unescape_bytes, unescape_quoted
 
 TEXTS = st.lists(st.sampled_from([*"\\'nqNxé0a\n", "\\x41", "\\xff", "''"]), max_size=8).map("".join)
 
@@ -17,7 +17,7 @@ TEXTS = st.lists(st.sampled_from([*"\\'nqNxé0a\n", "\\x41", "\\xff", "''"]), ma
 @given(st.lists(TEXTS | st.none(), max_size=5))
 @example(["it''s", "'''", "\\''", None, "\\q''"])
 def test_quoted_texts(texts: list[str | None]) -> None:
-    expected = [text and _QUOTED_SEQUENCE.sub(_resolved, text.encode()) for text in texts]
+    expected = [text and _QUOTED_SEQUENCE.sub(_resolve_match, text.encode()) for text in texts]
     array = pa.array(texts, pa.string())
     if not all(_is_utf8(value) for value in expected if isinstance(value, bytes)):
         with pytest.raises(UserError, match="invalid UTF-8"):
@@ -40,5 +40,5 @@ def _is_utf8(value: bytes) -> bool:
 @given(st.lists(TEXTS.map(str.encode) | st.sampled_from([b"\xff\\0", None]), max_size=5))
 @example([b"1\\0\\0", b"\\\\0"])
 def test_bytes(values: list[bytes | None]) -> None:
-    expected = [value and _SEQUENCE.sub(_resolved, value) for value in values]
+    expected = [value and _SEQUENCE.sub(_resolve_match, value) for value in values]
     assert unescape_bytes(pa.array(values, pa.binary())).to_pylist() == expected

@@ -1,1 +1,1 @@
-"""What ALTER TABLE does to a definition."""
+"""Applies ALTER TABLE to definitions."""

@@ -1,4 +1,4 @@
-"""What a change of the definition does to the columns that were there, and which mutations stand in its way."""
+"""Compares the columns of two definitions, and refuses changes that an unfinished mutation forbids."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sql.mutations.mutation import Mutation
 
 
 def find_retyped_columns(old: TableSchema, new: TableSchema) -> dict[str, str]:
-    """Former name → name of the columns that have another type."""
+    """Returns former name → new name of the columns whose type changed."""
     found = {}
     for column in new.columns:
         former = new.history.get_name_in_part(old.history.version, column.name)
@@ -24,8 +24,10 @@ def find_retyped_columns(old: TableSchema, new: TableSchema) -> dict[str, str]:
 
 
 def find_changed_columns(old: TableSchema, new: TableSchema) -> frozenset[str]:
-    """Those that are dropped, cleared, renamed, or of another type. (A column of a table that was never altered has its
-    name in every version.)"""
+    """Returns the former columns that were dropped, cleared, renamed or given another type.
+
+    A column of a table that was never altered has its name in every version.
+    """
     same = {
         column.name
         for column in new.columns
@@ -36,8 +38,10 @@ def find_changed_columns(old: TableSchema, new: TableSchema) -> frozenset[str]:
 
 
 def refuse_conflicting_mutations(unfinished: Iterable[tuple[str, Mutation]], touched: frozenset[str]) -> None:
-    """A mutation is carried out under the definition of the time, so what it names must stay until it is done. Raises
-    ``UserError`` 36 naming the mutation."""
+    """Raises ``UserError`` 36 if an unfinished mutation names a touched column.
+
+    A mutation runs under the definition of its time, so the columns it names must stay until it is done.
+    """
     for id_, mutation in unfinished:
         for name in sorted(touched & mutation.names):
             raise UserError(
@@ -49,7 +53,10 @@ def refuse_conflicting_mutations(unfinished: Iterable[tuple[str, Mutation]], tou
 
 
 def find_null_replacement(old: ColumnClause, new: ColumnClause) -> str:
-    """What NULL becomes in a type that has none: an expression of no columns, which it is for good."""
+    """Returns the expression for NULL where a Nullable type becomes one without NULL, else ``""``.
+
+    It reads no columns, so that its value never changes. Raises 36 where MODIFY COLUMN gives no such DEFAULT.
+    """
     if not parse_type(old.type).is_nullable or parse_type(new.type).is_nullable:
         return ""
     if not new.default_expression:

@@ -1,4 +1,4 @@
-"""Another name of a column, in the texts of a definition that name it."""
+"""Renames a column in the texts of a definition that name it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,17 @@ from sql.grammar.tokens import TokenStream, quote_identifier_if_needed
 
 
 def rename_in_column(column: ColumnClause, old: str, new: str) -> ColumnClause:
+    """Renames a column in another's clause, or in its own."""
     name = new if column.name == old else column.name
     default = rename_in_expression(column.default_expression, old, new)
     return replace(column, name=name, default_expression=default, ttl=rename_in_expression(column.ttl, old, new))
 
 
 def rename_in_expression(expression: str, old: str, new: str) -> str:
-    """The text with the column's other name, also as a parameter of a lambda, where the name is the lambda's own."""
+    """Renames a column in an expression's text.
+
+    A lambda's parameter of the same name is renamed too, which changes nothing.
+    """
     pieces: list[str] = []
     end = 0
     for start, stop in find_column_references(old, expression):
@@ -25,7 +29,7 @@ def rename_in_expression(expression: str, old: str, new: str) -> str:
 
 
 def find_column_references(column: str, expression: str) -> list[tuple[int, int]]:
-    """Where the text names the column, alone or as the first of a compound name."""
+    """Returns where the text names the column, alone or as the start of a compound name."""
     stream = TokenStream(expression)
     places = []
     while (token := stream.next()).kind != "end":

@@ -1,7 +1,7 @@
-"""What ALTER TABLE makes of a definition: all its commands, one after another, or an error.
+"""Applies the commands of ALTER TABLE to a definition, one after another, or raises an error.
 
-Parts are not touched: what is said of a column's past goes into the definition's history
-(:mod:`parts.table.schema_history`), by which older parts are read.
+Parts are not touched. The definition's history (:mod:`parts.table.schema_history`) notes what a column was before, and
+older parts are read by it.
 """
 
 from __future__ import annotations
@@ -49,18 +49,18 @@ from sql.settings.clickhouse_settings import load_clickhouse_settings
 _FIXED_SETTINGS = frozenset(
     {"index_granularity", "index_granularity_bytes", "enable_mixed_granularity_parts", "enable_block_number_column"}
 )
-"""What the parts of a table, and of its replicas, must have in common."""
+"""Settings that all parts of a table, and of its replicas, must share."""
 LOCAL_CHANGE_TYPES = (ModifyComment, ModifySettings, ResetSettings)
-"""What each replica of a table has for itself."""
+"""Changes that each replica of a table makes for itself."""
 
 
 def apply_changes(
     create: CreateTable, description: TableDescription, changes: Sequence[DefinitionChange]
 ) -> CreateTable:
-    """``create``, which ``description`` was made of, with the changes.
+    """Returns ``create``, from which ``description`` was built, with the changes applied.
 
-    Raises ``UserError`` 10, 15, 16, 36, 44, 48, 472, 524; what contradicts itself otherwise is found when the result is
-    compiled."""
+    Raises ``UserError`` 10, 15, 16, 36, 44, 48, 472, 524. Other contradictions are found when the result is compiled.
+    """
     if not description.has_parts:
         check_engine_changes(create, changes)
     if is_deprecated(create) and not all(isinstance(change, ColumnChange | ModifyComment) for change in changes):
@@ -68,9 +68,9 @@ def apply_changes(
             "BAD_ARGUMENTS", "ALTER of settings, keys and indexes is not supported for tables in old syntax"
         )
     if all(isinstance(change, LOCAL_CHANGE_TYPES) for change in changes):
-        draft = _Draft(create, description)
+        draft = _DefinitionDraft(create, description)
     else:
-        draft = _Draft(replace(create, history=create.history.next()), description)
+        draft = _DefinitionDraft(replace(create, history=create.history.next()), description)
     changes = [*flatten_added_columns(changes, [column.name for column in create.columns])]
     _refuse_chains([change for change in changes if isinstance(change, RenameColumn)])
     for change in changes:
@@ -88,11 +88,12 @@ def _refuse_chains(renames: Sequence[RenameColumn]) -> None:
 
 
 @dataclass
-class _Draft:
+class _DefinitionDraft:
     create: CreateTable
     description: TableDescription
 
     def apply(self, change: DefinitionChange) -> None:
+        """Applies one command."""
         match change:
             case AddColumn():
                 self._add(change)
@@ -103,7 +104,7 @@ class _Draft:
             case ModifyColumn():
                 self._modify(change)
             case CommentColumn(name, comment, if_exists):
-                if self._is_there(name, if_exists, "comment"):
+                if self._has_column(name, if_exists, "comment"):
                     self._replace(replace(self._column(name), comment=comment))
             case AddIndex():
                 self._add_index(change)
@@ -120,7 +121,7 @@ class _Draft:
             case ModifyOrderBy() | ModifySampleBy():
                 self.create = apply_key_change(self.create, change)
             case ModifySettings(settings):
-                if self.description.has_parts:  # else they are checked when the result is compiled
+                if self.description.has_parts:  # tables without parts: checked when the result is compiled
                     _check_settings([name for name, value in settings.items() if self._is_other(name, value)])
                 kept = {name: value for name, value in settings.items() if value is not None}
                 self._set_settings({**self.create.settings, **kept}, [name for name in settings if name not in kept])
@@ -140,7 +141,7 @@ class _Draft:
     def _column(self, name: str) -> ColumnClause:
         return next(column for column in self.create.columns if column.name == name)
 
-    def _is_there(self, name: str, if_exists: bool, purpose: str) -> bool:
+    def _has_column(self, name: str, if_exists: bool, purpose: str) -> bool:
         if name in self._names:
             return True
         if if_exists:
@@ -166,8 +167,8 @@ class _Draft:
             )
         if not change.column.type:
             raise UserError("BAD_ARGUMENTS", f"Data type have to be specified for column `{name}` to add")
-        self._place([*self.create.columns, change.column], change.column, change.place)
-        self._history(lambda history: history.add_column(name))
+        self._move_column([*self.create.columns, change.column], change.column, change.place)
+        self._change_history(lambda history: history.add_column(name))
 
     def _drop(self, change: DropColumn) -> None:
         name = change.name
@@ -176,13 +177,13 @@ class _Draft:
             for column in nested:
                 self._drop(replace(change, name=column))
             return
-        if not self._is_there(name, change.if_exists, "clear" if change.clear else "drop"):
+        if not self._has_column(name, change.if_exists, "clear" if change.clear else "drop"):
             return
         if change.clear:
             self._refuse_used(name, "CLEAR")
             if len(self._names) == 1:
                 raise UserError("BAD_ARGUMENTS", "Cannot DROP or CLEAR all columns")
-            self._history(lambda history: history.add_column(name))
+            self._change_history(lambda history: history.add_column(name))
             return
         for other in self.create.columns:
             if other.name != name and find_column_references(name, other.default_expression):
@@ -194,12 +195,12 @@ class _Draft:
         self._refuse_used(name, "DROP")
         rest = tuple(column for column in self.create.columns if column.name != name)
         self.create = replace(self.create, columns=rest)
-        self._history(lambda history: history.drop_column(name))
+        self._change_history(lambda history: history.drop_column(name))
 
     def _rename(self, change: RenameColumn) -> None:
         old, new = change.old, change.new
         is_structure = any(name.startswith(f"{old}.") for name in self._names)
-        if not is_structure and not self._is_there(old, change.if_exists, "rename"):
+        if not is_structure and not self._has_column(old, change.if_exists, "rename"):
             return
         check_nested_rename(change, self._names)
         if new in self._names:
@@ -223,35 +224,37 @@ class _Draft:
             ),
             ttl=rename_in_expression(self.create.ttl, old, new),
         )
-        self._history(lambda history: history.rename_column(old, new))
+        self._change_history(lambda history: history.rename_column(old, new))
 
     def _modify(self, change: ModifyColumn) -> None:
         name = change.column.name
-        if not self._is_there(name, change.if_exists, "modify"):
+        if not self._has_column(name, change.if_exists, "modify"):
             return
         old, given = self._column(name), change.column
-        new = _without_property(old, change.remove) if change.remove else _overlaid(old, given)
+        new = _without_property(old, change.remove) if change.remove else _overlay(old, given)
         is_new = name not in self.description.schema  # it is added by the same ALTER: no part has it
         if given.type and not is_new and not _is_same_type(given.type, old.type):
             table, mode = self.description, self.description.merge_mode
             if check_engine_column_type(mode, name, old.type, given.type) and mode.last_key_column == name:
-                table = replace(table, sorting_key=table.primary_key)  # a wider version sorts as before
+                table = replace(table, sorting_key=table.primary_key)  # a wider version column sorts as before
             check_key_column_type(table, name, parse_type(given.type))
             instead = find_null_replacement(old, new)
-            self._history(lambda history: history.change_type(name, parse_type(new.type).name, instead))
+            self._change_history(lambda history: history.change_type(name, parse_type(new.type).name, instead))
         if old.default_kind == "ALIAS" and new.default_kind != "ALIAS":
-            self._history(lambda history: history.add_column(name))  # no part has it, or what one has is older
+            self._change_history(
+                lambda history: history.add_column(name)
+            )  # parts lack it, or have outdated values of it
         self._replace(new)
         if change.place is not None:
             rest = [column for column in self.create.columns if column.name != name]
-            self._place([*rest, new], new, change.place)
+            self._move_column([*rest, new], new, change.place)
 
     def _replace(self, new: ColumnClause) -> None:
         columns = tuple(new if column.name == new.name else column for column in self.create.columns)
         self.create = replace(self.create, columns=columns)
 
-    def _place(self, columns: Sequence[ColumnClause], column: ColumnClause, place: ColumnPlace | None) -> None:
-        """``column``, the last of ``columns``, where it is to be."""
+    def _move_column(self, columns: Sequence[ColumnClause], column: ColumnClause, place: ColumnPlace | None) -> None:
+        """Moves ``column``, the last of ``columns``, to its place."""
         rest = list(columns[:-1])
         position = len(rest)
         if place is not None:
@@ -341,7 +344,7 @@ class _Draft:
         left = tuple(constraint for constraint in self.create.constraints if constraint.name != name)
         self.create = replace(self.create, constraints=left)
 
-    def _history(self, change: Callable[[SchemaHistory], SchemaHistory]) -> None:
+    def _change_history(self, change: Callable[[SchemaHistory], SchemaHistory]) -> None:
         self.create = replace(self.create, history=change(self.create.history))
 
     def _set_ttl(self, ttl: str) -> None:
@@ -354,8 +357,8 @@ class _Draft:
         self.create = replace(self.create, settings=kept)
 
 
-def _overlaid(old: ColumnClause, given: ColumnClause) -> ColumnClause:
-    """MODIFY COLUMN: what it does not say stays."""
+def _overlay(old: ColumnClause, given: ColumnClause) -> ColumnClause:
+    """Returns the column with MODIFY COLUMN applied; properties that it omits stay."""
     return replace(
         old,
         type=given.type or old.type,

@@ -1,4 +1,4 @@
-"""Which changes of a definition a table engine takes."""
+"""Checks that a table engine supports the changes of an ALTER."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from sql.grammar.statements.statement import CreateTable
 
 
 def check_engine_changes(create: CreateTable, changes: Sequence[DefinitionChange]) -> None:
-    """Raises 48 (NOT_IMPLEMENTED) for a change that the engine does not take, 36 for a TTL of a table without keys."""
+    """Raises 48 (NOT_IMPLEMENTED) for a change that the table's engine does not support.
+
+    Raises 36 for a TTL of a table without keys.
+    """
     engine = find_engine(create)
     if engine.alter_changes is None:
         return
@@ -27,7 +30,7 @@ def check_engine_changes(create: CreateTable, changes: Sequence[DefinitionChange
 
 
 def _is_comment(change: DefinitionChange) -> bool:
-    """MODIFY COLUMN that gives a comment and nothing else."""
+    """Returns whether MODIFY COLUMN gives a comment and nothing else."""
     if not isinstance(change, ModifyColumn) or change.place is not None or change.remove:
         return False
     return change.column == ColumnClause(change.column.name, "", comment=change.column.comment)

@@ -1,4 +1,4 @@
-"""What ALTER may do to the columns that an engine's arguments name: nothing but give a version a wider type."""
+"""Checks ALTER of columns that an engine's arguments name: only a version may get a wider type."""
 
 from __future__ import annotations
 
@@ -9,28 +9,30 @@ from parts.types import DataType, IntegerType, LowCardinalityType, parse_type
 
 
 def check_engine_column(mode: MergeMode, name: str, verb: str) -> None:
-    """Before DROP, CLEAR or RENAME. Raises 524 (ALTER_OF_COLUMN_IS_FORBIDDEN)."""
+    """Refuses DROP, CLEAR or RENAME of such a column. Raises 524 (ALTER_OF_COLUMN_IS_FORBIDDEN)."""
     for column, role in mode.roles:
         if column == name:
-            raise _forbidden(f"Trying to ALTER {verb} {role} ({name}) column")
+            raise _forbidden_error(f"Trying to ALTER {verb} {role} ({name}) column")
 
 
 def check_engine_column_type(mode: MergeMode, name: str, former: str, given: str) -> bool:
-    """Whether the column, of the type ``former``, may have the type ``given``, as far as the engine has to say; it has
-    of a version. Raises 524."""
+    """Refuses types that the engine does not allow for the column. Raises 524.
+
+    Returns whether the column is a version, whose type the engine allows to grow from ``former`` to ``given``.
+    """
     role = dict(mode.roles).get(name, "")
     old, new = parse_type(former), parse_type(given)
     if role in ("sign", "is_deleted"):
-        raise _forbidden(f"Cannot alter {role} column {name} to type {new}, because it must have type {old}")
+        raise _forbidden_error(f"Cannot alter {role} column {name} to type {new}, because it must have type {old}")
     if role != "version":
         return False
     if not can_be_version(new):
-        raise _forbidden(
+        raise _forbidden_error(
             f"Cannot alter version column {name} to type {new} because version column must be of an integer type or of "
             "type Date or DateTime"
         )
-    if not _is_wider(_plain(old), _plain(new)):
-        raise _forbidden(
+    if not _is_wider(_strip_low_cardinality(old), _strip_low_cardinality(new)):
+        raise _forbidden_error(
             f"Cannot alter version column {name} from type {old} to type {new} because new type is smaller than "
             "current in the number of bytes, or has other values. The only possible conversion is expansion of the "
             "number of bytes of the current type"
@@ -38,16 +40,16 @@ def check_engine_column_type(mode: MergeMode, name: str, former: str, given: str
     return True
 
 
-def _plain(type_: DataType) -> DataType:
+def _strip_low_cardinality(type_: DataType) -> DataType:
     return type_.inner if isinstance(type_, LowCardinalityType) else type_
 
 
 def _is_wider(old: DataType, new: DataType) -> bool:
-    """Whether every value stays what it is."""
+    """Returns whether every value keeps its meaning in the new type."""
     if isinstance(old, IntegerType) and isinstance(new, IntegerType):
         return new.signed == old.signed and new.bits >= old.bits
     return old.arrow.bit_width <= new.arrow.bit_width and type(old) is type(new)
 
 
-def _forbidden(message: str) -> UserError:
+def _forbidden_error(message: str) -> UserError:
     return UserError("ALTER_OF_COLUMN_IS_FORBIDDEN", message)

@@ -1,8 +1,8 @@
-"""What may become of the keys of a table that has parts: MODIFY ORDER BY and SAMPLE BY, other types of their columns.
+"""Checks and applies changes to keys of tables with parts: MODIFY ORDER BY, SAMPLE BY, column types.
 
-No part is sorted anew. So an expression that enters the sorting key may read only columns that the same ALTER adds, and
-without a DEFAULT: the rows that are there have one value of it, and are in the order of the new key too. The primary
-key stays what it was.
+Parts are not sorted again. So an expression that is added to the sorting key may read only columns that the same ALTER
+adds, without a DEFAULT: the rows that are there have one value of it, and are in the order of the new key too. The
+primary key stays what it was.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from sql.run.block_expressions import compile_key
 
 
 def apply_key_change(create: CreateTable, change: KeyChange) -> CreateTable:
-    """Raises 36 for a sampling key that is to go and is not there."""
+    """Applies MODIFY ORDER BY or MODIFY SAMPLE BY. Raises 36 if there is no sampling key to remove."""
     history = create.history.change_keys()
     if isinstance(change, ModifyOrderBy):
         primary_key = create.primary_key or create.order_by
@@ -34,8 +34,10 @@ def apply_key_change(create: CreateTable, change: KeyChange) -> CreateTable:
 
 
 def check_changed_keys(old: TableDescription, create: CreateTable) -> None:
-    """``create`` is what ALTER has made of the table. Raises 36 for a sorting key by which its parts are not sorted, 59
-    for a sampling key that is no unsigned number."""
+    """Checks the keys of ``create``, the table after ALTER.
+
+    Raises 36 for a sorting key by which its parts are not sorted, 59 for a sampling key that is no unsigned number.
+    """
     if not old.has_parts or create.history.version == old.metadata_version:
         return
     if create.history.keys == create.history.version:
@@ -48,7 +50,7 @@ def check_changed_keys(old: TableDescription, create: CreateTable) -> None:
 
 
 def check_key_column_type(table: TableDescription, name: str, type_: DataType) -> None:
-    """Raises 524 for a type in which the values of a key's column may have another order, or another partition."""
+    """Raises 524 for a type that may change the order or the partition of a key column's values."""
     old = table.schema.column(name).type
     for key, what in (
         (table.sorting_key, "sorting key"),
@@ -57,24 +59,27 @@ def check_key_column_type(table: TableDescription, name: str, type_: DataType) -
     ):
         if name not in key.columns or _is_extended(old, type_):
             continue
-        is_plain = all(reads == (name,) == (expression,) for expression, reads in _of_column(key, name))
+        is_plain = all(reads == (name,) == (expression,) for expression, reads in _list_expressions(key, name))
         if not (is_plain and _is_stored_alike(old, type_)):
-            raise _another_type(name, what)
+            raise _forbidden_type_error(name, what)
 
 
-def _of_column(key: Key, name: str) -> list[tuple[str, tuple[str, ...]]]:
+def _list_expressions(key: Key, name: str) -> list[tuple[str, tuple[str, ...]]]:
     return [(text, reads) for text, reads in zip(key.expressions, key.reads, strict=True) if name in reads]
 
 
 def _is_extended(old: DataType, new: DataType) -> bool:
-    """An Enum with more values: functions of those that are there give what they gave."""
+    """Returns whether an Enum only gained values, so that functions of the others stay as they are."""
     return isinstance(old, EnumType) and isinstance(new, EnumType) and old.bits == new.bits and (
         set(old.values) <= set(new.values)
     )  # fmt: skip
 
 
 def _is_stored_alike(old: DataType, new: DataType) -> bool:
-    """Values keep bytes and order: with or without LowCardinality, as times of another zone, an Enum as its numbers."""
+    """Returns whether values keep their bytes and order.
+
+    They do with or without LowCardinality, for times of another zone, and for an Enum and its numbers.
+    """
     old, new = (type_.inner if isinstance(type_, LowCardinalityType) else type_ for type_ in (old, new))
     if isinstance(old, EnumType):
         is_renamed = isinstance(new, EnumType) and old.bits == new.bits and keeps_enum_numbers(old, new)
@@ -84,7 +89,7 @@ def _is_stored_alike(old: DataType, new: DataType) -> bool:
     return new == old
 
 
-def _another_type(name: str, what: str) -> UserError:
+def _forbidden_type_error(name: str, what: str) -> UserError:
     return UserError(
         "ALTER_OF_COLUMN_IS_FORBIDDEN",
         f"Trying to ALTER the type of column `{name}`, which is used by the {what} of the table; only a new table can "
@@ -116,7 +121,10 @@ def _check_added(old: TableDescription, schema: TableSchema, key: Key) -> None:
 
 
 def _check_defaults(old: TableDescription, create: CreateTable) -> None:
-    """Rows of before a column came into the sorting key are sorted by what the column is in them."""
+    """Checks defaults of columns that were added to the sorting key.
+
+    Rows inserted before are sorted by the default that the column has in them.
+    """
     late = set(old.sorting_key.columns) & create.history.added.keys()
     for column in create.columns:
         default = column.default_expression

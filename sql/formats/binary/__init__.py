@@ -1,1 +1,1 @@
-"""Native and RowBinary."""
+"""The binary formats Native and RowBinary."""

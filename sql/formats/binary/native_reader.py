@@ -1,7 +1,7 @@
-"""Reading ``FORMAT Native``: the blocks of :mod:`native_write`, without block info, column by column.
+"""Reads ``FORMAT Native`` (see :mod:`native_writer`), without block info, column by column.
 
-A column that is of another type in the data than in the table is cast. Lengths and offsets are checked before they are
-used; memory grows with what has arrived.
+A column that has another type in the data than in the table is cast. Lengths and offsets are checked before they are
+used; memory grows only with what has arrived.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ _GLOBAL_DICTIONARY = 1 << 8
 
 
 def read_native(stream: BinaryIO, columns: Sequence[Column], options: FormatOptions) -> Iterator[pa.Table]:
+    """Yields the blocks of Native data."""
     source = ByteSource(stream, "Native", options.status)
     known = {column.name: column for column in columns}
     first_row = 1
@@ -54,7 +55,7 @@ def read_native(stream: BinaryIO, columns: Sequence[Column], options: FormatOpti
             count, rows = source.number(), source.number()
             if count > MAX_COLUMNS or rows > MAX_BLOCK_ROWS:
                 raise source.malformed(f"a block of {count} columns and {rows} rows")
-            arrays = _block(source, count, rows, known, options, first_row)
+            arrays = _read_block(source, count, rows, known, options, first_row)
             if rows and count:
                 names = names or list(arrays)
                 if list(arrays) != names:
@@ -66,15 +67,15 @@ def read_native(stream: BinaryIO, columns: Sequence[Column], options: FormatOpti
         source.release()
 
 
-def _block(
+def _read_block(
     source: ByteSource, count: int, rows: int, known: dict[str, Column], options: FormatOptions, first_row: int
 ) -> dict[str, pa.Array]:
     arrays: dict[str, pa.Array] = {}
     for _ in range(count):
-        name, type_ = source.text(), _type(source)
+        name, type_ = source.text(), _read_type(source)
         if name in arrays:
             raise source.malformed(f"column {name!r} is twice in a block")
-        array = _located(source, type_, rows, name, first_row)
+        array = _read_column(source, type_, rows, name, first_row)
         if name in known:
             arrays[name] = convert_column(array, type_, known[name], options, first_row)
         elif not options.skip_unknown_fields:
@@ -85,23 +86,23 @@ def _block(
     return arrays
 
 
-def _type(source: ByteSource) -> DataType:
+def _read_type(source: ByteSource) -> DataType:
     return parse_type(source.text())
 
 
 def convert_column(
     array: pa.Array, type_: DataType, column: Column, options: FormatOptions, first_row: int
 ) -> pa.Array:
-    """The values in the column's storage."""
+    """Casts the values to the column's type, naming row and column in errors."""
     try:
         return cast_array(array, type_, column.type, options)
     except BadValueError as error:
-        raise error.located(first_row, column.name, column.type) from None
+        raise error.to_user_error(first_row, column.name, column.type) from None
     except pa.ArrowException as error:
         raise UserError("CANNOT_CONVERT_TYPE", f"Cannot convert {type_} to {column.type}: {error}") from None
 
 
-def _located(source: ByteSource, type_: DataType, rows: int, name: str, first_row: int) -> pa.Array:
+def _read_column(source: ByteSource, type_: DataType, rows: int, name: str, first_row: int) -> pa.Array:
     if not rows:
         return pa.nulls(0, type_.arrow)
     for _ in range(count_low_cardinality(type_)):
@@ -109,29 +110,29 @@ def _located(source: ByteSource, type_: DataType, rows: int, name: str, first_ro
         if version != LOW_CARDINALITY_VERSION:
             raise source.malformed(f"version {version} of LowCardinality in column {name!r}")
     try:
-        return _values(source, type_, rows)
+        return _read_values(source, type_, rows)
     except BadValueError as error:
-        raise error.located(first_row, name, type_) from None
+        raise error.to_user_error(first_row, name, type_) from None
 
 
-def _values(source: ByteSource, type_: DataType, rows: int, is_null: np.ndarray | None = None) -> pa.Array:
+def _read_values(source: ByteSource, type_: DataType, rows: int, is_null: np.ndarray | None = None) -> pa.Array:
     match type_:
         case NullableType(inner):
             is_null = np.frombuffer(source.take(rows), np.uint8) != 0
-            return apply_nulls(_values(source, inner, rows, is_null), is_null)
+            return apply_nulls(_read_values(source, inner, rows, is_null), is_null)
         case LowCardinalityType():
-            return _low_cardinality(source, type_, rows)
+            return _read_low_cardinality(source, type_, rows)
         case StringType():
             return decode_utf8(read_strings(source, rows))
         case ArrayType(inner):
-            offsets = _offsets(source, rows)
-            return build_lists(type_, offsets, _values(source, inner, int(offsets[-1])))
+            offsets = _read_offsets(source, rows)
+            return build_lists(type_, offsets, _read_values(source, inner, int(offsets[-1])))
         case MapType(key, value):
-            offsets = _offsets(source, rows)
-            keys = _values(source, key, int(offsets[-1]))
-            return build_maps(type_, offsets, keys, _values(source, value, int(offsets[-1])))
+            offsets = _read_offsets(source, rows)
+            keys = _read_values(source, key, int(offsets[-1]))
+            return build_maps(type_, offsets, keys, _read_values(source, value, int(offsets[-1])))
         case TupleType(elements):
-            children = [_values(source, inner, rows) for _, inner in elements]
+            children = [_read_values(source, inner, rows) for _, inner in elements]
             return pa.StructArray.from_arrays(children, fields=list(type_.arrow))
     width = value_width_bytes(type_)
     if width is None:
@@ -142,34 +143,40 @@ def _values(source: ByteSource, type_: DataType, rows: int, is_null: np.ndarray 
 
 
 def apply_nulls(values: pa.Array, is_null: np.ndarray) -> pa.Array:
+    """Makes the values null where ``is_null`` is set."""
     return pc.if_else(pa.array(~is_null), values, pa.scalar(None, values.type)) if is_null.any() else values
 
 
 def build_lists(type_: ArrayType, offsets: np.ndarray, values: pa.Array) -> pa.Array:
+    """Builds an Array column of offsets and elements."""
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values, type=type_.arrow)
 
 
 def build_maps(type_: MapType, offsets: np.ndarray, keys: pa.Array, values: pa.Array) -> pa.Array:
+    """Builds a Map column of offsets, keys and values."""
     return pa.MapArray.from_arrays(pa.array(offsets, pa.int32()), keys, values, type=type_.arrow)
 
 
-def _offsets(source: ByteSource, rows: int) -> np.ndarray:
-    """From 0, as Arrow has them. An element takes at least a byte, so what they announce is bounded by the data."""
-    ends = np.frombuffer(source.take(8 * rows), "<i8")  # before anything is made for so many as are announced
+def _read_offsets(source: ByteSource, rows: int) -> np.ndarray:
+    """Reads offsets of an Array or Map, and puts the 0 before them that Arrow needs.
+
+    An element takes at least a byte, so the data bound how many elements there can be.
+    """
+    ends = np.frombuffer(source.take(8 * rows), "<i8")  # read before memory is reserved for the announced rows
     offsets = np.concatenate([np.zeros(1, np.int64), ends])
     if offsets[-1] >= 1 << 31 or (offsets[1:] < offsets[:-1]).any():
         raise source.malformed("the offsets of an Array or Map do not grow, or are 2**31 or more")
     return offsets.astype(np.int32)
 
 
-def _low_cardinality(source: ByteSource, type_: LowCardinalityType, rows: int) -> pa.Array:
+def _read_low_cardinality(source: ByteSource, type_: LowCardinalityType, rows: int) -> pa.Array:
     if not rows:
         return pa.nulls(0, type_.arrow)
     flags, count = struct.unpack("<QQ", source.take(16))
     code = flags & 0xFF
     if code > 3 or flags & _GLOBAL_DICTIONARY or flags & ~(0xFF | HAS_KEYS | UPDATES_DICTIONARY) or count >= 1 << 31:
         raise source.malformed(f"flags {flags:#x} of LowCardinality with {count} keys")
-    keys = _values(source, strip_nullable(type_), count)
+    keys = _read_values(source, strip_nullable(type_), count)
     if struct.unpack("<Q", source.take(8))[0] != rows:
         raise source.malformed(f"a LowCardinality column has not the {rows} rows of its block")
     places = np.frombuffer(source.take(rows << code), f"<u{1 << code}")
@@ -180,7 +187,7 @@ def _low_cardinality(source: ByteSource, type_: LowCardinalityType, rows: int) -
 
 
 def distinct_keys(keys: pa.Array, places: np.ndarray, is_nullable: bool) -> tuple[pa.Array, pa.Array]:
-    """Keys that differ, and indices into them; in a nullable column key 0 is null."""
+    """Returns the distinct keys and indices into them; in a nullable column key 0 is null."""
     encoded = pc.dictionary_encode(keys)
     indices = np.asarray(encoded.indices)[places].astype(np.int32)
     return encoded.dictionary, pa.array(indices, mask=places == 0 if is_nullable else None)

@@ -1,14 +1,15 @@
-"""Writing ``FORMAT Native``: ClickHouse's own columns, block by block.
+"""Writes ``FORMAT Native``: ClickHouse's own columns, block by block.
 
-A block is
+A block has these pieces:
 
 - with ``client_protocol_version`` above 0, the block's info: 1, is_overflows (0), 2, bucket (-1 as int32), 0;
 - the number of columns and of rows, as varints (:mod:`varints`);
-- for each column its name and type (a length and its bytes), from protocol 54454 on a byte 0 (no special
-  serialization), and, when there are rows, its prefix and its values.
+- for each column its name and type (a length and its bytes);
+- behind the type, from protocol 54454 on, a byte 0 (no special serialization);
+- when there are rows, each column's prefix and values follow its type.
 
 ======================  ==========================================================================================
-one width               the values (:mod:`fixed_values`)
+one width               the values (:mod:`fixed_width_values`)
 String                  length and bytes of each
 Nullable(T)             a byte per row (1: null), then the values of T
 Array(T), Map(K, V)     where each row ends, uint64; then the elements; then, for a map, the values
@@ -60,6 +61,7 @@ HAS_KEYS, UPDATES_DICTIONARY = 1 << 9, 1 << 10
 def write_native(
     columns: Columns, batches: Iterator[pa.RecordBatch], options: FormatOptions, statistics: RunStatistics | None
 ) -> Iterator[bytes]:
+    """Yields the batches as Native blocks."""
     revision = options.client_protocol_version
     is_first = True
     for batch in batches:
@@ -72,7 +74,7 @@ def write_native(
 
 
 def encode_block(columns: Columns, batch: pa.RecordBatch | None, revision: int = 0) -> bytes:
-    """One block; ``None`` is one without rows."""
+    """Encodes one block; ``None`` is a block without rows."""
     rows = batch.num_rows if batch is not None else 0
     pieces: list[bytes | np.ndarray | pa.Buffer] = [
         _BLOCK_INFO if revision > 0 else b"",
@@ -94,11 +96,15 @@ def _bytes(piece: bytes | np.ndarray | pa.Buffer) -> bytes:
 
 
 def _type_name(type_: DataType, revision: int) -> str:
-    """Clients below 54337, and those that do not say, get no time zone with a plain DateTime."""
+    """Returns the type's name as the client expects it.
+
+    Clients below 54337, and those that give no version, get no time zone with a plain DateTime.
+    """
     return "DateTime" if isinstance(type_, DateTimeType) and revision < FROM_TIMEZONES else str(type_)
 
 
 def combine_chunks(array: pa.Array) -> pa.Array:
+    """Returns the column as one array."""
     return pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
 
 
@@ -108,7 +114,7 @@ def _prefix(type_: DataType) -> Iterator[bytes]:
 
 
 def count_low_cardinality(type_: DataType) -> int:
-    """How many columns of LowCardinality are in the type: each has a prefix."""
+    """Counts the LowCardinality columns in the type: each has a prefix."""
     match type_:
         case LowCardinalityType():
             return 1
@@ -157,7 +163,7 @@ def _low_cardinality(array: pa.Array, type_: LowCardinalityType) -> Pieces:
     inner = strip_nullable(type_)
     default = keys.index(pa.scalar(inner.default, keys.type)).as_py() if len(keys) else -1
     fixed = 2 if type_.is_nullable else 1
-    # Behind the fixed keys stand the others in order of first use; the default is already there.
+    # The other keys follow the fixed ones in order of first use; the default is among the fixed.
     new = np.arange(fixed, fixed + len(keys), dtype=np.int64)
     if default >= 0:
         new[default], new[default + 1 :] = fixed - 1, new[default + 1 :] - 1

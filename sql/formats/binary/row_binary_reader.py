@@ -1,7 +1,7 @@
-"""Reading RowBinary, RowBinaryWithNames and RowBinaryWithNamesAndTypes (see :mod:`row_binary_write`), window by window.
+"""Reads RowBinary, RowBinaryWithNames and RowBinaryWithNamesAndTypes, window by window.
 
-With types, columns of another type are cast and unknown ones skipped; without, nobody knows how long an unknown column
-is, and it is refused.
+The layout is in :mod:`row_binary_writer`. With types in the data, columns of another type are cast and unknown ones
+skipped. Without types the length of an unknown column is not known, so it is refused.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from sql.formats.streams.row_chunks import MAX_ROW_BYTES
 
 _WINDOW_BYTES = 1 << 16
 _TABLE_BYTES = 64
-"""Held for each byte of a window: some tables of its places (see :mod:`row_binary_nodes`)."""
+"""Memory for each byte of a window: some tables of :mod:`row_binary_offsets`."""
 Fields = Sequence[tuple[str, DataType]]
 
 
 def read_row_binary(
     stream: BinaryIO, columns: Sequence[Column], options: FormatOptions, *, header: int
 ) -> Iterator[pa.Table]:
-    """``header``: 0 none, 1 the names, 2 names and types."""
+    """Yields the data's rows. ``header`` is 0 for none, 1 for names, 2 for names and types."""
     source = ByteSource(stream, "RowBinary", options.status)
     if source.at_end():
         return
-    fields = _header(source, columns, header, options) if header else [(c.name, c.type) for c in columns]
+    fields = _read_header(source, columns, header, options) if header else [(c.name, c.type) for c in columns]
     wanted = {column.name: column for column in columns}
     first_row = 1
-    for arrays in _rows(source, fields):
+    for arrays in _read_rows(source, fields):
         table = {}
         for (name, type_), read in zip(fields, arrays, strict=True):
             if name not in wanted:
@@ -47,24 +47,24 @@ def read_row_binary(
             try:
                 table[name] = convert_column(read(), type_, wanted[name], options, first_row)
             except BadValueError as error:
-                raise error.located(first_row, name, type_) from None
+                raise error.to_user_error(first_row, name, type_) from None
         yield pa.table(table)
         first_row += len(next(iter(table.values())))
 
 
-def _header(source: ByteSource, columns: Sequence[Column], header: int, options: FormatOptions) -> Fields:
+def _read_header(source: ByteSource, columns: Sequence[Column], header: int, options: FormatOptions) -> Fields:
     count = source.number()
     if not 0 < count <= MAX_COLUMNS:
         raise source.malformed(f"a header of {count} columns")
     names = [source.text() for _ in range(count)]
     types = [parse_type(source.text()) for _ in range(count)] if header > 1 else None
-    found = ColumnNames(columns, options).of_header(names, "RowBinary", skips_unknown=types is not None)
+    found = ColumnNames(columns, options).match_header(names, "RowBinary", skips_unknown=types is not None)
     names = ["" if column is None else column.name for column in found]
     return list(zip(names, types or [column.type for column in found if column is not None], strict=True))
 
 
-def _rows(source: ByteSource, fields: Fields) -> Iterator[list]:
-    """Per window, for each field a function that reads its values in all whole rows."""
+def _read_rows(source: ByteSource, fields: Fields) -> Iterator[list]:
+    """Yields per window, for each field, a function that reads its values in all whole rows."""
     types = [type_ for _, type_ in fields]
     widths = [value_width_bytes(type_) for type_ in types]
     cut = _cut_fixed if None not in widths else _cut_followed
@@ -88,7 +88,7 @@ def _rows(source: ByteSource, fields: Fields) -> Iterator[list]:
 
 
 def _cut_fixed(types: Sequence[DataType], buffer: np.ndarray, size: int) -> tuple[int, list]:
-    """All columns have one width: the rows are a matrix."""
+    """Cuts rows in which all columns have one width, as a matrix."""
     bounds = np.cumsum([0] + [value_width_bytes(type_) for type_ in types])
     rows = size // int(bounds[-1])
     used = rows * int(bounds[-1])
@@ -99,9 +99,9 @@ def _cut_fixed(types: Sequence[DataType], buffer: np.ndarray, size: int) -> tupl
 
 def _cut_followed(types: Sequence[DataType], buffer: np.ndarray, size: int) -> tuple[int, list]:
     ends = ValueEnds(buffer, size)
-    rows = ends.rows(types)
+    rows = ends.find_rows(types)
     places, readers = rows[:-1], []
     for type_ in types:
         readers.append(lambda t=type_, p=places: read_values(t, p, ends))
-        places = ends.of(type_)[places]
+        places = ends.table_of(type_)[places]
     return int(rows[-1]), readers

@@ -1,16 +1,19 @@
-"""Writing RowBinary, RowBinaryWithNames and RowBinaryWithNamesAndTypes: the values of a row one behind the other.
+"""Writes RowBinary, RowBinaryWithNames and RowBinaryWithNamesAndTypes.
+
+The values of a row follow each other:
 
 ======================  ==================================================
-one width               the value (:mod:`fixed_values`)
+one width               the value (:mod:`fixed_width_values`)
 String                  its length (a varint), its bytes
 Nullable(T)             1 for null; else 0 and the value
-Array(T), Map(K, V)     the number of elements (a varint), the elements; of a map, key and value in turn
+Array(T), Map(K, V)     the number of elements (a varint), the elements;
+                        for a map key and value in turn
 Tuple(…)                its elements
 LowCardinality(T)       as T
 ======================  ==================================================
 
-Before the rows may stand the number of columns (a varint), their names, their types. Every column becomes a column of
-bytes, and Arrow joins them row by row. Source: ClickHouse documentation, "RowBinary".
+A header may have the number of columns (a varint), their names, their types. Every column becomes a column of bytes,
+and Arrow joins them row by row. Source: ClickHouse documentation, "RowBinary".
 """
 
 from __future__ import annotations
@@ -40,7 +43,7 @@ def write_row_binary(
     *,
     header: int,
 ) -> Iterator[bytes]:
-    """``header``: 0 none, 1 the names, 2 names and types."""
+    """Yields the batches as rows. ``header`` is 0 for none, 1 for names, 2 for names and types."""
     if header:
         texts = [name for name, _ in columns] + ([str(type_) for _, type_ in columns] if header > 1 else [])
         yield encode(len(columns)) + b"".join(encode(len(text.encode())) + text.encode() for text in texts)
@@ -53,42 +56,46 @@ def write_row_binary(
                 [to_bytes(array, type_) for array, type_ in zip(batch.columns, types, strict=True)]
             ).tobytes()
         else:
-            cells = [_cells(array, type_) for array, type_ in zip(batch.columns, types, strict=True)]
+            cells = [_encode_cells(array, type_) for array, type_ in zip(batch.columns, types, strict=True)]
             yield concatenate_bytes(pc.binary_join_element_wise(*cells, b""))
 
 
-def _cells(array: pa.Array, type_: DataType) -> pa.Array:
-    """The bytes of each value."""
+def _encode_cells(array: pa.Array, type_: DataType) -> pa.Array:
+    """Returns the bytes of each value."""
     match type_:
         case NullableType(inner):
-            given = pc.binary_join_element_wise(b"\0", _cells(array, inner), b"")
+            given = pc.binary_join_element_wise(b"\0", _encode_cells(array, inner), b"")
             return pc.if_else(array.is_null(), b"\1", given) if array.null_count else given
         case LowCardinalityType(inner):
-            return _cells(array.dictionary_decode() if pa.types.is_dictionary(array.type) else array, inner)
+            return _encode_cells(array.dictionary_decode() if pa.types.is_dictionary(array.type) else array, inner)
         case StringType():
             texts = pc.cast(array.fill_null(""), pa.binary())
-            return pc.binary_join_element_wise(_counts(pc.binary_length(texts)), texts, b"")
+            return pc.binary_join_element_wise(_encode_counts(pc.binary_length(texts)), texts, b"")
         case ArrayType(inner):
             offsets, _, flat = list_parts(array)
-            return _joined(offsets, _cells(flat, inner))
+            return _join_elements(offsets, _encode_cells(flat, inner))
         case MapType(key, value):
             offsets, _, flat = list_parts(array)
-            pairs = pc.binary_join_element_wise(_cells(flat.field(0), key), _cells(flat.field(1), value), b"")
-            return _joined(offsets, pairs)
+            pairs = pc.binary_join_element_wise(
+                _encode_cells(flat.field(0), key), _encode_cells(flat.field(1), value), b""
+            )
+            return _join_elements(offsets, pairs)
         case TupleType(elements):
-            children = [_cells(child, inner) for child, (_, inner) in zip(array.flatten(), elements, strict=True)]
+            children = [
+                _encode_cells(child, inner) for child, (_, inner) in zip(array.flatten(), elements, strict=True)
+            ]
             return pc.binary_join_element_wise(*children, b"") if children else pa.repeat(b"", len(array))
     matrix = np.ascontiguousarray(to_bytes(array, type_))
     offsets = np.arange(0, matrix.size + 1, matrix.shape[1], dtype=np.int32)
     return pa.Array.from_buffers(pa.binary(), len(array), [None, pa.py_buffer(offsets), pa.py_buffer(matrix)])
 
 
-def _counts(numbers: pa.Array) -> pa.Array:
+def _encode_counts(numbers: pa.Array) -> pa.Array:
     return encode_all(np.asarray(numbers).astype(np.int64))
 
 
-def _joined(offsets: pa.Array, elements: pa.Array) -> pa.Array:
-    """Per row, how many elements it has, and the elements."""
+def _join_elements(offsets: pa.Array, elements: pa.Array) -> pa.Array:
+    """Returns, per row, the number of its elements and the elements."""
     lists = pa.ListArray.from_arrays(offsets, elements)
     bodies = pc.binary_join(lists, b"") if len(elements) else pa.array([b""] * len(lists), pa.binary())
-    return pc.binary_join_element_wise(_counts(lists.value_lengths()), bodies, b"")
+    return pc.binary_join_element_wise(_encode_counts(lists.value_lengths()), bodies, b"")

@@ -1,1 +1,1 @@
-"""Arrow, Parquet, and the schemas that data brings along."""
+"""Parquet and Arrow, and schemas inferred from their data."""

@@ -1,7 +1,7 @@
-"""Parquet, Arrow (file) and ArrowStream, both ways. Columns are matched by name.
+"""Reads and writes Parquet, Arrow (file) and ArrowStream. Columns are matched by name.
 
-The types on the wire are those of ClickHouse 26: Enum as its name, DateTime with its zone, LowCardinality as plain
-values, UUID and IPv6 as 16 bytes, IPv4 as a 32-bit number.
+The Arrow types are those of ClickHouse 26: Enum as its name, DateTime with its zone, LowCardinality as plain values,
+UUID and IPv6 as 16 bytes, IPv4 as a 32-bit number.
 """
 
 from __future__ import annotations
@@ -43,50 +43,53 @@ _BATCH_BYTES = 256 << 20
 
 
 def read_parquet(stream: BinaryIO, columns: Sequence[Column], options: FormatOptions) -> Iterator[pa.Table]:
-    with _readable_anywhere(stream, options.status) as source, _refusing("Parquet"):
+    """Yields the rows of Parquet data."""
+    with _open_seekable(stream, options.status) as source, _user_errors("Parquet"):
         file = _parquet_file(source())
-        names = _names(file.schema_arrow, columns, options, "Parquet")
+        names = _match_names(file.schema_arrow, columns, options, "Parquet")
         batches = parquet_batches(file, source, names)
-        yield from _tables(batches, names, columns, options, "Parquet")
+        yield from _read_tables(batches, names, columns, options, "Parquet")
 
 
 def read_arrow(stream: BinaryIO, columns: Sequence[Column], options: FormatOptions) -> Iterator[pa.Table]:
-    with _whole(stream, options.status) as data, _refusing("Arrow"):
+    """Yields the rows of an Arrow file."""
+    with _read_whole(stream, options.status) as data, _user_errors("Arrow"):
         check_arrow_file(memoryview(data).cast("B"), options.status)
         reader = pa.ipc.open_file(pa.BufferReader(data))
-        names = _names(reader.schema, columns, options, "Arrow")
+        names = _match_names(reader.schema, columns, options, "Arrow")
         batches = (reader.get_batch(index) for index in range(reader.num_record_batches))
-        yield from _tables(batches, names, columns, options, "Arrow")
+        yield from _read_tables(batches, names, columns, options, "Arrow")
 
 
 def read_arrow_stream(stream: BinaryIO, columns: Sequence[Column], options: FormatOptions) -> Iterator[pa.Table]:
-    with _refusing("ArrowStream"):
+    """Yields the rows of an Arrow stream."""
+    with _user_errors("ArrowStream"):
         reader = pa.ipc.open_stream(pa.PythonFile(CheckedIpcStream(stream, options.status), mode="r"))
-        names = _names(reader.schema, columns, options, "ArrowStream")
-        yield from _tables(iter(reader), names, columns, options, "ArrowStream")
+        names = _match_names(reader.schema, columns, options, "ArrowStream")
+        yield from _read_tables(iter(reader), names, columns, options, "ArrowStream")
 
 
 def count_parquet_rows(stream: BinaryIO, options: FormatOptions) -> int:
-    """How many rows the data have, without reading them."""
-    with _readable_anywhere(stream, options.status) as source, _refusing("Parquet"):
+    """Returns the number of rows of Parquet data, without reading them."""
+    with _open_seekable(stream, options.status) as source, _user_errors("Parquet"):
         return int(_parquet_file(source()).metadata.num_rows)
 
 
 def read_schema(name: str, stream: BinaryIO, options: FormatOptions) -> pa.Schema:
-    """The columns of Parquet, Arrow or ArrowStream data."""
-    with _refusing(name):
+    """Returns the Arrow schema of Parquet, Arrow or ArrowStream data."""
+    with _user_errors(name):
         if name == "ArrowStream":
             return pa.ipc.open_stream(pa.PythonFile(CheckedIpcStream(stream, options.status), mode="r")).schema
         if name == "Arrow":
-            with _whole(stream, options.status) as data:
+            with _read_whole(stream, options.status) as data:
                 check_arrow_file(memoryview(data).cast("B"), options.status)
                 return pa.ipc.open_file(pa.BufferReader(data)).schema
-        with _readable_anywhere(stream, options.status) as source:
+        with _open_seekable(stream, options.status) as source:
             return _parquet_file(source()).schema_arrow
 
 
 def _parquet_file(source: pa.NativeFile, dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
-    """Streamed page by page: of a file only a little is in memory."""
+    """Opens Parquet data; a file is streamed page by page, so that little of it is in memory."""
     import pyarrow.parquet as pq
 
     return pq.ParquetFile(
@@ -102,8 +105,11 @@ def _parquet_file(source: pa.NativeFile, dictionaries: Sequence[str] = ()) -> pq
 def parquet_batches(
     file: pq.ParquetFile, source: Callable[[], pa.NativeFile], names: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    """The rows in batches that stay small also where a few bytes refer to a long string of a dictionary many times."""
-    # Not the metadata of a column chunk: pyarrow ends the process when those contradict themselves.
+    """Yields the rows in batches of bounded memory.
+
+    They stay small also where a few bytes refer many times to a long string of a dictionary.
+    """
+    # Column chunk metadata are not used: if they contradict themselves, pyarrow ends the process.
     leaves = [file.schema.column(index) for index in range(len(file.schema))]
     texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
     for group in range(file.num_row_groups):
@@ -117,8 +123,8 @@ def parquet_batches(
 
 
 @contextmanager
-def _refusing(name: str) -> Iterator[None]:
-    """What pyarrow says of data that it cannot read, as the error of a user. Raises 117."""
+def _user_errors(name: str) -> Iterator[None]:
+    """Raises pyarrow's errors about unreadable data as ``UserError`` 117."""
     try:
         yield
     except (pa.ArrowException, OSError, MemoryError, UnicodeDecodeError, KeyError) as error:
@@ -126,18 +132,21 @@ def _refusing(name: str) -> Iterator[None]:
 
 
 @contextmanager
-def _readable_anywhere(stream: BinaryIO, status: QueryStatus) -> Iterator[Callable[[], pa.NativeFile]]:
-    """The bytes of the stream for readers that jump: of a file where they lie."""
+def _open_seekable(stream: BinaryIO, status: QueryStatus) -> Iterator[Callable[[], pa.NativeFile]]:
+    """Gives readers that seek the bytes of the stream; a file is read where it lies."""
     raw = stream.raw if isinstance(stream, io.BufferedReader) else None
     if isinstance(raw, io.FileIO) and raw.seekable() and stream.tell() == 0:
         yield lambda: pa.PythonFile(_PositionedFile(raw.fileno()), mode="r")
         return
-    with _whole(stream, status) as data:
+    with _read_whole(stream, status) as data:
         yield lambda: pa.BufferReader(data)
 
 
 class _PositionedFile(io.RawIOBase):
-    """One of several readers of an open file. It is not mapped: who maps a file dies when somebody shortens it."""
+    """One of several readers of an open file.
+
+    The file is not mapped: a process that maps a file dies when somebody shortens it.
+    """
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -164,8 +173,8 @@ class _PositionedFile(io.RawIOBase):
 
 
 @contextmanager
-def _whole(stream: BinaryIO, status: QueryStatus) -> Iterator[pa.Buffer]:
-    """All bytes of the stream: where they are, or mapped from a file when they are many."""
+def _read_whole(stream: BinaryIO, status: QueryStatus) -> Iterator[pa.Buffer]:
+    """Gives all bytes of the stream: in memory, or mapped from a temporary file when they are many."""
     if isinstance(stream, io.BytesIO):
         yield pa.py_buffer(stream.read())
         return
@@ -182,7 +191,7 @@ def _whole(stream: BinaryIO, status: QueryStatus) -> Iterator[pa.Buffer]:
         yield pa.py_buffer(mmap.mmap(copy.fileno(), 0, access=mmap.ACCESS_READ))
 
 
-def _names(schema: pa.Schema, columns: Sequence[Column], options: FormatOptions, name: str) -> list[str]:
+def _match_names(schema: pa.Schema, columns: Sequence[Column], options: FormatOptions, name: str) -> list[str]:
     known = {column.name for column in columns}
     found = [field for field in schema.names if field in known]
     unknown = [field for field in schema.names if field not in known]
@@ -199,7 +208,7 @@ def _names(schema: pa.Schema, columns: Sequence[Column], options: FormatOptions,
     return found
 
 
-def _tables(
+def _read_tables(
     batches: Iterator[pa.RecordBatch],
     names: Sequence[str],
     columns: Sequence[Column],
@@ -218,17 +227,17 @@ def _tables(
             return
         whole = check_batch(batch, [column.name for column in asked], name, first_row)
         for piece in split_by_bytes(whole, name):
-            yield _table(piece, asked, options, first_row)
+            yield _make_table(piece, asked, options, first_row)
             first_row += piece.num_rows
 
 
-def _table(batch: pa.RecordBatch, columns: Sequence[Column], options: FormatOptions, first_row: int) -> pa.Table:
+def _make_table(batch: pa.RecordBatch, columns: Sequence[Column], options: FormatOptions, first_row: int) -> pa.Table:
     def converted(column: Column) -> pa.Array:
         array = batch.column(column.name)
         try:
             return from_arrow_file(array, column.type, options)
         except BadValueError as error:
-            raise error.located(first_row, column.name, column.type) from None
+            raise error.to_user_error(first_row, column.name, column.type) from None
         except UserError as error:
             raise UserError(error.name, f"{error.message} (column {column.name})") from None
         except pa.ArrowException as error:
@@ -246,7 +255,7 @@ def _table(batch: pa.RecordBatch, columns: Sequence[Column], options: FormatOpti
 
 
 class OutputPieces(io.RawIOBase):
-    """Collects what a writer writes, to be handed on piece by piece."""
+    """A file that collects what a writer writes, to be taken piece by piece."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
@@ -265,6 +274,7 @@ class OutputPieces(io.RawIOBase):
         return self._position
 
     def take(self) -> bytes:
+        """Returns what was written since the last call."""
         data = b"".join(self._pieces)
         self._pieces.clear()
         return data
@@ -273,6 +283,7 @@ class OutputPieces(io.RawIOBase):
 def write_arrow_or_parquet(
     kind: str, columns: Sequence[tuple[str, DataType]], batches: Iterator[pa.RecordBatch], options: FormatOptions
 ) -> Iterator[bytes]:
+    """Yields the batches in the format ``kind``: Parquet, Arrow or ArrowStream."""
     schema = pa.schema([arrow_file_field(name, type_) for name, type_ in columns])
     sink = OutputPieces()
     if kind == "Parquet":

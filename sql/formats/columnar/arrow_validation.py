@@ -1,9 +1,9 @@
-"""Arrow data from outside, made safe before any kernel sees it.
+"""Validates Arrow data from outside before any kernel sees it.
 
 pyarrow trusts its arrays: an offset behind the end of the data makes a kernel read foreign memory or end the process.
-So every batch that comes from a client passes :func:`check_batch` first: all offsets, lengths, dictionary indices
-and texts are looked at, nested ones too. Types that nobody needs and that may grow without data (run-end encoding) are
-refused. What a compressed batch becomes is known, and bounded, before it is decompressed: see :mod:`ipc_messages`.
+So every batch from a client passes :func:`check_batch` first, which checks all offsets, lengths, dictionary indices and
+strings, also nested ones. Types that nobody needs and that may grow without data (run-end encoding) are refused.
+:mod:`ipc_messages` bounds what a compressed batch becomes before it is decompressed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from parts.common.errors import UserError
 from parts.common.thread_pool import map_parallel
 
 MAX_BATCH_BYTES = 1 << 30
-"""What the columns of one batch may become when dictionaries are resolved."""
+"""Bytes that one batch may have when its dictionaries are resolved."""
 MAX_DEPTH = 64
 _ROWS_FOR_THREADS = 50_000
 _FREE_ROWS = 1 << 20
@@ -29,7 +29,7 @@ Result = TypeVar("Result")
 
 
 def check_batch(batch: pa.RecordBatch, names: Sequence[str], format_name: str, first_row: int) -> pa.RecordBatch:
-    """The batch with the columns of ``names`` alone, all of whose memory may be used. Raises 117."""
+    """Returns the batch with only the columns of ``names``, all of them safe to use. Raises 117."""
     _check_row_count(batch, format_name)
 
     def checked(name: str) -> pa.Array:
@@ -48,12 +48,15 @@ def check_batch(batch: pa.RecordBatch, names: Sequence[str], format_name: str, f
 
 
 def map_columns(work: Callable[[Item], Result], columns: Sequence[Item], rows: int) -> list[Result]:
-    """What ``work`` makes of each column: by threads at once where there are many rows."""
+    """Applies ``work`` to each column, on several threads where there are many rows."""
     return map_parallel(work, columns) if rows > _ROWS_FOR_THREADS else [work(column) for column in columns]
 
 
 def _check_row_count(batch: pa.RecordBatch, format_name: str) -> None:
-    """Every row takes at least a bit in some column, unless there are only nulls."""
+    """Raises 117 if the batch has too few bytes for its rows.
+
+    Every row takes at least a bit in some column, unless there are only nulls.
+    """
     if batch.num_rows > _FREE_ROWS and batch.num_rows > 8 * _held_bytes(batch) + _FREE_ROWS:
         raise UserError(
             "INCORRECT_DATA", f"Malformed {format_name} data: a batch says it has {batch.num_rows} rows but holds none"
@@ -65,7 +68,7 @@ def _held_bytes(batch: pa.RecordBatch) -> int:
 
 
 def check_schema(schema: pa.Schema, names: Sequence[str], format_name: str) -> None:
-    """Raises 53 for a type that is not read, 117 for nesting that is too deep."""
+    """Raises 53 for a type that is not supported, 117 for too deep nesting."""
     for name in names:
         _check_type(schema.field(name).type, format_name, name)
 
@@ -88,7 +91,7 @@ def _check_type(type_: pa.DataType, format_name: str, column: str, depth: int = 
 
 
 def _without_encoding(array: pa.Array) -> pa.Array:
-    """Strings as bytes: whether they are UTF-8 is looked at once, by the reader, which names the row."""
+    """Returns strings as bytes; the reader checks UTF-8 later, and names the row."""
     if pa.types.is_string(array.type):
         kind = pa.binary()
     elif pa.types.is_large_string(array.type):
@@ -99,7 +102,7 @@ def _without_encoding(array: pa.Array) -> pa.Array:
 
 
 def split_by_bytes(batch: pa.RecordBatch, format_name: str) -> Iterator[pa.RecordBatch]:
-    """The rows in pieces that stay below :data:`MAX_BATCH_BYTES` when dictionaries are resolved.
+    """Splits the rows into pieces below :data:`MAX_BATCH_BYTES` with resolved dictionaries.
 
     Raises 131 when a single value is larger.
     """
@@ -114,7 +117,7 @@ def split_by_bytes(batch: pa.RecordBatch, format_name: str) -> Iterator[pa.Recor
 
 
 def _largest_bytes(values: pa.Array, format_name: str) -> int:
-    """The size of the largest of the values, about."""
+    """Returns the approximate size of the largest value."""
     if pa.types.is_nested(values.type) or pa.types.is_dictionary(values.type):
         return values.nbytes
     if values.type.num_buffers < 3 and not pa.types.is_string_view(values.type):
@@ -126,7 +129,10 @@ def _largest_bytes(values: pa.Array, format_name: str) -> int:
 
 
 def largest_dictionary_value_bytes(array: pa.Array, format_name: str) -> int:
-    """The size of the largest value in the dictionaries of the column, nested ones too; 0 without any."""
+    """Returns the size of the largest value in the column's dictionaries.
+
+    Nested dictionaries count too; without any it is 0.
+    """
     if pa.types.is_dictionary(array.type):
         return _largest_bytes(array.dictionary, format_name) if len(array.dictionary) else 0
     if pa.types.is_struct(array.type):

@@ -1,6 +1,6 @@
-"""The columns of data that say themselves what they are: Parquet, Arrow and ArrowStream.
+"""Infers columns from self-describing data: Parquet, Arrow and ArrowStream.
 
-As ClickHouse 26 infers them: what may be NULL is Nullable, but for arrays, maps and tuples.
+It follows ClickHouse 26: what may be NULL is Nullable, except for arrays, maps and tuples.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ _MOST_DIGITS = 38
 
 
 def infer_columns(format: str, stream: BinaryIO, options: FormatOptions) -> list[Column]:
-    """Raises 636 for a format whose data do not say it, 50 for a type without counterpart, 117 for broken data."""
+    """Returns the columns of the data.
+
+    Raises 636 for a format that does not describe itself, 50 for a type without counterpart, 117 for broken data.
+    """
     if format not in SELF_DESCRIBING:
         raise UserError(
             "CANNOT_EXTRACT_TABLE_STRUCTURE",

@@ -1,1 +1,1 @@
-"""Between values and their texts, bytes and Arrow arrays."""
+"""Converts values to texts, bytes and Arrow arrays, and back."""

@@ -1,7 +1,7 @@
-"""Casting a column from one ClickHouse type to another, as an INSERT … SELECT or a DEFAULT needs it.
+"""Casts a column from one ClickHouse type to another, for INSERT … SELECT or a DEFAULT.
 
-As ClickHouse's CAST, but a number that does not fit is refused (321) and not wrapped around. Null stays null whatever
-the target: :mod:`sql.definitions.column_defaults` decides what a null in a column that is not Nullable means.
+It works as ClickHouse's CAST, but a number that does not fit is refused (321) and not wrapped around. Null stays null
+whatever the target: :mod:`sql.definitions.column_defaults` decides what a null in a column that is not Nullable means.
 """
 
 from __future__ import annotations
@@ -58,7 +58,10 @@ _INT32 = (-(1 << 31), (1 << 31) - 1)
 def cast_array(
     array: pa.Array | pa.ChunkedArray, source: DataType, target: DataType, options: FormatOptions | None = None
 ) -> pa.Array:
-    """``array`` (storage of ``source``) in the storage of ``target``. Raises ``BadValueError``, ``UserError`` 53."""
+    """Casts ``array`` from the storage of ``source`` to that of ``target``.
+
+    Raises ``BadValueError`` and ``UserError`` 53.
+    """
     options = options or FormatOptions()
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks() if array.num_chunks else pa.nulls(0, array.type)
@@ -67,11 +70,11 @@ def cast_array(
     if source == target:
         return array
     if isinstance(target, LowCardinalityType):
-        inner = cast_array(_decoded(array), _without_low_cardinality(source), target.inner, options)
+        inner = cast_array(_decode_dictionary(array), _without_low_cardinality(source), target.inner, options)
         return pc.dictionary_encode(inner)
     if isinstance(target, NullableType):
         return cast_array(array, source, target.inner, options)
-    array, source = _decoded(array), strip_nullable(source)
+    array, source = _decode_dictionary(array), strip_nullable(source)
     if source == target:
         return array
     if isinstance(source, NothingType):
@@ -86,13 +89,15 @@ _LIMITS: dict[type[DataType], tuple[pa.DataType, int, int]] = {
 
 
 def check_range(array: pa.Array, type_: DataType) -> pa.Array:
-    """The array itself. Raises ``BadValueError`` (321) for a Date or DateTime outside its range: Arrow's are
-    wider, and a query may compute what no table may hold."""
+    """Returns the array itself if every Date or DateTime is in range.
+
+    Arrow's ranges are wider, and a query may compute what no table may hold. Raises ``BadValueError`` (321).
+    """
     limits = _LIMITS.get(type(strip_nullable(type_)))
     if limits is None or not len(array):
         return array
     arrow, low, high = limits
-    numbers = pc.cast(_decoded(array), arrow)
+    numbers = pc.cast(_decode_dictionary(array), arrow)
     bounds = pc.min_max(numbers)
     if bounds["min"].is_valid and not low <= bounds["min"].as_py() <= bounds["max"].as_py() <= high:
         index = int(pc.index(pc.or_(pc.less(numbers, low), pc.greater(numbers, high)), pa.scalar(True)).as_py())
@@ -100,7 +105,7 @@ def check_range(array: pa.Array, type_: DataType) -> pa.Array:
     return array
 
 
-def _decoded(array: pa.Array) -> pa.Array:
+def _decode_dictionary(array: pa.Array) -> pa.Array:
     return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
 
 
@@ -136,7 +141,7 @@ def _cast(array: pa.Array, source: DataType, target: DataType, options: FormatOp
     return _to_other(array, source, target, options)
 
 
-def _mismatch(source: DataType, target: DataType) -> UserError:
+def _mismatch_error(source: DataType, target: DataType) -> UserError:
     return UserError("TYPE_MISMATCH", f"Cannot convert {source} to {target}")
 
 
@@ -166,7 +171,7 @@ def _to_number(array: pa.Array, source: DataType, target: DataType) -> pa.Array:
     elif isinstance(source, IPv4Type):
         source = IntegerType(32, False)
     if not isinstance(source, _NUMERIC):
-        raise _mismatch(source, target)
+        raise _mismatch_error(source, target)
     if isinstance(target, BoolType):
         return pc.not_equal(array, pa.scalar(0).cast(array.type)) if not isinstance(source, BoolType) else array
     if isinstance(source, BoolType):
@@ -190,7 +195,7 @@ def _checked_cast(array: pa.Array, target: DataType) -> pa.Array:
 
 def _to_decimal(array: pa.Array, source: DataType, target: DecimalType) -> pa.Array:
     if isinstance(source, FloatType):
-        # Toward zero, as ClickHouse: the scaled number's whole part is the unscaled value.
+        # Rounded toward zero, as in ClickHouse: the scaled number's whole part is the unscaled value.
         scaled = pc.trunc(pc.multiply(pc.cast(array, pa.float64()), float(10**target.scale)))
         unscaled = pc.cast(_checked_cast(scaled, IntegerType(64, True)), pa.decimal128(38, 0))
         wide = pa.Array.from_buffers(
@@ -208,7 +213,7 @@ def _to_decimal(array: pa.Array, source: DataType, target: DecimalType) -> pa.Ar
 
 def _to_date(array: pa.Array, source: DataType, target: DataType, options: FormatOptions) -> pa.Array:
     if isinstance(source, _TIMES):
-        array = _local(array, source, options)
+        array = _to_wall_clock(array, source, options)
         return from_arrow_file(pc.cast(array, pa.date32(), safe=False), target, options)
     if isinstance(source, _DATES):
         return from_arrow_file(array, target, options)
@@ -222,10 +227,10 @@ def _to_date(array: pa.Array, source: DataType, target: DataType, options: Forma
         least, most = (pa.scalar(bound, pa.int64()) for bound in _INT32)
         days = pc.min_element_wise(pc.max_element_wise(days, least, skip_nulls=False), most, skip_nulls=False)
         return from_arrow_file(pc.cast(days, pa.int32()), target, options)
-    raise _mismatch(source, target)
+    raise _mismatch_error(source, target)
 
 
-def _local(array: pa.Array, source: DataType, options: FormatOptions) -> pa.Array:
+def _to_wall_clock(array: pa.Array, source: DataType, options: FormatOptions) -> pa.Array:
     assert isinstance(source, (DateTimeType, DateTime64Type))
     zone = source.timezone or options.timezone
     if zone == "UTC":
@@ -251,7 +256,7 @@ def _to_time(
         exact = _to_decimal(array, source, DecimalType(38, digits))
         ticks = pa.Array.from_buffers(pa.decimal128(38, 0), len(exact), exact.buffers(), offset=exact.offset)
         return truncate_fraction(pc.cast(_checked_cast(ticks, IntegerType(64, True)), target.arrow), target)
-    raise _mismatch(source, target)
+    raise _mismatch_error(source, target)
 
 
 def _to_composite(array: pa.Array, source: DataType, target: DataType, options: FormatOptions) -> pa.Array:
@@ -266,24 +271,24 @@ def _to_composite(array: pa.Array, source: DataType, target: DataType, options: 
         return pa.MapArray.from_arrays(offsets, keys, values, type=target.arrow)
     if isinstance(source, TupleType) and isinstance(target, TupleType) and len(source.elements) == len(target.elements):
         children = [
-            _not_null(cast_array(child, old, new, options), new)
+            _check_not_null(cast_array(child, old, new, options), new)
             for child, (_, old), (_, new) in zip(array.flatten(), source.elements, target.elements, strict=True)
         ]
         return pa.StructArray.from_arrays(children, fields=list(target.arrow))
-    raise _mismatch(source, target)
+    raise _mismatch_error(source, target)
 
 
 def _elements(
     flat: pa.Array, source: DataType, target: DataType, offsets: pa.Array, options: FormatOptions
 ) -> pa.Array:
     try:
-        return _not_null(cast_array(flat, source, target, options), target)
+        return _check_not_null(cast_array(flat, source, target, options), target)
     except BadValueError as error:
         row = int(pc.index(pc.greater(offsets, error.index), pa.scalar(True)).as_py()) - 1
-        raise error.at(row) from None
+        raise error.with_index(row) from None
 
 
-def _not_null(array: pa.Array, target: DataType) -> pa.Array:
+def _check_not_null(array: pa.Array, target: DataType) -> pa.Array:
     if array.null_count and not target.is_nullable:
         index = int(pc.index(pc.is_null(array), pa.scalar(True)).as_py())
         raise BadValueError("TYPE_MISMATCH", index, "NULL", f"Cannot convert NULL to {target} inside another type")
@@ -295,4 +300,4 @@ def _to_other(array: pa.Array, source: DataType, target: DataType, options: Form
         return _checked_cast(array, IntegerType(32, False))
     if isinstance(target, IPv6Type) and isinstance(source, IPv4Type):
         return parse_texts(render_plain(array, source, options), target, options)
-    raise _mismatch(source, target)
+    raise _mismatch_error(source, target)

@@ -1,4 +1,4 @@
-"""Storage types ↔ the Arrow types of files and streams (``FORMAT Parquet``, ``Arrow``, ``ArrowStream``)."""
+"""Maps storage types to the Arrow types of ``FORMAT Parquet``, ``Arrow``, ``ArrowStream``, and back."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ from sql.grammar.text_escapes import is_valid_utf8, view_as_text
 
 
 def arrow_file_type(type_: DataType) -> pa.DataType:
+    """Returns the Arrow type in which a type is written."""
     if isinstance(type_, (NullableType, LowCardinalityType)):
         return arrow_file_type(type_.inner)
     if isinstance(type_, EnumType):
@@ -55,11 +56,12 @@ def arrow_file_type(type_: DataType) -> pa.DataType:
 
 
 def arrow_file_field(name: str, type_: DataType) -> pa.Field:
-    """Arrow's nulls are always nullable."""
+    """Returns the Arrow field of a column. Arrow's null type is always nullable."""
     return pa.field(name, arrow_file_type(type_), type_.is_nullable or isinstance(type_, NothingType))
 
 
 def to_arrow_file(array: pa.Array, type_: DataType) -> pa.Array:
+    """Converts storage values to the type of :func:`arrow_file_type`."""
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
     if isinstance(type_, NullableType):
@@ -90,7 +92,7 @@ def to_arrow_file(array: pa.Array, type_: DataType) -> pa.Array:
 
 
 def list_parts(array: pa.Array) -> tuple[pa.Array, pa.Array | None, pa.Array]:
-    """Offsets from 0, the mask of null rows, and the elements (entries of a map)."""
+    """Returns offsets from 0, the mask of null rows, and the elements (entries of a map)."""
     if array.offset:
         array = pa.concat_arrays([array])
         if array.offset:
@@ -106,12 +108,16 @@ def list_parts(array: pa.Array) -> tuple[pa.Array, pa.Array | None, pa.Array]:
 
 
 def enum_names(array: pa.Array, type_: EnumType) -> pa.Array:
+    """Returns the names of an Enum's values."""
     numbers = pa.array([number for _, number in type_.values], type_.arrow)
     return pc.take(pa.array([name for name, _ in type_.values], pa.string()), pc.index_in(array, numbers))
 
 
 def from_arrow_file(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
-    """An Arrow column of any sensible type as storage values. Raises :class:`BadValueError`, ``UserError`` 53."""
+    """Converts an Arrow column of any sensible type to storage values.
+
+    Raises :class:`BadValueError`, ``UserError`` 53.
+    """
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
     if isinstance(array, pa.ExtensionArray):
@@ -143,25 +149,25 @@ def _composite(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.A
         if pa.types.is_large_list(kind):
             array = array.cast(pa.list_(kind.value_type))
         offsets, mask, flat = list_parts(array)
-        inner = _without_nulls(from_arrow_file(flat, type_.inner, options), type_.inner)
+        inner = _check_no_nulls(from_arrow_file(flat, type_.inner, options), type_.inner)
         return pa.ListArray.from_arrays(offsets, inner, type=type_.arrow, mask=mask)
     if isinstance(type_, MapType) and pa.types.is_map(kind):
         offsets, mask, flat = list_parts(array)
         keys = from_arrow_file(flat.field(0), type_.key, options)
-        values = _without_nulls(from_arrow_file(flat.field(1), type_.value, options), type_.value)
+        values = _check_no_nulls(from_arrow_file(flat.field(1), type_.value, options), type_.value)
         result = pa.MapArray.from_arrays(offsets, keys, values, type=type_.arrow)
         return result.take(pc.if_else(mask, None, pa.array(np.arange(len(array))))) if mask is not None else result
     if isinstance(type_, TupleType) and pa.types.is_struct(kind) and kind.num_fields == len(type_.elements):
         children = [
-            _without_nulls(from_arrow_file(child, inner, options), inner)
+            _check_no_nulls(from_arrow_file(child, inner, options), inner)
             for child, (_, inner) in zip(array.flatten(), type_.elements, strict=True)
         ]
         return pa.StructArray.from_arrays(children, fields=list(type_.arrow))
-    raise _mismatch(array, type_)
+    raise _mismatch_error(array, type_)
 
 
-def _without_nulls(array: pa.Array, type_: DataType) -> pa.Array:
-    """Nulls inside a composite value have no default to stand for."""
+def _check_no_nulls(array: pa.Array, type_: DataType) -> pa.Array:
+    """Refuses nulls inside a composite value: there is no default for them."""
     if array.null_count and not type_.is_nullable:
         raise UserError("TYPE_MISMATCH", f"Cannot convert NULL to {type_} inside another type")
     return array
@@ -222,8 +228,10 @@ def _from_time(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.A
 
 
 def in_unit(times: pa.Array, type_: DateTimeType | DateTime64Type) -> pa.Array:
-    """Dates or times as ticks of the type's unit, without the digits that it has no place for. Raises
-    ``BadValueError`` (407) for one beyond what 64 bits of such ticks reach: 2262 for nanoseconds."""
+    """Returns dates or times in the type's unit; digits beyond it are cut.
+
+    Raises ``BadValueError`` (407) for a time beyond what 64 bits of that unit reach: 2262 for nanoseconds.
+    """
     kind = times.type
     is_cut = pa.types.is_timestamp(kind) and _UNITS.index(kind.unit) > _UNITS.index(type_.arrow.unit)
     try:
@@ -250,7 +258,7 @@ def _cast(array: pa.Array, type_: DataType) -> pa.Array:
             return pc.not_equal(array, 0)
         return validate_values(pc.cast(array, type_.arrow), type_)
     except pa.ArrowNotImplementedError:
-        raise _mismatch(array, type_) from None
+        raise _mismatch_error(array, type_) from None
     except pa.ArrowInvalid as error:
         index = first_invalid_row(array, type_.arrow)
         if isinstance(type_, (IntegerType, DecimalType, FloatType, IPv4Type, EnumType)):
@@ -264,7 +272,7 @@ def _cast(array: pa.Array, type_: DataType) -> pa.Array:
 
 
 def describe_value(array: pa.Array, index: int) -> str:
-    """A value for an error's text; the number of an instant that Python has no date for."""
+    """Returns a value for an error's text; for an instant outside Python's dates its number."""
     try:
         return str(array[index].as_py())
     except (OverflowError, ValueError):
@@ -272,6 +280,7 @@ def describe_value(array: pa.Array, index: int) -> str:
 
 
 def first_invalid_row(array: pa.Array, target: pa.DataType) -> int:
+    """Returns the first row that cannot be cast to ``target``, found by halving."""
     low, high = 0, len(array)
     while high - low > 1:
         middle = (low + high) // 2
@@ -287,9 +296,12 @@ _DAYS = {DateType: (0, 65535), Date32Type: (-25567, 120529)}
 
 
 def validate_values(array: pa.Array, type_: DataType) -> pa.Array:
-    """Checks what the storage type alone does not say: UTF-8, ranges of days and seconds, numbers of an Enum."""
+    """Checks what the storage type allows but ClickHouse's does not.
+
+    That are strings that are not UTF-8, days and seconds out of range, and numbers that an Enum lacks.
+    """
     if pa.types.is_string(array.type):
-        return _valid_utf8(array)
+        return _check_utf8(array)
     if isinstance(type_, (DateType, Date32Type)):
         _check_range(pc.cast(array, pa.int32()), *_DAYS[type(type_)], array, type_)
     elif isinstance(type_, DateTimeType):
@@ -306,11 +318,11 @@ def validate_values(array: pa.Array, type_: DataType) -> pa.Array:
 
 
 def decode_utf8(values: pa.Array) -> pa.Array:
-    """Binary values as strings. Raises :class:`BadValueError` 117 for bytes that are no UTF-8."""
-    return _valid_utf8(view_as_text(values))
+    """Returns binary values as strings. Raises :class:`BadValueError` 117 for bytes that are not UTF-8."""
+    return _check_utf8(view_as_text(values))
 
 
-def _valid_utf8(array: pa.Array) -> pa.Array:
+def _check_utf8(array: pa.Array) -> pa.Array:
     if is_valid_utf8(array):
         return array
     binary = pc.cast(array, pa.binary())
@@ -334,5 +346,5 @@ def _check_range(numbers: pa.Array, low: int, high: int, array: pa.Array, type_:
         raise range_error(index, describe_value(array, index), type_)
 
 
-def _mismatch(array: pa.Array, type_: DataType) -> UserError:
+def _mismatch_error(array: pa.Array, type_: DataType) -> UserError:
     return UserError("TYPE_MISMATCH", f"Cannot read Arrow type {array.type} as {type_}")

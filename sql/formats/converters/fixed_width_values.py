@@ -1,9 +1,11 @@
-"""Values of one width as ClickHouse's memory holds them (``FORMAT Native`` and ``RowBinary``), from storage and back.
+"""Converts values of one width between storage and ClickHouse's memory layout.
+
+``FORMAT Native`` and ``RowBinary`` use this layout:
 
 ======================  =====================================================
 integers, floats        little endian
 Bool                    one byte
-Decimal(P, S)           signed, 4 bytes for P ≤ 9, 8 for P ≤ 18, 16 for P ≤ 38
+Decimal(P, S)           signed: 4 bytes for P ≤ 9, 8 for P ≤ 18, 16 for P ≤ 38
 Date, Date32            days: uint16, int32
 DateTime, DateTime64    seconds: uint32; ticks of 10**-p seconds: int64
 UUID                    two 64-bit halves, each little endian
@@ -46,7 +48,7 @@ _DECIMAL_WIDTHS = ((9, "<i4"), (18, "<i8"), (38, "<i16"))
 
 
 def value_width_bytes(type_: DataType) -> int | None:
-    """Bytes of a value; ``None`` where they differ from value to value (or the type is a composite)."""
+    """Returns the bytes of a value; ``None`` for types without one width, such as composite ones."""
     if isinstance(type_, (IntegerType, FloatType, EnumType)):
         return type_.bits // 8
     if isinstance(type_, DecimalType):
@@ -63,7 +65,7 @@ _WIDTHS: dict[type[DataType], int] = {
 
 
 def to_bytes(array: pa.Array, type_: DataType) -> np.ndarray:
-    """A byte matrix, a row a value; nulls are zeros."""
+    """Returns a byte matrix with a row for each value; nulls are zeros."""
     rows = len(array)
     if isinstance(type_, NothingType):
         return np.full((rows, 1), ord("0"), np.uint8)
@@ -87,7 +89,7 @@ def to_bytes(array: pa.Array, type_: DataType) -> np.ndarray:
 
 
 def from_bytes(raw: np.ndarray, type_: DataType, is_null: np.ndarray | None = None) -> pa.Array:
-    """Storage values of a byte matrix; what stands where ``is_null`` does not matter.
+    """Converts a byte matrix to storage values; bytes where ``is_null`` do not matter.
 
     Raises :class:`BadValueError` (321, 691).
     """
@@ -130,7 +132,7 @@ def _ticks(values: np.ndarray, type_: DateTime64Type) -> np.ndarray:
 
 
 def _decimals(flat: np.ndarray, width: int, type_: DecimalType) -> np.ndarray:
-    """Sign-extended to 16 bytes."""
+    """Extends the numbers to 16 bytes, keeping the sign. Raises ``BadValueError`` (321)."""
     if width < 16:
         low = flat.view(f"<i{width}").astype("<i8")
         limit = 10**type_.precision
@@ -139,7 +141,7 @@ def _decimals(flat: np.ndarray, width: int, type_: DecimalType) -> np.ndarray:
         words[:, 0], words[:, 1] = low, low >> 63
     else:
         words = flat.view("<i8").reshape(-1, 2)
-        outside = _too_wide(words, 10**type_.precision)
+        outside = _find_too_wide(words, 10**type_.precision)
     if outside.any():
         index = int(outside.argmax())
         unscaled = (int(words[index, 1]) << 64) | int(words[index, 0].view("<u8"))
@@ -147,8 +149,8 @@ def _decimals(flat: np.ndarray, width: int, type_: DecimalType) -> np.ndarray:
     return words.reshape(-1)
 
 
-def _too_wide(words: np.ndarray, limit: int) -> np.ndarray:
-    """Which 128-bit numbers are not between ``-limit`` and ``limit``, both excluded."""
+def _find_too_wide(words: np.ndarray, limit: int) -> np.ndarray:
+    """Returns a mask of the 128-bit numbers that are not strictly between ``-limit`` and ``limit``."""
     low, high = words[:, 0].view("<u8"), words[:, 1]
     limit_low, limit_high = np.uint64(limit & (2**64 - 1)), limit >> 64
     minus_low, minus_high = np.uint64(-limit & (2**64 - 1)), (-limit) >> 64

@@ -1,7 +1,7 @@
-"""Literals as they stand in VALUES and inside arrays, maps and tuples of text formats.
+"""Parses literals as they stand in VALUES and inside arrays, maps and tuples of text formats.
 
-Level by level: the values of one level are split into the texts of their elements (:mod:`literal_split`), all elements
-of the level are converted by one call, and offsets put them together again.
+It works level by level. The values of a level are split into the texts of their elements (:mod:`literal_splitting`),
+one call converts all elements of the level, and offsets put them together again.
 """
 
 from __future__ import annotations
@@ -35,53 +35,54 @@ _BRACKETS = {ArrayType: "[]", MapType: "{}", TupleType: "()"}
 
 
 def is_composite(type_: DataType) -> bool:
+    """Returns whether the type is an Array, Map or Tuple."""
     return isinstance(type_, (ArrayType, MapType, TupleType))
 
 
 def parse_field(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
-    """A field of a TSV or CSV row: a bare text for simple types, a literal for composite ones."""
+    """Parses fields of a TSV or CSV row: bare texts for simple types, literals for composite ones."""
     return parse_literals(texts, type_, options) if is_composite(type_) else parse_texts(texts, type_, options)
 
 
 def parse_literals(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
-    """Quoted or bare literals; ``NULL`` is null. Raises :class:`BadValueError`."""
+    """Parses quoted or bare literals; ``NULL`` is null. Raises :class:`BadValueError`."""
     if isinstance(type_, ArrayType):
-        return _arrays(texts, type_, options)
+        return _parse_arrays(texts, type_, options)
     if isinstance(type_, MapType):
-        return _maps(texts, type_, options)
+        return _parse_maps(texts, type_, options)
     if isinstance(type_, TupleType):
-        return _tuples(texts, type_, options)
+        return _parse_tuples(texts, type_, options)
     return parse_texts(unquote_literals(texts), type_, options)
 
 
 def unquote_literals(texts: pa.Array) -> pa.Array:
-    """What the literals say: quotes off, escapes resolved, NULL as null."""
+    """Removes the quotes of literals, resolves escapes, and makes NULL null."""
     quoted = pc.starts_with(texts, "'")
     if not pc.any(quoted, min_count=0).as_py():
-        return _nulls(texts, None)
+        return _parse_nulls(texts, None)
     bodies = unescape_quoted(pc.utf8_slice_codeunits(pc.if_else(quoted, texts, None), 1, -1))
-    return pc.if_else(quoted, bodies, _nulls(texts, quoted))
+    return pc.if_else(quoted, bodies, _parse_nulls(texts, quoted))
 
 
-def _nulls(texts: pa.Array, quoted: pa.Array | None) -> pa.Array:
+def _parse_nulls(texts: pa.Array, quoted: pa.Array | None) -> pa.Array:
     is_null = pc.match_substring_regex(texts, "(?i)^null$") if may_contain_null(texts) else None
     return texts if is_null is None else pc.if_else(is_null, None, texts)
 
 
 def may_contain_null(texts: pa.Array) -> bool:
-    """Whether one of the texts may be the word NULL: it has four letters."""
+    """Returns whether one of the texts may be the word NULL: has four letters."""
     return bool(pc.any(pc.equal(pc.binary_length(texts), 4), min_count=0).as_py())
 
 
-def _arrays(texts: pa.Array, type_: ArrayType, options: FormatOptions) -> pa.Array:
+def _parse_arrays(texts: pa.Array, type_: ArrayType, options: FormatOptions) -> pa.Array:
     lists = _split(texts, type_, ",")
-    inner = _children(lists, lists.flatten(), type_.inner, options, texts)
+    inner = _convert_elements(lists, lists.flatten(), type_.inner, options, texts)
     item = type_.arrow.value_field
     offsets = _offsets(lists)
     return pa.ListArray.from_arrays(offsets, inner.cast(item.type), type=type_.arrow, mask=_mask(texts))
 
 
-def _maps(texts: pa.Array, type_: MapType, options: FormatOptions) -> pa.Array:
+def _parse_maps(texts: pa.Array, type_: MapType, options: FormatOptions) -> pa.Array:
     lists = _split(texts, type_, ",:")
     flat = lists.flatten()
     lengths = pc.fill_null(pc.list_value_length(lists), 0)
@@ -92,13 +93,13 @@ def _maps(texts: pa.Array, type_: MapType, options: FormatOptions) -> pa.Array:
     keys, values = (flat.take(pa.array(np.arange(start, len(flat), 2))) for start in (0, 1))
     offsets = pc.divide(_offsets(lists), 2)
     halves = pa.ListArray.from_arrays(offsets, keys)
-    key_array = _children(halves, keys, type_.key, options, texts)
-    value_array = _children(halves, values, type_.value, options, texts)
+    key_array = _convert_elements(halves, keys, type_.key, options, texts)
+    value_array = _convert_elements(halves, values, type_.value, options, texts)
     result = pa.MapArray.from_arrays(offsets, key_array, value_array, type_.arrow)
     return _apply_mask(result, texts)
 
 
-def _tuples(texts: pa.Array, type_: TupleType, options: FormatOptions) -> pa.Array:
+def _parse_tuples(texts: pa.Array, type_: TupleType, options: FormatOptions) -> pa.Array:
     lists = _split(texts, type_, ",")
     width = len(type_.elements)
     bad = pc.and_(pc.not_equal(pc.list_value_length(lists), width), pc.is_valid(texts))
@@ -112,7 +113,9 @@ def _tuples(texts: pa.Array, type_: TupleType, options: FormatOptions) -> pa.Arr
     for position, (_, element) in enumerate(type_.elements):
         column = flat.take(pa.array(np.arange(position, present * width, width)))
         rows = pa.ListArray.from_arrays(pa.array(np.arange(present + 1), pa.int32()), column)
-        children.append(_children(rows, column, element, options, texts if valid is not None else texts.drop_null()))
+        children.append(
+            _convert_elements(rows, column, element, options, texts if valid is not None else texts.drop_null())
+        )
     struct = pa.StructArray.from_arrays(children, fields=list(type_.arrow))
     if not texts.null_count:
         return struct
@@ -120,8 +123,10 @@ def _tuples(texts: pa.Array, type_: TupleType, options: FormatOptions) -> pa.Arr
     return struct.take(pc.if_else(pc.is_valid(texts), positions, None))
 
 
-def _children(lists: pa.Array, flat: pa.Array, type_: DataType, options: FormatOptions, texts: pa.Array) -> pa.Array:
-    """The elements converted; an error is told for the row that holds the element."""
+def _convert_elements(
+    lists: pa.Array, flat: pa.Array, type_: DataType, options: FormatOptions, texts: pa.Array
+) -> pa.Array:
+    """Converts the elements; an error names the row that holds the element."""
     try:
         if isinstance(strip_nullable(type_), _IN_QUOTES):
             _check_quotes(flat, type_)
@@ -129,7 +134,7 @@ def _children(lists: pa.Array, flat: pa.Array, type_: DataType, options: FormatO
     except BadValueError as error:
         offsets = np.asarray(_offsets(lists))
         row = int(np.searchsorted(offsets, error.index, side="right")) - 1
-        raise error.at(row) from None
+        raise error.with_index(row) from None
     if values.null_count and not _nullable(type_):
         element = int(pc.index(pc.is_null(values), pa.scalar(True)).as_py())
         row = int(np.searchsorted(np.asarray(_offsets(lists)), element, side="right")) - 1
@@ -138,7 +143,7 @@ def _children(lists: pa.Array, flat: pa.Array, type_: DataType, options: FormatO
 
 
 def _check_quotes(texts: pa.Array, type_: DataType) -> None:
-    """Raises for an element that is no quoted text: other marks would become part of the value."""
+    """Raises for an element that is not in quotes: other marks would become part of the value."""
     is_quoted = pc.and_(pc.starts_with(texts, "'"), pc.ends_with(texts, "'"))
     if pc.any(pc.greater(pc.count_substring(texts, "'"), 2), min_count=0).as_py():
         is_quoted = pc.match_substring_regex(texts, _QUOTED)
@@ -164,7 +169,7 @@ def _split(texts: pa.Array, type_: DataType, separators: str) -> pa.Array:
 
 
 def _offsets(lists: pa.Array) -> pa.Array:
-    """Offsets from 0 that fit ``lists.flatten()`` (null lists are empty)."""
+    """Returns offsets from 0 that fit ``lists.flatten()`` (null lists are empty)."""
     offsets = np.zeros(len(lists) + 1, np.int32)
     np.cumsum(np.asarray(pc.fill_null(pc.list_value_length(lists), 0)), out=offsets[1:])
     return pa.array(offsets, pa.int32())

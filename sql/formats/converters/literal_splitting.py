@@ -1,8 +1,8 @@
-"""Splitting literals of arrays, maps and tuples into the texts of their elements, all rows at once.
+"""Splits literals of arrays, maps and tuples into the texts of their elements, all rows at once.
 
-NumPy finds the few bytes that matter (quotes, brackets, separators), decides which lie inside strings (by the parity of
-the unescaped quotes of the row before them; a doubled quote closes and opens again) and how deep in brackets they are.
-Separators of depth 1 part the elements, which become one Arrow array of slices of the text.
+NumPy finds the few bytes that matter (quotes, brackets, separators). It decides which lie inside strings, by the parity
+of the unescaped quotes before them; a doubled quote closes and opens again. It also finds how deep in brackets they
+are. Separators of depth 1 part the elements, which become one Arrow array of slices of the text.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ class NotAListError(Exception):
 
 
 def split_elements(texts: pa.Array, brackets: str, separators: str) -> tuple[np.ndarray, pa.Array]:
-    """Offsets (int32) and elements of ``[a, b]``, without the blanks around them; null has none.
+    """Returns offsets (int32) and elements of ``[a, b]``, without the blanks around them; null has none.
 
-    Behind the last element of a tuple may stand a comma. Raises :class:`NotAListError` for the first text that is not
+    A comma may stand behind the last element of a tuple. Raises :class:`NotAListError` for the first text that is not
     of this form, lacks an element, or has brackets deeper than :data:`MAX_DEPTH` in it.
     """
     rows = np.flatnonzero(np.asarray(pc.is_valid(texts)))
-    data, offsets = _bytes_of(_trimmed(texts.drop_null() if texts.null_count else texts))
-    marks, lists = _marks(data, offsets, brackets.encode(), separators.encode())
+    data, offsets = _bytes_of(_trim(texts.drop_null() if texts.null_count else texts))
+    marks, lists = _find_marks(data, offsets, brackets.encode(), separators.encode())
     if lists < len(rows):
         split_elements(texts.slice(0, int(rows[lists])), brackets, separators)  # may raise for an earlier one
         raise NotAListError(int(rows[lists]))
@@ -44,27 +44,27 @@ def split_elements(texts: pa.Array, brackets: str, separators: str) -> tuple[np.
     kinds = marks[bounds]
     counts = np.diff(np.append(np.flatnonzero(kinds == _OPEN), len(bounds))) - 1
     ends = np.cumsum(np.diff(bounds)[kinds[:-1] != _CLOSE] - 1)
-    elements = _trimmed(_texts(data[marks == 0], ends))
-    counts, elements = _without_last(counts, elements, rows, may_end_in_comma=brackets == "()")
+    elements = _trim(_make_texts(data[marks == 0], ends))
+    counts, elements = _drop_empty_last(counts, elements, rows, may_end_in_comma=brackets == "()")
     all_counts = np.zeros(len(texts), np.int64)
     all_counts[rows] = counts
     return np.append(0, np.cumsum(all_counts)).astype(np.int32), elements
 
 
 def _bytes_of(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """The bytes of all texts, and where in them each begins and ends."""
+    """Returns the bytes of all texts, and where in them each begins and ends."""
     _, offset_buffer, data = texts.buffers()
     offsets = np.frombuffer(offset_buffer, np.int32, len(texts) + 1, 4 * texts.offset).astype(np.int64)
     size = int(offsets[-1] - offsets[0])
     return np.frombuffer(data or b"", np.uint8, size, int(offsets[0]) if size else 0), offsets - offsets[0]
 
 
-def _texts(data: np.ndarray, ends: np.ndarray) -> pa.Array:
+def _make_texts(data: np.ndarray, ends: np.ndarray) -> pa.Array:
     offsets = np.append(0, ends).astype(np.int32)
     return pa.Array.from_buffers(pa.string(), len(ends), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
-def _trimmed(texts: pa.Array) -> pa.Array:
+def _trim(texts: pa.Array) -> pa.Array:
     data, offsets = _bytes_of(texts)
     if not len(data) or (data.min() >= _FIRST_VISIBLE and data.max() < _FIRST_NOT_ASCII):
         return texts
@@ -73,9 +73,11 @@ def _trimmed(texts: pa.Array) -> pa.Array:
     return pc.utf8_trim_whitespace(texts) if any(_MAY_BE_BLANK[edge].any() for edge in edges) else texts
 
 
-def _marks(data: np.ndarray, offsets: np.ndarray, brackets: bytes, separators: bytes) -> tuple[np.ndarray, int]:
-    """For each byte whether it opens a text's list, parts or closes it; and the first text that is no list, or their
-    number. Behind that one the marks may be wrong: depths and quotes are counted through all texts.
+def _find_marks(data: np.ndarray, offsets: np.ndarray, brackets: bytes, separators: bytes) -> tuple[np.ndarray, int]:
+    """Marks each byte that opens, parts or closes a text's list; finds the first text that is no list.
+
+    Returns the marks, and that text's number or the number of texts. Behind it the marks may be wrong: depths and
+    quotes are counted through all texts.
     """
     opener, closer = brackets
     is_separator = np.zeros(256, bool)
@@ -108,10 +110,13 @@ def _marks(data: np.ndarray, offsets: np.ndarray, brackets: bytes, separators: b
     return marks, len(is_list) if is_list.all() else int(is_list.argmin())
 
 
-def _without_last(
+def _drop_empty_last(
     counts: np.ndarray, elements: pa.Array, rows: np.ndarray, *, may_end_in_comma: bool
 ) -> tuple[np.ndarray, pa.Array]:
-    """Without what stands between empty brackets, and behind the last comma of a tuple. No other may be empty."""
+    """Removes the empty element between empty brackets, and behind the last comma of a tuple.
+
+    No other element may be empty.
+    """
     is_empty = np.asarray(pc.equal(pc.binary_length(elements), 0))
     if not is_empty.any():
         return counts, elements

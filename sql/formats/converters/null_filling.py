@@ -1,4 +1,4 @@
-"""Default values of types, and putting them where a column has nulls."""
+"""Makes default values of types, and puts them where a column has nulls."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import pyarrow.compute as pc
 from parts.types import ArrayType, DataType, Date32Type, LowCardinalityType, MapType, TupleType
 
 MISSING = "\0missing:"
-"""Begins the name of a block's helper column: true where a Nullable column was left out and takes its expression."""
+"""Prefix of a block's helper column: true where a Nullable column was left out and takes its expression."""
 
 _EPOCH, _FIRST_DAY = 0, -25_567
 """1970-01-01 and 1900-01-01 as a Date32."""
 
 
 def fill_nulls(given: pa.ChunkedArray | None, defaults: pa.ChunkedArray) -> pa.ChunkedArray:
-    """``given`` with its nulls replaced row by row."""
+    """Replaces the nulls of ``given`` row by row by ``defaults``."""
     if given is None:
         return defaults
     if pa.types.is_dictionary(given.type):
@@ -32,6 +32,7 @@ def fill_nulls(given: pa.ChunkedArray | None, defaults: pa.ChunkedArray) -> pa.C
 
 
 def combine_chunks(values: pa.ChunkedArray) -> pa.Array:
+    """Returns the column as one array."""
     return pa.concat_arrays(values.chunks) if values.num_chunks else pa.nulls(0, values.type)
 
 
@@ -67,7 +68,7 @@ def _defaults(type_: DataType, rows: int, date32: int) -> pa.Array:
 
 
 def fill_where(given: pa.ChunkedArray, mask: pa.ChunkedArray, defaults: pa.ChunkedArray) -> pa.ChunkedArray:
-    """``given`` with the rows of ``mask`` replaced; its other nulls stay."""
+    """Replaces the rows of ``mask`` by ``defaults``; other nulls stay."""
     both = pa.concat_arrays([combine_chunks(given), combine_chunks(defaults)])
     places = np.arange(len(given))
     places[np.asarray(combine_chunks(mask))] += len(given)

@@ -1,7 +1,7 @@
-"""Splitting the text of VALUES into rows and fields without a loop over rows.
+"""Splits the text of VALUES into rows and fields without a loop over rows.
 
-NumPy finds the few bytes that matter (quotes, brackets, commas), decides which lie inside string literals (by the
-parity of the unescaped quotes before them; a doubled quote closes and opens again) and how deep in brackets they are.
+NumPy finds the few bytes that matter (quotes, brackets, commas). It decides which lie inside string literals, by the
+parity of the unescaped quotes before them (a doubled quote closes and opens again), and how deep in brackets they are.
 A row begins where the depth goes from 0 to 1 and ends where it returns; commas at depth 1 part its fields. The fields
 become one Arrow array of slices of the text, taken column by column.
 """
@@ -29,7 +29,7 @@ _GAP = re.compile(rb"\s*,?\s*\Z")
 
 @dataclass(frozen=True, slots=True)
 class SplitRows:
-    """``columns`` are the fields' bytes; ``end`` is where the last whole row ends in the text."""
+    """The fields of whole rows, as bytes by column; ``end`` is where the last of them ends in the text."""
 
     columns: list[pa.Array]
     rows: int
@@ -37,7 +37,10 @@ class SplitRows:
 
 
 class RowShapeError(Exception):
-    """Row ``index`` (from 0), which begins at ``position``, has ``fields`` fields; ``-1`` when it is no row at all."""
+    """Row ``index`` (from 0) has ``fields`` fields, or ``-1`` when it is no row at all.
+
+    It begins at ``position``.
+    """
 
     def __init__(self, index: int, position: int, fields: int) -> None:
         super().__init__(index, position, fields)
@@ -47,7 +50,7 @@ class RowShapeError(Exception):
 
 
 def split_rows(data: bytes, width: int) -> SplitRows:
-    """The whole rows at the beginning of ``data``. Raises :class:`RowShapeError`."""
+    """Splits the whole rows at the beginning of ``data``. Raises :class:`RowShapeError`."""
     buffer = np.frombuffer(data, np.uint8)
     places = np.flatnonzero(_SPECIAL[buffer])
     kinds = buffer[places]
@@ -81,13 +84,13 @@ def split_rows(data: bytes, width: int) -> SplitRows:
 
 
 def _first_stop(kinds: np.ndarray, depth: np.ndarray, places: np.ndarray, length: int) -> int:
-    """Where a ``;`` or a bracket that closes too much ends the data."""
+    """Returns where a ``;`` or a bracket too many ends the data."""
     stops = np.flatnonzero(((kinds == SEMICOLON) & (depth == 0)) | (depth < 0))
     return int(places[stops[0]]) if len(stops) else length
 
 
 def find_escaped_quotes(buffer: np.ndarray, places: np.ndarray, quotes: np.ndarray) -> np.ndarray:
-    """Which of the quotes stand behind an odd number of backslashes."""
+    """Returns a mask of the quotes behind an odd number of backslashes."""
     is_slash = buffer == BACKSLASH
     if not is_slash.any():
         return np.zeros(len(places), bool)
@@ -104,7 +107,7 @@ def find_escaped_quotes(buffer: np.ndarray, places: np.ndarray, quotes: np.ndarr
 
 
 def _check_gaps(data: bytes, bounds: np.ndarray, starts: np.ndarray) -> None:
-    """Between two rows there is nothing but blanks and a comma."""
+    """Raises :class:`RowShapeError` if more than blanks and a comma stand between two rows."""
     begins = np.concatenate(([0], bounds[starts[1:] - 1] + 1))
     ends = bounds[starts]
     gaps = _byte_slices(data, begins, ends)
@@ -133,7 +136,7 @@ def _slices(data: bytes, buffer: np.ndarray, grid: np.ndarray) -> list[pa.Array]
 
 
 def _byte_slices(data: bytes, begins: np.ndarray, ends: np.ndarray) -> pa.Array:
-    """``data[begin:end]`` for every pair; the pairs are in order and apart."""
+    """Returns ``data[begin:end]`` for every pair; the pairs are in order and apart."""
     offsets = np.empty(2 * len(begins) + 1, np.int32)
     offsets[0:-1:2], offsets[1::2] = begins, ends
     offsets[-1] = ends[-1]

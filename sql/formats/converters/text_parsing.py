@@ -1,10 +1,10 @@
-"""Texts to values: one Arrow cast per column on the good path, and a search for the first bad value on the other.
+"""Parses texts to values: one Arrow cast a column, and a search for the first bad value if it fails.
 
-``parse_texts`` takes an array of unescaped texts (nulls stay nulls) and gives an array in storage type. Every
-converter first tries the cast that Arrow does natively; only when that fails are the texts normalised (blanks,
-``+5``, excess digits of a fraction, unix seconds) and tried again, and then the first bad row is named.
+``parse_texts`` takes an array of unescaped texts (nulls stay nulls) and returns an array in storage type. Every
+converter first tries the cast that Arrow does natively. Only when that fails are the texts normalised (blanks, ``+5``,
+excess digits of a fraction, unix seconds) and tried again, and then the first bad row is named.
 
-Differences to ClickHouse, on purpose: a value out of the type's range is refused (321), not wrapped around or
+One difference to ClickHouse is on purpose: a value out of the type's range is refused (321), not wrapped around or
 clamped.
 """
 
@@ -67,7 +67,10 @@ _IPV4 = r"^(?P<a>[0-9]{1,3})\.(?P<b>[0-9]{1,3})\.(?P<c>[0-9]{1,3})\.(?P<d>[0-9]{
 
 
 def parse_texts(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
-    """Storage values of the texts. Raises :class:`BadValueError`. Composite types are :mod:`literals`' work."""
+    """Converts texts to storage values. Raises :class:`BadValueError`.
+
+    :mod:`literal_parsing` handles composite types.
+    """
     if isinstance(type_, NullableType):
         return parse_texts(texts, type_.inner, options)
     if isinstance(type_, LowCardinalityType):
@@ -83,7 +86,7 @@ def refuse_blanks(texts: pa.Array, type_: DataType) -> None:
 
 
 def first_true_index(mask: pa.Array) -> int:
-    """The index of the first true, or -1."""
+    """Returns the index of the first true, or -1."""
     return int(pc.index(mask, pa.scalar(True)).as_py())
 
 
@@ -94,6 +97,7 @@ def _fail_first(texts: pa.Array, bad: pa.Array, error: Callable[[int, str], BadV
 
 
 def normalize_number(texts: pa.Array) -> pa.Array:
+    """Removes blanks around a number and a leading ``+``."""
     return pc.replace_substring_regex(pc.utf8_trim(texts, " \t"), r"^\+", "")
 
 
@@ -115,11 +119,11 @@ def _integers(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Ar
         low, high = pa.scalar(type_.minimum, pa.decimal128(38, 0)), pa.scalar(type_.maximum, pa.decimal128(38, 0))
         outside = pc.or_(pc.less(wide, low), pc.greater(wide, high))
         _fail_first(texts, pc.or_kleene(long, outside), lambda index, text: range_error(index, text, type_))
-        return pc.cast(wide, type_.arrow)  # "-0", say
+        return pc.cast(wide, type_.arrow)  # such as "-0"
 
 
 def _has_hexadecimal(texts: pa.Array) -> bool:
-    """Arrow reads 0x1F as a number; ClickHouse does not."""
+    """Returns whether a text may be hexadecimal: Arrow reads 0x1F as a number, ClickHouse does not."""
     return may_contain(texts, "x", "X")
 
 
@@ -160,7 +164,7 @@ def _decimals(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Ar
 
 
 def _first_failing(texts: pa.Array, target: pa.DataType) -> int:
-    """The first row that cannot be cast, found by halving."""
+    """Returns the first row that cannot be cast, found by halving."""
     low, high = 0, len(texts)
     while high - low > 1:
         middle = (low + high) // 2
@@ -189,7 +193,7 @@ def _fixed_strings(texts: pa.Array, type_: DataType, options: FormatOptions) -> 
 
 
 def pad_fixed(values: pa.Array, type_: FixedStringType) -> pa.Array:
-    """Binary values padded with zero bytes to the type's length; 131 for a longer one."""
+    """Pads binary values with zero bytes to the type's length; raises 131 for a longer one."""
     long = pc.greater(pc.binary_length(values), type_.length)
     index = first_true_index(long)
     if index >= 0:
@@ -197,7 +201,7 @@ def pad_fixed(values: pa.Array, type_: FixedStringType) -> pa.Array:
         raise BadValueError(
             "TOO_LARGE_STRING_SIZE", index, text, f"Too large value {shorten_for_message(text)!r} for {type_}"
         )
-    # The padding counts bytes; the bytes are only called a string for the length of the call.
+    # ascii_rpad counts bytes but takes strings, so the bytes are called a string for this call.
     padded = pc.ascii_rpad(view_as_text(values), type_.length, padding="\0")
     return pc.cast(padded.view(pa.binary()), type_.arrow)
 
@@ -211,7 +215,7 @@ def _uuids(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array
 
 
 def _hexadecimal(digits: pa.Array, width: int) -> np.ndarray:
-    """Rows of ``2 * width`` hexadecimal digits as a byte matrix."""
+    """Converts rows of ``2 * width`` hexadecimal digits to a byte matrix."""
     start = digits.offset
     offsets = np.frombuffer(digits.buffers()[1], np.int32)[start : start + len(digits) + 1]
     raw = np.frombuffer(digits.buffers()[2] or b"", np.uint8)[offsets[0] : offsets[-1]]
@@ -220,7 +224,7 @@ def _hexadecimal(digits: pa.Array, width: int) -> np.ndarray:
 
 
 def _with_nulls(matrix: np.ndarray, like: pa.Array, arrow: pa.DataType) -> pa.Array:
-    """A byte matrix as fixed-size values, null where ``like`` is null."""
+    """Converts a byte matrix to fixed-size values, null where ``like`` is null."""
     values = pa.Array.from_buffers(arrow, len(matrix), [None, pa.py_buffer(np.ascontiguousarray(matrix).tobytes())])
     return pc.if_else(pc.is_valid(like), values, pa.scalar(None, arrow)) if like.null_count else values
 
@@ -240,7 +244,7 @@ def _ipv4(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
 
 
 def _ipv6(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
-    """Of addresses with dots in them, each distinct one is parsed once by the standard library."""
+    """Parses IPv6 addresses; the standard library parses each distinct address with dots in it once."""
     matrix, is_plain = parse_hexadecimal_ipv6(texts.fill_null("::") if texts.null_count else texts)
     others = pa.array(np.flatnonzero(~is_plain))
     encoded = pc.dictionary_encode(texts.take(others))
@@ -279,7 +283,7 @@ def _low_cardinality(texts: pa.Array, type_: LowCardinalityType, options: Format
     try:
         values = parse_texts(encoded.dictionary, type_.inner, options)
     except BadValueError as error:
-        raise error.at(int(pc.index(encoded.indices, pa.scalar(error.index, pa.int32())).as_py())) from None
+        raise error.with_index(int(pc.index(encoded.indices, pa.scalar(error.index, pa.int32())).as_py())) from None
     if isinstance(type_.inner, StringType) or isinstance(getattr(type_.inner, "inner", None), StringType):
         return pa.DictionaryArray.from_arrays(encoded.indices, values)
     # Two texts may be one value ("1" and "01"): a dictionary holds each value once.

@@ -1,6 +1,6 @@
-"""Values to text, whole columns at a time, byte for byte as ClickHouse writes them.
+"""Renders values as text, whole columns at a time, byte for byte as ClickHouse does.
 
-Three ways to write a value: *plain* (what toString gives; nested values inside are quoted), *quoted* (an SQL literal,
+There are three ways to write a value: *plain* (as toString; nested values inside are quoted), *quoted* (an SQL literal,
 as inside arrays and in VALUES), *JSON*. Lists are written without a loop: the elements are rendered as one array and
 joined per row by Arrow. Only floats outside 1e-4 … 1e9 are formatted value by value, each distinct one once.
 """
@@ -50,13 +50,13 @@ _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 
 def render_plain(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
-    """Texts of the values; nulls stay nulls."""
+    """Renders the values plainly; nulls stay nulls."""
     array, type_ = unwrap_array(array, type_)
     return _PLAIN[type(type_)](array, type_, options)
 
 
 def render_quoted(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
-    """SQL literals; null is ``NULL``."""
+    """Renders the values as SQL literals; null is ``NULL``."""
     array, type_ = unwrap_array(array, type_)
     texts = _PLAIN[type(type_)](array, type_, options)
     if not isinstance(type_, _BARE_IN_SQL):
@@ -67,7 +67,7 @@ def render_quoted(array: pa.Array, type_: DataType, options: FormatOptions) -> p
 
 
 def unwrap_array(array: pa.Array, type_: DataType) -> tuple[pa.Array, DataType]:
-    """The plain array of a Nullable or LowCardinality column."""
+    """Returns the plain array and type of a Nullable or LowCardinality column."""
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
     if pa.types.is_dictionary(array.type):
@@ -87,7 +87,7 @@ def _cast(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
 def _floats(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
     texts = pc.cast(array, pa.string())
     size = pc.abs(array)
-    # Arrow and ClickHouse put the change to an exponent at different places; between these bounds they agree.
+    # Arrow and ClickHouse switch to an exponent at different sizes; between these bounds they agree.
     outside = pc.or_(pc.greater_equal(size, 1e9), pc.and_(pc.less(size, 1e-4), pc.greater(size, 0)))
     outside = pc.fill_null(pc.and_(outside, pc.is_finite(array)), False)
     if not pc.any(outside, min_count=0).as_py():
@@ -98,7 +98,10 @@ def _floats(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.Arra
 
 
 def format_float(text: str) -> str:
-    """The shortest digits of ``text`` laid out as ClickHouse does: an exponent from 1e21 on and below 1e-6."""
+    """Lays out the shortest digits of ``text`` as ClickHouse does.
+
+    It uses an exponent from 1e21 on and below 1e-6.
+    """
     sign = "-" if text.startswith("-") else ""
     mantissa, _, exponent = text.lstrip("-").lower().partition("e")
     whole, _, fraction = mantissa.partition(".")
@@ -116,7 +119,7 @@ def format_float(text: str) -> str:
 
 def _decimals(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
     assert isinstance(type_, DecimalType)
-    # Cast of the unscaled integer: the cast of a decimal with a scale goes over to exponents for small values.
+    # The unscaled integer is cast: casting a decimal with a scale gives exponents for small values.
     unscaled = pa.Array.from_buffers(
         pa.decimal128(38, 0), len(array), array.buffers(), null_count=array.null_count, offset=array.offset
     )
@@ -139,7 +142,7 @@ def _strings(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.Arr
 
 
 def _fixed_strings(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
-    """The bytes as they are, which need not be text: a string array in name only."""
+    """Returns the bytes as they are, which need not be UTF-8: a string array in name only."""
     return view_as_text(pc.cast(array, pa.binary()))
 
 
@@ -162,7 +165,7 @@ def _bytes_matrix(array: pa.Array, width: int) -> np.ndarray:
 
 
 def _texts(matrix: np.ndarray, like: pa.Array) -> pa.Array:
-    """A matrix of ASCII codes, one row a text, null where ``like`` is null."""
+    """Converts a matrix of ASCII codes to texts, one a row, null where ``like`` is null."""
     rows, width = matrix.shape
     offsets = pa.py_buffer(np.arange(0, (rows + 1) * width, width, dtype=np.int32).tobytes())
     texts = pa.StringArray.from_buffers(rows, offsets, pa.py_buffer(matrix.tobytes()))
@@ -214,7 +217,7 @@ def _nothing(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.Arr
 def join_elements(
     offsets: pa.Array, mask: pa.Array | None, elements: pa.Array, opener: str, separator: str, closer: str
 ) -> pa.Array:
-    """Per row, the texts of its elements between brackets."""
+    """Joins the texts of each row's elements between brackets."""
     lists = pa.ListArray.from_arrays(offsets, elements, mask=mask)
     return pc.binary_join_element_wise(opener, pc.binary_join(lists, separator), closer, "")
 
@@ -245,7 +248,7 @@ def _tuples(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.Arra
 
 
 def join_columns(columns: Sequence[pa.Array], separator: str, rows: int) -> pa.Array:
-    """The texts of each row joined; of no columns, an empty text a row."""
+    """Joins the texts of each row; without columns every row is an empty text."""
     return pc.binary_join_element_wise(*columns, separator) if columns else pa.repeat("", rows)
 
 

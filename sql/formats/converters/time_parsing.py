@@ -1,9 +1,9 @@
-"""Texts to dates and times.
+"""Parses texts to dates and times.
 
-Accepted: ``YYYY-MM-DD``, ``YYYY/M/D``, ``YYYYMMDD`` for dates; ``YYYY-MM-DD[ T]hh:mm:ss[.fraction]`` in the column's
-time zone, the same with ``Z`` or ``±hh:mm`` as an instant, a date alone (midnight), and unix seconds (with a
-fraction) for times. Digits of a fraction beyond the type's precision are dropped, as in ClickHouse. A local time that
-a change of the clock repeats is the earlier one; one that it skips moves forward.
+Dates may be ``YYYY-MM-DD``, ``YYYY/M/D`` or ``YYYYMMDD``. Times may be ``YYYY-MM-DD[ T]hh:mm:ss[.fraction]`` in the
+column's time zone, the same with ``Z`` or ``±hh:mm`` as an instant, a date alone (midnight), or unix seconds (with a
+fraction). Digits of a fraction beyond the type's precision are dropped, as in ClickHouse. A local time that a change of
+the clock repeats is the earlier one; one that it skips moves forward.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ _NUMERIC = r"^-?[0-9]+(?:\.[0-9]*)?$"
 
 
 def parse_dates(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
+    """Parses dates. Raises ``BadValueError``."""
     try:
         days = pc.cast(texts, pa.date32())
     except pa.ArrowInvalid:
@@ -50,6 +51,7 @@ def _with_alike_dashes(texts: pa.Array) -> pa.Array:
 
 
 def parse_datetimes(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
+    """Parses times. Raises ``BadValueError``."""
     assert isinstance(type_, (DateTimeType, DateTime64Type))
     zone = type_.timezone or options.timezone
     try:
@@ -72,7 +74,7 @@ def truncate_fraction(times: pa.Array, type_: DateTime64Type) -> pa.Array:
 
 
 def wall_clocks_to_utc(local: pa.Array, zone: str) -> pa.Array:
-    """Wall clock times of the zone as UTC instants."""
+    """Converts wall clock times of the zone to UTC instants."""
     if zone == "UTC":
         return local
     return to_utc(local, zone)
@@ -100,7 +102,10 @@ def _cut_fraction(texts: pa.Array, digits: int) -> pa.Array:
 
 
 def _numeric_ticks(numbers: pa.Array, texts: pa.Array, type_: DataType, digits: int) -> pa.Array:
-    """Unix seconds; for DateTime64 a whole number of more than ten digits counts ticks of the type's precision."""
+    """Parses unix seconds.
+
+    For DateTime64 a whole number of more than ten digits counts ticks of the type's precision.
+    """
     parts = pc.extract_regex(numbers, r"^(?P<whole>-?[0-9]+)(?:\.(?P<fraction>[0-9]*))?$")
     whole = _cast_or_name(pc.struct_field(parts, "whole"), texts, pa.int64(), type_, "CANNOT_PARSE_DATETIME")
     padded = pc.utf8_slice_codeunits(pc.utf8_rpad(pc.struct_field(parts, "fraction"), digits, "0"), 0, digits)
@@ -121,7 +126,7 @@ def _numeric_ticks(numbers: pa.Array, texts: pa.Array, type_: DataType, digits: 
 
 
 def _cast_or_name(clean: pa.Array, texts: pa.Array, target: pa.DataType, type_: DataType, name: str) -> pa.Array:
-    """The cast; when it fails, the first row that fails is named with its original text."""
+    """Casts the texts; when that fails, names the first row that fails, with its original text."""
     try:
         return pc.cast(clean, target)
     except pa.ArrowInvalid:

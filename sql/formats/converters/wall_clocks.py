@@ -1,5 +1,7 @@
-"""Instants and wall clocks of a time zone, of any unit: the tables of ``sql.typing.times.zone_offset_tables`` for the
-formats."""
+"""Converts between instants and wall clocks of a time zone, for Arrow times of any unit.
+
+It uses the tables of ``sql.typing.times.zone_offset_tables``.
+"""
 
 from __future__ import annotations
 
@@ -15,23 +17,26 @@ _MOST_SECONDS = 2**62 // _MICROS
 
 
 def to_wall_clock(instants: pa.Array, zone: str) -> pa.Array:
-    """UTC instants (timestamps without a zone) as the clock of ``zone`` shows them, of the same type."""
-    return _moved(instants, _offsets(instants, zone, is_local=False))
+    """Converts UTC instants (timestamps without a zone) to the clock of ``zone``, of the same type."""
+    return _shift(instants, _find_offsets(instants, zone, is_local=False))
 
 
 def to_utc(local: pa.Array, zone: str) -> pa.Array:
-    """The reverse. A time that a change of the clock repeats is the earlier one; of one that it skips the offset is
-    that behind the change, as in ClickHouse: 02:30 of a spring night is shown as 01:30."""
-    return _moved(local, -_offsets(local, zone, is_local=True))
+    """Converts times of the zone's clock to UTC.
+
+    A time that a change of the clock repeats is the earlier one. For one that it skips the offset is the one after the
+    change, as in ClickHouse: 02:30 of a spring night is shown as 01:30.
+    """
+    return _shift(local, -_find_offsets(local, zone, is_local=True))
 
 
-def _offsets(times: pa.Array, zone: str, *, is_local: bool) -> np.ndarray:
-    """In ticks of the unit of ``times``."""
+def _find_offsets(times: pa.Array, zone: str, *, is_local: bool) -> np.ndarray:
+    """Returns the zone's offsets in ticks of the unit of ``times``."""
     per_second = _TICKS[times.type.unit]
     ticks = np.asarray(pc.fill_null(pc.cast(times, pa.int64()), 0))
     seconds = np.clip(ticks // per_second, -_MOST_SECONDS, _MOST_SECONDS)
     return zone_table(zone, is_local).offsets(seconds * _MICROS) // _MICROS * per_second
 
 
-def _moved(times: pa.Array, by: np.ndarray) -> pa.Array:
+def _shift(times: pa.Array, by: np.ndarray) -> pa.Array:
     return pc.cast(pc.add(pc.cast(times, pa.int64()), pa.array(by)), times.type)

@@ -1,7 +1,7 @@
-"""JSON lines by pyarrow's parser; ``None`` for what it refuses or may read otherwise than ClickHouse.
+"""Parses JSON lines with pyarrow; gives ``None`` for what it refuses or may read differently.
 
-Every column is asked for in the form its first rows have: numbers that are quoted there are read as strings. Maps and
-unnamed tuples have been written anew (:mod:`json_shapes`).
+Every column is requested in the form that its first rows have: numbers that are quoted there are read as strings. Maps
+and unnamed tuples have been rewritten before (:mod:`line_rewriting`).
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ from sql.formats.json.line_rewriting import has_other_case
 from sql.grammar.text_escapes import is_valid_utf8
 
 NULL_TEXTS = ("ᴺᵁᴸᴸ", "NULL")
-"""What stands for null where all values are strings."""
+"""Texts for null where all values are strings."""
 _NUMBERED = (DateTimeType, DateTime64Type, EnumType)
-"""Types of which JSON may hold the number instead of the text."""
+"""Types that may stand as a number in JSON, instead of as text."""
 _MOST_DIGITS = 38
 _UNKNOWN = "unexpected field"
-"""What pyarrow says of a key that is not asked for."""
+"""Part of pyarrow's error for a key that is not requested."""
 _SAMPLE_ROWS = 3
 
 
 def has_arrow_form(columns: Sequence[Column]) -> bool:
-    """Whether pyarrow has a form for every type. It has none for a tuple without elements."""
+    """Returns whether pyarrow can read every type. It cannot read a tuple without elements."""
     return all(_is_readable(column.type) for column in columns)
 
 
@@ -70,16 +70,19 @@ def _is_readable(type_: DataType) -> bool:
 def parse_lines(
     chunk: bytes, columns: Sequence[Column], options: FormatOptions, *, is_header_read: bool = False
 ) -> pa.Table | None:
-    """``is_header_read``: every key is a column's name, or stands for a column that nobody asks for."""
+    """Parses objects, one a line.
+
+    ``is_header_read`` says that every key is a column's name, or stands for a column that nobody wants.
+    """
     try:
         samples = _samples(chunk)
         asked = {
-            column.name: _form(column.type, [row[column.name] for row in samples if column.name in row])
+            column.name: _requested_type(column.type, [row[column.name] for row in samples if column.name in row])
             for column in columns
         }
         _refuse_wide_numbers(chunk, asked.values())
         table = _read(chunk, asked, options, is_header_read)
-        arrays = [_from_json(_array(table, column), column.type, options) for column in columns]
+        arrays = [_from_json(_get_array(table, column), column.type, options) for column in columns]
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError, RecursionError, BadValueError, UserError):
         return None
     return pa.Table.from_arrays(arrays, names=[column.name for column in columns])
@@ -88,12 +91,12 @@ def parse_lines(
 def parse_string_lines(
     chunk: bytes, columns: Sequence[Column], options: FormatOptions, *, is_header_read: bool = False
 ) -> pa.Table | None:
-    """Objects whose values are all strings."""
+    """Parses objects whose values are all strings."""
     try:
         table = _read(chunk, {column.name: pa.string() for column in columns}, options, is_header_read)
         arrays = []
         for column in columns:
-            texts = _array(table, column)
+            texts = _get_array(table, column)
             if not is_valid_utf8(texts):
                 return None
             if column.type.is_nullable or strip_nullable(column.type) != StringType():
@@ -133,11 +136,14 @@ def _parse(chunk: bytes, asked: dict[str, pa.DataType], unknown_fields: str) -> 
 
 
 def _line_count(chunk: bytes) -> int:
-    """Rows, if every line is one. Duplicate blank lines make the count differ, and the slow path decides."""
+    """Returns the number of rows if every line is one.
+
+    Extra blank lines make the count differ; then the slow path decides.
+    """
     return chunk.count(b"\n") + (not chunk.endswith(b"\n"))
 
 
-def _array(table: pa.Table, column: Column) -> pa.Array:
+def _get_array(table: pa.Table, column: Column) -> pa.Array:
     array = table.column(column.name).combine_chunks()
     return pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
 
@@ -152,18 +158,25 @@ def _samples(chunk: bytes) -> list[dict[str, Any]]:
     return rows
 
 
-def _form(type_: DataType, samples: list[Any]) -> pa.DataType:
-    """What pyarrow is asked for, so that it takes the samples."""
+def _requested_type(type_: DataType, samples: list[Any]) -> pa.DataType:
+    """Returns the Arrow type to request so that pyarrow accepts the samples."""
     match type_:
         case NullableType(inner) | LowCardinalityType(inner):
-            return _form(inner, samples)
+            return _requested_type(inner, samples)
         case ArrayType(inner):
-            return pa.list_(_form(inner, _inside(samples)))
+            return pa.list_(_requested_type(inner, _list_elements(samples)))
         case MapType(_, value):
-            return pa.list_(pa.struct([("0", pa.string()), ("1", _form(value, _of_key("1", _inside(samples))))]))
+            return pa.list_(
+                pa.struct(
+                    [("0", pa.string()), ("1", _requested_type(value, _list_values("1", _list_elements(samples))))]
+                )
+            )
         case TupleType(elements):
             names = [name or str(place) for place, (name, _) in enumerate(elements)]
-            forms = [_form(inner, _of_key(name, samples)) for name, (_, inner) in zip(names, elements, strict=True)]
+            forms = [
+                _requested_type(inner, _list_values(name, samples))
+                for name, (_, inner) in zip(names, elements, strict=True)
+            ]
             return pa.struct(list(zip(names, forms, strict=True)))
         case IntegerType() | FloatType():
             return pa.string() if any(isinstance(value, str) for value in samples) else type_.arrow
@@ -180,8 +193,11 @@ def _form(type_: DataType, samples: list[Any]) -> pa.DataType:
 
 
 def _refuse_wide_numbers(chunk: bytes, asked: Iterable[pa.DataType]) -> None:
-    """pyarrow does not see when a decimal overflows as it gets its scale: no number may have so many digits."""
-    scales = [scale for kind in asked for scale in _scales(kind)]
+    """Raises ``ValueError`` if a number may have too many digits for a decimal.
+
+    pyarrow does not notice when a decimal overflows as it gets its scale.
+    """
+    scales = [scale for kind in asked for scale in _find_scales(kind)]
     if not scales:
         return
     data = np.frombuffer(chunk, np.uint8)
@@ -193,19 +209,19 @@ def _refuse_wide_numbers(chunk: bytes, asked: Iterable[pa.DataType]) -> None:
         raise ValueError("perhaps a decimal of too many digits")
 
 
-def _scales(kind: pa.DataType) -> Iterator[int]:
+def _find_scales(kind: pa.DataType) -> Iterator[int]:
     if pa.types.is_decimal(kind):
         yield kind.scale
     elif pa.types.is_nested(kind):
         for index in range(kind.num_fields):
-            yield from _scales(kind.field(index).type)
+            yield from _find_scales(kind.field(index).type)
 
 
-def _inside(samples: list[Any]) -> list[Any]:
+def _list_elements(samples: list[Any]) -> list[Any]:
     return [element for value in samples if isinstance(value, list) for element in value]
 
 
-def _of_key(key: str, samples: list[Any]) -> list[Any]:
+def _list_values(key: str, samples: list[Any]) -> list[Any]:
     return [value[key] for value in samples if isinstance(value, dict) and key in value]
 
 
@@ -214,11 +230,14 @@ def _of_key(key: str, samples: list[Any]) -> list[Any]:
 
 def _from_json(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
     _refuse_nested_nulls(array, type_)
-    return from_arrow_file(_without_shapes(array, type_), type_, options)
+    return from_arrow_file(_restore_shapes(array, type_), type_, options)
 
 
 def _refuse_nested_nulls(array: pa.Array, type_: DataType) -> None:
-    """Only at the top level does null mean "take the default"; inside it is left to the exact reader."""
+    """Raises ``ValueError`` for nulls inside composite values.
+
+    Only at the top level does null mean "take the default"; nested ones are left to the exact reader.
+    """
     match type_:
         case ArrayType(inner):
             children = [(array.flatten(), inner)]
@@ -241,20 +260,20 @@ def _refuse_nested_nulls(array: pa.Array, type_: DataType) -> None:
         _refuse_nested_nulls(child, inner)
 
 
-def _without_shapes(array: pa.Array, type_: DataType) -> pa.Array:
-    """Lists of key and value as maps, numbers where times and names are asked for as their texts."""
+def _restore_shapes(array: pa.Array, type_: DataType) -> pa.Array:
+    """Converts lists of key and value to maps, and numbers of times and enums to texts."""
     match type_:
         case NullableType(inner) | LowCardinalityType(inner):
-            return _without_shapes(array, inner)
+            return _restore_shapes(array, inner)
         case ArrayType(inner):
             offsets, mask, flat = list_parts(array)
-            return pa.ListArray.from_arrays(offsets, _without_shapes(flat, inner), mask=mask)
+            return pa.ListArray.from_arrays(offsets, _restore_shapes(flat, inner), mask=mask)
         case MapType(_, value):
             offsets, mask, flat = list_parts(array)
-            return pa.MapArray.from_arrays(offsets, flat.field(0), _without_shapes(flat.field(1), value), mask=mask)
+            return pa.MapArray.from_arrays(offsets, flat.field(0), _restore_shapes(flat.field(1), value), mask=mask)
         case TupleType(elements):
             pairs = zip(array.flatten(), elements, strict=True)
-            children = [_without_shapes(child, inner) for child, (_, inner) in pairs]
+            children = [_restore_shapes(child, inner) for child, (_, inner) in pairs]
             return pa.StructArray.from_arrays(children, names=[field.name for field in array.type])
         case _ if isinstance(type_, _NUMBERED) and pa.types.is_integer(array.type):
             if pc.any(pc.equal(array, 0)).as_py():

@@ -1,7 +1,7 @@
-"""Reading JSONCompactEachRow (rows as arrays) with its headers, and the formats whose values are all strings.
+"""Reads JSONCompactEachRow (rows as arrays), with or without headers, and formats of strings only.
 
-Plain lines of arrays become objects (:mod:`json_shapes`) and are read as those; all else is decoded by Python's
-``json``, columns converted whole.
+Plain lines of arrays become objects (:mod:`line_rewriting`) and are read as those. Python's ``json`` decodes all else,
+and columns are converted whole.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from sql.formats.streams.row_chunks import parse_chunks, read_line, row_chunks, 
 
 
 def read_json_strings(stream: BinaryIO, columns: Sequence[Column], options: FormatOptions) -> Iterator[pa.Table]:
-    """JSONStringsEachRow: objects whose values are strings."""
+    """Yields the rows of JSONStringsEachRow: objects whose values are strings."""
 
     def parse(chunk: bytes, first_row: int) -> pa.Table:
         table = parse_string_lines(chunk, columns, options)
@@ -44,23 +44,26 @@ def read_json_strings(stream: BinaryIO, columns: Sequence[Column], options: Form
 
 
 def read_strings_exactly(chunk: bytes, columns: Sequence[Column], options: FormatOptions, first_row: int) -> pa.Table:
-    """Raises ``UserError`` that names the bad row."""
+    """Parses the rows with Python's ``json``. Raises ``UserError`` naming the bad row."""
     rows = object_rows(chunk, columns, options, first_row)
     values = [[row.get(column.name) for row in rows] for column in columns]
-    return _table(values, columns, options, first_row, is_strings=True)
+    return _make_table(values, columns, options, first_row, is_strings=True)
 
 
 def read_json_compact(
     stream: BinaryIO, columns: Sequence[Column], options: FormatOptions, *, header: int, strings: bool = False
 ) -> Iterator[pa.Table]:
-    """``header``: 0 none, 1 a row of names, 2 of types too."""
+    """Yields the rows of JSONCompactEachRow and its kin.
+
+    ``header`` is 0 for none, 1 for a row of names, 2 for a row of types too.
+    """
     rest = strip_byte_order_mark(stream.read(3))
     fields: list[Column | None] = list(columns)
     if header:
         rest = rest or stream.read(1)
         if not rest:
             return
-        fields, rest = _header(stream, rest, columns, options, header)
+        fields, rest = _read_header(stream, rest, columns, options, header)
     asked = [column for column in fields if column is not None]
     places = [place for place, column in enumerate(fields) if column is not None]
 
@@ -77,27 +80,29 @@ def read_json_compact(
         table = read(objects, asked, options, is_header_read=True) if objects is not None else None
         if table is not None:
             return table
-        rows = _array_rows(chunk, len(fields), first_row)
-        return _table([[row[place] for row in rows] for place in places], asked, options, first_row, is_strings=strings)
+        rows = _decode_rows(chunk, len(fields), first_row)
+        return _make_table(
+            [[row[place] for row in rows] for place in places], asked, options, first_row, is_strings=strings
+        )
 
-    chunks = row_chunks(stream, _array_end, options.status, first=rest)
+    chunks = row_chunks(stream, _find_array_end, options.status, first=rest)
     yield from (table for table in parse_chunks(chunks, parse, 1 + header) if table.num_rows)
 
 
-def _header(
+def _read_header(
     stream: BinaryIO, rest: bytes, columns: Sequence[Column], options: FormatOptions, header: int
 ) -> tuple[list[Column | None], bytes]:
     lines = []
     for _ in range(header):
         line, rest = read_line(stream, rest)
-        lines.append(_texts_of(line))
-    fields = ColumnNames(columns, options).of_header(lines[0], "JSONCompactEachRow")
+        lines.append(_parse_header_line(line))
+    fields = ColumnNames(columns, options).match_header(lines[0], "JSONCompactEachRow")
     if header > 1:
         check_types(lines[1], fields)
     return fields, rest
 
 
-def _texts_of(line: bytes) -> list[str]:
+def _parse_header_line(line: bytes) -> list[str]:
     try:
         values = json.loads(line.decode().strip().rstrip(","))
     except (ValueError, RecursionError):
@@ -107,15 +112,18 @@ def _texts_of(line: bytes) -> list[str]:
     return values
 
 
-def _array_end(data: bytearray) -> int:
-    """Rows end in ``]`` and a line end; the next begins with ``[``. Line ends inside a row are never between these."""
+def _find_array_end(data: bytearray) -> int:
+    """Returns where the last row that surely ends in the data ends.
+
+    A row ends in ``]`` and a line end, and the next begins with ``[``. No line end inside a row is between these.
+    """
     end = max(data.rfind(b"]\n["), data.rfind(b"]\r\n["))
     return data.index(b"[", end) if end >= 0 else 0
 
 
-def _array_rows(chunk: bytes, width: int, first_row: int) -> list[list[Any]]:
+def _decode_rows(chunk: bytes, width: int, first_row: int) -> list[list[Any]]:
     text = decode_utf8(chunk, first_row)
-    rows = _rows_of_lines(text)
+    rows = _decode_lines(text)
     if rows is None:
         rows = []
         position, end = skip_blanks_and_marks(text, 0, ",;"), len(text)
@@ -141,7 +149,7 @@ def _array_rows(chunk: bytes, width: int, first_row: int) -> list[list[Any]]:
     return rows
 
 
-def _rows_of_lines(text: str) -> list[list[Any]] | None:
+def _decode_lines(text: str) -> list[list[Any]] | None:
     lines = [line for line in text.split("\n") if line and not line.isspace()]
     try:
         rows = DECODER.decode("[" + ",\n".join(lines) + "]")
@@ -150,20 +158,20 @@ def _rows_of_lines(text: str) -> list[list[Any]] | None:
     return rows if all(type(row) is list for row in rows) else None
 
 
-def _table(
+def _make_table(
     values: list[list[Any]], columns: Sequence[Column], options: FormatOptions, first_row: int, *, is_strings: bool
 ) -> pa.Table:
-    convert = _from_strings if is_strings else convert_json
+    convert = _convert_strings if is_strings else convert_json
     arrays = []
     for column, column_values in zip(columns, values, strict=True):
         try:
             arrays.append(convert(column_values, column.type, options))
         except BadValueError as error:
-            raise error.located(first_row, column.name, column.type) from None
+            raise error.to_user_error(first_row, column.name, column.type) from None
     return pa.Table.from_arrays(arrays, names=[column.name for column in columns])
 
 
-def _from_strings(values: list[Any], type_: DataType, options: FormatOptions) -> pa.Array:
+def _convert_strings(values: list[Any], type_: DataType, options: FormatOptions) -> pa.Array:
     for index, value in enumerate(values):
         if isinstance(value, (list, dict, bool)):
             raise parse_error(index, json.dumps(value, ensure_ascii=False), type_)

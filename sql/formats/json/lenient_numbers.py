@@ -1,4 +1,4 @@
-"""Numbers that JSON has not and ClickHouse reads: ``.1``, ``1.``, ``+1`` and ``01``."""
+"""Rewrites numbers that ClickHouse reads but JSON forbids: ``.1``, ``1.``, ``+1`` and ``01``."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ _STRING_OR_NUMBER = re.compile(
 )
 
 
-def with_plain_numbers(text: str) -> str:
-    """The text with ``0.1``, ``1``, ``1`` and ``1`` in their place. Most texts have none, and are not changed."""
+def normalize_numbers(text: str) -> str:
+    """Returns the text with these numbers as ``0.1``, ``1``, ``1`` and ``1``.
+
+    Most texts have none and are returned as they are.
+    """
     if _IS_MAYBE_THERE.search(text) is None:
         return text
-    return _STRING_OR_NUMBER.sub(_plain, text)
+    return _STRING_OR_NUMBER.sub(_normalize_number, text)
 
 
-def _plain(match: re.Match[str]) -> str:
+def _normalize_number(match: re.Match[str]) -> str:
     sign, whole, behind, alone, exponent = match.groups()
     if sign is None:
         return match.group()

@@ -1,9 +1,8 @@
-"""Reading JSONEachRow: pyarrow's parser on the good path (:mod:`json_arrow`), Python's ``json`` for what it refuses.
+"""Reads JSONEachRow with pyarrow's parser, and with Python's ``json`` what that refuses.
 
-Chunks that pyarrow refuses (mixed forms, bad values) are read by ``json.loads`` line by line (about 200,000 rows a
-second), which also says which row is wrong.
-
-A missing key and, where the column is not Nullable, an explicit ``null`` come out as null: "take the default".
+Chunks that pyarrow refuses (mixed forms, bad values) are read line by line by ``json.loads`` (about 200,000 rows a
+second), which also finds the row that is wrong. A missing key and, where the column is not Nullable, an explicit
+``null`` come out as null: "take the default".
 """
 
 from __future__ import annotations
@@ -21,26 +20,27 @@ from sql.formats.column_names import ColumnNames
 from sql.formats.converters.null_filling import MISSING
 from sql.formats.format_options import BadValueError, FormatOptions
 from sql.formats.json.arrow_parser import has_arrow_form, parse_lines
-from sql.formats.json.lenient_numbers import with_plain_numbers
+from sql.formats.json.lenient_numbers import normalize_numbers
 from sql.formats.json.line_rewriting import needs_rewriting, rewrite_as_objects, rows_with_keys
 from sql.formats.json.value_decoding import (
     DECODER,
     PATIENT_DECODER,
     broken_json_error,
     convert_json,
-    pairs,
+    list_pairs,
     skip_blanks_and_marks,
 )
 from sql.formats.streams.row_chunks import parse_chunks, row_chunks, strip_byte_order_mark
 
 _ROW_WITH_COMMA = re.compile(rb"\s*+[^\n]*\},\r?\n")
-"""The first row of an array."""
+"""Matches a first row with a comma behind it, as in an array."""
 _BETWEEN = b" \t\r\n;"
 _OPENING = re.compile(rb"\s*+\{")
 _ROW_OPENING = re.compile(rb"[ ,]*+\{")
 
 
 def read_json_each_row(stream: BinaryIO, columns: Sequence[Column], options: FormatOptions) -> Iterator[pa.Table]:
+    """Yields the rows of JSONEachRow."""
     fields = [(column.name, column.type) for column in columns]
     has_other_shapes = any(needs_rewriting(column.type) for column in columns)
     needs_python = not has_arrow_form(columns) or options.column_name_matching_mode == "ignore_case"
@@ -50,14 +50,17 @@ def read_json_each_row(stream: BinaryIO, columns: Sequence[Column], options: For
         if objects is not None and (has_other_shapes or _ROW_WITH_COMMA.match(chunk)):
             objects = rewrite_as_objects(chunk, fields, is_compact=False)
         table = None if objects is None else parse_lines(objects, columns, options)
-        table = None if table is None else _with_missing(table, chunk, columns)
+        table = None if table is None else _add_missing_columns(table, chunk, columns)
         return read_objects_exactly(chunk, columns, options, first_row) if table is None else table
 
     yield from (table for table in parse_chunks(object_chunks(stream, options), parse) if table.num_rows)
 
 
 def object_chunks(stream: BinaryIO, options: FormatOptions) -> Iterator[bytes]:
-    """Chunks of whole rows; of an array of rows without its brackets. Raises 27 for an array without its end."""
+    """Yields chunks of whole rows, of an array without its brackets.
+
+    Raises 27 for an array without its end.
+    """
     chunks = row_chunks(stream, find_row_end, options.status, first=strip_byte_order_mark(stream.read(3)))
     held = next(chunks, b"")
     if not held.lstrip().startswith(b"["):
@@ -77,7 +80,10 @@ def object_chunks(stream: BinaryIO, options: FormatOptions) -> Iterator[bytes]:
 
 
 def find_row_end(data: bytearray) -> int:
-    """Rows end in ``}`` and a line end. (A row that spans lines may hold that too: see ``read_objects_exactly``.)"""
+    """Returns where the last row in the data ends: behind ``}`` and a line end.
+
+    A row of several lines may also hold that: see ``read_objects_exactly``.
+    """
     for ending in (b"}\n", b"}\r\n", b"},\n"):
         end = data.rfind(ending)
         if end >= 0 and (data.rfind(b"\n{", 0, end) >= 0 or _OPENING.match(data)) and _line_is_row(data, end):
@@ -90,6 +96,7 @@ def _line_is_row(data: bytearray, end: int) -> bool:
 
 
 def read_objects_exactly(chunk: bytes, columns: Sequence[Column], options: FormatOptions, first_row: int) -> pa.Table:
+    """Parses the rows with Python's ``json``. Raises ``UserError`` naming the bad row."""
     rows = object_rows(chunk, columns, options, first_row)
     arrays = []
     for column in columns:
@@ -97,17 +104,17 @@ def read_objects_exactly(chunk: bytes, columns: Sequence[Column], options: Forma
         try:
             arrays.append(convert_json(values, column.type, options))
         except BadValueError as error:
-            raise error.located(first_row, column.name, column.type) from None
+            raise error.to_user_error(first_row, column.name, column.type) from None
     names = [column.name for column in columns]
     for column in columns:
-        if _tells_missing(column):
+        if _distinguishes_missing(column):
             arrays.append(pa.array([column.name not in row for row in rows], pa.bool_()))
             names.append(MISSING + column.name)
     return pa.Table.from_arrays(arrays, names=names)
 
 
-def _with_missing(table: pa.Table, chunk: bytes, columns: Sequence[Column]) -> pa.Table | None:
-    names = [column.name for column in columns if _tells_missing(column)]
+def _add_missing_columns(table: pa.Table, chunk: bytes, columns: Sequence[Column]) -> pa.Table | None:
+    names = [column.name for column in columns if _distinguishes_missing(column)]
     found = rows_with_keys(chunk, names) if names else []
     if found is None or any(len(rows) != table.num_rows for rows in found):
         return None
@@ -116,50 +123,59 @@ def _with_missing(table: pa.Table, chunk: bytes, columns: Sequence[Column]) -> p
     return table
 
 
-def _tells_missing(column: Column) -> bool:
-    """A Nullable column with an expression takes it where the key is missing, but not where it is null."""
+def _distinguishes_missing(column: Column) -> bool:
+    """Returns whether a missing key and an explicit null differ for the column.
+
+    A Nullable column with an expression takes it where the key is missing, but not where it is null.
+    """
     return column.type.is_nullable and column.default_kind == "DEFAULT"
 
 
 def object_rows(
     chunk: bytes, columns: Sequence[Column], options: FormatOptions, first_row: int
 ) -> list[dict[str, Any]]:
-    """The chunk's rows by the columns' names. Raises 117 for a key that is no column, where those are not skipped, for
-    one that may be several, and for a column that is there twice."""
+    """Returns the chunk's rows by the columns' names.
+
+    Raises 117 for an unknown key that must not be skipped, a key that may mean several columns, and a column that is
+    there twice.
+    """
     names = ColumnNames(columns, options)
     return [
-        row if type(row) is dict and names.are_exact(row) else _named(row, names, first_row + index)
-        for index, row in enumerate(_rows(chunk, first_row))
+        row if type(row) is dict and names.are_exact(row) else _match_keys(row, names, first_row + index)
+        for index, row in enumerate(_decode_rows(chunk, first_row))
     ]
 
 
-def _named(row: dict[str, Any], names: ColumnNames, number: int) -> dict[str, Any]:
-    """When a row has all columns nobody asks what follows, as in ClickHouse."""
+def _match_keys(row: dict[str, Any], names: ColumnNames, number: int) -> dict[str, Any]:
+    """Returns the row by the columns' names.
+
+    Once it has all columns, the keys that follow are not checked, as in ClickHouse.
+    """
     found: dict[str, Any] = {}
-    for key, value in pairs(row):
+    for key, value in list_pairs(row):
         is_complete = len(found) == len(names.listed)
         column = None if is_complete else names.find(key)
         if column is None:
             if not names.skips_unknown:
-                raise _unexpected("Unknown", key, number)
+                raise _unexpected_field_error("Unknown", key, number)
             if is_complete:
                 break
         elif column.name in found:
-            raise _unexpected("Duplicate", column.name, number)
+            raise _unexpected_field_error("Duplicate", column.name, number)
         else:
             found[column.name] = value
     return found
 
 
-def _unexpected(what: str, key: str, row: int) -> UserError:
+def _unexpected_field_error(what: str, key: str, row: int) -> UserError:
     message = f"{what} field found while parsing JSONEachRow format: {key}: (at row {row})"
     return UserError("INCORRECT_DATA", message)
 
 
 def decode_utf8(chunk: bytes, first_row: int) -> str:
-    """With numbers as JSON has them. Raises 117 for bytes that are no UTF-8."""
+    """Decodes the chunk, with numbers as JSON allows them. Raises 117 for bytes that are not UTF-8."""
     try:
-        return with_plain_numbers(chunk.decode())
+        return normalize_numbers(chunk.decode())
     except UnicodeDecodeError as error:
         row = first_row + chunk.count(b"\n", 0, error.start)
         raise UserError(
@@ -168,18 +184,18 @@ def decode_utf8(chunk: bytes, first_row: int) -> str:
         ) from None
 
 
-def _rows(chunk: bytes, first_row: int) -> list[dict[str, Any]]:
+def _decode_rows(chunk: bytes, first_row: int) -> list[dict[str, Any]]:
     text = decode_utf8(chunk, first_row)
     lines = [line for line in text.split("\n") if line and not line.isspace()]
     try:
-        # The line ends stay, so that one inside a string is refused here and not taken for the end of a row.
+        # The line ends stay, so that a line end inside a string is refused, not taken for the end of a row.
         rows = DECODER.decode("[" + ",\n".join(lines) + "]")
         if all(isinstance(row, dict) for row in rows):
             return rows
     except (json.JSONDecodeError, RecursionError):
-        pass  # not one object a line: read object by object, to name the row that is wrong
+        pass  # not one object a line: decoded object by object, to name the bad row
     rows = list[dict[str, Any]]()
-    # A chunk may begin with what stands between two rows, or behind the last one.
+    # A chunk may begin with marks between two rows, or behind the last one.
     position, end = skip_blanks_and_marks(text, 0, ",;"), len(text)
     while position < end:
         try:

@@ -1,7 +1,7 @@
-"""Brackets, colons and commas of JSON lines, found for all bytes at once, and other texts put in their place.
+"""Finds brackets, colons and commas of JSON lines for all bytes at once, and replaces them.
 
-Ordered by how deep it lies, and then by place, every container is a run: the bracket that opens it, its colons and
-commas, the bracket that closes it. So no value is looked at alone, however deep it lies.
+Tokens are ordered by depth, then by position. So every container is a run: the bracket that opens it, its colons and
+commas, the bracket that closes it. No value is looked at alone, however deep it lies.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ _IS_TOKEN[[COMMA, COLON]] = True
 
 
 class NotPlainError(Exception):
-    """The text is no JSON, or not in the simple form that is looked for."""
+    """The text is no JSON, or not in the simple form that is supported here."""
 
 
 class Tokens:
-    """The tokens of a text, by their numbers in it. A container has the number of its opening bracket.
+    """The tokens of a text, by number. A container has the number of its opening bracket.
 
-    Tokens deeper than ``levels`` are left out; with ``is_array``, commas between rows become blanks in the ``data``.
+    Tokens deeper than ``levels`` are left out. With ``is_array``, commas between rows become blanks in the ``data``.
     Raises :class:`NotPlainError` where brackets do not match.
     """
 
     def __init__(self, chunk: bytes, levels: int, *, is_array: bool = False) -> None:
         self.data = np.frombuffer(chunk, np.uint8)
-        self.quotes = _quotes(self.data)
+        self.quotes = _find_quotes(self.data)
         if len(self.quotes) & 1:
             raise NotPlainError
         edges = np.zeros(len(self.data) + 1, np.int8)
@@ -41,7 +41,7 @@ class Tokens:
         depths = np.cumsum(steps, dtype=np.int32)
         if not len(depths) or depths[-1] or depths.min() < 0:
             raise NotPlainError
-        of_level = depths + (steps < 0)  # a closing bracket is on the level of what it closes
+        of_level = depths + (steps < 0)  # a closing bracket is on the level of its opening one
         is_near = of_level <= levels
         if is_array and (between := (of_level == 0) & (self.data[places] == COMMA)).any():
             self.data = self.data.copy()
@@ -65,30 +65,34 @@ class Tokens:
             raise NotPlainError
 
     def members(self, containers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """How many colons and commas each container has, and which."""
+        """Returns how many colons and commas each container has, and which."""
         begins = self._ranks[containers]
         counts = self._ends[np.searchsorted(self._begins, begins)] - begins - 1
         within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
         return counts, self._order[np.repeat(begins + 1, counts) + within]
 
-    def closers(self, containers: np.ndarray) -> np.ndarray:
+    def find_closers(self, containers: np.ndarray) -> np.ndarray:
+        """Returns the closing brackets of the containers."""
         return self._order[self._ends[np.searchsorted(self._begins, self._ranks[containers])]]
 
     def behind(self, tokens: np.ndarray) -> np.ndarray:
-        """The containers that begin behind these tokens, with none between."""
+        """Returns the containers that begin right behind these tokens."""
         following = np.sort(tokens) + 1
         following = following[following < len(self.kinds)]
         return following[_STEPS[self.kinds[following]] > 0]
 
     def check_blank(self, begins: np.ndarray, ends: np.ndarray) -> None:
-        """Raises where there is more than blanks in ``data[begin:end]`` of a pair."""
+        """Raises :class:`NotPlainError` if ``data[begin:end]`` of a pair has more than blanks."""
         lengths = ends - begins
         within = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         if not _IS_BLANK[self.data[np.repeat(begins, lengths) + within]].all():
             raise NotPlainError
 
     def pairs(self, containers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Of objects: how many colons and commas each has, which are colons, which commas. Raises for another form."""
+        """Returns how many colons and commas each object has, the colons, and the commas.
+
+        Raises :class:`NotPlainError` for anything but objects.
+        """
         counts, members = self.members(containers)
         within = np.arange(len(members)) - np.repeat(np.cumsum(counts) - counts, counts)
         is_colon = self.kinds[members] == COLON
@@ -100,7 +104,10 @@ class Tokens:
         return counts, members[is_colon], members[~is_colon]
 
     def has_key(self, colons: np.ndarray, key: bytes) -> np.ndarray:
-        """Before which of the colons the key (with its quotes) stands. Raises where a key has a backslash."""
+        """Returns a mask of the colons behind this key (given with its quotes).
+
+        Raises :class:`NotPlainError` where a key has a backslash.
+        """
         at = np.searchsorted(self.quotes, self.places[colons]) - 1
         if (at < 1).any():
             raise NotPlainError
@@ -115,8 +122,8 @@ class Tokens:
         return found
 
 
-def _quotes(data: np.ndarray) -> np.ndarray:
-    """Where strings begin and end: quotes behind an even number of backslashes."""
+def _find_quotes(data: np.ndarray) -> np.ndarray:
+    """Returns where strings begin and end: quotes behind an even number of backslashes."""
     quotes = np.flatnonzero(data == QUOTE)
     backslashes = np.flatnonzero(data == BACKSLASH)
     if not len(backslashes):
@@ -128,7 +135,7 @@ def _quotes(data: np.ndarray) -> np.ndarray:
 
 
 class Replacements:
-    """Texts that take the place of tokens, padded with blanks to one length."""
+    """Texts that replace tokens, padded with blanks to one length."""
 
     def __init__(self, tokens: Tokens) -> None:
         self._places = tokens.places
@@ -137,7 +144,7 @@ class Replacements:
         self._texts = [b""]
 
     def put(self, tokens: np.ndarray, *texts: str) -> None:
-        """The first of the texts for the first token, the second for the second, …, and again from the first."""
+        """Replaces the first token by the first text, the second by the second, and so on in turn."""
         if len(texts) == 1 and len(texts[0]) == 1:
             self._data[self._places[tokens]] = ord(texts[0])
             return
@@ -145,6 +152,7 @@ class Replacements:
         self._texts += [text.encode() for text in texts]
 
     def result(self) -> bytes:
+        """Returns the text with all replacements."""
         replaced = np.flatnonzero(self._codes)
         if not len(replaced):
             return self._data.tobytes()

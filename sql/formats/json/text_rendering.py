@@ -1,7 +1,7 @@
-"""Values as JSON, whole columns at a time.
+"""Renders values as JSON, whole columns at a time.
 
 ``indent`` is the number of tabs before the value's line in the ``JSON`` format, which spreads maps and tuples over
-lines; ``None`` writes everything on one line.
+lines. ``None`` writes everything on one line.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MARKS = [mark.encode() for mark in ('"', "\\", "/", "\u2028", "\u2029")]
 
 
 def render_json(array: pa.Array, type_: DataType, options: FormatOptions, indent: int | None = None) -> pa.Array:
-    """JSON texts, never null."""
+    """Renders the values as JSON texts, never null."""
     array, type_ = unwrap_array(array, type_)
     if isinstance(type_, ArrayType):
         texts = _array(array, type_, options, indent)
@@ -53,6 +53,7 @@ def render_json(array: pa.Array, type_: DataType, options: FormatOptions, indent
 
 
 def quote_json(texts: pa.Array, options: FormatOptions) -> pa.Array:
+    """Renders texts as JSON strings."""
     data = concatenate_bytes(texts)
     escapes = _ESCAPES | {"/": "\\/"} if options.escape_forward_slashes else _ESCAPES
     if any(mark in data for mark in _MARKS) or (np.frombuffer(data, np.uint8) < 32).any():
@@ -61,10 +62,11 @@ def quote_json(texts: pa.Array, options: FormatOptions) -> pa.Array:
 
 
 def json_string(text: str, options: FormatOptions) -> str:
+    """Renders one text as a JSON string."""
     return _json_string(text, options.escape_forward_slashes)
 
 
-@lru_cache(maxsize=1024)  # names and types of columns: those of the last queries
+@lru_cache(maxsize=1024)  # caches names and types of the last queries' columns
 def _json_string(text: str, escape_forward_slashes: bool) -> str:
     options = FormatOptions(escape_forward_slashes=escape_forward_slashes)
     return str(quote_json(pa.array([text], pa.string()), options)[0].as_py())
@@ -97,7 +99,7 @@ def _deeper(indent: int | None) -> int | None:
 
 
 def _brackets(opener: str, closer: str, indent: int | None) -> tuple[str, str, str]:
-    """Opening, separator and closing of a list spread over lines (or not)."""
+    """Returns opening, separator and closing of a list that is spread over lines (or not)."""
     if indent is None:
         return opener, ",", closer
     inner = "\n" + "\t" * (indent + 1)

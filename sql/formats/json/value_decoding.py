@@ -1,4 +1,4 @@
-"""What ``json.loads`` gives, as storage values; and its decoders, which leave numbers as they are written."""
+"""Decodes JSON with numbers as written, and converts the decoded values to storage values."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from sql.grammar.text_escapes import shorten_for_message
 
 _NUMBERS = (IntegerType, FloatType)
 ABSENT: Any = object()
-"""What stands for a value that is not there."""
+"""Marks a missing value."""
 
 
 class DuplicateKeyObject(dict[str, Any]):
-    """An object in which a key is there twice. A Map takes all ``pairs``."""
+    """An object in which a key is there twice. A Map takes all ``list_pairs``."""
 
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
         super().__init__(reversed(pairs))
@@ -33,11 +33,12 @@ class DuplicateKeyObject(dict[str, Any]):
 
 
 def drop_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Returns an object's pairs as a dictionary in which the first value of a repeated key wins."""
     row = dict(pairs)
     return row if len(row) == len(pairs) else DuplicateKeyObject(pairs)
 
 
-# Numbers stay as they are written: what they mean depends on the column. The second decoder takes line ends and other
+# Numbers stay as written: their meaning depends on the column. The second decoder accepts line ends and other
 # control characters inside strings too.
 DECODER, PATIENT_DECODER = (
     json.JSONDecoder(
@@ -48,6 +49,7 @@ DECODER, PATIENT_DECODER = (
 
 
 def skip_blanks_and_marks(text: str, position: int, marks: str) -> int:
+    """Returns the first position that is neither blank nor one of ``marks``."""
     end = len(text)
     while position < end and (text[position].isspace() or text[position] in marks):
         position += 1
@@ -55,6 +57,7 @@ def skip_blanks_and_marks(text: str, position: int, marks: str) -> int:
 
 
 def broken_json_error(text: str, position: int, row: int, message: str) -> UserError:
+    """Returns the error 27 for JSON that cannot be parsed, naming the row."""
     return UserError(
         "CANNOT_PARSE_INPUT_ASSERTION_FAILED",
         f"Cannot parse input: {message} before: {shorten_for_message(text[position : position + 61])!r}: "
@@ -63,6 +66,7 @@ def broken_json_error(text: str, position: int, row: int, message: str) -> UserE
 
 
 def convert_json(values: list[Any], type_: DataType, options: FormatOptions) -> pa.Array:
+    """Converts decoded values to the type's storage. Raises ``BadValueError``."""
     if isinstance(type_, ArrayType):
         return _convert_list(values, type_, options)
     if isinstance(type_, MapType):
@@ -84,10 +88,13 @@ def convert_json(values: list[Any], type_: DataType, options: FormatOptions) -> 
 
 
 def string_array(texts: list[str | None]) -> pa.Array:
+    """Returns a string array. Raises ``BadValueError`` for half of a surrogate pair."""
     try:
         return pa.array(texts, pa.string())
     except UnicodeEncodeError:
-        index = next(index for index, text in enumerate(texts) if text and not text.isascii() and _is_half(text))
+        index = next(
+            index for index, text in enumerate(texts) if text and not text.isascii() and _has_half_surrogate(text)
+        )
         raise BadValueError(
             "INCORRECT_DATA",
             index,
@@ -96,7 +103,7 @@ def string_array(texts: list[str | None]) -> pa.Array:
         ) from None
 
 
-def _is_half(text: str) -> bool:
+def _has_half_surrogate(text: str) -> bool:
     return any("\ud800" <= char <= "\udfff" for char in text)
 
 
@@ -108,7 +115,7 @@ def _flatten(
     try:
         flat = convert_json(list(chain.from_iterable(groups)), inner, options)
     except BadValueError as error:
-        raise error.at(int(np.searchsorted(offsets, error.index, side="right")) - 1) from None
+        raise error.with_index(int(np.searchsorted(offsets, error.index, side="right")) - 1) from None
     if flat.null_count and not inner.is_nullable:
         element = int(pc.index(pc.is_null(flat), pa.scalar(True)).as_py())
         row = int(np.searchsorted(offsets, element, side="right")) - 1
@@ -124,14 +131,15 @@ def _convert_list(values: list[Any], type_: ArrayType, options: FormatOptions) -
 
 
 def _convert_map(values: list[Any], type_: MapType, options: FormatOptions) -> pa.Array:
-    groups = [pairs(_expect(value, dict, index, type_)) for index, value in enumerate(values)]
+    groups = [list_pairs(_expect(value, dict, index, type_)) for index, value in enumerate(values)]
     offsets, keys = _flatten(values, [[key for key, _ in group] for group in groups], type_, type_.key, options)
     _, items = _flatten(values, [[item for _, item in group] for group in groups], type_, type_.value, options)
     array = pa.MapArray.from_arrays(offsets, keys, items, type=type_.arrow)
-    return _nulls_like(array, values)
+    return _apply_nulls(array, values)
 
 
-def pairs(value: dict[str, Any]) -> Collection[tuple[str, Any]]:
+def list_pairs(value: dict[str, Any]) -> Collection[tuple[str, Any]]:
+    """Returns all pairs of an object, also with repeated keys."""
     return value.pairs if isinstance(value, DuplicateKeyObject) else value.items()
 
 
@@ -142,14 +150,14 @@ def _convert_tuple(values: list[Any], type_: TupleType, options: FormatOptions) 
         elements = [row[position] if row else ABSENT for row in rows]
         groups = [[] if element is ABSENT else [element] for element in elements]
         _, child = _flatten(values, groups, type_, inner, options)
-        children.append(_with_defaults(child, [group for group, row in zip(groups, rows, strict=True) if row], inner))
+        children.append(_insert_defaults(child, [group for group, row in zip(groups, rows, strict=True) if row], inner))
     present = np.cumsum([bool(row) for row in rows]) - 1
     indices = pa.array([int(place) if row else None for place, row in zip(present, rows, strict=True)], pa.int64())
     return pa.StructArray.from_arrays(children, fields=list(type_.arrow)).take(indices)
 
 
-def _with_defaults(child: pa.Array, groups: list[list[Any]], type_: DataType) -> pa.Array:
-    """The elements, with the type's default for each group that has none."""
+def _insert_defaults(child: pa.Array, groups: list[list[Any]], type_: DataType) -> pa.Array:
+    """Returns the elements, with the type's default for each group that has none."""
     if len(child) == len(groups):
         return child
     is_there = np.array([bool(group) for group in groups])
@@ -189,7 +197,7 @@ def _expect(value: Any, kind: type, index: int, type_: DataType) -> Any:
     return value
 
 
-def _nulls_like(array: pa.Array, values: list[Any]) -> pa.Array:
+def _apply_nulls(array: pa.Array, values: list[Any]) -> pa.Array:
     if not any(value is None for value in values):
         return array
     return array.take(pa.array([None if value is None else index for index, value in enumerate(values)], pa.int64()))

@@ -1,5 +1,8 @@
-"""Writing the JSON formats. A row is an object or, in the *Compact* formats, an array; in the *Strings* formats every
-value is its text as a string; *WithProgress* wraps each row and tells at the end what was read."""
+"""Writes the JSON formats.
+
+A row is an object or, in the *Compact* formats, an array. In the *Strings* formats every value is its text as a string.
+*WithProgress* wraps each row, and reports at the end what was read.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ _NULL_TEXT = "ᴺᵁᴸᴸ"
 
 @dataclass(frozen=True, slots=True)
 class JsonLayout:
-    """``header``: 0 none, 1 a row of names, 2 of types too."""
+    """The layout of a JSON format. ``header`` is 0 for none, 1 for a row of names, 2 for types too."""
 
     compact: bool = False
     strings: bool = False
@@ -29,7 +32,7 @@ class JsonLayout:
     progress: bool = False
 
 
-def _texts(
+def _render_columns(
     batch: pa.RecordBatch, columns: Columns, options: FormatOptions, shape: JsonLayout, indent: int | None = None
 ) -> list[pa.Array]:
     if not shape.strings:
@@ -38,7 +41,7 @@ def _texts(
     return [quote_json(pc.fill_null(text, _NULL_TEXT) if text.null_count else text, options) for text in texts]
 
 
-def _few_texts(
+def _render_small(
     batch: pa.RecordBatch, columns: Columns, options: FormatOptions, shape: JsonLayout
 ) -> list[list[str]] | None:
     if shape.strings or not is_small_result(batch, MOST_JSON_ROWS):
@@ -52,7 +55,7 @@ def _few_texts(
     return texts
 
 
-def _few_lines(texts: list[list[str]], keys: list[str], shape: JsonLayout, before: str, after: str) -> bytes:
+def _join_small_lines(texts: list[list[str]], keys: list[str], shape: JsonLayout, before: str, after: str) -> bytes:
     rows = zip(*texts, strict=True)
     if shape.compact:
         return "".join([f"{before}[{', '.join(row)}]{after}" for row in rows]).encode()
@@ -63,7 +66,7 @@ def _few_lines(texts: list[list[str]], keys: list[str], shape: JsonLayout, befor
 def write_json_rows(
     columns: Columns, batches: Batches, options: FormatOptions, statistics: RunStatistics | None, *, shape: JsonLayout
 ) -> Iterator[bytes]:
-    """JSONEachRow and its kin: a row a line."""
+    """Yields JSONEachRow and its kin: a row a line."""
     if shape.progress:
         yield _meta_line(columns, options)
     for line in [[name for name, _ in columns], [str(type_) for _, type_ in columns]][: shape.header]:
@@ -72,11 +75,11 @@ def write_json_rows(
     keys = [json_string(name, options) + ":" for name, _ in columns]
     for batch in slice_rows(batches):
         options.status.check()
-        few = _few_texts(batch, columns, options, shape)
+        few = _render_small(batch, columns, options, shape)
         if few is not None:
-            yield _few_lines(few, keys, shape, before, after)
+            yield _join_small_lines(few, keys, shape, before, after)
             continue
-        texts = _texts(batch, columns, options, shape)
+        texts = _render_columns(batch, columns, options, shape)
         if shape.compact:
             yield concatenate_bytes(join_row(before + "[", texts, ", ", "]" + after))
         else:
@@ -104,15 +107,15 @@ def _progress_line(statistics: RunStatistics) -> bytes:
 def write_json(
     columns: Columns, batches: Batches, options: FormatOptions, statistics: RunStatistics | None, *, shape: JsonLayout
 ) -> Iterator[bytes]:
-    """JSON, JSONCompact and their kin: one document."""
+    """Yields JSON, JSONCompact and their kin: one document."""
     yield _json_meta(columns, options).encode()
     rows = 0
     render = _compact_rows if shape.compact else _object_rows
     for batch in slice_rows(batches):
         options.status.check()
-        few = _few_texts(batch, columns, options, shape)
+        few = _render_small(batch, columns, options, shape)
         if few is not None:
-            yield _few_objects(few, columns, options, shape)[0 if rows else 2 :].encode()
+            yield _join_small_objects(few, columns, options, shape)[0 if rows else 2 :].encode()
         else:
             yield concatenate_bytes(render(batch, columns, options, shape), skip=0 if rows else 2)
         rows += batch.num_rows
@@ -128,13 +131,13 @@ def _json_meta(columns: Columns, options: FormatOptions) -> str:
 
 
 def _object_rows(batch: pa.RecordBatch, columns: Columns, options: FormatOptions, shape: JsonLayout) -> pa.Array:
-    texts = _texts(batch, columns, options, shape, 3)
+    texts = _render_columns(batch, columns, options, shape, 3)
     keys = ["\t\t\t" + json_string(name, options) + ": " for name, _ in columns]
     pairs = [pc.binary_join_element_wise(key, text, "") for key, text in zip(keys, texts, strict=True)]
     return join_row(",\n\t\t{\n", pairs, ",\n", "\n\t\t}")
 
 
-def _few_objects(texts: list[list[str]], columns: Columns, options: FormatOptions, shape: JsonLayout) -> str:
+def _join_small_objects(texts: list[list[str]], columns: Columns, options: FormatOptions, shape: JsonLayout) -> str:
     rows = zip(*texts, strict=True)
     if shape.compact:
         return "".join([f",\n\t\t[{', '.join(row)}]" for row in rows])
@@ -143,7 +146,7 @@ def _few_objects(texts: list[list[str]], columns: Columns, options: FormatOption
 
 
 def _compact_rows(batch: pa.RecordBatch, columns: Columns, options: FormatOptions, shape: JsonLayout) -> pa.Array:
-    return join_row(",\n\t\t[", _texts(batch, columns, options, shape), ", ", "]")
+    return join_row(",\n\t\t[", _render_columns(batch, columns, options, shape), ", ", "]")
 
 
 def _json_tail(rows: int, options: FormatOptions, statistics: RunStatistics | None) -> str:

@@ -1,1 +1,1 @@
-"""Formats for people."""
+"""Formats for human readers."""

@@ -1,7 +1,7 @@
-"""The formats for eyes: Pretty, PrettyCompact, PrettySpace and Vertical, as ClickHouse 26 draws them.
+"""Writes Pretty, PrettyCompact, PrettySpace and Vertical as ClickHouse 26 draws them.
 
-At most ``output_format_pretty_max_rows`` rows are shown, the first and the last ones, so these formats hold a bounded
-table in memory and may work value by value. A cell of several lines is drawn as several lines (``↴`` and ``↳``); a
+At most ``output_format_pretty_max_rows`` rows are shown, the first and the last ones. So these formats hold a bounded
+table in memory and may work value by value. A cell of several lines is drawn as several lines (``↴`` and ``↳``). A
 number above a million that stands alone in its row is explained (``-- 1.23 million``).
 """
 
@@ -32,13 +32,16 @@ _UNITS = (
     " quindecillion", " sexdecillion", " septendecillion", " octodecillion", " novemdecillion", " vigintillion",
 )  # fmt: skip
 _NUMBERS = (IntegerType, FloatType, DecimalType)
-# Where all three hold, a table is written as Vertical.
+# A table that reaches all three limits is written as Vertical.
 _VERTICAL_MIN_COLUMNS, _VERTICAL_MIN_WIDTH, _VERTICAL_MAX_ROWS = 5, 250, 10
 
 
 @dataclass
 class _Grid:
-    """The shown rows as texts. ``gap`` is the index of the first row behind the left-out ones, or -1."""
+    """The shown rows as texts.
+
+    ``gap`` is the index of the first row behind the rows left out, or -1.
+    """
 
     names: list[str]
     types: list[DataType]
@@ -47,16 +50,17 @@ class _Grid:
     gap: int = -1
 
     def number(self, index: int) -> int:
+        """Returns the number of a shown row in the result."""
         return index + 1 if self.gap < 0 or index < self.gap else self.total - len(self.rows) + index + 1
 
     @cached_property
     def right(self) -> list[bool]:
-        """By column: whether its values stand at the right."""
+        """A flag for each column: its values are aligned to the right."""
         return [isinstance(strip_nullable(type_), _NUMBERS) for type_ in self.types]
 
 
 def _collect(columns: Columns, batches: Batches, options: FormatOptions, *, ends: bool) -> _Grid:
-    """The first rows, and with ``ends`` the last ones when not all can be shown."""
+    """Collects the first rows, and with ``ends`` the last ones when not all can be shown."""
     grid = _Grid([name for name, _ in columns], [type_ for _, type_ in columns])
     limit = options.pretty_max_rows
     head = (limit + 1) // 2 if ends else limit
@@ -65,34 +69,37 @@ def _collect(columns: Columns, batches: Batches, options: FormatOptions, *, ends
         before, grid.total = grid.total, grid.total + batch.num_rows
         taken = min(max(head - before, 0), batch.num_rows)
         if taken:
-            grid.rows += _cells(batch.slice(0, taken), columns, options)
+            grid.rows += _render_cells(batch.slice(0, taken), columns, options)
         rest = batch.num_rows - taken
         if ends and rest:
             last = min(rest, limit - head)
-            tail.extend(_cells(batch.slice(batch.num_rows - last), columns, options) if last else ())
+            tail.extend(_render_cells(batch.slice(batch.num_rows - last), columns, options) if last else ())
     if grid.total > limit and ends:
         grid.gap = len(grid.rows)
     grid.rows += tail
     return grid
 
 
-def _cells(batch: pa.RecordBatch, columns: Columns, options: FormatOptions) -> list[tuple[str, ...]]:
+def _render_cells(batch: pa.RecordBatch, columns: Columns, options: FormatOptions) -> list[tuple[str, ...]]:
     texts = [
-        _strings(pc.fill_null(render_plain(batch.column(i), type_, options), NULL))
+        _to_strings(pc.fill_null(render_plain(batch.column(i), type_, options), NULL))
         for i, (_, type_) in enumerate(columns)
     ]
     return list(zip(*texts, strict=True))
 
 
-def _strings(texts: pa.Array) -> list[str]:
+def _to_strings(texts: pa.Array) -> list[str]:
     try:
         return texts.to_pylist()
-    except UnicodeDecodeError:  # a FixedString that is no text
+    except UnicodeDecodeError:  # a FixedString that is not UTF-8
         return [value.decode("utf-8", "replace") for value in texts.view(pa.binary()).to_pylist()]
 
 
 def display_width(text: str, start: int = 0) -> int:
-    """Columns on a terminal of a text that begins at column ``start``, which matters for tabs."""
+    """Returns how many columns of a terminal a text takes.
+
+    ``start`` is the column where it begins, which matters for tabs.
+    """
     if text.isascii() and text.isprintable():
         return len(text)
     column = start
@@ -102,14 +109,14 @@ def display_width(text: str, start: int = 0) -> int:
 
 
 def _character_width(char: str) -> int:
-    """Wide characters take two columns, combining and control characters none."""
+    """Returns 2 for wide characters, 0 for combining and control characters, else 1."""
     if unicodedata.combining(char) or unicodedata.category(char) in ("Mn", "Me", "Cf", "Cc"):
         return 0
     return 2 if unicodedata.east_asian_width(char) in ("W", "F") else 1
 
 
 def readable_number_tip(text: str, type_: DataType) -> str:
-    """What a large number is called, with two digits; empty for others."""
+    """Returns a large number in words, with two digits; an empty text for others."""
     if not isinstance(strip_nullable(type_), _NUMBERS) or text == NULL:
         return ""
     value = float(text)
@@ -144,8 +151,8 @@ _FRAMES = {
 }
 
 
-def _named_tuples(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
-    """JSON over several lines, indented by blanks."""
+def _render_named_tuples(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
+    """Renders named tuples as JSON over several lines, indented by blanks."""
     texts = render_json(array, type_, options, 0)
     return pc.replace_substring(pc.replace_substring(texts, "\n\t", "\n \t"), "\t", " ")
 
@@ -159,22 +166,22 @@ def write_pretty(
     style: str,
     is_plain: bool,
 ) -> Iterator[bytes]:
-    """All rows in one frame; ``is_plain``: without colours, whatever the settings say."""
+    """Writes all rows in one frame; ``is_plain`` forbids colours, whatever the settings say."""
     options = replace(options, pretty_color=options.pretty_color and not is_plain)
-    grid = _collect(columns, batches, replace(options, named_tuple_texts=_named_tuples), ends=True)
+    grid = _collect(columns, batches, replace(options, named_tuple_texts=_render_named_tuples), ends=True)
     if not grid.total:
         return
     widths = _widths(grid, options, _first_column(grid, style, options))
     single = len(grid.rows) == 1 and len(columns) == 1
     limit = None if single else options.pretty_max_value_width
-    if _too_wide(grid, widths):
-        yield from _vertical(grid, options)
+    if _is_too_wide(grid, widths):
+        yield from _write_vertical_grid(grid, options)
         return
     yield ("\n".join(_Drawing(grid, widths, style, options, limit).lines()) + "\n").encode()
 
 
 def _first_column(grid: _Grid, style: str, options: FormatOptions) -> int:
-    """Where on the line the first column's texts begin."""
+    """Returns the column of the line where the first column's texts begin."""
     numbers = len(str(grid.total)) + 2 if options.pretty_row_numbers else 0
     return numbers + (1 if style == "PrettySpace" else 2)
 
@@ -193,7 +200,7 @@ def _widths(grid: _Grid, options: FormatOptions, start: int) -> list[int]:
     return widths
 
 
-def _too_wide(grid: _Grid, widths: list[int]) -> bool:
+def _is_too_wide(grid: _Grid, widths: list[int]) -> bool:
     return (
         len(widths) >= _VERTICAL_MIN_COLUMNS and grid.total <= _VERTICAL_MAX_ROWS and sum(widths) >= _VERTICAL_MIN_WIDTH
     )
@@ -210,6 +217,7 @@ class _Drawing:
         self._starts = [first + sum(widths[:index]) + 3 * index for index in range(len(widths))]
 
     def lines(self) -> list[str]:
+        """Returns the lines of the table."""
         grid, frame = self._grid, self._frame
         lines = self._head()
         for index, row in enumerate(grid.rows):
@@ -294,7 +302,7 @@ class _Drawing:
             return " " * (size + 2)
         text, end = lines[line], "↴" if line + 1 < len(lines) else " "
         if self._limit is not None and display_width(text) > self._limit:
-            text, end = _cut(text, self._limit), "⋯"
+            text, end = _cut_to_width(text, self._limit), "⋯"
         blanks = max(size - display_width(text, self._starts[column]), 0)
         return (" " if line == 0 else "↳") + self._pad(text, blanks, self._grid.right[column]) + end
 
@@ -305,7 +313,7 @@ class _Drawing:
         return f"\033[90m{text}\033[0m" if self._options.pretty_color else text
 
 
-def _cut(text: str, limit: int) -> str:
+def _cut_to_width(text: str, limit: int) -> str:
     used = 0
     for index, char in enumerate(text):
         used += _character_width(char)
@@ -320,10 +328,11 @@ def _cut(text: str, limit: int) -> str:
 def write_vertical(
     columns: Columns, batches: Batches, options: FormatOptions, statistics: RunStatistics | None
 ) -> Iterator[bytes]:
-    return _vertical(_collect(columns, batches, options, ends=False), options)
+    """Writes each value on a line of its own."""
+    return _write_vertical_grid(_collect(columns, batches, options, ends=False), options)
 
 
-def _vertical(grid: _Grid, options: FormatOptions) -> Iterator[bytes]:
+def _write_vertical_grid(grid: _Grid, options: FormatOptions) -> Iterator[bytes]:
     size = max((display_width(name) for name in grid.names), default=0) + 2
     labels = [
         (f"\033[1m{name}:\033[0m" if options.pretty_color else f"{name}:") + " " * (size - display_width(name) - 1)
@@ -331,7 +340,7 @@ def _vertical(grid: _Grid, options: FormatOptions) -> Iterator[bytes]:
     ]
     for index, row in enumerate(grid.rows):
         title = f"Row {index + 1}:"
-        # The line is as long as the title of the next row would be: so it is in ClickHouse.
+        # The line is as long as the next row's title would be, as in ClickHouse.
         lines = ([""] if index else []) + [title, "─" * len(f"Row {index + 2}:")]
         for label, cell, type_ in zip(labels, row, grid.types, strict=True):
             lines.append(label + cell + readable_number_tip(cell, type_))

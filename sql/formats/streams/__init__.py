@@ -1,1 +1,1 @@
-"""Bytes and rows as they pass, a chunk at a time."""
+"""Streams of bytes and rows, a chunk at a time."""

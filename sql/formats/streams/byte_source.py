@@ -1,4 +1,4 @@
-"""A byte stream read piece by piece by the binary formats: never more memory than has arrived."""
+"""Reads a byte stream piece by piece for the binary formats, with memory only for what has arrived."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ MAX_COLUMNS = 100_000
 
 
 class ByteSource:
-    """``format_name`` stands in the errors. Raises 33 (CANNOT_READ_ALL_DATA) where data are cut off."""
+    """A byte stream with a position. ``format_name`` stands in the errors.
+
+    Raises 33 (CANNOT_READ_ALL_DATA) where data are cut off.
+    """
 
     def __init__(self, stream: BinaryIO, format_name: str, status: QueryStatus) -> None:
         self._stream = stream
@@ -28,19 +31,21 @@ class ByteSource:
         self.status = status
 
     def hold(self, size: int) -> None:
-        """Accounts what the caller keeps of a block, until :meth:`release`. Raises 241."""
+        """Accounts memory that the caller keeps of a block, until :meth:`release`. Raises 241."""
         self.status.memory.allocate(size, f"reading a block of {self.format_name}")
         self._accounted_bytes += size
 
     def release(self) -> None:
+        """Frees the accounted memory."""
         self.status.memory.free(self._accounted_bytes)
         self._accounted_bytes = 0
 
     def at_end(self) -> bool:
+        """Returns whether the stream has ended."""
         return not self._fill(1)
 
     def take(self, size: int) -> memoryview:
-        """The next ``size`` bytes."""
+        """Returns the next ``size`` bytes."""
         if not self._fill(size):
             missing = size - (len(self._held) - self._position)
             raise UserError(
@@ -51,12 +56,12 @@ class ByteSource:
         return data
 
     def window(self, size: int = _READ_BYTES) -> memoryview:
-        """What is there of the next ``size`` bytes, without taking it."""
+        """Returns the next ``size`` bytes, or as many as there are, without taking them."""
         self._fill(size)
         return memoryview(self._held)[self._position : self._position + size]
 
     def number(self) -> int:
-        """A varint below 2**63. Raises 117."""
+        """Reads a varint below 2**63. Raises 117."""
         result = 0
         for shift in range(0, 63, 7):
             byte = self.take(1)[0]
@@ -66,6 +71,7 @@ class ByteSource:
         raise self.malformed("a number of more than nine bytes")
 
     def text(self, most: int = MAX_NAME_BYTES) -> str:
+        """Reads a name: its length and UTF-8 bytes. Raises 117."""
         size = self.number()
         if size > most:
             raise self.malformed(f"a name of {size} bytes")
@@ -75,14 +81,15 @@ class ByteSource:
             raise self.malformed("a name that is not UTF-8") from None
 
     def matrix(self, rows: int, width: int) -> np.ndarray:
-        """``rows`` values of ``width`` bytes."""
+        """Reads ``rows`` values of ``width`` bytes."""
         return np.frombuffer(self.take(rows * width), np.uint8).reshape(rows, width)
 
     def malformed(self, what: str) -> UserError:
+        """Returns the error 117 (INCORRECT_DATA)."""
         return UserError("INCORRECT_DATA", f"Malformed {self.format_name} data: {what}")
 
     def _fill(self, size: int) -> bool:
-        """Whether ``size`` bytes are held."""
+        """Reads until ``size`` bytes are held; returns whether they are."""
         missing = size - (len(self._held) - self._position)
         if missing <= 0:
             return True
@@ -94,7 +101,7 @@ class ByteSource:
 
 
 def pad_for_varints(data: memoryview) -> np.ndarray:
-    """The bytes with :data:`MAX_LENGTH_BYTES` zeros behind them."""
+    """Returns the bytes with :data:`MAX_LENGTH_BYTES` zeros behind them."""
     out = np.zeros(len(data) + MAX_LENGTH_BYTES, np.uint8)
     out[: len(data)] = np.frombuffer(data, np.uint8)
     return out

@@ -1,4 +1,4 @@
-"""Columns of strings as ClickHouse's binary formats hold them: each one's length (a varint), then its bytes."""
+"""Reads and writes columns of strings of the binary formats: a varint length, then the bytes."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from sql.formats.streams.varints import decode_at, encode_all, follow_offsets, n
 from sql.grammar.text_escapes import concatenate_bytes
 
 _SLICE_ROWS = 1 << 15
-"""What is worked on stays in the caches of a core."""
+"""Rows of a slice, few enough to stay in the caches of a core."""
 _SHORT = 128
 MAX_TEXT_BYTES = MAX_ROW_BYTES
 _MOST_COLUMN_BYTES = (1 << 31) - 1
-"""What the offsets of an Arrow array of strings can tell."""
+"""The largest offset of an Arrow array of strings."""
 
 
 def encode_strings(array: pa.Array) -> Iterator[np.ndarray | bytes]:
-    """The bytes of all strings with their lengths, piece by piece; null is an empty string."""
+    """Yields the bytes of all strings with their lengths; null is an empty string."""
     if array.null_count:
         array = array.fill_null("")
     for start in range(0, len(array), _SLICE_ROWS):
@@ -31,13 +31,13 @@ def encode_strings(array: pa.Array) -> Iterator[np.ndarray | bytes]:
         offsets = np.frombuffer(piece.buffers()[1], np.int32, len(piece) + 1, 4 * piece.offset).astype(np.int64)
         lengths = np.diff(offsets)
         if int(lengths.max()) < _SHORT:
-            yield _short(piece, offsets, lengths)
+            yield _encode_short(piece, offsets, lengths)
         else:
             yield concatenate_bytes(pc.binary_join_element_wise(encode_all(lengths), pc.cast(piece, pa.binary()), b""))
 
 
-def _short(piece: pa.Array, offsets: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Lengths of one byte, put between the strings."""
+def _encode_short(piece: pa.Array, offsets: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Puts lengths of one byte between the strings."""
     size = int(offsets[-1] - offsets[0])
     out = np.empty(size + len(piece), np.uint8)
     is_text = np.ones(len(out), bool)
@@ -51,14 +51,17 @@ def _short(piece: pa.Array, offsets: np.ndarray, lengths: np.ndarray) -> np.ndar
 
 
 def read_strings(source: ByteSource, rows: int) -> pa.Array:
-    """``rows`` strings as binary values. Raises 33, 131, 117 (more than 2 GiB in one column of a block)."""
+    """Reads ``rows`` strings as binary values.
+
+    Raises 33, 131, 117 (more than 2 GiB in one column of a block).
+    """
     pieces: list[pa.Array] = []
     missing, size = rows, 0
     while missing:
         data = source.window()
-        values, used = _texts_in(data, missing, source)
+        values, used = _read_whole_strings(data, missing, source)
         if not len(values):
-            values, used = _long_text(source), 0
+            values, used = _read_long_string(source), 0
         source.take(used)
         source.hold(values.nbytes)
         size += values.nbytes
@@ -69,8 +72,8 @@ def read_strings(source: ByteSource, rows: int) -> pa.Array:
     return pa.concat_arrays(pieces) if pieces else pa.array([], pa.binary())
 
 
-def _texts_in(data: memoryview, most: int, source: ByteSource) -> tuple[pa.Array, int]:
-    """The strings that are wholly in ``data``, and how many bytes they take."""
+def _read_whole_strings(data: memoryview, most: int, source: ByteSource) -> tuple[pa.Array, int]:
+    """Returns the strings that are wholly in ``data``, and how many bytes they take."""
     buffer = pad_for_varints(data)
     ends = next_item_offsets(buffer, len(data))
     places = follow_offsets(ends, most)
@@ -82,7 +85,7 @@ def _texts_in(data: memoryview, most: int, source: ByteSource) -> tuple[pa.Array
 
 
 def strings_at(buffer: np.ndarray, places: np.ndarray) -> pa.Array:
-    """The strings whose lengths stand at ``places``, in order, none overlapping another."""
+    """Returns the strings whose lengths stand at ``places``, in order, none overlapping another."""
     lengths, sizes = decode_at(buffer, places)
     begins = places + sizes
     is_apart = not len(places) or bool((places[1:] == begins[:-1] + lengths[:-1]).all())
@@ -98,7 +101,7 @@ def strings_at(buffer: np.ndarray, places: np.ndarray) -> pa.Array:
 
 
 def slice_bytes(buffer: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> pa.Array:
-    """``buffer[begin:end]`` for every pair; the pairs are in order and apart."""
+    """Returns ``buffer[begin:end]`` for every pair; the pairs are in order and apart."""
     offsets = np.empty(2 * len(begins) + 1, np.int32)
     offsets[0:-1:2], offsets[1::2] = begins, ends
     offsets[-1] = ends[-1] if len(ends) else 0
@@ -106,8 +109,8 @@ def slice_bytes(buffer: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> pa.
     return both.take(pa.array(np.arange(0, 2 * len(begins), 2)))
 
 
-def _long_text(source: ByteSource) -> pa.Array:
-    """One string that is longer than the window."""
+def _read_long_string(source: ByteSource) -> pa.Array:
+    """Reads one string that is longer than the window."""
     size = source.number()
     if size > MAX_TEXT_BYTES:
         raise UserError(

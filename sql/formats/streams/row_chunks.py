@@ -1,4 +1,4 @@
-"""A byte stream cut into chunks of whole rows, their parsing on several threads, and blocks of the asked size."""
+"""Cuts a byte stream into chunks of whole rows, parses them on several threads, resizes blocks."""
 
 from __future__ import annotations
 
@@ -30,18 +30,19 @@ Parse = Callable[[bytes, int], pa.Table]
 def row_chunks(
     stream: BinaryIO, cut: Cut, status: QueryStatus | None = None, *, first: bytes = b"", size: int = CHUNK_BYTES
 ) -> Iterator[bytes]:
-    """Chunks that end where a row ends, the last one at the end of the stream.
+    """Yields chunks that end where a row ends, the last one at the end of the stream.
 
-    ``cut(data)`` gives the length of the leading whole rows of ``data``, 0 if there is none; a row ends in a line end.
-    Raises 117 when a row is longer than :data:`MAX_ROW_BYTES`, before more of it is read. A long row is read in pieces,
-    and not searched until a line end has come: all of it at once would hold the interpreter for a tenth of a second.
+    ``cut(data)`` returns the length of the leading whole rows of ``data``, 0 if there is none; a row ends in a line
+    end. Raises 117 when a row is longer than :data:`MAX_ROW_BYTES`, before more of it is read. A long row is read in
+    pieces, and not searched until a line end has come: all of it at once would hold the interpreter for a tenth of a
+    second.
     """
     status = status or QueryStatus()
     rest = bytearray(first)
     wanted = size
     has_line_end = b"\n" in rest
     while True:
-        # Looking for the end of a long row takes some times its bytes.
+        # Finding the end of a long row takes several times its memory.
         with status.memory.hold(_CUT_MEMORY * wanted if wanted > size else 0, "reading a long row"):
             while len(rest) < wanted:
                 status.check()
@@ -65,18 +66,21 @@ def row_chunks(
 
 
 def next_read_size(held: int, size: int = CHUNK_BYTES) -> int:
-    """To how many bytes to read when ``held`` bytes hold no whole row: twice as many. Raises 117 for too long a row."""
+    """Returns how many bytes to read up to when ``held`` bytes hold no whole row: twice as many.
+
+    Raises 117 for too long a row.
+    """
     if held > MAX_ROW_BYTES:
         raise UserError("INCORRECT_DATA", f"A row is longer than {MAX_ROW_BYTES} bytes (an unclosed quote?)")
     return min(max(held * 2, held + size), MAX_ROW_BYTES + 1 if held < MAX_ROW_BYTES else held + 1)
 
 
 def parse_chunks(chunks: Iterable[bytes], parse: Parse, first_row: int = 1) -> Iterator[pa.Table]:
-    """``parse(chunk, number of its first row)`` of every chunk, in order, several at a time.
+    """Yields ``parse(chunk, number of its first row)`` of every chunk, in order, several at a time.
 
-    How many rows stand before a chunk is known only when those are parsed, and matters only to errors: a chunk that
-    fails is parsed once more with its right number when its turn comes, and then raises what is wrong with it. An
-    error of ``chunks`` itself comes behind those of the chunks before.
+    How many rows stand before a chunk is known only when those are parsed, and matters only to errors. So a chunk that
+    fails is parsed again with its right number when its turn comes, and then raises its error. An error of ``chunks``
+    itself is raised after those of the chunks before.
     """
     waiting: deque[tuple[bytes, Future[pa.Table] | None]] = deque()
 
@@ -103,15 +107,15 @@ def parse_chunks(chunks: Iterable[bytes], parse: Parse, first_row: int = 1) -> I
                 yield take_first()
             if chunk is None:
                 return
-            waiting.append((chunk, _start(chunk, parse, first_row)))
+            waiting.append((chunk, _start_parsing(chunk, parse, first_row)))
     finally:
         for _, future in waiting:
             if future is not None:
                 future.cancel()
 
 
-def _start(chunk: bytes, parse: Parse, first_row: int) -> Future[pa.Table] | None:
-    """``None`` for a small chunk: a hand-over to another thread would cost more than it gains."""
+def _start_parsing(chunk: bytes, parse: Parse, first_row: int) -> Future[pa.Table] | None:
+    """Starts parsing on another thread; ``None`` for a small chunk, which would not be worth it."""
     return submit(partial(parse, chunk, first_row)) if len(chunk) >= _PARSE_INLINE_BYTES else None
 
 
@@ -120,14 +124,14 @@ def _is_done(future: Future[pa.Table] | None) -> bool:
 
 
 class PrependedStream:
-    """What was read already, then the rest of the stream."""
+    """A stream of bytes that were already read, followed by the rest."""
 
     def __init__(self, first: bytes, rest: BinaryIO) -> None:
         self._first = first
         self._rest = rest
 
     def read(self, size: int = -1) -> bytes:
-        """As that of a stream that may give less than is asked for."""
+        """Returns up to ``size`` bytes, perhaps fewer."""
         if not self._first:
             return self._rest.read(size)
         end = len(self._first) if size < 0 else size
@@ -136,19 +140,19 @@ class PrependedStream:
 
 
 def strip_byte_order_mark(first: bytes) -> bytes:
-    """The first three bytes of a text, unless they are its byte order mark."""
+    """Returns the first three bytes of a text, without the byte order mark that they may be."""
     return b"" if first == b"\xef\xbb\xbf" else first
 
 
-def line_end(data: bytes) -> int:
-    """The place of the first line feed, -1 without one."""
+def find_line_end(data: bytes) -> int:
+    """Returns the position of the first line feed, -1 without one."""
     return data.find(b"\n")
 
 
-def read_line(stream: BinaryIO, rest: bytes, end_of: Callable[[bytes], int] = line_end) -> tuple[bytes, bytes]:
-    """The first line (without its end) and what was read behind it; ``end_of`` finds the line feed that ends it.
+def read_line(stream: BinaryIO, rest: bytes, end_of: Callable[[bytes], int] = find_line_end) -> tuple[bytes, bytes]:
+    """Returns the first line (without its end) and what was read behind it.
 
-    Raises 117 for a line longer than :data:`MAX_HEADER_BYTES`.
+    ``end_of`` finds the line feed that ends the line. Raises 117 for a line longer than :data:`MAX_HEADER_BYTES`.
     """
     while (end := end_of(rest)) < 0:
         if len(rest) > MAX_HEADER_BYTES:
@@ -161,10 +165,10 @@ def read_line(stream: BinaryIO, rest: bytes, end_of: Callable[[bytes], int] = li
 
 
 def resize_blocks(tables: Iterable[pa.Table], max_rows: int, max_bytes: int = 0) -> Iterator[pa.Table]:
-    """The same rows in blocks of ``max_rows``, the last one shorter. Never an empty block.
+    """Yields the same rows in blocks of ``max_rows``, the last one shorter. No block is empty.
 
     A block also ends behind the table that makes it ``max_bytes`` in memory (0: any size). Where that is depends on the
-    data alone, so that the same data always gives the same blocks.
+    data alone, so that the same data always give the same blocks.
     """
     pending: list[pa.Table] = []
     rows = size = 0

@@ -1,7 +1,6 @@
-"""Lengths as ClickHouse's binary formats write them: LEB128, seven bits a byte, the lowest first; whole columns at a
-time.
+"""Encodes and decodes varints (LEB128: seven bits a byte, the lowest first), whole columns at a time.
 
-Where a string begins is known only when the one before has been read. So :func:`next_item_offsets` says for *every*
+Where a string begins is known only when the one before has been read. So :func:`next_item_offsets` computes for *every*
 byte where a string that began there would end, in one pass of NumPy, and :func:`follow_offsets` follows these steps
 inside ``itertools``.
 """
@@ -16,12 +15,12 @@ import pyarrow as pa
 MAX_LENGTH_BYTES = 5
 """Bytes of a length that matters: five hold 35 bits."""
 FAR = 1 << 40
-"""Where a string ends whose length cannot be: behind everything."""
+"""The end of a string with an impossible length: behind everything."""
 _MORE, _BITS = 0x80, 0x7F
 
 
 def encode(number: int) -> bytes:
-    """One number ≥ 0."""
+    """Encodes one number ≥ 0."""
     pieces = bytearray()
     while number > _BITS:
         pieces.append(number & _BITS | _MORE)
@@ -31,7 +30,7 @@ def encode(number: int) -> bytes:
 
 
 def encode_all(numbers: np.ndarray) -> pa.Array:
-    """Numbers from 0 to 2**35 - 1, each as the bytes of a binary value."""
+    """Encodes numbers from 0 to 2**35 - 1, each as a binary value."""
     if not len(numbers) or int(numbers.max()) <= _BITS:
         data, offsets = numbers.astype(np.uint8), np.arange(len(numbers) + 1, dtype=np.int32)
     else:
@@ -48,7 +47,10 @@ def encode_all(numbers: np.ndarray) -> pa.Array:
 
 
 def decode_at(data: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The number that begins at each place, and how many bytes it has. ``data`` has :data:`MAX_LENGTH_BYTES` more."""
+    """Returns the number that begins at each position, and how many bytes it has.
+
+    ``data`` has :data:`MAX_LENGTH_BYTES` bytes more than the positions.
+    """
     first = data[places].astype(np.int64)
     numbers, sizes = first & _BITS, np.ones(len(places), np.int64)
     open_ones = np.flatnonzero(first & _MORE)
@@ -64,9 +66,10 @@ def decode_at(data: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 def next_item_offsets(data: np.ndarray, count: int, width: int = 1) -> np.ndarray:
-    """For each of the first ``count`` bytes, where the string (or array of items of ``width``) that begins there ends.
+    """Returns for each of the first ``count`` bytes where an item that begins there ends.
 
-    ``data`` has :data:`MAX_LENGTH_BYTES` bytes more than ``count``.
+    An item is a string, or an array of elements of ``width`` bytes. ``data`` has :data:`MAX_LENGTH_BYTES` bytes more
+    than ``count``.
     """
     first = data[:count].astype(np.int64)
     if width != 1:
@@ -80,7 +83,10 @@ def next_item_offsets(data: np.ndarray, count: int, width: int = 1) -> np.ndarra
 
 
 def follow_offsets(ends: np.ndarray, most: int) -> np.ndarray:
-    """Place 0, where its string ends, where the string there ends …: at most ``most`` places, all inside ``ends``."""
+    """Follows the steps from position 0: where its string ends, where the one behind that ends, and so on.
+
+    Returns at most ``most`` positions, all inside ``ends``.
+    """
     inside = len(ends).__gt__
     follow = ends.reshape(-1, 1).item  # item(place, 0): the two arguments that accumulate gives
     places = islice(takewhile(inside, accumulate(repeat(0), follow, initial=0)), most)

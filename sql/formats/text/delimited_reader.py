@@ -1,18 +1,16 @@
-"""Reading TabSeparated and CSV: pyarrow splits the fields, :mod:`literals` makes values of them.
+"""Reads TabSeparated and CSV: pyarrow splits the fields, :mod:`literal_parsing` converts them.
 
 All fields are read as bytes first, so that a bad value can be named with its row, and so that one set of converters
-serves all text formats. Null in a column that is not Nullable means "take the default" (``definitions.defaults`` fills
-it): ``\\N`` in both formats, an empty unquoted field in CSV.
+serves all text formats. Null in a column that is not Nullable means "take the default"
+(``sql.definitions.column_defaults`` fills it): ``\\N`` in both formats, an empty unquoted field in CSV.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
@@ -36,16 +34,16 @@ from sql.formats.detected_header import peek_row, tells_names, tells_types
 from sql.formats.format_options import BadValueError, FormatOptions
 from sql.formats.streams.row_chunks import (
     CHUNK_BYTES,
-    line_end,
+    find_line_end,
     parse_chunks,
     read_line,
     row_chunks,
     strip_byte_order_mark,
 )
-from sql.formats.text.csv_grammar import empty_row_error, has_empty_lines, make_csv_rules
+from sql.formats.text.csv_grammar import make_csv_rules
 from sql.formats.text.text_writers import flatten_tuple_columns
+from sql.formats.text.tsv_grammar import check_tsv, clean_tsv, cut_tsv, refuse_carriage_returns
 from sql.grammar.text_escapes import (
-    has_pattern,
     is_valid_utf8,
     shorten_for_message,
     unescape,
@@ -53,10 +51,8 @@ from sql.grammar.text_escapes import (
     view_as_text,
 )
 
-_ESCAPED_BREAK = re.compile(rb"(?<!\\)((?:\\\\)*+)\\([\n\t\r])")
 _COLUMN_BYTES, _MOST_CHUNK_BYTES = 4 << 10, 16 << 20
-"""A chunk has so much of each column, as far as it is not too long: a column costs the same however few its rows."""
-_BREAK_LETTERS = {b"\n": b"n", b"\t": b"t", b"\r": b"r"}
+"""Bytes of a chunk for each column, and at most: a column has a fixed cost for each chunk."""
 
 
 @dataclass(frozen=True)
@@ -74,37 +70,37 @@ class _Dialect:
 def read_delimited(
     stream: BinaryIO, columns: Sequence[Column], options: FormatOptions, *, csv_rules: bool, names: bool, types: bool
 ) -> Iterator[pa.Table]:
-    """Tables of the columns that the data has, chunk by chunk."""
+    """Yields tables of the columns that the data have, chunk by chunk."""
     dialect = _csv_dialect(options.csv_delimiter) if csv_rules else _TSV
     first_row = 1
     rest = strip_byte_order_mark(stream.read(3))
-    flat = _flat_columns(columns) if csv_rules else list(columns)
+    flat = _flatten_columns(columns) if csv_rules else list(columns)
     fields: list[Column | None] = list(flat)
     if names:
         rest = rest or stream.read(1)
         if not rest:
             return  # no data at all, not even a header
-        fields, rest = _header(stream, rest, flat, options, dialect, types)
+        fields, rest = _read_header(stream, rest, flat, options, dialect, types)
         first_row += 1 + types
     elif options.csv_detect_header if csv_rules else options.tsv_detect_header:
-        found, rest, rows = _detected_header(stream, rest, columns, options, dialect)
+        found, rest, rows = _detect_header(stream, rest, columns, options, dialect)
         if rows:
             fields = _flat_fields(found) if csv_rules else found
         first_row += rows
     size = max(CHUNK_BYTES, min(len(fields) * _COLUMN_BYTES, _MOST_CHUNK_BYTES))
     chunks = row_chunks(stream, dialect.cut, options.status, first=rest, size=size)
     if not csv_rules:
-        chunks = _without_carriage_returns(chunks)
+        chunks = refuse_carriage_returns(chunks)
 
     def parse(chunk: bytes, first_row: int) -> pa.Table:
-        table = _chunk_table(dialect.clean(chunk), fields, first_row, dialect, options)
+        table = _read_chunk(dialect.clean(chunk), fields, first_row, dialect, options)
         return _fold_tuples(table, columns) if flat != list(columns) else table
 
     yield from parse_chunks(chunks, parse, first_row)
 
 
-def _flat_columns(columns: Sequence[Column]) -> list[Column]:
-    """In CSV the elements of a tuple are columns of their own."""
+def _flatten_columns(columns: Sequence[Column]) -> list[Column]:
+    """Returns the columns with tuples flattened: in CSV each element is a column."""
     flat: list[Column] = []
     for column in columns:
         if isinstance(column.type, TupleType):
@@ -115,7 +111,7 @@ def _flat_columns(columns: Sequence[Column]) -> list[Column]:
 
 
 def _flat_fields(fields: Sequence[Column | None]) -> list[Column | None]:
-    return [flat for field in fields for flat in (_flat_columns([field]) if field is not None else [None])]
+    return [flat for field in fields for flat in (_flatten_columns([field]) if field is not None else [None])]
 
 
 def _fold_tuples(table: pa.Table, columns: Sequence[Column]) -> pa.Table:
@@ -150,26 +146,26 @@ def _fold(table: pa.Table, name: str, type_: DataType) -> pa.Array | None:
 # Headers --------------------------------------------------------------------------------------------------------------
 
 
-def _header(
+def _read_header(
     stream: BinaryIO, rest: bytes, columns: Sequence[Column], options: FormatOptions, dialect: _Dialect, types: bool
 ) -> tuple[list[Column | None], bytes]:
-    line, rest = _header_line(stream, rest, dialect)
+    line, rest = _read_header_line(stream, rest, dialect)
     names = _split_header(line, dialect)
-    fields = ColumnNames(columns, options).of_header(names, dialect.name)
+    fields = ColumnNames(columns, options).match_header(names, dialect.name)
     if types:
-        line, rest = _header_line(stream, rest, dialect)
+        line, rest = _read_header_line(stream, rest, dialect)
         check_types(_split_header(line, dialect), fields)
     return fields, rest
 
 
-def _detected_header(
+def _detect_header(
     stream: BinaryIO, data: bytes, columns: Sequence[Column], options: FormatOptions, dialect: _Dialect
 ) -> tuple[list[Column | None], bytes, int]:
     """The fields that a header tells, the data behind it, and how many rows it has: 0 if the data has none."""
     names, data, end = _peek_fields(stream, data, dialect)
     if names is None or not tells_names(names, columns):
         return [], data, 0
-    fields = ColumnNames(columns, options).of_header(names, dialect.name)
+    fields = ColumnNames(columns, options).match_header(names, dialect.name)
     types, data, type_end = _peek_fields(stream, data[end + 1 :], dialect)
     if types is None or not tells_types(types):
         return fields, data, 1
@@ -194,7 +190,7 @@ def _peek_fields(stream: BinaryIO, data: bytes, dialect: _Dialect) -> tuple[list
         return None, data, end
 
 
-def _header_line(stream: BinaryIO, rest: bytes, dialect: _Dialect) -> tuple[bytes, bytes]:
+def _read_header_line(stream: BinaryIO, rest: bytes, dialect: _Dialect) -> tuple[bytes, bytes]:
     """The first line; in CSV a quoted name may hold line ends."""
     line, rest = read_line(stream, rest, dialect.line_end)
     return line.removesuffix(b"\r") if dialect.quote else line, rest
@@ -222,35 +218,35 @@ def _split_header(line: bytes, dialect: _Dialect) -> list[str]:
 # Chunks ---------------------------------------------------------------------------------------------------------------
 
 
-def _chunk_table(
+def _read_chunk(
     chunk: bytes, fields: list[Column | None], first_row: int, dialect: _Dialect, options: FormatOptions
 ) -> pa.Table:
     names = [field.name if field is not None else f"\0{position}" for position, field in enumerate(fields)]
     dialect.check(chunk, first_row, len(fields))
     # An empty field of a Nullable column with an expression takes it, \N does not: then only the empty ones are read
     # as null, and \N is told by its text.
-    make_names_distinct = {field.name for field in fields if field is not None and _takes_expression(field, dialect)}
-    raw = _split_fields(chunk, names, first_row, dialect, only_empty=bool(make_names_distinct))
+    distinguished = {field.name for field in fields if field is not None and _distinguishes_empty(field, dialect)}
+    raw = _split_fields(chunk, names, first_row, dialect, only_empty=bool(distinguished))
     arrays, kept = [], []
     for name, field in zip(names, fields, strict=True):
         if field is None:
             continue
         values = raw.column(name).combine_chunks()
-        if field.name in make_names_distinct:
+        if field.name in distinguished:
             arrays.append(pc.is_null(values))
             kept.append(MISSING + field.name)
-        if make_names_distinct:
+        if distinguished:
             values = pc.if_else(pc.equal(values, b"\\N"), None, values)
-        arrays.append(_field_values(values, field, first_row, dialect, options))
+        arrays.append(_convert_field(values, field, first_row, dialect, options))
         kept.append(field.name)
     return pa.Table.from_arrays(arrays, names=kept)
 
 
-def _takes_expression(field: Column, dialect: _Dialect) -> bool:
+def _distinguishes_empty(field: Column, dialect: _Dialect) -> bool:
     return not dialect.escaped and field.type.is_nullable and field.default_kind == "DEFAULT"
 
 
-def _field_values(
+def _convert_field(
     values: pa.Array, field: Column, first_row: int, dialect: _Dialect, options: FormatOptions
 ) -> pa.Array:
     kind = strip_nullable(field.type)
@@ -260,7 +256,7 @@ def _field_values(
         try:
             return pad_fixed(values, kind)
         except BadValueError as error:
-            raise error.located(first_row, field.name, field.type) from None
+            raise error.to_user_error(first_row, field.name, field.type) from None
     texts = decode_utf8(values, field, first_row)
     # Inside arrays, maps and tuples the backslash belongs to the quoted literals, and in no number is there one.
     if dialect.escaped and _is_textual(field.type):
@@ -270,7 +266,7 @@ def _field_values(
             refuse_blanks(texts, field.type)
         return parse_field(texts, field.type, options)
     except BadValueError as error:
-        raise error.located(first_row, field.name, field.type) from None
+        raise error.to_user_error(first_row, field.name, field.type) from None
 
 
 def _is_textual(type_: DataType) -> bool:
@@ -279,7 +275,7 @@ def _is_textual(type_: DataType) -> bool:
 
 
 def decode_utf8(values: pa.Array, field: Column, first_row: int) -> pa.Array:
-    """Bytes as text; 117 naming the first row that is not UTF-8."""
+    """Returns bytes as text; raises 117 naming the first row that is not UTF-8."""
     if is_valid_utf8(values):
         return view_as_text(values)
     for index, value in enumerate(values.to_pylist()):
@@ -311,7 +307,7 @@ def _split_fields(
         strings_can_be_null=True,
         quoted_strings_can_be_null=False,
     )
-    # One block and one thread: the chunks are what is read at the same time.
+    # One block and one thread: different chunks are read at the same time.
     read = csv.ReadOptions(column_names=names, block_size=len(chunk) + 1, use_threads=False)
     try:
         return csv.read_csv(pa.BufferReader(chunk), read, parse, convert_options)
@@ -328,7 +324,7 @@ def _shape_error(
     convert_options: csv.ConvertOptions,
     error: pa.ArrowInvalid,
 ) -> UserError:
-    """Reads the chunk once more on one thread, to say which row has too few or too many fields."""
+    """Reads the chunk again on one thread to find the row with too few or too many fields."""
     bad: list[csv.InvalidRow] = []
 
     def remember(row: csv.InvalidRow) -> str:
@@ -357,52 +353,7 @@ def _shape_error(
 # The two dialects -----------------------------------------------------------------------------------------------------
 
 
-def _cut_tsv(data: bytearray) -> int:
-    end = data.rfind(b"\n")
-    while end > 0 and _ends_in_backslash(data, end):
-        end = data.rfind(b"\n", 0, end)
-    return end + 1
-
-
-def _ends_in_backslash(data: bytearray, end: int) -> bool:
-    count = 0
-    while count < end and data[end - 1 - count] == 0x5C:
-        count += 1
-    return count % 2 == 1
-
-
-def _clean_tsv(chunk: bytes) -> bytes:
-    """What pyarrow would take for the end of a row or field but TSV does not, written as an escape."""
-    data = np.frombuffer(chunk, np.uint8)
-    if any(has_pattern(data, b"\\" + mark) for mark in _BREAK_LETTERS):
-        chunk = _ESCAPED_BREAK.sub(lambda match: match.group(1) + b"\\" + _BREAK_LETTERS[match.group(2)], chunk)
-    return chunk.replace(b"\r", b"\\r") if b"\r" in chunk else chunk
-
-
-def _without_carriage_returns(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """The chunks, when the first row does not end in a carriage return."""
-    first = next(chunks, b"")
-    end = first.find(b"\n")
-    if end > 0 and first[end - 1] == 0x0D:
-        raise UserError(
-            "INCORRECT_DATA",
-            "There is a carriage return (\\r) at the end of the first row: TabSeparated has Unix line ends. "
-            "Convert the file, or write \\r where it belongs to a value",
-        )
-    if first:
-        yield first
-    yield from chunks
-
-
-def _check_tsv(chunk: bytes, first_row: int, width: int) -> None:
-    if width > 1 and has_empty_lines(chunk):
-        lines = chunk.split(b"\n")
-        empty = lines.index(b"")
-        if empty < len(lines) - 1:
-            raise empty_row_error(first_row + empty, width)
-
-
-_TSV = _Dialect("TabSeparated", "\t", False, _cut_tsv, _clean_tsv, line_end, _check_tsv, True)
+_TSV = _Dialect("TabSeparated", "\t", False, cut_tsv, clean_tsv, find_line_end, check_tsv, True)
 
 
 def _csv_dialect(delimiter: str) -> _Dialect:

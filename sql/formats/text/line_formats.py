@@ -1,4 +1,4 @@
-"""The formats that are barely one: lines as they are, a body as one value, Markdown tables, TSKV."""
+"""Simple formats: lines as they are, a body as one value, Markdown tables, TSKV."""
 
 from __future__ import annotations
 
@@ -38,31 +38,31 @@ _RIGHT_ALIGNED = (IntegerType, FloatType, DecimalType, DateType, Date32Type, Dat
 
 
 def read_lines(stream: BinaryIO, columns: Sequence[Column], options: FormatOptions) -> Iterator[pa.Table]:
-    """LineAsString: each line is the value of the only column."""
-    column = _only_text(columns, "LineAsString")
+    """Reads LineAsString: each line is the value of the only column."""
+    column = _get_only_column(columns, "LineAsString")
 
     def parse(chunk: bytes, first_row: int) -> pa.Table:
         data = np.frombuffer(chunk, np.uint8)
         ends = np.flatnonzero(data == ord("\n"))
         if not len(ends) or ends[-1] != len(data) - 1:
             ends = np.append(ends, len(data))
-        return _table(byte_slices(data, np.append(0, ends[:-1] + 1), ends), column, first_row)
+        return _make_table(byte_slices(data, np.append(0, ends[:-1] + 1), ends), column, first_row)
 
     chunks = row_chunks(stream, lambda data: data.rfind(b"\n") + 1, options.status)
     yield from parse_chunks(chunks, parse)
 
 
 def read_raw_blob(stream: BinaryIO, columns: Sequence[Column], options: FormatOptions) -> Iterator[pa.Table]:
-    """RawBLOB: all data are the value of the only column."""
-    column = _only_text(columns, "RawBLOB")
+    """Reads RawBLOB: all data are the value of the only column."""
+    column = _get_only_column(columns, "RawBLOB")
     source = ByteSource(stream, "RawBLOB", options.status)
     data = bytes(source.window(MAX_ROW_BYTES + 1))
     if len(data) > MAX_ROW_BYTES:
         raise UserError("TOO_LARGE_STRING_SIZE", f"RawBLOB data have more than {MAX_ROW_BYTES} bytes")
-    yield _table(pa.array([data], pa.binary()), column, 1)
+    yield _make_table(pa.array([data], pa.binary()), column, 1)
 
 
-def _only_text(columns: Sequence[Column], name: str) -> Column:
+def _get_only_column(columns: Sequence[Column], name: str) -> Column:
     if len(columns) != 1 or not isinstance(strip_nullable(columns[0].type), (StringType, FixedStringType)):
         raise UserError(
             "BAD_ARGUMENTS", f"{name} is for one column of type String: INSERT INTO t (column) FORMAT {name}"
@@ -70,25 +70,26 @@ def _only_text(columns: Sequence[Column], name: str) -> Column:
     return columns[0]
 
 
-def _table(values: pa.Array, column: Column, first_row: int) -> pa.Table:
+def _make_table(values: pa.Array, column: Column, first_row: int) -> pa.Table:
     kind = strip_nullable(column.type)
     try:
         array = pad_fixed(values, kind) if isinstance(kind, FixedStringType) else decode_utf8(values)
     except BadValueError as error:
-        raise error.located(first_row, column.name, column.type) from None
+        raise error.to_user_error(first_row, column.name, column.type) from None
     return pa.table({column.name: array if array.type == column.type.arrow else array.dictionary_encode()})
 
 
 def write_raw_blob(
     columns: Columns, batches: Batches, options: FormatOptions, statistics: RunStatistics | None
 ) -> Iterator[bytes]:
+    """Writes RawBLOB: the values' bytes without anything between."""
     for batch in slice_rows(batches):
-        cells = [_memory(batch.column(index), type_) for index, (_, type_) in enumerate(columns)]
+        cells = [_memory_bytes(batch.column(index), type_) for index, (_, type_) in enumerate(columns)]
         yield concatenate_bytes(pc.binary_join_element_wise(*cells, b""))
 
 
-def _memory(array: pa.Array, type_: DataType) -> pa.Array:
-    """The bytes of each value as they are in ClickHouse's memory; nothing for null."""
+def _memory_bytes(array: pa.Array, type_: DataType) -> pa.Array:
+    """Returns the bytes of each value as they are in ClickHouse's memory; nothing for null."""
     kind = strip_nullable(type_)
     array = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
     if isinstance(kind, StringType):
@@ -108,6 +109,7 @@ def _memory(array: pa.Array, type_: DataType) -> pa.Array:
 def write_markdown(
     columns: Columns, batches: Batches, options: FormatOptions, statistics: RunStatistics | None
 ) -> Iterator[bytes]:
+    """Writes a Markdown table."""
     names = escape(pa.array([name for name, _ in columns], pa.string()), TSV_ESCAPES).to_pylist()
     marks = ["-:" if isinstance(strip_nullable(type_), _RIGHT_ALIGNED) else ":-" for _, type_ in columns]
     yield f"| {' | '.join(names)} |\n|{'|'.join(marks)}|\n".encode()
@@ -119,7 +121,7 @@ def write_markdown(
 def write_tskv(
     columns: Columns, batches: Batches, options: FormatOptions, statistics: RunStatistics | None
 ) -> Iterator[bytes]:
-    """``name=value`` pairs with tabs between; a ``=`` in a name is escaped."""
+    """Writes ``name=value`` pairs with tabs between; a ``=`` in a name is escaped."""
     escapes = TSV_ESCAPES | {"=": "\\="}
     keys = [f"{name}=" for name in escape(pa.array([name for name, _ in columns], pa.string()), escapes).to_pylist()]
     for batch in slice_rows(batches):

@@ -1,7 +1,7 @@
-"""The texts of a few plain values, without Arrow's kernels: calling one takes longer than writing some dozen values.
+"""Renders a few plain values without Arrow's kernels, whose calls would take longer than the work.
 
-Integers, dates and strings that are text; everything else, and more of these, is written by
-``sql.formats.converters.text_rendering`` and those that stand on it, byte for byte the same.
+It handles integers, dates and strings that are UTF-8. ``sql.formats.converters.text_rendering`` renders everything
+else, and larger results, byte for byte the same.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ _JSON_SPECIAL = re.compile(r'[\x00-\x1f"\\/\u2028\u2029]')
 
 
 def is_small_result(batch: pa.RecordBatch, most_rows: int) -> bool:
+    """Returns whether the batch has few rows and bytes."""
     return batch.num_rows <= most_rows and batch.nbytes <= _MOST_BYTES
 
 
 def write_small_tsv(array: pa.Array, type_: DataType, raw: bool) -> list[str] | None:
-    """As a TabSeparated format has them; ``None``: write them the other way."""
-    found = _values(array, type_)
+    """Renders values as TabSeparated does; ``None`` for values that are not plain."""
+    found = _plain_values(array, type_)
     if found is None:
         return None
     values, kind = found
@@ -42,33 +43,33 @@ def write_small_tsv(array: pa.Array, type_: DataType, raw: bool) -> list[str] | 
 
 
 def write_small_json(array: pa.Array, type_: DataType, options: FormatOptions) -> list[str] | None:
-    """As a JSON format has them; ``None``: write them the other way."""
-    found = _values(array, type_)
+    """Renders values as JSON formats do; ``None`` for values that are not plain."""
+    found = _plain_values(array, type_)
     if found is None:
         return None
     values, kind = found
     if kind is str and any(value is not None and _JSON_SPECIAL.search(value) for value in values):
         return None
-    quoted = kind is not int or (options.quote_64bit_integers and _bare(type_).bits == 64)  # type: ignore[attr-defined]
+    quoted = kind is not int or (options.quote_64bit_integers and _strip_wrappers(type_).bits == 64)  # type: ignore[attr-defined]
     if quoted:
         return ["null" if value is None else f'"{value}"' for value in values]
     return ["null" if value is None else value for value in values]
 
 
-def _bare(type_: DataType) -> DataType:
+def _strip_wrappers(type_: DataType) -> DataType:
     while isinstance(type_, (NullableType, LowCardinalityType)):
         type_ = type_.inner
     return type_
 
 
-def _values(array: pa.Array, type_: DataType) -> tuple[Texts, type] | None:
-    """The plain texts, and whether they are of numbers (``int``), of text (``str``) or of something else."""
-    kind = _KINDS.get(type(_bare(type_)))
+def _plain_values(array: pa.Array, type_: DataType) -> tuple[Texts, type] | None:
+    """Returns the plain texts, and ``int`` for numbers, ``str`` for strings, or ``object``."""
+    kind = _KINDS.get(type(_strip_wrappers(type_)))
     if kind is None:
         return None
     try:
         values = array.to_pylist()
-    except (UnicodeDecodeError, OverflowError, ValueError):  # bytes that are no text, days beyond Python's years
+    except (UnicodeDecodeError, OverflowError, ValueError):  # bytes that are not UTF-8, days beyond Python's years
         return None
     if kind is str:
         return values, kind

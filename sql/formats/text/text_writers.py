@@ -1,4 +1,4 @@
-"""Writing the text formats: columns are rendered as texts, Arrow joins the rows, and their bytes leave as they are."""
+"""Writes the text formats: columns are rendered as texts, and Arrow joins the rows."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _PLAIN_IN_CSV = (IntegerType, FloatType, DecimalType, BoolType, NothingType)
 
 @dataclass(slots=True)
 class RunStatistics:
-    """What the JSON formats tell about the run; read when the last row has been written."""
+    """The statistics of the run that JSON formats show; read after the last row."""
 
     elapsed_seconds: float = 0.0
     rows_read: int = 0
@@ -44,7 +44,7 @@ class RunStatistics:
 
 
 def slice_rows(batches: Batches) -> Iterator[pa.RecordBatch]:
-    """The rows in pieces whose text stays far below the 2 GiB that an Arrow string array holds."""
+    """Yields the rows in pieces whose text stays far below Arrow's 2 GiB for a string array."""
     for batch in batches:
         if not batch.num_rows:
             continue
@@ -55,7 +55,7 @@ def slice_rows(batches: Batches) -> Iterator[pa.RecordBatch]:
 
 
 def join_row(opener: str, texts: Sequence[pa.Array], separator: str, closer: str) -> pa.Array:
-    """Each row's texts with marks around and between."""
+    """Joins each row's texts with marks around and between."""
     pieces: list[object] = [opener]
     for index, column in enumerate(texts):
         pieces += [separator, column] if index else [column]
@@ -64,7 +64,7 @@ def join_row(opener: str, texts: Sequence[pa.Array], separator: str, closer: str
 
 
 def release_gradually(texts: list[pa.Array]) -> None:
-    """Freed one by one: tens of thousands at once would hold the interpreter."""
+    """Frees arrays one by one: tens of thousands at once would hold the interpreter."""
     while texts:
         texts.pop()
 
@@ -81,6 +81,8 @@ def write_tsv(
     header: int,
     raw: bool = False,
 ) -> Iterator[bytes]:
+    """Writes TabSeparated; ``header`` is 0 for none, 1 for names, 2 for types too."""
+
     def tidy(text: str) -> str:
         return text if raw else str(escape(pa.array([text], pa.string()), TSV_ESCAPES)[0].as_py())
 
@@ -90,14 +92,14 @@ def write_tsv(
         yield ("\t".join(tidy(str(type_)) for _, type_ in columns) + "\n").encode()
     for batch in slice_rows(batches):
         if is_small_result(batch, MOST_TSV_ROWS):
-            yield _few_lines(batch, columns, options, raw)
+            yield _render_small_lines(batch, columns, options, raw)
             continue
         texts = [render_tsv_fields(batch.column(i), type_, options, raw) for i, (_, type_) in enumerate(columns)]
         yield concatenate_bytes(join_row("", texts, "\t", "\n"))
         release_gradually(texts)
 
 
-def _few_lines(batch: pa.RecordBatch, columns: Columns, options: FormatOptions, raw: bool) -> bytes:
+def _render_small_lines(batch: pa.RecordBatch, columns: Columns, options: FormatOptions, raw: bool) -> bytes:
     texts = []
     for array, (_, type_) in zip(batch.columns, columns, strict=True):
         few = write_small_tsv(array, type_, raw)
@@ -111,6 +113,7 @@ def _few_lines(batch: pa.RecordBatch, columns: Columns, options: FormatOptions, 
 
 
 def render_tsv_fields(array: pa.Array, type_: DataType, options: FormatOptions, raw: bool) -> pa.Array:
+    """Renders a column's values as TabSeparated fields; ``raw`` does not escape."""
     texts = render_plain(array, type_, options)
     if not raw and isinstance(strip_nullable(type_), (StringType, FixedStringType, EnumType)):
         texts = escape(texts, TSV_ESCAPES)
@@ -120,7 +123,7 @@ def render_tsv_fields(array: pa.Array, type_: DataType, options: FormatOptions, 
 def write_csv(
     columns: Columns, batches: Batches, options: FormatOptions, statistics: RunStatistics | None, *, header: int
 ) -> Iterator[bytes]:
-    """A tuple is written as its elements, each a column of its own, as ClickHouse does."""
+    """Writes CSV. A tuple becomes its elements, each a column, as in ClickHouse."""
     separator = options.csv_delimiter
     original, columns = columns, flatten_tuple_columns(columns)
     lines = [[name for name, _ in columns], [str(type_) for _, type_ in columns]][:header]
@@ -130,13 +133,13 @@ def write_csv(
         arrays = flatten_tuple_arrays(
             [batch.column(i) for i in range(batch.num_columns)], [type_ for _, type_ in original]
         )
-        texts = [_csv_texts(array, type_, options) for array, (_, type_) in zip(arrays, columns, strict=True)]
+        texts = [_render_csv_fields(array, type_, options) for array, (_, type_) in zip(arrays, columns, strict=True)]
         yield concatenate_bytes(join_row("", texts, separator, "\n"))
         release_gradually(texts)
 
 
 def flatten_tuple_columns(columns: Columns) -> list[tuple[str, DataType]]:
-    """Tuples replaced by their elements, to any depth: ``t`` becomes ``t.1``, ``t.2`` or ``t.name``."""
+    """Replaces tuples by their elements, to any depth: ``t`` becomes ``t.1``, ``t.2`` or ``t.name``."""
     flat: list[tuple[str, DataType]] = []
     for name, type_ in columns:
         if not isinstance(type_, TupleType) or not type_.elements:
@@ -148,6 +151,7 @@ def flatten_tuple_columns(columns: Columns) -> list[tuple[str, DataType]]:
 
 
 def flatten_tuple_arrays(arrays: Sequence[pa.Array], types: Sequence[DataType]) -> list[pa.Array]:
+    """Replaces tuples in the arrays as :func:`flatten_tuple_columns` does in the columns."""
     flat: list[pa.Array] = []
     for array, type_ in zip(arrays, types, strict=True):
         if isinstance(type_, TupleType) and type_.elements:
@@ -157,9 +161,9 @@ def flatten_tuple_arrays(arrays: Sequence[pa.Array], types: Sequence[DataType]) 
     return flat
 
 
-def _csv_texts(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
+def _render_csv_fields(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
     kind = strip_nullable(type_)
-    if isinstance(kind, TupleType):  # only the empty one has not become columns
+    if isinstance(kind, TupleType):  # only the empty tuple is not flattened
         return pa.repeat("", len(array))
     texts = render_plain(array, type_, options)
     if not isinstance(kind, _PLAIN_IN_CSV):
@@ -173,6 +177,7 @@ def _csv_texts(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.A
 def write_values(
     columns: Columns, batches: Batches, options: FormatOptions, statistics: RunStatistics | None
 ) -> Iterator[bytes]:
+    """Writes VALUES: rows in brackets."""
     first = True
     for batch in slice_rows(batches):
         texts = [render_quoted(batch.column(i), type_, options) for i, (_, type_) in enumerate(columns)]
@@ -184,6 +189,7 @@ def write_values(
 def write_null(
     columns: Columns, batches: Batches, options: FormatOptions, statistics: RunStatistics | None
 ) -> Iterator[bytes]:
+    """Reads all rows and writes nothing."""
     for _ in batches:
         pass
     yield b""

@@ -1,9 +1,9 @@
-"""SQL expressions in VALUES: ``now()``, ``1 + 1``, ``toDate('2020-01-01')``.
+"""Evaluates SQL expressions in VALUES: ``now()``, ``1 + 1``, ``toDate('2020-01-01')``.
 
 Texts that differ only in their string literals (``toDate('…')`` on every row) are one expression over columns of
-strings, evaluated once. Others are compiled one by one, each distinct text once, and evaluated for as many rows as
-have it, so that a function such as ``generateUUIDv4`` gives every row its own value. Numbers are not taken out of an
-expression: the type of a number literal depends on its value, and with it the result of some functions.
+strings, evaluated once. Others are compiled one by one, each distinct text once. Each is evaluated for as many rows as
+have it, so that ``generateUUIDv4`` gives every row its own value. Numbers are not taken out of an expression: the type
+of a number literal depends on its value, and with it the result of some functions.
 """
 
 from __future__ import annotations
@@ -28,15 +28,18 @@ _STRING = re.compile(r"'(?:[^'\\]++|\\.|'')*+'", re.DOTALL)
 _EMPTY_MAP = re.compile(r"\s*map\s*\(\s*\)\s*")
 _MOST_CHARACTERS, _MOST_NESTING = 262_144, 100
 _OPENING, _CLOSING = (np.frombuffer(marks, np.uint8) for marks in (b"([{", b")]}"))
-_FEW = 8  # distinct texts that are not worth looking for a common shape
+_FEW = 8  # so few distinct texts are not searched for a common shape
 
 
 def evaluate_expressions(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
-    """The values of the expressions, cast to the type. Raises ``BadValueError`` with the row of the first bad one."""
+    """Evaluates the expressions and casts the values to the type.
+
+    Raises ``BadValueError`` with the row of the first bad one.
+    """
     encoded = pc.dictionary_encode(texts)
     distinct: list[str] = encoded.dictionary.to_pylist()
     for code, text in enumerate(distinct):
-        if len(text) > _MOST_CHARACTERS or _nesting(text) > _MOST_NESTING:
+        if len(text) > _MOST_CHARACTERS or _count_nesting(text) > _MOST_NESTING:
             index = int(pc.index(encoded.indices, pa.scalar(code, pa.int32())).as_py())
             detail = (
                 f"An expression in VALUES may have {_MOST_CHARACTERS} characters and {_MOST_NESTING} brackets inside "
@@ -44,7 +47,7 @@ def evaluate_expressions(texts: pa.Array, type_: DataType, options: FormatOption
             )
             raise BadValueError("SYNTAX_ERROR", index, text, detail)
     if len(distinct) > _FEW:
-        values = _by_shape(distinct, encoded.indices, type_, options)
+        values = _evaluate_by_shape(distinct, encoded.indices, type_, options)
         if values is not None:
             return values
     codes = np.asarray(encoded.indices)
@@ -67,8 +70,8 @@ def evaluate_expressions(texts: pa.Array, type_: DataType, options: FormatOption
     return pa.concat_arrays(pieces).take(pa.array(inverse))
 
 
-def _nesting(text: str) -> int:
-    """How deep brackets are inside each other, those in strings too."""
+def _count_nesting(text: str) -> int:
+    """Returns how deep brackets are nested, also those in strings."""
     if text.count("(") + text.count("[") <= _MOST_NESTING:
         return 0
     data = np.frombuffer(text.encode(), np.uint8)
@@ -77,7 +80,7 @@ def _nesting(text: str) -> int:
 
 
 def _evaluate_one(text: str, rows: int, type_: DataType, options: FormatOptions) -> pa.Array:
-    if isinstance(type_, MapType) and _EMPTY_MAP.fullmatch(text):  # of keys and values of no type, which Arrow has not
+    if isinstance(type_, MapType) and _EMPTY_MAP.fullmatch(text):  # its keys and values have no type, which Arrow lacks
         return pa.array([[]] * rows, type_.arrow)
     schema = TableSchema((Column("_row", IntegerType(8, False)),))
     (compiled,) = compile_expressions([text], schema, options.timezone)
@@ -85,8 +88,13 @@ def _evaluate_one(text: str, rows: int, type_: DataType, options: FormatOptions)
     return cast_array(compiled.evaluate(block), compiled.type, type_, options)
 
 
-def _by_shape(distinct: Sequence[str], rows: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array | None:
-    """All texts as one expression over their string literals; ``None`` when they have no common shape."""
+def _evaluate_by_shape(
+    distinct: Sequence[str], rows: pa.Array, type_: DataType, options: FormatOptions
+) -> pa.Array | None:
+    """Evaluates all texts as one expression over their string literals.
+
+    Returns ``None`` when they have no common shape.
+    """
     shapes = {_STRING.sub("''", text) for text in distinct}
     if len(shapes) != 1:
         return None
@@ -102,4 +110,4 @@ def _by_shape(distinct: Sequence[str], rows: pa.Array, type_: DataType, options:
         block = pa.Table.from_arrays([array.take(rows) for array in arrays], names=names)
         return cast_array(compiled.evaluate(block), compiled.type, type_, options)
     except (UserError, BadValueError):
-        return None  # a function that wants a constant, or a bad value: one by one tells which
+        return None  # a function that needs a constant, or a bad value: evaluation one by one tells

@@ -1,6 +1,6 @@
-"""Reading VALUES: :mod:`values_split` parts the rows, columns are converted as literals, the rest are expressions.
+"""Reads VALUES: :mod:`row_splitting` parts the rows; columns are converted as literals.
 
-Fields that are no literal of their column's type are SQL expressions: see :mod:`values_expressions`.
+Fields that are not a literal of their column's type are SQL expressions: see :mod:`values_expressions`.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ _END = re.compile(rb"[\s,]*+;?+\s*+\Z")
 
 
 def read_values(stream: BinaryIO, columns: Sequence[Column], options: FormatOptions) -> Iterator[pa.Table]:
+    """Yields the rows of VALUES."""
     rest = strip_byte_order_mark(stream.read(3))
     first_row = 1
     wanted = CHUNK_BYTES
@@ -58,28 +59,28 @@ def read_values(stream: BinaryIO, columns: Sequence[Column], options: FormatOpti
         except RowShapeError as error:
             raise _shape_error(rest, error, columns, first_row) from None
         if split.rows:
-            yield _table(split, columns, options, first_row)
+            yield _make_table(split, columns, options, first_row)
             first_row += split.rows
             rest, wanted = rest[split.end :], CHUNK_BYTES
         else:
             wanted = next_read_size(len(rest), CHUNK_BYTES)
         if rest.lstrip(b" \t\r\n,")[:1] not in (b"(", b";", b""):
-            raise _unexpected(rest, first_row)
+            raise _unexpected_error(rest, first_row)
         if not data:
             break
     if not _END.match(rest):
-        raise _unexpected(rest, first_row)
+        raise _unexpected_error(rest, first_row)
 
 
-def read_few_values(data: bytes, columns: Sequence[Column], options: FormatOptions) -> pa.Table | None:
-    """See :mod:`few_rows`."""
-    return parse_small_values(data, columns, options, _column)
+def parse_few_values(data: bytes, columns: Sequence[Column], options: FormatOptions) -> pa.Table | None:
+    """Parses a few plain rows (see :mod:`small_inserts`)."""
+    return parse_small_values(data, columns, options, _convert_column)
 
 
 def _shape_error(rest: bytes, error: RowShapeError, columns: Sequence[Column], first_row: int) -> UserError:
     row, start, count = first_row + error.index, rest[error.position :], error.fields
     if count < 0:
-        return _unexpected(start, row)
+        return _unexpected_error(start, row)
     column = columns[min(count, len(columns)) - 1]
     wanted = "','" if count < len(columns) else "')'"
     return UserError(
@@ -89,7 +90,7 @@ def _shape_error(rest: bytes, error: RowShapeError, columns: Sequence[Column], f
     )
 
 
-def _unexpected(rest: bytes, row: int) -> UserError:
+def _unexpected_error(rest: bytes, row: int) -> UserError:
     start = rest.lstrip(b" \t\r\n,")
     wanted = "a complete row" if start[:1] == b"(" else "'('"
     return UserError(
@@ -102,29 +103,29 @@ def _text(data: bytes) -> str:
     return shorten_for_message(data[:240].decode("utf-8", "replace"))
 
 
-def _table(split: SplitRows, columns: Sequence[Column], options: FormatOptions, first_row: int) -> pa.Table:
+def _make_table(split: SplitRows, columns: Sequence[Column], options: FormatOptions, first_row: int) -> pa.Table:
     arrays = []
     for column, values in zip(columns, split.columns, strict=True):
         texts = decode_utf8(values, column, first_row)
         try:
-            arrays.append(_column(texts, column.type, options))
+            arrays.append(_convert_column(texts, column.type, options))
         except BadValueError as error:
-            raise error.located(first_row, column.name, column.type) from None
+            raise error.to_user_error(first_row, column.name, column.type) from None
     return pa.Table.from_arrays(arrays, names=[column.name for column in columns])
 
 
 # Columns --------------------------------------------------------------------------------------------------------------
 
 
-def _column(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
+def _convert_column(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
     if isinstance(type_, LowCardinalityType):
-        return pc.dictionary_encode(_column(texts, type_.inner, options))
+        return pc.dictionary_encode(_convert_column(texts, type_.inner, options))
     if is_composite(type_):
         try:
             return parse_literals(texts, type_, options)
         except BadValueError:
-            return _mixed(texts, _no_literals(texts, type_, options), type_, options)
-    quoted = _is_quoted(texts)
+            return _convert_mixed(texts, _find_non_literals(texts, type_, options), type_, options)
+    quoted = _find_quoted(texts)
     is_null = pc.match_substring_regex(texts, "(?i)^null$") if may_contain_null(texts) else pa.scalar(False)
     bare = pc.invert(pc.or_(quoted, is_null))
     if not pc.any(bare, min_count=0).as_py():
@@ -135,16 +136,19 @@ def _column(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Arra
         except BadValueError:
             pass  # perhaps an expression
     if isinstance(strip_nullable(type_), _BARE_NUMBERS):
-        expressions = _not_numbers(texts, bare, type_, options)
+        expressions = _find_non_numbers(texts, bare, type_, options)
     else:
         expressions = bare
     if isinstance(expressions, pa.Array) and pc.any(expressions, min_count=0).as_py():
-        return _mixed(texts, expressions, type_, options)
+        return _convert_mixed(texts, expressions, type_, options)
     return parse_texts(unquote_literals(texts), type_, options)
 
 
-def _is_quoted(texts: pa.Array) -> pa.Array:
-    """Which texts are one string literal. Two quotes make one; more need a closer look ('it''s' against 'a' || 'b')."""
+def _find_quoted(texts: pa.Array) -> pa.Array:
+    """Returns a mask of the texts that are one string literal.
+
+    Two quotes make one; more need a closer look ('it''s' against 'a' || 'b').
+    """
     edges = pc.and_(pc.starts_with(texts, "'"), pc.ends_with(texts, "'"))
     quotes = pc.count_substring(texts, "'")
     simple = pc.and_(edges, pc.equal(quotes, 2))
@@ -155,8 +159,8 @@ def _is_quoted(texts: pa.Array) -> pa.Array:
     return pc.or_(simple, whole)
 
 
-def _not_numbers(texts: pa.Array, bare: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
-    """Which bare texts are no number that the type takes as it is written."""
+def _find_non_numbers(texts: pa.Array, bare: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
+    """Returns a mask of the bare texts that are no number that the type takes as written."""
     kind = strip_nullable(type_)
     pattern = _NUMBER
     if isinstance(kind, IntegerType):
@@ -168,8 +172,8 @@ def _not_numbers(texts: pa.Array, bare: pa.Array, type_: DataType, options: Form
     return pc.and_(bare, pc.invert(pc.match_substring_regex(texts, pattern)))
 
 
-def _no_literals(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
-    """Which texts are no literal of a composite type; each distinct one is tried."""
+def _find_non_literals(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
+    """Returns a mask of the texts that are no literal of a composite type; each distinct one is tried."""
     encoded = pc.dictionary_encode(texts)
     wrong: list[bool] = []
     for index in range(len(encoded.dictionary)):
@@ -181,14 +185,14 @@ def _no_literals(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa
     return pa.array(wrong, pa.bool_()).take(encoded.indices)
 
 
-def _mixed(texts: pa.Array, expressions: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
-    """Literals and expressions in one column."""
+def _convert_mixed(texts: pa.Array, expressions: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
+    """Converts a column of literals and expressions."""
     literals = parse_literals(pc.if_else(expressions, None, texts), type_, options)
     rows = np.flatnonzero(np.asarray(expressions))
     try:
         values = evaluate_expressions(pc.filter(texts, expressions), type_, options)
     except BadValueError as error:
-        raise error.at(int(rows[error.index])) from None
+        raise error.with_index(int(rows[error.index])) from None
     places = np.arange(len(texts))
     places[rows] = len(texts) + np.arange(len(rows))
     return pa.concat_arrays([literals, values]).take(pa.array(places))

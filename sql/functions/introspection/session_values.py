@@ -9,7 +9,7 @@ from parts.types import ArrayType, StringType, UUIDType
 from sql.functions.registry import Call, define, function
 from sql.settings.session_settings import (
     canonical_name,
-    default_value,
+    get_default_value,
 )
 from sql.settings.supported_settings import (
     SUPPORTED_SETTINGS,
@@ -69,7 +69,7 @@ def _get_setting(call: Call) -> Typed:
     honoured = SUPPORTED_SETTINGS.get(name)
     if honoured is not None:
         return literal(getattr(settings, name))
-    return literal(settings.changes.get(name, default_value(name)))
+    return literal(settings.changes.get(name, get_default_value(name)))
 
 
 _GLOBAL_VARIABLES = {

@@ -1,1 +1,1 @@
-"""Queries and expressions: from text to trees and back."""
+"""Queries and expressions: parsing text to trees and formatting trees as text."""

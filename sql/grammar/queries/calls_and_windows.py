@@ -1,7 +1,7 @@
 """Parses names, calls, stars and windows.
 
-``primary.PrimaryParser`` adds literals, brackets and special forms, ``expressions.ExpressionParser`` the operators: one
-parser in three layers, because every bracket holds an expression again.
+One parser has three layers, because every bracket holds an expression again. ``primary_expressions.PrimaryParser`` adds
+literals, brackets and special forms; ``expressions.ExpressionParser`` adds the operators.
 
 Source: ClickHouse documentation, "Syntax" and "Window functions".
 """
@@ -41,30 +41,38 @@ _UNIT_FIRST = frozenset(
 
 
 class CallParser:
-    """``parse_query`` reads a query (given by ``queries``: they need each other)."""
+    """The lowest layer of the expression parser: names, calls, stars, windows.
+
+    ``parse_query`` parses a subquery; ``query_parser`` passes it in, because the two modules need each other.
+    """
 
     def __init__(self, stream: TokenStream, parse_query: Callable[[TokenStream], Query]) -> None:
         self.stream = stream
         self.parse_query = parse_query
 
-    # What the layers above read ---------------------------------------------------------------------------------------
+    # What the layers above implement ----------------------------------------------------------------------------------
 
     def expression(self) -> Node:
+        """Parses an expression."""
         raise NotImplementedError
 
     def sum_expression(self) -> Node:
+        """Parses operands of ``+`` and ``-``, and everything that binds stronger."""
         raise NotImplementedError
 
     def concat_expression(self) -> Node:
+        """Parses operands of ``||``, and everything that binds stronger."""
         raise NotImplementedError
 
     def with_alias(self, expression: Node) -> Node:
+        """Returns the expression, as an ``Alias`` if an alias follows."""
         raise NotImplementedError
 
     def with_free_alias(self, expression: Node) -> Node:
         raise NotImplementedError
 
     def order_items(self) -> tuple[OrderItem, ...]:
+        """Parses the items of ORDER BY."""
         raise NotImplementedError
 
     def aliased(self) -> Node:
@@ -76,18 +84,20 @@ class CallParser:
         return self.with_free_alias(self.expression())
 
     def aliased_list(self) -> tuple[Node, ...]:
+        """Parses one or more expressions with optional aliases, separated by commas."""
         items = [self.aliased()]
         while self.stream.accept(","):
             items.append(self.aliased())
         return tuple(items)
 
     def type_text(self) -> str:
-        """The text of a data type."""
+        """Returns the text of a data type."""
         return type_text(self.stream)
 
     # Names and calls --------------------------------------------------------------------------------------------------
 
     def name(self) -> Node:
+        """Parses a name, a call, or ``table.*``."""
         stream = self.stream
         token = stream.next()
         if stream.at("("):
@@ -108,6 +118,7 @@ class CallParser:
         return Identifier(tuple(parts))
 
     def function(self, name: str) -> Node:
+        """Parses a call behind its name."""
         with self.stream.guard.nested(1, CALL_LEVELS):
             return self._call(name)
 
@@ -138,7 +149,7 @@ class CallParser:
         stream.expect("(")
         distinct = stream.at("DISTINCT") and stream.peek(1).text not in (",", ")") and stream.accept("DISTINCT")
         if stream.at("ALL") and stream.peek(1).kind in ("word", "quoted", "number") and not distinct:
-            stream.next()  # of all values, which is the default
+            stream.next()  # ALL is the default
         if stream.accept(")"):
             return (), False
         if stream.at("SELECT") or stream.at("WITH"):
@@ -148,11 +159,12 @@ class CallParser:
             stream.expect(",")
             args += self.aliased_list()
         else:
-            args = _with_whole_lambda(self.aliased_list())
+            args = _merge_lambda_parameters(self.aliased_list())
         stream.expect(")")
         return args, distinct
 
     def columns(self) -> Node:
+        """Parses ``COLUMNS('pattern')`` or ``COLUMNS(names)`` with its modifiers."""
         stream = self.stream
         stream.next()
         stream.expect("(")
@@ -164,6 +176,7 @@ class CallParser:
         return self.star(star)
 
     def star(self, star: Star) -> Node:
+        """Adds the modifiers EXCEPT, REPLACE and APPLY to a star."""
         stream = self.stream
         modifiers: list[tuple[str, object]] = []
         while True:
@@ -178,7 +191,7 @@ class CallParser:
                     raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", "REPLACE changes a column of the asterisk twice")
                 modifiers.append((kind, changes))
             elif stream.accept("APPLY"):
-                modifiers.append(("apply", self._in_brackets(self._change) or self.expression()))
+                modifiers.append(("apply", self._in_brackets(self._apply_function) or self.expression()))
             elif stream.at("LIKE") or stream.at("ILIKE"):
                 raise not_implemented(f"* {stream.peek().upper} (COLUMNS with a regular expression is)")
             else:
@@ -186,6 +199,7 @@ class CallParser:
         return replace(star, modifiers=tuple(modifiers))
 
     def _except(self) -> tuple[str, object]:
+        """Parses what follows EXCEPT; returns the modifier's kind and its pattern or names."""
         stream = self.stream
         kind = "except strict" if stream.accept("STRICT") else "except"
         bracketed = stream.at("(")
@@ -195,21 +209,22 @@ class CallParser:
         return kind, tuple(self.names())
 
     def _in_brackets(self, read: Callable[[], Any]) -> Any:
-        """``None`` where no bracket begins."""
+        """Reads something in brackets; returns ``None`` where no bracket begins."""
         if not self.stream.accept("("):
             return None
         found = read()
         self.stream.expect(")")
         return found
 
-    def _change(self) -> Node:
-        """What APPLY does; of the prefix of names that may follow ClickHouse makes nothing."""
+    def _apply_function(self) -> Node:
+        """Parses the function or lambda of APPLY. ClickHouse ignores the prefix of names that may follow."""
         change = self.expression()
         if self.stream.accept(","):
             self.stream.string("a prefix of column names")
         return change
 
     def names(self) -> list[str]:
+        """Parses a column name, or several in brackets."""
         stream = self.stream
         if not stream.accept("("):
             return [stream.identifier("a column name")]
@@ -220,6 +235,7 @@ class CallParser:
         return names
 
     def window_spec(self) -> WindowSpec:
+        """Parses a window in brackets: its base, PARTITION BY, ORDER BY and frame."""
         stream = self.stream
         stream.expect("(")
         base = ""
@@ -254,7 +270,7 @@ class CallParser:
         else:
             first, last = self._frame_bound(), "CURRENT ROW"
         frame = f"{mode} BETWEEN {first} AND {last}"
-        places = _place(first), _place(last)
+        places = _frame_position(first), _frame_position(last)
         if places[0] > places[1] or places[0] == inf or places[1] == -inf:
             raise UserError("BAD_ARGUMENTS", f"Window frame '{frame}' is invalid: it ends before it begins")
         return frame
@@ -279,8 +295,8 @@ class CallParser:
         return f"{count} {side}"
 
 
-def _with_whole_lambda(args: tuple[Node, ...]) -> tuple[Node, ...]:
-    """``f(x, y -> …)`` is ``f((x, y) -> …)``: the names before the first lambda are its parameters too."""
+def _merge_lambda_parameters(args: tuple[Node, ...]) -> tuple[Node, ...]:
+    """Gives the first lambda the names before it as parameters: ``f(x, y -> …)`` is ``f((x, y) -> …)``."""
     names: list[str] = []
     for place, arg in enumerate(args):
         if isinstance(arg, Lambda):
@@ -291,8 +307,8 @@ def _with_whole_lambda(args: tuple[Node, ...]) -> tuple[Node, ...]:
     return args
 
 
-def _place(bound: str) -> float:
-    """Where a bound of a frame is, from the current row."""
+def _frame_position(bound: str) -> float:
+    """Returns a frame bound's position relative to the current row."""
     count, _, side = bound.partition(" ")
     if count == "CURRENT":
         return 0

@@ -36,7 +36,7 @@ _RESERVED = _words(
 
 
 class ExpressionParser(PrimaryParser):
-    """Reads expressions from a stream."""
+    """The whole expression parser: adds operators, aliases and ORDER BY items."""
 
     # Lists and aliases ------------------------------------------------------------------------------------------------
 
@@ -52,6 +52,7 @@ class ExpressionParser(PrimaryParser):
         return Alias(expression, stream.next().value) if aliased is expression and is_alias else aliased
 
     def order_items(self) -> tuple[OrderItem, ...]:
+        """Parses the items of ORDER BY."""
         items = [self._order_item()]
         while self.stream.accept(","):
             items.append(self._order_item())
@@ -75,6 +76,7 @@ class ExpressionParser(PrimaryParser):
     # Operators --------------------------------------------------------------------------------------------------------
 
     def expression(self) -> Node:
+        """Parses an expression: ``? :``, a lambda, or operators."""
         stream = self.stream
         condition = self._or()
         if stream.accept("?"):
@@ -116,7 +118,7 @@ class ExpressionParser(PrimaryParser):
         return self._repeated("not", times, self._comparison())
 
     def _repeated(self, name: str, times: int, value: Node) -> Node:
-        """The call around itself; its depth is looked at before anything recurses into it."""
+        """Wraps the value in ``times`` calls; checks the depth first, since others recurse into it."""
         if times == 0:
             return value
         with self.stream.guard.nested(0, times * CALL_LEVELS):
@@ -186,12 +188,14 @@ class ExpressionParser(PrimaryParser):
         return None
 
     def concat_expression(self) -> Node:
+        """Parses operands of ``||``."""
         terms = [self.sum_expression()]
         while self.stream.accept("||"):
             terms.append(self.sum_expression())
         return terms[0] if len(terms) == 1 else Function("concat", tuple(terms))
 
     def sum_expression(self) -> Node:
+        """Parses operands of ``+`` and ``-``."""
         left = self._product()
         while (token := self.stream.peek()).kind == "mark" and token.text in _SUMS:
             self.stream.next()

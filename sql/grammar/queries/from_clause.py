@@ -43,14 +43,15 @@ _MOST_DIGITS = 600
 
 
 def parse_from(parser: ExpressionParser) -> Node:
+    """Parses the tables, joins and ARRAY JOINs behind FROM."""
     stream = parser.stream
-    source = _joined(parser, _table(parser))
+    source = _parse_joins(parser, _parse_table(parser))
     while stream.accept(","):
-        source = _joined(parser, Join(source, _table(parser), "CROSS"))
+        source = _parse_joins(parser, Join(source, _parse_table(parser), "CROSS"))
     return source
 
 
-def _joined(parser: ExpressionParser, source: Node) -> Node:
+def _parse_joins(parser: ExpressionParser, source: Node) -> Node:
     stream = parser.stream
     while True:
         array_join = 2 if stream.at("LEFT", "ARRAY", "JOIN") or stream.at("INNER", "ARRAY", "JOIN") else 1
@@ -60,14 +61,14 @@ def _joined(parser: ExpressionParser, source: Node) -> Node:
                 stream.next()
             source = ArrayJoin(source, parser.aliased_list(), left)
         elif stream.peek().kind == "word" and stream.peek().upper in _JOIN_WORDS:
-            source = _join(parser, source)
+            source = _parse_join(parser, source)
         elif stream.at("PASTE", "JOIN") or stream.at("NATURAL"):
             raise not_implemented(f"{stream.peek().upper} JOIN")
         else:
             return source
 
 
-def _join(parser: ExpressionParser, left: Node) -> Node:
+def _parse_join(parser: ExpressionParser, left: Node) -> Node:
     stream = parser.stream
     words: list[str] = []
     while not stream.accept("JOIN"):
@@ -79,19 +80,19 @@ def _join(parser: ExpressionParser, left: Node) -> Node:
     kind = next((word for word in words if word in ("INNER", "LEFT", "RIGHT", "FULL", "CROSS")), "INNER")
     if strictness in ("SEMI", "ANTI") and kind == "INNER":
         kind = "LEFT"
-    right = _table(parser)
+    right = _parse_table(parser)
     on: Node | None = None
     using: tuple[str, ...] = ()
     if stream.accept("ON"):
         on = parser.expression()
     elif stream.accept("USING"):
-        using = tuple(_using(parser))
+        using = tuple(_parse_using(parser))
     elif kind != "CROSS":
         stream.fail("ON", "USING")
     return Join(left, right, kind, strictness, on, using, "GLOBAL" in words)
 
 
-def _using(parser: ExpressionParser) -> list[str]:
+def _parse_using(parser: ExpressionParser) -> list[str]:
     stream = parser.stream
     bracketed = stream.accept("(")
     names = [stream.identifier("a column name")]
@@ -102,16 +103,16 @@ def _using(parser: ExpressionParser) -> list[str]:
     return names
 
 
-def _table(parser: ExpressionParser) -> Node:
+def _parse_table(parser: ExpressionParser) -> Node:
     stream = parser.stream
     if stream.accept("("):
         if is_at_query(stream, ("SELECT", "WITH", "FROM")):
             with stream.guard.nested(_TABLE_LEVELS):
                 query = parser.parse_query(stream)
             stream.expect(")")
-            return SubqueryTable(query, _table_alias(stream))
+            return SubqueryTable(query, _parse_table_alias(stream))
         if stream.at("VALUES", "("):
-            return _values(parser)
+            return _parse_values(parser)
         with stream.guard.nested(BRACKET_LEVELS):
             source = parse_from(parser)
         stream.expect(")")
@@ -124,43 +125,46 @@ def _table(parser: ExpressionParser) -> Node:
         elif not stream.at(")"):
             args = parser.aliased_list()
         stream.expect(")")
-        return TableFunction(name, args, _table_alias(stream))
+        return TableFunction(name, args, _parse_table_alias(stream))
     database = None
     if stream.accept("."):
         database, name = name, stream.identifier("a table name")
-    alias = _table_alias(stream)
+    alias = _parse_table_alias(stream)
     final = stream.accept("FINAL")
-    alias = alias or _table_alias(stream)
-    sample = _ratio(stream) if stream.accept("SAMPLE") else None
-    offset = _ratio(stream) if sample is not None and stream.accept("OFFSET") else None
+    alias = alias or _parse_table_alias(stream)
+    sample = _parse_sample_ratio(stream) if stream.accept("SAMPLE") else None
+    offset = _parse_sample_ratio(stream) if sample is not None and stream.accept("OFFSET") else None
     return NamedTable(database, name, alias, final, sample, offset)
 
 
-def _values(parser: ExpressionParser) -> TableFunction:
-    """``VALUES (1, 'a'), (2, 'b'))``: rows only. A text is no literal here: it would be taken for a structure."""
+def _parse_values(parser: ExpressionParser) -> TableFunction:
+    """Parses ``VALUES (1, 'a'), (2, 'b'))``: rows without a structure.
+
+    A leading string is wrapped in ``identity``: as a literal it would be taken for a structure.
+    """
     stream = parser.stream
     stream.expect("VALUES")
     first, *rows = parser.aliased_list()
     stream.expect(")")
     if isinstance(first, Literal):
         first = Function("identity", (first,))
-    return TableFunction("values", (first, *rows), _table_alias(stream))
+    return TableFunction("values", (first, *rows), _parse_table_alias(stream))
 
 
-def _ratio(stream: TokenStream) -> Fraction:
-    if stream.peek().text.startswith("."):  # behind a word that is a dot and a number
+def _parse_sample_ratio(stream: TokenStream) -> Fraction:
+    if stream.peek().text.startswith("."):  # the tokenizer joins a dot and digits behind a word
         stream.fail("a digit before the point")
-    ratio = _decimal(stream, "a share of the data (0.1, 1/10) or a number of rows")
+    ratio = _parse_decimal(stream, "a share of the data (0.1, 1/10) or a number of rows")
     if not stream.accept("/"):
         return ratio
-    divisor = _decimal(stream, "a number")
+    divisor = _parse_decimal(stream, "a number")
     if not divisor:
         raise UserError("STD_EXCEPTION", "bad rational: zero denominator: SAMPLE and its OFFSET divide by 0")
     return ratio / divisor
 
 
-def _decimal(stream: TokenStream, expected: str) -> Fraction:
-    """A decimal number, exactly. An exponent beyond all numbers of rows counts as one that is."""
+def _parse_decimal(stream: TokenStream, expected: str) -> Fraction:
+    """Parses a decimal number exactly. An exponent past ``_MOST_DIGITS`` counts as ``_MOST_DIGITS``."""
     text = stream.peek().text.replace("_", "").lower()
     is_number = stream.peek().kind == "number" or text.isdecimal()  # 1__0 is a word elsewhere
     if not is_number or text[:2] in ("0x", "0b"):
@@ -171,7 +175,7 @@ def _decimal(stream: TokenStream, expected: str) -> Fraction:
     return Fraction(digits) * Fraction(10) ** max(-_MOST_DIGITS, min(power, _MOST_DIGITS))
 
 
-def _table_alias(stream: TokenStream) -> str:
+def _parse_table_alias(stream: TokenStream) -> str:
     token = stream.peek()
     if stream.accept("AS"):
         alias = stream.identifier("alias of the table")

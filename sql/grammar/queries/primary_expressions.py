@@ -1,4 +1,4 @@
-"""Parses what operators stand between: literals, brackets and the special forms.
+"""Parses the operands of operators: literals, brackets and special forms.
 
 ``expressions.ExpressionParser`` adds the operators. Source: ClickHouse documentation, "Syntax".
 """
@@ -23,9 +23,10 @@ _TRIM = {"BOTH": "trimBoth", "LEADING": "trimLeft", "TRAILING": "trimRight"}
 
 
 class PrimaryParser(CallParser):
-    """Everything that begins an expression."""
+    """The middle layer of the expression parser: everything that begins an expression."""
 
     def primary(self) -> Node:
+        """Parses an operand: a literal, bracket, special form, name or call."""
         stream = self.stream
         token = stream.peek()
         if token.kind == "number":
@@ -43,7 +44,7 @@ class PrimaryParser(CallParser):
         return stream.fail("an expression")
 
     def number(self, text: str) -> Literal:
-        """The number that was read; before ``::`` its text, which the conversion reads as it is written."""
+        """Returns the number as a literal; before ``::`` its text, which the cast converts."""
         return Literal(text) if self.stream.at("::") else parse_number(text)
 
     def _mark_primary(self, text: str) -> Node:
@@ -128,7 +129,9 @@ class PrimaryParser(CallParser):
             return Literal({"NULL": None, "TRUE": True, "FALSE": False}[word])
         if word in ("INF", "NAN", "INFINITY") and following.text not in ("(", "."):
             stream.next()
-            return Literal(math.nan if word.lower() == "nan" else math.inf)  # the one nan: trees are compared
+            return Literal(
+                math.nan if word.lower() == "nan" else math.inf
+            )  # always the same object, so that equal trees compare equal
         if word == "CASE":
             return self._case()
         if word == "INTERVAL" and following.text not in (",", ")", "."):
@@ -261,7 +264,10 @@ class PrimaryParser(CallParser):
         return Function("substring", tuple(args))
 
     def _first_argument_ends_with(self, word: str) -> bool:
-        """Looked up before it is read: to read it twice would double the work at every level of nesting."""
+        """Looks ahead whether the first argument ends with the word.
+
+        Parsing it twice instead would double the work at every level of nesting.
+        """
         stream = self.stream
         start = stream.position
         stream.next()
@@ -276,7 +282,7 @@ class PrimaryParser(CallParser):
 
 
 def is_at_query(stream: TokenStream, words: tuple[str, ...]) -> bool:
-    """Whether a query begins here, behind a bracket, perhaps in more brackets.
+    """Returns whether a query begins behind the bracket just read, perhaps in more brackets.
 
     ``((SELECT 1) UNION ALL …)`` is a query, ``((SELECT 1) + 1)`` is an expression: what follows each bracket tells.
     """

@@ -1,8 +1,8 @@
-"""The text of a query or an expression, made of its tree: parsing it gives the same tree again.
+"""Formats a query or expression tree as text that parses to the same tree.
 
-As ClickHouse keeps it in definitions: operators between their operands, in brackets where an operand is an operator
-too; INTERVAL as the function that it means; on lines as SHOW CREATE lays them out, or in one line as ``system.tables``
-shows it. What another server is to compute is in one line, with every name quoted.
+The text is as ClickHouse keeps it in definitions. Operators stand between their operands, with brackets where an
+operand is an operator too. INTERVAL becomes its function. The text has the lines of SHOW CREATE, or is one line as
+``system.tables`` shows it. Queries for another server are one line, with every name quoted.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from sql.grammar.syntax_tree import (
 )
 from sql.grammar.tokens import quote_identifier, quote_identifier_if_needed, quote_string
 
-_BETWEEN = {
+_INFIX_OPERATORS = {
     "plus": "+", "minus": "-", "multiply": "*", "divide": "/", "modulo": "%", "equals": "=", "notEquals": "!=",
     "less": "<", "greater": ">", "lessOrEquals": "<=", "greaterOrEquals": ">=", "like": "LIKE", "notLike": "NOT LIKE",
     "ilike": "ILIKE", "notILike": "NOT ILIKE", "in": "IN", "notIn": "NOT IN", "and": "AND", "or": "OR",
@@ -44,8 +44,8 @@ _BETWEEN = {
     "globalNotIn": "GLOBAL NOT IN",
 }  # fmt: skip
 _CHAINED = ("and", "or")
-_BEFORE = {"not": "NOT ", "negate": "-"}
-_BEHIND = {"isNull": " IS NULL", "isNotNull": " IS NOT NULL"}
+_PREFIX_OPERATORS = {"not": "NOT ", "negate": "-"}
+_POSTFIX_OPERATORS = {"isNull": " IS NULL", "isNotNull": " IS NOT NULL"}
 _SETS = ("in", "notIn", "globalIn", "globalNotIn")
 _ELEMENTS = ("arrayElement", "tupleElement")
 _QUANTIFIED = {"_any": "ANY", "_all": "ALL"}
@@ -53,7 +53,11 @@ _INDENT = "    "
 
 
 def format_view_query(query: Query, *, one_line: bool = False) -> str:
-    """Of the definition of a view. Raises 48 for a query that has no such text: what is kept is run."""
+    """Formats the query of a view's definition.
+
+    Raises 48 (NOT_IMPLEMENTED) for a query whose text would not parse to the same tree, since the kept text is what
+    runs.
+    """
     text = _Writer(one_line, quote_identifier_if_needed).query(query, 0)
     if not one_line and parse_query(text) != query:
         raise UserError("NOT_IMPLEMENTED", "A view of this query is not supported: its text cannot be kept")
@@ -61,17 +65,21 @@ def format_view_query(query: Query, *, one_line: bool = False) -> str:
 
 
 def format_query(query: Query) -> str:
-    """For another server. A parameter that is not bound is written as it was."""
+    """Formats a query for another server. An unbound parameter is written as it was."""
     return _Writer(True, quote_identifier).query(query, 0)
 
 
 def format_expression(node: Node) -> str:
-    """As :func:`format_query`."""
+    """Formats an expression for another server."""
     return _Writer(True, quote_identifier).text(node, 0)
 
 
 def normalize_expression(text: str) -> str:
-    """An expression of a definition; as it was, but for blanks, where it has no such text. Raises ``UserError`` 62."""
+    """Returns a definition's expression in normal form.
+
+    An expression that cannot be formatted keeps its text, with blanks collapsed. Raises ``UserError`` 62
+    (SYNTAX_ERROR).
+    """
     node = parse_expression(text)
     try:
         return _Writer(True, quote_identifier_if_needed).text(node, 0)
@@ -80,19 +88,20 @@ def normalize_expression(text: str) -> str:
 
 
 class _Writer:
-    """``name`` writes a name."""
+    """Writes trees as text; ``name`` quotes a name."""
 
     def __init__(self, one_line: bool, name: Callable[[str], str]) -> None:
         self._one_line = one_line
         self._name = name
 
     def _line(self, indent: int, between: str = " ") -> str:
-        """To the next line; ``between`` stands for it where all is one."""
+        """Returns a line break with indentation, or ``between`` when writing one line."""
         return between if self._one_line else "\n" + _INDENT * indent
 
     # Queries ----------------------------------------------------------------------------------------------------------
 
     def query(self, query: Query, indent: int) -> str:
+        """Returns the text of a query."""
         if isinstance(query, Union):
             return self._union(query, indent)
         assert isinstance(query, Select)
@@ -147,7 +156,7 @@ class _Writer:
         return f" DISTINCT{on}" if select.distinct else ""
 
     def _items(self, nodes: Sequence[Node], indent: int) -> str:
-        """The only one behind its clause, several on lines of their own."""
+        """Writes one item behind its clause, several on lines of their own."""
         texts = [self.text(node, indent + 1) for node in nodes]
         return f" {texts[0]}" if len(texts) == 1 else self._line(indent + 1) + f",{self._line(indent + 1)}".join(texts)
 
@@ -157,7 +166,7 @@ class _Writer:
             text = "GROUP BY ALL"
         elif select.grouping == "SETS":
             line = self._line(indent + 2, "")
-            sets = [f"{line}({self._list(_members(item), indent)})" for item in select.group_by]
+            sets = [f"{line}({self._list(_list_members(item), indent)})" for item in select.group_by]
             text = f"GROUP BY{self._line(indent + 1)}GROUPING SETS ({','.join(sets)})"
         elif select.group_by:
             text = "GROUP BY" + self._items(select.group_by, indent)
@@ -187,11 +196,11 @@ class _Writer:
                 text = text if database is None else f"{self._name(database)}.{text}"
                 text += f" AS {self._name(alias)}" if alias else ""
                 text += f"{self._line(indent)}FINAL" if final else ""
-                text += f"{self._line(indent)}SAMPLE {_ratio(sample)}" if sample is not None else ""
-                return text + (f" OFFSET {_ratio(offset)}" if offset is not None else "")
+                text += f"{self._line(indent)}SAMPLE {_format_ratio(sample)}" if sample is not None else ""
+                return text + (f" OFFSET {_format_ratio(offset)}" if offset is not None else "")
             case SubqueryTable(query):
                 text = self._line(indent, "") + self._bracketed(query, indent)
-                alias = node.alias or node.table  # of a view, its name
+                alias = node.alias or node.table  # ``table`` is the name of an expanded view
                 return text + (f" AS {self._name(alias)}" if alias else "")
             case TableFunction(name, args, alias):
                 match args:
@@ -206,7 +215,7 @@ class _Writer:
             case ArrayJoin(source, expressions, left):
                 head = "" if source is None else self._table(source, indent) + self._line(indent)
                 return f"{head}{'LEFT ' if left else ''}ARRAY JOIN{self._items(expressions, indent)}"
-        raise _unwritable(node)
+        raise _unformattable_error(node)
 
     def _join(self, join: Join, indent: int) -> str:
         left, right = self._table(join.left, indent), self._table(join.right, indent)
@@ -225,11 +234,12 @@ class _Writer:
     # Expressions ------------------------------------------------------------------------------------------------------
 
     def text(self, node: Node, indent: int) -> str:
+        """Returns the text of an expression. Raises 48 (NOT_IMPLEMENTED) for a node without text."""
         match node:
             case Literal():
-                return _literal(node)
+                return _format_literal(node)
             case LiteralList():
-                return _literal_list(node)
+                return _format_literal_list(node)
             case Identifier(parts):
                 return ".".join(map(self._name, parts))
             case Alias(expression, name):
@@ -248,14 +258,14 @@ class _Writer:
                 return f"{self.text(expression, indent)} {'DESC' if descending else 'ASC'}{nulls}"
             case Function():
                 return self._function(node, indent)
-        raise _unwritable(node)
+        raise _unformattable_error(node)
 
     def _list(self, nodes: Sequence[Node], indent: int) -> str:
         return ", ".join([self.text(node, indent) for node in nodes])
 
     def _operand_text(self, node: Node, indent: int) -> str:
         text = self.text(node, indent)
-        is_element = isinstance(node, Function) and node.name in _ELEMENTS and _is_plain(node)
+        is_element = isinstance(node, Function) and node.name in _ELEMENTS and _is_plain_call(node)
         return f"({text})" if isinstance(node, Alias | Lambda) or is_element or _is_operator(node) else text
 
     def _function(self, node: Function, indent: int) -> str:
@@ -264,7 +274,7 @@ class _Writer:
             return self._operator(name, args, indent)
         if name in _QUANTIFIED and len(args) == 1 and isinstance(args[0], Subquery):
             return f"{_QUANTIFIED[name]}{self.text(args[0], indent)}"
-        if _is_plain(node):
+        if _is_plain_call(node):
             if name == "tuple" and len(args) > 1:
                 return f"({self._list(args, indent)})"
             if name == "array":
@@ -284,14 +294,14 @@ class _Writer:
         return f"{text} OVER {of}"
 
     def _operator(self, name: str, args: Sequence[Node], indent: int) -> str:
-        if name in _BEFORE:
-            return _BEFORE[name] + self._operand_text(args[0], indent)
-        if name in _BEHIND:
-            return self._operand_text(args[0], indent) + _BEHIND[name]
+        if name in _PREFIX_OPERATORS:
+            return _PREFIX_OPERATORS[name] + self._operand_text(args[0], indent)
+        if name in _POSTFIX_OPERATORS:
+            return self._operand_text(args[0], indent) + _POSTFIX_OPERATORS[name]
         texts = [self._operand_text(arg, indent) for arg in args]
         if name in _SETS and isinstance(args[1], Literal | Identifier | Parameter):
             texts[1] = f"({texts[1]})"
-        return f" {_BETWEEN[name]} ".join(texts)
+        return f" {_INFIX_OPERATORS[name]} ".join(texts)
 
     def _window(self, window: WindowSpec, indent: int) -> str:
         pieces = [self._name(window.base)] if window.base else []
@@ -315,45 +325,45 @@ class _Writer:
         return text
 
 
-def _unwritable(node: object) -> UserError:
+def _unformattable_error(node: object) -> UserError:
     return UserError("NOT_IMPLEMENTED", f"{type(node).__name__} cannot be written as text")
 
 
-def _is_plain(node: Function) -> bool:
+def _is_plain_call(node: Function) -> bool:
     return not (node.params is not None or node.distinct or node.filter or node.window or node.nulls)
 
 
 def _is_operator(node: Node) -> bool:
-    if not isinstance(node, Function) or not _is_plain(node):
+    if not isinstance(node, Function) or not _is_plain_call(node):
         return False
     count = len(node.args)
-    if node.name in _BEFORE:
+    if node.name in _PREFIX_OPERATORS:
         return count == 1 and not (node.name == "negate" and isinstance(node.args[0], Literal | LiteralList))
-    if node.name in _BEHIND:
+    if node.name in _POSTFIX_OPERATORS:
         return count == 1
-    return node.name in _BETWEEN and (count == 2 or (node.name in _CHAINED and count > 2))
+    return node.name in _INFIX_OPERATORS and (count == 2 or (node.name in _CHAINED and count > 2))
 
 
-def _members(node: Node) -> Sequence[Node]:
+def _list_members(node: Node) -> Sequence[Node]:
     return node.args if isinstance(node, Function) and node.name == "tuple" else (node,)
 
 
-def _ratio(ratio: Fraction) -> str:
+def _format_ratio(ratio: Fraction) -> str:
     return str(ratio.numerator) if ratio.denominator == 1 else f"{ratio.numerator} / {ratio.denominator}"
 
 
-def _literal(node: Literal) -> str:
+def _format_literal(node: Literal) -> str:
     value = node.value
     if value is None or isinstance(value, bool):
         return "NULL" if value is None else str(value).lower()
     return quote_string(value) if isinstance(value, str) else node.text or str(value)
 
 
-def _literal_list(node: LiteralList) -> str:
+def _format_literal_list(node: LiteralList) -> str:
     if node.is_of_tuples:
         rows = zip(*(column.to_pylist() for column in node.values.flatten()), strict=True)
-        texts = [f"({', '.join([_literal(Literal(value)) for value in row])})" for row in rows]
+        texts = [f"({', '.join([_format_literal(Literal(value)) for value in row])})" for row in rows]
     else:
-        texts = [_literal(Literal(value)) for value in node.values.to_pylist()]
+        texts = [_format_literal(Literal(value)) for value in node.values.to_pylist()]
     inner = ", ".join(texts)
     return f"[{inner}]" if node.is_array else f"({inner})"

@@ -1,4 +1,4 @@
-"""Parses queries: SELECT with all its clauses, UNION and CTEs; FROM has a module of its own.
+"""Parses queries: SELECT with all its clauses, UNION and CTEs; ``from_clause`` parses FROM.
 
 Source: ClickHouse documentation, "SELECT query".
 """
@@ -36,17 +36,20 @@ _expressions: TextCache[Node] = TextCache(most=1024)
 _lists: TextCache[tuple[Node, ...]] = TextCache(most=256)
 
 
-def _fresh(stream: TokenStream) -> ExpressionParser:
+def _make_parser(stream: TokenStream) -> ExpressionParser:
     return ExpressionParser(stream, parse_query_stream)
 
 
 def parse_query(text: str, guard: QueryGuard | None = None) -> Query:
-    """The whole text as one query. Raises ``UserError`` 62 with the position, 306, 167 and 168 past the limits."""
+    """Parses the whole text as one query.
+
+    Raises ``UserError`` 62 with the position, and 306, 167 and 168 past the limits.
+    """
     guard = guard if guard is not None else QueryGuard(text=text)
-    return _queries.get((text, guard.limits), lambda: _whole_query(text, guard))
+    return _queries.get((text, guard.limits), lambda: _parse_whole_query(text, guard))
 
 
-def _whole_query(text: str, guard: QueryGuard) -> Query:
+def _parse_whole_query(text: str, guard: QueryGuard) -> Query:
     stream = TokenStream(text, guard=guard)
     query = parse_query_stream(stream)
     stream.accept(";")
@@ -57,13 +60,13 @@ def _whole_query(text: str, guard: QueryGuard) -> Query:
 
 
 def parse_expression(text: str) -> Node:
-    """The whole text as one expression (a key, a default, a condition)."""
-    return _expressions.get((text, None), lambda: _whole_expression(text))
+    """Parses the whole text as one expression (a key, a default, a condition)."""
+    return _expressions.get((text, None), lambda: _parse_whole_expression(text))
 
 
-def _whole_expression(text: str) -> Node:
+def _parse_whole_expression(text: str) -> Node:
     stream = TokenStream(text)
-    node = _fresh(stream).aliased()
+    node = _make_parser(stream).aliased()
     if not stream.at_end():
         stream.fail("end of expression")
     check_tree(node, stream.guard)
@@ -71,15 +74,15 @@ def _whole_expression(text: str) -> Node:
 
 
 def parse_expression_list(text: str) -> tuple[Node, ...]:
-    """``a, b``; an empty text is no expression."""
-    return _lists.get((text, None), lambda: _whole_list(text))
+    """Parses ``a, b`` into its expressions; an empty text has none."""
+    return _lists.get((text, None), lambda: _parse_whole_list(text))
 
 
-def _whole_list(text: str) -> tuple[Node, ...]:
+def _parse_whole_list(text: str) -> tuple[Node, ...]:
     stream = TokenStream(text)
     if stream.at_end():
         return ()
-    nodes = _fresh(stream).aliased_list()
+    nodes = _make_parser(stream).aliased_list()
     if not stream.at_end():
         stream.fail("end of expression")
     for node in nodes:
@@ -88,67 +91,67 @@ def _whole_list(text: str) -> tuple[Node, ...]:
 
 
 def parse_query_stream(stream: TokenStream) -> Query:
-    """A query from the stream's position on."""
+    """Parses a query from the stream's position on."""
     with stream.guard.nested(QUERY_LEVELS):
-        return _union(stream)
+        return _parse_union(stream)
 
 
-def _union(stream: TokenStream) -> Query:
-    queries = [_intersection(stream)]
+def _parse_union(stream: TokenStream) -> Query:
+    queries = [_parse_intersection(stream)]
     operators: list[str] = []
     while word := next((word for word in ("UNION", "EXCEPT") if stream.accept(word)), ""):
-        mode = _set_mode(stream)
+        mode = _parse_set_mode(stream)
         if word == "UNION" and not mode:
             raise UserError(
                 "BAD_ARGUMENTS", "Expected ALL or DISTINCT in SelectWithUnion query: write UNION ALL or UNION DISTINCT"
             )
         operators.append(f"{word} {mode}".strip())
-        queries.append(_intersection(stream))
-    return _combined(queries, operators)
+        queries.append(_parse_intersection(stream))
+    return _combine(queries, operators)
 
 
-def _intersection(stream: TokenStream) -> Query:
-    """INTERSECT binds before UNION and EXCEPT."""
-    queries = [_operand(stream)]
+def _parse_intersection(stream: TokenStream) -> Query:
+    """Parses operands of INTERSECT, which binds stronger than UNION and EXCEPT."""
+    queries = [_parse_operand(stream)]
     operators: list[str] = []
     while stream.accept("INTERSECT"):
-        operators.append(f"INTERSECT {_set_mode(stream)}".strip())
-        queries.append(_operand(stream))
-    return _combined(queries, operators)
+        operators.append(f"INTERSECT {_parse_set_mode(stream)}".strip())
+        queries.append(_parse_operand(stream))
+    return _combine(queries, operators)
 
 
-def _set_mode(stream: TokenStream) -> str:
+def _parse_set_mode(stream: TokenStream) -> str:
     return next((mode for mode in ("DISTINCT", "ALL") if stream.accept(mode)), "")
 
 
-def _combined(queries: list[Query], operators: list[str]) -> Query:
+def _combine(queries: list[Query], operators: list[str]) -> Query:
     return queries[0] if len(queries) == 1 else Union(tuple(queries), tuple(operators))
 
 
-def _operand(stream: TokenStream) -> Query:
+def _parse_operand(stream: TokenStream) -> Query:
     if stream.accept("("):
         query = parse_query_stream(stream)
         stream.expect(")")
         return query
-    return _select(stream)
+    return _parse_select(stream)
 
 
-def _select(stream: TokenStream) -> Select:
-    parser = _fresh(stream)
-    tables, aliases = _with_clause(parser)
+def _parse_select(stream: TokenStream) -> Select:
+    parser = _make_parser(stream)
+    tables, aliases = _parse_with(parser)
     early_source = None
     if stream.accept("FROM"):
         early_source = parse_from(parser)
     clauses: dict[str, object] = {"common_tables": tables, "with_aliases": aliases, "source": early_source}
     if early_source is None or stream.at("SELECT"):
         stream.expect("SELECT")
-        _selected(parser, clauses)
+        _parse_select_list(parser, clauses)
     else:
         clauses["expressions"] = (Star(),)
     if stream.accept("FROM"):
         clauses["source"] = parse_from(parser)
-    _filters(parser, clauses)
-    _ordering(parser, clauses)
+    _parse_filters(parser, clauses)
+    _parse_ordering(parser, clauses)
     select = Select(**clauses)  # type: ignore[arg-type]
     return replace(select, source=_ONE) if select.source is None and _reads_one(select) else select
 
@@ -157,13 +160,13 @@ _ONE, _DUMMY = NamedTable("system", "one"), Identifier(("dummy",))
 
 
 def _reads_one(select: Select) -> bool:
-    """A SELECT without FROM reads ``system.one``; only one that names its column needs to."""
+    """Returns whether a SELECT without FROM uses columns, and so reads ``system.one``."""
     if any(isinstance(node, Star) for node in select.expressions):
         return True
     return any(node == _DUMMY for node in walk(select, into_queries=False))
 
 
-def _selected(parser: ExpressionParser, clauses: dict[str, object]) -> None:
+def _parse_select_list(parser: ExpressionParser, clauses: dict[str, object]) -> None:
     stream = parser.stream
     if stream.at("DISTINCT"):
         stream.next()
@@ -184,11 +187,11 @@ def _selected(parser: ExpressionParser, clauses: dict[str, object]) -> None:
 
 
 def _list_ends(stream: TokenStream) -> bool:
-    """Behind the last comma, which may stand before FROM: the word may also be a column."""
+    """Returns whether the SELECT list ends behind a trailing comma; FROM may also be a column's name."""
     return stream.at_end() or (stream.at("FROM") and stream.peek(1).upper not in ("FROM", ",", ""))
 
 
-def _with_clause(parser: ExpressionParser) -> tuple[tuple[CommonTable, ...], tuple[Alias, ...]]:
+def _parse_with(parser: ExpressionParser) -> tuple[tuple[CommonTable, ...], tuple[Alias, ...]]:
     stream = parser.stream
     tables: list[CommonTable] = []
     aliases: list[Alias] = []
@@ -227,7 +230,7 @@ def _at_common_table(stream: TokenStream) -> bool:
     return found
 
 
-def _filters(parser: ExpressionParser, clauses: dict[str, object]) -> None:
+def _parse_filters(parser: ExpressionParser, clauses: dict[str, object]) -> None:
     stream = parser.stream
     if stream.accept("PREWHERE"):
         clauses["prewhere"] = parser.aliased()
@@ -235,9 +238,9 @@ def _filters(parser: ExpressionParser, clauses: dict[str, object]) -> None:
         clauses["where"] = parser.aliased()
     if stream.accept("GROUP"):
         stream.expect("BY")
-        _group_by(parser, clauses)
+        _parse_group_by(parser, clauses)
     while stream.accept("WITH"):
-        _with_modifier(stream, clauses)
+        _parse_with_modifier(stream, clauses)
     if stream.accept("HAVING"):
         clauses["having"] = parser.aliased()
     if stream.accept("WINDOW"):
@@ -253,7 +256,7 @@ def _filters(parser: ExpressionParser, clauses: dict[str, object]) -> None:
         clauses["qualify"] = parser.aliased()
 
 
-def _with_modifier(stream: TokenStream, clauses: dict[str, object]) -> None:
+def _parse_with_modifier(stream: TokenStream, clauses: dict[str, object]) -> None:
     if stream.accept("TOTALS"):
         clauses["totals"] = True
     elif stream.at("ROLLUP") or stream.at("CUBE"):
@@ -262,7 +265,7 @@ def _with_modifier(stream: TokenStream, clauses: dict[str, object]) -> None:
         stream.fail("TOTALS", "ROLLUP", "CUBE")
 
 
-def _group_by(parser: ExpressionParser, clauses: dict[str, object]) -> None:
+def _parse_group_by(parser: ExpressionParser, clauses: dict[str, object]) -> None:
     stream = parser.stream
     if stream.at("ALL") and stream.peek(1).text not in (",", "(", "."):
         stream.next()
@@ -283,7 +286,7 @@ def _group_by(parser: ExpressionParser, clauses: dict[str, object]) -> None:
         clauses["group_by"] = parser.aliased_list()
 
 
-def _ordering(parser: ExpressionParser, clauses: dict[str, object]) -> None:
+def _parse_ordering(parser: ExpressionParser, clauses: dict[str, object]) -> None:
     stream = parser.stream
     if stream.accept("ORDER"):
         stream.expect("BY")
@@ -299,7 +302,7 @@ def _ordering(parser: ExpressionParser, clauses: dict[str, object]) -> None:
         if stream.at("WITH", "FILL"):
             raise not_implemented("ORDER BY … WITH FILL")
     while stream.accept("LIMIT"):
-        _limit(parser, clauses)
+        _parse_limit(parser, clauses)
     if stream.accept("OFFSET"):
         clauses["offset"] = parser.expression()
         if not stream.accept("ROW"):
@@ -319,7 +322,7 @@ def _ordering(parser: ExpressionParser, clauses: dict[str, object]) -> None:
         check_inner_settings(parse_settings_clause(stream))
 
 
-def _limit(parser: ExpressionParser, clauses: dict[str, object]) -> None:
+def _parse_limit(parser: ExpressionParser, clauses: dict[str, object]) -> None:
     stream = parser.stream
     limit = parser.expression()
     offset = None

@@ -1,4 +1,4 @@
-"""The tables that a query names: where its own (``WITH … AS``) hide them, they are not meant."""
+"""Finds and replaces the tables that a query names. Names of its CTEs (``WITH … AS``) are not tables."""
 
 from __future__ import annotations
 
@@ -27,13 +27,16 @@ Change = Callable[[NamedTable | TableFunction], Node]
 
 
 def replace_tables(query: Query, change: Change, *, sets: Callable[[Identifier], Node] | None = None) -> Query:
-    """The query with ``change`` of every table and table function of a FROM, and ``sets`` of the names behind IN."""
-    changed = _replaced(query, change, sets, frozenset(), frozenset())
+    """Returns the query with ``change`` applied to every table and table function of a FROM.
+
+    ``sets``, if given, is applied to the names behind IN.
+    """
+    changed = _replace(query, change, sets, frozenset(), frozenset())
     assert isinstance(changed, Query)
     return changed
 
 
-def _replaced(
+def _replace(
     value: Any,
     change: Change,
     sets: Callable[[Identifier], Node] | None,
@@ -41,7 +44,7 @@ def _replaced(
     aliases: frozenset[str],
 ) -> Any:
     if type(value) is tuple:
-        items = tuple([_replaced(item, change, sets, own, aliases) for item in value])
+        items = tuple([_replace(item, change, sets, own, aliases) for item in value])
         return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
     if not isinstance(value, Node):
         return value
@@ -54,7 +57,7 @@ def _replaced(
     updates = {}
     for field in dataclasses.fields(value):
         old = getattr(value, field.name)
-        new = _replaced(old, change, sets, own, aliases)
+        new = _replace(old, change, sets, own, aliases)
         if new is not old:
             updates[field.name] = new
     node = dataclasses.replace(value, **updates) if updates else value
@@ -68,7 +71,10 @@ def _replaced(
 
 
 def qualify_tables(query: Query, database: str, has_table: Callable[[str], bool]) -> Query:
-    """The query with the database written before every table that names none; behind IN, where there is one."""
+    """Returns the query with the database written before every table that names none.
+
+    A name behind IN gets it only where such a table exists.
+    """
 
     def named(table: NamedTable | TableFunction) -> Node:
         if isinstance(table, TableFunction) or table.database is not None:
@@ -82,7 +88,10 @@ def qualify_tables(query: Query, database: str, has_table: Callable[[str], bool]
 
 
 def find_first_table(query: Query) -> NamedTable | None:
-    """The leftmost table of FROM, through subqueries: what the query of a materialized view reads block by block."""
+    """Returns the leftmost table of FROM, through subqueries.
+
+    A materialized view reads the inserted blocks of this table.
+    """
     node: Node | None = query
     common: dict[str, Query] = {}
     while node is not None:
@@ -108,7 +117,7 @@ def find_first_table(query: Query) -> NamedTable | None:
 
 
 def list_tables(query: Query) -> Iterator[NamedTable]:
-    """Every table that it names."""
+    """Yields every table that the query names."""
     found: list[NamedTable] = []
 
     def note(table: NamedTable | TableFunction) -> Node:

@@ -15,12 +15,12 @@ _SHORT = {
 
 
 def find_time_unit(word: str) -> str | None:
-    """``Day`` of DAY, days, DD; ``None`` for anything else."""
+    """Returns the unit's name, such as ``Day`` for DAY, days or DD; ``None`` for anything else."""
     upper = word.upper()
     unit = TIME_UNITS.get(upper) or TIME_UNITS.get(upper.removesuffix("S")) or _UNIT_SHORT.get(upper)
     return unit or (_UNIT_SHORT.get(upper.removeprefix("SQL_TSI_")) if upper.startswith("SQL_TSI_") else None)
 
 
 def find_time_unit_or_short(word: str) -> str | None:
-    """``find_time_unit``, also of the short names that functions take in strings."""
+    """Returns the unit's name, also for the short names that functions take in strings."""
     return find_time_unit(word) or _SHORT.get(word.lower())

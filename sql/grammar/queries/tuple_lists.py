@@ -1,7 +1,7 @@
-"""A long list of tuples of whole numbers and strings, ``IN ((1, 'a'), (2, 'b'), …)``: read as columns, not as a tree.
+"""Parses long lists of tuples, ``IN ((1, 'a'), (2, 'b'), …)``, into columns.
 
-All tuples have the types of the first. A list that is short or has anything else in it (NULL, a fraction, a call) is
-read as any other expression.
+The values are whole numbers and strings, and all tuples have the types of the first. A list that is short or has
+anything else in it (NULL, a fraction, a call) is parsed as any other expression.
 """
 
 from __future__ import annotations
@@ -25,12 +25,15 @@ _EACH = re.compile(rf"{_TEXT}|{_WHOLE}", re.ASCII | re.DOTALL)
 
 
 def parse_tuple_list(stream: TokenStream) -> LiteralList | None:
-    """The list up to and with its ``)``, or ``None`` with nothing read. The opening bracket has been read."""
+    """Parses a list up to and with its ``)``; ``None``, with nothing read, if it is not plain.
+
+    The opening bracket has been read.
+    """
     first = _FIRST.match(stream.text, stream.position)
     if first is None:
         return None
     kinds = tuple([literal[0] == "'" for literal in _EACH.findall(first.group())])
-    pattern, position, pieces = _row(kinds), stream.position, []
+    pattern, position, pieces = _row_pattern(kinds), stream.position, []
     rows: list[tuple[str, ...]] = []
     while (match := pattern.match(stream.text, position)) is not None:
         rows.append(match.groups())
@@ -38,7 +41,7 @@ def parse_tuple_list(stream: TokenStream) -> LiteralList | None:
         is_last = rows[-1][-1] == ")"
         if is_last or len(rows) == _AT_ONCE:
             stream.guard.status.check()
-            pieces.append(_columns(rows, kinds))
+            pieces.append(_make_columns(rows, kinds))
             rows = []
         if is_last:
             break
@@ -52,13 +55,16 @@ def parse_tuple_list(stream: TokenStream) -> LiteralList | None:
 
 
 @lru_cache(maxsize=64)
-def _row(kinds: tuple[bool, ...]) -> re.Pattern[str]:
-    """A tuple, a group for each value and one for what follows it; the kinds say which are strings."""
+def _row_pattern(kinds: tuple[bool, ...]) -> re.Pattern[str]:
+    """Returns a pattern for one tuple: a group for each value and one for the mark behind it.
+
+    ``kinds`` says which values are strings.
+    """
     values = ",".join(f"{_SPACE}({_TEXT if is_text else _WHOLE}){_SPACE}" for is_text in kinds)
     return re.compile(rf"{_SPACE}\({values}\){_SPACE}([,)])", re.ASCII | re.DOTALL)
 
 
-def _columns(rows: list[tuple[str, ...]], kinds: tuple[bool, ...]) -> pa.StructArray:
+def _make_columns(rows: list[tuple[str, ...]], kinds: tuple[bool, ...]) -> pa.StructArray:
     columns = [
         pa.array(list(map(unquote_string, texts)), pa.string())
         if is_text

@@ -1,1 +1,1 @@
-"""Statements: what each says, and how it is parsed."""
+"""Statements as data, and their parsers."""

@@ -1,4 +1,7 @@
-"""ALTER TABLE: one or more commands, each perhaps in brackets, for :mod:`sql.grammar.statements.alter_commands`."""
+"""Parses ALTER TABLE: one or more commands, each perhaps in brackets.
+
+The commands are classes of :mod:`sql.grammar.statements.alter_commands`.
+"""
 
 from __future__ import annotations
 
@@ -55,6 +58,7 @@ _REMOVABLE = ("DEFAULT", "MATERIALIZED", "ALIAS", "CODEC", "COMMENT", "TTL")
 
 
 def parse_alter(stream: TokenStream) -> Statement:
+    """Parses ALTER TABLE and its commands."""
     stream.next()
     if not stream.accept("TABLE"):
         if stream.accept("TEMPORARY", "TABLE") or stream.peek().kind == "word":
@@ -62,16 +66,16 @@ def parse_alter(stream: TokenStream) -> Statement:
         stream.fail("TABLE")
     table = parse_table_name(stream)
     on_cluster(stream)
-    commands = [_command(stream)]
+    commands = [_parse_command(stream)]
     while stream.accept(","):
-        commands.append(_command(stream))
+        commands.append(_parse_command(stream))
     return AlterTable(table, tuple(commands))
 
 
-def _command(stream: TokenStream) -> AlterCommand:
+def _parse_command(stream: TokenStream) -> AlterCommand:
     stream.guard.count(1)
     if stream.accept("("):
-        command = _command(stream)
+        command = _parse_command(stream)
         stream.expect(")")
         return command
     for words, parse in _COMMANDS.items():
@@ -90,10 +94,10 @@ def _command(stream: TokenStream) -> AlterCommand:
 
 def _add_column(stream: TokenStream) -> AlterCommand:
     exists = accept_if_not_exists(stream)
-    return AddColumn(parse_column(stream), _place(stream), exists)
+    return AddColumn(parse_column(stream), _parse_place(stream), exists)
 
 
-def _place(stream: TokenStream) -> ColumnPlace | None:
+def _parse_place(stream: TokenStream) -> ColumnPlace | None:
     if stream.accept("FIRST"):
         return ColumnPlace(None)
     return ColumnPlace(parse_column_name(stream)) if stream.accept("AFTER") else None
@@ -119,7 +123,7 @@ def _rename_column(stream: TokenStream) -> AlterCommand:
 
 
 def _modify_column(stream: TokenStream) -> AlterCommand:
-    """Also ``ALTER COLUMN c TYPE t``."""
+    """Parses MODIFY COLUMN, and ``ALTER COLUMN c TYPE t``."""
     exists = accept_if_exists(stream)
     name = parse_column_name(stream)
     if stream.accept("REMOVE"):
@@ -131,7 +135,7 @@ def _modify_column(stream: TokenStream) -> AlterCommand:
         raise not_implemented("Settings of a column")
     stream.accept("TYPE")
     column = parse_column_properties(stream, name, is_change=True)
-    return ModifyColumn(column, _place(stream), exists)
+    return ModifyColumn(column, _parse_place(stream), exists)
 
 
 def _comment_column(stream: TokenStream) -> AlterCommand:
@@ -178,7 +182,7 @@ def _modify_ttl(stream: TokenStream) -> AlterCommand:
     return ModifyTtl(read_table_ttl_text(stream))
 
 
-def _key(stream: TokenStream) -> str:
+def _read_key(stream: TokenStream) -> str:
     return stream.slice_until(_key_ends, "key expression")
 
 
@@ -202,11 +206,11 @@ def _reset_setting(stream: TokenStream) -> AlterCommand:
 
 
 def _drop_partition(stream: TokenStream) -> AlterCommand:
-    return DropPartition(_partition(stream))
+    return DropPartition(_parse_partition(stream))
 
 
 def _detach_partition(stream: TokenStream) -> AlterCommand:
-    return DropPartition(_partition(stream), detach=True)
+    return DropPartition(_parse_partition(stream), detach=True)
 
 
 def _drop_part(stream: TokenStream) -> AlterCommand:
@@ -218,7 +222,7 @@ def _detach_part(stream: TokenStream) -> AlterCommand:
 
 
 def _drop_detached_partition(stream: TokenStream) -> AlterCommand:
-    return DropDetached(_partition(stream))
+    return DropDetached(_parse_partition(stream))
 
 
 def _drop_detached_part(stream: TokenStream) -> AlterCommand:
@@ -226,7 +230,7 @@ def _drop_detached_part(stream: TokenStream) -> AlterCommand:
 
 
 def _attach_partition(stream: TokenStream) -> AlterCommand:
-    partition = _partition(stream)
+    partition = _parse_partition(stream)
     return AttachPartition(partition, parse_table_name(stream) if stream.accept("FROM") else None)
 
 
@@ -235,13 +239,13 @@ def _attach_part(stream: TokenStream) -> AlterCommand:
 
 
 def _replace_partition(stream: TokenStream) -> AlterCommand:
-    partition = _partition(stream)
+    partition = _parse_partition(stream)
     stream.expect("FROM")
     return AttachPartition(partition, parse_table_name(stream), replace=True)
 
 
 def _fetch_partition(stream: TokenStream) -> AlterCommand:
-    partition = _partition(stream)
+    partition = _parse_partition(stream)
     stream.expect("FROM")
     return FetchPartition(partition, stream.string("path in ZooKeeper"))
 
@@ -253,7 +257,7 @@ def _fetch_part(stream: TokenStream) -> AlterCommand:
 
 
 def _move_partition(stream: TokenStream) -> AlterCommand:
-    partition = _partition(stream)
+    partition = _parse_partition(stream)
     stream.expect("TO")
     if stream.at("DISK") or stream.at("VOLUME"):
         raise not_implemented(f"MOVE PARTITION … TO {stream.peek().upper}")
@@ -262,17 +266,17 @@ def _move_partition(stream: TokenStream) -> AlterCommand:
 
 
 def _freeze(stream: TokenStream) -> AlterCommand:
-    partition = _partition(stream) if stream.accept("PARTITION") else None
+    partition = _parse_partition(stream) if stream.accept("PARTITION") else None
     return Freeze(partition, stream.string("backup name") if stream.accept("WITH", "NAME") else None)
 
 
 def _unfreeze(stream: TokenStream) -> AlterCommand:
-    partition = _partition(stream) if stream.accept("PARTITION") else None
+    partition = _parse_partition(stream) if stream.accept("PARTITION") else None
     stream.expect("WITH", "NAME")
     return Unfreeze(partition, stream.string("backup name"))
 
 
-def _partition(stream: TokenStream) -> PartitionRef:
+def _parse_partition(stream: TokenStream) -> PartitionRef:
     if stream.at("ID") and stream.peek(1).kind == "string":
         stream.next()
         return PartitionRef(id=stream.string("partition id"))
@@ -302,8 +306,8 @@ _COMMANDS: dict[str, Callable[[TokenStream], AlterCommand]] = {
     "MODIFY QUERY": lambda stream: ModifyQuery(slice_query(stream)),
     "MODIFY TTL": _modify_ttl,
     "REMOVE TTL": lambda _: ModifyTtl(""),
-    "MODIFY ORDER BY": lambda stream: ModifyOrderBy(_key(stream)),
-    "MODIFY SAMPLE BY": lambda stream: ModifySampleBy(_key(stream)),
+    "MODIFY ORDER BY": lambda stream: ModifyOrderBy(_read_key(stream)),
+    "MODIFY SAMPLE BY": lambda stream: ModifySampleBy(_read_key(stream)),
     "REMOVE SAMPLE BY": lambda _: ModifySampleBy(""),
     "MODIFY SETTING": _modify_setting,
     "RESET SETTING": _reset_setting,
@@ -319,7 +323,7 @@ _COMMANDS: dict[str, Callable[[TokenStream], AlterCommand]] = {
     "FETCH PARTITION": _fetch_partition,
     "FETCH PART": _fetch_part,
     "MOVE PARTITION": _move_partition,
-    "FORGET PARTITION": lambda stream: ForgetPartition(_partition(stream)),
+    "FORGET PARTITION": lambda stream: ForgetPartition(_parse_partition(stream)),
     "FREEZE": _freeze,
     "UNFREEZE": _unfreeze,
 }

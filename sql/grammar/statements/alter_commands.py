@@ -1,4 +1,4 @@
-"""What ALTER TABLE is asked to do, as plain data: one class a command."""
+"""The commands of ALTER TABLE as plain data, one class a command."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ class ColumnPlace:
 
 @dataclass(frozen=True, slots=True)
 class AddColumn:
+    """ADD COLUMN; without ``place`` the column becomes the last."""
+
     column: ColumnClause
     place: ColumnPlace | None = None
     if_not_exists: bool = False
@@ -33,6 +35,8 @@ class DropColumn:
 
 @dataclass(frozen=True, slots=True)
 class RenameColumn:
+    """RENAME COLUMN."""
+
     old: str
     new: str
     if_exists: bool = False
@@ -40,8 +44,10 @@ class RenameColumn:
 
 @dataclass(frozen=True, slots=True)
 class ModifyColumn:
-    """MODIFY COLUMN: what ``column`` leaves empty stays. ``remove`` names a property (``DEFAULT``, ``CODEC`` …) that
-    goes."""
+    """MODIFY COLUMN. Properties that ``column`` leaves empty stay as they are.
+
+    ``remove`` names a property (``DEFAULT``, ``CODEC`` …) to be removed.
+    """
 
     column: ColumnClause
     place: ColumnPlace | None = None
@@ -51,6 +57,8 @@ class ModifyColumn:
 
 @dataclass(frozen=True, slots=True)
 class CommentColumn:
+    """COMMENT COLUMN."""
+
     name: str
     comment: str
     if_exists: bool = False
@@ -58,7 +66,7 @@ class CommentColumn:
 
 @dataclass(frozen=True, slots=True)
 class AddIndex:
-    """``place``: as of columns, among the indexes."""
+    """ADD INDEX; ``place`` is a place among the indexes."""
 
     index: IndexClause
     place: ColumnPlace | None = None
@@ -67,61 +75,76 @@ class AddIndex:
 
 @dataclass(frozen=True, slots=True)
 class DropIndex:
+    """DROP INDEX."""
+
     name: str
     if_exists: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class AddConstraint:
+    """ADD CONSTRAINT."""
+
     constraint: ConstraintClause
     if_not_exists: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class DropConstraint:
+    """DROP CONSTRAINT."""
+
     name: str
     if_exists: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ModifyComment:
-    """Of the table."""
+    """MODIFY COMMENT: changes the table's comment."""
 
     comment: str
 
 
 @dataclass(frozen=True, slots=True)
 class ModifySettings:
+    """MODIFY SETTING."""
+
     settings: Mapping[str, SettingLiteral]
 
 
 @dataclass(frozen=True, slots=True)
 class ResetSettings:
+    """RESET SETTING."""
+
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ModifyTtl:
-    """MODIFY TTL; ``""``: REMOVE TTL."""
+    """MODIFY TTL, or REMOVE TTL where ``ttl`` is ``""``."""
 
     ttl: str
 
 
 @dataclass(frozen=True, slots=True)
 class ModifyOrderBy:
+    """MODIFY ORDER BY."""
+
     expression: str
 
 
 @dataclass(frozen=True, slots=True)
 class ModifySampleBy:
-    """MODIFY SAMPLE BY; ``""``: REMOVE SAMPLE BY."""
+    """MODIFY SAMPLE BY, or REMOVE SAMPLE BY where ``expression`` is ``""``."""
 
     expression: str
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionRef:
-    """Which partition: its value as SQL text, its id, all of them, or one part by its name. One of the four."""
+    """A partition by its value as SQL text or by its id, all partitions, or one part by name.
+
+    Exactly one of the four fields is set.
+    """
 
     value: str | None = None
     id: str | None = None
@@ -146,7 +169,10 @@ class DropDetached:
 
 @dataclass(frozen=True, slots=True)
 class AttachPartition:
-    """From ``detached/``, or of the rows of ``source``; ``replace``: in place of what is there."""
+    """ATTACH PARTITION from ``detached/``, or from the table ``source``.
+
+    ``replace`` makes it REPLACE PARTITION: the rows that are there go.
+    """
 
     partition: PartitionRef
     source: TableRef | None = None
@@ -155,7 +181,7 @@ class AttachPartition:
 
 @dataclass(frozen=True, slots=True)
 class FetchPartition:
-    """Into ``detached/``, from replicas of the table at a path in ZooKeeper."""
+    """FETCH PARTITION into ``detached/``, from replicas of the table at a path in ZooKeeper."""
 
     partition: PartitionRef
     path: str
@@ -163,20 +189,22 @@ class FetchPartition:
 
 @dataclass(frozen=True, slots=True)
 class MovePartition:
+    """MOVE PARTITION … TO TABLE."""
+
     partition: PartitionRef
     target: TableRef
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetPartition:
-    """What ZooKeeper knows of an empty one."""
+    """FORGET PARTITION: removes an empty partition's nodes in ZooKeeper."""
 
     partition: PartitionRef
 
 
 @dataclass(frozen=True, slots=True)
 class Freeze:
-    """``partition`` is ``None`` for all of them, ``name`` for the next number."""
+    """FREEZE. ``partition`` is ``None`` for all; without ``name`` the backup gets the next number."""
 
     partition: PartitionRef | None
     name: str | None
@@ -184,14 +212,19 @@ class Freeze:
 
 @dataclass(frozen=True, slots=True)
 class Unfreeze:
+    """UNFREEZE; ``partition`` is ``None`` for all."""
+
     partition: PartitionRef | None
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class UpdateRows:
-    """UPDATE: (column, expression) of each assignment, as written. Of the column ``_row_exists`` it is what a
-    lightweight DELETE does (``parts.table.row_exists_column``). ``partition``, here and below: those rows alone."""
+    """UPDATE with (column, expression) of each assignment, as written.
+
+    An assignment to ``_row_exists`` is a lightweight DELETE (``parts.table.row_exists_column``). ``partition``, here
+    and below, limits the command to one partition.
+    """
 
     assignments: tuple[tuple[str, str], ...]
     condition: str
@@ -200,19 +233,26 @@ class UpdateRows:
 
 @dataclass(frozen=True, slots=True)
 class DeleteRows:
+    """DELETE WHERE."""
+
     condition: str
     partition: PartitionRef | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class MaterializeColumn:
+    """MATERIALIZE COLUMN."""
+
     name: str
     partition: PartitionRef | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ClearColumnData:
-    """CLEAR COLUMN in the parts; of a whole table it is a change of the definition (:class:`DropColumn`)."""
+    """CLEAR COLUMN … IN PARTITION, a mutation.
+
+    For a whole table CLEAR COLUMN is a change of the definition (:class:`DropColumn`).
+    """
 
     name: str
     partition: PartitionRef | None = None
@@ -221,14 +261,17 @@ class ClearColumnData:
 
 @dataclass(frozen=True, slots=True)
 class ApplyDeletedMask:
-    """Rows that a lightweight DELETE took leave the parts."""
+    """APPLY DELETED MASK: removes rows from the parts that a lightweight DELETE hid."""
 
     partition: PartitionRef | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class MaterializeIndex:
-    """A skip index is made of parts that lack it. One that is not there is passed over, here and below."""
+    """MATERIALIZE INDEX: builds a skip index in parts that lack it.
+
+    An index that the table does not have is ignored, here and below.
+    """
 
     name: str
     partition: PartitionRef | None = None
@@ -236,7 +279,7 @@ class MaterializeIndex:
 
 @dataclass(frozen=True, slots=True)
 class ClearIndex:
-    """Parts lose a skip index, which the table keeps."""
+    """CLEAR INDEX: removes a skip index from the parts; the table keeps it."""
 
     name: str
     partition: PartitionRef | None = None
@@ -244,7 +287,10 @@ class ClearIndex:
 
 @dataclass(frozen=True, slots=True)
 class MaterializeTtl:
-    """What has expired at ``at`` (seconds since 1970) goes, and the parts know their times; 0: the time is not said."""
+    """MATERIALIZE TTL: removes what has expired, and stores the expiry times in the parts.
+
+    ``at`` is the time to compare with, in seconds since 1970; 0 leaves it open.
+    """
 
     partition: PartitionRef | None = None
     at: int = 0
@@ -258,7 +304,7 @@ KeyChange = ModifyOrderBy | ModifySampleBy
 
 @dataclass(frozen=True, slots=True)
 class ModifyQuery:
-    """Of a materialized view."""
+    """MODIFY QUERY of a materialized view."""
 
     query: str
 

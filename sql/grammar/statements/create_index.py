@@ -24,13 +24,14 @@ _OTHERS = """
 
 
 def parse_create_index(stream: TokenStream) -> Statement:
+    """Parses CREATE INDEX, which is ALTER TABLE … ADD INDEX."""
     if stream.accept("UNIQUE"):
         raise not_implemented("CREATE UNIQUE INDEX")
     stream.expect("INDEX")
     exists = accept_if_not_exists(stream)
     name = stream.identifier("index name")
-    table = _on_table(stream)
-    expression = _expression(stream)
+    table = _parse_on_table(stream)
+    expression = _read_expression(stream)
     if not stream.at("TYPE"):
         raise UserError("INCORRECT_QUERY", f"CREATE INDEX {name} without TYPE is forbidden: name one, as TYPE minmax")
     type_, arguments, granularity = parse_index_type(stream, name)
@@ -38,31 +39,32 @@ def parse_create_index(stream: TokenStream) -> Statement:
 
 
 def parse_drop_index(stream: TokenStream) -> Statement:
+    """Parses DROP INDEX, which is ALTER TABLE … DROP INDEX."""
     stream.expect("INDEX")
     exists = accept_if_exists(stream)
     name = stream.identifier("index name")
-    return AlterTable(_on_table(stream), (DropIndex(name, exists),))
+    return AlterTable(_parse_on_table(stream), (DropIndex(name, exists),))
 
 
-def _on_table(stream: TokenStream) -> TableRef:
+def _parse_on_table(stream: TokenStream) -> TableRef:
     stream.expect("ON")
     table = parse_table_name(stream)
     on_cluster(stream)
     return table
 
 
-def _expression(stream: TokenStream) -> str:
-    """``(a, f(b) DESC)``, whose order means nothing, or one expression."""
+def _read_expression(stream: TokenStream) -> str:
+    """Parses one expression, or ``(a, f(b) DESC)``, whose ASC and DESC are ignored."""
     if not stream.accept("("):
         return stream.slice_until(lambda inner: inner.at("TYPE"), "index expression")
-    elements = [_element(stream)]
+    elements = [_read_element(stream)]
     while stream.accept(","):
-        elements.append(_element(stream))
+        elements.append(_read_element(stream))
     stream.expect(")")
     return elements[0] if len(elements) == 1 else f"({', '.join(elements)})"
 
 
-def _element(stream: TokenStream) -> str:
+def _read_element(stream: TokenStream) -> str:
     text = stream.slice_until(lambda inner: any(inner.at(end) for end in (",", "ASC", "DESC")), "index expression")
     if not stream.accept("ASC"):
         stream.accept("DESC")
@@ -70,7 +72,7 @@ def _element(stream: TokenStream) -> str:
 
 
 def build_show_index_query(database: str | None, table: str, condition: str) -> str:
-    """The SELECT that SHOW INDEX is."""
+    """Returns the SELECT that answers SHOW INDEX."""
     place = quote_string(database) if database is not None else "currentDatabase()"
     name = quote_string(table)
     return (

@@ -1,4 +1,4 @@
-"""The short statements: DROP, RENAME, SET, CHECK and their like."""
+"""Parses the short statements: DROP, RENAME, EXCHANGE, TRUNCATE, EXISTS, USE, SET, CHECK, KILL."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sql.grammar.clause_types import (
 from sql.grammar.common_clauses import (
     accept_if_exists,
     on_cluster,
-    parameter_text,
+    parse_parameter_value,
     parse_setting_literal,
     parse_table_name,
 )
@@ -58,17 +58,19 @@ _OTHER_OBJECTS = frozenset(
 
 
 def at_view(stream: TokenStream) -> bool:
+    """Returns whether VIEW or MATERIALIZED VIEW comes next."""
     return stream.at("VIEW") or stream.at("MATERIALIZED", "VIEW")
 
 
 def refuse_other_objects(stream: TokenStream, verb: str) -> None:
-    """Dictionaries, users and so on: ClickHouse has them, Pando has not."""
+    """Raises 48 (NOT_IMPLEMENTED) for objects that Pando lacks: dictionaries, users and so on."""
     token = stream.peek()
     if token.kind == "word" and token.upper in _OTHER_OBJECTS and stream.peek(1).is_identifier:
         raise not_implemented(f"{verb} {token.upper}")
 
 
 def parse_drop(stream: TokenStream) -> Statement:
+    """Parses DROP and DETACH of tables, views and databases."""
     verb = stream.next().upper
     detach = verb == "DETACH"
     if stream.accept("DATABASE"):
@@ -77,7 +79,7 @@ def parse_drop(stream: TokenStream) -> Statement:
         on_cluster(stream)
         if detach and stream.at("PERMANENTLY"):
             raise not_implemented("DETACH PERMANENTLY of a database")
-        _sync(stream)
+        _accept_sync(stream)
         return DropDatabase(name, exists, detach)
     if not detach and stream.at("INDEX"):
         return parse_drop_index(stream)
@@ -95,14 +97,15 @@ def parse_drop(stream: TokenStream) -> Statement:
         others.append(parse_table_name(stream))
     on_cluster(stream)
     permanently = detach and stream.accept("PERMANENTLY")
-    return DropTable(table, exists, detach, _sync(stream), tuple(others), is_temporary, is_view, permanently)
+    return DropTable(table, exists, detach, _accept_sync(stream), tuple(others), is_temporary, is_view, permanently)
 
 
-def _sync(stream: TokenStream) -> bool:
+def _accept_sync(stream: TokenStream) -> bool:
     return stream.accept("SYNC") or stream.accept("NO", "DELAY")
 
 
 def parse_rename(stream: TokenStream) -> Statement:
+    """Parses RENAME TABLE."""
     stream.next()
     if stream.at("DATABASE"):
         raise not_implemented("RENAME DATABASE")
@@ -113,30 +116,32 @@ def parse_rename(stream: TokenStream) -> Statement:
     while not pairs or stream.accept(","):
         if accept_if_exists(stream):
             optional.add(len(pairs))
-        pairs.append(_pair(stream, "TO"))
+        pairs.append(_parse_pair(stream, "TO"))
     on_cluster(stream)
     return RenameTables(tuple(pairs), frozenset(optional))
 
 
 def parse_exchange(stream: TokenStream) -> Statement:
+    """Parses EXCHANGE TABLES."""
     stream.next()
     if stream.at("DICTIONARIES"):
         raise not_implemented("EXCHANGE DICTIONARIES")
     stream.expect("TABLES")
-    pairs = [_pair(stream, "AND")]
+    pairs = [_parse_pair(stream, "AND")]
     while stream.accept(","):
-        pairs.append(_pair(stream, "AND"))
+        pairs.append(_parse_pair(stream, "AND"))
     on_cluster(stream)
     return ExchangeTables(tuple(pairs))
 
 
-def _pair(stream: TokenStream, between: str) -> tuple[TableRef, TableRef]:
+def _parse_pair(stream: TokenStream, between: str) -> tuple[TableRef, TableRef]:
     first = parse_table_name(stream)
     stream.expect(between)
     return first, parse_table_name(stream)
 
 
 def parse_truncate(stream: TokenStream) -> Statement:
+    """Parses TRUNCATE TABLE."""
     stream.next()
     if stream.at("DATABASE") or stream.at("ALL", "TABLES"):
         raise not_implemented("TRUNCATE DATABASE")
@@ -146,11 +151,12 @@ def parse_truncate(stream: TokenStream) -> Statement:
     exists = accept_if_exists(stream)
     table = parse_table_name(stream)
     on_cluster(stream)
-    _sync(stream)
+    _accept_sync(stream)
     return TruncateTable(table, exists)
 
 
 def parse_exists(stream: TokenStream) -> Statement:
+    """Parses EXISTS of a table, view or database."""
     stream.next()
     if stream.at("DATABASE") and stream.peek(1).is_identifier and stream.peek(1).upper not in ("FORMAT", "INTO"):
         stream.next()
@@ -164,6 +170,7 @@ def parse_exists(stream: TokenStream) -> Statement:
 
 
 def parse_describe_table(stream: TokenStream) -> Statement:
+    """Parses what follows DESCRIBE TABLE: a table or a table function."""
     start = stream.peek().start
     table = parse_table_name(stream)
     if not stream.at("("):
@@ -173,6 +180,7 @@ def parse_describe_table(stream: TokenStream) -> Statement:
 
 
 def parse_use(stream: TokenStream) -> Statement:
+    """Parses USE."""
     stream.next()
     if stream.at("DATABASE") and stream.peek(1).is_identifier:
         stream.next()
@@ -180,6 +188,7 @@ def parse_use(stream: TokenStream) -> Statement:
 
 
 def parse_set(stream: TokenStream) -> Statement:
+    """Parses SET of settings and of query parameters (``param_name``)."""
     stream.next()
     for words in (("TRANSACTION",), ("ROLE",), ("DEFAULT", "ROLE"), ("TIME", "ZONE")):
         if stream.at(*words) and stream.peek(len(words)).text != "=":
@@ -191,7 +200,7 @@ def parse_set(stream: TokenStream) -> Statement:
         if name.startswith("param_") and stream.accept("="):
             if name == "param_":
                 raise UserError("BAD_ARGUMENTS", "SET param_: the name of the query parameter is missing")
-            parameters[name.removeprefix("param_")] = parameter_text(stream)
+            parameters[name.removeprefix("param_")] = parse_parameter_value(stream)
         elif stream.accept("="):
             settings[name] = parse_setting_literal(stream)
         elif stream.at_end() or stream.at(","):
@@ -203,6 +212,7 @@ def parse_set(stream: TokenStream) -> Statement:
 
 
 def parse_check_table(stream: TokenStream) -> Statement:
+    """Parses CHECK TABLE."""
     stream.next()
     if stream.at("ALL", "TABLES") or stream.at("DATABASE"):
         raise not_implemented(f"CHECK {stream.peek().upper}")
@@ -214,9 +224,10 @@ def parse_check_table(stream: TokenStream) -> Statement:
 
 
 def parse_kill(stream: TokenStream) -> Statement:
+    """Parses KILL QUERY and KILL MUTATION."""
     stream.next()
     if stream.accept("MUTATION"):
-        return _kill_mutation(stream)
+        return _parse_kill_mutation(stream)
     if not stream.at("QUERY"):
         raise not_implemented(f"KILL {stream.peek().upper}")
     stream.next()
@@ -233,7 +244,7 @@ def parse_kill(stream: TokenStream) -> Statement:
     return KillQuery(query_id)
 
 
-def _kill_mutation(stream: TokenStream) -> Statement:
+def _parse_kill_mutation(stream: TokenStream) -> Statement:
     on_cluster(stream)
     stream.expect("WHERE")
     condition = stream.slice_until(_kill_ends, "condition")

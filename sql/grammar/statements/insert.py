@@ -1,7 +1,8 @@
-"""INSERT: the head is parsed, the data behind it is left as bytes.
+"""Parses the head of INSERT; the data behind it stay bytes.
 
-Where the data begins, as in ClickHouse: right behind VALUES; behind ``FORMAT name`` after blanks and at most one line
-end. Data of VALUES ends at a ``;`` outside quotes, so that statements may follow; data of FORMAT is all the rest.
+Data begin where ClickHouse begins them. For VALUES that is right behind the word. For ``FORMAT name`` it is after
+blanks and at most one line end. Data of VALUES end at a ``;`` outside quotes, so that statements may follow. Data of
+FORMAT are all the rest.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ _PLAIN_HEAD = re.compile(
     rb"(?:VALUES\s{0,8}+\(|FORMAT\s{1,8}+\w{1,100}+[ \t]{0,8}+\r?+\n(?!\s|settings|--|#|/))",
     re.IGNORECASE,
 )
-"""Without comments, quotes and settings, up to the first row of VALUES or the line of FORMAT's data."""
+"""A head without comments, quotes and settings, up to the first row of VALUES or the line of FORMAT's data."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Head:
+class _InsertClauses:
     table: TableRef
     columns: tuple[str, ...]
     except_columns: tuple[str, ...]
@@ -51,31 +52,33 @@ class _Head:
     file: FileArguments | None = None
 
     def insert(self, **source: str) -> Insert:
+        """Returns the statement with the given source of rows."""
         return Insert(self.table, self.columns, self.except_columns, settings=self.settings, file=self.file, **source)  # type: ignore[arg-type]
 
 
 def parse_insert(stream: TokenStream) -> ParsedStatement:
-    head = _head(stream)
+    """Parses INSERT with its data, or INSERT … SELECT."""
+    head = _parse_clauses(stream)
     if stream.accept("VALUES"):
         match = _VALUES_DATA.match(stream.text, stream.position)
         end = match.end() if match else stream.position
         if end < len(stream.text) and stream.text[end] == "'":
-            end = len(stream.text)  # an unclosed string: the reader of the data will say so
-        return _with_data(stream, head.insert(format="Values"), stream.position, end)
+            end = len(stream.text)  # an unclosed string: the format's reader reports it
+        return _attach_data(stream, head.insert(format="Values"), stream.position, end)
     if stream.at("FORMAT"):
-        result, start = _format(stream, head)
-        return _with_data(stream, result, start, len(stream.text))
+        result, start = _parse_format(stream, head)
+        return _attach_data(stream, result, start, len(stream.text))
     if stream.at("SELECT") or stream.at("WITH") or stream.at("(") or stream.at("FROM"):
         query = slice_query(stream)
         clauses = parse_output_clauses(stream)
         if clauses.outfile is not None:
             raise not_implemented("INTO OUTFILE of INSERT")
-        head = replace(head, settings={**clauses.settings, **head.settings})  # those of INSERT go before
+        head = replace(head, settings={**clauses.settings, **head.settings})  # settings of INSERT win
         return ParsedStatement(head.insert(select=query))
     return stream.fail("VALUES", "FORMAT", "SELECT", "WITH", "SETTINGS", "(")
 
 
-def _with_data(stream: TokenStream, statement: Insert, start: int, end: int) -> ParsedStatement:
+def _attach_data(stream: TokenStream, statement: Insert, start: int, end: int) -> ParsedStatement:
     try:
         data = stream.text[start:end].encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
@@ -84,27 +87,27 @@ def _with_data(stream: TokenStream, statement: Insert, start: int, end: int) -> 
     return ParsedStatement(replace(statement, inline_data=data))
 
 
-def _head(stream: TokenStream) -> _Head:
+def _parse_clauses(stream: TokenStream) -> _InsertClauses:
     stream.expect("INSERT")
     stream.accept("INTO")
     if stream.at("TABLE") and stream.peek(1).is_identifier and stream.peek(1).upper not in ("VALUES", "FORMAT"):
         stream.next()
     file: FileArguments | None = None
     if stream.at("FUNCTION") and stream.peek(1).is_identifier and stream.peek(1).upper not in ("VALUES", "FORMAT"):
-        file, table = _function(stream), TableRef(None, "file")
+        file, table = _parse_file_function(stream), TableRef(None, "file")
     else:
         table = parse_table_name(stream)
-    columns, excluded = _column_list(stream)
+    columns, excluded = _parse_column_list(stream)
     settings: dict[str, SettingLiteral] = {}
     if stream.at("PARTITION", "BY") or stream.at("FROM", "INFILE"):
         raise not_implemented(f"INSERT … {stream.peek().upper} {stream.peek(1).upper}")
     if stream.accept("SETTINGS"):
         settings = parse_settings_clause(stream)
-    return _Head(table, columns, excluded, settings, file)
+    return _InsertClauses(table, columns, excluded, settings, file)
 
 
-def _function(stream: TokenStream) -> FileArguments:
-    """``FUNCTION file('path'[, format[, 'structure']])``."""
+def _parse_file_function(stream: TokenStream) -> FileArguments:
+    """Parses ``FUNCTION file('path'[, format[, 'structure']])``."""
     stream.expect("FUNCTION")
     name = stream.identifier("the name of a table function")
     if name != "file":
@@ -118,13 +121,13 @@ def _function(stream: TokenStream) -> FileArguments:
     return FileArguments(*texts)
 
 
-def _column_list(stream: TokenStream) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _parse_column_list(stream: TokenStream) -> tuple[tuple[str, ...], tuple[str, ...]]:
     if not stream.at("(") or stream.at("(", "SELECT") or stream.at("(", "WITH"):
         return (), ()
     stream.next()
     columns: tuple[str, ...] = ()
     excluded: tuple[str, ...] = ()
-    if _star(stream):
+    if _accept_star(stream):
         if stream.accept("EXCEPT"):
             if stream.accept("("):
                 excluded = parse_identifier_list(stream)
@@ -137,8 +140,8 @@ def _column_list(stream: TokenStream) -> tuple[tuple[str, ...], tuple[str, ...]]
     return columns, excluded
 
 
-def _star(stream: TokenStream) -> bool:
-    """``*`` or ``t.*``, whatever ``t``: there is one table."""
+def _accept_star(stream: TokenStream) -> bool:
+    """Accepts ``*`` or ``t.*``, whatever ``t`` is: there is one table."""
     place = 0
     while stream.peek(place).is_identifier and stream.peek(place + 1).text == ".":
         place += 2
@@ -149,10 +152,10 @@ def _star(stream: TokenStream) -> bool:
     return True
 
 
-def _format(stream: TokenStream, head: _Head) -> tuple[Insert, int]:
+def _parse_format(stream: TokenStream, head: _InsertClauses) -> tuple[Insert, int]:
     stream.expect("FORMAT")
     name = stream.identifier("format name")
-    is_word = _SETTINGS.match(stream.text, skip_space(stream.text, stream.position))  # data are no tokens
+    is_word = _SETTINGS.match(stream.text, skip_space(stream.text, stream.position))  # data must not be tokenised
     if is_word and stream.at("SETTINGS") and stream.peek(1).is_identifier and stream.peek(2).text == "=":
         stream.next()
         head = replace(head, settings={**head.settings, **parse_settings_clause(stream)})
@@ -160,7 +163,7 @@ def _format(stream: TokenStream, head: _Head) -> tuple[Insert, int]:
         name = "Values"
     match = _DATA_START.match(stream.text, stream.position)
     start = match.end() if match else stream.position
-    is_on_next_line = stream.text.endswith("\n", 0, start)  # what stands there is data, also a byte 59 of RowBinary
+    is_on_next_line = stream.text.endswith("\n", 0, start)  # then a ``;`` is data, such as a byte 59 of RowBinary
     if not is_on_next_line and stream.text.startswith(";", start) and stream.text[start + 1 :].strip():
         raise UserError(
             "SYNTAX_ERROR",
@@ -172,7 +175,7 @@ def _format(stream: TokenStream, head: _Head) -> tuple[Insert, int]:
 
 
 def parse_insert_head(prefix: bytes, *, complete: bool) -> tuple[Insert | None, int] | None:
-    """See :func:`sql.grammar.statement_parser.parse_insert_head`."""
+    """Implements :func:`sql.grammar.statement_parser.parse_insert_head`."""
     plain = _PLAIN_HEAD.match(prefix)
     found = None if plain is None else _parse_plain_head(plain.group())
     return _parse_head(prefix, complete=complete) if found is None else found
@@ -180,8 +183,11 @@ def parse_insert_head(prefix: bytes, *, complete: bool) -> tuple[Insert | None, 
 
 @functools.lru_cache(maxsize=1024)
 def _parse_plain_head(head: bytes) -> tuple[Insert | None, int] | None:
-    """What stands behind the bracket of the first row changes nothing: a program sends the same head with all rows.
-    ``None`` for a wrong one: the message shows what stands there."""
+    """Parses a plain head, with a cache.
+
+    Programs send the same head with other rows, and what follows the first row's bracket changes nothing. Returns
+    ``None`` for a wrong head, because its error message shows the data.
+    """
     try:
         return _parse_head(head + b"1)", complete=True)
     except UserError:
@@ -201,11 +207,11 @@ def _parse_head(prefix: bytes, *, complete: bool) -> tuple[Insert | None, int] |
         return None, 0
     stream = TokenStream(text, begin)
     try:
-        head = _head(stream)
+        head = _parse_clauses(stream)
         if stream.accept("VALUES"):
             result, start = head.insert(format="Values"), stream.position
         elif stream.at("FORMAT"):
-            result, start = _format(stream, head)
+            result, start = _parse_format(stream, head)
         elif not complete and stream.peek().end >= len(text):
             return undecided
         else:
@@ -220,7 +226,7 @@ def _parse_head(prefix: bytes, *, complete: bool) -> tuple[Insert | None, int] |
 
 
 def _may_change(text: str, stream: TokenStream, start: int) -> bool:
-    """Whether bytes still to come could lengthen the last word, or belong to the head."""
+    """Returns whether bytes still to come could lengthen the last word or belong to the head."""
     if start >= len(text):
         return True
     after = text[skip_space(text, stream.position) :][:512]

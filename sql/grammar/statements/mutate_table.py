@@ -1,8 +1,8 @@
-"""Mutations: what changes rows that are there, in ALTER TABLE and in the statements DELETE FROM and UPDATE.
+"""Parses and writes mutations: commands of ALTER TABLE, and the statements DELETE FROM and UPDATE.
 
-:func:`format_mutations` writes commands as they are kept beside the parts, and :func:`parse_stored_mutations` reads
-that again. Source: ClickHouse documentation, "ALTER TABLE … UPDATE | DELETE", "Lightweight DELETE", "Lightweight
-UPDATE".
+:func:`format_mutations` writes commands as they are stored, and :func:`parse_stored_mutations` reads that again.
+
+Source: ClickHouse documentation, "ALTER TABLE … UPDATE | DELETE", "Lightweight DELETE", "Lightweight UPDATE".
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ENDS = ("SETTINGS", "FORMAT", "INTO")
 
 
 def parse_mutation_command(stream: TokenStream) -> MutationCommand | None:
-    """``None`` where no mutation stands."""
+    """Parses a mutation; returns ``None``, with nothing read, where none stands."""
     for words, parse in _COMMANDS.items():
         if stream.accept(*words.split()):
             return parse(stream)
@@ -41,17 +41,17 @@ def parse_mutation_command(stream: TokenStream) -> MutationCommand | None:
 
 
 def parse_delete(stream: TokenStream) -> MutateTable:
-    """``DELETE FROM t [IN PARTITION p] WHERE condition``."""
+    """Parses ``DELETE FROM t [IN PARTITION p] WHERE condition``."""
     stream.next()
     stream.expect("FROM")
     table = parse_table_name(stream)
     on_cluster(stream)
     partition = parse_in_partition(stream)
-    return MutateTable(table, UpdateRows(((ROW_EXISTS, "0"),), _condition(stream), partition), is_delete=True)
+    return MutateTable(table, UpdateRows(((ROW_EXISTS, "0"),), _parse_condition(stream), partition), is_delete=True)
 
 
 def parse_update(stream: TokenStream) -> MutateTable:
-    """``UPDATE t SET a = expression, … [IN PARTITION p] WHERE condition``."""
+    """Parses ``UPDATE t SET a = expression, … [IN PARTITION p] WHERE condition``."""
     stream.next()
     table = parse_table_name(stream)
     on_cluster(stream)
@@ -60,7 +60,7 @@ def parse_update(stream: TokenStream) -> MutateTable:
 
 
 def parse_stored_mutations(text: str) -> tuple[MutationCommand, ...]:
-    """Commands as :func:`format_mutations` wrote them. Raises ``UserError`` 62."""
+    """Parses commands as :func:`format_mutations` wrote them. Raises ``UserError`` 62."""
     stream = TokenStream(text)
     found = []
     while True:
@@ -74,8 +74,11 @@ def parse_stored_mutations(text: str) -> tuple[MutationCommand, ...]:
 
 
 def format_mutations(commands: Sequence[MutationCommand], *, is_kept: bool = False) -> str:
-    """The commands as ALTER TABLE has them, with expressions as they were written; what is kept also says the time."""
-    return ", ".join(_text(command) + (_time_text(command) if is_kept else "") for command in commands)
+    """Writes commands as ALTER TABLE has them, with expressions as the user wrote them.
+
+    With ``is_kept`` the text also holds the time of MATERIALIZE TTL.
+    """
+    return ", ".join(_format_command(command) + (_format_time(command) if is_kept else "") for command in commands)
 
 
 # Reading --------------------------------------------------------------------------------------------------------------
@@ -83,7 +86,7 @@ def format_mutations(commands: Sequence[MutationCommand], *, is_kept: bool = Fal
 
 def _delete(stream: TokenStream) -> MutationCommand:
     partition = parse_in_partition(stream)
-    return DeleteRows(_condition(stream), partition)
+    return DeleteRows(_parse_condition(stream), partition)
 
 
 def _update(stream: TokenStream) -> UpdateRows:
@@ -95,11 +98,11 @@ def _update(stream: TokenStream) -> UpdateRows:
             raise UserError(
                 "MULTIPLE_ASSIGNMENTS_TO_COLUMN", f"Multiple assignments in the single statement to column `{name}`"
             )
-        assignments.append((name, _expression(stream, _assignment_ends)))
+        assignments.append((name, _read_expression(stream, _assignment_ends)))
         if not stream.accept(","):
             break
     partition = parse_in_partition(stream)
-    return UpdateRows(tuple(assignments), _condition(stream), partition)
+    return UpdateRows(tuple(assignments), _parse_condition(stream), partition)
 
 
 def _materialize_column(stream: TokenStream) -> MutationCommand:
@@ -144,7 +147,7 @@ _COMMANDS: dict[str, Callable[[TokenStream], MutationCommand]] = {
 
 
 def parse_in_partition(stream: TokenStream) -> PartitionRef | None:
-    """``[IN PARTITION p]``."""
+    """Parses ``[IN PARTITION p]``."""
     if not stream.accept("IN", "PARTITION"):
         return None
     if stream.at("ID") and stream.peek(1).kind == "string":
@@ -153,12 +156,12 @@ def parse_in_partition(stream: TokenStream) -> PartitionRef | None:
     return PartitionRef(value=stream.slice_until(_partition_ends, "partition value"))
 
 
-def _condition(stream: TokenStream) -> str:
+def _parse_condition(stream: TokenStream) -> str:
     stream.expect("WHERE")
-    return _expression(stream, _command_ends)
+    return _read_expression(stream, _command_ends)
 
 
-def _expression(stream: TokenStream, ends: Callable[[TokenStream], bool]) -> str:
+def _read_expression(stream: TokenStream, ends: Callable[[TokenStream], bool]) -> str:
     text = stream.slice_until(ends)
     parse_expression(text)
     return text
@@ -180,8 +183,8 @@ def _assignment_ends(stream: TokenStream) -> bool:
 # Writing --------------------------------------------------------------------------------------------------------------
 
 
-def _text(command: MutationCommand) -> str:
-    where = _partition_text(command.partition)
+def _format_command(command: MutationCommand) -> str:
+    where = _format_partition(command.partition)
     match command:
         case UpdateRows(assignments, condition, _):
             pairs = ", ".join(f"{quote_identifier_if_needed(name)} = {value}" for name, value in assignments)
@@ -202,11 +205,11 @@ def _text(command: MutationCommand) -> str:
             return f"MATERIALIZE TTL{where}"
 
 
-def _time_text(command: MutationCommand) -> str:
+def _format_time(command: MutationCommand) -> str:
     return f" AT {command.at}" if isinstance(command, MaterializeTtl) and command.at else ""
 
 
-def _partition_text(partition: PartitionRef | None) -> str:
+def _format_partition(partition: PartitionRef | None) -> str:
     if partition is None:
         return ""
     value = f"ID {quote_string(partition.id)}" if partition.id is not None else partition.value

@@ -1,4 +1,4 @@
-"""SHOW. What has a system table becomes a SELECT from it, as in ClickHouse."""
+"""Parses SHOW. Where a system table has the answer it becomes a SELECT, as in ClickHouse."""
 
 from __future__ import annotations
 
@@ -39,47 +39,48 @@ _GRANTS = """
 
 
 def parse_show(stream: TokenStream) -> Statement:
+    """Parses SHOW."""
     stream.next()
     if stream.accept("DATABASES") or stream.accept("SCHEMAS"):
-        like, negated = _like(stream)
+        like, negated = _parse_like(stream)
         return ShowDatabases(like, negated)
     if stream.accept("TABLES"):
-        database = _from(stream)
-        like, negated = _like(stream)
+        database = _parse_database(stream)
+        like, negated = _parse_like(stream)
         return ShowTables(database, like, negated)
     if stream.accept("FULL", "TABLES"):
-        return _full_tables(stream)
+        return _parse_full_tables(stream)
     if stream.accept("DICTIONARIES"):
-        place = _in_database(stream)
-        return SelectQuery(f"SELECT name FROM system.dictionaries WHERE {place} AND {_condition(stream)}")
+        place = _parse_database_condition(stream)
+        return SelectQuery(f"SELECT name FROM system.dictionaries WHERE {place} AND {_parse_condition(stream)}")
     if stream.accept("CLUSTERS"):
-        condition = _condition(stream, "cluster")
+        condition = _parse_condition(stream, "cluster")
         return SelectQuery(f"SELECT DISTINCT cluster FROM system.clusters WHERE {condition} ORDER BY cluster")
     for kind in ("CURRENT", "ENABLED"):
         if stream.accept(kind, "ROLES"):
             return SelectQuery(f"SELECT * FROM system.{kind.lower()}_roles ORDER BY role_name")
     if stream.accept("MERGES"):
-        return _merges(stream)
+        return _parse_show_merges(stream)
     if stream.accept("GRANTS"):
-        return _grants(stream)
+        return _parse_show_grants(stream)
     if stream.accept("PROCESSLIST"):
         return ShowProcesslist()
     if stream.accept("CREATE"):
-        return _create(stream)
+        return _parse_show_create(stream)
     if stream.at("SETTINGS") or stream.at("CHANGED", "SETTINGS"):
-        return _settings(stream)
+        return _parse_show_settings(stream)
     if stream.accept("SETTING"):
         name = stream.identifier("setting name")
         return SelectQuery(f"SELECT value FROM system.settings WHERE name = {quote_string(name)}")
     if stream.accept("FUNCTIONS"):
-        return SelectQuery(f"SELECT * FROM system.functions WHERE {_condition(stream)} ORDER BY name")
+        return SelectQuery(f"SELECT * FROM system.functions WHERE {_parse_condition(stream)} ORDER BY name")
     if stream.accept("ENGINES"):
         return SelectQuery("SELECT * FROM system.table_engines ORDER BY name")
     for extended, full, word in product(((), ("EXTENDED",)), ((), ("FULL",)), ("COLUMNS", "FIELDS")):
         if stream.accept(*extended, *full, word):
-            return _columns(stream, is_full=bool(full))
+            return _parse_show_columns(stream, is_full=bool(full))
     if any(stream.accept(*extended, word) for word in _INDEXES for extended in ((), ("EXTENDED",))):
-        database, table = _of_table(stream)
+        database, table = _parse_table(stream)
         condition = stream.slice_until(_output_begins, "condition") if stream.accept("WHERE") else "1"
         return SelectQuery(build_show_index_query(database, table, condition))
     if stream.peek().kind == "word":
@@ -87,15 +88,15 @@ def parse_show(stream: TokenStream) -> Statement:
     return stream.fail("DATABASES", "TABLES", "COLUMNS", "CREATE", "SETTINGS", "FUNCTIONS", "ENGINES", "PROCESSLIST")
 
 
-def _merges(stream: TokenStream) -> Statement:
+def _parse_show_merges(stream: TokenStream) -> Statement:
     """``[[NOT] LIKE | ILIKE 'pattern'] [LIMIT n]``; the pattern is the table's."""
     is_like = stream.at("NOT") or stream.at("LIKE") or stream.at("ILIKE")
-    condition = _condition(stream, "table") if is_like else "1"
+    condition = _parse_condition(stream, "table") if is_like else "1"
     limit = f" LIMIT {int(stream.next().text)}" if stream.accept("LIMIT") and stream.peek().text.isdecimal() else ""
     return SelectQuery(f"SELECT {_MERGES} FROM system.merges WHERE {condition} ORDER BY elapsed DESC{limit}")
 
 
-def _grants(stream: TokenStream) -> Statement:
+def _parse_show_grants(stream: TokenStream) -> Statement:
     """``[FOR CURRENT_USER] [WITH IMPLICIT] [FINAL]``"""
     if stream.accept("FOR") and not stream.accept("CURRENT_USER"):
         raise not_implemented("SHOW GRANTS FOR another than CURRENT_USER")
@@ -104,7 +105,7 @@ def _grants(stream: TokenStream) -> Statement:
     return SelectQuery(f"SELECT {_GRANTS}")
 
 
-def _create(stream: TokenStream) -> Statement:
+def _parse_show_create(stream: TokenStream) -> Statement:
     if stream.accept("DATABASE"):
         return ShowCreateDatabase(stream.identifier("database name"))
     refuse_other_objects(stream, "SHOW CREATE")
@@ -114,10 +115,10 @@ def _create(stream: TokenStream) -> Statement:
     return ShowCreateTable(parse_table_name(stream), is_temporary)
 
 
-def _settings(stream: TokenStream) -> Statement:
+def _parse_show_settings(stream: TokenStream) -> Statement:
     changed = stream.accept("CHANGED")
     stream.expect("SETTINGS")
-    conditions = [_condition(stream), *(["changed"] if changed else [])]
+    conditions = [_parse_condition(stream), *(["changed"] if changed else [])]
     return SelectQuery(f"SELECT name, type, value FROM system.settings WHERE {' AND '.join(conditions)}")
 
 
@@ -125,41 +126,41 @@ def _output_begins(stream: TokenStream) -> bool:
     return any(stream.at(word) for word in ("INTO", "FORMAT", "SETTINGS"))
 
 
-def _of_table(stream: TokenStream) -> tuple[str | None, str]:
+def _parse_table(stream: TokenStream) -> tuple[str | None, str]:
     if not (stream.accept("FROM") or stream.accept("IN")):
         stream.fail("FROM")
     table = parse_table_name(stream)
-    return _from(stream) or table.database, table.table
+    return _parse_database(stream) or table.database, table.table
 
 
-def _full_tables(stream: TokenStream) -> Statement:
-    return SelectQuery(
-        f"SELECT name, engine FROM system.tables WHERE {_in_database(stream)} AND {_condition(stream)} ORDER BY name"
-    )
+def _parse_full_tables(stream: TokenStream) -> Statement:
+    place = _parse_database_condition(stream)
+    condition = _parse_condition(stream)
+    return SelectQuery(f"SELECT name, engine FROM system.tables WHERE {place} AND {condition} ORDER BY name")
 
 
-def _in_database(stream: TokenStream) -> str:
-    """``[FROM | IN database]`` as a condition."""
-    database = _from(stream)
+def _parse_database_condition(stream: TokenStream) -> str:
+    """Returns ``[FROM | IN database]`` as a condition."""
+    database = _parse_database(stream)
     return f"database = {quote_string(database) if database is not None else 'currentDatabase()'}"
 
 
-def _columns(stream: TokenStream, *, is_full: bool) -> Statement:
-    database, table = _of_table(stream)
+def _parse_show_columns(stream: TokenStream, *, is_full: bool) -> Statement:
+    database, table = _parse_table(stream)
     place = quote_string(database) if database is not None else "currentDatabase()"
     columns = f"{_COLUMNS}, NULL AS collation, comment, '' AS privileges" if is_full else _COLUMNS
     return SelectQuery(
         f"SELECT {columns} FROM system.columns WHERE database = {place} AND table = {quote_string(table)} "
-        f"AND {_condition(stream)} ORDER BY field"
+        f"AND {_parse_condition(stream)} ORDER BY field"
     )
 
 
-def _from(stream: TokenStream) -> str | None:
+def _parse_database(stream: TokenStream) -> str | None:
     return stream.identifier("database name") if stream.accept("FROM") or stream.accept("IN") else None
 
 
-def _condition(stream: TokenStream, column: str = "name") -> str:
-    """``[NOT] LIKE | ILIKE 'pattern'`` as a condition on ``column``."""
+def _parse_condition(stream: TokenStream, column: str = "name") -> str:
+    """Returns ``[NOT] LIKE | ILIKE 'pattern'`` as a condition on ``column``."""
     negation = "NOT " if stream.accept("NOT") else ""
     for word in ("LIKE", "ILIKE"):
         if stream.accept(word):
@@ -172,7 +173,7 @@ def _condition(stream: TokenStream, column: str = "name") -> str:
     return "1"
 
 
-def _like(stream: TokenStream) -> tuple[str | None, bool]:
+def _parse_like(stream: TokenStream) -> tuple[str | None, bool]:
     for word in ("WHERE", "LIMIT", "ILIKE"):
         if stream.at(word) or stream.at("NOT", word):
             raise not_implemented(f"SHOW … {word}")

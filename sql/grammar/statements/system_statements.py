@@ -1,4 +1,4 @@
-"""SYSTEM and OPTIMIZE."""
+"""Parses SYSTEM and OPTIMIZE."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ STOPPABLE_ACTIONS = (
     "MERGES", "TTL MERGES", "FETCHES", "REPLICATED SENDS", "REPLICATION QUEUES", "PULLING REPLICATION LOG", "CLEANUP",
     "MOVES", "DISTRIBUTED SENDS",
 )  # fmt: skip
-"""What SYSTEM STOP and START take, of one table or of all."""
+"""Actions that SYSTEM STOP and START name, for one table or for all."""
 _TABLE_COMMANDS = ("SYNC REPLICA", "RESTART REPLICA", "RESTORE REPLICA", "WAIT LOADING PARTS", "FLUSH DISTRIBUTED")
 _PLAIN_COMMANDS = ("RESTART REPLICAS",)
 _SYNC_MODES = ("STRICT", "LIGHTWEIGHT", "PULL")
 
 
 def parse_system(stream: TokenStream) -> Statement:
+    """Parses SYSTEM."""
     stream.next()
     if stream.accept("DROP", "REPLICA"):
-        return _drop_replica(stream)
+        return _parse_drop_replica(stream)
     if stream.accept("FLUSH", "LOGS"):
         on_cluster(stream)
         names = () if stream.at_end() or stream.at(";") else parse_identifier_list(stream)
@@ -32,11 +33,11 @@ def parse_system(stream: TokenStream) -> Statement:
     for verb in ("STOP", "START"):
         for action in STOPPABLE_ACTIONS:
             if stream.accept(verb, *action.split()):
-                return _stop_or_start(stream, f"{verb} {action}")
+                return _parse_stop_or_start(stream, f"{verb} {action}")
     for command in (*_TABLE_COMMANDS, *_PLAIN_COMMANDS):
         if stream.accept(*command.split()):
             on_cluster(stream)
-            return SystemCommand(command) if command in _PLAIN_COMMANDS else _of_table(stream, command)
+            return SystemCommand(command) if command in _PLAIN_COMMANDS else _parse_table_command(stream, command)
     if stream.peek().kind == "word":
         words: list[str] = []
         while stream.peek().kind == "word" and len(words) < 3:
@@ -45,7 +46,7 @@ def parse_system(stream: TokenStream) -> Statement:
     return stream.fail("STOP", "START", *_TABLE_COMMANDS, *_PLAIN_COMMANDS)
 
 
-def _stop_or_start(stream: TokenStream, command: str) -> SystemCommand:
+def _parse_stop_or_start(stream: TokenStream, command: str) -> SystemCommand:
     on_cluster(stream)
     if stream.at("ON", "VOLUME"):
         raise not_implemented(f"SYSTEM {command} ON VOLUME")
@@ -56,7 +57,7 @@ def _stop_or_start(stream: TokenStream, command: str) -> SystemCommand:
     return SystemCommand(command, table)
 
 
-def _of_table(stream: TokenStream, command: str) -> SystemCommand:
+def _parse_table_command(stream: TokenStream, command: str) -> SystemCommand:
     may_be_missing = command == "SYNC REPLICA" and stream.accept("IF", "EXISTS")
     table = parse_table_name(stream)
     on_cluster(stream)
@@ -69,7 +70,7 @@ def _of_table(stream: TokenStream, command: str) -> SystemCommand:
     return SystemCommand(command, table, argument, may_be_missing)
 
 
-def _drop_replica(stream: TokenStream) -> Statement:
+def _parse_drop_replica(stream: TokenStream) -> Statement:
     on_cluster(stream)
     replica = stream.string("replica name")
     if stream.accept("FROM", "TABLE"):
@@ -82,6 +83,7 @@ def _drop_replica(stream: TokenStream) -> Statement:
 
 
 def parse_optimize(stream: TokenStream) -> Statement:
+    """Parses OPTIMIZE TABLE."""
     stream.next()
     stream.expect("TABLE")
     table = parse_table_name(stream)
@@ -93,16 +95,19 @@ def parse_optimize(stream: TokenStream) -> Statement:
     deduplicate = stream.accept("DEDUPLICATE")
     by: tuple[ColumnMatcher, ...] = ()
     if deduplicate and stream.accept("BY"):
-        matchers = [_matcher(stream)]
+        matchers = [_parse_column_matcher(stream)]
         while stream.accept(","):
-            matchers.append(_matcher(stream))
+            matchers.append(_parse_column_matcher(stream))
         by = tuple(matchers)
     cleanup = stream.accept("CLEANUP")
     return OptimizeTable(table, partition, partition_id, final, deduplicate, by, cleanup)
 
 
 def parse_partition_clause(stream: TokenStream) -> tuple[str | None, str | None]:
-    """``PARTITION value`` as SQL text, or the id of ``PARTITION ID '…'``."""
+    """Parses ``PARTITION value`` or ``PARTITION ID '…'``; returns the value's SQL text and the id.
+
+    At most one of the two is not ``None``.
+    """
     if not stream.accept("PARTITION"):
         return None, None
     if stream.at("ID") and stream.peek(1).kind == "string":
@@ -116,7 +121,7 @@ def _partition_ends(stream: TokenStream) -> bool:
     return token.kind == "word" and token.upper in ("FINAL", "FORCE", "DEDUPLICATE", "CLEANUP", "SETTINGS", "FORMAT")
 
 
-def _matcher(stream: TokenStream) -> ColumnMatcher:
+def _parse_column_matcher(stream: TokenStream) -> ColumnMatcher:
     names: tuple[str, ...] = ()
     pattern = None
     if stream.accept("COLUMNS", "("):

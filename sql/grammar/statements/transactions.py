@@ -1,13 +1,13 @@
-"""COMMIT TRANSACTION and ROLLBACK TRANSACTION: of the inserts that were made under a transaction's id.
+"""Parses COMMIT TRANSACTION and ROLLBACK TRANSACTION of inserts made under a transaction's id.
 
-::
+Pando adds these statements; ClickHouse's transactions belong to a session. ::
 
-    INSERT INTO t SETTINGS insert_transaction = 'id' …           -- as often as needed, on any replica
+    INSERT INTO t SETTINGS insert_transaction = 'id' …;    -- as often as needed, on any replica
+
     COMMIT TRANSACTION 'id' ON [TABLE] t [OVERWRITE [TABLE] | OVERWRITE PARTITIONS]
-        [ATTEMPTS 'a' [, …]] [ROWS n] [APPLICATION 'name' VERSION n]
-    ROLLBACK TRANSACTION 'id' ON [TABLE] t
+        [ATTEMPTS 'a' [, …]] [ROWS n] [APPLICATION 'name' VERSION n];
 
-They are Pando's own: ClickHouse's transactions belong to a session.
+    ROLLBACK TRANSACTION 'id' ON [TABLE] t
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from sql.grammar.statements.statement import CommitTransaction, RollbackTransact
 from sql.grammar.tokens import TokenStream, not_implemented
 
 _MOST_DIGITS = 20
-"""Of a UInt64."""
+"""Digits of the largest UInt64."""
 
 
 def parse_commit(stream: TokenStream) -> Statement:
-    transaction = _transaction(stream)
+    """Parses COMMIT TRANSACTION."""
+    transaction = _parse_transaction(stream)
     table = parse_table_name(stream)
     overwrite = ""
     if stream.accept("OVERWRITE"):
@@ -33,21 +34,22 @@ def parse_commit(stream: TokenStream) -> Statement:
         while stream.accept(","):
             names.append(stream.string("name of an attempt"))
         attempts = tuple(names)
-    rows = _number(stream, "number of rows") if stream.accept("ROWS") else None
+    rows = _parse_number(stream, "number of rows") if stream.accept("ROWS") else None
     application, version = "", None
     if stream.accept("APPLICATION"):
         application = stream.string("name of the application")
         stream.expect("VERSION")
-        version = _number(stream, "version")
+        version = _parse_number(stream, "version")
     return CommitTransaction(transaction, table, overwrite, attempts, rows, application, version)
 
 
 def parse_rollback(stream: TokenStream) -> Statement:
-    transaction = _transaction(stream)
+    """Parses ROLLBACK TRANSACTION."""
+    transaction = _parse_transaction(stream)
     return RollbackTransaction(transaction, parse_table_name(stream))
 
 
-def _transaction(stream: TokenStream) -> str:
+def _parse_transaction(stream: TokenStream) -> str:
     verb = stream.next().upper
     if not stream.accept("TRANSACTION") or stream.peek().kind != "string":
         raise not_implemented(
@@ -60,7 +62,7 @@ def _transaction(stream: TokenStream) -> str:
     return transaction
 
 
-def _number(stream: TokenStream, what: str) -> int:
+def _parse_number(stream: TokenStream, what: str) -> int:
     token = stream.peek()
     if token.kind != "number" or not token.text.isdecimal() or len(token.text) > _MOST_DIGITS:
         stream.fail(what)

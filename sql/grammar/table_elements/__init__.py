@@ -1,1 +1,1 @@
-"""What CREATE TABLE and ALTER TABLE share: columns, indexes, constraints, TTL."""
+"""Elements that CREATE TABLE and ALTER TABLE share: columns, indexes, constraints, TTL."""

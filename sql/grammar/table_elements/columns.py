@@ -1,4 +1,4 @@
-"""Columns as CREATE TABLE and ALTER TABLE write them."""
+"""Parses columns of CREATE TABLE and ALTER TABLE."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ _COLUMN_REFUSED = ("EPHEMERAL", "STATISTICS", "COLLATE", "AUTO_INCREMENT", "SETT
 
 
 def parse_column_name(stream: TokenStream) -> str:
+    """Parses a column's name; ``n.a`` of a Nested column is one name."""
     name = stream.identifier("column name")
     while stream.accept("."):  # a name such as n.a, as in flattened Nested columns
         name += "." + stream.identifier("column name")
@@ -20,12 +21,15 @@ def parse_column_name(stream: TokenStream) -> str:
 
 
 def parse_column(stream: TokenStream) -> ColumnClause:
-    """A column's name, type and properties."""
+    """Parses a column's name, type and properties."""
     return parse_column_properties(stream, parse_column_name(stream))
 
 
 def parse_column_properties(stream: TokenStream, name: str, *, is_change: bool = False) -> ColumnClause:
-    """What follows the column's name. Of a change (MODIFY COLUMN) all of it may be left out."""
+    """Parses what follows a column's name: its type and properties.
+
+    With ``is_change`` (MODIFY COLUMN) all of it may be left out.
+    """
     type_ = "" if _at_column_clause(stream) or (is_change and _column_ends(stream)) else type_text(stream)
     kind = expression = codec = comment = ttl = ""
     is_not_null = False
@@ -42,7 +46,7 @@ def parse_column_properties(stream: TokenStream, name: str, *, is_change: bool =
             expression = stream.slice_until(_column_expression_ends)
         elif stream.at("CODEC", "(") and not codec:
             stream.next()
-            codec = _group(stream)
+            codec = _read_group(stream)
             if not codec:
                 stream.fail("a codec in CODEC")
         elif stream.accept("COMMENT"):
@@ -64,7 +68,7 @@ def _column_ends(stream: TokenStream) -> bool:
 
 
 def _follows_column(stream: TokenStream) -> bool:
-    """What comes after a column of ALTER TABLE."""
+    """Returns whether a word comes next that ends a column of ALTER TABLE."""
     token = stream.peek()
     return token.kind == "word" and token.upper in ("FIRST", "AFTER", "FORMAT", "SETTINGS")
 
@@ -83,8 +87,8 @@ def _column_expression_ends(stream: TokenStream) -> bool:
     return (token.upper == "COMMENT" and stream.peek(1).kind == "string") or token.upper in ("TTL", "STATISTICS")
 
 
-def _group(stream: TokenStream) -> str:
-    """The text inside the brackets that come next."""
+def _read_group(stream: TokenStream) -> str:
+    """Returns the text inside the brackets that come next."""
     if not stream.at("("):
         stream.fail("(")
     start = stream.peek().end

@@ -1,4 +1,4 @@
-"""Constraints as CREATE TABLE and ALTER TABLE write them."""
+"""Parses constraints of CREATE TABLE and ALTER TABLE."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ELEMENTS = 2
 
 
 def parse_constraint(stream: TokenStream) -> ConstraintClause:
-    """What follows CONSTRAINT."""
+    """Parses what follows CONSTRAINT: ``name CHECK | ASSUME expression``."""
     stream.guard.count(_ELEMENTS)
     name = stream.identifier("constraint name")
     is_assumed = stream.accept("ASSUME")

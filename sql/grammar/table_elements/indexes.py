@@ -1,4 +1,4 @@
-"""Skip indexes as CREATE TABLE and ALTER TABLE write them."""
+"""Parses skip indexes of CREATE TABLE and ALTER TABLE."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _WHOLE_PART = 100_000_000
 
 
 def parse_index(stream: TokenStream) -> IndexClause:
-    """What follows INDEX."""
+    """Parses what follows INDEX: the name, expression, type and granularity."""
     stream.guard.count(_ELEMENTS)
     name = stream.identifier("index name")
     expression = stream.slice_until(lambda inner: inner.at("TYPE"), "index expression")
@@ -22,7 +22,10 @@ def parse_index(stream: TokenStream) -> IndexClause:
 
 
 def parse_index_type(stream: TokenStream, name: str) -> tuple[str, tuple[str, ...], int]:
-    """``TYPE type(arguments) GRANULARITY n`` of the index ``name``."""
+    """Parses ``TYPE type(arguments) GRANULARITY n`` of the index ``name``.
+
+    Returns the three. Raises 36 (BAD_ARGUMENTS) for a granularity of 0.
+    """
     stream.expect("TYPE")
     type_ = stream.identifier("index type")
     arguments: list[str] = []

@@ -1,6 +1,6 @@
-"""When rows and values expire, as CREATE and ALTER TABLE write it: ``TTL expression [what then], …``.
+"""Parses the TTL of tables and columns: ``TTL expression [action], …``.
 
-The text that is kept of a clause has its expressions as :mod:`sql.grammar.queries.query_formatter` writes them.
+Expressions in the stored text of a clause are as :mod:`sql.grammar.queries.query_formatter` writes them.
 """
 
 from __future__ import annotations
@@ -23,8 +23,11 @@ _COMMANDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class TtlClause:
-    """``TTL expression`` of a table. What happens then: rows go (those of ``where``), or become one a key
-    (``group_by``, with what is ``assigned``), or are stored with another codec (``recompress``)."""
+    """``TTL expression`` of a table, with its action.
+
+    Without other fields, expired rows are deleted (those that match ``where``). With ``group_by`` they are merged into
+    one row per key, with the ``assigned`` values. With ``recompress`` they are stored with another codec.
+    """
 
     expression: str
     where: str = ""
@@ -34,10 +37,12 @@ class TtlClause:
 
     @property
     def expressions(self) -> tuple[str, ...]:
+        """All expressions of the clause, as text."""
         return (self.expression, *filter(None, [self.where]), *self.group_by, *(value for _, value in self.assigned))
 
     @property
     def text(self) -> str:
+        """The clause as it is stored."""
         if self.recompress:
             return f"{self.expression} RECOMPRESS CODEC({self.recompress})"
         if self.group_by:
@@ -47,17 +52,17 @@ class TtlClause:
 
 
 def read_table_ttl_text(stream: TokenStream) -> str:
-    """What follows TTL of a table, as it is kept."""
+    """Parses what follows TTL of a table; returns the text to be stored."""
     return ", ".join(clause.text for clause in parse_ttl_clauses(stream))
 
 
 def read_column_ttl_text(stream: TokenStream) -> str:
-    """What follows TTL of a column."""
+    """Parses what follows TTL of a column; returns the text to be stored."""
     return normalize_expression(stream.slice_until(_expression_ends))
 
 
 def parse_stored_ttl(text: str) -> tuple[TtlClause, ...]:
-    """Of a text that was kept."""
+    """Parses the stored text of a table's TTL."""
     stream = TokenStream(text)
     clauses = parse_ttl_clauses(stream)
     if not stream.at_end():
@@ -66,20 +71,21 @@ def parse_stored_ttl(text: str) -> tuple[TtlClause, ...]:
 
 
 def parse_ttl_clauses(stream: TokenStream) -> tuple[TtlClause, ...]:
-    clauses = [_clause(stream)]
+    """Parses the clauses of a table's TTL."""
+    clauses = [_parse_clause(stream)]
     while stream.at(",") and not _at_next_command(stream):
         stream.next()
-        clauses.append(_clause(stream))
+        clauses.append(_parse_clause(stream))
     return tuple(clauses)
 
 
 def _at_next_command(stream: TokenStream) -> bool:
-    """After the comma comes another command of ALTER TABLE."""
+    """Returns whether another command of ALTER TABLE comes after the comma."""
     verb, object_ = stream.peek(1), stream.peek(2)
     return verb.upper in _COMMANDS and object_.kind == "word"
 
 
-def _clause(stream: TokenStream) -> TtlClause:
+def _parse_clause(stream: TokenStream) -> TtlClause:
     expression = normalize_expression(stream.slice_until(_expression_ends, "TTL expression"))
     if stream.accept("RECOMPRESS"):
         if not stream.at("CODEC", "("):
@@ -98,23 +104,23 @@ def _clause(stream: TokenStream) -> TtlClause:
         keys = [normalize_expression(stream.slice_until(_expression_ends, "key"))]
         while stream.accept(","):
             keys.append(normalize_expression(stream.slice_until(_expression_ends, "key")))
-        return TtlClause(expression, group_by=tuple(keys), assigned=_assignments(stream))
+        return TtlClause(expression, group_by=tuple(keys), assigned=_parse_assignments(stream))
     stream.accept("DELETE")
     where = normalize_expression(stream.slice_until(_expression_ends)) if stream.accept("WHERE") else ""
     return TtlClause(expression, where)
 
 
-def _assignments(stream: TokenStream) -> tuple[tuple[str, str], ...]:
+def _parse_assignments(stream: TokenStream) -> tuple[tuple[str, str], ...]:
     if not stream.accept("SET"):
         return ()
-    found = [_assignment(stream)]
+    found = [_parse_assignment(stream)]
     while stream.at(",") and stream.peek(1).is_identifier and stream.peek(2).text == "=":
         stream.next()
-        found.append(_assignment(stream))
+        found.append(_parse_assignment(stream))
     return tuple(found)
 
 
-def _assignment(stream: TokenStream) -> tuple[str, str]:
+def _parse_assignment(stream: TokenStream) -> tuple[str, str]:
     column = stream.identifier("column name")
     stream.expect("=")
     return column, normalize_expression(stream.slice_until(_expression_ends))

@@ -1,4 +1,4 @@
-"""The values of constant expressions, computed by DuckDB and kept by their text."""
+"""Computes constant expressions in DuckDB and caches the values by text."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from sql.typing.typed_expressions import Typed
 
 
 def fold_constant(value: Typed) -> object:
-    """The Python value of a constant expression. The clock is a literal in its text: equal texts are equal values."""
+    """Returns the Python value of a constant expression.
+
+    The time is a literal in the text, so equal texts have equal values.
+    """
     check_macro_weight(value.sql)
     sql = value.number.render()
-    return _constants.get((sql, None), lambda: _folded(sql))
+    return _constants.get((sql, None), lambda: _compute_constant(sql))
 
 
 def _constant_size(value: object) -> int:
@@ -24,7 +27,7 @@ def _constant_size(value: object) -> int:
 _constants: TextCache[object] = TextCache(2048, _constant_size)
 
 
-def _folded(sql: str) -> object:
+def _compute_constant(sql: str) -> object:
     cursor = database.open_cursor()
     try:
         return cursor.execute(database.prepare_sql(f"SELECT {sql}")).fetchall()[0][0]

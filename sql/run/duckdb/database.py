@@ -1,8 +1,8 @@
-"""The one DuckDB of the process: in memory, with Pando's kernels and macros, without files, network and configuration.
+"""The process's one DuckDB: in memory, with Pando's kernels and macros.
 
-User text never reaches it: only what the compilers write. A cursor serves one query. Of the configuration only the
-memory limit changes while it runs. What sorts, joins and aggregations cannot hold in memory goes to a spill directory,
-which is there only while it is needed.
+It has no access to files, network or configuration, and only SQL that the compilers write reaches it, never a user's
+text. A cursor serves one query. While it runs only its memory limit changes. What sorts, joins and aggregations cannot
+hold in memory goes to a spill directory, which exists only while it is needed.
 """
 
 from __future__ import annotations
@@ -27,15 +27,18 @@ from sql.typing.column_kernels import kernels
 from sql.typing.typed_expressions import string_literal_text
 
 _LONG_TEXT = 10_000
-_OWN_ERROR = re.compile(r"pando:(\d+):(.*?)(?:\n|$)", re.DOTALL)
+_PANDO_ERROR = re.compile(r"pando:(\d+):(.*?)(?:\n|$)", re.DOTALL)
 _lock = threading.Lock()
-_made: set[str] = set()
-"""The macros that DuckDB has."""
+_created_macros: set[str] = set()
+"""The macros that were created in DuckDB."""
 
 
 @dataclass
 class SpillSettings:
-    """Where intermediate results go that are too big for memory, and how many bytes at most (0: half of the disk)."""
+    """The directory for intermediate results that do not fit in memory, and their limit.
+
+    ``most_bytes`` of 0 means half of the disk.
+    """
 
     directory: Path
     most_bytes: int = 0
@@ -45,7 +48,7 @@ _spill = SpillSettings(Path(tempfile.gettempdir()) / f"pando-spill-{os.getpid()}
 
 
 def configure_spill(spill: SpillSettings) -> None:
-    """For the process, from its first query on."""
+    """Sets the spill directory of the process; call it before the first query."""
     global _spill
     _spill = spill
 
@@ -60,7 +63,7 @@ def _connection() -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect(":memory:", config=config)
     connection.execute(f"SET max_temp_directory_size = '{_spill.most_bytes or _half_of_disk(_spill.directory)}B'")
     kernels.register(connection, KERNELS)
-    _made.clear()
+    _created_macros.clear()
     memory_guards.register(connection)
     block_rows.register(connection)
     connection.execute("SET allowed_configs = ['memory_limit']")
@@ -74,7 +77,10 @@ def _half_of_disk(directory: Path) -> int:
 
 
 def set_memory_limit(limit_bytes: int) -> bool:
-    """What all queries together may hold in DuckDB's buffers. False when they hold more and cannot let go."""
+    """Sets how much all queries together may hold in DuckDB's buffers.
+
+    Returns ``False`` when they hold more and cannot free it.
+    """
     try:
         with open_cursor() as setter:
             setter.execute(f"SET memory_limit = '{limit_bytes}B'")
@@ -84,57 +90,57 @@ def set_memory_limit(limit_bytes: int) -> bool:
 
 
 def release_memory(limit_bytes: int) -> None:
-    """Gives back the buffers that DuckDB keeps for later; ``limit_bytes`` is its limit afterwards."""
+    """Frees buffers that DuckDB keeps for later; ``limit_bytes`` is its limit afterwards."""
     set_memory_limit(1 << 20)
     set_memory_limit(limit_bytes)
 
 
 @atexit.register
 def _close() -> None:
-    """DuckDB's binding complains at the end of the process about connections that are still open."""
+    """Closes the connection at exit: DuckDB's binding complains about open ones."""
     if _connection.cache_info().currsize:
         _connection().close()
         _connection.cache_clear()
 
 
 def open_cursor() -> duckdb.DuckDBPyConnection:
-    """A connection of its own for one query; close it."""
+    """Returns a connection of its own for one query; close it."""
     with _lock:
         return _connection().cursor()
 
 
 def prepare_sql(sql: str) -> str:
-    """The same statement, whose macros are there, and whose parsing holds the interpreter for a moment only.
+    """Creates the macros that the statement uses; returns the statement in a form that is quick to parse.
 
-    DuckDB parses what it is given with the interpreter locked, about a megabyte a second, but what ``query`` is given
-    only when it plans, without the lock.
+    DuckDB parses a statement with the interpreter locked, about a megabyte a second. It parses the argument of
+    ``query`` only when it plans, without the lock, so a long statement is passed that way.
     """
-    missing = find_macro_names(sql) - _made
+    missing = find_macro_names(sql) - _created_macros
     if missing:
         with _lock:
-            _make(missing)
+            _create_macros(missing)
     return sql if len(sql) <= _LONG_TEXT else f"SELECT * FROM query({string_literal_text(sql)})"
 
 
-def _make(macros: set[str]) -> None:
-    """The macros, and before each those that it uses."""
+def _create_macros(macros: set[str]) -> None:
+    """Creates the macros, and before each those that it uses."""
     for name in sorted(macros):
-        if name not in _made:
-            _make(find_macro_names(MACROS[name].partition(")")[2]))
+        if name not in _created_macros:
+            _create_macros(find_macro_names(MACROS[name].partition(")")[2]))
             _connection().execute(f"CREATE MACRO {MACROS[name]}")
-            _made.add(name)
+            _created_macros.add(name)
 
 
 def translate_error(error: Exception) -> PandoError:
-    """DuckDB's error as Pando's."""
+    """Translates DuckDB's error to Pando's."""
     if isinstance(error, PandoError):
         return error
     message = str(error)
-    own = _OWN_ERROR.search(message)
+    own = _PANDO_ERROR.search(message)
     if own is not None and int(own.group(1)) in NAMES:
         return UserError(NAMES[int(own.group(1))], own.group(2).strip())
     first = next((line for line in message.split("\n") if line.strip()), repr(error))
-    # Errors of a stream that Arrow reads come as Arrow's, with DuckDB's text.
+    # Errors of a stream that Arrow reads are Arrow's errors with DuckDB's text.
     if isinstance(error, duckdb.InterruptException) or "INTERRUPT Error" in first:
         return CancelledError()
     if isinstance(error, (duckdb.OutOfMemoryException, MemoryError)) or "Out of Memory Error" in first:

@@ -1,5 +1,8 @@
-"""What DuckDB gets of Arrow's columns in storage types: maps as lists of keys and values, plain values for dictionaries
-inside of anything, short decimals."""
+"""Converts Arrow arrays in storage types to the form that DuckDB reads.
+
+Maps become lists of structs of key and value. Dictionaries inside lists, maps and structs become plain values. Short
+decimals become decimals of 64 bits.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ from sql.typing.duckdb.engine_types import duckdb_type, make_names_distinct
 
 
 def find_incoming_type(type_: DataType) -> str:
-    """DuckDB's type of a column in the storage type."""
+    """Returns DuckDB's type of a column in the storage type."""
     match type_:
         case NullableType(inner) | LowCardinalityType(inner):
             return find_incoming_type(inner)
@@ -41,6 +44,7 @@ def find_incoming_type(type_: DataType) -> str:
 
 
 def needs_cast(type_: DataType) -> bool:
+    """Returns whether DuckDB sees another type than the engine's and must cast."""
     match type_:
         case NullableType(inner) | LowCardinalityType(inner) | ArrayType(inner):
             return needs_cast(inner)
@@ -52,8 +56,11 @@ def needs_cast(type_: DataType) -> bool:
 
 
 def find_readable_type(type_: pa.DataType, *, is_inner: bool = False) -> pa.DataType:
-    """Plain values inside lists, maps and structs: a batch whose lists of dictionary values are all empty ends DuckDB's
-    query, or its whole database."""
+    """Returns the Arrow type in which DuckDB gets values of a storage type.
+
+    Inside lists, maps and structs dictionaries become plain values: a batch whose lists of dictionary values are all
+    empty ends DuckDB's query, or crashes its whole database.
+    """
     if pa.types.is_dictionary(type_):
         return type_.value_type if is_inner else type_
     if not is_inner:
@@ -70,8 +77,9 @@ def find_readable_type(type_: pa.DataType, *, is_inner: bool = False) -> pa.Data
 
 
 def cast_to_readable(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    """Converts an array to a type of :func:`find_readable_type`."""
     if has_other_form(array.type):
-        array = engine_form(array)
+        array = to_engine_form(array)
     if array.type == type_:
         return array
     if type_ == DICTIONARY_STRING and pa.types.is_string(array.type):
@@ -84,32 +92,35 @@ def _list_of(key: pa.DataType, value: pa.DataType) -> pa.DataType:
 
 
 def has_other_form(type_: pa.DataType) -> bool:
-    """Whether DuckDB gets values of the type in another form than the storage's."""
+    """Returns whether DuckDB reads values of the type in another form than storage has."""
     if pa.types.is_map(type_) or (pa.types.is_struct(type_) and make_names_distinct(names := type_.names) is not names):
         return True
     return any(has_other_form(type_.field(n).type) for n in range(type_.num_fields))
 
 
-def engine_form(array: pa.Array) -> pa.Array:
-    """The same with lists of structs for maps (for one map those in the same buffers) and names that are told apart."""
+def to_engine_form(array: pa.Array) -> pa.Array:
+    """Converts maps to lists of structs, and gives struct fields distinct names.
+
+    A single map keeps its buffers.
+    """
     type_ = array.type
     if not has_other_form(type_):
         return array
     if pa.types.is_struct(type_):
-        parts = [engine_form(part) for part in array.flatten()]
+        parts = [to_engine_form(part) for part in array.flatten()]
         return pa.StructArray.from_arrays(parts, make_names_distinct(type_.names), mask=array.is_null())
     if pa.types.is_map(type_):
-        values = pa.StructArray.from_arrays([engine_form(array.keys), engine_form(array.items)], ["key", "value"])
+        values = pa.StructArray.from_arrays([to_engine_form(array.keys), to_engine_form(array.items)], ["key", "value"])
     else:
-        values = engine_form(array.values)
+        values = to_engine_form(array.values)
     return pa.Array.from_buffers(
         pa.list_(values.type), len(array), array.buffers()[:2], offset=array.offset, children=[values]
     )
 
 
 def convert_table(block: pa.Table) -> pa.Table:
-    """The block with lists of structs for maps."""
+    """Returns the block in the form that DuckDB reads."""
     if not any(has_other_form(type_) for type_ in block.schema.types):
         return block
-    columns = [pa.chunked_array([engine_form(chunk) for chunk in column.chunks]) for column in block.columns]
+    columns = [pa.chunked_array([to_engine_form(chunk) for chunk in column.chunks]) for column in block.columns]
     return pa.Table.from_arrays(columns, block.column_names)

@@ -1,10 +1,12 @@
-"""DuckDB statements kept ready: a cursor with its scans registered and the text described, for the next run of it.
+"""Keeps prepared DuckDB statements: a cursor with registered scans and a described text.
 
 Registering the scans and describing the text take longer than running a short query.
 
 Invariants
+
 - A statement serves one query at a time, and holds nothing of a query when it is idle.
-- Only a statement whose result was read to its end is kept; one whose query failed, was cancelled or left is closed.
+- Only a statement whose result was read to its end is kept. One whose query failed, was cancelled or was abandoned is
+  closed.
 """
 
 from __future__ import annotations
@@ -38,16 +40,21 @@ class _Statement:
             raise
 
     def attach(self, streams: Mapping[str, ScanSource]) -> None:
+        """Sets the scans that the statement reads."""
         for name, stream in streams.items():
             self._slots[name].scanned = stream
 
     def detach(self) -> None:
+        """Forgets the scans."""
         for slot in self._slots.values():
             slot.scanned = None
 
 
 class LeasedStatement:
-    """A statement while one query has it. Read ``batches`` once, then ``close``; ``interrupt`` from any thread."""
+    """A statement while one query has it.
+
+    Read ``batches`` once, then ``close``; ``interrupt`` may be called from any thread.
+    """
 
     def __init__(self, pool: StatementPool, key: _Key | None, statement: _Statement) -> None:
         self._pool = pool
@@ -56,21 +63,23 @@ class LeasedStatement:
         self._is_finished = False
 
     def batches(self, batch_rows: int) -> Iterator[pa.RecordBatch]:
+        """Runs the statement and yields its result."""
         yield from self._statement.relation.to_arrow_reader(batch_rows)
         self._is_finished = True
 
     def interrupt(self) -> None:
-        """Not after ``close``: the statement may be another query's then."""
+        """Interrupts the running query. Not after ``close``: another query may then have the statement."""
         self._statement.cursor.interrupt()
 
     def close(self) -> None:
+        """Returns the statement to the pool, or closes it."""
         self._statement.detach()
         if not self._is_finished or not self._pool.keep(self._key, self._statement):
             self._statement.cursor.close()
 
 
 class StatementPool:
-    """Idle statements, the longest unused closed first. Any thread may use it."""
+    """Idle statements; the least recently used is closed first. Any thread may use it."""
 
     def __init__(self, most_idle: int = _MOST_IDLE) -> None:
         self._most_idle = most_idle
@@ -79,7 +88,10 @@ class StatementPool:
         atexit.register(self.clear)
 
     def lease(self, sql: str, streams: Mapping[str, ScanSource], *, is_kept: bool = True) -> LeasedStatement:
-        """A statement of that text over streams of those columns and types; unless ``is_kept``, for this query only."""
+        """Returns a statement of that text over streams of those columns and types.
+
+        Without ``is_kept`` it is for this query only.
+        """
         key = (sql, tuple((name, stream.schema) for name, stream in streams.items()))
         with self._lock:
             statement = self._idle.pop(key, None)
@@ -90,7 +102,7 @@ class StatementPool:
         return LeasedStatement(self, key if is_kept else None, statement)
 
     def keep(self, key: _Key | None, statement: _Statement) -> bool:
-        """Whether the statement stays, idle, for another query."""
+        """Keeps an idle statement for another query; returns whether it did."""
         surplus = None
         with self._lock:
             if key is None or len(key[0]) > _LONGEST_TEXT or key in self._idle:
@@ -103,6 +115,7 @@ class StatementPool:
         return True
 
     def clear(self) -> None:
+        """Closes all idle statements."""
         with self._lock:
             idle = list(self._idle.values())
             self._idle.clear()
@@ -111,4 +124,4 @@ class StatementPool:
 
 
 STATEMENT_POOL = StatementPool()
-"""The process's."""
+"""The pool of the process."""

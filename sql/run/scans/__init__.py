@@ -1,1 +1,1 @@
-"""Tables as DuckDB reads them: streams of Arrow batches."""
+"""Streams of Arrow batches through which DuckDB reads tables."""

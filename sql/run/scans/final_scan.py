@@ -1,4 +1,4 @@
-"""What a scan reads with FINAL: the rows that the table's merge mode leaves of its pruned parts."""
+"""Reads a scan with FINAL: the rows that the table's merge mode leaves of its pruned parts."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def read_final_blocks(
     names: Sequence[str],
     status: QueryStatus,
 ) -> Iterator[pa.Table]:
-    """Blocks of the columns ``names``, or of others if there are none."""
+    """Yields blocks of the columns ``names``, or of others if there are none."""
     key = description.sorting_key
     columns = list(names) or list(key.columns[:1]) or [description.schema.stored.names[0]]
-    for together in _groups(parts, reading):
-        sources = [_source(pruned, columns) for pruned in together]
-        if len(sources) == 1 and _is_done(together[0], description):
-            blocks = _as_they_are(sources[0], columns)
+    for together in _group_parts(parts, reading):
+        sources = [_make_source(pruned, columns) for pruned in together]
+        if len(sources) == 1 and _is_already_final(together[0], description):
+            blocks = _read_unchanged(sources[0], columns)
         else:
             blocks = read_final(sources, description, columns)
         for block in blocks:
@@ -36,8 +36,8 @@ def read_final_blocks(
             yield block
 
 
-def _groups(parts: Sequence[PrunedPart], reading: FinalReading) -> Iterator[list[PrunedPart]]:
-    """Parts whose rows may replace each other, in the order in which they were inserted."""
+def _group_parts(parts: Sequence[PrunedPart], reading: FinalReading) -> Iterator[list[PrunedPart]]:
+    """Yields groups of parts whose rows may replace each other, in the order of insertion."""
     if not reading.by_partition:
         yield list(parts)
         return
@@ -45,18 +45,18 @@ def _groups(parts: Sequence[PrunedPart], reading: FinalReading) -> Iterator[list
         yield list(group)
 
 
-def _is_done(pruned: PrunedPart, description: TableDescription) -> bool:
-    """Whether a merge has left of the part's rows what FINAL would."""
+def _is_already_final(pruned: PrunedPart, description: TableDescription) -> bool:
+    """Returns whether a merge has already left only the rows that FINAL would."""
     return pruned.part.name.level > 0 and description.merge_mode.is_done_when_merged
 
 
-def _source(pruned: PrunedPart, columns: Sequence[str]) -> FinalSource:
+def _make_source(pruned: PrunedPart, columns: Sequence[str]) -> FinalSource:
     part = pruned.part
     values = {"_part": str(part.name), "_partition_id": part.name.partition_id}
-    ranges = pruned.needed_rows([name for name in columns if name not in NAME_COLUMNS])
+    ranges = pruned.find_needed_rows([name for name in columns if name not in NAME_COLUMNS])
     is_whole = sum(chosen.rows for chosen in ranges) == part.rows
     return FinalSource(part, None if is_whole else ranges, {n: values[n] for n in NAME_COLUMNS if n in columns})
 
 
-def _as_they_are(source: FinalSource, columns: Sequence[str]) -> Iterator[pa.Table]:
+def _read_unchanged(source: FinalSource, columns: Sequence[str]) -> Iterator[pa.Table]:
     return (block.select(list(columns)) for block in source.blocks([n for n in columns if n not in source.values]))

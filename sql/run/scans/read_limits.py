@@ -1,4 +1,4 @@
-"""How much a query may read: ``max_rows_to_read`` and its kin.
+"""Limits on how much a query may read: ``max_rows_to_read`` and its kin.
 
 They are asked twice: before anything is read, of what pruning left of the tables, and while it is read, batch by batch.
 ``break`` in the place of ``throw`` lets everything begin, and ends the reading with the batch that passes a limit. What
@@ -28,9 +28,10 @@ class _Limit:
     bytes: int
     throws: bool
     suffix: str
-    """Of the settings' names."""
+    """The suffix of the settings' names."""
 
     def error(self, what: str, most: int, found: int) -> UserError:
+        """Returns 158 (TOO_MANY_ROWS) or 307 (TOO_MANY_BYTES)."""
         return UserError(
             "TOO_MANY_ROWS" if what == "rows" else "TOO_MANY_BYTES",
             f"Limit for {what} (controlled by 'max_{what}_to_read{self.suffix}' setting) exceeded, "
@@ -40,7 +41,7 @@ class _Limit:
 
 @dataclass(frozen=True, slots=True)
 class ReadLimits:
-    """``max_partitions`` is ``None`` where nobody but the table says anything of it."""
+    """The limits of one query. ``max_partitions`` is ``None`` where only the table may limit it."""
 
     limits: tuple[_Limit, ...] = ()
     max_partitions: int | None = None
@@ -48,6 +49,7 @@ class ReadLimits:
 
     @classmethod
     def of(cls, settings: Settings) -> ReadLimits:
+        """Returns the limits that the settings ask for."""
         both = (
             _Limit(settings.max_rows_to_read, settings.max_bytes_to_read, settings.read_overflow_mode == "throw", ""),
             _Limit(
@@ -63,16 +65,17 @@ class ReadLimits:
 
     @property
     def may_break(self) -> bool:
+        """Returns whether a limit ends the reading instead of raising an error."""
         return not all(limit.throws for limit in self.limits)
 
     def check_rows(self, rows: int) -> None:
-        """So many of a table are to be read. Raises 158 (TOO_MANY_ROWS)."""
+        """Checks the rows of a table that are to be read. Raises 158 (TOO_MANY_ROWS)."""
         for limit in self.limits:
             if limit.throws and 0 < limit.rows < rows:
                 raise limit.error("rows", limit.rows, rows)
 
     def check_partitions(self, description: TableDescription, parts: Sequence[PrunedPart]) -> None:
-        """These are to be read. Raises 565 (TOO_MANY_PARTITIONS)."""
+        """Checks the partitions that are to be read. Raises 565 (TOO_MANY_PARTITIONS)."""
         most = self.max_partitions
         if most is None:
             most = (
@@ -87,7 +90,7 @@ class ReadLimits:
             raise UserError("TOO_MANY_PARTITIONS", f"Too many partitions to read. Current {found}, max {most}")
 
     def check_columns(self, columns: int) -> None:
-        """So many of a table are to be read. Raises 161 (TOO_MANY_COLUMNS)."""
+        """Checks the number of columns to read of a table. Raises 161 (TOO_MANY_COLUMNS)."""
         if 0 < self.max_columns < columns:
             raise UserError(
                 "TOO_MANY_COLUMNS",
@@ -95,7 +98,7 @@ class ReadLimits:
             )
 
     def is_passed(self, rows: int, size: int) -> bool:
-        """Whether enough was read. Raises 158 (TOO_MANY_ROWS), 307 (TOO_MANY_BYTES)."""
+        """Returns whether reading must end. Raises 158 (TOO_MANY_ROWS), 307 (TOO_MANY_BYTES)."""
         passed = False
         for limit in self.limits:
             for what, most, found in (("rows", limit.rows, rows), ("bytes", limit.bytes, size)):
@@ -110,14 +113,18 @@ NO_LIMITS = ReadLimits()
 
 
 def check_index_use(analysis: IndexAnalysis, scan: Scan, description: TableDescription, settings: Settings) -> None:
-    """Raises 277 (INDEX_NOT_USED) where a setting forbids to read without an index."""
+    """Raises 277 (INDEX_NOT_USED) where a setting forbids reading without an index."""
     if not (scan.conditions or scan.source.used):
-        return  # what is only counted is not read
-    if settings.force_primary_key and not analysis.primary.tells():
+        return  # count() without filters reads nothing
+    if settings.force_primary_key and not analysis.primary.can_exclude():
         keys = ", ".join(description.primary_key.expressions)
         raise UserError("INDEX_NOT_USED", f"Primary key ({keys}) is not used and setting 'force_primary_key' is set")
     columns = description.partition_key.columns
-    if settings.force_index_by_date and columns and not (analysis.minmax.tells() or analysis.partition.tells()):
+    if (
+        settings.force_index_by_date
+        and columns
+        and not (analysis.minmax.can_exclude() or analysis.partition.can_exclude())
+    ):
         raise UserError(
             "INDEX_NOT_USED",
             f"Neither MinMax index by columns ({', '.join(columns)}) nor partition expr is used "

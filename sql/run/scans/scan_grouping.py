@@ -1,8 +1,8 @@
-"""Groups of the rows of a batch, and what aggregates need of the rows of each (``sql.compile.grouping.scan_grouping``).
+"""Groups the rows of a batch and computes partial aggregates (``sql.compile.grouping.scan_grouping``).
 
-Rows are told apart by numbers: a dictionary's indices, or whole numbers and dates that lie close together. Where rows
-that are alike stand beside each other a run is a group; else, where there are few different rows, NumPy counts and adds
-by these numbers. Rows of anything else, or too different, are groups of one row.
+Rows are told apart by numbers: a dictionary's indices, or whole numbers and dates that lie close together. Where equal
+rows are neighbours, a run is a group. Else, if there are few different rows, NumPy counts and adds by these numbers.
+Rows of other types, or too different ones, are groups of one row.
 """
 
 from __future__ import annotations
@@ -28,8 +28,11 @@ _REDUCE = {"sum": np.add, "min": np.minimum, "max": np.maximum}
 
 @dataclass(frozen=True, slots=True)
 class RowGroups:
-    """``rows`` are one row of each group, ``None``: every row is one. Of runs ``starts`` are their first rows; else
-    ``numbers`` tell of each row its group."""
+    """Groups of the ``total`` rows of a batch.
+
+    ``rows`` has one row of each group (``None``: every row is a group). For runs, ``starts`` are their first rows; else
+    ``numbers`` has the group of each row.
+    """
 
     total: int
     rows: np.ndarray | None = None
@@ -38,28 +41,30 @@ class RowGroups:
 
     @property
     def count(self) -> int:
+        """The number of groups."""
         return self.total if self.rows is None else len(self.rows)
 
     @property
     def is_worth_it(self) -> bool:
+        """Returns whether grouping makes the batch much smaller."""
         return self.count * _ROWS_PER_GROUP <= self.total
 
     def key(self, array: pa.Array) -> pa.Array:
-        """The values of the groups."""
+        """Returns the groups' values of a key column."""
         return array if self.rows is None else array.take(pa.array(self.rows))
 
-    def parts(self, wanted: Sequence[PartialAggregate], columns: Mapping[str, pa.Array]) -> list[pa.Array]:
-        """The parts of the groups; ``columns`` are those that they are of."""
-        counts = {name: self._counts(columns.get(name)) for name in dict.fromkeys(part.column for part in wanted)}
+    def aggregate(self, wanted: Sequence[PartialAggregate], columns: Mapping[str, pa.Array]) -> list[pa.Array]:
+        """Returns the partial aggregates of the groups; ``columns`` are their arguments."""
+        counts = {name: self._count_values(columns.get(name)) for name in dict.fromkeys(part.column for part in wanted)}
         return [
             pa.array(counts[part.column])
             if part.function == "count"
-            else self._reduced(part, columns[part.column], counts[part.column])
+            else self._reduce(part, columns[part.column], counts[part.column])
             for part in wanted
         ]
 
-    def _counts(self, array: pa.Array | None) -> np.ndarray:
-        """How many rows of each group are not NULL."""
+    def _count_values(self, array: pa.Array | None) -> np.ndarray:
+        """Returns how many rows of each group are not NULL."""
         valid = None
         if array is not None and array.null_count:
             valid = array.is_valid().cast(pa.uint8()).to_numpy()
@@ -73,18 +78,18 @@ class RowGroups:
         chosen = self.numbers if valid is None else self.numbers[valid.view(bool)]
         return np.bincount(chosen, minlength=self.count)
 
-    def _reduced(self, part: PartialAggregate, array: pa.Array, counts: np.ndarray) -> pa.Array:
-        """The sum, the least or the greatest of each group, NULL where all are."""
+    def _reduce(self, part: PartialAggregate, array: pa.Array, counts: np.ndarray) -> pa.Array:
+        """Returns the sum, minimum or maximum of each group; NULL where all rows are."""
         given = array.null_count
         is_sum = part.function == "sum"
         target = part.type if is_sum else array.type
-        values = _numbers(array, 0 if is_sum else _neutral(part.function, array.type))
-        found = self._by_group(_REDUCE[part.function], values, _dtype(target))
+        values = _to_numbers(array, 0 if is_sum else _neutral_value(part.function, array.type))
+        found = self._reduce_groups(_REDUCE[part.function], values, _dtype(target))
         mask = counts == 0 if given else None
         plain = pa.array(found.astype(_dtype(target), copy=False), mask=mask)
         return plain if plain.type == part.type else plain.cast(part.type) if is_sum else plain.view(array.type)
 
-    def _by_group(self, reduce: np.ufunc, values: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    def _reduce_groups(self, reduce: np.ufunc, values: np.ndarray, dtype: np.dtype) -> np.ndarray:
         if self.rows is None:
             return values
         if self.starts is not None:
@@ -103,28 +108,31 @@ class RowGroups:
 
 
 def has_narrow_rows(names: Sequence[str], part: Part) -> bool:
-    """Whether the columns take few bytes on disk. To decode and group such a frame is many short steps, between which
-    two threads would wait for each other at the interpreter: one alone is sooner done."""
+    """Returns whether the columns take few bytes on disk.
+
+    To decode and group such frames is many short steps, between which two threads would wait for each other at the
+    interpreter. One thread alone is faster.
+    """
     sizes = part.column_sizes()
     stored_bytes = sum(sizes[name][0] for name in names if name in sizes)
     return stored_bytes <= _NARROW_ROW_BYTES * part.rows
 
 
 def combine_small_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Small batches as larger ones: to DuckDB one of a few rows costs as much as one of thousands."""
+    """Joins small batches into larger ones: DuckDB pays as much for a few rows as for thousands."""
     few: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:
         few.append(batch)
         rows += batch.num_rows
         if rows >= _LEAST_GATHERED_ROWS:
-            yield _joined(few)
+            yield _join_batches(few)
             few, rows = [], 0
     if few:
-        yield _joined(few)
+        yield _join_batches(few)
 
 
-def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+def _join_batches(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     if len(batches) == 1:
         return batches[0]
     table = pa.Table.from_batches(batches).unify_dictionaries().combine_chunks()
@@ -132,7 +140,7 @@ def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def group_rows(keys: Sequence[pa.Array], rows: int) -> RowGroups:
-    """The groups of rows that are alike in all of ``keys``."""
+    """Groups rows that are equal in all of ``keys``."""
     if not rows:
         return RowGroups(0)
     if not keys:
@@ -158,7 +166,10 @@ def group_rows(keys: Sequence[pa.Array], rows: int) -> RowGroups:
 
 
 def _row_numbers(keys: Sequence[pa.Array], rows: int) -> tuple[np.ndarray, int] | None:
-    """A number of each row, below a size: equal where rows are alike. ``None`` where that would take long."""
+    """Returns a number for each row, equal where rows are equal, and a bound above all numbers.
+
+    ``None`` where that would take long.
+    """
     numbers, size = np.zeros(1, np.int32), 1
     for key in keys:
         found = _key_numbers(key)
@@ -186,23 +197,25 @@ def _key_numbers(key: pa.Array) -> tuple[np.ndarray, int] | None:
     return (values - values.dtype.type(least)).astype(np.int32), most - least + 1
 
 
-def _numbers(array: pa.Array, null: float) -> np.ndarray:
-    """The numbers of the rows, ``null`` where NULL."""
+def _to_numbers(array: pa.Array, null: float) -> np.ndarray:
+    """Returns the rows' numbers, with ``null`` where they are NULL."""
     if pa.types.is_date32(array.type):
         array = array.view(pa.int32())
     return (array.fill_null(null) if array.null_count else array).to_numpy()
 
 
 def _is_small(values: np.ndarray) -> bool:
-    """Whether the sum of integers of at most 4 bytes has no more: to widen them takes longer than to look for the
-    greatest."""
+    """Returns whether the sum of the integers fits their own type of at most 4 bytes.
+
+    Widening them takes longer than finding the maximum.
+    """
     if values.dtype.kind not in "iu" or values.itemsize > 4 or not len(values):
         return False
     least = int(values.min()) if values.dtype.kind == "i" else 0
     return max(int(values.max()), -least) * len(values) <= np.iinfo(values.dtype).max
 
 
-def _neutral(function: str, type_: pa.DataType) -> int:
+def _neutral_value(function: str, type_: pa.DataType) -> int:
     limits = np.iinfo(_dtype(type_))
     return int(limits.max if function == "min" else limits.min)
 

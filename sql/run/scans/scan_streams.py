@@ -1,7 +1,7 @@
-"""Feeding tables to DuckDB: a stream of record batches for every scan of a statement, counted and pruned.
+"""Streams of record batches through which DuckDB reads each scan of a statement.
 
-The column ``c`` of scan ``n`` comes under the name ``column_label(n, c)``. Where DuckDB would see another type than the
-engine type (DateTime comes as TIMESTAMP_S) the scan's text casts it.
+They are pruned, and count what they read. The column ``c`` of scan ``n`` has the name ``column_label(n, c)``. Where
+DuckDB would see another type than the engine type (DateTime comes as TIMESTAMP_S), the scan's text casts it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from sql.compile.final_reading import FinalReading
 from sql.compile.names.scope import NAME_COLUMNS
 from sql.compile.short_string_codes import LongStringError, code_column_name, encode_strings
 from sql.pruning.allowed_values import find_allowed_values
-from sql.pruning.part_bounds import name_value
+from sql.pruning.part_bounds import read_part_name_column
 from sql.pruning.pruned_parts import PrunedPart
 from sql.relations import ArrowRelation, KeyedRelation, PartsRelation, StreamedRelation, is_parts_relation
 from sql.run.duckdb.constant_folding import fold_constant
@@ -46,7 +46,7 @@ _Chosen = Sequence[tuple[tuple[str, ...], _Make]]
 _MOST_FIRST_ROWS = 16_384
 _GUESSED_ROWS = 1000
 _ROWS_WORTH_A_PLAN = 300_000
-"""Of fewer it costs less to hand on rows as groups than to compile the statement again."""
+"""With fewer rows it costs less to pass rows on as groups than to compile the statement again."""
 
 
 class TooFewEqualRowsError(Exception):
@@ -55,7 +55,7 @@ class TooFewEqualRowsError(Exception):
 
 @dataclass(slots=True)
 class ReadStatistics:
-    """What a query has read so far; grows while its result streams."""
+    """Counts of what a query has read so far; they grow while its result streams."""
 
     read_rows: int = 0
     read_bytes: int = 0
@@ -66,21 +66,24 @@ class ReadStatistics:
 
 @dataclass(slots=True)
 class ScanState:
-    """``error`` is what a stream raised: DuckDB would wrap it."""
+    """The state that all scans of a query share.
+
+    ``error`` is what a stream raised, kept because DuckDB would wrap it.
+    """
 
     statistics: ReadStatistics = field(default_factory=ReadStatistics)
     error: PandoError | None = None
     cancelled: bool = False
     met_long_string: bool = False
-    """A scan ended because a string has no code."""
-    met_few_alike: bool = False
+    """A scan ended because a string is too long for a code."""
+    met_ungroupable_rows: bool = False
     """A scan ended because its rows make no groups."""
     status: QueryStatus = field(default_factory=QueryStatus)
     limits: ReadLimits = NO_LIMITS
 
 
 def scan_sql(scan: Scan) -> str:
-    """What stands for the scan in FROM."""
+    """Returns the SQL that stands for the scan in FROM."""
     number = scan.source.number
     columns = []
     casts = False
@@ -98,10 +101,10 @@ def scan_sql(scan: Scan) -> str:
 
 
 class ScanStream:
-    """A scan as DuckDB reads it: a new stream for every reading (a plan may read one table more than once), of the
-    columns it asks for.
+    """A scan as DuckDB reads it: every reading is a new stream of the columns it asks for.
 
-    ``parts`` are the pruned parts of a MergeTree table. When ``first_rows`` may be enough they come first, alone.
+    A plan may read one table more than once. ``parts`` are the pruned parts of a MergeTree table. When ``first_rows``
+    may be enough they come first, alone.
     """
 
     def __init__(
@@ -117,16 +120,16 @@ class ScanStream:
         self._scan = scan
         self._parts = parts
         self._state = state
-        types = _types_of(scan)
+        types = _find_types(scan)
         self._repeating = {
             name
             for name in (*types, *(scan.coded if scan.parts else ()))
             if parts and pa.types.is_string(scan.definitions[name].type.arrow) and is_repeated(name, parts)
         }
         types.update((name, DICTIONARY_STRING) for name in self._repeating if name in types)
-        columns = _columns_of(scan, types)
+        columns = _list_columns(scan, types)
         columns += [
-            (pa.field(code_column_name(scan.source.number, name), pa.uint64()), (name,), self._codes)
+            (pa.field(code_column_name(scan.source.number, name), pa.uint64()), (name,), self._encode_codes)
             for name in scan.coded
         ]
         self._columns = [(names, make) for _, names, make in columns]
@@ -137,25 +140,27 @@ class ScanStream:
         self._begun: Iterator[pa.RecordBatch] | None = None
 
     def begin(self) -> None:
-        """Reads the first rows ahead of DuckDB. Raises ``LongStringError`` if one of them has no code, and
-        ``TooFewEqualRowsError`` if they make no groups."""
+        """Reads the first rows ahead of DuckDB.
+
+        Raises ``LongStringError`` if one of them has no code, and ``TooFewEqualRowsError`` if they make no groups.
+        """
         batches = self._record_batches(range(len(self.schema)))
         self._begun = itertools.chain(list(itertools.islice(batches, 1)), batches)
 
     @property
     def expected_rows(self) -> int:
-        """How many rows come; a guess where they are computed."""
+        """The number of rows; a guess where they are computed."""
         return _GUESSED_ROWS if self._parts is None else sum(pruned.rows for pruned in self._parts)
 
     def stream(self, columns: Sequence[int]) -> pa.RecordBatchReader:
-        """The rows from the first one on, in a new stream."""
+        """Returns a new stream of all rows."""
         begun, self._begun = self._begun, None
         batches = self._record_batches(columns) if begun is None else (batch.select(columns) for batch in begun)
         return pa.RecordBatchReader.from_batches(self._fields(columns), batches)
 
     @property
     def _is_limited(self) -> bool:
-        """Limits of reading are not for what ``system`` shows."""
+        """Returns whether limits of reading apply: not for ``system`` tables."""
         return self._parts is not None or isinstance(self._scan.source.relation, StreamedRelation)
 
     def _fields(self, columns: Sequence[int]) -> pa.Schema:
@@ -165,36 +170,36 @@ class ScanStream:
         schema = self._fields(columns)
         chosen = [self._columns[position] for position in columns if position < len(self._columns)]
         if self._row_parts:
-            yield from combine_small_batches(self._groups(chosen, columns[len(chosen) :], schema))
+            yield from combine_small_batches(self._grouped_batches(chosen, columns[len(chosen) :], schema))
             return
-        names = _names_of(chosen)
+        names = _list_names(chosen)
         for arrays in count_batches(self._batches(names), self._state, is_limited=self._is_limited):
             if chosen:
-                arrays = _made(chosen, dict(zip(names, arrays, strict=True)))
+                arrays = _make_arrays(chosen, dict(zip(names, arrays, strict=True)))
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
-    def _groups(self, chosen: _Chosen, others: Sequence[int], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """Groups of rows: the columns ``chosen`` for keys, then ``others``, which are parts of aggregates."""
+    def _grouped_batches(self, chosen: _Chosen, others: Sequence[int], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Yields groups of rows: the columns ``chosen`` as keys, then ``others``, parts of aggregates."""
         parts = [self._row_parts[position - len(self._columns)] for position in others]
-        keys = _names_of(chosen)
+        keys = _list_names(chosen)
         names = list(dict.fromkeys([*keys, *(part.column for part in parts if part.column)]))
         must_pay = self.expected_rows > _ROWS_WORTH_A_PLAN
         for arrays in count_batches(self._batches(names), self._state):
-            found = {name: self._repeated(name, array) for name, array in zip(names, arrays, strict=False)}
+            found = {name: self._encode_repeated(name, array) for name, array in zip(names, arrays, strict=False)}
             groups = group_rows([found[name] for name in keys], len(arrays[0]))
             if must_pay and not groups.is_worth_it:
-                self._state.met_few_alike = True
+                self._state.met_ungroupable_rows = True
                 raise TooFewEqualRowsError
             must_pay = False
             values = {name: groups.key(found[name]) for name in keys}
-            made = _made(chosen, values)
-            made += groups.parts(parts, found)
+            made = _make_arrays(chosen, values)
+            made += groups.aggregate(parts, found)
             yield pa.RecordBatch.from_arrays(made, schema=schema)
 
-    def _repeated(self, name: str, array: pa.Array) -> pa.Array:
+    def _encode_repeated(self, name: str, array: pa.Array) -> pa.Array:
         return cast_to_readable(array, DICTIONARY_STRING) if name in self._repeating else array
 
-    def _codes(self, array: pa.Array) -> pa.Array:
+    def _encode_codes(self, array: pa.Array) -> pa.Array:
         try:
             return encode_strings(array)
         except LongStringError:
@@ -212,7 +217,7 @@ class ScanStream:
                 yield from self._part_batches(names, self._parts)
         else:
             assert isinstance(relation, ArrowRelation)
-            wanted = names or _smallest(self._scan)
+            wanted = names or _find_cheapest_column(self._scan)
             if isinstance(relation, StreamedRelation):
                 yield from (batch for block in relation.blocks(wanted) for batch in _table_batches(names, block))
             else:
@@ -233,16 +238,16 @@ class ScanStream:
         small = SmallParts(parts, stored if len(stored) == len(names) and not first_rows else [])
         for pruned in parts:
             self._state.status.check()
-            rows = pruned.needed_rows(stored)
-            # Rows that are looked at and left out count as read, as in ClickHouse.
+            rows = pruned.find_needed_rows(stored)
+            # Rows that were tested and skipped count as read, as in ClickHouse.
             self._state.statistics.read_rows += max(0, pruned.rows - sum(item.rows for item in rows))
             if small.take(pruned, rows):
                 if small.is_enough:
-                    yield small.together()
+                    yield small.take_batch()
                 continue
             if not small.is_empty:
-                yield small.together()
-            head, tail = _split(rows, first_rows)
+                yield small.take_batch()
+            head, tail = _split_first_rows(rows, first_rows)
             first_rows = 0
             test = pruned.row_test if pruned.row_test and pruned.row_test.columns <= set(stored) else None
             read = partial(
@@ -263,51 +268,52 @@ class ScanStream:
                 )
             self._state.statistics.read_rows += left
         if not small.is_empty:
-            yield small.together()
+            yield small.take_batch()
 
 
 class BufferedScan:
-    """Rows of a scan that have been read: ``read`` are batches of the columns that it uses."""
+    """A scan whose rows have been read: ``read`` are batches of the columns that it uses."""
 
     def __init__(self, scan: Scan, read: Sequence[Sequence[pa.Array]], rows: int) -> None:
         self.expected_rows = rows
-        columns = _columns_of(scan, _types_of(scan))
+        columns = _list_columns(scan, _find_types(scan))
         self.schema = pa.schema([field for field, _, _ in columns] or [_no_column(scan)])
         if columns:
             given = [dict(zip(scan.source.used, arrays, strict=True)) for arrays in read]
-            made = [_made([column[1:] for column in columns], arrays) for arrays in given]
+            made = [_make_arrays([column[1:] for column in columns], arrays) for arrays in given]
         else:
             made = [[pa.array(np.zeros(rows, np.uint8))]]
         self._batches = [pa.RecordBatch.from_arrays(arrays, schema=self.schema) for arrays in made]
 
     def stream(self, columns: Sequence[int]) -> pa.RecordBatchReader:
+        """Returns a new stream of all rows."""
         schema = pa.schema([self.schema.field(position) for position in columns])
         return pa.RecordBatchReader.from_batches(schema, [batch.select(columns) for batch in self._batches])
 
 
-def _types_of(scan: Scan) -> dict[str, pa.DataType]:
-    """What DuckDB gets of the columns that the scan reads."""
+def _find_types(scan: Scan) -> dict[str, pa.DataType]:
+    """Returns the Arrow types in which DuckDB gets the columns that the scan reads."""
     return {name: find_readable_type(scan.definitions[name].type.arrow) for name in scan.source.used}
 
 
-def _columns_of(scan: Scan, types: Mapping[str, pa.DataType]) -> list[tuple[pa.Field, tuple[str, ...], _Make]]:
-    """The columns of these types and those computed of them: of what and how each is made."""
+def _list_columns(scan: Scan, types: Mapping[str, pa.DataType]) -> list[tuple[pa.Field, tuple[str, ...], _Make]]:
+    """Returns field, source columns and maker of each column, read or computed, of these types."""
     number = scan.source.number
     columns: list[tuple[pa.Field, tuple[str, ...], _Make]] = [
         (pa.field(column_label(number, name), type_), (name,), partial(cast_to_readable, type_=type_))
         for name, type_ in types.items()
     ]
     for label, value in scan.computed.items():
-        make = partial(_computed, value=value, types=[types[name] for name in value.columns])
+        make = partial(_compute, value=value, types=[types[name] for name in value.columns])
         columns.append((pa.field(label, value.type_of(types)), value.columns, make))
     return columns
 
 
-def _names_of(chosen: _Chosen) -> list[str]:
+def _list_names(chosen: _Chosen) -> list[str]:
     return list(dict.fromkeys(name for names, _ in chosen for name in names))
 
 
-def _made(chosen: _Chosen, arrays: Mapping[str, pa.Array]) -> list[pa.Array]:
+def _make_arrays(chosen: _Chosen, arrays: Mapping[str, pa.Array]) -> list[pa.Array]:
     return [make(*[arrays[name] for name in names]) for names, make in chosen]
 
 
@@ -315,12 +321,12 @@ def _no_column(scan: Scan) -> pa.Field:
     return pa.field(f"{scan.source.number}.{_NO_COLUMN}", pa.uint8())
 
 
-def _computed(*arrays: pa.Array, value: ScanComputation, types: Sequence[pa.DataType]) -> pa.Array:
+def _compute(*arrays: pa.Array, value: ScanComputation, types: Sequence[pa.DataType]) -> pa.Array:
     return value.of(*[cast_to_readable(array, type_) for array, type_ in zip(arrays, types, strict=True)])
 
 
-def _split(ranges: Sequence[RowRange], rows: int) -> tuple[list[RowRange], list[RowRange]]:
-    """The first ``rows`` rows of the ranges, as far as the first range has them, and the others."""
+def _split_first_rows(ranges: Sequence[RowRange], rows: int) -> tuple[list[RowRange], list[RowRange]]:
+    """Splits off the first ``rows`` rows of the first range."""
     if not rows or not ranges:
         return [], list(ranges)
     begin, end = ranges[0].begin, ranges[0].end
@@ -334,8 +340,8 @@ def _read(relation: ArrowRelation, scan: Scan, names: list[str]) -> pa.Table:
     return relation.read(names)
 
 
-def _smallest(scan: Scan) -> list[str]:
-    """The column that tells how many rows there are: of a file the first one, whose values must be read anyhow."""
+def _find_cheapest_column(scan: Scan) -> list[str]:
+    """Returns the cheapest column to count rows by; a file's first, whose values must be read anyhow."""
     if isinstance(scan.source.relation, StreamedRelation):
         return [next(iter(scan.source.columns))]
     return [min(scan.source.columns, key=lambda name: _width(scan.definitions[name].type.arrow))]
@@ -354,7 +360,7 @@ def _table_batches(names: list[str], table: pa.Table) -> Iterator[tuple[list[pa.
 
 
 def _virtual(name: str, pruned: PrunedPart, rows: int) -> pa.Array:
-    value = name_value(name, pruned.part)
+    value = read_part_name_column(name, pruned.part)
     indices = pa.array(np.zeros(rows, np.int32))
     return pa.DictionaryArray.from_arrays(indices, pa.array([value], pa.string()))
 
@@ -362,7 +368,10 @@ def _virtual(name: str, pruned: PrunedPart, rows: int) -> pa.Array:
 def count_batches(
     batches: Iterator[tuple[list[pa.Array], int]], state: ScanState, *, is_limited: bool = True
 ) -> Iterator[list[pa.Array]]:
-    """Counts what is read, ends when the query does, and keeps the error for whoever reads through DuckDB."""
+    """Counts what is read, and stops when the query ends.
+
+    An error is also kept in ``state``, since DuckDB would wrap it.
+    """
     zeros = pa.array(np.zeros(0, np.uint8))
     statistics = state.statistics
     has_limits = is_limited and bool(state.limits.limits)

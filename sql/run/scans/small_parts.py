@@ -1,4 +1,7 @@
-"""The rows of many small parts, put together: whoever takes a batch pays as much for ten rows as for thousands."""
+"""Joins the rows of many small parts into larger batches.
+
+A consumer pays as much for a batch of ten rows as for one of thousands.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ _ENOUGH_ROWS, _ENOUGH_BYTES = 16_384, 8 << 20
 
 
 class SmallParts:
-    """Columns of small parts that were read and not handed on yet. Rows are in the order of the parts."""
+    """Columns of small parts that were read and not yet passed on, in the order of the parts."""
 
     def __init__(self, parts: Sequence[PrunedPart], names: Sequence[str]) -> None:
         self._names = names
@@ -26,7 +29,7 @@ class SmallParts:
         self._rows = self._bytes = 0
 
     def take(self, pruned: PrunedPart, rows: Sequence[RowRange]) -> bool:
-        """Reads the rows of the part; ``False``: it is not small, or not to be read like that."""
+        """Reads the part's rows; returns ``False`` if it is not small or cannot be read at once."""
         part = pruned.part
         if not self._is_worth_it or len(rows) != 1 or part.rows > _MOST_PART_ROWS:
             return False
@@ -42,20 +45,22 @@ class SmallParts:
 
     @property
     def is_enough(self) -> bool:
+        """Returns whether the rows so far fill a batch."""
         return self._rows >= _ENOUGH_ROWS or self._bytes >= _ENOUGH_BYTES
 
     @property
     def is_empty(self) -> bool:
+        """Returns whether no rows are held."""
         return not self._read
 
-    def together(self) -> tuple[list[pa.Array], int]:
-        """The rows so far, in storage types, and how many; none are held then."""
+    def take_batch(self) -> tuple[list[pa.Array], int]:
+        """Returns the rows so far, in storage types, with their number, and forgets them."""
         columns, rows = list(zip(*self._read, strict=True)), self._rows
         self._read, self._rows, self._bytes = [], 0, 0
-        return [_joined(pieces) for pieces in columns], rows
+        return [_concatenate(pieces) for pieces in columns], rows
 
 
-def _joined(pieces: Sequence[pa.Array]) -> pa.Array:
+def _concatenate(pieces: Sequence[pa.Array]) -> pa.Array:
     if len(pieces) == 1:
         return pieces[0]
     if pa.types.is_dictionary(pieces[0].type):

@@ -1,1 +1,1 @@
-"""Point queries that are answered from kept plans, without compiling."""
+"""Answers point queries from cached plans, without compiling."""

@@ -1,9 +1,9 @@
-"""The literals of a plan that are parameters: those that only say which rows are read.
+"""Binds the literals of a cached plan that only choose which rows are read.
 
-``k = 5 AND day < '2020-01-01' AND name IN ('a', 'b')``: terms of WHERE that compare a stored column with literals are
-taken out of the query, and what is left of it is planned once. Other literals make other conditions of the same form;
-the plan gets only rows that pass them. The conditions are made as ``sql.pruning.condition_builder`` makes them; that
-they are the same is checked with the literals the plan was compiled with, as far as the primary index knows of them.
+Take ``k = 5 AND day < '2020-01-01' AND name IN ('a', 'b')``. Terms of WHERE that compare a stored column with literals
+are taken out of the query, and the rest is planned once. Other literals make other conditions of the same form; the
+plan gets only rows that pass them. The conditions are made as ``sql.pruning.condition_builder`` makes them. That they
+are the same is checked with the literals the plan was compiled with, as far as the primary index knows of them.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _ISO_TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", re.ASCII)
 _FIRST_DAY, _LAST_DAY = datetime.date(1970, 1, 1), datetime.date(2149, 6, 6)
 _LAST_SECONDS = datetime.date(2106, 2, 7)
-"""Not all of that day has a number of 32 bits."""
+"""DateTime ends within this day, so it is left out."""
 _CONVERSIONS: dict[type[DataType], str] = {DateType: "toDate", DateTimeType: "toDateTime"}
 _BOUND_TYPES = (IntegerType, StringType, DateType, Date32Type)
 _OF_PARAMETER: dict[str, tuple[type[DataType], ...]] = {
     "String": (DataType,), "Float64": (FloatType,), "Date": (DateType, Date32Type), "DateTime": (DateTimeType,)
 }  # fmt: skip
-"""With which columns parameters are compared as literals are; others are integers. A string is a literal itself."""
+"""Types of columns with which a parameter compares as a literal does. Parameters not listed are integers."""
 _MOST_DIGITS = 18
 _EXACT_BITS = {32: 24, 64: 53}
-"""Integers of so many bits are floats exactly."""
+"""Bits of integers that a float of this size holds exactly."""
 
 
 @dataclass(frozen=True, slots=True)
 class BoundTerm:
-    """``column name literals``; the literals have the numbers ``slots`` in their statement."""
+    """A term ``column name literals``; ``slots`` are the literals' numbers in the statement."""
 
     column: str
     name: str
@@ -62,14 +62,14 @@ class BoundTerm:
     type: DataType
 
     def values(self, literals: Sequence[str]) -> tuple[pa.Scalar, ...] | None:
-        """Its literals as values of the column's type; ``None``: one of them is none."""
+        """Returns its literals as values of the column's type; ``None`` if one of them is not."""
         type_ = strip_nullable(self.type)
-        values = [_value(literals[slot], type_) for slot in self.slots]
+        values = [_convert_literal(literals[slot], type_) for slot in self.slots]
         known = tuple(value for value in values if value is not None)
         return known if len(known) == len(values) else None
 
     def condition(self, key: int, values: tuple[pa.Scalar, ...]) -> Condition:
-        """Where the column is key number ``key``."""
+        """Builds the condition, where the column is key number ``key``."""
         if self.name == "in":
             return Combination((InSet(key, values, exact=True),))
         return Combination((build_range_condition(key, self.name, values[0]),))
@@ -77,23 +77,26 @@ class BoundTerm:
 
 @dataclass(frozen=True, slots=True)
 class SplitQuery:
-    """A query in two: the terms that are bound, and what is left to be computed of the rows that pass them."""
+    """A query in two: the bound terms, and the rest that is computed from the rows that pass them."""
 
     terms: tuple[BoundTerm, ...]
     finding: Select
-    """The query with these terms alone."""
+    """The query with only these terms in WHERE."""
     rest: Select
-    """The query without them."""
+    """The query without these terms."""
 
     @property
     def is_all(self) -> bool:
-        """Whether nothing of WHERE is left."""
+        """Returns whether nothing of WHERE is left."""
         return self.rest.prewhere is None and self.rest.where is None
 
 
 @dataclass(frozen=True, slots=True)
 class BoundLiterals:
-    """How a plan's analysis depends on the literals. ``limit`` and ``offset`` have numbers too, if they are bound."""
+    """How a plan's index analysis depends on the literals.
+
+    ``limit`` and ``offset`` are literals' numbers too, if they are bound.
+    """
 
     terms: tuple[BoundTerm, ...]
     analysis: IndexAnalysis
@@ -102,19 +105,22 @@ class BoundLiterals:
 
     @property
     def slots(self) -> frozenset[int]:
+        """The numbers of all bound literals."""
         others = {slot for slot in (self.limit, self.offset) if slot is not None}
         return frozenset(others.union(*(term.slots for term in self.terms)))
 
-    def takes(self, slot: int, type_: str) -> bool:
-        """Whether a literal means the same as a parameter of a type would."""
+    def accepts(self, slot: int, type_: str) -> bool:
+        """Returns whether a literal means the same as a parameter of this type would."""
         if slot in (self.limit, self.offset):
             return "Int" in type_
         allowed = _OF_PARAMETER.get(type_, (IntegerType, FloatType))
         return any(slot in term.slots and isinstance(strip_nullable(term.type), allowed) for term in self.terms)
 
     def analysis_of(self, literals: Sequence[str]) -> IndexAnalysis | None:
-        """The analysis with these literals; ``None``: one of them is no value of its column's type, or no number of
-        rows."""
+        """Returns the analysis with these literals.
+
+        ``None`` if one of them is no value of its column's type, or no number of rows.
+        """
         counts = [literals[slot] for slot in (self.limit, self.offset) if slot is not None]
         if not all(count.isdecimal() and len(count) <= _MOST_DIGITS for count in counts):
             return None
@@ -149,9 +155,11 @@ class BoundLiterals:
                     conditions.append(build_membership_condition(index, number, values))
         return SkipIndexTest(index, Combination(tuple(conditions)))
 
-    def agrees(self, literals: Sequence[str]) -> bool:
-        """Whether its conditions on the index, with the literals of the plan, are among the plan's: that has others
-        where a key is made of a column."""
+    def agrees_with_plan(self, literals: Sequence[str]) -> bool:
+        """Returns whether its index conditions, made with the plan's literals, are among the plan's.
+
+        The plan has other conditions where a key is computed from a column.
+        """
         made = self.analysis_of(literals)
         if made is None:
             return False
@@ -168,8 +176,11 @@ def split_query(
     description: TableDescription,
     zone: str,
 ) -> SplitQuery | None:
-    """``marked`` is ``tree`` with each of ``literals`` replaced by one of ``marks``."""
-    reading = _Reading(marks, marked, table, description, zone)
+    """Splits a query into bound terms and the rest; ``None`` if no term can be bound.
+
+    ``marked`` is ``tree`` with each of ``literals`` replaced by one of ``marks``.
+    """
+    reading = _TermReader(marks, marked, table, description, zone)
     named = [node for filter in (marked.prewhere, marked.where) if filter is not None for node in walk(filter)]
     if any(isinstance(node, Alias) for node in named):
         return None
@@ -197,7 +208,7 @@ def split_query(
 
 
 def find_slot(node: Node | None, marks: Sequence[str]) -> int | None:
-    """The number of the literal that the node is."""
+    """Returns the number of the literal that the node is."""
     values = [parse_literal(mark) for mark in marks]
     return values.index(node.value) if isinstance(node, Literal) and node.value in values else None
 
@@ -206,8 +217,8 @@ def _conjunction(terms: Sequence[Node]) -> Node | None:
     return Function("and", tuple(terms)) if len(terms) > 1 else next(iter(terms), None)
 
 
-class _Reading:
-    """Terms of one marked query over one table."""
+class _TermReader:
+    """Finds bound terms in one marked query over one table."""
 
     def __init__(
         self, marks: Sequence[str], marked: Select, table: NamedTable, description: TableDescription, zone: str
@@ -220,6 +231,7 @@ class _Reading:
         self._zone = zone
 
     def term(self, node: Node) -> BoundTerm | None:
+        """Returns the bound term that the node is, if it is one."""
         match node:
             case Function("in", (column, Function("tuple", values))) if values:
                 return self._of_column(column, "in", values)
@@ -263,7 +275,7 @@ class _Reading:
         return isinstance(bare, _BOUND_TYPES)
 
     def _slot(self, node: Node, bare: DataType) -> int | None:
-        """The number of a literal, perhaps in the conversion to the column's type."""
+        """Returns the number of a literal, perhaps inside a conversion to the column's type."""
         if isinstance(node, Function) and node == Function(_CONVERSIONS.get(type(bare), ""), node.args):
             (node, *others) = node.args
             if others or not isinstance(node, Literal) or not isinstance(node.value, str):
@@ -271,8 +283,11 @@ class _Reading:
         return self._slots.get(node.value) if isinstance(node, Literal) else None
 
 
-def _value(literal: str, type_: DataType) -> pa.Scalar | None:
-    """As ``sql.pruning.key_constants`` has it, of the types that need no computing."""
+def _convert_literal(literal: str, type_: DataType) -> pa.Scalar | None:
+    """Converts a literal to a value of the type; ``None`` if it is not exactly one.
+
+    It does the same as ``sql.pruning.key_constants``, for types that need no computing.
+    """
     value = parse_literal(literal)
     try:
         match type_:

@@ -1,8 +1,8 @@
-"""The plan of a query that may be short: how few rows are found, and what becomes of them.
+"""Plans of queries that may be short: they find few rows and compute the result from these.
 
-What is stored is sorted or added at once (``sql.run.stored_row_results``, ``sql.run.simple_aggregates``). Whatever else
-is asked of the rows DuckDB computes, of an array of them: a statement kept ready (``sql.run.duckdb.statement_pool``)
-takes half a millisecond. It knows nothing of the literals that say which rows are read, so it serves all of them.
+Stored values are sorted or added in Arrow (``sql.run.stored_row_results``, ``sql.run.simple_aggregates``). DuckDB
+computes anything else from an array of the rows, with a prepared statement (``sql.run.duckdb.statement_pool``), in half
+a millisecond. The statement does not contain the literals that choose the rows, so it serves all of them.
 """
 
 from __future__ import annotations
@@ -43,17 +43,16 @@ from sql.typing.duckdb.storage_arrays import storage_batch, storage_schema
 MAX_RESULT_COLUMNS = 64
 MAX_RESULT_ROWS = 4_096
 MAX_RESULT_BYTES = 256 << 10
-"""Of a result."""
 _MOST_PARTS = 64
 _MOST_MARKS_OF_PARTS = 1 << 15
-"""Unless they are bisected."""
+"""Marks of all parts that may be tested one by one, without bisection."""
 _MOST_PIECES = 32
 _MOST_ROWS_READ = 65_536
 
 
 @dataclass(frozen=True, slots=True)
 class ShortQueryLimits:
-    """Of what has to be looked at until the rows are known, and of the bytes that are decoded for them."""
+    """Limits of the marks and rows to test until the rows are known, and of the bytes to decode."""
 
     marks: int
     rows: int
@@ -61,14 +60,14 @@ class ShortQueryLimits:
 
 
 EVENT_LOOP_LIMITS = ShortQueryLimits(32, 1 << 18, 8 << 20)
-"""Everybody waits, and no longer than 50 ms."""
+"""Limits on the event loop, where all connections wait: about 50 ms."""
 THREAD_LIMITS = ShortQueryLimits(128, 1 << 19, 48 << 20)
-"""Nobody else waits: with more, DuckDB's threads are sooner done."""
+"""Limits on a thread of its own. With more to do, DuckDB's threads are faster."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShortResult:
-    """``format`` is what the statement's FORMAT clause said."""
+    """The result of a short query; ``format`` is the statement's FORMAT."""
 
     columns: tuple[tuple[str, DataType], ...]
     batches: Sequence[pa.RecordBatch]
@@ -78,7 +77,7 @@ class ShortResult:
 
 @dataclass(frozen=True, slots=True)
 class ShortPlan:
-    """``most_rows`` are found; with ``bound`` they are those that the query's literals ask for."""
+    """A plan that finds at most ``most_rows`` rows; with ``bound`` the query's literals choose them."""
 
     plan: Plan
     format: str | None
@@ -90,7 +89,10 @@ class ShortPlan:
     def run(
         self, literals: Sequence[str], catalog: RelationCatalog, limits: ShortQueryLimits = EVENT_LOOP_LIMITS
     ) -> ShortResult | None:
-        """``None``: it is not short. Raises what the catalog and the parts raise."""
+        """Runs the query; returns ``None`` if it is not short.
+
+        Raises what the catalog and the parts raise.
+        """
         (planned,) = self.plan.scans
         relation = self.relation(catalog)
         if relation is None:
@@ -99,7 +101,7 @@ class ShortPlan:
         analysis = planned.analysis.copy_unused() if self.bound is None else self.bound.analysis_of(literals)
         if analysis is None:
             return None
-        stored = self._stored(literals)
+        stored = self._bind_limit(literals)
         names = self._names
         self.limits.check_columns(len(names))
         read: list[list[pa.Array]] = []
@@ -115,7 +117,7 @@ class ShortPlan:
                 return None
             self.limits.check_partitions(relation.description, pruned)
             statistics = ReadStatistics(parts=len(pruned), marks=sum(item.marks for item in pruned))
-            is_counted = bool(self.plan.totals) and not names
+            is_counted = bool(self.plan.simple_aggregates) and not names
             most_rows = sys.maxsize if is_counted else self.most_rows
             found = find_rows(pruned, None if stored is None else stored.first_rows, statistics, most_rows)
             if found is None:
@@ -136,7 +138,7 @@ class ShortPlan:
         statistics.read_bytes += sum(array.nbytes for arrays in read for array in arrays)
         if self.limits.is_passed(statistics.read_rows, statistics.read_bytes):
             return None
-        batches = self._batches(stored, read, rows)
+        batches = self._compute_batches(stored, read, rows)
         if (
             sum(batch.nbytes for batch in batches) > MAX_RESULT_BYTES
             or sum(batch.num_rows for batch in batches) > MAX_RESULT_ROWS
@@ -145,32 +147,41 @@ class ShortPlan:
         return ShortResult(self.plan.columns, batches, statistics, self.format)
 
     def relation(self, catalog: RelationCatalog) -> PartsRelation | None:
-        """The table that it reads; ``None``: it is another one now. Raises what the catalog raises."""
+        """Returns the table that it reads; ``None`` if another one has its name now.
+
+        Raises what the catalog raises.
+        """
         (planned,) = self.plan.scans
         relation = catalog.relation(planned.scan.source.database, planned.scan.source.table)
         return relation if is_parts_relation(relation) and relation.description is planned.description else None
 
     @property
     def _names(self) -> Sequence[str]:
-        """What must be read."""
-        if self.plan.stored is not None:
-            return self.plan.stored.names
-        return list_read_columns(self.plan.totals) if self.plan.totals else tuple(self.plan.scans[0].scan.source.used)
+        """The columns to read."""
+        if self.plan.stored_row_result is not None:
+            return self.plan.stored_row_result.names
+        return (
+            list_read_columns(self.plan.simple_aggregates)
+            if self.plan.simple_aggregates
+            else tuple(self.plan.scans[0].scan.source.used)
+        )
 
-    def _stored(self, literals: Sequence[str]) -> StoredRowResult | None:
-        stored, bound = self.plan.stored, self.bound
+    def _bind_limit(self, literals: Sequence[str]) -> StoredRowResult | None:
+        stored, bound = self.plan.stored_row_result, self.bound
         if stored is not None and bound is not None and (bound.limit is not None or bound.offset is not None):
             limit = stored.limit if bound.limit is None else int(literals[bound.limit])
             offset = stored.offset if bound.offset is None else int(literals[bound.offset])
             return replace(stored, limit=limit, offset=offset)
         return stored
 
-    def _batches(self, stored: StoredRowResult | None, read: list[list[pa.Array]], rows: int) -> list[pa.RecordBatch]:
+    def _compute_batches(
+        self, stored: StoredRowResult | None, read: list[list[pa.Array]], rows: int
+    ) -> list[pa.RecordBatch]:
         plan = self.plan
         if stored is not None:
-            return [pa.RecordBatch.from_arrays(arrays, schema=self.schema) for arrays in stored.arranged(read)]
-        if plan.totals:
-            return [compute_aggregate_row(plan.totals, rows, read, self.schema)]
+            return [pa.RecordBatch.from_arrays(arrays, schema=self.schema) for arrays in stored.arrange(read)]
+        if plan.simple_aggregates:
+            return [compute_aggregate_row(plan.simple_aggregates, rows, read, self.schema)]
         scan = plan.scans[0].scan
         lease = None
         try:
@@ -184,7 +195,7 @@ class ShortPlan:
 
 
 def _is_short(pruned: Sequence[PrunedPart], names: Sequence[str], limits: ShortQueryLimits) -> bool:
-    """Whether what has to be looked at until the rows are known is little."""
+    """Returns whether few marks, rows and bytes must be tested until the rows are known."""
     marks = rows = undecoded = 0
     for item in pruned:
         if not item.is_whole:
@@ -212,18 +223,21 @@ def make_short_plan(
     settings: Settings,
     database: str,
 ) -> ShortPlan | None:
-    """Of a plain query that is rewritten; ``None``: it is not short. Raises what compiling it raises."""
+    """Makes the plan of a plain, rewritten query; ``None`` if it cannot be short.
+
+    Raises what compiling raises.
+    """
     plan = engine.plan(tree, catalog, settings, database)
     if len(plan.columns) > MAX_RESULT_COLUMNS or len(plan.scans) != 1 or not depends_on_text_alone(tree, plan):
         return None
-    is_direct = plan.stored is not None or bool(plan.totals)
-    most_rows = _MOST_ROWS_READ if _makes_few(tree) else MAX_RESULT_ROWS
+    is_direct = plan.stored_row_result is not None or bool(plan.simple_aggregates)
+    most_rows = _MOST_ROWS_READ if _has_small_result(tree) else MAX_RESULT_ROWS
     schema = storage_schema(plan.columns)
     reading = ReadLimits.of(settings)
-    direct = ShortPlan(plan.kept(), parsed.format, most_rows, schema, reading) if is_direct else None
+    direct = ShortPlan(plan.without_tables(), parsed.format, most_rows, schema, reading) if is_direct else None
     (planned,) = plan.scans
     marks = [] if shape is None else make_marker_literals(shape.literals)
-    marked = None if shape is None else _marked(shape, marks, parsed)
+    marked = None if shape is None else _parse_marked(shape, marks, parsed)
     if shape is None or marked is None or planned.description is None:
         return direct
     description = planned.description
@@ -236,27 +250,31 @@ def make_short_plan(
     if finding.analysis is None or finding.description is not description:
         return direct
     bound = BoundLiterals(split.terms, finding.analysis)
-    if not bound.agrees(shape.literals):
+    if not bound.agrees_with_plan(shape.literals):
         return direct
     if direct is not None and split.is_all:
-        limits = (find_slot(marked.limit, marks), find_slot(marked.offset, marks)) if plan.stored else (None, None)
+        limits = (
+            (find_slot(marked.limit, marks), find_slot(marked.offset, marks))
+            if plan.stored_row_result
+            else (None, None)
+        )
         return replace(direct, bound=replace(bound, limit=limits[0], offset=limits[1]))
-    rest = replace(engine.plan(split.rest, catalog, settings, database), stored=None, totals=())
+    rest = replace(engine.plan(split.rest, catalog, settings, database), stored_row_result=None, simple_aggregates=())
     (planned,) = rest.scans
     if rest.is_guarded or planned.description is not description or rest.columns != plan.columns:
         return direct
     if not set(VIRTUAL_COLUMNS).isdisjoint(planned.scan.source.used):
         return direct
-    return ShortPlan(rest.kept(), parsed.format, most_rows, schema, reading, bound)
+    return ShortPlan(rest.without_tables(), parsed.format, most_rows, schema, reading, bound)
 
 
-def _makes_few(tree: Select) -> bool:
-    """Whether its result is small however many rows it reads."""
+def _has_small_result(tree: Select) -> bool:
+    """Returns whether the result is small however many rows are read."""
     return tree.limit is not None or bool(tree.group_by) or any(map(is_aggregate_call, walk(tree)))
 
 
-def _marked(shape: StatementShape, marks: list[str], parsed: ParsedStatement) -> Select | None:
-    """The query with other literals."""
+def _parse_marked(shape: StatementShape, marks: list[str], parsed: ParsedStatement) -> Select | None:
+    """Parses the query with the marks in place of its literals."""
     marked = parse_statement(shape.with_literals(marks))
     statement = marked.statement
     if not isinstance(statement, SelectQuery) or statement.settings or marked.format != parsed.format:

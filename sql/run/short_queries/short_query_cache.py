@@ -1,14 +1,16 @@
-"""Queries that are surely short, answered at once by the thread that asks: no compiling, no waiting.
+"""Answers short queries at once in the calling thread, without compiling or waiting.
 
-A text that comes again is looked at once (:meth:`ShortQueries.consider`): may it be short? A query without tables is
-computed then, if its text alone decides it. A query whose rows the key finds keeps its plan by the *shape* of the text,
-so that another key compiles nothing (``sql.run.short_queries.bound_literals``). Whether it *is* short the pruned parts
-tell, every time anew: few granules, little to decode, few rows (``sql.run.short_queries.short_plans``). What is not, or
-what fails in any way, is left to those who may take their time, and who tell what is wrong.
+When a text comes again it is examined once (:meth:`ShortQueryCache.learn`): may it be short? A query without tables is
+then computed, if its text alone decides the result. A query whose rows the key finds keeps its plan by the *shape* of
+its text, so that another key compiles nothing (``sql.run.short_queries.bound_literals``). Whether a query *is* short is
+decided anew each time from the pruned parts: few granules, little to decode, few rows
+(``sql.run.short_queries.short_plans``). A query that is not short, or that fails in any way, is left to the normal
+path, which also reports the error.
 
 Invariants
+
 - An answer is what ``QueryEngine.select`` would give for the same text, settings and tables.
-- Nothing is kept of a query but its plan; a table is looked up anew every time, and its snapshot released at once.
+- Nothing is kept of a query but its plan. A table is looked up anew every time, and its snapshot released at once.
 """
 
 from __future__ import annotations
@@ -46,13 +48,15 @@ from sql.settings.supported_settings import (
 
 _MOST_TEXTS = 512
 _MOST_PLANS_OF_SHAPE = 64
-_MOST_LOOKS = 32
+_MAX_EXAMINATIONS = 32
 
 
 @dataclass(slots=True)
 class _Known:
-    """A text or a shape that may be short; with neither plan nor answer it is not. ``settings`` is held, because it is
-    known by its identity."""
+    """A text or a shape that may be short; with neither plan nor answer it is not.
+
+    ``settings`` is held because the key has its ``id``.
+    """
 
     settings: Settings
     shape: _KnownShape | None
@@ -60,7 +64,7 @@ class _Known:
     answer: ShortResult | None = None
 
     def is_current(self, catalog: RelationCatalog) -> bool:
-        """Whether looking again would find the same."""
+        """Returns whether examining the text again would give the same."""
         try:
             return self.plan is None or self.plan.relation(catalog) is not None
         except PandoError:
@@ -69,12 +73,12 @@ class _Known:
 
 @dataclass(slots=True)
 class _KnownShape:
-    """The plans of a shape by those of its literals that are no parameters."""
+    """The plans of a shape, by its literals that are not bound."""
 
     fixed: tuple[int, ...] = ()
     plans: _Recent[_Known] = field(default_factory=lambda: _Recent(_MOST_PLANS_OF_SHAPE))
-    looks: int = -1
-    """So often one of its texts was looked at since one was short. The first time it is only noted."""
+    times_examined: int = -1
+    """How often a text of it was examined since one was short. The first time it is only noted."""
 
 
 Value = TypeVar("Value")
@@ -82,7 +86,7 @@ _Key = tuple[object, ...]
 
 
 class _Recent(Generic[Value]):
-    """The longest unused is dropped first. Any thread may use it."""
+    """A bounded cache that drops the least recently used value. Any thread may use it."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -90,6 +94,7 @@ class _Recent(Generic[Value]):
         self._values: OrderedDict[_Key, Value] = OrderedDict()
 
     def find(self, key: _Key) -> Value | None:
+        """Returns the value of the key, if there is one."""
         with self._lock:
             value = self._values.get(key)
             if value is not None:
@@ -97,6 +102,7 @@ class _Recent(Generic[Value]):
             return value
 
     def keep(self, key: _Key, value: Value) -> None:
+        """Keeps a value."""
         with self._lock:
             self._values[key] = value
             if len(self._values) > self._most:
@@ -104,7 +110,7 @@ class _Recent(Generic[Value]):
 
 
 class ShortQueryCache:
-    """Those of one engine."""
+    """The short queries of one engine."""
 
     def __init__(self, engine: QueryEngine) -> None:
         self._engine = engine
@@ -120,22 +126,22 @@ class ShortQueryCache:
         parameters: Mapping[str, str] | None = None,
         limits: ShortQueryLimits = EVENT_LOOP_LIMITS,
     ) -> ShortResult | None:
-        """The whole answer to a statement; ``None``: it is not known to be short, or it is not."""
-        known, literals = self._known(text, settings, database, parameters)
+        """Returns the whole answer to a statement; ``None`` if it is not known to be short, or is not."""
+        known, literals = self._find_known(text, settings, database, parameters)
         if known is None:
             return None
         try:
             answer = known.answer if known.plan is None else known.plan.run(literals, catalog, limits)
         except PandoError:
-            return None  # whoever runs it again tells what is wrong
+            return None  # the normal path runs it again and reports the error
         if answer is not None and known.shape is not None:
-            known.shape.looks = 0
+            known.shape.times_examined = 0
         return answer
 
-    def _known(
+    def _find_known(
         self, text: str, settings: Settings, database: str, parameters: Mapping[str, str] | None
     ) -> tuple[_Known | None, tuple[str, ...]]:
-        """What is known of the text or its shape, and the literals that the plan of a shape needs."""
+        """Returns what is known of the text or its shape, and the literals that a shape's plan needs."""
         if len(text) > MAX_SHAPED_CHARACTERS:
             return None, ()
         known = self._texts.find((text, database, id(settings)))
@@ -158,12 +164,14 @@ class ShortQueryCache:
         catalog: RelationCatalog,
         parameters: Mapping[str, str] | None = None,
     ) -> None:
-        """Told of a SELECT that ran, with nothing but these: the second of its text or shape is looked at. Takes as
-        long as compiling it, but once for a text, and not often in vain for a shape."""
+        """Notes a SELECT that ran with nothing but these; examines the second of a text or shape.
+
+        That takes as long as compiling. It happens once for a text, and for a shape only a few times in vain.
+        """
         key = (text, database, id(settings))
         if len(text) > MAX_SHAPED_CHARACTERS:
             return
-        known, _ = self._known(text, settings, database, parameters)
+        known, _ = self._find_known(text, settings, database, parameters)
         if known is not None and known.is_current(catalog):
             return
         shape = find_shape(text, parameters)
@@ -172,21 +180,21 @@ class ShortQueryCache:
         if of_shape is None:
             of_shape = _KnownShape()
             self._shapes.keep(shape_key, of_shape)
-        of_shape.looks += 1
-        if not 0 < of_shape.looks <= _MOST_LOOKS:
+        of_shape.times_examined += 1
+        if not 0 < of_shape.times_examined <= _MAX_EXAMINATIONS:
             return
         known = _Known(settings, of_shape)
         try:
             if shape is not None and shape.parameters:
                 parsed = parse_statement(shape.with_literals(list(shape.literals)))
-            self._look_at(known, shape, parsed, database, catalog)
+            self._examine(known, shape, parsed, database, catalog)
         except PandoError:
             return
         if known.plan is None and known.answer is None:
             if not parameters:
                 self._texts.keep(key, known)
             return
-        if shape is not None and not _takes(known, shape.parameters):
+        if shape is not None and not _accepts_parameters(known, shape.parameters):
             return
         if shape is None or known.plan is None or known.plan.bound is None:
             self._texts.keep(key, known)
@@ -194,11 +202,11 @@ class ShortQueryCache:
         bound = known.plan.bound.slots
         fixed = tuple(slot for slot in range(len(shape.literals)) if slot not in bound)
         if of_shape.fixed != fixed:
-            of_shape = known.shape = _KnownShape(fixed, looks=of_shape.looks)
+            of_shape = known.shape = _KnownShape(fixed, times_examined=of_shape.times_examined)
             self._shapes.keep(shape_key, of_shape)
         of_shape.plans.keep(tuple(shape.literals[slot] for slot in fixed), known)
 
-    def _look_at(
+    def _examine(
         self,
         known: _Known,
         shape: StatementShape | None,
@@ -212,14 +220,14 @@ class ShortQueryCache:
         if not isinstance(tree, Select) or not has_only_cacheable_nodes(tree):
             return
         if tree.source is None:
-            known.answer = self._computed(query, parsed, known.settings, database, catalog)
+            known.answer = self._compute_answer(query, parsed, known.settings, database, catalog)
         else:
             known.plan = make_short_plan(tree, parsed, shape, self._engine, catalog, known.settings, database)
 
-    def _computed(
+    def _compute_answer(
         self, query: str, parsed: ParsedStatement, settings: Settings, database: str, catalog: RelationCatalog
     ) -> ShortResult | None:
-        """What the text alone decides."""
+        """Computes a query whose text alone decides the result."""
         result = self._engine.select(
             query, catalog=catalog, settings=settings, database=database, constants={"timezone": settings.timezone}
         )
@@ -239,7 +247,7 @@ class ShortQueryCache:
         return ShortResult(result.columns, tuple(batches), result.statistics, parsed.format)
 
 
-def _takes(known: _Known, parameters: Sequence[tuple[int, str]]) -> bool:
-    """Whether the values of parameters may stand where the plan has literals."""
+def _accepts_parameters(known: _Known, parameters: Sequence[tuple[int, str]]) -> bool:
+    """Returns whether values of parameters may replace literals of the plan."""
     bound = None if known.plan is None else known.plan.bound
-    return not parameters or (bound is not None and all(bound.takes(slot, type_) for slot, type_ in parameters))
+    return not parameters or (bound is not None and all(bound.accepts(slot, type_) for slot, type_ in parameters))

@@ -1,7 +1,7 @@
 """The shape of a statement: its text without its literals.
 
-Texts of one shape are the same tokens but for the values of literals. Only plain texts have one: what may hide a
-literal, or make one of what looks like none (comments, quoted names, escapes), has none. A parameter of a simple type
+Texts of one shape have the same tokens but for the values of literals. Only plain texts have a shape. Texts with
+comments, quoted names or escapes, which may hide a literal or look like one, have none. A parameter of a simple type
 (``{name:UInt64}``) stands for a literal, if its value can be written as one.
 """
 
@@ -14,7 +14,7 @@ from typing import NamedTuple
 MAX_SHAPED_CHARACTERS = 2_000
 _MOST_LITERALS = 32
 _SIGN = r"(?:(?<=[=<>(,])-|(?<=[=<>(,] )-|(?<= AND )-)?"
-"""After a number or a name it would be a minus."""
+"""A sign; behind a number or a name it would be an operator."""
 _NUMBER = r"(?<![\w.])(?:[1-9][0-9]{18,19}|(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,17})?)(?![\w.])"
 _LITERAL = re.compile(rf"({_SIGN}{_NUMBER}|'[^']*'|{{\w+:\w+}})")
 _UNSURE = re.compile(r"""[\\"`$#@\0]|--|/\*|''""")
@@ -25,33 +25,35 @@ _PARAMETERS = {
     **{f"{sign}Int{bits}": _WHOLE for sign in ("", "U") for bits in (8, 16, 32, 64)},
     "Float64": _FRACTION, "String": _TEXT, "Date": _TEXT, "DateTime": _TEXT,
 }  # fmt: skip
-"""What values of parameters are literals as they are written."""
+"""Patterns of the parameter values that can stand as literals as they are."""
 
 
 class StatementShape(NamedTuple):
-    """``pieces`` are what stands around the literals; ``literals`` as written."""
+    """A text split at its literals: ``pieces`` stand around them; ``literals`` are as written."""
 
     pieces: tuple[str, ...]
     literals: tuple[str, ...]
     parameters: tuple[tuple[int, str], ...] = ()
-    """Which of the literals are values of parameters, and of which types."""
+    """The numbers of the literals that are values of parameters, and their types."""
 
     @property
     def key(self) -> str:
-        """Equal for texts of one shape alone: an integer stands for integers only, a fraction for fractions, a string
-        for strings."""
+        """The shape as a key, equal only for texts of one shape.
+
+        An integer stands for integers only, a fraction for fractions, a string for strings.
+        """
         key = self.pieces[0]
         for literal, piece in zip(self.literals, self.pieces[1:], strict=True):
             key += ("\0s" if literal[0] == "'" else "\0f" if "." in literal else "\0n") + piece
         return key + str(self.parameters) if self.parameters else key
 
     def with_literals(self, literals: list[str]) -> str:
-        """The text of this shape with these literals."""
+        """Returns the text of this shape with these literals."""
         return "".join(piece + literal for piece, literal in zip(self.pieces, [*literals, ""], strict=True))
 
 
 def find_shape(text: str, given: Mapping[str, str] | None = None) -> StatementShape | None:
-    """``given`` are the values of parameters."""
+    """Returns the shape of a text, if it has one; ``given`` are the values of parameters."""
     if len(text) > MAX_SHAPED_CHARACTERS or _UNSURE.search(text):
         return None
     pieces = _LITERAL.split(text)
@@ -65,7 +67,7 @@ def find_shape(text: str, given: Mapping[str, str] | None = None) -> StatementSh
     for number, piece in enumerate(pieces[1::2]):
         if piece[0] == "{":
             name, _, type_ = piece[1:-1].partition(":")
-            literal = _literal_of((given or {}).get(name, ""), type_)
+            literal = _to_literal((given or {}).get(name, ""), type_)
             if literal is None or pieces[2 * number].endswith("-"):
                 return None
             pieces[2 * number + 1] = literal
@@ -73,8 +75,8 @@ def find_shape(text: str, given: Mapping[str, str] | None = None) -> StatementSh
     return StatementShape(tuple(pieces[::2]), tuple(pieces[1::2]), tuple(parameters))
 
 
-def _literal_of(value: str, type_: str) -> str | None:
-    """The literal that is this value of a type; ``None``: there is none, or not surely."""
+def _to_literal(value: str, type_: str) -> str | None:
+    """Returns the literal with this value of a type; ``None`` if there is none for sure."""
     pattern = _PARAMETERS.get(type_)
     if pattern is None or not pattern.fullmatch(value) or not value.isprintable():
         return None
@@ -88,14 +90,17 @@ def _literal_of(value: str, type_: str) -> str | None:
 
 
 def parse_literal(literal: str) -> int | float | str:
-    """The value of a literal of a shape."""
+    """Returns the value of a literal of a shape."""
     if literal[0] == "'":
         return literal[1:-1]
     return float(literal) if "." in literal else int(literal)
 
 
 def make_marker_literals(literals: tuple[str, ...]) -> list[str]:
-    """Literals of the same kinds, each different from the others: they show where each of them stands in a tree."""
+    """Makes literals of the same kinds, all different.
+
+    They show where each of them ends up in a tree.
+    """
     first, fraction = 10**16 + 1, 10**9 + 0.5
     return [
         f"'\x01{number}'" if text[0] == "'" else str((fraction if "." in text else first) + number)

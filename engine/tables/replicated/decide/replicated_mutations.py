@@ -100,7 +100,7 @@ class ReplicatedMutations:
 
     def add(self, mutation: Mutation, options: MutationOptions) -> str:
         """Also raises 36 for what may differ between replicas, 48 beside replicas of an older version, 242, 999."""
-        if not options.may_differ and (what := mutation.nondeterministic()):
+        if not options.may_differ and (what := mutation.find_nondeterminism()):
             raise _not_deterministic(what)
         for _ in range(_ATTEMPTS):
             options.status.check()
