@@ -1,4 +1,4 @@
-"""The definitions of a server's tables: read from disk and compiled, and the texts that are kept of them."""
+"""Table definitions: reads and compiles them, formats them for disk, and assigns data directories."""
 
 from __future__ import annotations
 
@@ -13,27 +13,26 @@ from engine.tables.table_definition import TableDefinition
 from parts.common.errors import PandoError, UserError
 from parts.merge.modes.graphite import Rollups
 from sql.definitions.table_description import build_description, write_out_column_types
-from sql.grammar.clause_types import (
-    TableRef,
-)
-from sql.grammar.statements.statement import (
-    CreateTable,
-)
+from sql.grammar.clause_types import TableRef
+from sql.grammar.statements.statement import CreateTable
 from sql.settings.merge_tree_settings import MergeTreeSettings
 
 
 class KeptDefinitions:
-    """``places``: where they and the data lie. From any thread."""
+    """The definitions of a server's tables and the owners of data directories.
+
+    May be called from any thread.
+    """
 
     def __init__(self, places: DefinitionDirectory, settings: MergeTreeSettings, rollups: Rollups) -> None:
         self._places = places
         self._settings, self._rollups = settings, rollups
         self._owners: dict[Path, str] = {}
-        """Which table has a directory: the full name of one that is loaded, or is being loaded."""
+        """By data directory, the full name of the table that uses it: one that is loaded or being loaded."""
         self._owning = threading.Lock()
 
     def make(self, database: str, create: CreateTable) -> TableDefinition:
-        """Compiles what is needed of a CREATE statement to work with its table."""
+        """Compiles a CREATE statement into a table definition."""
         name = create.table.table
         create = replace(create, table=TableRef(database, name), if_not_exists=False, attach=False)
         description = build_description(create, default_settings=self._settings, rollups=self._rollups)
@@ -41,7 +40,10 @@ class KeptDefinitions:
         return TableDefinition(database, name, create, description, self._places.data(database, name, create))
 
     def read(self, database: str, name: str) -> TableDefinition:
-        """From disk. Raises ``OSError``, and ``UserError`` 62 and others for a definition that is damaged."""
+        """Reads and compiles a definition from disk.
+
+        Raises ``OSError``, and ``UserError`` 62 and others for a damaged definition.
+        """
         file = self._places.definition(database, name)
         try:
             try:
@@ -54,7 +56,10 @@ class KeptDefinitions:
             raise
 
     def texts(self, *definitions: TableDefinition, is_scratch: bool | None = None) -> Texts:
-        """What is kept of them, by file; ``is_scratch``: to be set in all of them."""
+        """Returns the texts of the definition files by path.
+
+        ``is_scratch``, if given, replaces the mark in each of them.
+        """
         return {
             self._places.definition(each.database, each.name): format_definition(
                 each.create if is_scratch is None else replace(each.create, is_scratch=is_scratch)
@@ -65,8 +70,10 @@ class KeptDefinitions:
     # -- directories of data ------------------------------------------------------------------------------------
 
     def claim(self, definition: TableDefinition) -> None:
-        """Before its table uses the directory. Raises ``UserError`` 84 (DIRECTORY_ALREADY_EXISTS) when it is another
-        table's."""
+        """Reserves the table's data directory before the table uses it.
+
+        Raises ``UserError`` 84 (DIRECTORY_ALREADY_EXISTS) if another table uses the directory.
+        """
         with self._owning:
             owner = self._owners.setdefault(definition.data_path, definition.full_name)
         if owner != definition.full_name:
@@ -77,11 +84,11 @@ class KeptDefinitions:
             )
 
     def rename(self, definition: TableDefinition) -> None:
-        """The owner of the directory has another name."""
+        """Records the new name of the table that uses the directory."""
         self._owners[definition.data_path] = definition.full_name
 
     def release(self, definition: TableDefinition) -> None:
-        """Its table does not use the directory any more."""
+        """Frees the table's data directory once the table no longer uses it."""
         with self._owning:
             if self._owners.get(definition.data_path) == definition.full_name:
                 del self._owners[definition.data_path]
@@ -89,8 +96,10 @@ class KeptDefinitions:
     def apart_from_others(
         self, create: CreateTable, name: tuple[str, str], is_loaded: Callable[[tuple[str, str]], bool]
     ) -> CreateTable:
-        """The definition under the name, with a directory that no other table has: neither one that is loaded nor one
-        whose definition is on disk only."""
+        """Returns the definition under ``name`` with a data directory that no other table uses.
+
+        Tables that are not loaded but have a definition on disk count too.
+        """
 
         def is_taken(path: Path) -> bool:
             if path in self._owners:
@@ -108,4 +117,4 @@ class KeptDefinitions:
         try:
             return self.read(*name).data_path == path
         except (PandoError, OSError):
-            return True  # nobody knows where its data are
+            return True  # its data directory is unknown

@@ -1,4 +1,4 @@
-"""Fetches a part from another replica into a temporary directory, checked and durable."""
+"""Fetches parts from another replica into temporary directories, checked and durable."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _T = TypeVar("_T")
 
 
 class InterserverClient:
-    """Keeps a few connections to other replicas open; from any thread."""
+    """A client that keeps a few idle connections to other replicas. May be called from any thread."""
 
     def __init__(
         self, credentials: tuple[str, str] | None, failpoint: Callable[[str], None] = lambda name: None
@@ -55,6 +55,7 @@ class InterserverClient:
         self._is_closed = False
 
     def close(self) -> None:
+        """Closes the idle connections; those in use are closed after their request."""
         with self._lock:
             idle, self._idle, self._is_closed = self._idle, [], True
         for connection in idle:
@@ -68,11 +69,14 @@ class InterserverClient:
         directory: Path,
         transfer: Transfer | None = None,
     ) -> None:
-        """Fills ``directory`` with the part's files, fsynced as the directory is.
+        """Downloads a part's files into ``directory`` and fsyncs the files and the directory.
 
-        Raises ``CancelledError`` soon after ``transfer`` does, ``UnavailableError`` 210 (NETWORK_ERROR) when the other
-        side does not answer or breaks off, 243 or 75 when the disk here is full or fails, ``CorruptionError`` when what
-        came does not match its checksums, and the other side's error (232: no such part).
+        Raises the other side's error, such as 232 (no such part), and:
+
+        - ``CancelledError`` soon after ``transfer`` raises it;
+        - ``UnavailableError`` 210 (NETWORK_ERROR) if the other side does not answer or breaks off;
+        - ``UnavailableError`` 243 or 75 if the disk here is full or fails;
+        - ``CorruptionError`` if the received files do not match their checksums.
         """
         if part not in self.fetch_parts(base_url, endpoint, {part: directory}, transfer):
             raise UnavailableError("NETWORK_ERROR", f"Fetching {part} from {base_url} failed: it did not come")
@@ -84,8 +88,10 @@ class InterserverClient:
         directories: Mapping[PartName, Path],
         transfer: Transfer | None = None,
     ) -> list[PartName]:
-        """As :meth:`fetch_part`, several by one request. Returns those that came: the other side may lack some, and one
-        of an older version gives the first alone."""
+        """Downloads several parts with one request, as :meth:`fetch_part` does; returns those received.
+
+        The other side may lack some, and a server of an older version sends only the first.
+        """
 
         transfer = transfer or Transfer()
 
@@ -104,8 +110,11 @@ class InterserverClient:
         return list(received)
 
     def part_hashes(self, base_url: str, endpoint: str, parts: Sequence[PartName]) -> dict[PartName, str]:
-        """Content hashes of those of the parts that are active on the replica. Raises ``UnavailableError`` 210
-        (NETWORK_ERROR) when the other side does not answer, and the other side's error (232: no such replica)."""
+        """Returns the content hashes of those of the parts that are active on the replica.
+
+        Raises ``UnavailableError`` 210 (NETWORK_ERROR) if the other side does not answer, and the other side's error
+        (232: no such replica).
+        """
         found: dict[PartName, str] = {}
         for some in split_into_chunks(parts, _NAMES_IN_A_REQUEST):
             target = _target("/hashes", endpoint, some)
@@ -114,7 +123,7 @@ class InterserverClient:
         return found
 
     def _exchange(self, base_url: str, target: str, read: Callable[[HTTPResponse], _T]) -> _T:
-        """One request; ``read`` takes the whole of its answer."""
+        """Sends one request; ``read`` reads the whole response."""
         try:
             connection = self._take(base_url)
             try:
@@ -127,14 +136,14 @@ class InterserverClient:
                 raise
         except (OSError, EOFError, ValueError, HTTPException) as error:
             ours = convert_resource_error(error) if isinstance(error, OSError) else error
-            if isinstance(ours, PandoError):  # of this disk, not of the network
+            if isinstance(ours, PandoError):  # an error of this disk, not of the network
                 raise ours from error
             raise UnavailableError("NETWORK_ERROR", f"{base_url}{target[:1000]} failed: {error!r}") from error
         self._keep(connection)
         return found
 
     def _ask(self, connection: _Connection, target: str) -> HTTPResponse:
-        """A kept connection that has died is made anew."""
+        """Sends a GET request; reconnects once if an idle connection has died."""
         was_kept = connection.sock is not None
         try:
             connection.request("GET", target, headers=self._headers)
@@ -167,7 +176,10 @@ def _target(path: str, endpoint: str, parts: Iterable[PartName]) -> str:
 
 
 class _Connection(HTTPConnection):
-    """A connection to ``base_url`` (``http://host:port``), made when it is needed. Raises ``ValueError``."""
+    """An HTTP connection to ``base_url`` (``http://host:port``), connected on first use.
+
+    Raises ``ValueError``.
+    """
 
     def __init__(self, base_url: str) -> None:
         url = urlsplit(base_url)
@@ -177,6 +189,7 @@ class _Connection(HTTPConnection):
         self.base_url = base_url
 
     def connect(self) -> None:
+        """Connects, and lengthens the timeout for responses."""
         super().connect()
         self.sock.settimeout(_ANSWER_SECONDS)
 
@@ -189,7 +202,7 @@ def _error(answer: HTTPResponse) -> Exception:
 def _receive(
     answer: HTTPResponse, directories: Mapping[PartName, Path], on_piece: Callable[[int], None]
 ) -> dict[PartName, dict[str, tuple[int, str]]]:
-    """Writes the parts of an answer, fsynced; returns size and XXH3-128 of each file."""
+    """Writes the parts of a response to disk, fsynced; returns size and XXH3-128 of each file."""
     asked = {str(part): part for part in directories}
     received: dict[PartName, dict[str, tuple[int, str]]] = {}
     while answer.length or not received:
@@ -255,9 +268,10 @@ def _sync(file: FileIO) -> None:
 
 
 def check_part_checksums(directory: Path, part: PartName, received: dict[str, tuple[int, str]]) -> None:
-    """``received``: size and XXH3-128 of every file. Raises ``CorruptionError``.
+    """Checks received files against the part's checksums.
 
-    Opening checks the metadata against itself; every other file must be what the checksums say.
+    Raises ``CorruptionError``. ``received`` gives size and XXH3-128 of every file. Opening the part checks its
+    metadata; this compares every other file with the checksums.
     """
     expected = open_part(directory, name=part).checksums.files
     for name, checksum in expected.items():

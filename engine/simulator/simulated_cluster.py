@@ -33,9 +33,7 @@ from engine.tables.statement_options import InsertOptions, OptimizeOptions
 from parts.common.errors import UnavailableError, UserError
 from parts.common.part_name import PartName
 from parts.common.thread_pool import InlineExecutor
-from parts.store.part_states import (
-    PartState,
-)
+from parts.store.part_states import PartState
 from sql.settings.merge_tree_settings import MergeTreeSettings
 
 _MAX_DEPTH = 3

@@ -39,12 +39,8 @@ from engine.tables.table import load_parts
 from engine.tables.table_definition import TableDefinition
 from parts.common.errors import PandoError, UnavailableError, UserError
 from parts.format.hashed_file import sync_directory
-from parts.store.part_states import (
-    PartState,
-)
-from parts.store.part_store import (
-    PartStore,
-)
+from parts.store.part_states import PartState
+from parts.store.part_store import PartStore
 from recovery.restore_replica import clear_retired
 from recovery.table_completeness import why_not_whole
 from sql.definitions.engines.engine_clauses import as_not_replicated, as_replicated, is_merge_tree

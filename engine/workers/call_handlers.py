@@ -33,9 +33,7 @@ from parts.common.part_name import PartName
 from parts.read.part_reader import Part
 from sql.grammar.statements.statement import CreateTable, ParsedStatement
 from sql.relations import PartsSnapshot
-from sql.settings.session_settings import (
-    make_settings,
-)
+from sql.settings.session_settings import make_settings
 
 logger = logging.getLogger(__name__)
 

@@ -1,17 +1,18 @@
-"""Mutations of a table of one server: ``mutation_<number>.txt`` beside the parts, carried out part by part.
+"""Runs the mutations of a table of one server, stored as ``mutation_<number>.txt``, part by part.
 
-A mutation takes a block number as an INSERT does, so it tells rows that were there from those that came later. A part's
-*version* is the number of the last mutation that it went through, or its first block; a mutation of a larger number
-that may change its partition is still to be carried out on it, together with all other such.
+A mutation takes a block number like an INSERT, so it tells older rows from later ones. A part's *version* is the number
+of the last mutation applied to it, or its first block. A mutation with a larger number that may change the part's
+partition is still to be applied to it, together with all other such mutations.
 
 Invariants:
-- A mutation is on disk before it is acknowledged, and its number is taken before it is on disk.
-- Its parts are replaced one by one, each by a commit like a merge's: after a kill at any moment every part is as before
-  or as after, and a start goes on with the others.
-- A merge puts together only parts that have the same mutations before them (:meth:`PlainMutations.waiting`).
+
+- A mutation's number is taken before its file is written, and its file is durable before the mutation is acknowledged.
+- Its parts are replaced one by one, each by a commit like a merge's. A kill leaves every part as before or as after,
+  and a start goes on with the others.
+- A merge combines only parts that wait for the same mutations (:meth:`MergeTreeMutations.waiting`).
 - A mutation is done when no part is left, and no INSERT with a smaller number is about to commit.
-- Subqueries see the tables as they were when the mutation was made, or at the start after: all parts alike, and no part
-  that went through it.
+- Subqueries see the tables as they were when the mutation was made, or at the start after. All parts are mutated with
+  the same rows, never with rows that the mutation itself has changed.
 """
 
 from __future__ import annotations
@@ -52,34 +53,40 @@ from sql.mutations.mutation import Mutation
 logger = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.1
-"""Who waits looks so often by itself: for an end of its query, or of an INSERT."""
+"""How often a waiting statement checks for cancellation and for the end of an INSERT."""
 _FIRST_RETRY_SECONDS = 0.5
 
 
 class BlockNumbers(TableData, Protocol):
-    """A table that counts its blocks by itself."""
+    """A table that counts its blocks itself."""
 
     is_stopping: threading.Event
     stopped: StoppedActions
 
     def numbers(self, count: int) -> AbstractContextManager[range]:
-        """Numbers of blocks that become active, or are given up, within the block."""
+        """Allocates numbers of blocks that become active, or are given up, within the block."""
 
     def first_pending(self) -> int:
-        """Smaller than the numbers of all blocks that are about to commit, and of all that come."""
+        """Returns a number smaller than those of all blocks that are being committed or will come."""
 
     def kept_from_merges(self, names: Sequence[PartName]) -> AbstractContextManager[None]:
-        """Raises ``ConflictError`` when one is being merged already."""
+        """Keeps the parts from being merged within the block.
+
+        Raises ``ConflictError`` if one is being merged already.
+        """
 
     def commit_instead(self, directory: Path, result: PartName, names: Sequence[PartName]) -> None:
-        """Raises ``ConflictError`` when one of the parts has gone."""
+        """Replaces the parts by the one in ``directory``. Raises ``ConflictError`` if one of them is gone."""
 
-    def report_corruption(self, error: CorruptionError) -> None: ...
+    def report_corruption(self, error: CorruptionError) -> None:
+        """Has the broken part detached."""
 
 
 class MergeTreeMutations:
-    """Implements ``engine.tables.capabilities.table_mutations.TableMutations``. ``wake`` makes :meth:`step` run
-    soon."""
+    """The mutations of one table.
+
+    ``wake`` makes :meth:`step` run soon. Implements ``engine.tables.capabilities.table_mutations.TableMutations``.
+    """
 
     def __init__(self, table: BlockNumbers, find_table: FindTable, wake: Callable[[], None]) -> None:
         self._table = table
@@ -92,16 +99,20 @@ class MergeTreeMutations:
         """In the order of their numbers."""
         self._in_progress: PartName | None = None
         self._agenda: list[PartName] = []
-        """Parts that are still to be looked at since all were, the next one last."""
+        """Parts that :meth:`step` has still to visit in this round; the next one is last."""
 
     def load(self) -> int:
-        """What is on disk. Returns the largest number."""
+        """Reads the mutations from disk; returns the largest number."""
         self._kept = load_mutations(self._table.store.path)
         return max((kept.number for kept in self._kept), default=0)
 
-    # What statements ask
+    # -- statements
 
     def add(self, mutation: Mutation, options: MutationOptions) -> str:
+        """Stores a mutation and starts it; waits for it if ``options.sync``.
+
+        Raises 341 (UNFINISHED) if it fails while waited for, and 692 (TOO_MANY_MUTATIONS).
+        """
         table = self._table
         most = table.definition.settings.number_of_mutations_to_throw
         if most and sum(not kept.finish_time for kept in self._all()) >= most:
@@ -123,6 +134,7 @@ class MergeTreeMutations:
         return kept.id
 
     def kill(self, id: str) -> bool:
+        """Stops a mutation; returns ``False`` for an unknown or finished one."""
         with self._deciding:
             kept = next((kept for kept in self._all() if kept.id == id), None)
             if kept is None or self._is_done(kept):
@@ -130,11 +142,12 @@ class MergeTreeMutations:
             kept.is_killed = True
         kept.changed.set()
         self._forget([kept])
-        sync_directory(self._table.store.path)  # what is killed stays so
+        sync_directory(self._table.store.path)  # a killed mutation must not come back
         self._wake()
         return True
 
     def shown(self) -> list[MutationSummary]:
+        """Returns the mutations in their order."""
         found = []
         asked = self._progress()
         for kept in self._all():
@@ -151,14 +164,14 @@ class MergeTreeMutations:
         return found
 
     def refuse_conflicting_columns(self, touched: frozenset[str]) -> None:
-        """Raises 36 when one that is not done names such a column."""
+        """Raises 36 if an unfinished mutation names one of the columns."""
         asked = self._progress()
         refuse_conflicting_mutations(
             ((kept.id, kept.mutation) for kept in self._all() if not kept.is_done(*asked)), touched
         )
 
     def _wait(self, kept: KeptMutation, status: QueryStatus) -> None:
-        """Raises 341 when it fails or is killed."""
+        """Waits until the mutation is done. Raises 341 (UNFINISHED) if it fails or is killed."""
         services = self._table.services
         while not self._is_done(kept):
             status.check()
@@ -173,32 +186,36 @@ class MergeTreeMutations:
                 raise UnavailableError("ABORTED", "The table is being stopped; the mutation goes on after its start")
 
     def _failed_before(self, kept: KeptMutation) -> KeptMutation | None:
-        """The first that failed and holds up parts of this one; perhaps this one."""
+        """Returns the first failed mutation that delays parts of this one; perhaps this one itself."""
         elders = [each for each in self._all() if each.failures and each.number <= kept.number]
         left = set(self._left(kept)) if elders else set()
         return next((each for each in elders if left.intersection(self._left(each))), None)
 
-    # What merges ask
+    # -- merges
 
     def waiting(self) -> Callable[[PartName], int]:
-        """How many mutations are to be carried out on a part. Parts of a partition of which this is the same have the
-        same mutations before them: the last ones."""
+        """Returns a function that counts the mutations a part waits for.
+
+        Parts of one partition with the same count wait for the same mutations: the last ones.
+        """
         kept = self._all()
         return lambda name: len(waiting_for(kept, name))
 
     @property
     def has_failed(self) -> bool:
-        """Whether parts may wait for long."""
+        """Tells whether a mutation fails, so that parts may wait for long."""
         return any(kept.failures for kept in self._all())
 
-    # The work
+    # -- execution
 
     def step(self) -> float | None:
-        """Carries mutations out on one part. Returns the seconds until the next attempt; ``None``: nothing is left.
+        """Applies mutations to one part.
 
-        All parts are looked at once, then each that has work is taken in turn."""
+        Returns the seconds until the next attempt, or ``None`` if nothing is left. Each round looks at all parts once,
+        then visits those that have work.
+        """
         if all(kept.finish_time for kept in self._all()):
-            return None  # after most INSERTs
+            return None  # the usual case after an INSERT
         now = self._table.services.monotonic()
         delay: float | None = None
         is_anew = not self._agenda
@@ -211,7 +228,7 @@ class MergeTreeMutations:
             waiting = waiting_for(self._all(), name) if self._table.store.get_active(name) is not None else []
             if not waiting:
                 continue
-            # One that fails holds up no elder; what one reads is what its elders left.
+            # A failing mutation must not delay earlier ones. One with subqueries runs alone, after the earlier ones.
             waiting = list(itertools.takewhile(_may_share, waiting)) or waiting[:1]
             if waiting[0].retry_at > now:
                 delay = min(delay or waiting[0].retry_at - now, waiting[0].retry_at - now)
@@ -220,16 +237,16 @@ class MergeTreeMutations:
                 with self._table.kept_from_merges([name]):
                     self._mutate(name, waiting)
                 return 0.0
-            except ConflictError as conflict:  # it is being merged, or was dropped
+            except ConflictError as conflict:  # the part is being merged, or was dropped
                 logger.info("mutation of part %s put off: %s", name, conflict)
                 delay = min(delay or _FIRST_RETRY_SECONDS, _FIRST_RETRY_SECONDS)
         if not is_anew:
-            return 0.0  # others may have come meanwhile
+            return 0.0  # other parts may have come meanwhile
         self._note_finished()
         return delay
 
     def clean_up(self) -> None:
-        """The oldest of those that are done."""
+        """Removes the oldest finished mutations beyond ``finished_mutations_to_keep``."""
         self._note_finished()
         done = [kept for kept in self._all() if kept.finish_time]
         self._forget(done[: max(0, len(done) - self._table.definition.settings.finished_mutations_to_keep)])
@@ -258,7 +275,7 @@ class MergeTreeMutations:
             if isinstance(error, CorruptionError):
                 table.report_corruption(error)
             if isinstance(error, UserError) and len(mutations) > 1:
-                self._mutate(name, mutations[: len(mutations) // 2])  # which of them fails will show
+                self._mutate(name, mutations[: len(mutations) // 2])  # find out which of them fails
             else:
                 self._note_failure(name, mutations, error)
         finally:
@@ -278,7 +295,7 @@ class MergeTreeMutations:
 
         def is_killed() -> bool:
             nonlocal known
-            if self._all() is known:  # asked once a step
+            if self._all() is known:  # unchanged since the last check
                 return False
             known = self._all()
             return any(kept.is_killed for kept in mutations)
@@ -315,7 +332,7 @@ class MergeTreeMutations:
         ids = ", ".join(kept.id for kept in mutations)
         logger.warning("table %s: %s failed on part %s: %s", self._table.definition.full_name, ids, name, error)
 
-    # What is left
+    # -- progress
 
     def _all(self) -> list[KeptMutation]:
         with self._lock:
@@ -329,8 +346,10 @@ class MergeTreeMutations:
         return kept.is_done(*self._progress())
 
     def _progress(self) -> tuple[int, dict[str, int]]:
-        """What :meth:`KeptMutation.is_done` asks of. Blocks that are about to commit are asked for first: they are
-        pending, or among the parts."""
+        """Returns the arguments of :meth:`KeptMutation.is_done`.
+
+        Pending blocks are read first, so that a block is either pending or among the parts.
+        """
         first_pending, store = self._table.first_pending(), self._table.store
         least: dict[str, int] = {}
         for part in (*store.active(), *store.preactive()):
@@ -358,5 +377,5 @@ class MergeTreeMutations:
 
 
 def _may_share(kept: KeptMutation) -> bool:
-    """Whether a rewrite of a part may carry it out together with others."""
+    """Tells whether the mutation may be applied in one rewrite with others."""
     return not kept.failures and not kept.mutation.tables

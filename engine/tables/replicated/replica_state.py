@@ -35,12 +35,8 @@ from parts.common.part_name import PartName
 from parts.common.query_status import QueryStatus
 from parts.format.hashed_file import make_directories, sync_descriptor, sync_directory
 from parts.read.part_reader import Part
-from parts.store.part_states import (
-    PartState,
-)
-from parts.store.part_store import (
-    PartStore,
-)
+from parts.store.part_states import PartState
+from parts.store.part_store import PartStore
 from parts.table.table_description import TableDescription
 from recovery.startup_plan import PartOnDisk
 from sql.definitions.engines.engine_clauses import find_replica_location

@@ -10,9 +10,7 @@ from engine.tables.replicated.replica_state import ReplicaState
 from parts.common.errors import UnavailableError
 from parts.common.part_name import PartName
 from parts.read.part_reader import Part
-from parts.store.part_states import (
-    Snapshot,
-)
+from parts.store.part_states import Snapshot
 
 _POLL_SECONDS = 0.01
 _SETTLE_SECONDS = 2.0

@@ -37,9 +37,7 @@ from engine.workers.connections.receiver import MAX_SLOTS_PER_MESSAGE, SLOT_BYTE
 from engine.workers.connections.status_page_server import StatusPageServer
 from engine.workers.query_bounds import Aftermath
 from parts.common.errors import PandoError, UnavailableError
-from sql.settings.session_settings import (
-    make_settings,
-)
+from sql.settings.session_settings import make_settings
 
 logger = logging.getLogger(__name__)
 

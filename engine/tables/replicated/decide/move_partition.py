@@ -31,9 +31,7 @@ from parts.common.errors import ConflictError, UnavailableError
 from parts.common.part_name import PartName
 from parts.common.query_status import QueryStatus
 from parts.read.part_reader import Part
-from parts.store.part_states import (
-    Snapshot,
-)
+from parts.store.part_states import Snapshot
 
 _ATTEMPTS = 20
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.05, 2.0
