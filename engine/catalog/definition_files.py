@@ -143,6 +143,7 @@ class DefinitionDirectory:
         return definition.with_name(f"{definition.name}.detached")
 
     def is_permanently_detached(self, database: str, name: str) -> bool:
+        """Tells whether the mark of a permanent DETACH exists."""
         return self.detached_mark(database, name).exists()
 
     def detached(self, database: str, name: str) -> DetachedTable:

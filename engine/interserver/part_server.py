@@ -87,6 +87,7 @@ class InterserverServer(ThreadingTCPServer):
         self._thread = threading.Thread(target=self.serve_forever, name="interserver", daemon=True)
 
     def start(self) -> None:
+        """Starts to accept connections."""
         self._thread.start()
 
     def stop(self) -> None:

@@ -79,7 +79,7 @@ class BlockNumbers(TableData, Protocol):
         """Replaces the parts by the one in ``directory``. Raises ``ConflictError`` if one of them is gone."""
 
     def report_corruption(self, error: CorruptionError) -> None:
-        """Has the broken part detached."""
+        """Detaches the broken part."""
 
 
 class MergeTreeMutations:
@@ -94,7 +94,7 @@ class MergeTreeMutations:
         self._wake = wake
         self._lock = threading.Lock()
         self._deciding = threading.Lock()
-        """Held while a part is committed, or a mutation killed: what is killed commits nothing from then on."""
+        """Held while a part is committed or a mutation killed: a killed mutation commits nothing more."""
         self._kept: list[KeptMutation] = []
         """In the order of their numbers."""
         self._in_progress: PartName | None = None

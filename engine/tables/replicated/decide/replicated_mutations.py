@@ -1,8 +1,8 @@
-"""Mutations of a replicated table: kept in ZooKeeper, assigned part by part, waited for.
+"""Mutations of a replicated table: stores them in ZooKeeper, assigns them part by part, waits.
 
-``coordination.merges_mutations.mutation_nodes`` has the nodes and ``coordination.merges_mutations.mutation_set`` the
-decisions. Every replica watches ``mutations``; while one is not done here the step assigns what nobody else has
-assigned, of the parts that are on this disk, and looks whether all is done.
+``coordination.merges_mutations.mutation_nodes`` has the nodes, ``coordination.merges_mutations.mutation_set`` the
+decisions. Every replica watches ``mutations``. While one is not done here, :meth:`ReplicatedMutations.step` assigns it
+to parts on this disk that nobody else has assigned, and checks whether all is done.
 """
 
 from __future__ import annotations
@@ -42,36 +42,44 @@ from sql.mutations.mutation import Mutation
 logger = logging.getLogger(__name__)
 
 _IDLE_SECONDS, _NONE_SECONDS = 60.0, 600.0
-"""With mutations, which a lost part may undo, and without any. A watch wakes the step."""
+"""Pauses of the step with mutations, which a lost part may undo, and without any."""
 _RETRY_SECONDS = 1.0
 _LOOK_SECONDS = 0.5
-"""While something is to be done that nobody tells of: a block that is being committed elsewhere."""
+"""The pause while waiting for what no watch reports, such as a block that another replica commits."""
 _POLL_SECONDS = 0.02
 _MOST_POLL_SECONDS = 0.5
-"""Of other replicas, whom every look costs ZooKeeper requests."""
+"""The longest pause while waiting for other replicas, as every look costs ZooKeeper requests."""
 _ATTEMPTS = 20
 _MOST_IN_QUEUE = 8
 _MOST_IN_ONE_ENTRY = 10_000
 
 
 class LogReader(Protocol):
-    """The log, as this replica takes it over."""
+    """Reads the table's log into this replica's queue."""
 
     def pull(self, keeper: Keeper) -> None:
-        """Everything that is in the log now enters the queue."""
+        """Moves everything that is in the log now into the queue."""
 
 
 class ColumnsVersionSource(Protocol):
+    """The source of the version of this replica's columns."""
+
     def columns_version(self, keeper: Keeper) -> int | None:
-        """The version of the node that has the columns, when this replica works with them; else ``None``."""
+        """Returns the version of the node of columns, or ``None`` if this replica has other columns."""
 
 
 class MutationFailures(Protocol):
-    def failure(self, mutation_id: str) -> MutationFailure: ...
+    """The last failures of mutations."""
+
+    def failure(self, mutation_id: str) -> MutationFailure:
+        """Returns the mutation's last failure, empty without one."""
 
 
 class ReplicatedMutations:
-    """Implements ``engine.tables.capabilities.table_mutations.TableMutations``."""
+    """The mutations of one replica.
+
+    Implements ``engine.tables.capabilities.table_mutations.TableMutations``.
+    """
 
     def __init__(
         self,
@@ -88,18 +96,22 @@ class ReplicatedMutations:
         self._wake_execution = wake_execution
         self.task = state.make_task("mutations", self.step)
         self._has_news = threading.Event()
-        """A mutation may have come or gone, or another session may have begun."""
+        """Set when mutations or the session may have changed."""
         self._finished = ""
-        """The last that is done here, and all before it are."""
+        """The last mutation of the finished ones; all before it are finished here too."""
         self._to_do: deque[PartName] = deque()
-        """Parts on this disk that had something before them when all were last looked at. Only the step uses it."""
+        """Parts on this disk that may need a mutation, as of the last full look. Only the step uses it."""
         self._compared_at = -math.inf
-        """When the mutations that are done were last compared with all parts."""
+        """When the finished mutations were last compared with all parts."""
 
     # -- statements -----------------------------------------------------------------------------------------------
 
     def add(self, mutation: Mutation, options: MutationOptions) -> str:
-        """Also raises 36 for what may differ between replicas, 48 beside replicas of an older version, 242, 999."""
+        """Stores the mutation in ZooKeeper; waits for it as the options say.
+
+        Also raises 36 for a mutation that may differ between replicas, 48 beside replicas of an older version, 242 and
+        999.
+        """
         if not options.may_differ and (what := mutation.nondeterministic()):
             raise _not_deterministic(what)
         for _ in range(_ATTEMPTS):
@@ -116,7 +128,7 @@ class ReplicatedMutations:
         return entry.mutation_id
 
     def _create(self, mutation: Mutation) -> MutationEntry | None:
-        """``None``: others got ahead."""
+        """Creates the mutation's node; returns ``None`` if others changed the table at the same time."""
         state = self._state
         with state.working() as (keeper, _), state.restart_on_leaked_number():
             keeper.sync(state.paths.root)
@@ -140,6 +152,7 @@ class ReplicatedMutations:
         return max((part.max_block + 1 for part in self._state.queue.virtual_parts_of(partition_id)), default=0)
 
     def kill(self, id: str) -> bool:
+        """Removes the mutation; returns ``False`` for an unknown or finished one."""
         state = self._state
         with state.working() as (keeper, _):
             if id <= self._finished or not id.isdecimal() or not kill_mutation(keeper, state.paths, id):
@@ -151,6 +164,7 @@ class ReplicatedMutations:
         return True
 
     def shown(self) -> list[MutationSummary]:
+        """Returns the mutations in their order."""
         state, parts = self._state, sorted({*self._parts()})
         running = [item.entry for item in state.queue.entries() if item.is_executing]
         found = []
@@ -191,7 +205,7 @@ class ReplicatedMutations:
                 pause = min(1.5 * pause, _MOST_POLL_SECONDS)
 
     def _behind(self, id_: str, *, everywhere: bool) -> list[str]:
-        """Active replicas that are not done with it. Raises 341 when it was killed."""
+        """Returns the active replicas that have not finished the mutation. Raises 341 if it was killed."""
         state = self._state
         if id_ > self._finished:
             if state.mutations.current.get(id_) is None and state.activation is not None:
@@ -209,6 +223,7 @@ class ReplicatedMutations:
     # -- in the background ----------------------------------------------------------------------------------------
 
     def step(self) -> float:
+        """Assigns mutations to parts; returns the seconds until the next look."""
         state = self._state
         if state.activation is None or state.is_session_expired:
             return _IDLE_SECONDS
@@ -245,7 +260,7 @@ class ReplicatedMutations:
         return _LOOK_SECONDS if state.mutations.current.unfinished(self._finished) else _IDLE_SECONDS
 
     def _step_back(self, keeper: Keeper, known: MutationSet) -> None:
-        """A mutated part was lost, and an older version of it is there again: its mutations are not done any more."""
+        """Marks mutations as unfinished again if a mutated part was lost and an older version replaced it."""
         state = self._state
         finished = known.finished_before_loss(self._finished, self._parts())
         if finished < self._finished:
@@ -257,6 +272,7 @@ class ReplicatedMutations:
             self._finished = finished
 
     def note_news(self) -> None:
+        """Reads the mutations anew soon."""
         self._has_news.set()
         self.task.wake()
 
@@ -265,8 +281,10 @@ class ReplicatedMutations:
         return self._parts()
 
     def _parts(self) -> list[PartName]:
-        """What is active here or is to come. An entry leaves the queue when its part is active, so the queue comes
-        first."""
+        """Returns the parts that are active here or still to come.
+
+        An entry leaves the queue after its part is active, so the queue is read first.
+        """
         state = self._state
         return [*state.queue.parts_to_come(), *(part.name for part in state.store.active())]
 
@@ -276,16 +294,16 @@ class ReplicatedMutations:
 
     @property
     def _has_room(self) -> bool:
-        """For several entries: what one assignment asks of ZooKeeper is shared by them."""
+        """Tells whether several entries fit the queue. One assignment's requests to ZooKeeper serve them all."""
         return self._room >= _MOST_IN_QUEUE // 2
 
     def note_made(self) -> None:
-        """The part of an entry is here: perhaps there is room for more, or all is done."""
+        """Called when a mutated part is here: assigns more, or finds that all is done."""
         if self._has_room:
             self.task.wake()
 
     def _next_of(self, part: PartName) -> list[MutationEntry]:
-        """Of a part on this disk."""
+        """Returns the next mutations of a part on this disk."""
         state = self._state
         if state.store.get_active(part) is None:
             return []
@@ -293,8 +311,10 @@ class ReplicatedMutations:
         return state.mutations.current.next_mutations(part, version, _MOST_IN_ONE_ENTRY)
 
     def _assign(self, keeper: Keeper) -> None:
-        """Of the parts that are to be mutated as many as have room in the queue. What cannot be assigned now is found
-        again when the others are."""
+        """Logs mutations of as many parts as fit the queue.
+
+        Parts that cannot be assigned now are found again at the next full look.
+        """
         state = self._state
         predicate = read_merge_predicate(
             keeper, state.paths, state.queue, lambda: self._log.pull(keeper), state.mutations.load, ()
@@ -322,7 +342,7 @@ class ReplicatedMutations:
 
 
 def _not_deterministic(what: str) -> UserError:
-    """As in ClickHouse, whose messages tell the two apart."""
+    """Returns the error with ClickHouse's message, which tells subqueries from functions."""
     if what == "a subquery":
         text = "ALTER UPDATE/ALTER DELETE statement with subquery may be nondeterministic"
     else:

@@ -1,4 +1,4 @@
-"""Carries out what the replica's queue says may run."""
+"""Executes the entries of the replica's queue: fetches, merges, mutations and drops."""
 
 from __future__ import annotations
 
@@ -40,6 +40,8 @@ _RESOLVE_SECONDS = 10.0
 
 
 class QueueExecutor:
+    """The execution of one replica's queue."""
+
     def __init__(
         self,
         state: ReplicaState,
@@ -71,11 +73,11 @@ class QueueExecutor:
         self.tasks = [state.make_task(f"execute queue {number}", self.execute_step) for number in range(self.slots)]
 
     def wake(self) -> None:
-        """One is enough: a step that finds something to do wakes the next."""
+        """Wakes one task; a step that finds work wakes the next."""
         wake_one_task(self.tasks)
 
     def execute_step(self) -> float:
-        """Carries out one entry, if one may run."""
+        """Executes one entry, if one may run."""
         state = self._state
         if state.activation is None or StoppableAction.QUEUES in state.stopped:
             return _IDLE_SECONDS
@@ -83,7 +85,7 @@ class QueueExecutor:
             with state.working() as (keeper, _):
                 action = state.queue.next_action(self._room, self._room.limits())
                 if action is None:
-                    # A server's slots and its disk are looked at again and again, where something waits for them.
+                    # Look regularly if an entry waits for slots or disk space.
                     return min(max(state.queue.seconds_until_due(), _RETRY_SECONDS), _IDLE_SECONDS)
                 more = state.queue.start_small_inserts_with(
                     action, self._room, self._room.limits(), MAX_PARTS_PER_GROUP - 1
@@ -96,7 +98,7 @@ class QueueExecutor:
         return 0.0
 
     def _run_together(self, keeper: Keeper, actions: list[Action]) -> None:
-        """INSERTs of another replica. What could not be brought in one is tried alone, by whoever is free."""
+        """Executes INSERTs of another replica together; those that fail are tried again one by one."""
         fetches = [action for action in actions if action.kind is ActionKind.FETCH]
         others = [action for action in actions if action.kind is not ActionKind.FETCH]
         left = self._small_fetches.bring(keeper, fetches)
@@ -109,7 +111,7 @@ class QueueExecutor:
         self._attempt(keeper, action, lambda: self._carry_out(keeper, action))
 
     def _attempt(self, keeper: Keeper, action: Action, work: Callable[[], None]) -> None:
-        """``work`` carries the entry out, or part of it. Whatever it raises becomes of the entry."""
+        """Runs ``work`` for an entry; an error postpones or fails the entry."""
         queue = self._state.queue
         try:
             work()
@@ -171,8 +173,7 @@ class QueueExecutor:
                     state.queue.postpone(action.name, "All merges of this server are taken", pause_seconds=0.1)
 
     def _single_maker(self, keeper: Keeper, action: Action) -> str | None:
-        """The replica that carries it out for all (``execute_merges_on_single_replica_time_threshold``), if it is
-        another one: all agree on it while the same replicas are active."""
+        """Returns another replica chosen by ``execute_merges_on_single_replica_time_threshold``, if any."""
         state = self._state
         seconds = state.definition.settings.execute_merges_on_single_replica_time_threshold
         if not seconds or state.queue.seconds_queued(action.name) >= seconds:
@@ -185,7 +186,7 @@ class QueueExecutor:
         with self._state.services.fetches.try_take() as is_taken:
             if is_taken:
                 self._fetch(keeper, action, name)
-            else:  # another table has just taken the last one
+            else:  # another table has just taken the last slot
                 self._state.queue.postpone(action.name, "All fetches of this server are taken", pause_seconds=0.1)
 
     def _merge(self, keeper: Keeper, action: Action, result: PartName) -> None:
@@ -236,7 +237,7 @@ class QueueExecutor:
             return False
 
     def _fetch(self, keeper: Keeper, action: Action, name: PartName) -> None:
-        """The part itself or, if nobody has it any more, a part to come that covers it and that somebody has."""
+        """Fetches the part or, if nobody has it any more, a future part that covers it."""
         if (copy := self._own_copies.link(action.entry)) is not None:
             self._commit(keeper, action, name, copy)
             if self._state.store.get_active(name) is not None:
@@ -260,7 +261,7 @@ class QueueExecutor:
         self._nobody_has(keeper, action, name)
 
     def _sources(self, keeper: Keeper, entry: LogEntry, name: PartName) -> Iterator[tuple[PartName, list[FetchSource]]]:
-        """Looked for one after the other, as they are needed. An inserted part is most likely where it was inserted."""
+        """Yields sources one after the other; an inserted part is most likely where it was inserted."""
         for wanted in self._acceptable(name):
             likely = entry.source_replica if entry.type is EntryType.GET_PART else ""
             for sources in self._fetcher.sources(keeper, wanted, likely):
@@ -335,7 +336,7 @@ class QueueExecutor:
             abandon_entry(keeper, state.replica, state.queue, action.name)
 
     def _name(self, directory: Path, name: PartName) -> Part:
-        """The part under its final name. An outdated directory of this name gives way, unless somebody reads it."""
+        """Renames the part to its final name; removes an outdated part of that name unless it is being read."""
         store = self._state.store
         try:
             former = store.get(name)
@@ -354,7 +355,7 @@ class QueueExecutor:
         agreement: ContentAgreement | None,
         conditions: Sequence[Op],
     ) -> PartCommitStatus:
-        """An outcome that stays UNKNOWN is settled by the next session, which compares disk and ZooKeeper."""
+        """Commits the part in ZooKeeper; the next session settles an outcome that stays unknown."""
         state = self._state
         try:
             status = commit_produced_part(
@@ -386,7 +387,7 @@ class QueueExecutor:
         if action.entry.detach:
             keep_detached(state, (dropped,))
         gone = [part.name for part in state.store.active() if dropped.covers(part.name)]
-        # Covered parts too, which wait for their deletion: a listed part that is not on disk would be fetched again.
+        # Unlist covered parts too, which wait for deletion: a listed part that is not on disk would be fetched again.
         listed = read_listed_parts(keeper, state.replica, dropped.partition_id)
         unlist_parts(keeper, state.replica, [name for name in listed if dropped.covers(name)])
         state.services.failpoint("drop.after_listing")

@@ -1,18 +1,19 @@
-"""Carries out REPLACE_RANGE: brings the parts that come, exchanges them for those that go, and tells ZooKeeper.
+"""Executes REPLACE_RANGE: fetches new parts, exchanges them for old ones, updates ZooKeeper.
 
-1. every part that comes is brought to ``staged/`` here, where a transaction may have left it: it stays there over
-   failures and restarts
-2. ``PartStore.exchange``: one step for readers, and over a restart
-3. ZooKeeper's list of this replica's parts: the old leave it, the new come; then the entry leaves the queue
+1. Every new part is brought to ``staged/``, unless a transaction staged it here. It stays there over failures and
+   restarts.
+2. ``PartStore.exchange`` replaces the parts in one step, for readers and over a restart.
+3. The old parts leave ZooKeeper's list of this replica's parts, and the new ones enter it. Then the entry leaves the
+   queue.
 
-Invariants
-- The log's entry is the decision: what it brings may be active here before it is listed, and its content hash is the
-  entry's.
+Invariants:
+
+- The log entry is the decision: its parts may be active here before they are listed, with the entry's content hashes.
 - Nothing else touches these blocks until the entry has left the queue (``coordination.log.queue_rules``).
-- What a drop behind the entry covers is not brought. What a DETACH covers is brought where it can be, and the replica
-  that staged it can: so it is in some ``detached/`` afterwards.
-- Entries of which some parts are only left in one merged part, or of which one drops some parts of another, are one
-  step too: no reader sees some of a transaction. So is a drop for which one of them has to wait
+- A part that a later drop covers is not fetched. A part that a later DETACH covers is fetched if possible. The replica
+  that staged it has it, so it ends in some ``detached/``.
+- Some entries run in one step, so that no reader sees a part of a transaction: entries of which only a common merged
+  part is left, and an entry that drops parts of another. So does a drop for which one of them waits
   (``coordination.log.queue_rules.QueueRules.beside``).
 """
 
@@ -55,13 +56,15 @@ _ATTEMPTS = 20
 
 
 class ReplaceRangeExecutor:
+    """The REPLACE_RANGE entries of one replica."""
+
     def __init__(self, state: ReplicaState, fetcher: PartFetcher, lost: LostTransactions) -> None:
         self._state = state
         self._fetcher = fetcher
         self._lost = lost
 
     def carry_out(self, keeper: Keeper, action: Action) -> None:
-        """Repeatable."""
+        """Executes an entry; may be repeated after a failure."""
         group = [action]
         try:
             self._carry_out(keeper, action, group)
@@ -70,10 +73,13 @@ class ReplaceRangeExecutor:
                 self._state.queue.postpone(other.name, f"It was begun together with {action.name}", pause_seconds=0.0)
 
     def _carry_out(self, keeper: Keeper, action: Action, group: list[Action]) -> None:
-        """``group`` gets the entries that are one step with this one. They are listed and removed on their own."""
+        """Executes the entry.
+
+        ``group`` collects the entries that run in one step with it; those are listed and removed on their own.
+        """
         state, entry = self._state, action.entry
         losses: dict[str, LostTransactionParts] = {}
-        state.store.settle()  # an exchange that failed may have to give its parts their places in staged/ again
+        state.store.settle()  # a failed exchange may have to return its parts to staged/
         try:
             arrivals = self._bring_all(keeper, group)
         except CancelledError:
@@ -96,8 +102,8 @@ class ReplaceRangeExecutor:
         state.services.failpoint("exchange.before")
         gone = [dropped for each in group for dropped in each.entry.gone]
         self._keep_detached(group, arrivals)
-        # Parts may have been brought before an entry came along that drops them: it is behind theirs in the log, since
-        # whoever commits below the number of a drop has to take another one.
+        # Parts may have been fetched before an entry that drops them was known. It is behind theirs in the log, because
+        # a commit below the number of a drop must take another number.
         arrivals = {name: place for name, place in arrivals.items() if not any(drop.covers(name) for drop in gone)}
         for dropped in gone:
             if any(each.entry.has_leftovers for each in group):
@@ -124,6 +130,7 @@ class ReplaceRangeExecutor:
             dropped += each.entry.gone
 
     def _note(self, name: PartName, group: list[Action]) -> None:
+        """Adds the new part to the part log."""
         part, services = self._state.store.get_active(name), self._state.services
         staged = [staged for action in group for staged in action.entry.replace_parts if staged.part == name]
         is_own = any(each.replica == self._state.replica.name for each in staged)
@@ -132,7 +139,10 @@ class ReplaceRangeExecutor:
             services.part_log.note(kind, self._state.definition, part, services.clock())
 
     def _look_for_losses(self, keeper: Keeper, group: list[Action]) -> dict[str, LostTransactionParts]:
-        """Of each entry by its name: one that only came along is never tried by itself, and may be what is lost."""
+        """Returns by entry the parts that no replica has any more.
+
+        Entries that only joined the group are examined too: they are never tried alone.
+        """
         item = self._state.queue.get(group[0].name)
         if item is None or item.num_tries < ATTEMPTS_BEFORE_LOSS_CHECK:
             return {}
@@ -155,12 +165,12 @@ class ReplaceRangeExecutor:
 
         return self._lost.look(keeper, action, is_here, ask)
 
-    # -- the parts that come --------------------------------------------------------------------------------------
+    # -- new parts ------------------------------------------------------------------------------------------------
 
     def _bring_all(
         self, keeper: Keeper, group: list[Action], lost: Collection[PartName] = ()
     ) -> dict[PartName, Path] | None:
-        """Names and directories of what is not here, of all that must come in one step; ``None``: not now."""
+        """Returns names and directories of all missing parts of the step; ``None`` if an entry cannot run now."""
         arrivals: dict[PartName, Path] = {}
         brought = PartSet()
         done = 0
@@ -183,7 +193,7 @@ class ReplaceRangeExecutor:
         arrivals: dict[PartName, Path],
         brought: PartSet,
     ) -> None:
-        """A part that covers one that nobody has any more comes instead of it."""
+        """Brings the missing parts of one entry. A covering part replaces one that nobody has any more."""
         state = self._state
         for staged in action.entry.replace_parts:
             taker = state.queue.taken_away_later(action.name, staged.part)
@@ -198,7 +208,7 @@ class ReplaceRangeExecutor:
             except PandoError:
                 if taker is None:
                     raise
-                continue  # whoever has it moves it to ``detached/``, or has done so
+                continue  # the replica that has it moves it to ``detached/``, or has done so
             for covered in brought.remove_covered(name):
                 del arrivals[covered]
             brought.add(name)
@@ -212,7 +222,7 @@ class ReplaceRangeExecutor:
         if staged.place.startswith(DETACHED_STAGING_PREFIX) and self._take_detached(action, staged):
             return staged.part, place
         former = state.store.get(staged.part)
-        if former is not None:  # outdated: left over from another life of the table
+        if former is not None:  # outdated: left from an earlier table of this name
             state.store.delete([former])
         cover = state.queue.virtual_cover(staged.part)
         names = [staged.part] if cover is None or cover == staged.part else [staged.part, cover]
@@ -233,7 +243,7 @@ class ReplaceRangeExecutor:
         raise failure
 
     def _take_detached(self, action: Action, staged: StagedPart) -> bool:
-        """What is attached elsewhere and was detached here too need not be fetched."""
+        """Stages a copy from ``detached/`` with the same content, if there is one; tells whether."""
         store = self._state.store
         for name in list_detached_by_users(store.detached()):
             directory = store.path / DETACHED / str(name)
@@ -255,7 +265,7 @@ class ReplaceRangeExecutor:
     def _staged_sources(
         self, keeper: Keeper, action: Action, staged: StagedPart, replicas: list[str]
     ) -> list[FetchSource]:
-        """Those of the other replicas: one of them staged it, and who has fetched it has it at the same place."""
+        """Returns the other replicas that may have the part staged; all stage it at the same place."""
         others = [name for name in replicas if name != self._state.replica.name]
         known = read_addresses(keeper, self._state.paths, others)
         place = f"{action.entry.transaction}/{staged.place}"
@@ -290,7 +300,7 @@ class ReplaceRangeExecutor:
     # -- ZooKeeper ------------------------------------------------------------------------------------------------
 
     def _tell(self, keeper: Keeper, action: Action, arrived: list[PartName]) -> None:
-        """The list of parts. What an earlier try has brought is active here and told of too."""
+        """Updates this replica's list of parts in ZooKeeper, including parts that an earlier attempt brought."""
         state, entry = self._state, action.entry
         if entry.gone:
             listed = read_listed_parts(keeper, state.replica)
@@ -307,7 +317,7 @@ class ReplaceRangeExecutor:
             confirm_own_parts(keeper, state.replica, map(str, here))
 
     def _tell_of_cover(self, keeper: Keeper, name: PartName) -> None:
-        """Of a merged part that came instead: its content is what the other replicas have under the name."""
+        """Lists a merged part that came instead, with the content that other replicas list."""
         state = self._state
         part = state.store.get_active(name)
         for _ in range(_ATTEMPTS):
@@ -330,8 +340,10 @@ def keep_detached(
     arrivals: Mapping[PartName, Path] = MappingProxyType({}),
     dropped: Collection[PartName] = (),
 ) -> None:
-    """Copies the parts of the ranges to ``detached/``: active ones, and those of ``arrivals``, whose directories are
-    given. Those that ``dropped`` covers are left out. Repeatable."""
+    """Copies the parts of the ranges to ``detached/``; may be repeated.
+
+    Copies active parts and ``arrivals`` with their directories, except those that ``dropped`` covers.
+    """
 
     def is_taken(name: PartName) -> bool:
         return any(each.covers(name) for each in ranges) and not any(each.covers(name) for each in dropped)
