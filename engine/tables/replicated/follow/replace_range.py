@@ -121,8 +121,10 @@ class ReplaceRangeExecutor:
             state.queue.remove_virtual(part)
 
     def _keep_detached(self, group: list[Action], arrivals: Mapping[PartName, Path]) -> None:
-        """What a DETACH of the group takes goes to ``detached/``, what comes in this very step too. What an entry
-        before it in the log drops is left out."""
+        """Copies to ``detached/`` the parts that a DETACH of the group drops, also those that arrive now.
+
+        Parts that an earlier entry drops are left out.
+        """
         dropped: list[PartName] = []
         for each in sorted(group, key=lambda action: action.name):
             if each.entry.detach:

@@ -1,9 +1,16 @@
 """Establishes a replica's ZooKeeper session step by step, until the replica may write.
 
-This happens at the start and on every new ZooKeeper session: read-only → stop work of the old session → refuse a
-ZooKeeper that was reset to an older state → detach parts whose quorum failed → activate → fence off commits of former
-sessions → settle INSERTs of unknown outcome → go on with SYSTEM RESTORE REPLICA → clone if lost, otherwise compare disk
-with ZooKeeper → load the queue → pull → confirm own quorum parts → writable.
+This happens at the start and on every new ZooKeeper session:
+
+1. Become read-only, and stop work of the old session.
+2. Refuse a ZooKeeper that was reset to an older state.
+3. Detach parts whose quorum failed.
+4. Activate, and fence off commits of former sessions.
+5. Settle INSERTs of unknown outcome.
+6. Go on with SYSTEM RESTORE REPLICA.
+7. Clone if the replica is lost; otherwise compare the disk with ZooKeeper.
+8. Load the queue, pull the log, confirm own quorum parts.
+9. Become writable.
 
 Each step can be repeated. A failure leaves the table read-only with the reason in ``system.replicas``, and the whole
 sequence is tried again a little later.
@@ -101,7 +108,7 @@ class ReplicaSession:
         state.hurry = lambda: self.task.wake(-_HURRY_SECONDS)
         self.restart_requested = threading.Event()
         self.broken_parts: UserError | None = None
-        """More parts were broken at the start than the settings allow: only force makes the table writable."""
+        """Set if too many parts were broken at the start: only force makes the table writable."""
         self.force_restore = False
         """Whether the server found ``flags/force_restore_data`` at its start."""
         self._last_refusal = ""
