@@ -1,5 +1,7 @@
-"""The replica process's answers to what its workers ask (``requests``). One object a worker: what it holds goes with
-it."""
+"""The replica process's side of worker calls: one handler method for each request.
+
+There is one object for each worker; the resources it holds are released when the worker ends.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ _PARTS_OF_WORKER = "tmp_insert_{}_*"
 
 
 class SharedServices:
-    """What the workers of a server share in the replica process. ``open`` says that the engine has started."""
+    """The services of the replica process that all workers share."""
 
     def __init__(self, publication: CatalogPublication, sessions: SessionStore, leases: LeaseBook) -> None:
         self.publication = publication
@@ -54,16 +56,18 @@ class SharedServices:
         self._is_ending = False
 
     def open(self, engine: Engine, pages: StatusPages) -> None:
+        """Attaches the started engine; waiting calls go on."""
         self._engine, self.pages = engine, pages
         self._is_open.set()
 
     def close(self) -> None:
+        """Makes waiting and later calls fail, because the server stops."""
         self._is_ending = True
         self._is_open.set()
 
     @property
     def engine(self) -> Engine:
-        """Waits for the start. Raises 210 when there will be none."""
+        """The engine; waits until it has started. Raises 210 if it never will."""
         if not self._is_open.is_set():
             self._is_open.wait()
         if self._engine is None or self._is_ending:
@@ -72,22 +76,26 @@ class SharedServices:
 
 
 class WorkerCalls:
-    """For one worker, whose temporary parts have ``owner`` in their names. From any thread."""
+    """The calls of one worker, whose temporary parts have ``owner`` in their names.
+
+    May be called from any thread.
+    """
 
     def __init__(self, shared: SharedServices, owner: str) -> None:
         self._shared = shared
         self._owner = owner
         self._held: dict[int, Callable[[], object]] = {}
-        """What ends it, by number."""
+        """By number, the function that releases a resource."""
         self._sessions: set[tuple[str, str]] = set()
         self._numbers = count(1)
         self._lock = threading.Lock()
 
     def __call__(self, name: str, arguments: tuple[Any, ...], channel: Channel) -> Any:
+        """Runs the handler of the request ``name``."""
         return getattr(self, f"_on_{name}")(channel, *arguments)
 
     def worker_ended(self) -> None:
-        """Lets go of what the worker held, and removes what it had written and nobody committed."""
+        """Releases what the worker held, and removes parts that it wrote and nobody committed."""
         with self._lock:
             held, self._held = list(self._held.values()), {}
             sessions, self._sessions = self._sessions, set()
@@ -155,8 +163,10 @@ class WorkerCalls:
     def _on_begin_insert(
         self, channel: Channel, uid: int, partition_id: str, values: Mapping[str, Any]
     ) -> InsertOutcome:
-        """As ``insert``, but the parts are told when they are written. They are waited for even if they are refused:
-        what is told after the answer would be taken for a call."""
+        """Begins an INSERT whose parts follow as a message once they are written.
+
+        The message is received even after a refusal: otherwise it would be taken for the next call.
+        """
         sink: InsertSink | None = None
         refusal: Exception | None = None
         try:

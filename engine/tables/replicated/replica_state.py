@@ -48,7 +48,10 @@ _BEGIN_SECONDS = 10.0
 DETACHED_STAGING_PREFIX = "detached-"
 """The prefix of places of staged parts that another replica may have in ``detached/``."""
 ATTEMPTS_BEFORE_LOSS_CHECK = 7
-"""Vain ones of an entry, which take about 13 seconds, before all replicas are asked whether its part is lost."""
+"""How many attempts of an entry must fail before its part may be lost.
+
+They take about 13 seconds; then all replicas are asked.
+"""
 
 
 class ReplicaState:
@@ -88,7 +91,7 @@ class ReplicaState:
         self.activation: Activation | None = None
         self.readonly_reason = "The table is starting"
         self.refusal = ""
-        """Why the last start of a session was refused, until one succeeds: an operator has to decide something."""
+        """The reason why the last session start was refused, if an operator must act; else empty."""
         self.has_begun = threading.Event()
         """Set by the session's first step: the replica is writable, or the reason why not is known."""
         self.hurry: Callable[[], None] = lambda: None

@@ -1,14 +1,17 @@
-"""The front door: the replica process accepts every connection, and workers serve them.
+"""Accepts client connections in the replica process, and passes each to a worker.
 
-A connection whose first request is for a page of the server itself (``/ping``) is served here, whatever the workers do;
-any other goes, with nothing of it consumed, to the worker with the fewest. The door keeps a duplicate of each until its
-worker reports its end. So when a worker ends, no client is left alone: connections between two requests go to another
-worker, requests without an answer get an error with a code, and answers that have begun are cut off.
+A connection whose first request is for a status page (``/ping``) is served here, whatever the workers do. Any other
+goes to the worker with the fewest connections, and nothing of it is read before. The dispatcher keeps a duplicate of
+each connection until its worker reports the connection's end. So when a worker ends, no client waits in vain.
+Connections between two requests go to another worker, requests without an answer get an error, and connections with a
+partial answer are closed.
 
 Invariants:
-- everything but the public methods runs on the door's own thread, and what they touch is handed to it.
-- a slot is free, or of exactly one guest; a guest is with one worker, or homeless and looked after every few ms.
-- nothing is accepted before the first worker is added: clients wait in the kernel's queue.
+
+- Everything but the public methods runs on the dispatcher's own thread, and the public methods hand their work to it.
+- A slot is free, or belongs to exactly one connection. A connection is with one worker, or waits for one and is retried
+  every few milliseconds.
+- Nothing is accepted before the first worker is added: clients wait in the kernel's queue.
 """
 
 from __future__ import annotations
@@ -42,25 +45,26 @@ from sql.settings.session_settings import make_settings
 logger = logging.getLogger(__name__)
 
 _PATIENCE_SECONDS = 5.0
-"""How long a connection waits for a worker when there is none: one that ended is replaced sooner."""
+"""How long a connection waits for a worker if there is none; a new worker usually starts sooner."""
 _RETRY_SECONDS = 0.01
 _STUCK_SECONDS = 0.1
 _LAST_ANSWERS_SECONDS = 2.0
 
 
 class WorkerEndpoint(Protocol):
-    """A worker as the door sees it."""
+    """A worker, as the dispatcher sees it."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The name of the worker, for messages."""
 
     @property
     def door_socket(self) -> socket.socket:
-        """The replica process's end, SOCK_SEQPACKET."""
+        """The replica process's end of the socket to the worker, SOCK_SEQPACKET."""
 
     @property
     def is_open(self) -> bool:
-        """Takes new connections."""
+        """Tells whether the worker takes new connections."""
 
 
 @dataclass(eq=False)
@@ -75,26 +79,29 @@ class _WorkerConnections:
     is_gone: bool = False
 
     def is_stuck(self, states: ConnectionStates, now: float) -> bool:
-        """It has not taken what was passed some time ago."""
+        """Tells whether the worker has not taken a connection that was passed some time ago."""
         is_waiting = self.last_slot in self.slots and states.states[self.last_slot] == ConnectionState.PASSED
         return is_waiting and now - self.last_passed > _STUCK_SECONDS
 
 
 @dataclass(eq=False)
 class _ClientConnection:
+    """A client's connection."""
+
     connection: socket.socket
     slot: int
     deadline: float = 0.0
     refused: set[int] = field(default_factory=set)
-    """The workers that gave it back untaken, by ``id``."""
+    """The workers that returned it untaken, by ``id``."""
     repeated: bytes = b""
-    """A request that the worker it is passed to is to answer first."""
+    """A request that the worker must answer first."""
 
 
 class ConnectionDispatcher:
-    """``pages`` serves what the replica process answers itself; ``homes`` tells the workers there are now.
+    """The dispatcher of one server.
 
-    ``homes`` is called on the door's thread: it must not wait for a thread that calls the door.
+    ``pages`` serves status pages; ``homes`` returns the current workers. ``homes`` is called on the dispatcher's
+    thread, so it must not wait for a thread that calls the dispatcher.
     """
 
     def __init__(
@@ -127,30 +134,32 @@ class ConnectionDispatcher:
     # -- from any thread ----------------------------------------------------------------------------------------------
 
     def start(self) -> None:
+        """Starts the thread; returns when it runs."""
         self._thread.start()
         self._has_started.wait()
 
     def connections(self, home: WorkerEndpoint) -> int:
+        """Returns the number of the worker's connections."""
         household = self._households.get(id(home))
         return len(household.slots) if household is not None else 0
 
     def add(self, home: WorkerEndpoint) -> None:
-        """``home`` is ready. With the first one the door opens."""
+        """Adds a worker that is ready. After the first one, connections are accepted."""
         self._on_loop(self._add, home)
 
     def rescue(self, home: WorkerEndpoint, reason: str, aftermath: Aftermath | None = None) -> None:
-        """After the worker's end, before its door socket is closed: its connections go elsewhere, or end with an error.
+        """Moves, answers or closes the connections of a worker that has ended, before its socket is closed.
 
-        ``reason`` is what it did: "ended (signal 9)". ``aftermath`` is there when it was ended for a query's sake.
+        ``reason`` says what it did: "ended (signal 9)". ``aftermath`` is given if it was ended because of a query.
         """
         self._on_loop(self._rescue, home, reason, aftermath or Aftermath())
 
     def stop_accepting(self) -> None:
-        """Closes the listening socket; connections of which nothing was read end. Workers keep theirs."""
+        """Closes the listening socket and unread connections. Workers keep theirs."""
         self._on_loop(self._stop_accepting)
 
     def stop(self) -> None:
-        """After the workers' end. Whatever is left is closed."""
+        """Closes what is left, after the workers have ended."""
         if self._thread.is_alive():
             self.stop_accepting()
             self._loop.call_soon_threadsafe(self._end.set)
@@ -158,7 +167,7 @@ class ConnectionDispatcher:
         self._socket.close()
 
     def _on_loop(self, function: Callable[..., None], *arguments: object) -> None:
-        """Returns when it is done; what it raised is raised."""
+        """Runs the function on the dispatcher's thread; returns or raises when it is done."""
         if not self._thread.is_alive():
             return
         done: Future[None] = Future()
@@ -230,7 +239,7 @@ class ConnectionDispatcher:
             self._retry = self._retry or self._loop.call_later(_RETRY_SECONDS, self._retry_waiting)
 
     def _pass_on(self, guest: _ClientConnection) -> bool:
-        """To the worker with the fewest connections that takes any; in turn among equals."""
+        """Passes the connection to the worker with the fewest connections that takes it; in turn among equals."""
         now = self._loop.time()
         open_now = {id(home) for home in self._homes() if home.is_open}
         able = [
@@ -246,7 +255,7 @@ class ConnectionDispatcher:
                     [guest.slot.to_bytes(SLOT_BYTES, "little"), guest.repeated],
                     [guest.connection.fileno()],
                 )
-            except OSError as error:  # it has too many of them to take yet, or has ended
+            except OSError as error:  # its socket is full, or it has ended
                 self._log(f"{household.home.name} takes no connection for now: {error}")
                 continue
             if not household.is_stuck(self._states, now):
@@ -289,7 +298,7 @@ class ConnectionDispatcher:
             self._listener = Listener(self._socket, self._first_bytes.take, self._count, self._most)
 
     def _read_reports(self, household: _WorkerConnections) -> None:
-        """Slots that the worker gives back, until there is nothing more."""
+        """Takes back all slots that the worker has reported."""
         while not household.is_gone:
             try:
                 data = household.home.door_socket.recv(SLOT_BYTES * MAX_SLOTS_PER_MESSAGE)
@@ -304,7 +313,7 @@ class ConnectionDispatcher:
                     self._take_back(household, self._guests[slot])
 
     def _forget(self, household: _WorkerConnections) -> None:
-        """Nothing is passed to it and nothing heard of it any more."""
+        """Stops passing connections to the worker and reading its reports."""
         if not household.is_gone:
             household.is_gone = True
             self._loop.remove_reader(household.home.door_socket.fileno())
@@ -345,7 +354,7 @@ class ConnectionDispatcher:
     def _fate(self, slot: int, aftermath: Aftermath) -> OrphanAction:
         guest = self._guests[slot]
         what = choose_action(self._states, slot, guest.connection)
-        if self._states.states[slot] == ConnectionState.PASSED:  # with what it may have to repeat
+        if self._states.states[slot] == ConnectionState.PASSED:  # including a request that it may have to repeat
             return what
         may_repeat = what is OrphanAction.ANSWER and aftermath.repeats and slot not in aftermath.errors
         guest.repeated = self._states.kept(slot) if may_repeat else b""

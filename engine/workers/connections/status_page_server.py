@@ -1,8 +1,8 @@
-"""The pages that the front door serves itself: one answer a connection.
+"""Serves status pages in the replica process, one response per connection.
 
-Beside the threads that commit and merge, every system call may cost the door its turn. So a request that is here as a
-whole, as those of health checks are, is answered with as few of them as there can be; any other by the protocol that
-bears hostile and slow clients.
+Beside the threads that commit and merge, every system call may cost this thread its turn. A request that is here as a
+whole, like those of health checks, is therefore answered with as few system calls as possible. Any other is served by
+the protocol that handles hostile and slow clients.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ _BODY_HEADERS = (b"\ncontent-length:", b"\ntransfer-encoding:", b"\nexpect:", b"
 
 
 class StatusPageServer:
-    """On the running loop. ``linger`` gets each connection that has its answer, and closes it."""
+    """The server of status pages, on the running loop.
+
+    ``linger`` closes each connection after its response.
+    """
 
     def __init__(self, config: Config, pages: Application, linger: Callable[[socket.socket], None]) -> None:
         self._uvicorn = make_uvicorn_config(config, pages, HttpConnection)
@@ -47,6 +50,7 @@ class StatusPageServer:
         return len(self._state.connections) + len(self._opener) + len(self._tasks)
 
     def open(self, connection: socket.socket) -> None:
+        """Serves a connection."""
         head = _whole_head(connection)
         if head is None:
             make = self._uvicorn.http_protocol_class
@@ -57,7 +61,7 @@ class StatusPageServer:
         task.add_done_callback(self._tasks.discard)
 
     def shut(self) -> None:
-        """Ends connections whose request is not here."""
+        """Ends connections whose request has not come."""
         for connection in list(self._state.connections):
             connection.shutdown()
 
@@ -113,7 +117,10 @@ def _client(connection: socket.socket) -> tuple[str, int] | None:
 
 
 def _whole_head(connection: socket.socket) -> bytes | None:
-    """Taken off the connection; ``None``, and nothing is, when it is not here as a whole, or announces more."""
+    """Reads a request head without a body off the connection.
+
+    Returns ``None``, and reads nothing, if it is incomplete or a body follows.
+    """
     try:
         data = connection.recv(_MOST_HEAD_BYTES, socket.MSG_PEEK)
     except OSError:

@@ -54,7 +54,10 @@ class _View:
     fetched: frozenset[PartName]
     merges: tuple[LogEntry, ...]
     is_in_transaction: bool = False
-    """Some replica has still to carry out the transaction that brings it (see ``lost_transactions``)."""
+    """Whether a replica has still to execute a transaction that brings it.
+
+    See ``lost_transactions``.
+    """
 
     def is_lost(self, part: PartName) -> bool:
         """Tells whether nobody has the part or can make it."""

@@ -63,7 +63,10 @@ class LostTransactions:
         is_here: Callable[[StagedPart], bool],
         ask: Callable[[str, StagedPart], object],
     ) -> LostTransactionParts | None:
-        """``None``: all may come yet. ``ask`` fetches what a transaction left on a replica, or raises."""  # fmt: skip
+        """Returns the entry's lost parts, or ``None`` if all may still come.
+
+        ``ask`` fetches a staged part from a replica, or raises.
+        """
         state, entry = self._state, action.entry
         keeper.sync(state.paths.root)
         self._pull(keeper)

@@ -29,7 +29,10 @@ _MAX_RETRY_SECONDS = 300.0
 
 
 Fetch = Callable[[Keeper, PartName, Callable[[], bool]], Path]
-"""A temporary directory with the part from another replica; the last argument asks whether to give up."""
+"""Fetches a part from another replica into a temporary directory.
+
+The last argument tells whether to stop.
+"""
 
 
 class PartChecks:

@@ -37,7 +37,10 @@ logger = logging.getLogger(__name__)
 _ATTEMPTS = 20
 _RESOLVE_SECONDS = 10.0
 _COPIES_PAUSES = (0.05, 1.0)
-"""Seconds between looks for copies of a repeated block, the first and the longest: each look lists all parts."""
+"""The first and the longest pause between looks for copies of a repeated block.
+
+Each look lists all parts.
+"""
 _NAMES_SHOWN = 5
 
 
