@@ -195,7 +195,10 @@ class TableServices:
     queue_wait_seconds: float = 600.0
     """How long OPTIMIZE and TRUNCATE wait for a replica's queue."""
     write_inline_rows: int = 10_000
-    """The thread that brings a block of at most so many rows writes it: a hand-over costs more than it gains."""
+    """The most rows of a block that an INSERT's own thread writes.
+
+    A hand-over to another thread costs more than it gains for them.
+    """
     owner: str = ""
     """A mark in the names of temporary parts, if several processes write them."""
 

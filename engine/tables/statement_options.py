@@ -36,10 +36,16 @@ class InsertOptions:
     max_partitions: int = 100
     """The most partitions that one block may touch; 0 for any number."""
     parts_to_delay_insert: int = 0
-    """How many in a partition make it wait, and, by the next, be refused; 0 for what the table says."""
+    """How many parts in a partition delay the INSERT; 0 for the table's setting.
+
+    The next field is the number that refuses it.
+    """
     parts_to_throw_insert: int = 0
     min_free_disk_bytes: int = 0
-    """Less free, or than this ratio of the disk, refuses it; 0 for what the table says."""
+    """The least free bytes for an INSERT; 0 for the table's setting.
+
+    The next field is the least free share of the disk.
+    """
     min_free_disk_ratio: float = 0.0
     reduces: bool = True
     """Whether the table's merge mode is applied to a block before it is written."""

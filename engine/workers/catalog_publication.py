@@ -1,20 +1,20 @@
 """Publishes changes of databases, tables and active parts to the workers, in one order.
 
-The changes are records in a file in memory (``memfd``) that all processes have open. A worker reads new ones when it
-begins a query. The shared page tells it whether there are any, so no messages are sent. A change is a pickled tuple
-behind its length (4 bytes, little-endian). Its number is the position of its end in the file, so numbers grow and say
-what to read.
+The changes are the records of this table, in a file in memory (``memfd``) that all processes have open. A worker reads
+new ones when it begins a query. The shared page tells it whether there are any, so no messages are sent. A change is a
+pickled tuple behind its length (4 bytes, little-endian). Its number is the position of its end in the file, so numbers
+grow and say what to read.
 
 ==========================================  ============================================================
-``("anew",)``                               forget everything; all that exists follows
-``("database", name)``                      a database exists
-``("no database", name)``                   a database is gone
-``("table", uid, database, name, create)``  a table started; ``create`` is its definition as a statement
-``("altered", uid, create)``                a table has another definition
-``("renamed", [(uid, …, create), …])``      tables have other names, all at once; as in ``table``
-``("no table", uid)``                       a table stopped
-``("not loaded", database, {name: why})``   all tables of a database that could not be loaded
-``("parts", uid, [(name, is_active), …])``  parts became active or inactive, at once
+``("anew",)``                               forget everything; all that exists follows.
+``("database", name)``                      a database exists.
+``("no database", name)``                   a database is gone.
+``("table", uid, database, name, create)``  a table started; ``create`` is its definition as a statement.
+``("altered", uid, create)``                a table has another definition.
+``("renamed", [(uid, …, create), …])``      tables have other names, all at once; as in ``table``.
+``("no table", uid)``                       a table stopped.
+``("not loaded", database, {name: why})``   all tables of a database that could not be loaded.
+``("parts", uid, [(name, is_active), …])``  parts became active or inactive, at once.
 ==========================================  ============================================================
 
 When the changes since the last full listing are several times as long as the listing, a new one is written. The memory

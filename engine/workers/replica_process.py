@@ -1,16 +1,16 @@
-"""The replica process of a server with workers: everything that is there once a server.
+"""The replica process of a server with workers: starts everything that a server has once.
 
 ::
 
-    clients ──► front door ──connections──► workers ×N ──files, mapped──► parts
+    clients ──► dispatcher ──connections──► workers ×N ──files, mapped──► parts
                     │                          │  ▲
                  /ping …                 calls │  │ published changes, shared page
                     ▼                          ▼  │
                replica process: catalog, commits, fetches, ZooKeeper, system tables
-                    └──► nursery ──forks──► workers
+                    └──► fork server ──forks──► workers
 
-Start: what the processes share, then the nursery (before any thread), then workers, which get ready while the tables
-are loaded; the door opens last. The end runs backwards.
+Order of the start: what the processes share, the fork server (before any thread), workers, the engine, the dispatcher.
+Workers get ready while the tables are loaded. The end runs backwards.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ _LEASES_SECONDS = 5.0
 
 
 class ReplicaProcess:
-    """Made in a process without threads: it forks."""
+    """The replica process. Must be made in a process without threads, because it forks."""
 
     def __init__(self, config: Config, listening: socket.socket) -> None:
-        """``config`` has the real port."""
+        """``config`` has the actual port."""
         self._config = config
         self._listening = listening
         remove_spill_directories(config)
@@ -65,7 +65,7 @@ class ReplicaProcess:
         self._page = page
 
     def start(self, running: ExitStack, start_engine: Callable[[Engine, ExitStack], None], engine: Engine) -> None:
-        """Everything's end is pushed on ``running``."""
+        """Starts workers, merge processes, engine and dispatcher; pushes the end of each on ``running``."""
         services = engine.services
         leases = LeaseBook(services.monotonic, partial(get_replica_delay_seconds, engine))
         shared = SharedServices(self._publication, SessionStore(services.monotonic, engine.end_session), leases)
@@ -94,7 +94,7 @@ class ReplicaProcess:
         running.callback(door.stop)
         door.start()
         pool.open(door)
-        # The engine is there for what the workers still do.
+        # The engine outlives the workers, for what they still do.
         running.callback(pool.stop, self._config.shutdown_wait_unfinished)
         running.callback(door.stop_accepting)
 

@@ -1,7 +1,7 @@
-"""The workers of a server, as the replica process keeps them: started, asked, watched, replaced, ended.
+"""Starts, watches and replaces the workers of a server, in the replica process.
 
-A worker that ends without being told so, or that gives its threads no turn for long, is replaced; what it held is let
-go, and the door answers for it to the clients that it owed an answer.
+A worker is replaced if it ends unexpectedly, or if its threads do not run for long. Its resources are released, and the
+dispatcher answers the clients that wait for it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _LAST_WORDS_SECONDS = 10.0
 
 @dataclass(eq=False)
 class WorkerHandle:
-    """One worker. Implements ``front_door.Home``."""
+    """One worker. Implements ``connections.dispatcher.WorkerEndpoint``."""
 
     number: int
     pid: int
@@ -53,25 +53,29 @@ class WorkerHandle:
     calls: WorkerCalls
     started: float
     is_open: bool = False
-    """Takes connections."""
+    """Whether it takes connections."""
     status: int | None = None
-    """As ``os.waitpid`` told it."""
+    """The status of ``os.waitpid``."""
     is_ready: threading.Event = field(default_factory=threading.Event)
     has_ended: threading.Event = field(default_factory=threading.Event)
     asking: threading.Lock = field(default_factory=threading.Lock)
     owed: int = 0
-    """Answers that were not waited for."""
+    """The number of answers that nobody waited for."""
     processes: Sequence[Mapping[str, Any]] = ()
-    """As the worker told them last: one that does not answer runs what it ran."""
+    """The worker's queries as last reported; a worker that does not answer still runs them."""
     sentence: Sentence | None = None
-    """Why the watch ended it."""
+    """The reason why the watch ended it."""
 
     @property
     def name(self) -> str:
+        """The name for messages."""
         return f"worker {self.number}"
 
     def ask(self, name: str, *arguments: object, seconds: float = _QUESTION_SECONDS) -> Any:
-        """Raises ``OSError`` or ``EOFError`` when it does not answer in time, or not any more."""
+        """Asks the worker a question.
+
+        Raises ``OSError`` or ``EOFError`` if it does not answer in time, or has ended.
+        """
         with self.asking:
             self.questions.socket.settimeout(seconds)
             self.questions.send((name, arguments))
@@ -85,7 +89,7 @@ class WorkerHandle:
 
 
 class WorkerPool:
-    """``count`` workers. ``stuck_seconds``: a worker that does not beat for so long is ended."""
+    """The ``count`` workers of a server. A worker without a heartbeat for ``stuck_seconds`` is ended."""
 
     def __init__(
         self,
@@ -119,7 +123,7 @@ class WorkerPool:
             self._start_worker(number)
 
     def open(self, door: ConnectionDispatcher) -> None:
-        """Connections may come: returns when a worker takes them. Watches the workers from now on."""
+        """Lets connections come: returns when a worker takes them. Watches the workers from now on."""
         self.door = door
         workers = self.workers()
         for worker in workers:
@@ -128,12 +132,15 @@ class WorkerPool:
         threading.Thread(target=self._watch, name="worker watch", daemon=True).start()
 
     def workers(self) -> list[WorkerHandle]:
+        """Returns the current workers."""
         with self._lock:
             return list(self._workers.values())
 
     def stop(self, seconds: float) -> None:
-        """Running queries get so many seconds; who is left then is killed. Workers that were never let in have none:
-        they wait for a start that has failed."""
+        """Ends the workers; kills those that still run after ``seconds``.
+
+        Before :meth:`open` they have no queries but wait for a start that failed, so they are killed at once.
+        """
         self._ending.set()
         workers = self.workers()
         if self.door is None:
@@ -150,9 +157,10 @@ class WorkerPool:
                 _kill(worker.pid)
                 worker.has_ended.wait(_QUESTION_SECONDS)
 
-    # -- what workers tell -----------------------------------------------------------------------------------------
+    # -- queries of workers ----------------------------------------------------------------------------------------
 
     def processes(self) -> Iterable[Process]:
+        """Yields the queries that run in workers."""
         for worker in self.workers():
             told = self._answers(worker, "processes")
             worker.processes = worker.processes if told is None else told
@@ -164,7 +172,7 @@ class WorkerPool:
             self._answers(worker, "kill", query_id)
 
     def rows(self) -> list[Row]:
-        """The rows of ``system.workers``."""
+        """Returns the rows of ``system.workers``."""
         now = time.monotonic()
         return [
             (
@@ -181,7 +189,7 @@ class WorkerPool:
         ]
 
     def _answers(self, worker: WorkerHandle, name: str, *arguments: object) -> Any:
-        """``None`` from a worker that does not answer."""
+        """Asks the worker; returns ``None`` if it does not answer."""
         try:
             return worker.ask(name, *arguments)
         except (OSError, EOFError, PandoError) as problem:
@@ -191,7 +199,7 @@ class WorkerPool:
     # -- one worker ---------------------------------------------------------------------------------------------------
 
     def _start_worker(self, number: int) -> None:
-        """Raises 210 when no process can be had."""
+        """Forks a worker. Raises 210 if no process can be started."""
         pairs = [socket.socketpair(), socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET), socket.socketpair()]
         (control, _), (door, _), (questions, _) = pairs
         self._page.beat[number] = int(time.monotonic() * 1e9)
@@ -210,7 +218,7 @@ class WorkerPool:
         threading.Thread(target=self._listen, args=(worker,), name=f"{worker.name} control", daemon=True).start()
 
     def _listen(self, worker: WorkerHandle) -> None:
-        """Until the worker's end: channels that it opens are served by threads of their own."""
+        """Receives the worker's messages until its end; serves the channels that it opens in threads."""
         with contextlib.suppress(EOFError, OSError):
             while True:
                 message = worker.control.receive()
@@ -236,6 +244,7 @@ class WorkerPool:
             self.door.add(worker)
 
     def _end(self, worker: WorkerHandle) -> None:
+        """Cleans up after a worker's end, and replaces it."""
         worker.is_open = False
         sentence, aftermath = worker.sentence, Aftermath()
         if sentence is not None:
@@ -312,7 +321,7 @@ class WorkerPool:
 
 
 def describe_exit_status(status: int) -> str:
-    """How a process ended, in words, from a status as ``os.waitpid`` gives it."""
+    """Describes how a process ended, from a status of ``os.waitpid``."""
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         return f"ended (signal {number}, {signal.Signals(number).name})"

@@ -11,8 +11,8 @@ import pytest
 from coordination.keeper.memory_keeper import MemoryEnsemble, MemoryKeeper
 from engine.interserver.replication import Replication
 from engine.server.config import Config
-from engine.simulator.simulated_cluster import SimulatedNode
 from engine.simulator.simulated_disk import SimulatedDisk, record_syncs
+from engine.simulator.simulated_node import SimulatedNode
 from engine.simulator.simulated_servers import SimulatedServer, SimulatedServers
 from engine.simulator.trace import Trace
 from engine.tables.replicated.replicated_table import ReplicatedTable

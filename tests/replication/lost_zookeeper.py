@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from coordination.keeper.memory_tree import Snapshot
-from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
+from engine.simulator.simulated_cluster import SimulatedCluster
+from engine.simulator.simulated_node import SimulatedNode
 from parts.common.query_status import QueryStatus
 
 MakeColony = Callable[..., SimulatedCluster]

@@ -6,7 +6,7 @@ import pytest
 
 from coordination.ddl.ddl_queue import DdlQueue
 from coordination.keeper.memory_keeper import Fault
-from engine.simulator.simulated_cluster import SimulatedNode
+from engine.simulator.simulated_node import SimulatedNode
 from engine.simulator.simulated_servers import SimulatedServer, SimulatedServers
 from parts.common.errors import CancelledError, PandoError
 from tests.replication.clusters import (

@@ -10,7 +10,8 @@ from coordination.inserts.quorum import QuorumStatus, read_pending_quorums
 from coordination.inserts.quorum_settlement import settle_quorums, settled
 from coordination.replicas.table_nodes import SharedDefinition, create_table_or_replica, drop_dead_replica
 from coordination.transactions.transaction_commit import CommitRequest
-from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
+from engine.simulator.simulated_cluster import SimulatedCluster
+from engine.simulator.simulated_node import SimulatedNode
 from engine.tables.statement_options import CommitOptions
 from parts.common.errors import PandoError
 from tests.replication.staging import stage

@@ -11,7 +11,8 @@ from contextlib import ExitStack
 import pytest
 
 from coordination.keeper.memory_keeper import Fault
-from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
+from engine.simulator.simulated_cluster import SimulatedCluster
+from engine.simulator.simulated_node import SimulatedNode
 from engine.simulator.simulated_table import TABLE
 from engine.tables.statement_options import OptimizeOptions
 from engine.tables.stopped_actions import StoppableAction

@@ -11,7 +11,8 @@ from coordination.keeper.interface import Create, Delete
 from coordination.keeper.memory_keeper import Fault
 from coordination.nodes.part_record import PartRecord
 from coordination.replicas.table_nodes import drop_dead_replica
-from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
+from engine.simulator.simulated_cluster import SimulatedCluster
+from engine.simulator.simulated_node import SimulatedNode
 from engine.tables.replicated.replicated_table import ReplicatedTable
 from engine.tables.statement_options import OptimizeOptions
 from parts.common.errors import PandoError

@@ -6,7 +6,7 @@ import pytest
 
 from coordination.drops.drop_partition import drop_partition
 from coordination.transactions.transaction_commit import Overwrite
-from engine.simulator.simulated_cluster import SimulatedNode
+from engine.simulator.simulated_node import SimulatedNode
 from engine.tables.stopped_actions import StoppableAction
 from parts.common.part_name import PartName
 from tests.replication.beside import at_failpoint, during_insert, settle, step

@@ -9,7 +9,8 @@ from dataclasses import replace
 import pytest
 
 from coordination.nodes.part_record import PartRecord
-from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
+from engine.simulator.simulated_cluster import SimulatedCluster
+from engine.simulator.simulated_node import SimulatedNode
 from engine.simulator.step_pool import Crash
 from parts.common.errors import PandoError
 from parts.common.part_name import PartName

@@ -14,7 +14,8 @@ from coordination.inserts.block_numbers import BlockLock, allocate_block_number,
 from coordination.replicas.table_nodes import drop_dead_replica
 from engine.engine import Engine
 from engine.front.http.status_pages import make_replicas_status_page
-from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
+from engine.simulator.simulated_cluster import SimulatedCluster
+from engine.simulator.simulated_node import SimulatedNode
 from engine.tables.statement_options import OptimizeOptions
 from parts.common.errors import CorruptionError, PandoError
 from recovery import force_restore_flag

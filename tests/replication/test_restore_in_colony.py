@@ -6,7 +6,8 @@ from contextlib import suppress
 
 import pytest
 
-from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
+from engine.simulator.simulated_cluster import SimulatedCluster
+from engine.simulator.simulated_node import SimulatedNode
 from engine.simulator.step_pool import Crash
 from parts.common.errors import PandoError
 from tests.replication.lost_zookeeper import (

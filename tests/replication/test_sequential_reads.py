@@ -20,7 +20,8 @@ import pytest
 from coordination.inserts.quorum import read_unconfirmed_parts
 from coordination.keeper.interface import Op
 from coordination.keeper.memory_keeper import MemoryKeeper
-from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
+from engine.simulator.simulated_cluster import SimulatedCluster
+from engine.simulator.simulated_node import SimulatedNode
 from parts.common.errors import UnavailableError, UnknownOutcomeError
 from tests.replication.interleaving import Turns, every_order
 

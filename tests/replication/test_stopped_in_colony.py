@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from coordination.transactions.transaction_commit import CommitRequest
-from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
+from engine.simulator.simulated_cluster import SimulatedCluster
+from engine.simulator.simulated_node import SimulatedNode
 from engine.tables.disk_reservations import DiskReservations
 from engine.tables.part_log import PartEventType
 from engine.tables.statement_options import CommitOptions, OptimizeOptions, SyncMode

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from engine.simulator.simulated_cluster import SimulatedCluster
-from engine.simulator.simulation import Simulation, Weights
+from engine.simulator.simulation import Simulation
+from engine.simulator.simulation_model import Weights
 from parts.common.errors import PandoError
 from tests.replication.test_block_history import KEPT, Stream
 from tests.replication.test_colony_simulation import SETTINGS

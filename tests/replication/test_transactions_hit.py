@@ -15,7 +15,8 @@ from coordination.keeper.interface import KeeperConnectionLoss, Op
 from coordination.keeper.memory_keeper import Fault, MemoryKeeper
 from coordination.transactions.transaction_commit import CommitRequest, Overwrite
 from coordination.transactions.transaction_nodes import clean_transactions, transaction_node_name
-from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
+from engine.simulator.simulated_cluster import SimulatedCluster
+from engine.simulator.simulated_node import SimulatedNode
 from engine.simulator.step_pool import Crash
 from engine.tables.statement_options import CommitOptions
 from parts.common.errors import PandoError

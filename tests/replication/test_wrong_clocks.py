@@ -7,7 +7,8 @@ import pytest
 
 from coordination.transactions.transaction_commit import CommitVerdict
 from coordination.transactions.transaction_nodes import transaction_node_name
-from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
+from engine.simulator.simulated_cluster import SimulatedCluster
+from engine.simulator.simulated_node import SimulatedNode
 from engine.tables.merges.ttl_merges import TtlMergeSelector
 from engine.tables.statement_options import OptimizeOptions
 from parts.common.part_name import PartName

@@ -1,9 +1,8 @@
-"""Rows that expire, by clocks that jump and differ: which must be gone, and that no other ever goes.
+"""Random rows with TTL, under clocks that jump and differ: checks which must be gone and which stay.
 
-The time of a row stands in its key, so that everybody can tell: ``k`` is seconds times a million, plus a number. Keys
-of no time, which all others have, are of 1970, and never expire. A block has one time. From some while before the first
-clock may have shown it nothing is promised of the block; once the replicas have healed and settled after all clocks
-show it, none of its rows may be left.
+The expiry time of a row is in its key: ``k`` is seconds times a million, plus a number. The keys of all other rows have
+time 0 (1970), and never expire. A block has one time. Nothing is promised of a block from some while before the first
+clock may have shown its time. Once the replicas have settled after all clocks show it, none of its rows may be left.
 """
 
 from __future__ import annotations
@@ -13,17 +12,17 @@ from collections import Counter
 from dataclasses import dataclass
 
 from engine.simulator.simulated_servers import SimulatedServer
-from engine.simulator.simulation import Block, Expectation
+from engine.simulator.simulation_model import Block, Expectation
 from engine.simulator.work.random_transactions import TransactionWork
 
 _UNIT = 1_000_000
 TTL = f"toDateTime(intDiv(k, {_UNIT}))"
 _MARGIN_SECONDS = 10_000
-"""No statement takes so long."""
+"""Longer than any statement takes."""
 _SHORTEST, _LONGEST = 12_000, 40_000
 _JUMPS = (3_000, 15_000)
 _ALL_JUMPS = 60_000
-"""A transaction that nobody touches for a day is rolled back."""
+"""All jumps of a run together: a transaction that is idle for a day is rolled back."""
 
 
 class _Keys:
@@ -40,7 +39,7 @@ class _Keys:
 
 @dataclass
 class TtlWork(TransactionWork):
-    """The nodes are servers."""
+    """Random rows that expire; the nodes are servers."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -52,6 +51,7 @@ class TtlWork(TransactionWork):
         self.colony.settle()
 
     def act(self) -> None:
+        """Withdraws promises for old rows, and runs one random action."""
         self._promise_nothing_of_old()
         super().act()
 
@@ -61,7 +61,7 @@ class TtlWork(TransactionWork):
         super()._do_insert()
 
     def _insert(self, block: Block) -> None:
-        self._keys.expiry = 0  # the block has its keys
+        self._keys.expiry = 0  # the block's keys are drawn already
         super()._insert(block)
 
     def _do_pass_time(self) -> None:
@@ -71,11 +71,11 @@ class TtlWork(TransactionWork):
             self.colony.now += jump
 
     def _latest(self) -> float:
-        """No server has seen a later time."""
+        """Returns a time that no server's clock has passed."""
         return self.colony.now + max(node.clock.largest_skew for node in self.colony)
 
     def _earliest(self) -> float:
-        """No server shows an earlier time now."""
+        """Returns a time that every server's clock has reached."""
         return min(node.clock.wall() for node in self.colony)
 
     def _expired(self, by: float) -> list[Block]:
@@ -90,6 +90,7 @@ class TtlWork(TransactionWork):
         self._promise_nothing(old)
 
     def check(self) -> None:
+        """Checks every invariant, and that expired rows are gone."""
         self._promise_nothing_of_old()
         super().check()
         gone = self._expired(self._earliest() - _MARGIN_SECONDS // 10)

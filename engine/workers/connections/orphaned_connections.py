@@ -23,7 +23,10 @@ _LINGER_SECONDS = 2.0
 _DRAIN_BYTES = 256 << 10
 _ESTABLISHED = 1
 _COUNTS_OFFSET = 120
-"""Of tcpi_bytes_acked and tcpi_bytes_received in Linux's ``struct tcp_info``: eight bytes each."""
+"""The offset of tcpi_bytes_acked and tcpi_bytes_received in Linux's ``struct tcp_info``.
+
+Both are eight bytes.
+"""
 
 
 class OrphanAction(enum.Enum):
