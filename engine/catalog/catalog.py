@@ -89,7 +89,7 @@ class Catalog(LoadedTables):
                     with suppress(OSError):
                         directory.rmdir()
                 raise
-            self._enter_database(name)
+            self._add_database(name)
             if unfinished is not None:
                 raise unfinished
 
@@ -108,8 +108,8 @@ class Catalog(LoadedTables):
                 self.drop_table(name, table.definition.name, if_exists=True, detach=detach)
             with self._journal.changing({} if detach else {self._places.database(name): None}):
                 del self._databases[name]
-                if self.follower is not None:
-                    self.follower.database_gone(name)
+                if self.listener is not None:
+                    self.listener.on_database_dropped(name)
             if not detach:
                 with report_as_unfinished(f"Database {name} is dropped"):
                     self._places.remove_definitions(name)
@@ -129,17 +129,17 @@ class Catalog(LoadedTables):
                 return None
             self._require_free(database, name)
             if not create.directory:
-                create = self._apart_from_others(create, (database, name))
+                create = self._with_own_directory(create, (database, name))
             definition = self.make_definition(database, create)
             require_no_data(definition.data_path, definition.full_name)
-            with self._claimed(definition):
-                table, unfinished = self._created(definition, create)
-            self._enter(table)
+            with self._claim_directory(definition):
+                table, unfinished = self._start_new_table(definition, create)
+            self._add_table(table)
             if unfinished is not None:
                 raise unfinished
             return table
 
-    def _created(self, definition: TableDefinition, create: CreateTable) -> tuple[Table, Exception | None]:
+    def _start_new_table(self, definition: TableDefinition, create: CreateTable) -> tuple[Table, Exception | None]:
         """Starts a new table that look-ups do not find yet.
 
         Returns it with the result of :meth:`TextJournal.change`.
@@ -155,7 +155,7 @@ class Catalog(LoadedTables):
             if not create.attach:
                 table.create()
             table.start()
-            return table, self._journal.change(self._kept.texts(table.definition))
+            return table, self._journal.change(self._definitions.texts(table.definition))
         except BaseException as error:
             table.stop()
             if isinstance(error, Exception) and not (create.attach or was_there):
@@ -205,14 +205,14 @@ class Catalog(LoadedTables):
                 define = partial(self.define, database)
                 definition = self.conversion.convert(definition, define, to_replicated=as_replicated)
                 self._write(definition)
-            with self._claimed(definition):
-                table = self._started(definition)
+            with self._claim_directory(definition):
+                table = self._start_table(definition)
                 try:
                     unfinished = self._journal.change({self._places.detached_mark(database, name): None})
                 except BaseException:
                     table.stop()
                     raise
-            self._enter(table)
+            self._add_table(table)
             if unfinished is not None:
                 raise unfinished
 
@@ -243,10 +243,10 @@ class Catalog(LoadedTables):
         table = self._databases[database].get(name)
         if table is None:
             del self._databases[database].not_loaded[name]
-            self._tell_not_loaded(database)
+            self._publish_not_loaded(database)
             return
         table.stop()
-        self._leave(table)
+        self._remove_table(table)
         if not table.definition.is_durable:
             with suppress(OSError):  # a start removes what stays
                 table.drop()
@@ -279,7 +279,7 @@ class Catalog(LoadedTables):
             if wanted not in tables:
                 self._require_free(database, wanted)
             create = expand_table_macros(create, database=database, table=wanted)
-            data_path = self._places.data(database, wanted, self._apart_from_others(create, (database, wanted)))
+            data_path = self._places.data(database, wanted, self._with_own_directory(create, (database, wanted)))
             create = replace(create, table=TableRef(database, name), is_scratch=True)
             try:
                 self.create_table(database, self._places.with_data_at(data_path, create))
@@ -311,8 +311,10 @@ class Catalog(LoadedTables):
         except OSError as error:
             logger.warning("table %s.%s of a statement that failed stays: %s", database, name, error)
 
-    def _apart_from_others(self, create: CreateTable, name: tuple[str, str]) -> CreateTable:
-        return self._kept.apart_from_others(create, name, lambda other: other[1] in self._databases.get(other[0], ()))
+    def _with_own_directory(self, create: CreateTable, name: tuple[str, str]) -> CreateTable:
+        return self._definitions.with_own_directory(
+            create, name, lambda other: other[1] in self._databases.get(other[0], ())
+        )
 
     def _rename_in_place(self, moves: Sequence[tuple[Table, tuple[str, str]]]) -> None:
         """Renames all the tables at once, in memory and on disk; the data stay where they are."""
@@ -325,13 +327,13 @@ class Catalog(LoadedTables):
             create = replace(create, is_scratch=is_replacing and not create.is_scratch)
             create = self._places.with_data_at(table.definition.data_path, create)
             renamed.append((table, replace(table.definition, database=database, name=name, create=create)))
-            texts.update(self._kept.texts(renamed[-1][1]))
+            texts.update(self._definitions.texts(renamed[-1][1]))
         with self._journal.changing(texts):
-            if self.follower is not None:
-                self.follower.tables_renamed(renamed)
+            if self.listener is not None:
+                self.listener.on_tables_renamed(renamed)
             for table, definition in renamed:
                 table.take_name(definition)
-                self._kept.rename(definition)
+                self._definitions.rename(definition)
                 self._databases[definition.database][definition.name] = table
             for database, name in set(former) - {(each.database, each.name) for _, each in renamed}:
                 del self._databases[database][name]
@@ -366,8 +368,8 @@ class Catalog(LoadedTables):
     def _redefine(self, table: Table, new: TableDefinition) -> None:
         is_kept = self._places.definition(new.database, new.name).exists()  # otherwise CREATE writes it
         with table.altering(new):
-            unfinished = self._journal.change(self._kept.texts(new) if is_kept else {})
-            if self.follower is not None:
-                self.follower.table_altered(table, new)
+            unfinished = self._journal.change(self._definitions.texts(new) if is_kept else {})
+            if self.listener is not None:
+                self.listener.on_table_altered(table, new)
         if unfinished is not None:
             raise unfinished

@@ -11,21 +11,21 @@ from parts.common.errors import UserError
 SYSTEM_DATABASES = ("system", "information_schema", "INFORMATION_SCHEMA")
 TEMPORARY_DATABASE = "_temporary_and_external_tables"
 """The database that holds the temporary tables of all sessions."""
-_MOST_COMPARED = 1000
+_MAX_COMPARED = 1000
 
 
 def unknown_table(database: str, name: str, known: Iterable[str]) -> UserError:
     """Returns the error for a table that does not exist, with similar names from ``known``."""
-    hint = _alike(name, known) or f"SHOW TABLES FROM {database} lists those of this server"
+    hint = _suggest_names(name, known) or f"SHOW TABLES FROM {database} lists those of this server"
     return UserError("UNKNOWN_TABLE", f"Table {database}.{name} does not exist. {hint}")
 
 
 def unknown_database(name: str, known: Iterable[str]) -> UserError:
     """Returns the error for a database that does not exist, with similar names from ``known``."""
-    hint = _alike(name, known) or "SHOW DATABASES lists those of this server"
+    hint = _suggest_names(name, known) or "SHOW DATABASES lists those of this server"
     return UserError("UNKNOWN_DATABASE", f"Database {name} does not exist. {hint}")
 
 
-def _alike(name: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(name, list(islice(known, _MOST_COMPARED)), n=2)
+def _suggest_names(name: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, list(islice(known, _MAX_COMPARED)), n=2)
     return f"Maybe you meant: {', '.join(close)}" if close else ""

@@ -90,7 +90,7 @@ class DefinitionDirectory:
             with suppress(OSError):
                 leftover.unlink()
         try:
-            for file in self.journal.finish(_kept_for_good):
+            for file in self.journal.finish(_without_drop_mark):
                 logger.warning("%s: a change of this table that was not finished is undone", file)
         except (OSError, PandoError) as error:
             logger.error("%s: what it says cannot be carried out: %s", self.journal.file, error)
@@ -236,8 +236,8 @@ def parse_definition(text: str) -> CreateTable:
 
     Raises ``UserError`` 62 (SYNTAX_ERROR) and others for a damaged text.
     """
-    text, place = _last_comment(text, _PLACE)
-    text, history = _last_comment(text, _HISTORY)
+    text, place = _split_last_comment(text, _PLACE)
+    text, history = _split_last_comment(text, _HISTORY)
     parsed = parse_statements(text)
     create = parsed[0].statement if len(parsed) == 1 else None
     if not isinstance(create, CreateTable):
@@ -251,13 +251,13 @@ def parse_definition(text: str) -> CreateTable:
         raise UserError("SYNTAX_ERROR", f"{(place or history).strip()!r} cannot be read ({error})") from error
 
 
-def _kept_for_good(text: str) -> str:
+def _without_drop_mark(text: str) -> str:
     """Returns the definition's text without the mark that the table is to be dropped."""
     create = parse_definition(text)
     return format_definition(replace(create, is_scratch=False)) if create.is_scratch else text
 
 
-def _last_comment(text: str, begin: str) -> tuple[str, str]:
+def _split_last_comment(text: str, begin: str) -> tuple[str, str]:
     """Splits off the last line if it begins with ``begin``: returns the text before and its content."""
     before, _, last = text.rstrip("\n").rpartition("\n")
     return (before, last.removeprefix(begin)) if last.startswith(begin) else (text, "")

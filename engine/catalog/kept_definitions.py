@@ -93,7 +93,7 @@ class KeptDefinitions:
             if self._owners.get(definition.data_path) == definition.full_name:
                 del self._owners[definition.data_path]
 
-    def apart_from_others(
+    def with_own_directory(
         self, create: CreateTable, name: tuple[str, str], is_loaded: Callable[[tuple[str, str]], bool]
     ) -> CreateTable:
         """Returns the definition under ``name`` with a data directory that no other table uses.
@@ -104,7 +104,9 @@ class KeptDefinitions:
         def is_taken(path: Path) -> bool:
             if path in self._owners:
                 return True
-            return path.exists() and any(self._may_be_at(path, other) for other in self._on_disk_only(is_loaded))
+            return path.exists() and any(
+                self._may_have_directory(path, other) for other in self._on_disk_only(is_loaded)
+            )
 
         return self._places.with_free_data_path(is_taken, replace(create, table=TableRef(*name)))
 
@@ -113,7 +115,7 @@ class KeptDefinitions:
         found = [(database, name) for database in databases for name in self._places.tables(database)]
         return [name for name in found if not is_loaded(name)]
 
-    def _may_be_at(self, path: Path, name: tuple[str, str]) -> bool:
+    def _may_have_directory(self, path: Path, name: tuple[str, str]) -> bool:
         try:
             return self.read(*name).data_path == path
         except (PandoError, OSError):

@@ -44,13 +44,13 @@ class LoadedTables(Databases, ABC):
         super().__init__()
         self._places = DefinitionDirectory(path, temporary_path)
         self._journal = self._places.journal
-        self._kept = KeptDefinitions(self._places, settings, rollups)
+        self._definitions = KeptDefinitions(self._places, settings, rollups)
         self._factory = factory
         self.default_settings = settings
         self._ddl = threading.RLock()
         self._dropped: list[TableDefinition] = []
         """Tables that are dropped, but whose files could not all be removed."""
-        self.follower: CatalogListener | None = None
+        self.listener: CatalogListener | None = None
         """Set before :meth:`load`."""
         self.conversion: Conversion | None = None
         """Set before :meth:`load`, where tables are loaded."""
@@ -64,7 +64,7 @@ class LoadedTables(Databases, ABC):
     def load(self) -> None:
         """Starts every table on disk that can be loaded."""
         self._places.begin()
-        self._enter_database(TEMPORARY_DATABASE)
+        self._add_database(TEMPORARY_DATABASE)
         with self._ddl:  # tables that have started take over no other definition meanwhile
             for database in self._places.databases():
                 self._load_database(database)
@@ -94,7 +94,7 @@ class LoadedTables(Databases, ABC):
         return name[1] in tables or name[1] in tables.not_loaded or is_dropped
 
     def _load_database(self, database: str) -> None:
-        self._enter_database(database)
+        self._add_database(database)
         directory = self._places.definitions(database)
         if not directory.is_dir():
             logger.error("database %s has no tables: %s is no directory; put a good copy there", database, directory)
@@ -117,11 +117,11 @@ class LoadedTables(Databases, ABC):
                 return False
             if self.conversion is not None:
                 definition = self.conversion.at_start(definition, partial(self.define, database), self._write)
-            with self._claimed(definition):
-                table = self._started(definition)
-            self._enter(table)
+            with self._claim_directory(definition):
+                table = self._start_table(definition)
+            self._add_table(table)
         except Exception as error:
-            self._note_not_loaded(database, name, definition, error)
+            self._record_not_loaded(database, name, definition, error)
         return True
 
     def _load_again(self, file: Path) -> None:
@@ -129,11 +129,13 @@ class LoadedTables(Databases, ABC):
         for database in self.databases():
             tables, name = self._databases[database], self._places.name_of(file)
             if file.parent == self._places.definitions(database) and tables.not_loaded.pop(name, None) is not None:
-                self._tell_not_loaded(database)
+                self._publish_not_loaded(database)
                 if file.exists() and not self._load_table(database, name):
                     self._drop_unloaded(database, name)
 
-    def _note_not_loaded(self, database: str, name: str, definition: TableDefinition | None, error: Exception) -> None:
+    def _record_not_loaded(
+        self, database: str, name: str, definition: TableDefinition | None, error: Exception
+    ) -> None:
         """Records and logs that a table could not be loaded, with the reason."""
         told = convert_resource_error(error) if isinstance(error, OSError) else error
         reason = told.message if isinstance(told, PandoError) else f"{type(told).__name__}: {told}"
@@ -150,11 +152,11 @@ class LoadedTables(Databases, ABC):
         is_expected = isinstance(told, PandoError | OSError)
         logger.error("%s", failed.error().message, exc_info=None if is_expected else error)
         self._databases[database].not_loaded[name] = failed
-        self._tell_not_loaded(database)
+        self._publish_not_loaded(database)
 
-    def _tell_not_loaded(self, database: str) -> None:
-        if self.follower is not None:
-            self.follower.tables_not_loaded(database, dict(self._databases[database].not_loaded))
+    def _publish_not_loaded(self, database: str) -> None:
+        if self.listener is not None:
+            self.listener.on_tables_not_loaded(database, dict(self._databases[database].not_loaded))
 
     # -- tables come and go ------------------------------------------------------------------------------------
 
@@ -163,7 +165,7 @@ class LoadedTables(Databases, ABC):
         table.home = self
         return table
 
-    def _started(self, definition: TableDefinition) -> Table:
+    def _start_table(self, definition: TableDefinition) -> Table:
         """Starts a table that look-ups do not find yet. Its directory must be claimed."""
         table = self._make(definition)
         try:
@@ -174,36 +176,36 @@ class LoadedTables(Databases, ABC):
         return table
 
     @contextmanager
-    def _claimed(self, definition: TableDefinition) -> Iterator[None]:
+    def _claim_directory(self, definition: TableDefinition) -> Iterator[None]:
         """Claims the table's directory; releases it again if the block fails."""
-        self._kept.claim(definition)
+        self._definitions.claim(definition)
         try:
             yield
         except BaseException:
-            self._kept.release(definition)
+            self._definitions.release(definition)
             raise
 
-    def _enter(self, table: Table) -> None:
+    def _add_table(self, table: Table) -> None:
         """Makes a started table visible to look-ups and to the listener."""
         tables, name = self._databases[table.definition.database], table.definition.name
         was_missing = name in tables.not_loaded
         tables[name] = table
-        if self.follower is not None:
-            self.follower.table_started(table)
+        if self.listener is not None:
+            self.listener.on_table_started(table)
         if was_missing:
-            self._tell_not_loaded(table.definition.database)
+            self._publish_not_loaded(table.definition.database)
 
-    def _leave(self, table: Table) -> None:
+    def _remove_table(self, table: Table) -> None:
         """Hides a stopped table from other processes first, then from look-ups here."""
-        if self.follower is not None:
-            self.follower.table_gone(table)
+        if self.listener is not None:
+            self.listener.on_table_removed(table)
         del self._databases[table.definition.database][table.definition.name]
-        self._kept.release(table.definition)
+        self._definitions.release(table.definition)
 
-    def _enter_database(self, name: str) -> None:
+    def _add_database(self, name: str) -> None:
         self._databases[name] = DatabaseTables()
-        if self.follower is not None:
-            self.follower.database_made(name)
+        if self.listener is not None:
+            self.listener.on_database_created(name)
 
     # -- dropped tables -----------------------------------------------------------------------------------------
 
@@ -217,31 +219,31 @@ class LoadedTables(Databases, ABC):
         tables = [table] if inner is None else [table, inner]
         is_kept = table.definition.database != TEMPORARY_DATABASE
         definitions = [each.definition for each in tables]
-        unfinished = self._journal.change(self._kept.texts(*definitions, is_scratch=True) if is_kept else {})
+        unfinished = self._journal.change(self._definitions.texts(*definitions, is_scratch=True) if is_kept else {})
         for each in tables:
             each.stop()
-            self._leave(each)
+            self._remove_table(each)
         while tables:
             try:
                 tables[0].leave_replicas()
             except Exception:
-                self._take_back(definitions[-len(tables) :])
+                self._undo_drop(definitions[-len(tables) :])
                 raise
             gone = tables.pop(0)
             self._remove(gone.definition, gone.drop)
         if unfinished is not None:
             raise unfinished
 
-    def _take_back(self, definitions: Sequence[TableDefinition]) -> None:
+    def _undo_drop(self, definitions: Sequence[TableDefinition]) -> None:
         """Undoes a DROP that ZooKeeper refused, by loading again what is left of the tables."""
         try:
-            self._journal.change(self._kept.texts(*definitions))
+            self._journal.change(self._definitions.texts(*definitions))
         except Exception:
             logger.exception("the DROP of %s cannot be undone", definitions[0].full_name)
         for each in definitions:
             if not self._load_table(each.database, each.name):
                 told = UnavailableError("TABLE_IS_DROPPED", "Its DROP has begun, and the next start goes on with it")
-                self._note_not_loaded(each.database, each.name, each, told)
+                self._record_not_loaded(each.database, each.name, each, told)
 
     def _drop_unloaded(self, database: str, name: str) -> None:
         """Drops a table that a former process was dropping or filling.
@@ -255,7 +257,7 @@ class LoadedTables(Databases, ABC):
             table.leave_replicas()
         except Exception as error:
             told = UnavailableError("TABLE_IS_DROPPED", f"It is to be dropped, and this failed: {error}")
-            self._note_not_loaded(database, name, None, told)
+            self._record_not_loaded(database, name, None, told)
         else:
             self._remove(definition, table.drop)
 
@@ -276,14 +278,14 @@ class LoadedTables(Databases, ABC):
 
     def make_definition(self, database: str, create: CreateTable) -> TableDefinition:
         """Compiles a CREATE statement into a table definition."""
-        return self._kept.make(database, create)
+        return self._definitions.make(database, create)
 
     define = make_definition
 
     def read_definition(self, database: str, name: str) -> TableDefinition:
         """Reads and compiles a definition from disk; see :meth:`KeptDefinitions.read`."""
-        return self._kept.read(database, name)
+        return self._definitions.read(database, name)
 
     def _write(self, definition: TableDefinition) -> None:
-        with self._journal.changing(self._kept.texts(definition)):
+        with self._journal.changing(self._definitions.texts(definition)):
             pass

@@ -32,7 +32,7 @@ from parts.read.part_reader import open_part
 
 _CONNECT_SECONDS = 3.0
 _ANSWER_SECONDS = 30.0
-_MOST_IDLE = 8
+_MAX_IDLE = 8
 _MAX_ERROR_BYTES = 64 * 1024
 _MAX_MANIFEST_BYTES = 16 * 1024 * 1024
 _NAMES_IN_A_REQUEST = 500
@@ -103,7 +103,7 @@ class InterserverClient:
             transfer.begin(answer.length or 0)
             return _receive(answer, directories, on_piece)
 
-        received = self._exchange(base_url, _target("/part", endpoint, directories), read)
+        received = self._exchange(base_url, _make_target("/part", endpoint, directories), read)
         for part, hashes in received.items():
             check_part_checksums(directories[part], part, hashes)
         self._failpoint("fetch.after_temporary_part")
@@ -117,7 +117,7 @@ class InterserverClient:
         """
         found: dict[PartName, str] = {}
         for some in split_into_chunks(parts, _NAMES_IN_A_REQUEST):
-            target = _target("/hashes", endpoint, some)
+            target = _make_target("/hashes", endpoint, some)
             hashes = self._exchange(base_url, target, lambda answer: dict(json.loads(answer.read(_MAX_MANIFEST_BYTES))))
             found |= {part: str(hashes[str(part)]) for part in some if str(part) in hashes}
         return found
@@ -125,11 +125,11 @@ class InterserverClient:
     def _exchange(self, base_url: str, target: str, read: Callable[[HTTPResponse], _T]) -> _T:
         """Sends one request; ``read`` reads the whole response."""
         try:
-            connection = self._take(base_url)
+            connection = self._take_connection(base_url)
             try:
-                with self._ask(connection, target) as answer:
+                with self._send_request(connection, target) as answer:
                     if answer.status >= 400:
-                        raise _error(answer)
+                        raise _read_error(answer)
                     found = read(answer)
             except BaseException:
                 connection.close()
@@ -139,10 +139,10 @@ class InterserverClient:
             if isinstance(ours, PandoError):  # an error of this disk, not of the network
                 raise ours from error
             raise UnavailableError("NETWORK_ERROR", f"{base_url}{target[:1000]} failed: {error!r}") from error
-        self._keep(connection)
+        self._return_connection(connection)
         return found
 
-    def _ask(self, connection: _Connection, target: str) -> HTTPResponse:
+    def _send_request(self, connection: _Connection, target: str) -> HTTPResponse:
         """Sends a GET request; reconnects once if an idle connection has died."""
         was_kept = connection.sock is not None
         try:
@@ -152,26 +152,26 @@ class InterserverClient:
             if not was_kept or isinstance(error, TimeoutError):
                 raise
         connection.close()
-        return self._ask(connection, target)
+        return self._send_request(connection, target)
 
-    def _take(self, base_url: str) -> _Connection:
+    def _take_connection(self, base_url: str) -> _Connection:
         with self._lock:
             for position, connection in enumerate(self._idle):
                 if connection.base_url == base_url:
                     return self._idle.pop(position)
         return _Connection(base_url)
 
-    def _keep(self, connection: _Connection) -> None:
+    def _return_connection(self, connection: _Connection) -> None:
         surplus: _Connection | None = connection
         with self._lock:
             if not self._is_closed:
                 self._idle.append(connection)
-                surplus = self._idle.pop(0) if len(self._idle) > _MOST_IDLE else None
+                surplus = self._idle.pop(0) if len(self._idle) > _MAX_IDLE else None
         if surplus is not None:
             surplus.close()
 
 
-def _target(path: str, endpoint: str, parts: Iterable[PartName]) -> str:
+def _make_target(path: str, endpoint: str, parts: Iterable[PartName]) -> str:
     return f"{path}?" + urlencode({"endpoint": endpoint, "part": list(map(str, parts))}, doseq=True)
 
 
@@ -194,7 +194,7 @@ class _Connection(HTTPConnection):
         self.sock.settimeout(_ANSWER_SECONDS)
 
 
-def _error(answer: HTTPResponse) -> Exception:
+def _read_error(answer: HTTPResponse) -> Exception:
     message = answer.read(_MAX_ERROR_BYTES).decode(errors="replace")
     return make_error_from_code(int(answer.headers.get(EXCEPTION_CODE_HEADER, "1001")), message)
 

@@ -106,7 +106,7 @@ class Replication:
         self.zookeeper_name = DEFAULT_ZOOKEEPER
         self.connect_auxiliary: Callable[[str], Keeper | None] = lambda name: None
         """Connects an auxiliary ZooKeeper by name; returns ``None`` if the configuration does not name it."""
-        self._lenders: dict[str, tuple[PartProvider, str]] = {}
+        self._providers: dict[str, tuple[PartProvider, str]] = {}
         """By endpoint, the table and the name of its ZooKeeper."""
         self._stops: list[Callable[[], None]] = [transport.close]
         self._views: dict[str, Replication] = {DEFAULT_ZOOKEEPER: self}
@@ -145,8 +145,8 @@ class Replication:
         """
         for view in self._views.values():
             view.force_restore_all = view.are_sessions_begun_later = False
-        for lender, _ in list(self._lenders.values()):
-            lender.begin_session()
+        for provider, _ in list(self._providers.values()):
+            provider.begin_session()
 
     @classmethod
     def from_config(cls, config: Config, path: Path, failpoint: Callable[[str], None]) -> Replication:
@@ -217,20 +217,20 @@ class Replication:
             )
         return self._keeper
 
-    def register(self, endpoint: str, lender: PartProvider) -> None:
+    def register(self, endpoint: str, provider: PartProvider) -> None:
         """Adds the table that serves the parts of ``endpoint``, the replica's znode path.
 
         See :meth:`require_free`.
         """
         self.require_free(endpoint)
-        self._lenders[endpoint] = lender, self.zookeeper_name
+        self._providers[endpoint] = provider, self.zookeeper_name
 
     def require_free(self, endpoint: str) -> None:
         """Raises ``UserError`` 36 for the path of a replica that this server has in another ZooKeeper.
 
         Other servers ask for parts by the path alone.
         """
-        _, known_to = self._lenders.get(endpoint, (None, self.zookeeper_name))
+        _, known_to = self._providers.get(endpoint, (None, self.zookeeper_name))
         if known_to != self.zookeeper_name:
             raise UserError(
                 "BAD_ARGUMENTS",
@@ -240,8 +240,8 @@ class Replication:
 
     def unregister(self, endpoint: str) -> None:
         """Removes the table of the endpoint, if it is a table of this ZooKeeper."""
-        if self._lenders.get(endpoint, (None, ""))[1] == self.zookeeper_name:
-            del self._lenders[endpoint]
+        if self._providers.get(endpoint, (None, ""))[1] == self.zookeeper_name:
+            del self._providers[endpoint]
 
     def lend_part(self, endpoint: str, name: PartName) -> tuple[Snapshot, Path]:
         """Returns a snapshot with the part or staged part, and its directory.
@@ -249,16 +249,16 @@ class Replication:
         Raises ``UserError`` 232 (NO_SUCH_DATA_PART).
         """
         owner, _, staged = endpoint.rpartition(_STAGED)
-        if endpoint not in self._lenders and owner in self._lenders:
+        if endpoint not in self._providers and owner in self._providers:
             transaction, _, place = staged.partition("/")
-            return self._lender(owner).open_staged_part(transaction, place, name)
-        return self._lender(endpoint).lend_part(name)
+            return self._provider(owner).open_staged_part(transaction, place, name)
+        return self._provider(endpoint).lend_part(name)
 
-    def _lender(self, *endpoints: str) -> PartProvider:
+    def _provider(self, *endpoints: str) -> PartProvider:
         """Returns the table of the first endpoint that is registered."""
         for endpoint in endpoints:
-            if endpoint in self._lenders:
-                return self._lenders[endpoint][0]
+            if endpoint in self._providers:
+                return self._providers[endpoint][0]
         raise UserError("NO_SUCH_DATA_PART", f"There is no replica {endpoints[0]} on this server")
 
     def part_hashes(self, endpoint: str, names: Sequence[PartName]) -> dict[PartName, str]:
@@ -266,24 +266,24 @@ class Replication:
 
         Raises ``UserError`` 232.
         """
-        return self._lender(endpoint).part_hashes(names)
+        return self._provider(endpoint).part_hashes(names)
 
     def before_sending(self, endpoint: str, size: int) -> None:
         """Waits until ``size`` bytes may be sent.
 
         Raises 236 (ABORTED) if the replica sends no more, 232 if it is gone.
         """
-        self._lender(endpoint, endpoint.rpartition(_STAGED)[0]).before_sending(size)
+        self._provider(endpoint, endpoint.rpartition(_STAGED)[0]).before_sending(size)
 
     def report_corruption(self, endpoint: str, error: CorruptionError) -> None:
         """Reports a corrupt part to the replica of the endpoint, if it is here."""
-        if endpoint in self._lenders:
-            self._lenders[endpoint][0].report_corruption(error)
+        if endpoint in self._providers:
+            self._providers[endpoint][0].report_corruption(error)
 
     def _on_state(self, _: SessionState) -> None:
-        for lender, known_to in list(self._lenders.values()):
+        for provider, known_to in list(self._providers.values()):
             if known_to == self.zookeeper_name:
-                lender.on_session_change()
+                provider.on_session_change()
 
 
 def _connect(zookeeper: ZooKeeperConfig | None) -> Keeper | None:

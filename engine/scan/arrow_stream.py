@@ -107,7 +107,7 @@ def read_batches(
     read = [*names, *(name for name in keep.columns if name not in names)] if keep else names
     schema = pa.schema([pa.field(c.name, get_arrow_type(c.type), c.type.is_nullable) for c in columns])
     if keep is None and blocks is None and not any(part.has_deleted_rows for part, _ in pieces):
-        pieces, behind = _behind(pieces, behind)
+        pieces, behind = _skip_granules(pieces, behind)
     none = pa.RecordBatch.from_pylist([], schema=schema)
     held: list[pa.RecordBatch] = []
     rows = size = 0
@@ -124,7 +124,7 @@ def read_batches(
                     continue
                 batch, behind = batch.slice(behind), 0
                 if held and (rows + batch.num_rows > BATCH_ROWS or size + batch.nbytes > BATCH_BYTES):
-                    yield _joined(held)
+                    yield _join(held)
                     held, rows, size, sent = [], 0, 0, clock()
                 arrays = [
                     convert_array(array, column.type) for array, column in zip(batch.columns, columns, strict=False)
@@ -135,12 +135,12 @@ def read_batches(
                 yield none
                 is_empty, sent = False, clock()
     if held:
-        yield _joined(held)
+        yield _join(held)
     elif is_empty:
         yield none
 
 
-def _behind(
+def _skip_granules(
     pieces: Sequence[tuple[Part, Sequence[MarkRange]]], rows: int
 ) -> tuple[list[tuple[Part, list[MarkRange]]], int]:
     """Skips whole granules of the first ``rows`` rows.
@@ -195,7 +195,7 @@ def encode_stream(batches: Iterator[pa.RecordBatch], compression: str | None) ->
     yield sink.take()
 
 
-def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+def _join(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     if len(batches) == 1:
         return batches[0]
     return pa.Table.from_batches(batches).unify_dictionaries().combine_chunks().to_batches()[0]

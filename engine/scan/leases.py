@@ -162,12 +162,12 @@ class LeaseBook:
         (ALL_REPLICAS_ARE_STALE) if this replica is too far behind. Raises 289 if it lacks what a quorum confirmed, 202
         (TOO_MANY_SIMULTANEOUS_QUERIES) if every lease is being read, and ZooKeeper's errors.
         """
-        lease = self._entered(table, opening) or self._made(table, opening)
+        lease = self._find_lease(table, opening) or self._make_lease(table, opening)
         try:
             self._touch(lease)
             yield lease
         finally:
-            self._leave(lease)
+            self._end_reading(lease)
 
     def release(self, table: Table, name: str) -> bool:
         """Ends a lease early; returns ``False`` if it had ended."""
@@ -192,7 +192,7 @@ class LeaseBook:
     def expire(self) -> None:
         """Ends the leases whose time is over."""
         with self._lock:
-            ended = self._expired()
+            ended = self._list_expired()
             self._remove(ended)
         _release(ended)
 
@@ -214,14 +214,14 @@ class LeaseBook:
 
     # -- one lease ------------------------------------------------------------------------------------------------
 
-    def _entered(self, table: Table, opening: ScanOpening) -> Lease | None:
+    def _find_lease(self, table: Table, opening: ScanOpening) -> Lease | None:
         with self._lock:
             lease = self._leases.get((id(table), opening.digest))
             if lease is not None:
                 lease.readers += 1
             return lease
 
-    def _made(self, table: Table, opening: ScanOpening) -> Lease:
+    def _make_lease(self, table: Table, opening: ScanOpening) -> Lease:
         """Makes a lease. Two reads may do so at the same time: they agree on the parts, and one lease stays."""
         snapshot, steps, version = self._agreed_snapshot(table, opening)
         now = self.clock()
@@ -233,7 +233,7 @@ class LeaseBook:
                 if lease is not None:
                     lease.readers += 1
                     return lease
-                ended = self._make_room()
+                ended = self._end_surplus()
                 self._leases[id(table), opening.digest] = made
                 return made
         finally:
@@ -254,7 +254,7 @@ class LeaseBook:
                     )
                 select_stored_columns(description.schema, opening.columns)
                 steps = measure_steps(snapshot.parts, opening.columns)
-                wanted = _written(snapshot.parts, steps, description.metadata_version)
+                wanted = _encode_record(snapshot.parts, steps, description.metadata_version)
                 record = records.record(opening.digest, wanted)
             except BaseException:
                 snapshot.release()
@@ -262,7 +262,7 @@ class LeaseBook:
             if record == wanted:
                 return snapshot, steps, description.metadata_version
             snapshot.release()
-        return _recorded_snapshot(table, record)
+        return _hold_recorded_parts(table, record)
 
     def _first_snapshot(self, table: Table, opening: ScanOpening) -> PartsSnapshot:
         name = table.definition.full_name
@@ -288,7 +288,7 @@ class LeaseBook:
                 f"{max_delay_seconds:g} s (max_replica_delay_seconds)",
             )
 
-    def _leave(self, lease: Lease) -> None:
+    def _end_reading(self, lease: Lease) -> None:
         with self._lock:
             lease.readers -= 1
             lease.deadline = self.clock() + lease.opening.seconds
@@ -297,9 +297,9 @@ class LeaseBook:
 
     # -- all of them ------------------------------------------------------------------------------------------------
 
-    def _make_room(self) -> list[Lease]:
+    def _end_surplus(self) -> list[Lease]:
         """Removes leases that are over, and the one idle longest if the limit is reached; returns them."""
-        ended = self._expired()
+        ended = self._list_expired()
         if len(self._leases) - len(ended) >= self.limit:
             idle = [lease for lease in self._leases.values() if lease.readers == 0]
             if not idle:
@@ -311,7 +311,7 @@ class LeaseBook:
         self._remove(ended)
         return ended
 
-    def _expired(self) -> list[Lease]:
+    def _list_expired(self) -> list[Lease]:
         now = self.clock()
         return [lease for lease in self._leases.values() if lease.readers == 0 and lease.deadline <= now]
 
@@ -334,16 +334,16 @@ class _RecordedPart:
     steps: list[int]
 
 
-def _written(parts: Sequence[Part], steps: Steps, metadata_version: int) -> bytes:
+def _encode_record(parts: Sequence[Part], steps: Steps, metadata_version: int) -> bytes:
     """Encodes the record of an execution that reads these parts."""
     items = [[str(part.name), part.content_hash, part.granularity, steps[part.name]] for part in parts]
     document = {"version": _RECORD_VERSION, "definition": metadata_version, "parts": items}
     return zstandard.compress(json.dumps(document, separators=(",", ":")).encode())
 
 
-def _recorded_snapshot(table: Table, record: bytes) -> tuple[PartsSnapshot, Steps, int]:
+def _hold_recorded_parts(table: Table, record: bytes) -> tuple[PartsSnapshot, Steps, int]:
     """Holds the recorded parts. Raises 232 if one is not here or has other content."""
-    wanted, version = _read(record)
+    wanted, version = _decode_record(record)
     try:
         snapshot = table.hold(list(wanted))
     except UserError as error:
@@ -366,7 +366,7 @@ def _recorded_snapshot(table: Table, record: bytes) -> tuple[PartsSnapshot, Step
     return snapshot, {name: recorded.steps for name, recorded in wanted.items()}, version
 
 
-def _read(record: bytes) -> tuple[Mapping[PartName, _RecordedPart], int]:
+def _decode_record(record: bytes) -> tuple[Mapping[PartName, _RecordedPart], int]:
     """Decodes a record into the parts and the version of the definition."""
     try:
         document = json.loads(zstandard.decompress(record))

@@ -25,10 +25,10 @@ from parts.table.table_description import Column, TableSchema
 DEFAULT_BYTES_PER_TASK = 128 << 20
 _WORTH_A_TASK_ROWS = 65_536
 _EASY_PARALLELISM = 8
-_MOST_STEPS = 4096
+_MAX_STEPS = 4096
 _WHOLE_TASK = 1 << 24
 """The weight of a full task."""
-_MOST_OF_A_GRANULE = 64 * _WHOLE_TASK
+_MAX_OF_A_GRANULE = 64 * _WHOLE_TASK
 
 Chosen = Sequence[tuple[Part, Sequence[MarkRange]]]
 Steps = Mapping[PartName, Sequence[int]]
@@ -48,7 +48,7 @@ class TaskSize:
         weights = bytes_ * _WHOLE_TASK // limit
         if self.rows is not None:
             weights = np.maximum(weights, rows * _WHOLE_TASK // self.rows)
-        return np.clip(weights, 1, _MOST_OF_A_GRANULE)
+        return np.clip(weights, 1, _MAX_OF_A_GRANULE)
 
     @property
     def is_given(self) -> bool:
@@ -84,7 +84,7 @@ def measure_steps(parts: Sequence[Part], columns: Sequence[str]) -> dict[PartNam
     granules = sum(part.marks for part in parts)
     measured = {}
     for part in parts:
-        count = max(1, min(part.marks, _MOST_STEPS * part.marks // max(granules, 1)))
+        count = max(1, min(part.marks, _MAX_STEPS * part.marks // max(granules, 1)))
         before = part.bytes_before(columns, np.arange(count + 1) * part.marks / count)
         measured[part.name] = np.diff(before.astype(np.int64)).tolist()
     return measured

@@ -26,14 +26,16 @@ def find_batch_end(
         ends[partition_id] = max(number, after.get(partition_id, NO_BLOCK))
     moving = [name for name, end in ends.items() if end > after.get(name, NO_BLOCK)]
     if max_rows is not None:
-        for name, number in _cut(parts, after, {name: ends[name] for name in moving}, max_rows).items():
+        for name, number in _limit_rows(parts, after, {name: ends[name] for name in moving}, max_rows).items():
             ends[name] = max(number, after.get(name, NO_BLOCK))
     return ends
 
 
-def _cut(parts: Sequence[Part], after: Mapping[str, int], ends: Mapping[str, int], max_rows: int) -> dict[str, int]:
+def _limit_rows(
+    parts: Sequence[Part], after: Mapping[str, int], ends: Mapping[str, int], max_rows: int
+) -> dict[str, int]:
     """Returns new ends for partitions that must end earlier: before the first block not taken."""
-    turns = [(0, name, _blocks(parts, name, after.get(name, NO_BLOCK), end)) for name, end in sorted(ends.items())]
+    turns = [(0, name, _list_blocks(parts, name, after.get(name, NO_BLOCK), end)) for name, end in sorted(ends.items())]
     waiting = [(rows, name, *first, blocks) for rows, name, blocks in turns if (first := next(blocks, None))]
     taken = 0
     while waiting:
@@ -49,7 +51,7 @@ def _cut(parts: Sequence[Part], after: Mapping[str, int], ends: Mapping[str, int
     return {name: number - 1 for _, name, number, _, _ in waiting}
 
 
-def _blocks(parts: Sequence[Part], partition_id: str, after: int, until: int) -> Iterator[tuple[int, int]]:
+def _list_blocks(parts: Sequence[Part], partition_id: str, after: int, until: int) -> Iterator[tuple[int, int]]:
     """Yields number and rows of each of the partition's blocks, in order."""
     of_partition = (part for part in parts if part.name.partition_id == partition_id and part.rows)
     for part in sorted(of_partition, key=lambda part: part.name):

@@ -13,7 +13,7 @@ _RATE = 0.2
 _MAX_DEPTH = 2
 
 
-class OwnWork:
+class ConcurrentWork:
     """The background work of nodes between the requests of their statements."""
 
     def __init__(self, rng: random.Random, count: Callable[[str], None]) -> None:
@@ -38,7 +38,7 @@ class OwnWork:
 
         Raises ``Crash`` if that work crashes the node.
         """
-        is_free = node in self._asked and len(node.colony.stack) <= _MAX_DEPTH and not node.pool.running
+        is_free = node in self._asked and len(node.cluster.stack) <= _MAX_DEPTH and not node.pool.running
         if not is_free or self._random.random() >= _RATE or any(map(_holds_lock, node.tables)):
             return
         tasks = [task for task in node.pool.tasks if task.name.endswith("pull log") or ": execute queue" in task.name]

@@ -58,11 +58,11 @@ class NodeCluster(Protocol):
 class SimulatedNode:
     """One server with one replica of the table. It can be crashed and started as often as needed."""
 
-    def __init__(self, colony: NodeCluster, name: str) -> None:
-        self.colony = colony
+    def __init__(self, cluster: NodeCluster, name: str) -> None:
+        self.cluster = cluster
         self.name = name
-        self.path = colony.root / name
-        self.clock = MachineClock(lambda: colony.now, _UPTIME_SECONDS * int(name[1:]))
+        self.path = cluster.root / name
+        self.clock = MachineClock(lambda: cluster.now, _UPTIME_SECONDS * int(name[1:]))
         self.is_up = False
         self.is_frozen = False
         """Whether its background work stands still while it is up."""
@@ -71,17 +71,17 @@ class SimulatedNode:
     def start(self, *, is_new: bool = False, keeper_is_away: bool = False) -> None:
         """Starts the server. ``is_new`` creates the table; ``keeper_is_away`` starts without a connection."""
         assert not self.is_up
-        self.keeper: MemoryKeeper = self.colony.ensemble.connect()
+        self.keeper: MemoryKeeper = self.cluster.ensemble.connect()
         if keeper_is_away:
             self.keeper.disconnect()
         self.pool = StepPool(self.clock.monotonic)
-        services = self.colony.services(self.pool, self.clock)
+        services = self.cluster.services(self.pool, self.clock)
         self.replication = Replication(self.keeper, self, ReplicaAddress("127.0.0.1", int(self.name[1:])), {})
         self.replication.force_restore_all = self.force_restore_all
         self.table = ReplicatedTable(
-            make_table_definition(self.name, self.path, self.colony.settings), services, self.replication
+            make_table_definition(self.name, self.path, self.cluster.settings), services, self.replication
         )
-        self.table.merge_steps.are_selected = self.colony.selects_merges
+        self.table.merge_steps.is_enabled = self.cluster.selects_merges
         self.is_up = True
         with self.acting():
             if is_new:
@@ -91,18 +91,18 @@ class SimulatedNode:
     @contextmanager
     def acting(self) -> Iterator[None]:
         """Marks the block as code of this node."""
-        self.colony.stack.append(self)
+        self.cluster.stack.append(self)
         try:
             yield
         finally:
-            self.colony.stack.pop()
+            self.cluster.stack.pop()
 
     def crash(self) -> str:
         """Ends the process; the disk stays, and the session too for a while. Returns what happened, in a word."""
         self.is_up = False
         self.pool.tasks.clear()
         if self.keeper.session_id:
-            self.colony.zombies.append(self.keeper.session_id)
+            self.cluster.zombies.append(self.keeper.session_id)
         self.keeper._closed = True  # no request is sent any more, and no watch fires
         self.keeper._data_watches, self.keeper._child_watches = {}, {}
         return "crash"
@@ -153,7 +153,7 @@ class SimulatedNode:
     def step_random(self) -> None:
         """Runs one step of a random task."""
         if self.pool.tasks:
-            self.step(self.colony.random.choice(self.pool.tasks))
+            self.step(self.cluster.random.choice(self.pool.tasks))
 
     def task(self, name: str) -> BackgroundTask:
         """Returns the task whose name ends so."""
@@ -240,10 +240,10 @@ class SimulatedNode:
         """Copies a part from the node at ``base_url``."""
 
         def on_file() -> None:
-            self.colony.on_copy(part, self.colony.node_at(base_url, self))
+            self.cluster.on_copy(part, self.cluster.node_at(base_url, self))
 
-        transfer_part(self.colony.node_at(base_url, self).replication, endpoint, part, directory, transfer, on_file)
-        self.colony.failpoint("fetch.after_temporary_part")
+        transfer_part(self.cluster.node_at(base_url, self).replication, endpoint, part, directory, transfer, on_file)
+        self.cluster.failpoint("fetch.after_temporary_part")
 
     def fetch_parts(
         self, base_url: str, endpoint: str, directories: Mapping[PartName, Path], transfer: Transfer
@@ -258,7 +258,7 @@ class SimulatedNode:
 
     def part_hashes(self, base_url: str, endpoint: str, parts: Sequence[PartName]) -> dict[PartName, str]:
         """Returns the content hashes of the parts on the other node."""
-        return self.colony.node_at(base_url, self).replication.part_hashes(endpoint, parts)
+        return self.cluster.node_at(base_url, self).replication.part_hashes(endpoint, parts)
 
     def close(self) -> None:
         """Nothing to close."""

@@ -22,7 +22,7 @@ from engine.simulator.simulated_cluster import SimulatedCluster
 from engine.simulator.simulated_disk import SimulatedDisk, Tree, read_directory, write_directory
 from engine.simulator.simulated_node import SimulatedNode
 from engine.simulator.simulated_table import TABLE
-from engine.simulator.simulated_transfer import own_disk
+from engine.simulator.simulated_transfer import as_disk_error
 from engine.simulator.step_pool import Crash, StepPool
 from engine.simulator.trace import Trace
 from engine.tables.replicated.life.shared_definition import parse_altered_columns
@@ -45,18 +45,18 @@ _SYNC_SECONDS = 5
 class SimulatedServer(SimulatedNode):
     """One server of the cluster; its clients use ``default.t``."""
 
-    colony: SimulatedServers
+    cluster: SimulatedServers
     found: Tree | None = None
     """The disk's content that the next start finds, while the server is down."""
 
     def start(self, *, is_new: bool = False, keeper_is_away: bool = False) -> None:
         """Starts the engine on the disk's content; creates the table if it is missing."""
         assert not self.is_up
-        self.keeper = self.colony.ensemble.connect()
+        self.keeper = self.cluster.ensemble.connect()
         if keeper_is_away:
             self.keeper.disconnect()
         self.pool = StepPool(self.clock.monotonic)
-        services = self.colony.services(self.pool, self.clock)
+        services = self.cluster.services(self.pool, self.clock)
         world = ServerEnvironment(lambda config: services, self._connect, _no_lock, has_watchdog=False)
         config = Config.model_validate(
             {
@@ -65,15 +65,15 @@ class SimulatedServer(SimulatedNode):
                 "interserver_http_port": None,
                 "macros": {"replica": self.name},
                 "background_check_bytes_per_second": 0,
-                "merge_tree": self.colony.table_settings,
-                **self.colony.config_of(self.name),
+                "merge_tree": self.cluster.table_settings,
+                **self.cluster.config_of(self.name),
             }
         )
         self.engine = Engine(config, world)
         self.is_up = True
         write_directory(self.path, self.found or {})
-        self.colony.disks[self.path] = SimulatedDisk(self.path, lambda path: self.colony.before_sync(self, path))
-        self.colony.trace.add(f"{self.name} starts")
+        self.cluster.disks[self.path] = SimulatedDisk(self.path, lambda path: self.cluster.before_sync(self, path))
+        self.cluster.trace.add(f"{self.name} starts")
         try:
             with self.acting():
                 self.engine.start()
@@ -85,7 +85,7 @@ class SimulatedServer(SimulatedNode):
             self.crash()
             raise
         for table in self.tables:
-            table.merge_steps.are_selected = self.colony.selects_merges
+            table.merge_steps.is_enabled = self.cluster.selects_merges
 
     def _connect(self, config: Config, path: Path, failpoint: Callable[[str], None]) -> Replication:
         address = ReplicaAddress("127.0.0.1", int(self.name[1:]))
@@ -119,13 +119,13 @@ class SimulatedServer(SimulatedNode):
     def crash(self) -> str:
         """Ends the process, perhaps by a power cut. Later disk writes of its unwinding frames are undone."""
         how = super().crash()
-        disk = self.colony.disks.pop(self.path)
-        is_cut = self.colony.random.random() < self.colony.power_cut_rate
+        disk = self.cluster.disks.pop(self.path)
+        is_cut = self.cluster.random.random() < self.cluster.power_cut_rate
         self.found = disk.get_durable_tree() if is_cut else read_directory(self.path)
         if is_cut:
-            self.clock.reboot(self.colony.random.uniform(0, 100))
+            self.clock.reboot(self.cluster.random.uniform(0, 100))
         disk.close()
-        self.colony.trace.add(f"{self.name} is gone{', its power too' if is_cut else ''}")
+        self.cluster.trace.add(f"{self.name} is gone{', its power too' if is_cut else ''}")
         return "power cut" if is_cut else how
 
     def wipe(self) -> None:
@@ -142,21 +142,21 @@ class SimulatedServer(SimulatedNode):
         if not data:  # an empty part, which replaces a lost one
             return
         wrong = bytearray(content)
-        place = content.rindex(data) + self.colony.random.randrange(len(data))
-        wrong[place] ^= 1 << self.colony.random.randrange(8)
+        place = content.rindex(data) + self.cluster.random.randrange(len(data))
+        wrong[place] ^= 1 << self.cluster.random.randrange(8)
         path.write_bytes(wrong)
-        self.colony.trace.add(f"{self.name} has a wrong bit in {part}")
+        self.cluster.trace.add(f"{self.name} has a wrong bit in {part}")
 
     def fetch_part(self, base_url: str, endpoint: str, part: PartName, directory: Path, transfer: Transfer) -> None:
         """Copies a part; checks and fsyncs it as the real exchange does."""
         super().fetch_part(base_url, endpoint, part, directory, transfer)
         received: dict[str, tuple[int, str]] = {}
-        with own_disk():
+        with as_disk_error():
             for file in sorted(directory.iterdir()):
                 data = file.read_bytes()
                 received[file.name] = (len(data), xxhash.xxh3_128_hexdigest(data))
-                self.colony.disks[self.path].sync(file)
-            self.colony.disks[self.path].sync(directory)
+                self.cluster.disks[self.path].sync(file)
+            self.cluster.disks[self.path].sync(directory)
         check_part_checksums(directory, part, received)
 
     # -- a client's requests -------------------------------------------------------------------------------------
@@ -172,12 +172,12 @@ class SimulatedServer(SimulatedNode):
                 rows = [row for batch in result.batches for row in zip(*batch.to_pydict().values(), strict=True)]
                 result.on_close()
         except PandoError as error:
-            self.colony.trace.add(f"{self.name} {text} -- error {error.code}")
+            self.cluster.trace.add(f"{self.name} {text} -- error {error.code}")
             raise
         except Crash:
-            self.colony.trace.add(f"{self.name} {text} -- no answer")
+            self.cluster.trace.add(f"{self.name} {text} -- no answer")
             raise
-        self.colony.trace.add(f"{self.name} {text} -- {rows}")
+        self.cluster.trace.add(f"{self.name} {text} -- {rows}")
         return result, rows
 
     def insert(self, partition: int | list[int], keys: list[int], **options: object) -> int:
@@ -199,7 +199,7 @@ class SimulatedServer(SimulatedNode):
 
     def optimize(self) -> None:
         """Runs a random kind of OPTIMIZE."""
-        what = self.colony.random.choice(["FINAL", "PARTITION 1 FINAL", "PARTITION 2", "FINAL DEDUPLICATE"])
+        what = self.cluster.random.choice(["FINAL", "PARTITION 1 FINAL", "PARTITION 2", "FINAL DEDUPLICATE"])
         self.sql(f"OPTIMIZE TABLE t {what}")
 
     def create(self) -> None:
@@ -207,7 +207,7 @@ class SimulatedServer(SimulatedNode):
 
         A replica that exists and has lost its disk is attached instead.
         """
-        keeper = self.colony.ensemble.connect()
+        keeper = self.cluster.ensemble.connect()
         found = parse_altered_columns(keeper.get(TABLE.columns)[0].decode()) if keeper.exists(TABLE.columns) else None
         elements = [*map(render_column, found.columns), *map(render_index, found.indexes)] if found else [_COLUMNS]
         ttl = f" TTL {found.ttl}" if found is not None and found.ttl else ""

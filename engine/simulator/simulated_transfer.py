@@ -34,7 +34,7 @@ def transfer_part(
             for file in files:
                 before_file()
                 content = read_small_file(file, str(part))
-                with own_disk():
+                with as_disk_error():
                     (directory / file.name).write_bytes(content)
         except CorruptionError as error:
             sender.report_corruption(endpoint, error)
@@ -49,7 +49,7 @@ def _files(directory: Path, part: PartName) -> Iterator[Path]:
 
 
 @contextmanager
-def own_disk() -> Iterator[None]:
+def as_disk_error() -> Iterator[None]:
     """Converts errors of the receiver's disk into its own errors."""
     try:
         yield

@@ -16,7 +16,7 @@ from functools import partial
 
 from coordination.keeper.interface import SessionState
 from coordination.keeper.memory_keeper import Fault
-from engine.simulator.concurrent_work import OwnWork
+from engine.simulator.concurrent_work import ConcurrentWork
 from engine.simulator.rule_coverage import count_rules
 from engine.simulator.simulated_cluster import SimulatedCluster
 from engine.simulator.simulated_node import SimulatedNode
@@ -32,7 +32,7 @@ from recovery import force_restore_flag
 class Simulation:
     """The random work on one cluster, and its model."""
 
-    colony: SimulatedCluster
+    cluster: SimulatedCluster
     weights: Weights = field(default_factory=Weights)
     fault_rate: float = 0.01
     crash_rate: float = 0.003
@@ -41,9 +41,9 @@ class Simulation:
     counts: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        self.random = self.colony.random
-        count_rules(self.colony.ensemble, self._count)
-        self._own_work = OwnWork(self.random, self._count)
+        self.random = self.cluster.random
+        count_rules(self.cluster.ensemble, self._count)
+        self._concurrent_work = ConcurrentWork(self.random, self._count)
         self._next_key = itertools.count(1)
         self._wiped: SimulatedNode | None = None
         self._truncates_under_way = 0
@@ -62,10 +62,10 @@ class Simulation:
 
     def begin_faults(self) -> None:
         """Installs the fault hooks."""
-        self.colony.on_request = self._fault
-        self.colony.on_failpoint = self._perhaps_crash
-        self.colony.on_wait = self._while_waiting
-        self.colony.on_copy = self._copy
+        self.cluster.on_request = self._fault
+        self.cluster.on_failpoint = self._perhaps_crash
+        self.cluster.on_wait = self._while_waiting
+        self.cluster.on_copy = self._copy
 
     # -- actions -------------------------------------------------------------------------------------------------
 
@@ -73,12 +73,12 @@ class Simulation:
         """Runs one random action."""
         names = list(vars(self.weights))
         (name,) = self.random.choices(names, [getattr(self.weights, name) for name in names])
-        self.colony.now += self.random.random()
+        self.cluster.now += self.random.random()
         self._reconnect()
         getattr(self, f"_do_{name}")()
 
     def _up(self) -> list[SimulatedNode]:
-        return [node for node in self.colony if node.is_up]
+        return [node for node in self.cluster if node.is_up]
 
     def _guarded(self, node: SimulatedNode, action: Callable[[], object]) -> str:
         """Runs a client's action; returns ``ok``, ``failed`` or ``unknown``."""
@@ -100,7 +100,7 @@ class Simulation:
         block.is_always_quorum &= quorum != 0
         options = {"quorum": quorum, "quorum_parallel": is_parallel, "deduplication_token": block.token}
         insert = partial(node.insert, block.partition, block.keys, quorum_timeout_seconds=20.0, **options)
-        answer = self._guarded(node, self._own_work.beside(node, insert))
+        answer = self._guarded(node, self._concurrent_work.beside(node, insert))
         block.attempts_under_way -= 1
         self.counts[f"insert {answer}"] += 1
         if answer == "ok":
@@ -135,37 +135,37 @@ class Simulation:
             self.random.choice(nodes).step_random()
 
     def _do_restart(self) -> None:
-        down = [node for node in self.colony if not node.is_up]
+        down = [node for node in self.cluster if not node.is_up]
         if down:
             node = self.random.choice(down)
             if self._guarded(node, node.start) == "ok":
                 self.counts["restart"] += 1
 
     def _do_crash(self) -> None:
-        nodes = [node for node in self._up() if node not in self.colony.stack]
+        nodes = [node for node in self._up() if node not in self.cluster.stack]
         if nodes:
             self.counts[self.random.choice(nodes).crash()] += 1
 
     def _do_detach(self) -> None:
         """Stops a node gracefully or detaches its table; :meth:`_do_restart` starts it again."""
-        nodes = [node for node in self._up() if node not in self.colony.stack]
+        nodes = [node for node in self._up() if node not in self.cluster.stack]
         if nodes:
             node = self.random.choice(nodes)
             self._guarded(node, node.stop)
             self.counts["detach"] += 1
 
     def _do_end_zombies(self) -> None:
-        self.colony.end_zombies()
+        self.cluster.end_zombies()
 
     def _do_cut(self) -> None:
-        self.colony.cuts.add(frozenset(self.random.sample(sorted(self.colony.nodes), 2)))
+        self.cluster.cuts.add(frozenset(self.random.sample(sorted(self.cluster.nodes), 2)))
 
     def _do_mend(self) -> None:
-        self.colony.cuts.clear()
+        self.cluster.cuts.clear()
 
     def _do_wipe(self) -> None:
         """Wipes one disk a round, which a quorum of two survives."""
-        down = [node for node in self.colony if not node.is_up and node not in self.colony.stack]
+        down = [node for node in self.cluster if not node.is_up and node not in self.cluster.stack]
         if self._wiped is None and down:
             self._wiped = self.random.choice(down)
             self._wiped.wipe()
@@ -222,7 +222,7 @@ class Simulation:
         node = self.random.choice(self._up())
         expected = [block for block in self.blocks if block.quorum_acknowledged and not block.attempts_under_way]
         keys: list[int] = []
-        read = self._own_work.beside(node, lambda: keys.extend(node.keys(sequential=True)))
+        read = self._concurrent_work.beside(node, lambda: keys.extend(node.keys(sequential=True)))
         answer = self._guarded(node, read)
         self.counts[f"read {answer}"] += 1
         if answer != "ok":
@@ -243,10 +243,10 @@ class Simulation:
     def _fault(self, node: SimulatedNode, kind: str, path: str) -> Fault | None:
         if kind == "sync" and node.keeper.is_lagging:
             self.counts["sync behind a lagging server"] += 1
-        depth = len(self.colony.stack)
+        depth = len(self.cluster.stack)
         if depth <= 2 and self.random.random() < 0.02:
             self._other_work(node)
-        self._own_work.at_request(node)
+        self._concurrent_work.at_request(node)
         if self.random.random() < self.crash_rate / 3:
             self.counts[node.crash()] += 1
             raise Crash(node.name)
@@ -260,7 +260,7 @@ class Simulation:
         return None
 
     def _perhaps_crash(self, node: SimulatedNode, name: str) -> None:
-        if len(self.colony.stack) == 1 and self.random.random() < 0.1:
+        if len(self.cluster.stack) == 1 and self.random.random() < 0.1:
             self._work_beside(node)
         if self.random.random() < self.crash_rate * 5:
             self.counts[f"{node.crash()} {name}"] += 1
@@ -275,11 +275,11 @@ class Simulation:
 
     def _turn(self) -> None:
         """Steps every task of a node that is in the middle of nothing."""
-        if others := [node for node in self._up() if node not in self.colony.stack]:
+        if others := [node for node in self._up() if node not in self.cluster.stack]:
             self.random.choice(others).step_all()
 
     def _other_work(self, node: SimulatedNode) -> None:
-        others = [other for other in self._up() if other not in self.colony.stack]
+        others = [other for other in self._up() if other not in self.cluster.stack]
         if others:
             self.random.choice(others).step_random()
 
@@ -288,7 +288,7 @@ class Simulation:
         if self.random.random() < self.fault_rate:
             self.counts["fetch broken off"] += 1
             raise UnavailableError("NETWORK_ERROR", f"{source.name} does not answer any more")
-        if self.random.random() < 0.2 and source not in self.colony.stack:
+        if self.random.random() < 0.2 and source not in self.cluster.stack:
             source.step(source.task("clean up"))
             if str(part) in source.outdated():
                 self.counts["outdated part kept for a fetch"] += 1
@@ -297,9 +297,9 @@ class Simulation:
         """Lets nodes, and sometimes a client, work while somebody waits."""
         self._reconnect()
         for node in self._up():
-            if node not in self.colony.stack[:-1] and self.random.random() < 0.5:
+            if node not in self.cluster.stack[:-1] and self.random.random() < 0.5:
                 node.step_random()
-        if len(self.colony.stack) == 1 and self.random.random() < 0.1:
+        if len(self.cluster.stack) == 1 and self.random.random() < 0.1:
             self.act()
 
     def _reconnect(self) -> None:
@@ -316,24 +316,24 @@ class Simulation:
 
     def heal(self) -> None:
         """Ends all faults, and lets everything settle."""
-        self.colony.on_wait = self.colony.step_others
-        self.colony.on_copy = lambda part, node: None
+        self.cluster.on_wait = self.cluster.step_others
+        self.cluster.on_copy = lambda part, node: None
         if self._wiped is not None:
             # The loss of one disk may be most of a small table's rows: the operator forces the start.
-            force_restore_flag.set_flag(self.colony.ensemble.connect(), TABLE.replica(self._wiped.name))
+            force_restore_flag.set_flag(self.cluster.ensemble.connect(), TABLE.replica(self._wiped.name))
             self._wiped = None
-        self.colony.heal()
-        self.colony.settle()
+        self.cluster.heal()
+        self.cluster.settle()
 
     def check(self) -> None:
         """Checks every invariant; what was unknown becomes known."""
-        self.colony.check_equal()
-        for node in self.colony:
+        self.cluster.check_equal()
+        for node in self.cluster:
             found = Counter(node.keys())
             assert found == Counter(node.keys(sequential=True)), f"{node.name} hides rows after healing"
             for block in self.blocks:
                 self._check_block(node, block, found)
-        there = Counter(next(iter(self.colony)).keys())
+        there = Counter(next(iter(self.cluster)).keys())
         assert set(there) <= self._known_keys()
         for block in self.blocks:
             assert not block.attempts_under_way

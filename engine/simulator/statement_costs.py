@@ -24,7 +24,7 @@ from parts.common.thread_pool import run_jobs_inline
 _ROOT = "/tables/costs"
 _TICK_SECONDS = 0.01
 """The time that a round of tasks takes."""
-_MOST_ROUNDS = 100_000
+_MAX_ROUNDS = 100_000
 _AGE_SECONDS = 3600.0
 
 
@@ -87,7 +87,7 @@ class CountedTable:
     def select_merges(self, are_selected: bool) -> None:
         """Turns the background selection of merges on or off."""
         for server in self.servers.servers:
-            self.of(server).merge_steps.are_selected = are_selected
+            self.of(server).merge_steps.is_enabled = are_selected
 
     @contextmanager
     def measured(self) -> Iterator[Cost]:
@@ -99,7 +99,7 @@ class CountedTable:
 
     def work_until(self, condition: Callable[[], bool]) -> None:
         """Runs background work of all servers until the condition holds."""
-        for _ in range(_MOST_ROUNDS):
+        for _ in range(_MAX_ROUNDS):
             if condition():
                 return
             self.servers.now += _TICK_SECONDS

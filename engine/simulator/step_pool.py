@@ -10,7 +10,7 @@ from engine.server.background_pool import BackgroundTask
 
 logger = logging.getLogger(__name__)
 
-_MOST_ROUNDS = 10_000
+_MAX_ROUNDS = 10_000
 
 
 class Crash(BaseException):
@@ -52,7 +52,7 @@ class StepPool:
 
     def each_due(self) -> Iterator[BackgroundTask]:
         """Yields due tasks until none is due."""
-        for _ in range(_MOST_ROUNDS):
+        for _ in range(_MAX_ROUNDS):
             if not (due := self.due()):
                 return
             yield from due

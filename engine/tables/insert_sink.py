@@ -116,7 +116,7 @@ class InsertSink(ABC):
         check_constraints(block, self.description, self.table.definition.full_name)
         pieces = split_by_partition(block, self.description)
         return [
-            Piece(rows, self._told_apart(rows.partition_id, self._block_id(rows, token, self._blocks)))
+            Piece(rows, self._make_unique_id(rows.partition_id, self._make_block_id(rows, token, self._blocks)))
             for rows in pieces
         ]
 
@@ -133,28 +133,28 @@ class InsertSink(ABC):
         for piece in pieces:
             self.options.status.check()
             index, size = self._blocks - 1, piece.rows.block.nbytes
-            if is_small or _WRITE_COPIES * size > self._room_bytes:
+            if is_small or _WRITE_COPIES * size > self._memory_budget_bytes:
                 self._writes.append(self._write_piece(piece, index, token))
                 continue
-            self._wait_for_room(size)
+            self._wait_for_memory(size)
             future = self.table.services.writers.submit(self._write_piece, piece, index, token)
             self._in_flight.append((future, size))
             self._writes.append(future)
 
     @property
-    def _room_bytes(self) -> int:
+    def _memory_budget_bytes(self) -> int:
         """The bytes that pieces being written may take:
 
         half of the query's memory, as the next block needs the rest.
         """
         return self.options.status.memory.limit_bytes // 2 or 1 << 62
 
-    def _wait_for_room(self, size_bytes: int) -> None:
+    def _wait_for_memory(self, size_bytes: int) -> None:
         """Waits until another piece of this size may be written in the background."""
         while True:
             self._in_flight = [(write, size) for write, size in self._in_flight if not write.done()]
             held_bytes = sum(size for _, size in self._in_flight) + size_bytes
-            if len(self._in_flight) < _MAX_WRITES_IN_FLIGHT and _WRITE_COPIES * held_bytes <= self._room_bytes:
+            if len(self._in_flight) < _MAX_WRITES_IN_FLIGHT and _WRITE_COPIES * held_bytes <= self._memory_budget_bytes:
                 return
             self._in_flight[0][0].result()
 
@@ -174,7 +174,7 @@ class InsertSink(ABC):
             parts = [part for part in written if part is not None]
             if not self._seen:  # otherwise the pieces came with final ids
                 for part in parts:
-                    part.block_id = self._told_apart(part.partition_id, part.block_id)
+                    part.block_id = self._make_unique_id(part.partition_id, part.block_id)
             self.table.services.failpoint("insert.after_temporary_part")
             outcome = self.commit_parts(parts)
             if not outcome.deduplicated_blocks:
@@ -233,7 +233,7 @@ class InsertSink(ABC):
             written = write_part(directory, block, self.description, piece.values)
             if block_id is None:
                 known_hash = written.content_hash if block is piece.block else ""
-                block_id = self._block_id(piece, token, index, known_hash)
+                block_id = self._make_block_id(piece, token, index, known_hash)
         except BaseException:
             self.table.store.drop_temporary(directory)
             raise
@@ -249,7 +249,7 @@ class InsertSink(ABC):
             whole.missing,
         )
 
-    def _told_apart(self, partition_id: str, block_id: str) -> str:
+    def _make_unique_id(self, partition_id: str, block_id: str) -> str:
         """Gives a block that repeats the rows of an earlier one in this INSERT an id of its own.
 
         Its rows are stored like any others, while a repeat of the whole INSERT gives the same ids again.
@@ -258,7 +258,7 @@ class InsertSink(ABC):
         self._seen[block_id] += 1
         return f"{partition_id}_{hash_token(block_id, count)}" if block_id and count else block_id
 
-    def _block_id(self, piece: PartitionBlock, token: str, index: int, known_hash: str = "") -> str:
+    def _make_block_id(self, piece: PartitionBlock, token: str, index: int, known_hash: str = "") -> str:
         """Returns the block id of the rows in the order they came, before sorting.
 
         So the same INSERT gives the same id everywhere. ``known_hash`` is the part's content hash, if the rows came

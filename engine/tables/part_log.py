@@ -21,8 +21,8 @@ from parts.table.table_description import Key
 from sql.formats.registry import write_blocks
 from sql.settings.supported_settings import DEFAULT_SETTINGS
 
-_MOST_EVENTS = 20_000
-_MOST_TEXTS = 65_536
+_MAX_EVENTS = 20_000
+_MAX_TEXTS = 65_536
 
 
 class PartEventType(Enum):
@@ -66,7 +66,7 @@ class PartLog:
     """The newest events of all tables, and counts since the start."""
 
     def __init__(self) -> None:
-        self._events: deque[PartEvent] = deque(maxlen=_MOST_EVENTS)
+        self._events: deque[PartEvent] = deque(maxlen=_MAX_EVENTS)
         self._lock = threading.Lock()
         self.counts: Counter[PartEventType] = Counter()
         self.failures: Counter[PartEventType] = Counter()
@@ -170,7 +170,7 @@ def format_partition(key: Key, part: Part) -> str:
     text = _texts.get(of_partition)
     if text is None:
         text = _texts[of_partition] = _written(part)
-        if len(_texts) > _MOST_TEXTS:
+        if len(_texts) > _MAX_TEXTS:
             _texts.pop(next(iter(_texts)), None)
     return text
 

@@ -178,7 +178,7 @@ class TableServices:
     writers: Executor
     """The threads that compress and write the blocks of INSERTs."""
     merges: list[RunningMerge] = field(default_factory=list)
-    merge_elsewhere: RunInMergeProcess | None = None
+    run_in_merge_process: RunInMergeProcess | None = None
     """Runs merges and mutations in other processes; ``None`` without merge processes."""
     merging: Slots = field(default_factory=lambda: Slots(16))
     """The slots of merges and mutations."""

@@ -66,9 +66,9 @@ class CommitOptions:
 
 @dataclass(frozen=True)
 class AlterOptions:
-    """How long ALTER waits, always for this replica and with ``waits_for_all`` for all active ones."""
+    """How long ALTER waits, always for this replica and with ``waits_for_all_replicas`` for all active ones."""
 
-    waits_for_all: bool = False
+    waits_for_all_replicas: bool = False
     timeout_seconds: float = 600.0
     status: QueryStatus = field(default_factory=QueryStatus, compare=False)
 
@@ -86,7 +86,7 @@ class OptimizeOptions:
     throw_if_noop: bool = False
     skip_merged: bool = False
     """Whether ``final`` skips a partition that is one merged part already."""
-    is_waited_for: bool = True
+    waits_for_merges: bool = True
     """Whether a replicated table waits until the merges are done here."""
     status: QueryStatus = field(default_factory=QueryStatus, compare=False)
 

@@ -99,8 +99,8 @@ class WorkerCalls:
         with self._lock:
             held, self._held = list(self._held.values()), {}
             sessions, self._sessions = self._sessions, set()
-        for let_go in held:
-            let_go()
+        for release in held:
+            release()
         remove_spill_directories(self._shared.engine.config, self._owner)
         for user, session_id in sessions:
             self._shared.sessions.release(user, session_id, 0.0)
@@ -175,7 +175,7 @@ class WorkerCalls:
         except Exception as error:
             refusal = error
         try:
-            parts = _told(channel)
+            parts = _receive_parts(channel)
             if refusal is not None:
                 raise refusal
             assert sink is not None
@@ -204,13 +204,13 @@ class WorkerCalls:
             snapshot: PartsSnapshot = table.snapshot(sequential_consistency=sequential_consistency)
         else:
             snapshot = table.hold(list(map(PartName.parse, names)))
-        return self._keep(snapshot.release), [str(part.name) for part in snapshot.parts]
+        return self._hold_resource(snapshot.release), [str(part.name) for part in snapshot.parts]
 
     def _on_release_parts(self, _: Channel, number: int) -> None:
         with self._lock:
-            let_go = self._held.pop(number, None)
-        if let_go is not None:
-            let_go()
+            release = self._held.pop(number, None)
+        if release is not None:
+            release()
 
     def _on_opened_part(self, _: Channel, uid: int, name: str) -> Part | None:
         return self._table(uid).store.get(PartName.parse(name))
@@ -218,10 +218,10 @@ class WorkerCalls:
     def _on_report_corruption(self, _: Channel, uid: int, error: CorruptionError) -> None:
         self._table(uid).report_corruption(error)
 
-    def _keep(self, let_go: Callable[[], object]) -> int:
+    def _hold_resource(self, release: Callable[[], object]) -> int:
         number = next(self._numbers)
         with self._lock:
-            self._held[number] = let_go
+            self._held[number] = release
         return number
 
     def _table(self, uid: int) -> Table:
@@ -237,7 +237,7 @@ class WorkerCalls:
     ) -> tuple[int, list[str], list[Sequence[int]], int]:
         reading = self._shared.leases.reading(self._table(uid), opening)
         lease = reading.__enter__()
-        number = self._keep(lambda: reading.__exit__(None, None, None))
+        number = self._hold_resource(lambda: reading.__exit__(None, None, None))
         names, steps = [str(part.name) for part in lease.parts], [lease.steps[part.name] for part in lease.parts]
         return number, names, steps, lease.metadata_version
 
@@ -275,7 +275,7 @@ class WorkerCalls:
         return self._shared.engine.replicas_status()
 
 
-def _told(channel: Channel) -> list[TemporaryPart]:
+def _receive_parts(channel: Channel) -> list[TemporaryPart]:
     try:
         parts: list[TemporaryPart] = channel.receive()
         return parts

@@ -46,7 +46,7 @@ logger = logging.getLogger(__name__)
 Record = tuple[Any, ...]
 
 _LENGTH = struct.Struct("<I")
-_WORTH_AN_ACCOUNT_BYTES = 1 << 20
+_MIN_CHANGES_BYTES = 1 << 20
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _PUNCH_HOLE_AND_KEEP_SIZE = 0x02 | 0x01
 
@@ -61,8 +61,8 @@ class CatalogPublication(CatalogListener):
         self._page = page
         self._file = file
         self._lock = threading.Lock()
-        self._begin = self._end = self._account_bytes = 0
-        self._must_account = False
+        self._begin = self._end = self._listing_bytes = 0
+        self._must_list = False
         self._uids = count(1)
         self._databases: dict[str, Mapping[str, NotLoaded]] = {}
         """By database, its tables that could not be loaded."""
@@ -73,19 +73,19 @@ class CatalogPublication(CatalogListener):
 
     # -- changes --------------------------------------------------------------------------------------------------
 
-    def database_made(self, name: str) -> None:
+    def on_database_created(self, name: str) -> None:
         """Publishes a new database."""
         with self._lock:
             self._databases[name] = {}
             self._write([("database", name)])
 
-    def database_gone(self, name: str) -> None:
+    def on_database_dropped(self, name: str) -> None:
         """Publishes that a database is gone."""
         with self._lock:
             self._databases.pop(name, None)
             self._write([("no database", name)])
 
-    def table_started(self, table: Table) -> None:
+    def on_table_started(self, table: Table) -> None:
         """Publishes a new table with its active parts."""
         uid = next(self._uids)
         definition = table.definition
@@ -93,9 +93,9 @@ class CatalogPublication(CatalogListener):
         with self._lock:
             self._uid_of[id(table)] = uid
             self._objects[uid] = table
-        table.store.follow(lambda active: self._introduce(uid, record, active))
+        table.store.follow(lambda active: self._add_table(uid, record, active))
 
-    def table_altered(self, table: Table, definition: TableDefinition) -> None:
+    def on_table_altered(self, table: Table, definition: TableDefinition) -> None:
         """Publishes a new definition."""
         with self._lock:
             uid = self._uid_of.get(id(table))
@@ -105,7 +105,7 @@ class CatalogPublication(CatalogListener):
             self._tables[uid] = (record, self._tables[uid][1])
             self._write([("altered", uid, definition.create)])
 
-    def tables_renamed(self, renamed: Sequence[tuple[Table, TableDefinition]]) -> None:
+    def on_tables_renamed(self, renamed: Sequence[tuple[Table, TableDefinition]]) -> None:
         """Publishes new names, all at once."""
         named: list[Record] = []
         with self._lock:
@@ -117,13 +117,13 @@ class CatalogPublication(CatalogListener):
                     named.append(told)
             self._write([("renamed", named)])
 
-    def tables_not_loaded(self, database: str, failed: Mapping[str, NotLoaded]) -> None:
+    def on_tables_not_loaded(self, database: str, failed: Mapping[str, NotLoaded]) -> None:
         """Publishes the tables of a database that could not be loaded."""
         with self._lock:
             self._databases[database] = failed
             self._write([("not loaded", database, failed)])
 
-    def table_gone(self, table: Table) -> None:
+    def on_table_removed(self, table: Table) -> None:
         """Publishes that a table has stopped."""
         with self._lock:
             uid = self._uid_of.pop(id(table), None)
@@ -158,12 +158,12 @@ class CatalogPublication(CatalogListener):
 
     # -- the file (needs the lock) ----------------------------------------------------------------------------------
 
-    def _introduce(self, uid: int, record: Record, active: Sequence[PartName]) -> _TableFollower:
+    def _add_table(self, uid: int, record: Record, active: Sequence[PartName]) -> _TableListener:
         names = {str(name) for name in active}
         with self._lock:
             self._tables[uid] = (record, names)
             self._write([record, ("parts", uid, [(name, True) for name in sorted(names)])])
-        return _TableFollower(self, uid)
+        return _TableListener(self, uid)
 
     def _write(self, records: Sequence[Record]) -> int:
         """Appends records; returns the number of the change.
@@ -171,27 +171,27 @@ class CatalogPublication(CatalogListener):
         If memory is exhausted, the next change publishes a full listing.
         """
         begin = self._begin
-        if self._must_account or self._end - begin > 4 * self._account_bytes + _WORTH_AN_ACCOUNT_BYTES:
-            records = self._account()
+        if self._must_list or self._end - begin > 4 * self._listing_bytes + _MIN_CHANGES_BYTES:
+            records = self._list_everything()
             begin = self._end
         data = b"".join(map(_packed, records))
         try:
             os.pwrite(self._file, data, self._end)
         except OSError:
             logger.exception("workers could not be told of a change")
-            self._must_account = True
+            self._must_list = True
             return self._end + 1
-        self._must_account = False
+        self._must_list = False
         self._end += len(data)
         if begin != self._begin:
-            self._account_bytes = len(data)
+            self._listing_bytes = len(data)
         self._page.publish(begin, self._end)
         if begin != self._begin:
-            _give_back(self._file, self._begin, begin)
+            _free_pages(self._file, self._begin, begin)
             self._begin = begin
         return self._end
 
-    def _account(self) -> list[Record]:
+    def _list_everything(self) -> list[Record]:
         """Returns the records of a full listing."""
         records: list[Record] = [("anew",), *(("database", name) for name in sorted(self._databases))]
         records += [("not loaded", name, failed) for name, failed in sorted(self._databases.items()) if failed]
@@ -200,7 +200,7 @@ class CatalogPublication(CatalogListener):
         return records
 
 
-class _TableFollower:
+class _TableListener:
     """The listener of one table's parts. Implements ``parts.store.part_states.ActivePartsListener``."""
 
     def __init__(self, publication: CatalogPublication, uid: int) -> None:
@@ -284,7 +284,7 @@ def _read(file: int, start: int, size: int) -> bytes:
     return b"".join(pieces)
 
 
-def _give_back(file: int, begin: int, end: int) -> None:
+def _free_pages(file: int, begin: int, end: int) -> None:
     """Returns the memory pages that lie wholly between the positions."""
     begin, end = begin // _PAGE_BYTES * _PAGE_BYTES, end // _PAGE_BYTES * _PAGE_BYTES
     if end > begin:

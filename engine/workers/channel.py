@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 _LENGTH = struct.Struct("<I")
 _READ_BYTES = 1 << 16
-_MOST_DESCRIPTORS = 8
+_MAX_DESCRIPTORS = 8
 _LOOK_SECONDS = 0.05
 _STOP = "stop"
 
@@ -79,7 +79,7 @@ class Channel:
         while len(self._held) < size:
             try:
                 data, ancillary, _, _ = self.socket.recvmsg(
-                    max(_READ_BYTES, size - len(self._held)), socket.CMSG_SPACE(4 * _MOST_DESCRIPTORS)
+                    max(_READ_BYTES, size - len(self._held)), socket.CMSG_SPACE(4 * _MAX_DESCRIPTORS)
                 )
             except ConnectionError:
                 raise EOFError from None
@@ -234,7 +234,7 @@ class CallStatus(QueryStatus):
             super().expire()
 
 
-def _told(call: str, problem: Exception) -> PandoError:
+def _to_pando_error(call: str, problem: Exception) -> PandoError:
     """Converts an exception into the error that the caller raises.
 
     Resource errors have codes of their own; the rest is 1001.
@@ -260,7 +260,7 @@ def serve_calls(channel: Channel, handle: Callable[[str, tuple[Any, ...], Channe
         try:
             answer: tuple[bool, Any] = (True, handle(name, arguments, channel))
         except Exception as problem:
-            answer = (False, _told(name, problem))
+            answer = (False, _to_pando_error(name, problem))
         try:
             channel.send(answer)
         except OSError:

@@ -47,8 +47,8 @@ class ForkServer:
         gc.collect()
         gc.freeze()  # the children share these pages until somebody writes to them
         kinds = {**kinds, _NURSERY: lambda own: _run(Channel(own), kinds)}
-        self.pid, self._channel = _born(kinds, close_in_children)
-        self._next_pid, self._next = _born(kinds, [*close_in_children, self._channel.socket])
+        self.pid, self._channel = _start_fork_server(kinds, close_in_children)
+        self._standby_pid, self._standby = _start_fork_server(kinds, [*close_in_children, self._channel.socket])
         self._lock = threading.Lock()
         self._is_ending = False
         self._answers: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
@@ -83,11 +83,11 @@ class ForkServer:
     def stop(self) -> None:
         """Ends both fork servers and waits for them."""
         self._is_ending = True
-        for channel in (self._next, self._channel):
+        for channel in (self._standby, self._channel):
             channel.close()
         if self._thread is not None:
             self._thread.join(5)
-        for pid in (self._next_pid, self.pid):
+        for pid in (self._standby_pid, self.pid):
             _reap(pid)
 
     def _listen(self) -> None:
@@ -104,30 +104,32 @@ class ForkServer:
 
     def _take_over(self) -> bool:
         """Makes the server that stands by the fork server; returns ``False`` if there is none."""
-        if self._next is self._channel:
+        if self._standby is self._channel:
             logger.error("the fork server (pid %s) ended, and so did the one that stood by: no worker that ends is "
                          "replaced; restart this server", self.pid)  # fmt: skip
             return False
-        logger.error("the fork server (pid %s) ended, another one (pid %s) takes its place", self.pid, self._next_pid)
+        logger.error(
+            "the fork server (pid %s) ended, another one (pid %s) takes its place", self.pid, self._standby_pid
+        )
         self._channel.close()
         self._answers.put(("failed", "the fork server has just ended"))
         _reap(self.pid)
-        self.pid, self._channel = self._next_pid, self._next
-        threading.Thread(target=self._have_another_stand_by, name="nursery", daemon=True).start()
+        self.pid, self._channel = self._standby_pid, self._standby
+        threading.Thread(target=self._start_standby, name="nursery", daemon=True).start()
         return True
 
-    def _have_another_stand_by(self) -> None:
+    def _start_standby(self) -> None:
         ours, theirs = socket.socketpair()
         try:
-            self._next_pid = self.fork(_NURSERY, (), [theirs])
+            self._standby_pid = self.fork(_NURSERY, (), [theirs])
         except UnavailableError as error:
             logger.error("no fork server stands by: %s", error)
             ours.close()
             return
-        self._next = Channel(ours)
+        self._standby = Channel(ours)
 
 
-def _born(kinds: Kinds, close: Sequence[socket.socket]) -> tuple[int, Channel]:
+def _start_fork_server(kinds: Kinds, close: Sequence[socket.socket]) -> tuple[int, Channel]:
     ours, theirs = socket.socketpair()
     pid = os.fork()
     if pid == 0:

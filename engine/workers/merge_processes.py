@@ -44,14 +44,14 @@ class MergeProcesses:
     at most ``most`` merge processes, forked on first use. May be called from any thread.
     """
 
-    def __init__(self, nursery: ForkServer, most: int) -> None:
-        self._nursery = nursery
+    def __init__(self, fork_server: ForkServer, most: int) -> None:
+        self._fork_server = fork_server
         self._idle: list[Channel] = []
         self._free = threading.Semaphore(most)
         self._lock = threading.Lock()
         self._is_ending = False
 
-    def merge(
+    def run(
         self,
         order: MergeOrder | MutationOrder,
         is_cancelled: Callable[[], bool],
@@ -90,7 +90,7 @@ class MergeProcesses:
             if self._idle:
                 return self._idle.pop()
         ours, theirs = socket.socketpair()
-        self._nursery.fork("merge", (), [theirs])
+        self._fork_server.fork("merge", (), [theirs])
         return Channel(ours)
 
     def _run(
@@ -131,11 +131,11 @@ def serve_merge_orders(config: Config, end: socket.socket) -> None:
             order = channel.receive()
             if order == _STOP:  # it came after the merge had ended
                 continue
-            channel.send(("done", _error_of(channel, order, tables)))
+            channel.send(("done", _run_order(channel, order, tables)))
             release_memory()
 
 
-def _error_of(channel: Channel, order: MergeOrder | MutationOrder, tables: _Tables) -> PandoError | None:
+def _run_order(channel: Channel, order: MergeOrder | MutationOrder, tables: _Tables) -> PandoError | None:
     """Runs one order; returns its error, or ``None``."""
     told = time.monotonic()
 

@@ -33,7 +33,7 @@ _REPLACED = "It did not end by itself in time: the process that ran it was repla
 
 
 @dataclass(frozen=True)
-class Sentence:
+class EndReason:
     """The reason to end a worker.
 
     ``memory_of`` is the id hash of the query that took too much memory, if any.
@@ -44,7 +44,7 @@ class Sentence:
 
 
 @dataclass(frozen=True)
-class Aftermath:
+class WorkerEndResponses:
     """The responses to an ended worker's requests: errors by connection slot; others may be repeated."""
 
     errors: Mapping[int, PandoError] = field(default_factory=dict)
@@ -97,50 +97,50 @@ class Bounds:
         with self._lock:
             self._killed = {key: at for key, at in self._killed.items() if key[0] != worker or key[1] in but}
 
-    def look(self, held: Mapping[int, int], now: int) -> dict[int, Sentence]:
+    def select_workers_to_end(self, held: Mapping[int, int], now: int) -> dict[int, EndReason]:
         """Returns the workers to end.
 
         ``held`` is the memory of each worker in bytes; ``now`` is in nanoseconds.
         """
         found = {}
         for worker, held_bytes in held.items():
-            sentence = self._late(worker, now) or self._oversized(worker, held_bytes, now)
-            if sentence is not None:
-                found[worker] = sentence
+            end_reason = self._find_overdue(worker, now) or self._find_oversized(worker, held_bytes, now)
+            if end_reason is not None:
+                found[worker] = end_reason
         if not found and sum(held.values()) > self._limit_bytes * _SERVER_RATIO:
-            found = self._largest(held)
+            found = self._find_largest(held)
         return found
 
-    def aftermath(self, worker: int, sentence: Sentence, now: int) -> Aftermath:
+    def make_responses(self, worker: int, end_reason: EndReason, now: int) -> WorkerEndResponses:
         """Returns the responses after the worker's end. Must run before its numbers are reset."""
         errors: dict[int, PandoError] = {}
         for query in self._queries(worker):
             connection = int(query["connection"])
-            error = self._error(worker, query, now, is_hog=int(query["id"]) == sentence.memory_of)
+            error = self._make_error(worker, query, now, is_hog=int(query["id"]) == end_reason.memory_of)
             if connection and error is not None:
                 errors[connection - 1] = error
-        return Aftermath(errors, repeats=True)
+        return WorkerEndResponses(errors, repeats=True)
 
     # -- time -----------------------------------------------------------------------------------------------------
 
-    def _late(self, worker: int, now: int) -> Sentence | None:
+    def _find_overdue(self, worker: int, now: int) -> EndReason | None:
         queries = self._queries(worker)
         if self._killed:
             self._forget_kills(worker, but={int(number) for number in queries["id"]})
         for query in queries:
-            end, working = self._end_of(worker, query), int(query["working"])
+            end, working = self._get_end(worker, query), int(query["working"])
             if end and working and now > max(end, working) + self._grace:
-                return Sentence(f"ran a query that was to end {(now - end) / 1e9:.1f} s ago")
+                return EndReason(f"ran a query that was to end {(now - end) / 1e9:.1f} s ago")
         return None
 
-    def _end_of(self, worker: int, query: np.void) -> int:
+    def _get_end(self, worker: int, query: np.void) -> int:
         """Returns when the query was to end; 0 if it need not."""
         killed = self._killed.get((worker, int(query["id"])), 0)
         return min((end for end in (killed, int(query["deadline"]), int(query["told_to_end"])) if end), default=0)
 
     # -- memory ---------------------------------------------------------------------------------------------------
 
-    def _oversized(self, worker: int, held_bytes: int, now: int) -> Sentence | None:
+    def _find_oversized(self, worker: int, held_bytes: int, now: int) -> EndReason | None:
         queries = self._queries(worker)
         if not len(queries):
             self._shares.pop(worker, None)
@@ -156,17 +156,17 @@ class Bounds:
         share.exceeded = share.exceeded or now
         at_once = over > share.size_bytes * (_AT_ONCE_RATIO - 1) + _AT_ONCE_BYTES
         if at_once or now - share.exceeded > self._grace:
-            return Sentence(f"held {held_bytes} bytes, more than its queries may", _hog(queries))
+            return EndReason(f"held {held_bytes} bytes, more than its queries may", _find_largest_query(queries))
         return None
 
-    def _largest(self, held: Mapping[int, int]) -> dict[int, Sentence]:
+    def _find_largest(self, held: Mapping[int, int]) -> dict[int, EndReason]:
         """Returns the worker with the largest query, to be ended."""
         sizes = {worker: int(queries["held_bytes"].max()) for worker in held if len(queries := self._queries(worker))}
         if not sizes:
             return {}
         worker = max(sizes, key=sizes.__getitem__)
         reason = f"held {held[worker]} bytes while all workers held {sum(held.values())}"
-        return {worker: Sentence(reason, _hog(self._queries(worker)))}
+        return {worker: EndReason(reason, _find_largest_query(self._queries(worker)))}
 
     # -- queries --------------------------------------------------------------------------------------------------
 
@@ -174,7 +174,7 @@ class Bounds:
         places = self._page.running[worker]
         return places[places["id"] != 0]
 
-    def _error(self, worker: int, query: np.void, now: int, *, is_hog: bool) -> PandoError | None:
+    def _make_error(self, worker: int, query: np.void, now: int, *, is_hog: bool) -> PandoError | None:
         """Returns the error that the query gets, or ``None`` if it is not to blame."""
         code = int(query["code"])
         if (worker, int(query["id"])) in self._killed:
@@ -196,7 +196,7 @@ _MEMORY = UserError("MEMORY_LIMIT_EXCEEDED", "")
 _CANCELLED = CancelledError()
 
 
-def _hog(queries: np.ndarray) -> int:
+def _find_largest_query(queries: np.ndarray) -> int:
     """Returns the query to blame for memory:
 
     one that was told so, or the largest. Among queries without a count yet it is the one that began last.

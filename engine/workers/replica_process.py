@@ -60,7 +60,7 @@ class ReplicaProcess:
         self._counts = QueryCounts(config.worker_count + 1)
         common = InheritedResources(config, page, file, self._states, self._counts)
         kinds = {"worker": partial(run_worker, common), "merge": partial(serve_merge_orders, config)}
-        self._nursery = ForkServer(kinds, close_in_children=[listening])
+        self._fork_server = ForkServer(kinds, close_in_children=[listening])
         self._publication = CatalogPublication(page, file)
         self._page = page
 
@@ -71,15 +71,17 @@ class ReplicaProcess:
         shared = SharedServices(self._publication, SessionStore(services.monotonic, engine.end_session), leases)
         config = self._config
         bounds = Bounds(self._page, config.query_stop_grace_seconds, config.memory_limit_bytes)
-        pool = WorkerPool(config.worker_count, self._nursery, self._page, shared, bounds, config.worker_stuck_seconds)
-        self._nursery.start()
-        running.callback(self._nursery.stop)
+        pool = WorkerPool(
+            config.worker_count, self._fork_server, self._page, shared, bounds, config.worker_stuck_seconds
+        )
+        self._fork_server.start()
+        running.callback(self._fork_server.stop)
         pool.start()
         running.callback(pool.stop, self._config.shutdown_wait_unfinished)
-        merges = MergeProcesses(self._nursery, len(os.sched_getaffinity(0)))
+        merges = MergeProcesses(self._fork_server, len(os.sched_getaffinity(0)))
         running.callback(merges.stop)
-        services.merge_elsewhere = merges.merge
-        engine.catalog.follower = self._publication
+        services.run_in_merge_process = merges.run
+        engine.catalog.listener = self._publication
         engine.processes_elsewhere = pool.processes
         engine.worker_rows = pool.rows
         start_engine(engine, running)

@@ -25,7 +25,7 @@ from engine.workers.call_handlers import SharedServices, WorkerCalls
 from engine.workers.channel import Channel, serve_calls
 from engine.workers.connections.dispatcher import ConnectionDispatcher
 from engine.workers.fork_server import ForkServer
-from engine.workers.query_bounds import Aftermath, Bounds, Sentence
+from engine.workers.query_bounds import Bounds, EndReason, WorkerEndResponses
 from engine.workers.shared_page import SharedPage
 from parts.common.errors import PandoError
 from parts.common.process_memory import get_held_bytes
@@ -63,7 +63,7 @@ class WorkerHandle:
     """The number of answers that nobody waited for."""
     processes: Sequence[Mapping[str, Any]] = ()
     """The worker's queries as last reported; a worker that does not answer still runs them."""
-    sentence: Sentence | None = None
+    end_reason: EndReason | None = None
     """The reason why the watch ended it."""
 
     @property
@@ -94,7 +94,7 @@ class WorkerPool:
     def __init__(
         self,
         count: int,
-        nursery: ForkServer,
+        fork_server: ForkServer,
         page: SharedPage,
         shared: SharedServices,
         bounds: Bounds,
@@ -102,7 +102,7 @@ class WorkerPool:
     ) -> None:
         self._count = count
         self._bounds = bounds
-        self._nursery = nursery
+        self._fork_server = fork_server
         self._page = page
         self._shared = shared
         self._stuck_seconds = stuck_seconds
@@ -113,7 +113,7 @@ class WorkerPool:
         self._failures = 0
         self._restarts: Counter[int] = Counter()
         self.door: ConnectionDispatcher | None = None
-        nursery.on_end = self._child_ended
+        fork_server.on_end = self._on_child_end
 
     # -- life -----------------------------------------------------------------------------------------------------
 
@@ -162,14 +162,14 @@ class WorkerPool:
     def processes(self) -> Iterable[Process]:
         """Yields the queries that run in workers."""
         for worker in self.workers():
-            told = self._answers(worker, "processes")
+            told = self._ask(worker, "processes")
             worker.processes = worker.processes if told is None else told
             for facts in worker.processes:
                 yield OtherProcess(facts, partial(self._kill_query, worker))
 
     def _kill_query(self, worker: WorkerHandle, query_id: str) -> None:
         if self._bounds.kill(worker.number, query_id, time.monotonic_ns()):
-            self._answers(worker, "kill", query_id)
+            self._ask(worker, "kill", query_id)
 
     def rows(self) -> list[Row]:
         """Returns the rows of ``system.workers``."""
@@ -188,7 +188,7 @@ class WorkerPool:
             for worker in self.workers()
         ]
 
-    def _answers(self, worker: WorkerHandle, name: str, *arguments: object) -> Any:
+    def _ask(self, worker: WorkerHandle, name: str, *arguments: object) -> Any:
         """Asks the worker; returns ``None`` if it does not answer."""
         try:
             return worker.ask(name, *arguments)
@@ -203,7 +203,7 @@ class WorkerPool:
         pairs = [socket.socketpair(), socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET), socket.socketpair()]
         (control, _), (door, _), (questions, _) = pairs
         self._page.beat[number] = int(time.monotonic() * 1e9)
-        pid = self._nursery.fork("worker", (number,), [theirs for _, theirs in pairs])
+        pid = self._fork_server.fork("worker", (number,), [theirs for _, theirs in pairs])
         worker = WorkerHandle(
             number,
             pid,
@@ -233,7 +233,7 @@ class WorkerPool:
                         self._open_worker(worker)
                 elif message[0] == "retire":
                     worker.is_open = False
-                    self._answers(worker, "drain")
+                    self._ask(worker, "drain")
         self._end(worker)
 
     def _open_worker(self, worker: WorkerHandle) -> None:
@@ -246,17 +246,17 @@ class WorkerPool:
     def _end(self, worker: WorkerHandle) -> None:
         """Cleans up after a worker's end, and replaces it."""
         worker.is_open = False
-        sentence, aftermath = worker.sentence, Aftermath()
-        if sentence is not None:
-            aftermath = self._bounds.aftermath(worker.number, sentence, time.monotonic_ns())
+        end_reason, responses = worker.end_reason, WorkerEndResponses()
+        if end_reason is not None:
+            responses = self._bounds.make_responses(worker.number, end_reason, time.monotonic_ns())
         self._bounds.forget(worker.number)
         self._page.clear(worker.number)
-        reason = self._reason(worker) if sentence is None else f"{sentence.reason} and was ended"
+        reason = self._reason(worker) if end_reason is None else f"{end_reason.reason} and was ended"
         worker.is_ready.set()
         if not self._ending.is_set():
             logger.error("%s (pid %s) %s", worker.name, worker.pid, reason)
         if self.door is not None:
-            self.door.rescue(worker, reason, aftermath)
+            self.door.take_over_connections(worker, reason, responses)
         for channel in (worker.control, worker.questions):
             channel.close()
         worker.has_ended.set()
@@ -266,7 +266,7 @@ class WorkerPool:
         self._replace(worker)
 
     def _replace(self, worker: WorkerHandle) -> None:
-        has_failed = worker.sentence is None and time.monotonic() - worker.started < _SHORT_LIFE_SECONDS
+        has_failed = worker.end_reason is None and time.monotonic() - worker.started < _SHORT_LIFE_SECONDS
         self._failures = self._failures + 1 if has_failed else 0
         pause = min(0.1 * 2**self._failures - 0.1, _LONGEST_PAUSE_SECONDS) if self._failures else 0.0
         while not self._ending.wait(pause):
@@ -278,7 +278,7 @@ class WorkerPool:
                 logger.error("%s cannot be replaced: %s", worker.name, error)
                 pause = _LONGEST_PAUSE_SECONDS / 5
 
-    def _child_ended(self, pid: int, status: int) -> None:
+    def _on_child_end(self, pid: int, status: int) -> None:
         with self._lock:
             self._statuses[pid] = status
 
@@ -299,15 +299,15 @@ class WorkerPool:
             if time.monotonic() >= next_beats:
                 next_beats = time.monotonic() + _WATCH_SECONDS
                 self._end_stuck()
-            self._hold_to_bounds()
+            self._enforce_bounds()
 
-    def _hold_to_bounds(self) -> None:
-        workers = {worker.number: worker for worker in self.workers() if worker.sentence is None}
+    def _enforce_bounds(self) -> None:
+        workers = {worker.number: worker for worker in self.workers() if worker.end_reason is None}
         held = {number: get_held_bytes(worker.pid) for number, worker in workers.items()}
-        for number, sentence in self._bounds.look(held, time.monotonic_ns()).items():
+        for number, end_reason in self._bounds.select_workers_to_end(held, time.monotonic_ns()).items():
             worker = workers[number]
-            logger.error("%s (pid %s) %s: it is ended", worker.name, worker.pid, sentence.reason)
-            worker.sentence = sentence
+            logger.error("%s (pid %s) %s: it is ended", worker.name, worker.pid, end_reason.reason)
+            worker.end_reason = end_reason
             _kill(worker.pid)
 
     def _end_stuck(self) -> None:

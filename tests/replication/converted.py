@@ -37,7 +37,7 @@ class PlainServer(SimulatedServer):
         return replication
 
     def _connect_auxiliary(self, name: str) -> MemoryKeeper | None:
-        colony = self.colony
+        colony = self.cluster
         assert isinstance(colony, PlainServers)
         if name != "aux":
             return None

@@ -26,7 +26,7 @@ def put_back(colony: SimulatedCluster, past: Snapshot, *, ends_sessions: bool = 
 
 def lose(node: SimulatedNode, path: str) -> None:
     """Somebody deletes the node and all below it, whatever depends on it."""
-    keeper = node.colony.ensemble.connect()
+    keeper = node.cluster.ensemble.connect()
     keeper.delete_tree(path)
 
 

@@ -62,13 +62,13 @@ def test_rows_parts_and_numbers_go_on(make_servers: MakeServers) -> None:
     one.sql("OPTIMIZE TABLE t FINAL")
     one.sql("ALTER TABLE t UPDATE v = 'again' WHERE k = 4 SETTINGS mutations_sync = 2")
     one.sql("ALTER TABLE t ADD COLUMN n UInt8 DEFAULT 3")
-    one.colony.settle()
+    one.cluster.settle()
     assert one.rows("SELECT v, n FROM t WHERE k = 4") == [("again", 3)]
     one.sql("ALTER TABLE t ATTACH PARTITION 4")
     one.restart()
-    one.colony.settle()
+    one.cluster.settle()
     assert one.keys() == sorted([*keys, 6, 10, 11])
-    one.colony.check_equal()
+    one.cluster.check_equal()
 
 
 @pytest.mark.parametrize(
@@ -101,12 +101,12 @@ def test_a_new_replica_gets_all_rows(make_servers: MakeServers) -> None:
     two.sql("DROP TABLE t")
     definition = str(one.rows("SHOW CREATE TABLE t")[0][0])
     two.sql(definition.replace("default.t", "t"))
-    one.colony.settle()
+    one.cluster.settle()
     assert two.keys() == sorted([*keys, 10])
     two.insert(1, [11])
-    one.colony.settle()
+    one.cluster.settle()
     assert one.keys() == two.keys() == sorted([*keys, 10, 11])
-    one.colony.check_equal()
+    one.cluster.check_equal()
 
 
 def copy_table(source: PlainServer, target: PlainServer) -> None:
@@ -122,17 +122,17 @@ def test_a_copy_of_the_same_data_joins_without_copying(make_servers: MakeServers
     keys = work_on(one)
     copy_table(one, two)
     inodes = files(two)
-    one.colony.on_copy = lambda part, node: pytest.fail(f"{part} is fetched")
+    one.cluster.on_copy = lambda part, node: pytest.fail(f"{part} is fetched")
     one.convert()
     two.convert()
-    one.colony.settle()
+    one.cluster.settle()
     assert one.keys() == two.keys() == keys
     assert files(two) == inodes
     two.insert(1, [20])
-    one.colony.on_copy = lambda part, node: None
-    one.colony.settle()
+    one.cluster.on_copy = lambda part, node: None
+    one.cluster.settle()
     assert one.keys() == two.keys() == sorted([*keys, 20])
-    one.colony.check_equal()
+    one.cluster.check_equal()
 
 
 def test_equal_rows_under_other_names_are_taken_and_others_kept_aside(make_servers: MakeServers) -> None:
@@ -143,20 +143,20 @@ def test_equal_rows_under_other_names_are_taken_and_others_kept_aside(make_serve
     for keys in ([4], [100], [1, 2], [3]):
         two.insert(1, keys)
     copied: set[str] = set()
-    one.colony.on_copy = lambda part, node: copied.add(str(part))
+    one.cluster.on_copy = lambda part, node: copied.add(str(part))
     one.convert()
     two.convert()
-    one.colony.settle()
+    one.cluster.settle()
     assert one.keys() == two.keys() == [1, 2, 3, 4]
     assert not copied
     assert two.detached() == ["clone_1_2_2_0"]
     two.restart()
-    one.colony.settle()
+    one.cluster.settle()
     assert two.keys() == [1, 2, 3, 4]
     two.sql("INSERT INTO t (p, k) VALUES (1, 5)")
-    one.colony.settle()
+    one.cluster.settle()
     assert one.keys() == [1, 2, 3, 4, 5]
-    one.colony.check_equal()
+    one.cluster.check_equal()
 
 
 def test_the_way_there_and_back(make_servers: MakeServers) -> None:
@@ -178,10 +178,10 @@ def test_the_way_there_and_back(make_servers: MakeServers) -> None:
     one.sql(f"SYSTEM DROP REPLICA 'r1' FROM ZKPATH '{ROOT}'")
     one.sql("ATTACH TABLE t AS REPLICATED")
     one.restart()
-    one.colony.settle()
+    one.cluster.settle()
     assert one.keys() == sorted([*keys, 10])
     assert one.rows("SELECT v FROM t WHERE k = 4") == [("plain",)]
-    one.colony.check_equal()
+    one.cluster.check_equal()
 
 
 def test_histories_of_columns_go_on(make_servers: MakeServers) -> None:
@@ -192,7 +192,7 @@ def test_histories_of_columns_go_on(make_servers: MakeServers) -> None:
     one.convert()
     one.insert(1, [2])
     one.sql("ALTER TABLE t DROP COLUMN w")
-    one.colony.settle()
+    one.cluster.settle()
     one.convert("NOT REPLICATED")
     one.sql("ALTER TABLE t ADD COLUMN w String DEFAULT 'last'")
     assert one.rows("SELECT k, v, w FROM t ORDER BY k") == [(1, "late", "last"), (2, "value 2", "last")]
@@ -284,7 +284,7 @@ def test_another_servers_replica_is_not_taken_over(make_servers: MakeServers) ->
         assert two.keys() == [2]
         if one.is_up:
             one.stop()
-            one.colony.end_zombies()
+            one.cluster.end_zombies()
 
 
 # -- back: rows that are not here ---------------------------------------------------------------------------------
@@ -295,7 +295,7 @@ def two_replicas(make_servers: MakeServers) -> tuple[PlainServer, PlainServer]:
     one.insert(1, [1])
     one.convert()
     two.convert()
-    one.colony.settle()
+    one.cluster.settle()
     return one, two
 
 
@@ -314,7 +314,7 @@ def test_a_replica_that_lacks_rows_is_no_plain_table(make_servers: MakeServers) 
     two.step_all()
     assert "GET_PART of 1_2_2_0 is not carried out here" in refused_back(two)
     two.sql("SYSTEM START FETCHES t")
-    one.colony.settle()
+    one.cluster.settle()
     two.convert("NOT REPLICATED")
     assert two.keys() == [1, 2]
 
@@ -325,7 +325,7 @@ def test_a_replica_that_others_must_fetch_from_stays_one(make_servers: MakeServe
     one.insert(1, [2])
     assert "replica r2 has not fetched part 1_2_2_0" in refused_back(one)
     two.sql("SYSTEM START FETCHES t")
-    one.colony.settle()
+    one.cluster.settle()
     one.convert("NOT REPLICATED")
     two.insert(1, [3])
     assert (one.keys(), two.keys()) == ([1, 2], [1, 2, 3])
@@ -338,7 +338,7 @@ def test_a_mutation_that_is_not_done_here_is_awaited(make_servers: MakeServers) 
     one.sql("ALTER TABLE t UPDATE v = 'new' WHERE 1 SETTINGS mutations_sync = 0")
     one.step_all()
     assert "1_1_1_0" in refused_back(two)
-    one.colony.settle()
+    one.cluster.settle()
     two.convert("NOT REPLICATED")
     assert two.rows("SELECT v FROM t") == [("new",)]
 
@@ -363,7 +363,7 @@ def test_a_table_that_was_made_replicated_becomes_a_plain_one(make_servers: Make
 def test_merges_that_are_not_done_change_no_rows(make_servers: MakeServers) -> None:
     one, two = two_replicas(make_servers)
     one.insert(1, [2])
-    one.colony.settle()
+    one.cluster.settle()
     two.sql("SYSTEM STOP MERGES t")
     one.sql("OPTIMIZE TABLE t FINAL")
     two.convert("NOT REPLICATED")
@@ -396,12 +396,12 @@ def test_zookeeper_that_is_away_or_lost_its_data(make_servers: MakeServers, how:
 
 def convert_hit_at(server: PlainServer, request: int, fault: Fault | str) -> bool:
     """Whether there were so many requests to ZooKeeper; the last is hit. Afterwards the table is replicated."""
-    seen = hit_request(server.colony, request, fault)
+    seen = hit_request(server.cluster, request, fault)
     with suppress(Crash, PandoError):
         server.convert()
-    server.colony.on_request = lambda node, kind, path: None
+    server.cluster.on_request = lambda node, kind, path: None
     if not server.is_up:
-        server.colony.end_zombies()
+        server.cluster.end_zombies()
         server.start()
     server.keeper.reconnect()
     if server.engine.catalog.find("default", "t") is None:
@@ -424,11 +424,11 @@ def test_a_fault_at_any_request_is_repaired_by_the_start_or_the_same_statement(t
                 one.convert()
             victim = two if is_second else one
             came_so_far = convert_hit_at(victim, request, FAULTS[number % len(FAULTS)])
-            victim.colony.settle()
+            victim.cluster.settle()
             if is_second:
                 assert two.detached() == ["4_5_5_0_7", "clone_1_9_9_0"], request
             assert victim.keys() == keys, request
-            victim.colony.check_equal()
+            victim.cluster.check_equal()
         if not came_so_far:
             assert request > 20
             return
@@ -441,11 +441,11 @@ def test_a_crash_between_zookeeper_and_disk(make_servers: MakeServers, point: st
     (one,) = make_servers()
     keys = work_on(one)
     one.sql("DETACH TABLE t")
-    one.colony.on_failpoint = lambda node, name: one.crash_here() if name == point else None  # type: ignore[func-returns-value]
+    one.cluster.on_failpoint = lambda node, name: one.crash_here() if name == point else None  # type: ignore[func-returns-value]
     with pytest.raises(Crash):
         one.sql("ATTACH TABLE t AS REPLICATED")
-    one.colony.on_failpoint = lambda node, name: None
-    one.colony.end_zombies()
+    one.cluster.on_failpoint = lambda node, name: None
+    one.cluster.end_zombies()
     one.start()
     assert one.any_table.definition.engine_name == "MergeTree"
     for number in range(20, 25):
@@ -453,9 +453,9 @@ def test_a_crash_between_zookeeper_and_disk(make_servers: MakeServers, point: st
     one.convert()
     one.insert(1, [30])
     one.restart()
-    one.colony.settle()
+    one.cluster.settle()
     assert one.keys() == sorted([*keys, *range(20, 25), 30])
-    one.colony.check_equal()
+    one.cluster.check_equal()
 
 
 # -- convert_to_replicated ------------------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ def directory(server: SimulatedServer) -> Path:
 
 def start_without_table(server: SimulatedServer, create: Callable[[], object]) -> None:
     """``create`` makes it."""
-    server.colony.end_zombies()
+    server.cluster.end_zombies()
     server.create = create  # type: ignore[method-assign, assignment]
     server.start()
 

@@ -30,8 +30,8 @@ def refused(action: Callable[[], object]) -> PandoError:
 def lose(node: SimulatedNode) -> None:
     """Its server will not come back."""
     node.crash()
-    node.colony.end_zombies()
-    del node.colony.nodes[node.name]
+    node.cluster.end_zombies()
+    del node.cluster.nodes[node.name]
 
 
 def drop(node: SimulatedNode, *, by: SimulatedNode) -> None:

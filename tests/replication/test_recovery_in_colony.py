@@ -52,7 +52,7 @@ def test_emptied_directory_is_filled_from_the_others(make_colony: MakeColony) ->
 
 
 def delay(node: SimulatedNode) -> int:
-    return node.table.state.queue.absolute_delay(node.colony.now)
+    return node.table.state.queue.absolute_delay(node.cluster.now)
 
 
 def test_who_fetches_what_it_should_have_had_is_as_far_behind_as_the_table_is_old(make_colony: MakeColony) -> None:

@@ -173,7 +173,7 @@ def test_the_replica_that_merges_for_all_is_given_up_by_a_server_behind(make_col
     colony.settle()
     for node in colony:
         step(node, -10 * _DAY if node.name == "r2" else 0.0)
-    colony.nodes["r1"].call(lambda table: table.optimize(OptimizeOptions(final=True, is_waited_for=False)))
+    colony.nodes["r1"].call(lambda table: table.optimize(OptimizeOptions(final=True, waits_for_merges=False)))
     for name in ("r1", "r3"):
         colony.nodes[name].is_frozen = True  # one of them is to merge for all
         colony.cuts.add(frozenset((name, "r2")))

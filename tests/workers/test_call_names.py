@@ -30,7 +30,7 @@ def test_a_call_has_a_handler(name: str) -> None:
     assert hasattr(WorkerCalls, f"_on_{name}")
 
 
-@pytest.mark.parametrize("name", sorted(_names_sent(worker_pool, ("ask", "_answers"))))
+@pytest.mark.parametrize("name", sorted(_names_sent(worker_pool, ("ask", "_ask"))))
 def test_a_question_has_a_handler(name: str) -> None:
     handlers = {handler for each in vars(worker).values() if inspect.isclass(each) for handler in dir(each)}
     assert f"_on_{name}" in handlers

@@ -42,7 +42,7 @@ class AlterationWork(TransactionWork):
 
     def _idle(self) -> SimulatedServer | None:
         """Returns a server that is up and in the middle of nothing."""
-        servers = [cast(SimulatedServer, node) for node in self._up() if node not in self.colony.stack]
+        servers = [cast(SimulatedServer, node) for node in self._up() if node not in self.cluster.stack]
         return self.random.choice(servers) if servers else None
 
     def _do_alter(self) -> None:
@@ -107,7 +107,7 @@ class AlterationWork(TransactionWork):
     def check(self) -> None:
         """Checks that all replicas have the same, known columns."""
         super().check()
-        found = [self._check_columns(server) for server in cast(SimulatedServers, self.colony).servers]
+        found = [self._check_columns(server) for server in cast(SimulatedServers, self.cluster).servers]
         assert all(columns == found[0] for columns in found), f"the replicas have other columns: {found}"
         if self._columns is not None:
             assert found[0] == self._columns, f"{found[0]} after acknowledged ALTERs to {self._columns}"

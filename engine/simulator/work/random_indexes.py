@@ -83,7 +83,7 @@ class IndexWork(AlterationWork, MutationWork):
     def check(self) -> None:
         """Checks that all replicas have the same, known indexes."""
         super().check()
-        servers = cast(SimulatedServers, self.colony).servers
+        servers = cast(SimulatedServers, self.cluster).servers
         found = [get_indexes(server) for server in servers]
         assert all(names == found[0] for names in found), f"the replicas have other indexes: {found}"
         if self._indexes is not None:

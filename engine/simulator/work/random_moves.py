@@ -62,14 +62,14 @@ class MovePartitionWork(Simulation):
         super().__post_init__()
         self._moves = Counter[int]()
         """How many moves were begun, by partition."""
-        for server in cast(SimulatedServers, self.colony).servers:
+        for server in cast(SimulatedServers, self.cluster).servers:
             server.sql(_SECOND)
-        self.colony.settle()
+        self.cluster.settle()
 
     def begin_faults(self) -> None:
         """Installs the fault hooks, those of fsyncs too."""
         super().begin_faults()
-        cast(SimulatedServers, self.colony).on_sync = self._perhaps_fail_sync
+        cast(SimulatedServers, self.cluster).on_sync = self._perhaps_fail_sync
 
     def _perhaps_fail_sync(self, server: SimulatedServer) -> None:
         if self.random.random() < self.crash_rate:
@@ -86,7 +86,7 @@ class MovePartitionWork(Simulation):
             return "failed"
 
     def _idle(self) -> SimulatedServer | None:
-        servers = [cast(SimulatedServer, node) for node in self._up() if node not in self.colony.stack]
+        servers = [cast(SimulatedServer, node) for node in self._up() if node not in self.cluster.stack]
         return self.random.choice(servers) if servers else None
 
     def _of(self, partition: int) -> list[MovingBlock]:
@@ -195,8 +195,8 @@ class MovePartitionWork(Simulation):
 
     def check(self) -> None:
         """Checks that replicas agree, and that each row is in one table with the right updates."""
-        self.colony.check_equal()
-        for server in cast(SimulatedServers, self.colony).servers:
+        self.cluster.check_equal()
+        for server in cast(SimulatedServers, self.cluster).servers:
             rows = _rows(server)
             found = Counter(key for _, key, _ in rows)
             assert set(found) <= self._known_keys()

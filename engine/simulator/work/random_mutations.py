@@ -24,7 +24,7 @@ from engine.simulator.work.random_transactions import TransactionWork
 
 _UPDATE = re.compile(r"v = concat\(v, '( m\d+)'\).* WHERE k % (\d+) = (\d+)$")
 _DELETE = re.compile(r"WHERE k IN \(([\d, ]+)\)$")
-_MOST_UNDER_WAY = 3
+_MAX_UNDER_WAY = 3
 
 
 @dataclass(eq=False)
@@ -60,7 +60,7 @@ class MutationWork(TransactionWork):
         self._next_mark = 0
         self._marked_for_deletion: dict[int, Block] = {}
         """The keys that a DELETE is to remove, with their blocks."""
-        ensemble = self.colony.ensemble
+        ensemble = self.cluster.ensemble
         run = ensemble.run
 
         def watched(session: int, ops: Sequence[Op]) -> list[Any]:
@@ -145,7 +145,7 @@ class MutationWork(TransactionWork):
 
     @staticmethod
     def _has_room(server: SimulatedServer) -> bool:
-        return sum(not shown.is_done for shown in server.table.mutations.shown()) < _MOST_UNDER_WAY
+        return sum(not shown.is_done for shown in server.table.mutations.shown()) < _MAX_UNDER_WAY
 
     # -- checks -------------------------------------------------------------------------------------------------
 
@@ -188,7 +188,7 @@ class MutationWork(TransactionWork):
         """Checks that all mutations are done on all replicas."""
         super().check()
         taken = {key for seen in self._seen.values() for key in seen.deleted}
-        for server in cast(SimulatedServers, self.colony).servers:
+        for server in cast(SimulatedServers, self.cluster).servers:
             open_ = [shown.id for shown in server.table.mutations.shown() if not shown.is_done]
             assert not open_, f"{server.name} is not done with {open_}"
             self._check_rows(server, list(self._seen))

@@ -62,7 +62,7 @@ class StatementWork(TtlWork, IndexWork, PartitionWork):
     def begin_faults(self) -> None:
         """Installs the fault hooks, those of fsyncs too."""
         super().begin_faults()
-        servers = cast(SimulatedServers, self.colony)
+        servers = cast(SimulatedServers, self.cluster)
         servers.on_sync = self._perhaps_fail_sync
 
     def _perhaps_fail_sync(self, server: SimulatedServer) -> None:
@@ -81,8 +81,8 @@ class StatementWork(TtlWork, IndexWork, PartitionWork):
 
     def _do_step_clock(self) -> None:
         """Sets the wall clock of a machine, right or wrong."""
-        clock = self.random.choice(list(self.colony)).clock
-        before, clock.skew = clock.skew, self.random.choice([0.0, self.colony.wrong_clocks.skew()])
+        clock = self.random.choice(list(self.cluster)).clock
+        before, clock.skew = clock.skew, self.random.choice([0.0, self.cluster.wrong_clocks.skew()])
         if clock.skew != before:
             self.counts["clock stepped back" if clock.skew < before else "clock stepped ahead"] += 1
 
@@ -164,20 +164,20 @@ class StatementWork(TtlWork, IndexWork, PartitionWork):
     def heal(self) -> None:
         """Finishes interrupted drops, and heals."""
         if self._dropped is not None:
-            self.colony.calm()
+            self.cluster.calm()
             self._finish_drop(self._dropped)
         if self._rotten is not None:  # one part may be most of a small table: the operator forces the start
-            force_restore_flag.set_flag(self.colony.ensemble.connect(), TABLE.replica(self._rotten.name))
+            force_restore_flag.set_flag(self.cluster.ensemble.connect(), TABLE.replica(self._rotten.name))
         super().heal()
         if self._rotten is not None:
             self.counts["broken parts found"] += len(self._rotten.check())
-            self.colony.settle()
+            self.cluster.settle()
         self._dropped = self._rotten = None
 
     def check(self) -> None:
         """Checks every invariant, and that no part is broken."""
         super().check()
-        for server in cast(SimulatedServers, self.colony).servers:
+        for server in cast(SimulatedServers, self.cluster).servers:
             assert not (broken := server.check()), f"{server.name} has broken parts after healing: {broken}"
 
     def _finish_drop(self, server: SimulatedServer) -> None:

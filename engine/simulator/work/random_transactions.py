@@ -92,7 +92,7 @@ class TransactionWork(Simulation):
 
     def _fault(self, node: SimulatedNode, kind: str, path: str) -> Fault | None:
         """Lets others INSERT between any two requests of a COMMIT."""
-        if len(self.colony.stack) == 1 and any(transaction.is_under_way for transaction in self.transactions):
+        if len(self.cluster.stack) == 1 and any(transaction.is_under_way for transaction in self.transactions):
             others = [other for other in self._up() if other is not node]
             if others and self.random.random() < 0.1:
                 self._do_stage(others)
@@ -338,16 +338,16 @@ class TransactionWork(Simulation):
         super().heal()
         for transaction in self._open():
             if transaction.commits or self.random.random() < 0.5:
-                self._commit(transaction, self.random.choice(list(self.colony)))
+                self._commit(transaction, self.random.choice(list(self.cluster)))
                 assert transaction.is_settled, f"the outcome of {transaction} stays unknown"
-        self.colony.settle()
+        self.cluster.settle()
 
     def check(self) -> None:
         """Checks every invariant, and that nothing stays staged for decided transactions."""
-        for node in self.colony:
+        for node in self.cluster:
             self._check_transactions(node, Counter(node.keys()))
         super().check()
         still_open = {transaction_node_name(transaction.id) for transaction in self._open()}
-        for server in cast(SimulatedServers, self.colony).servers:
+        for server in cast(SimulatedServers, self.cluster).servers:
             left = set(server.table.store.staged.transactions()) - still_open
             assert not left, f"{server.name} keeps what was staged for transactions that are decided: {left}"

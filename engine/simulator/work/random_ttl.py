@@ -45,10 +45,10 @@ class TtlWork(TransactionWork):
         super().__post_init__()
         self._keys = self._next_key = _Keys()  # type: ignore[assignment]
         self._jumped = 0
-        first = next(iter(self.colony))
+        first = next(iter(self.cluster))
         assert isinstance(first, SimulatedServer)
         first.sql(f"ALTER TABLE t MODIFY TTL {TTL} SETTINGS alter_sync = 2")
-        self.colony.settle()
+        self.cluster.settle()
 
     def act(self) -> None:
         """Withdraws promises for old rows, and runs one random action."""
@@ -66,17 +66,17 @@ class TtlWork(TransactionWork):
 
     def _do_pass_time(self) -> None:
         jump = self.random.randint(*_JUMPS)
-        if not self.colony.stack and self._jumped + jump <= _ALL_JUMPS:
+        if not self.cluster.stack and self._jumped + jump <= _ALL_JUMPS:
             self._jumped += jump
-            self.colony.now += jump
+            self.cluster.now += jump
 
     def _latest(self) -> float:
         """Returns a time that no server's clock has passed."""
-        return self.colony.now + max(node.clock.largest_skew for node in self.colony)
+        return self.cluster.now + max(node.clock.largest_skew for node in self.cluster)
 
     def _earliest(self) -> float:
         """Returns a time that every server's clock has reached."""
-        return min(node.clock.wall() for node in self.colony)
+        return min(node.clock.wall() for node in self.cluster)
 
     def _expired(self, by: float) -> list[Block]:
         return [block for block in self.blocks if 0 < block.keys[0] // _UNIT <= by]
@@ -94,7 +94,7 @@ class TtlWork(TransactionWork):
         self._promise_nothing_of_old()
         super().check()
         gone = self._expired(self._earliest() - _MARGIN_SECONDS // 10)
-        for node in self.colony:
+        for node in self.cluster:
             found = Counter(node.keys())
             left = [block for block in gone if found[block.keys[0]]]
             assert not left, f"{node.name} still has expired {left}, {node.explain()}"

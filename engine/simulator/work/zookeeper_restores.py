@@ -38,7 +38,7 @@ from parts.read.part_reader import open_part
 from parts.store.detached_parts import DETACHED
 from recovery import force_restore_flag
 
-_MOST_RESTORES = 2
+_MAX_RESTORES = 2
 _PASSES = 20
 _SESSION_SECONDS = 1.5
 """The time-out of a session in memory, and a tick."""
@@ -91,31 +91,31 @@ class RestoreWork(StatementWork):
         Simulation._do_insert(self)
 
     def _do_take_snapshot(self) -> None:
-        self._snapshot = self.colony.ensemble.snapshot()
+        self._snapshot = self.cluster.ensemble.snapshot()
 
     def _do_put_back(self) -> None:
-        if self._snapshot is None or self.counts["put back"] == _MOST_RESTORES:
+        if self._snapshot is None or self.counts["put back"] == _MAX_RESTORES:
             return
         self.counts["put back"] += 1
         self._is_past = True
-        idle = [node for node in self._up() if node not in self.colony.stack]
+        idle = [node for node in self._up() if node not in self.cluster.stack]
         down = self.random.sample(idle, self.random.choice([0, self.random.randint(0, len(idle))]))
         self._forget()
         for node in down:
             node.crash()
-        self._past_sessions = self.colony.ensemble.restore(self._snapshot)
-        self._past_sessions_end = self.colony.now + _SESSION_SECONDS
-        self.colony.zombies += self._past_sessions
+        self._past_sessions = self.cluster.ensemble.restore(self._snapshot)
+        self._past_sessions_end = self.cluster.now + _SESSION_SECONDS
+        self.cluster.zombies += self._past_sessions
 
     def _reconnect(self) -> None:
         """Ends the snapshot's sessions in time. Called between all steps and while somebody waits."""
-        if self.colony.now >= self._past_sessions_end:
+        if self.cluster.now >= self._past_sessions_end:
             self._end_past_sessions()
         super()._reconnect()
 
     def _end_past_sessions(self) -> None:
         for session in self._past_sessions:
-            self.colony.ensemble.end_session(session)
+            self.cluster.ensemble.end_session(session)
         self._past_sessions = []
 
     def _forget(self) -> None:
@@ -132,7 +132,7 @@ class RestoreWork(StatementWork):
 
     def _held_by_all(self) -> set[int]:
         """Returns the keys on every disk; none while a server is down."""
-        servers = cast(SimulatedServers, self.colony).servers
+        servers = cast(SimulatedServers, self.cluster).servers
         if not all(server.is_up and server.has_table for server in servers):
             return set()
         return set.intersection(*(keys_of(server.table.store.active()) for server in servers))
@@ -176,7 +176,7 @@ class RestoreWork(StatementWork):
         self._restore(server)
         reason = server.table.state.readonly_reason
         if _is_refused(server) and "ZooKeeper is from the past" not in reason and "force_restore_data" in reason:
-            force_restore_flag.set_flag(self.colony.ensemble.connect(), server.table.replica)
+            force_restore_flag.set_flag(self.cluster.ensemble.connect(), server.table.replica)
             self.counts["force_restore_data"] += 1
 
     # -- healing and checking --------------------------------------------------------------------------------------
@@ -184,20 +184,20 @@ class RestoreWork(StatementWork):
     def heal(self) -> None:
         """Restores all refused replicas, and heals."""
         if self._is_past:
-            self.colony.on_wait = self.colony.step_others
-            self.colony.on_copy = lambda part, node: None
-            self.colony.calm()
+            self.cluster.on_wait = self.cluster.step_others
+            self.cluster.on_copy = lambda part, node: None
+            self.cluster.calm()
             self._restore_all()
         super().heal()
 
     def _restore_all(self) -> None:
-        servers = cast(SimulatedServers, self.colony).servers
+        servers = cast(SimulatedServers, self.cluster).servers
         order = self.random.sample(servers, len(servers))
         self._forget()
         for _ in range(_PASSES):
             for _ in range(3):
-                self.colony.step_others()
-                self.colony.now += 7.0
+                self.cluster.step_others()
+                self.cluster.now += 7.0
             if not (refused := list(filter(_is_refused, order))):
                 return
             for server in refused:
@@ -209,8 +209,8 @@ class RestoreWork(StatementWork):
         """Checks every invariant, and that acknowledged blocks are not lost."""
         for block in self._everywhere:
             block.expected = Expectation.ONCE
-        there = set(next(iter(self.colony)).keys())
-        detached = [_detached_keys(server) for server in cast(SimulatedServers, self.colony).servers]
+        there = set(next(iter(self.cluster)).keys())
+        detached = [_detached_keys(server) for server in cast(SimulatedServers, self.cluster).servers]
         super().check()
         for block in self._somewhere - self._everywhere:
             is_kept = any(keys.issuperset(block.keys) for keys in detached)

@@ -25,7 +25,7 @@ _TIME = "create time: "
 
 
 @dataclass(frozen=True)
-class TableThen:
+class TableSnapshot:
     """A table with the parts that it had at some moment.
 
     Implements ``engine.tables.merges.mutation_execution.ReadableTable``.
@@ -40,7 +40,7 @@ class TableThen:
 
 
 @dataclass(eq=False)
-class KeptMutation:
+class StoredMutation:
     """A mutation with its progress and its last failure."""
 
     number: int
@@ -52,7 +52,7 @@ class KeptMutation:
     retry_at: float = 0.0
     """The monotonic time of the next attempt."""
     is_killed: bool = False
-    reads: Mapping[tuple[str, str], TableThen] | None = None
+    reads: Mapping[tuple[str, str], TableSnapshot] | None = None
     """The tables that its subqueries read; ``None`` if their parts are not held yet."""
     changed: threading.Event = field(default_factory=threading.Event)
     """Set when the mutation is done, killed, or delayed by a failure."""
@@ -68,7 +68,7 @@ class KeptMutation:
                 file.unlink(missing_ok=True)
             raise
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Releases the tables that its subqueries read."""
         for table in (self.reads or {}).values():
             table.held.release()
@@ -99,13 +99,13 @@ class KeptMutation:
         return partitions is None or partition_id in partitions
 
 
-def waiting_for(kept: Sequence[KeptMutation], name: PartName) -> list[KeptMutation]:
+def waiting_for(kept: Sequence[StoredMutation], name: PartName) -> list[StoredMutation]:
     """Returns the mutations that a part still needs, from all in the order of their numbers."""
     later = bisect_right(kept, name.data_version, key=lambda each: each.number)
     return [each for each in kept[later:] if each.is_for(name)]
 
 
-def load_mutations(directory: Path) -> list[KeptMutation]:
+def load_mutations(directory: Path) -> list[StoredMutation]:
     """Reads the mutations in the order of their numbers; removes drafts that a kill left."""
     for draft in directory.glob(f"tmp_{_PREFIX}*{_SUFFIX}"):
         draft.unlink()
@@ -119,12 +119,12 @@ def unfinished_mutations(directory: Path, parts: Iterable[PartName]) -> list[str
     return [each.id for each in kept if any(map(each.is_for, active))]
 
 
-def _read(path: Path) -> KeptMutation:
+def _read(path: Path) -> StoredMutation:
     """Reads one file. Raises ``UserError`` 117 (INCORRECT_DATA) if it is damaged."""
     try:
         time, _, rest = path.read_text(encoding="utf-8").partition("\n")
         number = int(path.name.removeprefix(_PREFIX).removesuffix(_SUFFIX))
-        return KeptMutation(number, Mutation.decode(rest), float(time.removeprefix(_TIME)))
+        return StoredMutation(number, Mutation.decode(rest), float(time.removeprefix(_TIME)))
     except (PandoError, ValueError, KeyError, TypeError) as error:
         raise UserError(
             "INCORRECT_DATA",

@@ -49,13 +49,13 @@ class MergeTreeInsert(InsertSink):
         if self.options.transaction:
             return self.table.transactions.stage(parts, self.options)
         with self.table.recent_blocks.deduplicating():
-            wanted = self._not_known(parts)
+            wanted = self._select_new(parts)
             with self.table.numbers(len(wanted)) as numbers:
-                named = self._named(wanted, numbers)
+                named = self._add_preactive_parts(wanted, numbers)
                 with self.table.store.lock:
                     for stored in named:
                         self.table.store.commit(stored)
-            self._note(named)
+            self._add_to_part_log(named)
             stored_as = {
                 part.block_id: BlockNode(str(stored.name), part.missing)
                 for part, stored in zip(wanted, named, strict=True)
@@ -64,7 +64,7 @@ class MergeTreeInsert(InsertSink):
         self.table.wake_merges()
         return self._outcome
 
-    def _not_known(self, parts: list[TemporaryPart]) -> list[TemporaryPart]:
+    def _select_new(self, parts: list[TemporaryPart]) -> list[TemporaryPart]:
         """Returns the parts that are no duplicates, and counts the others."""
         wanted: list[TemporaryPart] = []
         for part in parts:
@@ -74,7 +74,7 @@ class MergeTreeInsert(InsertSink):
                 self._outcome.add_known(part.block_id, node.missing)
         return wanted
 
-    def _named(self, parts: list[TemporaryPart], numbers: range) -> list[Part]:
+    def _add_preactive_parts(self, parts: list[TemporaryPart], numbers: range) -> list[Part]:
         """Renames the parts to their final names:
 
         all or, after an error, none, so that no restart finds only some.
@@ -97,7 +97,7 @@ class MergeTreeInsert(InsertSink):
             raise
         return named
 
-    def _note(self, named: list[Part]) -> None:
+    def _add_to_part_log(self, named: list[Part]) -> None:
         """Adds the parts to the part log."""
         services = self.table.services
         for part in named:

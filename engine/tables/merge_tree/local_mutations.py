@@ -31,7 +31,7 @@ from engine.tables.capabilities.table_mutations import (
     MutationSummary,
     format_unfinished_message,
 )
-from engine.tables.merge_tree.kept_mutations import KeptMutation, TableThen, load_mutations, waiting_for
+from engine.tables.merge_tree.kept_mutations import StoredMutation, TableSnapshot, load_mutations, waiting_for
 from engine.tables.merges.mutation_execution import FindTable, mutate_to_temporary
 from engine.tables.stopped_actions import StoppableAction, StoppedActions
 from engine.tables.table_data import TableData
@@ -95,7 +95,7 @@ class MergeTreeMutations:
         self._lock = threading.Lock()
         self._deciding = threading.Lock()
         """Held while a part is committed or a mutation killed: a killed mutation commits nothing more."""
-        self._kept: list[KeptMutation] = []
+        self._kept: list[StoredMutation] = []
         """In the order of their numbers."""
         self._in_progress: PartName | None = None
         self._agenda: list[PartName] = []
@@ -122,12 +122,12 @@ class MergeTreeMutations:
                 f"number_of_mutations_to_throw = {most}; wait, or kill those that fail",
             )
         with table.numbers(1) as numbers:
-            kept = KeptMutation(numbers[0], mutation, table.services.clock())
+            kept = StoredMutation(numbers[0], mutation, table.services.clock())
             kept.write(table.store.path)
             table.services.failpoint("mutation.after_file")
             with self._lock:
                 self._kept = sorted([*self._kept, kept], key=lambda each: each.number)
-            self._hold_tables(kept)
+            self._hold_read_tables(kept)
         self._wake()
         if options.sync:
             self._wait(kept, options.status)
@@ -152,8 +152,8 @@ class MergeTreeMutations:
         asked = self._progress()
         for kept in self._all():
             is_done = kept.is_done(*asked)
-            left = self._left(kept) if not is_done else []
-            failed = None if is_done else self._failed_before(kept)
+            left = self._list_remaining_parts(kept) if not is_done else []
+            failed = None if is_done else self._find_blocking_failure(kept)
             running = [name for name in left if name == self._in_progress]
             found.append(
                 MutationSummary(
@@ -170,14 +170,14 @@ class MergeTreeMutations:
             ((kept.id, kept.mutation) for kept in self._all() if not kept.is_done(*asked)), touched
         )
 
-    def _wait(self, kept: KeptMutation, status: QueryStatus) -> None:
+    def _wait(self, kept: StoredMutation, status: QueryStatus) -> None:
         """Waits until the mutation is done. Raises 341 (UNFINISHED) if it fails or is killed."""
         services = self._table.services
         while not self._is_done(kept):
             status.check()
             if kept.is_killed:
                 raise UnavailableError("UNFINISHED", f"Mutation {kept.id} was killed")
-            failed = self._failed_before(kept)
+            failed = self._find_blocking_failure(kept)
             if failed is not None:
                 raise UnavailableError("UNFINISHED", format_unfinished_message(failed.id, failed.failure))
             services.wait(kept.changed, _POLL_SECONDS)
@@ -185,11 +185,11 @@ class MergeTreeMutations:
             if self._table.is_stopping.is_set():
                 raise UnavailableError("ABORTED", "The table is being stopped; the mutation goes on after its start")
 
-    def _failed_before(self, kept: KeptMutation) -> KeptMutation | None:
+    def _find_blocking_failure(self, kept: StoredMutation) -> StoredMutation | None:
         """Returns the first failed mutation that delays parts of this one; perhaps this one itself."""
         elders = [each for each in self._all() if each.failures and each.number <= kept.number]
-        left = set(self._left(kept)) if elders else set()
-        return next((each for each in elders if left.intersection(self._left(each))), None)
+        left = set(self._list_remaining_parts(kept)) if elders else set()
+        return next((each for each in elders if left.intersection(self._list_remaining_parts(each))), None)
 
     # -- merges
 
@@ -242,16 +242,16 @@ class MergeTreeMutations:
                 delay = min(delay or _FIRST_RETRY_SECONDS, _FIRST_RETRY_SECONDS)
         if not is_anew:
             return 0.0  # other parts may have come meanwhile
-        self._note_finished()
+        self._record_finished()
         return delay
 
     def clean_up(self) -> None:
         """Removes the oldest finished mutations beyond ``finished_mutations_to_keep``."""
-        self._note_finished()
+        self._record_finished()
         done = [kept for kept in self._all() if kept.finish_time]
         self._forget(done[: max(0, len(done) - self._table.definition.settings.finished_mutations_to_keep)])
 
-    def _mutate(self, name: PartName, mutations: Sequence[KeptMutation]) -> None:
+    def _mutate(self, name: PartName, mutations: Sequence[StoredMutation]) -> None:
         table = self._table
         result = PartName(name.partition_id, name.min_block, name.max_block, name.level, mutations[-1].number)
         self._in_progress = name
@@ -260,7 +260,7 @@ class MergeTreeMutations:
                 if not held.parts:
                     raise ConflictError("ABORTED", f"Part {name} has gone")
                 (source,) = held.parts
-                directory = self._made(source, mutations, result)
+                directory = self._run_mutations(source, mutations, result)
                 self._commit(directory, result, name, mutations)
                 table.services.failpoint("mutation.after_commit")
             for kept in mutations:
@@ -277,20 +277,20 @@ class MergeTreeMutations:
             if isinstance(error, UserError) and len(mutations) > 1:
                 self._mutate(name, mutations[: len(mutations) // 2])  # find out which of them fails
             else:
-                self._note_failure(name, mutations, error)
+                self._record_failure(name, mutations, error)
         finally:
             self._in_progress = None
 
-    def _commit(self, directory: Path, result: PartName, name: PartName, mutations: Sequence[KeptMutation]) -> None:
+    def _commit(self, directory: Path, result: PartName, name: PartName, mutations: Sequence[StoredMutation]) -> None:
         with self._deciding:
             if any(kept.is_killed for kept in mutations):
                 self._table.store.drop_temporary(directory)
                 raise CancelledError(f"Mutation of part {name} was killed")
             self._table.commit_instead(directory, result, [name])
 
-    def _made(self, source: Part, mutations: Sequence[KeptMutation], result: PartName) -> Path:
+    def _run_mutations(self, source: Part, mutations: Sequence[StoredMutation], result: PartName) -> Path:
         table = self._table
-        read = self._hold_tables(mutations[0])
+        read = self._hold_read_tables(mutations[0])
         known = self._all()
 
         def is_killed() -> bool:
@@ -309,16 +309,18 @@ class MergeTreeMutations:
             is_cancelled=lambda: table.is_cancelled() or StoppableAction.MERGES in table.stopped or is_killed(),
         )
 
-    def _hold_tables(self, kept: KeptMutation) -> Mapping[tuple[str, str], TableThen]:
+    def _hold_read_tables(self, kept: StoredMutation) -> Mapping[tuple[str, str], TableSnapshot]:
         with self._lock:
             if kept.reads is None:
                 found = ((name, self._find_table(*name)) for name in kept.mutation.tables)
                 kept.reads = {
-                    name: TableThen(table.definition, table.snapshot()) for name, table in found if table is not None
+                    name: TableSnapshot(table.definition, table.snapshot())
+                    for name, table in found
+                    if table is not None
                 }
             return kept.reads
 
-    def _note_failure(self, name: PartName, mutations: Sequence[KeptMutation], error: Exception) -> None:
+    def _record_failure(self, name: PartName, mutations: Sequence[StoredMutation], error: Exception) -> None:
         services = self._table.services
         most = self._table.definition.settings.max_postpone_time_for_failed_mutations_ms / 1000
         for kept in mutations:
@@ -334,19 +336,19 @@ class MergeTreeMutations:
 
     # -- progress
 
-    def _all(self) -> list[KeptMutation]:
+    def _all(self) -> list[StoredMutation]:
         with self._lock:
             return self._kept
 
-    def _left(self, kept: KeptMutation) -> list[PartName]:
+    def _list_remaining_parts(self, kept: StoredMutation) -> list[PartName]:
         store = self._table.store
         return sorted(part.name for part in (*store.active(), *store.preactive()) if kept.is_for(part.name))
 
-    def _is_done(self, kept: KeptMutation) -> bool:
+    def _is_done(self, kept: StoredMutation) -> bool:
         return kept.is_done(*self._progress())
 
     def _progress(self) -> tuple[int, dict[str, int]]:
-        """Returns the arguments of :meth:`KeptMutation.is_done`.
+        """Returns the arguments of :meth:`StoredMutation.is_done`.
 
         Pending blocks are read first, so that a block is either pending or among the parts.
         """
@@ -357,25 +359,25 @@ class MergeTreeMutations:
             least[partition] = min(version, least.get(partition, version))
         return first_pending, least
 
-    def _note_finished(self) -> None:
+    def _record_finished(self) -> None:
         if all(kept.finish_time for kept in self._all()):
             return
         asked = self._progress()
         for kept in self._all():
             if not kept.finish_time and kept.is_done(*asked):
                 kept.finish_time = self._table.services.clock()
-                kept.let_go()
+                kept.release()
                 kept.changed.set()
 
-    def _forget(self, gone: Iterable[KeptMutation]) -> None:
+    def _forget(self, gone: Iterable[StoredMutation]) -> None:
         gone = set(gone)
         with self._lock:
             self._kept = [kept for kept in self._kept if kept not in gone]
         for kept in gone:
-            kept.let_go()
+            kept.release()
             (self._table.store.path / kept.id).unlink(missing_ok=True)
 
 
-def _may_share(kept: KeptMutation) -> bool:
+def _may_share(kept: StoredMutation) -> bool:
     """Tells whether the mutation may be applied in one rewrite with others."""
     return not kept.failures and not kept.mutation.tables

@@ -55,7 +55,7 @@ from parts.store.exchange_record import replace_file_durably
 from parts.store.part_store import PartStore
 
 _DECISIONS, _APPLICATIONS = "transactions", "applications"
-_MOST_APPLICATIONS = 10_000
+_MAX_APPLICATIONS = 10_000
 
 
 class BlockNumbers(Protocol):
@@ -236,10 +236,10 @@ class MergeTreeTransactions:
             if rank >= MAX_REMEMBERED_TRANSACTIONS or ages[file] > DECIDED_TRANSACTION_SECONDS:
                 file.unlink(missing_ok=True)
         applications = [*(self._path / _APPLICATIONS).glob("*.json")]
-        if len(applications) > _MOST_APPLICATIONS:
+        if len(applications) > _MAX_APPLICATIONS:
             with self._lock:
                 applications.sort(key=lambda file: file.stat().st_mtime, reverse=True)
-                for file in applications[_MOST_APPLICATIONS:]:
+                for file in applications[_MAX_APPLICATIONS:]:
                     file.unlink(missing_ok=True)
 
     # -- files ------------------------------------------------------------------------------------------------------

@@ -44,8 +44,8 @@ def merge_to_temporary(
         where = (definition.database, definition.create, definition.data_path)
         order = MergeOrder(*where, names, directory, deduplicate, deduplicate_by, cleanup, expire_at)
         stop = is_cancelled or table.is_cancelled
-        if table.services.merge_elsewhere is not None:
-            table.services.merge_elsewhere(order, stop, on_progress)
+        if table.services.run_in_merge_process is not None:
+            table.services.run_in_merge_process(order, stop, on_progress)
         else:
             run_merge(order, sources, definition.description, stop, on_progress)
     return directory

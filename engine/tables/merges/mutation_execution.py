@@ -81,8 +81,8 @@ def mutate_to_temporary(
                 directory,
             )
             stop = is_cancelled or table.is_cancelled
-            if table.services.merge_elsewhere is not None:
-                table.services.merge_elsewhere(order, stop, on_progress)
+            if table.services.run_in_merge_process is not None:
+                table.services.run_in_merge_process(order, stop, on_progress)
             else:
                 others = {(d.database, d.name): HeldPartsRelation(d.description, parts) for d, parts in read}
                 _carry_out(order, source, definition, HeldPartsCatalog(others), stop, on_progress)

@@ -45,7 +45,7 @@ class FirstBytesWaiter:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def take(self, connection: socket.socket) -> None:
+    def add(self, connection: socket.socket) -> None:
         """Takes a new connection."""
         self._look(connection)
 
@@ -76,10 +76,10 @@ class FirstBytesWaiter:
 
     def _wait(self, connection: socket.socket) -> None:
         if connection not in self._waiting:
-            self._waiting[connection] = self._loop.call_later(self._timeout_seconds, self._is_late, connection)
+            self._waiting[connection] = self._loop.call_later(self._timeout_seconds, self._on_timeout, connection)
             self._loop.add_reader(connection.fileno(), self._look, connection)
 
-    def _is_late(self, connection: socket.socket) -> None:
+    def _on_timeout(self, connection: socket.socket) -> None:
         """Closes a silent connection; its server answers a request that does not go on."""
         try:
             has_begun = bool(connection.recv(1, socket.MSG_PEEK))
@@ -93,10 +93,10 @@ class FirstBytesWaiter:
     def _decide(self, connection: socket.socket, *, is_own: bool) -> None:
         if connection in self._raised:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
-        self._let_go(connection)
+        self._stop_waiting(connection)
         (self._own if is_own else self._other)(connection)
 
-    def _let_go(self, connection: socket.socket) -> None:
+    def _stop_waiting(self, connection: socket.socket) -> None:
         timer = self._waiting.pop(connection, None)
         if timer is not None:
             timer.cancel()
@@ -104,5 +104,5 @@ class FirstBytesWaiter:
             self._raised.discard(connection)
 
     def _drop(self, connection: socket.socket) -> None:
-        self._let_go(connection)
+        self._stop_waiting(connection)
         connection.close()

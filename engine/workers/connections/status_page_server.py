@@ -24,7 +24,7 @@ from engine.server.config import Config
 
 logger = logging.getLogger(__name__)
 
-_MOST_HEAD_BYTES = 8192
+_MAX_HEAD_BYTES = 8192
 _SEND_SECONDS = 10.0
 _END = b"\r\n\r\n"
 _BODY_HEADERS = (b"\ncontent-length:", b"\ntransfer-encoding:", b"\nexpect:", b"\nupgrade:")
@@ -49,9 +49,9 @@ class StatusPageServer:
     def __len__(self) -> int:
         return len(self._state.connections) + len(self._opener) + len(self._tasks)
 
-    def open(self, connection: socket.socket) -> None:
+    def serve(self, connection: socket.socket) -> None:
         """Serves a connection."""
-        head = _whole_head(connection)
+        head = _read_whole_head(connection)
         if head is None:
             make = self._uvicorn.http_protocol_class
             self._opener.open(connection, lambda: make(self._uvicorn, self._state, {}))  # type: ignore[call-arg]
@@ -60,7 +60,7 @@ class StatusPageServer:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def shut(self) -> None:
+    def close_idle(self) -> None:
         """Ends connections whose request has not come."""
         for connection in list(self._state.connections):
             connection.shutdown()
@@ -116,13 +116,13 @@ def _client(connection: socket.socket) -> tuple[str, int] | None:
     return str(address), int(port)
 
 
-def _whole_head(connection: socket.socket) -> bytes | None:
+def _read_whole_head(connection: socket.socket) -> bytes | None:
     """Reads a request head without a body off the connection.
 
     Returns ``None``, and reads nothing, if it is incomplete or a body follows.
     """
     try:
-        data = connection.recv(_MOST_HEAD_BYTES, socket.MSG_PEEK)
+        data = connection.recv(_MAX_HEAD_BYTES, socket.MSG_PEEK)
     except OSError:
         return None
     head, end, _ = data.partition(_END)

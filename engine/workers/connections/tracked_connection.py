@@ -56,7 +56,7 @@ class ConnectionSlot:
         """Records that the request may be repeated."""
         self._shared.may_repeat[self.slot] = 1
 
-    def note_idle(self) -> None:
+    def set_idle(self) -> None:
         """Records that no request is in progress, and the bytes counted so far."""
         self._shared.received[self.slot] = self.received
         self._shared.written[self.slot] = self.written
@@ -103,7 +103,7 @@ class TrackedConnection(HttpConnection):
         self.place.note_data(data)
         super().data_received(data)
         if self.is_idle:
-            self._note_idle()
+            self._set_idle()
 
     def on_response_complete(self) -> None:
         """Records whether another request is in progress."""
@@ -111,7 +111,7 @@ class TrackedConnection(HttpConnection):
         if self.transport.is_closing():
             return
         if self.is_idle:
-            self._note_idle()
+            self._set_idle()
         elif self.has_unanswered_request:
             self.place.note_next()
 
@@ -128,15 +128,15 @@ class TrackedConnection(HttpConnection):
         self.place.is_returned = self.place.states[self.place.slot] == _IDLE
         super().shutdown()
 
-    def _note_idle(self) -> None:
+    def _set_idle(self) -> None:
         if self.transport.get_write_buffer_size():  # the client has not got the end of the response yet
             self.loop.call_later(_FLUSH_SECONDS, self._look_again)
         else:
-            self.place.note_idle()
+            self.place.set_idle()
 
     def _look_again(self) -> None:
         if self.is_idle and not self.transport.is_closing():
-            self._note_idle()
+            self._set_idle()
 
 
 class _TrackedTransport:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-_MOST_SECONDS = 60.0
+_MAX_SECONDS = 60.0
 
 
-class PutOffPartitions:
+class DelayedPartitions:
     """The partitions of one table that must wait.
 
     Used by one thread. ``monotonic`` is the clock of the pauses.
@@ -31,9 +31,9 @@ class PutOffPartitions:
         for ``first_seconds``, then longer.
         """
         now = self._monotonic()
-        former = {id_: pause for id_, (until, pause) in self._waiting.items() if until > now - _MOST_SECONDS}
+        former = {id_: pause for id_, (until, pause) in self._waiting.items() if until > now - _MAX_SECONDS}
         self._waiting = {id_: self._waiting[id_] for id_ in former if id_ not in merging}
         for partition_id in asked:
             if partition_id not in merging:
-                pause = min(_MOST_SECONDS, 2 * former.get(partition_id, first_seconds / 2))
+                pause = min(_MAX_SECONDS, 2 * former.get(partition_id, first_seconds / 2))
                 self._waiting[partition_id] = now + pause, pause

@@ -69,28 +69,28 @@ class PartitionMover:
         """
         for _ in range(_ATTEMPTS):
             status.check()
-            lock = self._take_number(partition_id)
+            lock = self._allocate_block(partition_id)
             if lock is None:
                 return False
             try:
-                with self._leaving(lock, status) as leaving:
+                with self._hold_moving_parts(lock, status) as leaving:
                     if leaving.parts:
                         attach(leaving.parts, leaving.ops)
                         return True
             except OtherTableChanged:
-                self._give_up(lock)
+                self._release_number(lock)
                 continue
             except BaseException:
                 with suppress(UnavailableError, KeeperConnectionLoss):
-                    self._give_up(lock)
+                    self._release_number(lock)
                 raise
-            self._give_up(lock)
+            self._release_number(lock)
             return False
         raise ConflictError(
             "KEEPER_EXCEPTION", f"Could not move partition {partition_id} in {_ATTEMPTS} attempts: others get ahead"
         )
 
-    def _take_number(self, partition_id: str) -> BlockLock | None:
+    def _allocate_block(self, partition_id: str) -> BlockLock | None:
         """Takes a block number:
 
         parts with smaller ones may move. Returns ``None`` if the partition never had rows.
@@ -105,7 +105,7 @@ class PartitionMover:
             assert isinstance(lock, BlockLock)
             return lock
 
-    def _give_up(self, lock: BlockLock) -> None:
+    def _release_number(self, lock: BlockLock) -> None:
         """Releases the number, which also makes a commit fail that may still be on its way."""
         try:
             release_block_number(self._state.replication.require_keeper(), lock)
@@ -114,7 +114,7 @@ class PartitionMover:
             raise
 
     @contextmanager
-    def _leaving(self, lock: BlockLock, status: QueryStatus) -> Iterator[_MovingParts]:
+    def _hold_moving_parts(self, lock: BlockLock, status: QueryStatus) -> Iterator[_MovingParts]:
         """Yields the parts once they are complete here.
 
         Raises 159 (TIMEOUT_EXCEEDED) if that takes longer than the queue may take.
@@ -125,7 +125,7 @@ class PartitionMover:
         while True:
             with state.working() as (keeper, activation):
                 keeper.sync(state.paths.root)
-                ops, reason, held = self._look(keeper, activation, lock)
+                ops, reason, held = self._plan_drop(keeper, activation, lock)
             with held:
                 if reason is None:
                     yield _MovingParts([part for part in held.parts if _is_below(part.name, lock)], ops)
@@ -137,7 +137,7 @@ class PartitionMover:
             state.sleep(pause)
             pause = min(1.5 * pause, _LONGEST_PAUSE_SECONDS)
 
-    def _look(
+    def _plan_drop(
         self, keeper: Keeper, activation: Activation, lock: BlockLock
     ) -> tuple[Sequence[Op], str | None, Snapshot]:
         """Returns the operations, the reason why they must wait, and the parts.

@@ -47,11 +47,11 @@ _RETRY_SECONDS = 1.0
 _LOOK_SECONDS = 0.5
 """The pause while waiting for what no watch reports, such as a block that another replica commits."""
 _POLL_SECONDS = 0.02
-_MOST_POLL_SECONDS = 0.5
+_MAX_POLL_SECONDS = 0.5
 """The longest pause while waiting for other replicas, as every look costs ZooKeeper requests."""
 _ATTEMPTS = 20
-_MOST_IN_QUEUE = 8
-_MOST_IN_ONE_ENTRY = 10_000
+_MAX_IN_QUEUE = 8
+_MAX_IN_ONE_ENTRY = 10_000
 
 
 class LogReader(Protocol):
@@ -71,7 +71,7 @@ class ColumnsVersionSource(Protocol):
 class MutationFailures(Protocol):
     """The last failures of mutations."""
 
-    def failure(self, mutation_id: str) -> MutationFailure:
+    def get_failure(self, mutation_id: str) -> MutationFailure:
         """Returns the mutation's last failure, empty without one."""
 
 
@@ -95,7 +95,7 @@ class ReplicatedMutations:
         self._failures = failures
         self._wake_execution = wake_execution
         self.task = state.make_task("mutations", self.step)
-        self._has_news = threading.Event()
+        self._may_have_changed = threading.Event()
         """Set when mutations or the session may have changed."""
         self._finished = ""
         """The last mutation of the finished ones; all before it are finished here too."""
@@ -179,7 +179,7 @@ class ReplicatedMutations:
                     parts_to_do=[] if is_done else entry.parts_to_do(parts),
                     parts_in_progress=[e.source_parts[0] for e in running if entry.mutation_id in e.mutations],
                     is_done=is_done,
-                    failure=MutationFailure() if is_done else self._failures.failure(entry.mutation_id),
+                    failure=MutationFailure() if is_done else self._failures.get_failure(entry.mutation_id),
                 )
             )
         return found
@@ -190,9 +190,9 @@ class ReplicatedMutations:
         state = self._state
         deadline = state.services.monotonic() + options.timeout_seconds
         pause = _POLL_SECONDS
-        while behind := self._behind(id_, everywhere=options.sync > 1):
+        while behind := self._list_unfinished_replicas(id_, everywhere=options.sync > 1):
             options.status.check()
-            failure = self._failures.failure(id_)
+            failure = self._failures.get_failure(id_)
             if failure.part:
                 raise UnknownOutcomeError("UNFINISHED", format_unfinished_message(id_, failure))
             if state.services.monotonic() >= deadline or state.is_stopping.is_set():
@@ -202,9 +202,9 @@ class ReplicatedMutations:
                 )
             state.sleep(pause)
             if id_ <= self._finished:
-                pause = min(1.5 * pause, _MOST_POLL_SECONDS)
+                pause = min(1.5 * pause, _MAX_POLL_SECONDS)
 
-    def _behind(self, id_: str, *, everywhere: bool) -> list[str]:
+    def _list_unfinished_replicas(self, id_: str, *, everywhere: bool) -> list[str]:
         """Returns the active replicas that have not finished the mutation. Raises 341 if it was killed."""
         state = self._state
         if id_ > self._finished:
@@ -231,27 +231,27 @@ class ReplicatedMutations:
             with state.working() as (keeper, _):
                 return self._step(keeper)
         except PandoError as error:
-            self._has_news.set()
+            self._may_have_changed.set()
             logger.info("the mutations of %s are looked at later: %s", state.definition.full_name, error)
             return _RETRY_SECONDS
 
     def _step(self, keeper: Keeper) -> float:
         state = self._state
-        if self._has_news.is_set():
-            self._has_news.clear()
+        if self._may_have_changed.is_set():
+            self._may_have_changed.clear()
             state.mutations.load(keeper, lambda _: self.note_news())
             self._finished = read_mutation_pointer(keeper, state.replica)
         known = state.mutations.current
         is_stopped, now = StoppableAction.MERGES in state.stopped, state.services.monotonic()
         if now - self._compared_at >= _LOOK_SECONDS or not self._to_do:
             self._compared_at = now
-            self._step_back(keeper, known)
+            self._reopen_mutations(keeper, known)
         if is_stopped or not self._to_do:
             if not known.unfinished(self._finished):
                 return _IDLE_SECONDS if known.mutations else _NONE_SECONDS
-            self._to_do = deque(part for part in state.queue.virtual_parts() if self._next_of(part))
+            self._to_do = deque(part for part in state.queue.virtual_parts() if self._list_next_mutations(part))
         if self._to_do:
-            if not is_stopped and self._has_room:
+            if not is_stopped and self._has_free_entries:
                 self._assign(keeper)
         elif known.finished_up_to(self._finished, {}, self._parts()) > self._finished:
             self._finished = advance_mutation_pointer(
@@ -259,7 +259,7 @@ class ReplicatedMutations:
             )
         return _LOOK_SECONDS if state.mutations.current.unfinished(self._finished) else _IDLE_SECONDS
 
-    def _step_back(self, keeper: Keeper, known: MutationSet) -> None:
+    def _reopen_mutations(self, keeper: Keeper, known: MutationSet) -> None:
         """Marks mutations as unfinished again if a mutated part was lost and an older version replaced it."""
         state = self._state
         finished = known.finished_before_loss(self._finished, self._parts())
@@ -273,7 +273,7 @@ class ReplicatedMutations:
 
     def note_news(self) -> None:
         """Reads the mutations anew soon."""
-        self._has_news.set()
+        self._may_have_changed.set()
         self.task.wake()
 
     def _pulled_parts(self, keeper: Keeper) -> list[PartName]:
@@ -289,26 +289,26 @@ class ReplicatedMutations:
         return [*state.queue.parts_to_come(), *(part.name for part in state.store.active())]
 
     @property
-    def _room(self) -> int:
-        return _MOST_IN_QUEUE - self._state.queue.count(EntryType.MUTATE_PART)
+    def _free_entries(self) -> int:
+        return _MAX_IN_QUEUE - self._state.queue.count(EntryType.MUTATE_PART)
 
     @property
-    def _has_room(self) -> bool:
+    def _has_free_entries(self) -> bool:
         """Tells whether several entries fit the queue. One assignment's requests to ZooKeeper serve them all."""
-        return self._room >= _MOST_IN_QUEUE // 2
+        return self._free_entries >= _MAX_IN_QUEUE // 2
 
     def note_made(self) -> None:
         """Called when a mutated part is here: assigns more, or finds that all is done."""
-        if self._has_room:
+        if self._has_free_entries:
             self.task.wake()
 
-    def _next_of(self, part: PartName) -> list[MutationEntry]:
+    def _list_next_mutations(self, part: PartName) -> list[MutationEntry]:
         """Returns the next mutations of a part on this disk."""
         state = self._state
         if state.store.get_active(part) is None:
             return []
         version = state.description.metadata_version
-        return state.mutations.current.next_mutations(part, version, _MOST_IN_ONE_ENTRY)
+        return state.mutations.current.next_mutations(part, version, _MAX_IN_ONE_ENTRY)
 
     def _assign(self, keeper: Keeper) -> None:
         """Logs mutations of as many parts as fit the queue.
@@ -319,11 +319,11 @@ class ReplicatedMutations:
         predicate = read_merge_predicate(
             keeper, state.paths, state.queue, lambda: self._log.pull(keeper), state.mutations.load, ()
         )
-        room = self._room
+        room = self._free_entries
         entries: list[LogEntry] = []
         while self._to_do and len(entries) < room:
             part = self._to_do.popleft()
-            mutations, source = self._next_of(part), state.store.get_active(part)
+            mutations, source = self._list_next_mutations(part), state.store.get_active(part)
             if source is None or not mutations or predicate.why_not_mergeable(part) is not None:
                 continue
             entries.append(

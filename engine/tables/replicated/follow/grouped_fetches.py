@@ -40,7 +40,7 @@ class GroupedFetches:
         self._fetcher = fetcher
         self._commit_one = commit_one
 
-    def bring(self, keeper: Keeper, actions: list[Action]) -> list[Action]:
+    def fetch_and_commit(self, keeper: Keeper, actions: list[Action]) -> list[Action]:
         """Fetches and commits the parts of several actions.
 
         Returns the actions that remain to be executed. The INSERTs are of one replica;

@@ -44,7 +44,7 @@ _OWN_INSERT_SECONDS = 0.02
 _RETRY_SECONDS = 1.0
 _SAVE_TIMES_SECONDS = 5.0
 _FOLLOW_SECONDS = 0.05
-_MOST_FOLLOW_SECONDS = 0.5
+_MAX_FOLLOW_SECONDS = 0.5
 """The longest pause while waiting for other replicas, as each look costs a request for each of them."""
 
 
@@ -199,7 +199,7 @@ class LogPull:
                     "UNFINISHED", f"It is done here, but replicas {', '.join(behind)} have not followed yet; they will"
                 )
             state.sleep(pause)
-            pause = min(1.5 * pause, _MOST_FOLLOW_SECONDS)
+            pause = min(1.5 * pause, _MAX_FOLLOW_SECONDS)
 
     def sync(self, timeout_seconds: float, status: QueryStatus, mode: SyncMode = SyncMode.DEFAULT) -> None:
         """Waits until everything that is in the log now has been executed here.

@@ -47,11 +47,11 @@ class MutatePartExecutor:
         found = (known.get(id_) for id_ in entry.mutations)
         return [mutation for mutation in found if mutation is not None]
 
-    def conditions(self, mutations: Sequence[MutationEntry]) -> list[Op]:
+    def make_commit_checks(self, mutations: Sequence[MutationEntry]) -> list[Op]:
         """Returns the checks under which the result may be committed: no mutation was killed meanwhile."""
         return not_killed_checks(self._state.paths, [mutation.mutation_id for mutation in mutations])
 
-    def make(self, entry: LogEntry, name: str, source: Part, mutations: Sequence[MutationEntry]) -> Path:
+    def mutate(self, entry: LogEntry, name: str, source: Part, mutations: Sequence[MutationEntry]) -> Path:
         """Writes the mutated part; returns its temporary directory.
 
         The caller holds the source. ``name`` is that of the queue entry. Raises the errors of
@@ -89,7 +89,7 @@ class MutatePartExecutor:
 
     # -- failures -------------------------------------------------------------------------------------------------
 
-    def failure(self, mutation_id: str) -> MutationFailure:
+    def get_failure(self, mutation_id: str) -> MutationFailure:
         """Returns the last failure that no success has followed; empty without one."""
         return self._failures.get(mutation_id, MutationFailure())
 

@@ -41,7 +41,7 @@ class PartFetcher:
             lambda: state.definition.settings.max_replicated_fetches_network_bandwidth
         )
 
-    def sources(self, keeper: Keeper, name: PartName, likely: str = "") -> Iterator[list[FetchSource]]:
+    def find_sources(self, keeper: Keeper, name: PartName, likely: str = "") -> Iterator[list[FetchSource]]:
         """Yields active replicas that list the part:
 
         first the ``likely`` one alone, then all. Asking the likely one costs one round trip.

@@ -55,10 +55,10 @@ class QueueExecutor:
         """``give_up``: see :meth:`engine.tables.replicated.repair.lost_parts.LostParts.give_up`."""
         self._state = state
         self._fetcher = fetcher
-        self._exchanges = exchanges
+        self._replace_ranges = exchanges
         self._mutated_parts = mutated_parts
         self._own_copies = own_copies
-        self._small_fetches = GroupedFetches(
+        self._grouped_fetches = GroupedFetches(
             state,
             fetcher,
             lambda keeper, action, part, agreement: self._attempt(
@@ -69,7 +69,7 @@ class QueueExecutor:
         self._report_corruption = report_corruption
         self.slots = 4
         """How many entries run at a time."""
-        self._room = ReplicaLocalParts(state, self.slots)
+        self._local_parts = ReplicaLocalParts(state, self.slots)
         self.tasks = [state.make_task(f"execute queue {number}", self.execute_step) for number in range(self.slots)]
 
     def wake(self) -> None:
@@ -83,12 +83,12 @@ class QueueExecutor:
             return _IDLE_SECONDS
         try:
             with state.working() as (keeper, _):
-                action = state.queue.next_action(self._room, self._room.limits())
+                action = state.queue.next_action(self._local_parts, self._local_parts.limits())
                 if action is None:
                     # Look regularly if an entry waits for slots or disk space.
                     return min(max(state.queue.seconds_until_due(), _RETRY_SECONDS), _IDLE_SECONDS)
                 more = state.queue.start_small_inserts_with(
-                    action, self._room, self._room.limits(), MAX_PARTS_PER_GROUP - 1
+                    action, self._local_parts, self._local_parts.limits(), MAX_PARTS_PER_GROUP - 1
                 )
                 self.wake()
                 self._run_together(keeper, [action, *more]) if more else self._run(keeper, action)
@@ -101,14 +101,14 @@ class QueueExecutor:
         """Executes INSERTs of another replica together; those that fail are tried again one by one."""
         fetches = [action for action in actions if action.kind is ActionKind.FETCH]
         others = [action for action in actions if action.kind is not ActionKind.FETCH]
-        left = self._small_fetches.bring(keeper, fetches)
+        left = self._grouped_fetches.fetch_and_commit(keeper, fetches)
         for action in left[1:]:
             self._state.queue.postpone(action.name, "The part could not be brought with others", pause_seconds=0.0)
         for action in (*others, *left[:1]):
             self._run(keeper, action)
 
     def _run(self, keeper: Keeper, action: Action) -> None:
-        self._attempt(keeper, action, lambda: self._carry_out(keeper, action))
+        self._attempt(keeper, action, lambda: self._execute(keeper, action))
 
     def _attempt(self, keeper: Keeper, action: Action, work: Callable[[], None]) -> None:
         """Runs ``work`` for an entry; an error postpones or fails the entry."""
@@ -139,10 +139,10 @@ class QueueExecutor:
             queue.fail(action.name, repr(error))
             logger.exception("entry %s of %s failed", action.name, self._state.definition.full_name)
 
-    def _carry_out(self, keeper: Keeper, action: Action) -> None:
+    def _execute(self, keeper: Keeper, action: Action) -> None:
         state, name = self._state, action.entry.new_part
         if action.kind is ActionKind.REPLACE:
-            self._exchanges.carry_out(keeper, action)
+            self._replace_ranges.execute(keeper, action)
             return
         assert name is not None
         if action.kind is ActionKind.SKIP:
@@ -158,7 +158,7 @@ class QueueExecutor:
 
     def _make_if_free(self, keeper: Keeper, action: Action, name: PartName) -> None:
         state = self._state
-        maker = self._single_maker(keeper, action)
+        maker = self._find_single_maker(keeper, action)
         if maker is not None and self._can_fetch(keeper, action.entry):
             self._fetch_if_free(keeper, action, name)
         elif maker is not None:
@@ -172,7 +172,7 @@ class QueueExecutor:
                 else:
                     state.queue.postpone(action.name, "All merges of this server are taken", pause_seconds=0.1)
 
-    def _single_maker(self, keeper: Keeper, action: Action) -> str | None:
+    def _find_single_maker(self, keeper: Keeper, action: Action) -> str | None:
         """Returns another replica chosen by ``execute_merges_on_single_replica_time_threshold``, if any."""
         state = self._state
         seconds = state.definition.settings.execute_merges_on_single_replica_time_threshold
@@ -227,8 +227,10 @@ class QueueExecutor:
                 state.queue.postpone(action.name, "The source part has just gone", pause_seconds=0.1)
                 return
             (source,) = held.parts
-            directory = self._mutated_parts.make(entry, action.name, source, mutations)
-            self._commit(keeper, action, result, directory, conditions=self._mutated_parts.conditions(mutations))
+            directory = self._mutated_parts.mutate(entry, action.name, source, mutations)
+            self._commit(
+                keeper, action, result, directory, conditions=self._mutated_parts.make_commit_checks(mutations)
+            )
 
     def _can_fetch(self, keeper: Keeper, entry: LogEntry) -> bool:
         try:
@@ -244,7 +246,7 @@ class QueueExecutor:
                 self._own_copies.drop(action.entry)
             return
         failure: PandoError | None = None
-        for wanted, sources in self._sources(keeper, action.entry, name):
+        for wanted, sources in self._find_sources(keeper, action.entry, name):
             try:
                 directory, source = self._fetcher.fetch_from(
                     wanted, sources, lambda: self._is_cancelled(action, StoppableAction.FETCHES)
@@ -258,17 +260,19 @@ class QueueExecutor:
             return
         if failure is not None:
             raise failure
-        self._nobody_has(keeper, action, name)
+        self._handle_missing_part(keeper, action, name)
 
-    def _sources(self, keeper: Keeper, entry: LogEntry, name: PartName) -> Iterator[tuple[PartName, list[FetchSource]]]:
+    def _find_sources(
+        self, keeper: Keeper, entry: LogEntry, name: PartName
+    ) -> Iterator[tuple[PartName, list[FetchSource]]]:
         """Yields sources one after the other; an inserted part is most likely where it was inserted."""
-        for wanted in self._acceptable(name):
+        for wanted in self._list_acceptable_parts(name):
             likely = entry.source_replica if entry.type is EntryType.GET_PART else ""
-            for sources in self._fetcher.sources(keeper, wanted, likely):
+            for sources in self._fetcher.find_sources(keeper, wanted, likely):
                 if sources:
                     yield wanted, sources
 
-    def _nobody_has(self, keeper: Keeper, action: Action, name: PartName) -> None:
+    def _handle_missing_part(self, keeper: Keeper, action: Action, name: PartName) -> None:
         state = self._state
         if action.entry.quorum >= 2 and fail_unreachable_part(keeper, state.replica, action.entry):
             logger.warning("part %s is given up: no living replica has it, its quorum has failed", name)
@@ -278,7 +282,7 @@ class QueueExecutor:
             state.queue.cancel_fetch_instead(action.name)
             raise UnavailableError("NO_REPLICA_HAS_PART", f"No active replica has part {name} or a part covering it")
 
-    def _acceptable(self, name: PartName) -> list[PartName]:
+    def _list_acceptable_parts(self, name: PartName) -> list[PartName]:
         cover = self._state.queue.virtual_cover(name)
         if cover is None or cover == name or self._state.queue.is_replacing(cover):
             return [name]
@@ -299,7 +303,7 @@ class QueueExecutor:
             state.store.drop_temporary(directory)
             remove_entry(keeper, state.replica, state.queue, action.name)
             return
-        part = self._name(directory, name)
+        part = self._rename_part(directory, name)
         state.services.failpoint("produced.after_rename")
         self._activate(keeper, action, part, agreement, conditions)
 
@@ -335,7 +339,7 @@ class QueueExecutor:
         else:
             abandon_entry(keeper, state.replica, state.queue, action.name)
 
-    def _name(self, directory: Path, name: PartName) -> Part:
+    def _rename_part(self, directory: Path, name: PartName) -> Part:
         """Renames the part to its final name; removes an outdated part of that name unless it is being read."""
         store = self._state.store
         try:

@@ -63,16 +63,16 @@ class ReplaceRangeExecutor:
         self._fetcher = fetcher
         self._lost = lost
 
-    def carry_out(self, keeper: Keeper, action: Action) -> None:
+    def execute(self, keeper: Keeper, action: Action) -> None:
         """Executes an entry; may be repeated after a failure."""
         group = [action]
         try:
-            self._carry_out(keeper, action, group)
+            self._execute(keeper, action, group)
         finally:
             for other in group[1:]:
                 self._state.queue.postpone(other.name, f"It was begun together with {action.name}", pause_seconds=0.0)
 
-    def _carry_out(self, keeper: Keeper, action: Action, group: list[Action]) -> None:
+    def _execute(self, keeper: Keeper, action: Action, group: list[Action]) -> None:
         """Executes the entry.
 
         ``group`` collects the entries that run in one step with it; those are listed and removed on their own.
@@ -81,21 +81,21 @@ class ReplaceRangeExecutor:
         losses: dict[str, LostTransactionParts] = {}
         state.store.settle()  # a failed exchange may have to return its parts to staged/
         try:
-            arrivals = self._bring_all(keeper, group)
+            arrivals = self._fetch_all(keeper, group)
         except CancelledError:
             raise
         except PandoError:
-            losses = self._look_for_losses(keeper, group)
+            losses = self._find_losses(keeper, group)
             if not losses:
                 raise
             for each in group:
                 if (loss := losses.get(each.name)) is not None and loss.is_whole:
                     self._lost.give_up(keeper, each, loss)
                     return  # without it the others may be no group
-            arrivals = self._bring_all(keeper, group, {part for loss in losses.values() for part in loss.parts})
+            arrivals = self._fetch_all(keeper, group, {part for loss in losses.values() for part in loss.parts})
             for each in group:
                 if each.name in losses:
-                    self._lost.note(keeper, each.entry, losses[each.name])
+                    self._lost.record_loss(keeper, each.entry, losses[each.name])
         if arrivals is None:
             state.queue.postpone(action.name, "Another entry that is one step with it may not run", pause_seconds=0.1)
             return
@@ -112,9 +112,9 @@ class ReplaceRangeExecutor:
             state.store.exchange(arrivals, lambda name: any(dropped.covers(name) for dropped in gone))
         for part in arrivals:
             state.queue.add_active(part)
-            self._note(part, group)
+            self._add_to_part_log(part, group)
         state.services.failpoint("exchange.after")
-        self._tell(keeper, action, list(arrivals))
+        self._update_listing(keeper, action, list(arrivals))
         remove_entries(keeper, state.replica, state.queue, [*state.queue.covered_entries(action.name), action.name])
         state.store.staged.remove(entry.transaction)
         for part in losses[action.name].parts if action.name in losses else ():
@@ -131,7 +131,7 @@ class ReplaceRangeExecutor:
                 keep_detached(self._state, each.entry.gone, arrivals, dropped)
             dropped += each.entry.gone
 
-    def _note(self, name: PartName, group: list[Action]) -> None:
+    def _add_to_part_log(self, name: PartName, group: list[Action]) -> None:
         """Adds the new part to the part log."""
         part, services = self._state.store.get_active(name), self._state.services
         staged = [staged for action in group for staged in action.entry.replace_parts if staged.part == name]
@@ -140,7 +140,7 @@ class ReplaceRangeExecutor:
             kind = PartEventType.NEW if is_own else PartEventType.DOWNLOAD
             services.part_log.note(kind, self._state.definition, part, services.clock())
 
-    def _look_for_losses(self, keeper: Keeper, group: list[Action]) -> dict[str, LostTransactionParts]:
+    def _find_losses(self, keeper: Keeper, group: list[Action]) -> dict[str, LostTransactionParts]:
         """Returns by entry the parts that no replica has any more.
 
         Entries that only joined the group are examined too: they are never tried alone.
@@ -148,10 +148,10 @@ class ReplaceRangeExecutor:
         item = self._state.queue.get(group[0].name)
         if item is None or item.num_tries < ATTEMPTS_BEFORE_LOSS_CHECK:
             return {}
-        found = {action.name: self._look_for_loss(keeper, action) for action in group}
+        found = {action.name: self._find_loss(keeper, action) for action in group}
         return {name: loss for name, loss in found.items() if loss is not None}
 
-    def _look_for_loss(self, keeper: Keeper, action: Action) -> LostTransactionParts | None:
+    def _find_loss(self, keeper: Keeper, action: Action) -> LostTransactionParts | None:
         state = self._state
 
         def is_here(staged: StagedPart) -> bool:
@@ -161,15 +161,15 @@ class ReplaceRangeExecutor:
             )
 
         def ask(replica: str, staged: StagedPart) -> None:
-            sources = self._staged_sources(keeper, action, staged, [replica])
+            sources = self._find_staged_sources(keeper, action, staged, [replica])
             directory, _ = self._fetch(action, staged.part, staged, sources)
             state.store.staged.take(action.entry.transaction, [(directory, staged.place)])
 
-        return self._lost.look(keeper, action, is_here, ask)
+        return self._lost.find_losses(keeper, action, is_here, ask)
 
     # -- new parts ------------------------------------------------------------------------------------------------
 
-    def _bring_all(
+    def _fetch_all(
         self, keeper: Keeper, group: list[Action], lost: Collection[PartName] = ()
     ) -> dict[PartName, Path] | None:
         """Returns names and directories of all missing parts of the step; ``None`` if an entry cannot run now."""
@@ -184,10 +184,10 @@ class ReplaceRangeExecutor:
             if done == len(group):
                 return arrivals
             for action in group[done:]:
-                self._bring(keeper, action, lost, arrivals, brought)
+                self._fetch_missing(keeper, action, lost, arrivals, brought)
             done = len(group)
 
-    def _bring(
+    def _fetch_missing(
         self,
         keeper: Keeper,
         action: Action,
@@ -204,7 +204,7 @@ class ReplaceRangeExecutor:
             if state.store.covering_active(staged.part) is not None or brought.covering(staged.part) is not None:
                 continue
             try:
-                name, directory = self._bring_part(keeper, action, staged)
+                name, directory = self._fetch_part(keeper, action, staged)
             except CancelledError:
                 raise
             except PandoError:
@@ -216,12 +216,12 @@ class ReplaceRangeExecutor:
             brought.add(name)
             arrivals[name] = directory
 
-    def _bring_part(self, keeper: Keeper, action: Action, staged: StagedPart) -> tuple[PartName, Path]:
+    def _fetch_part(self, keeper: Keeper, action: Action, staged: StagedPart) -> tuple[PartName, Path]:
         state = self._state
         place = state.store.staged.path(action.entry.transaction, staged.place)
         if place.exists() and self._is_same(place, staged):
             return staged.part, place
-        if staged.place.startswith(DETACHED_STAGING_PREFIX) and self._take_detached(action, staged):
+        if staged.place.startswith(DETACHED_STAGING_PREFIX) and self._stage_detached_copy(action, staged):
             return staged.part, place
         former = state.store.get(staged.part)
         if former is not None:  # outdated: left from an earlier table of this name
@@ -230,7 +230,7 @@ class ReplaceRangeExecutor:
         names = [staged.part] if cover is None or cover == staged.part else [staged.part, cover]
         failure: PandoError | None = None
         for name in names:
-            sources = self._staged_sources(keeper, action, staged, [staged.replica]) if name == staged.part else []
+            sources = self._find_staged_sources(keeper, action, staged, [staged.replica]) if name == staged.part else []
             try:
                 directory, _ = self._fetch(action, name, staged, [*sources, *self._fetcher.find_holders(keeper, name)])
             except CancelledError:
@@ -244,7 +244,7 @@ class ReplaceRangeExecutor:
         assert failure is not None
         raise failure
 
-    def _take_detached(self, action: Action, staged: StagedPart) -> bool:
+    def _stage_detached_copy(self, action: Action, staged: StagedPart) -> bool:
         """Stages a copy from ``detached/`` with the same content, if there is one; tells whether."""
         store = self._state.store
         for name in list_detached_by_users(store.detached()):
@@ -264,7 +264,7 @@ class ReplaceRangeExecutor:
             return False
         return part.content_hash == staged.content_hash
 
-    def _staged_sources(
+    def _find_staged_sources(
         self, keeper: Keeper, action: Action, staged: StagedPart, replicas: list[str]
     ) -> list[FetchSource]:
         """Returns the other replicas that may have the part staged; all stage it at the same place."""
@@ -301,7 +301,7 @@ class ReplaceRangeExecutor:
 
     # -- ZooKeeper ------------------------------------------------------------------------------------------------
 
-    def _tell(self, keeper: Keeper, action: Action, arrived: list[PartName]) -> None:
+    def _update_listing(self, keeper: Keeper, action: Action, arrived: list[PartName]) -> None:
         """Updates this replica's list of parts in ZooKeeper, including parts that an earlier attempt brought."""
         state, entry = self._state, action.entry
         if entry.gone:
@@ -314,11 +314,11 @@ class ReplaceRangeExecutor:
                                for name in sorted(here & made.keys())], operation_bytes):  # fmt: skip
             _create_missing(keeper, packet)
         for name in sorted(here - made.keys()):
-            self._tell_of_cover(keeper, name)
+            self._list_cover(keeper, name)
         if entry.quorum >= 2:
             confirm_own_parts(keeper, state.replica, map(str, here))
 
-    def _tell_of_cover(self, keeper: Keeper, name: PartName) -> None:
+    def _list_cover(self, keeper: Keeper, name: PartName) -> None:
         """Lists a merged part that came instead, with the content that other replicas list."""
         state = self._state
         part = state.store.get_active(name)

@@ -110,14 +110,14 @@ class DefinitionChanges:
         try:
             with state.working() as (keeper, _):
                 self._may_have_changed.clear()
-                self.follow(keeper, self._on_news)
+                self.follow(keeper, self._on_columns_changed)
         except (PandoError, OSError) as error:
             logger.info("the definition of %s is looked at later: %s", state.definition.full_name, error)
             self._may_have_changed.set()
             return _RETRY_SECONDS
         return _IDLE_SECONDS
 
-    def _on_news(self, _: str) -> None:
+    def _on_columns_changed(self, _: str) -> None:
         self._may_have_changed.set()
         self.task.wake()
 
@@ -211,7 +211,7 @@ class DefinitionChanges:
         else:
             raise ConflictError("CANNOT_ASSIGN_ALTER", "Other replicas keep altering the table; repeat the ALTER")
         self._follow_own(options)
-        if options.waits_for_all:
+        if options.waits_for_all_replicas:
             with report_as_unfinished("The table is altered"):
                 self._wait_for_others(options)
 
@@ -239,7 +239,7 @@ class DefinitionChanges:
             require_feature(keeper, state.paths, FEATURE_CHANGED_KEYS, "ALTER of keys")
             conditions.append(SetData(state.paths.metadata, shared.metadata.encode()))
         if touched := find_changed_columns(old.description.schema, new.description.schema):
-            conditions.append(self._refuse_beside_mutations(keeper, touched))
+            conditions.append(self._refuse_conflicting_mutations(keeper, touched))
         return _Prepared(
             new,
             shared.columns.encode(),
@@ -248,7 +248,7 @@ class DefinitionChanges:
             tuple(conditions),
         )
 
-    def _refuse_beside_mutations(self, keeper: Keeper, touched: frozenset[str]) -> Op:
+    def _refuse_conflicting_mutations(self, keeper: Keeper, touched: frozenset[str]) -> Op:
         """Refuses the change if a mutation uses the columns; returns the check that none has come since."""
         state = self._state
         version = keeper.get(state.paths.mutations)[1].version
@@ -318,7 +318,7 @@ class DefinitionChanges:
             except (PandoError, OSError) as error:
                 is_busy = isinstance(error, PandoError) and error.name == "TIMEOUT_EXCEEDED"
                 if not is_busy or state.services.monotonic() >= deadline or state.is_stopping.is_set():
-                    self._on_news("")
+                    self._on_columns_changed("")
                     raise UnknownOutcomeError(
                         "UNFINISHED", f"The table is altered, and this replica has not followed yet; it will ({error})"
                     ) from error
@@ -328,7 +328,7 @@ class DefinitionChanges:
     def _wait_for_others(self, options: AlterOptions) -> None:
         state = self._state
         deadline = state.services.monotonic() + options.timeout_seconds
-        while behind := self._behind():
+        while behind := self._list_outdated_replicas():
             options.status.check()
             if state.services.monotonic() >= deadline or state.is_stopping.is_set():
                 raise UnknownOutcomeError(
@@ -337,7 +337,7 @@ class DefinitionChanges:
                 )
             state.sleep(_POLL_SECONDS)
 
-    def _behind(self) -> list[str]:
+    def _list_outdated_replicas(self) -> list[str]:
         """Returns the active replicas with an older definition."""
         state = self._state
         with state.working() as (keeper, _):

@@ -18,7 +18,7 @@ from parts.read.part_reader import Part
 
 logger = logging.getLogger(__name__)
 
-_LEAST_LOGGED = 25
+_MIN_LOGGED = 25
 _SPREAD_SECONDS = 0.5
 
 
@@ -46,7 +46,7 @@ class LogCleanup:
         self._logged += entries
         self.note_work()
         window = self._state.definition.settings.replicated_deduplication_window
-        if self._logged >= max(_LEAST_LOGGED, window // 4):
+        if self._logged >= max(_MIN_LOGGED, window // 4):
             self.task.wake(self._state.services.random.random() * _SPREAD_SECONDS)
 
     def note_work(self) -> None:

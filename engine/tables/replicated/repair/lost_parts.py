@@ -93,18 +93,18 @@ class LostParts:
             return True
         log = keeper.exists(state.paths.log)
         self._pull(keeper)
-        view = self._look(keeper, entry.new_part)
+        view = self._read_view(keeper, entry.new_part)
         if log is None or state.queue.is_cancelled(name) or not view.is_lost(entry.new_part):
             return False
         return self._remove(keeper, name, entry.new_part, view, log.version)
 
-    def _look(self, keeper: Keeper, part: PartName) -> _View:
+    def _read_view(self, keeper: Keeper, part: PartName) -> _View:
         """Reads the lists, queues and log entries of all replicas."""
         paths = self._state.paths
         replicas = list_registered_replicas(keeper, paths)
         # In the order log, queues, lists: what moves on meanwhile is seen in one of two places, or in both.
-        logged = _unpulled_entries(keeper, paths, replicas)
-        queued = _entries(keeper, [paths.replica(name).queue for name in replicas])
+        logged = _read_unpulled_entries(keeper, paths, replicas)
+        queued = _read_entries(keeper, [paths.replica(name).queue for name in replicas])
         listings = keeper.children_many([paths.replica(name).parts for name in replicas])
         listed = (PartName.try_parse(name) for names in listings for name in names or ())
         fetched = frozenset(part for entry in queued if not entry.source_parts for part in entry.made)
@@ -118,7 +118,7 @@ class LostParts:
         Returns False if others changed the table.
         """
         state = self._state
-        remnants = _remnants(part, view)
+        remnants = _find_remnants(part, view)
         is_lost: list[Op] = []
         for replica in list_registered_replicas(keeper, state.paths):
             is_lost += check_not_exists(state.paths.replica(replica).part(str(part)))
@@ -133,7 +133,7 @@ class LostParts:
             )
             # Queued before the entry is removed, so that an interruption loses nothing; a fetch queued twice finds the
             # part here.
-            *first, last = list(split_into_multis(self._fetches(keeper, remnants), operation_bytes)) or [[]]
+            *first, last = list(split_into_multis(self._make_fetch_entries(keeper, remnants), operation_bytes)) or [[]]
             for packet in first:
                 keeper.multi([*held, *packet])
             self._remove_entry(keeper, name, part, [SetData(state.paths.log, b"", log_version), *is_lost, *last])
@@ -141,12 +141,12 @@ class LostParts:
             logger.info("part %s is not given up: %s", part, conflict)
             return False
         logger.error("part %s of %s is lost: no replica has it", part, state.definition.full_name)
-        self._tell_of_mutations(keeper, part, remnants)
+        self._log_forgotten_mutations(keeper, part, remnants)
         # Parts that the entry would have replaced are virtual parts again: only loading the queue anew shows it.
         state.restart()
         return True
 
-    def _tell_of_mutations(self, keeper: Keeper, part: PartName, remnants: PartSet) -> None:
+    def _log_forgotten_mutations(self, keeper: Keeper, part: PartName, remnants: PartSet) -> None:
         """Logs that mutations of the lost part are not applied to remnants, if ZooKeeper no longer has them.
 
         Others (``mutations``) are applied again.
@@ -176,7 +176,7 @@ class LostParts:
             ]
         )
 
-    def _fetches(self, keeper: Keeper, remnants: PartSet) -> list[Create]:
+    def _make_fetch_entries(self, keeper: Keeper, remnants: PartSet) -> list[Create]:
         """Returns operations that queue fetches of the remnants missing on this replica."""
         state = self._state
         missing = [name for name in remnants if state.store.covering_active(name) is None]
@@ -185,7 +185,7 @@ class LostParts:
         return [Create(state.replica.queue_prefix, entry.to_bytes(), sequential=True) for entry in entries]
 
 
-def _remnants(part: PartName, view: _View) -> PartSet:
+def _find_remnants(part: PartName, view: _View) -> PartSet:
     """Returns what is left of a lost merged part: those of its sources that some replica has."""
     remnants = PartSet()
     for name in sorted(view.listed, key=lambda n: (n.min_block - n.max_block, -n.level)):
@@ -194,7 +194,7 @@ def _remnants(part: PartName, view: _View) -> PartSet:
     return remnants
 
 
-def _entries(keeper: Keeper, parents: list[str], first_index: int = 0) -> list[LogEntry]:
+def _read_entries(keeper: Keeper, parents: list[str], first_index: int = 0) -> list[LogEntry]:
     listings = zip(parents, keeper.children_many(parents), strict=True)
     paths = [
         f"{parent}/{name}"
@@ -205,7 +205,7 @@ def _entries(keeper: Keeper, parents: list[str], first_index: int = 0) -> list[L
     return [LogEntry.parse(answer[0]) for answer in keeper.get_many(paths) if answer is not None]
 
 
-def _unpulled_entries(keeper: Keeper, paths: TablePaths, replicas: list[str]) -> list[LogEntry]:
+def _read_unpulled_entries(keeper: Keeper, paths: TablePaths, replicas: list[str]) -> list[LogEntry]:
     """Returns the log entries that some replica, which is not lost, has still to pull."""
     lost = keeper.get_many([paths.replica(name).is_lost for name in replicas])
     pointers = keeper.get_many([paths.replica(name).log_pointer for name in replicas])
@@ -214,7 +214,7 @@ def _unpulled_entries(keeper: Keeper, paths: TablePaths, replicas: list[str]) ->
         for is_lost, pointer in zip(lost, pointers, strict=True)
         if is_lost is not None and is_lost[0] != b"1" and pointer is not None and pointer[0]
     ]
-    return _entries(keeper, [paths.log], min(behind)) if behind else []
+    return _read_entries(keeper, [paths.log], min(behind)) if behind else []
 
 
 def _is_covered(part: PartName, by: Iterable[PartName]) -> bool:

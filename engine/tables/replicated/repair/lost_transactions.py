@@ -56,7 +56,7 @@ class LostTransactions:
         self._state = state
         self._pull = pull
 
-    def look(
+    def find_losses(
         self,
         keeper: Keeper,
         action: Action,
@@ -70,7 +70,7 @@ class LostTransactions:
         state, entry = self._state, action.entry
         keeper.sync(state.paths.root)
         self._pull(keeper)
-        listed = self._listed(keeper, entry)
+        listed = self._find_listed_covers(keeper, entry)
         missing = [
             staged
             for staged in entry.replace_parts
@@ -92,7 +92,7 @@ class LostTransactions:
         is_whole = not any(listed.covering(part) for part in entry.made)
         return LostTransactionParts(frozenset(staged.part for staged in missing), is_whole)
 
-    def _listed(self, keeper: Keeper, entry: LogEntry) -> PartSet:
+    def _find_listed_covers(self, keeper: Keeper, entry: LogEntry) -> PartSet:
         """Returns the listed parts that cover parts of the transaction."""
         paths = self._state.paths
         replicas = list_registered_replicas(keeper, paths)
@@ -108,16 +108,16 @@ class LostTransactions:
         """Removes the whole entry from the queue."""
         path = self._state.replica.queue_entry(action.name)
         if keeper.exists(path) is not None:  # otherwise it was given up, and the response was lost
-            self._tell(keeper, action.entry, loss, [Delete(path)])
+            self._write_loss(keeper, action.entry, loss, [Delete(path)])
         self._state.store.staged.remove(action.entry.transaction)
         # Parts that the entry would have dropped are virtual parts again: only loading the queue anew shows it.
         self._state.restart()
 
-    def note(self, keeper: Keeper, entry: LogEntry, loss: LostTransactionParts) -> None:
+    def record_loss(self, keeper: Keeper, entry: LogEntry, loss: LostTransactionParts) -> None:
         """Records the loss of some parts; the entry goes on without them."""
-        self._tell(keeper, entry, loss, [])
+        self._write_loss(keeper, entry, loss, [])
 
-    def _tell(self, keeper: Keeper, entry: LogEntry, loss: LostTransactionParts, ops: Collection[Op]) -> None:
+    def _write_loss(self, keeper: Keeper, entry: LogEntry, loss: LostTransactionParts, ops: Collection[Op]) -> None:
         """Records the loss in ZooKeeper and in the transaction's node, together with ``ops``."""
         state, rows = self._state, entry.rows
         if not loss.is_whole:

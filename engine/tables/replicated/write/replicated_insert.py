@@ -71,12 +71,12 @@ class ReplicatedInsert(InsertSink):
         self._stage = stage
         self._expected: tuple[BlockLock, Activation] | None = None
         state.require_writable()
-        self._plan()  # refuses an impossible quorum before any work
+        self._plan_quorum()  # refuses an impossible quorum before any work
 
     def expect(self, partition_id: str) -> None:
         """Takes the block number ahead of the commit, which later finds whether the block is new."""
         with self._state.working() as (keeper, activation), self._state.restart_on_leaked_number():
-            taken = self._allocate(keeper, partition_id, "", None)
+            taken = self._allocate_number(keeper, partition_id, "", None)
         assert isinstance(taken, BlockLock)
         self._expected = (taken, activation)
 
@@ -101,12 +101,12 @@ class ReplicatedInsert(InsertSink):
             except Exception as error:
                 if not outcome.part_names or len(parts) == 1:
                     raise
-                raise self._stored_in_part(parts, outcome, error) from error
+                raise self._make_partial_error(parts, outcome, error) from error
         return outcome
 
     def _commit_part(self, part: TemporaryPart, outcome: InsertOutcome) -> None:
         with self._state.working() as (keeper, activation), self._state.restart_on_leaked_number():
-            plan = self._plan()
+            plan = self._plan_quorum()
             committed = self._commit(keeper, activation, part, plan)
         if committed.is_duplicate:
             outcome.add_known(part.block_id, committed.missing)
@@ -115,11 +115,11 @@ class ReplicatedInsert(InsertSink):
         outcome.written_rows += part.rows
         outcome.written_bytes += part.bytes
         outcome.part_names.append(committed.part)
-        self._note(committed.part)
+        self._add_to_part_log(committed.part)
         if plan is not None:
             self._wait_for_quorum(keeper, activation, committed.part, plan.is_parallel, plan)
 
-    def _note(self, name: str) -> None:
+    def _add_to_part_log(self, name: str) -> None:
         services, stored = self._state.services, self._state.store.get(PartName.parse(name))
         if stored is not None:
             services.part_log.note(
@@ -130,7 +130,7 @@ class ReplicatedInsert(InsertSink):
                 query_id=self.options.query_id,
             )
 
-    def _stored_in_part(self, parts: list[TemporaryPart], outcome: InsertOutcome, error: Exception) -> PandoError:
+    def _make_partial_error(self, parts: list[TemporaryPart], outcome: InsertOutcome, error: Exception) -> PandoError:
         names = outcome.part_names
         more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
         advice = (
@@ -145,7 +145,7 @@ class ReplicatedInsert(InsertSink):
             f"({', '.join(names[:_NAMES_SHOWN])}{more}); then came: {str(error) or type(error).__name__}. {advice}",
         )
 
-    def _plan(self) -> QuorumPlan | None:
+    def _plan_quorum(self) -> QuorumPlan | None:
         if self.options.quorum in (0, 1):
             return None
         keeper = self._state.require_writable()
@@ -211,7 +211,7 @@ class ReplicatedInsert(InsertSink):
             if isinstance(taken, DuplicateBlock):
                 return _Committed(taken.part, is_duplicate=True, missing=taken.missing)
             name = PartName(part.partition_id, taken.number, taken.number, 0)
-            stored = self._name(keeper, part, name, taken)
+            stored = self._add_preactive(keeper, part, name, taken)
             request = InsertRequest(
                 replica=self._state.replica,
                 part=name,
@@ -250,9 +250,9 @@ class ReplicatedInsert(InsertSink):
             if lock.partition_id == part.partition_id and since is activation:
                 self._expected = None
                 return lock
-        return self._allocate(keeper, part.partition_id, part.block_id, plan)
+        return self._allocate_number(keeper, part.partition_id, part.block_id, plan)
 
-    def _allocate(
+    def _allocate_number(
         self, keeper: Keeper, partition_id: str, block_id: str, plan: QuorumPlan | None
     ) -> BlockLock | DuplicateBlock:
         return begin_insert(
@@ -267,7 +267,7 @@ class ReplicatedInsert(InsertSink):
             known=self._state.partition_nodes,
         )
 
-    def _name(self, keeper: Keeper, part: TemporaryPart, name: PartName, lock: BlockLock) -> Part:
+    def _add_preactive(self, keeper: Keeper, part: TemporaryPart, name: PartName, lock: BlockLock) -> Part:
         """Renames the part to its final name.
 
         After an error the number is released, because merges would wait for it.
