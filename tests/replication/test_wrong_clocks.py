@@ -104,7 +104,9 @@ def test_a_postponed_entry_is_taken_up_though_the_clock_went_back(
     one.insert(1, [1, 2])
     two.step(two.task("pull log"))
     (item,) = two.table.queue.entries()
-    action = two.call(lambda table: table.queue.next_action(table.queue_steps._room, table.queue_steps._room.limits()))
+    action = two.call(
+        lambda table: table.queue.next_action(table.queue_steps._local_parts, table.queue_steps._local_parts.limits())
+    )
     assert action is not None
     two.table.queue.postpone(item.name, "not now", pause_seconds=1.0)
     assert abs(two.table.queue.entries()[0].last_postpone_time - two.clock.wall()) < 60

@@ -38,7 +38,7 @@ class Page:
     def resume(self, worker: int, query_id: str, seconds: float) -> None:
         self.numbers.running[worker, self.workers[worker]._places[query_id]]["working"] = int(seconds * SECOND)
 
-    def select_workers_to_end(self, seconds: float, *held_bytes: int) -> dict[int, EndReason]:
+    def look(self, seconds: float, *held_bytes: int) -> dict[int, EndReason]:
         held = dict.fromkeys(range(2), GIB // 8) | dict(enumerate(held_bytes))
         return self.bounds.select_workers_to_end(held, int(seconds * SECOND))
 
