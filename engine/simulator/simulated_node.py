@@ -33,7 +33,10 @@ _UPTIME_SECONDS = 100_000.0
 
 
 class NodeCluster(Protocol):
-    """The cluster of a node, as the node sees it; :class:`engine.simulator.simulated_cluster.SimulatedCluster`."""
+    """The cluster of a node, as the node sees it.
+
+    :class:`engine.simulator.simulated_cluster.SimulatedCluster` implements it.
+    """
 
     root: Path
     now: float

@@ -66,7 +66,7 @@ class CommitOptions:
 
 @dataclass(frozen=True)
 class AlterOptions:
-    """How long ALTER waits, always for this replica and with ``waits_for_all_replicas`` for all active ones."""
+    """How long ALTER waits for this replica and, with ``waits_for_all_replicas``, for all active ones."""
 
     waits_for_all_replicas: bool = False
     timeout_seconds: float = 600.0
