@@ -75,11 +75,11 @@ class Catalog(LoadedTables):
                     return
                 raise UserError("DATABASE_ALREADY_EXISTS", f"Database {name} already exists")
             check_file_name("database", name)
-            file = self._places.database(name)
+            file = self._places.get_database_file(name)
             if file.exists():  # it was detached
                 self._load_database(name)
                 return
-            directory = self._places.definitions(name)
+            directory = self._places.get_definition_directory(name)
             was_there = directory.exists()
             try:
                 make_directories(directory)
@@ -106,7 +106,7 @@ class Catalog(LoadedTables):
                 raise min(tables.not_loaded.values(), key=lambda failed: failed.name).error()
             for table in list(tables.values()):
                 self.drop_table(name, table.definition.name, if_exists=True, detach=detach)
-            with self._journal.changing({} if detach else {self._places.database(name): None}):
+            with self._journal.changing({} if detach else {self._places.get_database_file(name): None}):
                 del self._databases[name]
                 if self.listener is not None:
                     self.listener.on_database_dropped(name)
@@ -124,7 +124,7 @@ class Catalog(LoadedTables):
         with self._statement():
             name = create.table.table
             check_file_name("table", name)
-            file = self._places.definition(database, name)
+            file = self._places.get_definition_file(database, name)
             if create.if_not_exists and (name in self._database(database) or file.exists()):
                 return None
             self._require_free(database, name)
@@ -155,7 +155,7 @@ class Catalog(LoadedTables):
             if not create.attach:
                 table.create()
             table.start()
-            return table, self._journal.change(self._definitions.texts(table.definition))
+            return table, self._journal.change(self._definitions.make_texts(table.definition))
         except BaseException as error:
             table.stop()
             if isinstance(error, Exception) and not (create.attach or was_there):
@@ -194,7 +194,7 @@ class Catalog(LoadedTables):
                 if if_not_exists and as_replicated is None:
                     return
                 raise UserError("TABLE_ALREADY_EXISTS", f"Table {database}.{name} already exists")
-            if not self._places.definition(database, name).exists():
+            if not self._places.get_definition_file(database, name).exists():
                 raise UserError("UNKNOWN_TABLE", f"Table {database}.{name} is not known: there is no definition of it")
             definition = self.read_definition(database, name)
             if definition.create.is_scratch:
@@ -208,7 +208,7 @@ class Catalog(LoadedTables):
             with self._claim_directory(definition):
                 table = self._start_table(definition)
                 try:
-                    unfinished = self._journal.change({self._places.detached_mark(database, name): None})
+                    unfinished = self._journal.change({self._places.get_detached_mark(database, name): None})
                 except BaseException:
                     table.stop()
                     raise
@@ -235,7 +235,7 @@ class Catalog(LoadedTables):
             if table is not None and not detach:
                 self._drop(table)
                 return
-            with self._journal.changing({self._places.detached_mark(database, name): ""} if permanently else {}):
+            with self._journal.changing({self._places.get_detached_mark(database, name): ""} if permanently else {}):
                 self._detach(database, name)
 
     def _detach(self, database: str, name: str) -> None:
@@ -274,12 +274,16 @@ class Catalog(LoadedTables):
         with self._statement():
             tables = self._database(database)
             names = (f"_tmp_replace_{number}" for number in count(1))
-            name = next(n for n in names if n not in tables and not self._places.definition(database, n).exists())
+            name = next(
+                n for n in names if n not in tables and not self._places.get_definition_file(database, n).exists()
+            )
             wanted = create.table.table
             if wanted not in tables:
                 self._require_free(database, wanted)
             create = expand_table_macros(create, database=database, table=wanted)
-            data_path = self._places.data(database, wanted, self._with_own_directory(create, (database, wanted)))
+            data_path = self._places.get_data_path(
+                database, wanted, self._with_own_directory(create, (database, wanted))
+            )
             create = replace(create, table=TableRef(database, name), is_scratch=True)
             try:
                 self.create_table(database, self._places.with_data_at(data_path, create))
@@ -320,14 +324,14 @@ class Catalog(LoadedTables):
         """Renames all the tables at once, in memory and on disk; the data stay where they are."""
         renamed: list[tuple[Table, TableDefinition]] = []
         former = [(table.definition.database, table.definition.name) for table, _ in moves]
-        texts: dict[Path, str | None] = {self._places.definition(*name): None for name in former}
+        texts: dict[Path, str | None] = {self._places.get_definition_file(*name): None for name in former}
         is_replacing = any(table.definition.create.is_scratch for table, _ in moves)
         for table, (database, name) in moves:
             create = table.renamed(TableRef(database, name))
             create = replace(create, is_scratch=is_replacing and not create.is_scratch)
             create = self._places.with_data_at(table.definition.data_path, create)
             renamed.append((table, replace(table.definition, database=database, name=name, create=create)))
-            texts.update(self._definitions.texts(renamed[-1][1]))
+            texts.update(self._definitions.make_texts(renamed[-1][1]))
         with self._journal.changing(texts):
             if self.listener is not None:
                 self.listener.on_tables_renamed(renamed)
@@ -366,9 +370,9 @@ class Catalog(LoadedTables):
         return True
 
     def _redefine(self, table: Table, new: TableDefinition) -> None:
-        is_kept = self._places.definition(new.database, new.name).exists()  # otherwise CREATE writes it
+        is_kept = self._places.get_definition_file(new.database, new.name).exists()  # otherwise CREATE writes it
         with table.altering(new):
-            unfinished = self._journal.change(self._definitions.texts(new) if is_kept else {})
+            unfinished = self._journal.change(self._definitions.make_texts(new) if is_kept else {})
             if self.listener is not None:
                 self.listener.on_table_altered(table, new)
         if unfinished is not None:

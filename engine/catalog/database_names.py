@@ -14,7 +14,7 @@ TEMPORARY_DATABASE = "_temporary_and_external_tables"
 _MAX_COMPARED = 1000
 
 
-def unknown_table(database: str, name: str, known: Iterable[str]) -> UserError:
+def make_unknown_table_error(database: str, name: str, known: Iterable[str]) -> UserError:
     """Returns the error for a table that does not exist, with similar names from ``known``."""
     hint = _suggest_names(name, known) or f"SHOW TABLES FROM {database} lists those of this server"
     return UserError("UNKNOWN_TABLE", f"Table {database}.{name} does not exist. {hint}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.catalog.database_names import TEMPORARY_DATABASE, unknown_database, unknown_table
+from engine.catalog.database_names import TEMPORARY_DATABASE, make_unknown_table_error, unknown_database
 from engine.tables.small.view import DatabaseTables, NotLoaded, find_dependent_views
 from engine.tables.table import Table
 
@@ -42,7 +42,7 @@ class Databases:
         """Returns the table. Raises ``UserError`` 60 (UNKNOWN_TABLE) and the errors of :meth:`find`."""
         table = self.find(database, name)
         if table is None:
-            raise unknown_table(database, name, self._database(database))
+            raise make_unknown_table_error(database, name, self._database(database))
         return table
 
     def views_of(self, table: Table) -> list[Table]:

@@ -74,7 +74,7 @@ class DefinitionDirectory:
         self._temporary = temporary_path / "temporary_tables"
         self.journal = TextJournal(self.metadata / _JOURNAL)
 
-    def begin(self) -> None:
+    def prepare(self) -> None:
         """Prepares the directories at the start of a server:
 
         removes leftovers, undoes unfinished changes. Tables that an unfinished change was about to remove stay, so a
@@ -97,69 +97,71 @@ class DefinitionDirectory:
 
     def remove_definitions(self, database: str) -> None:
         """Removes the definitions of a database's detached tables, and their directory."""
-        directory = self.definitions(database)
+        directory = self.get_definition_directory(database)
         for leftover in directory.glob("*"):
             leftover.unlink()
         directory.rmdir()
 
-    def databases(self) -> list[str]:
+    def list_databases(self) -> list[str]:
         """Returns the names of the databases that have a definition file."""
         return [unquote(file.stem) for file in _files(self.metadata, "*.sql")]
 
-    def tables(self, database: str) -> list[str]:
+    def list_tables(self, database: str) -> list[str]:
         """Returns the names of the database's tables that have a definition file."""
-        return [self.name_of(file) for file in sorted(self.definitions(database).glob("*.sql"))]
+        return [self.get_table_name(file) for file in sorted(self.get_definition_directory(database).glob("*.sql"))]
 
-    def named_in_journal(self, database: str) -> list[str]:
+    def list_tables_in_journal(self, database: str) -> list[str]:
         """Returns the tables whose definitions an unfinished change creates, changes or removes."""
-        directory = self.definitions(database)
+        directory = self.get_definition_directory(database)
         return [
-            self.name_of(file) for file in self.journal.named() if file.parent == directory and file.suffix == ".sql"
+            self.get_table_name(file)
+            for file in self.journal.named()
+            if file.parent == directory and file.suffix == ".sql"
         ]
 
-    def name_of(self, definition: Path) -> str:
+    def get_table_name(self, definition: Path) -> str:
         """Returns the name of the table that a definition file belongs to."""
         return unquote(definition.stem)
 
-    def attached_tables(self, database: str) -> list[str]:
+    def list_attached_tables(self, database: str) -> list[str]:
         """Returns the tables that a start loads."""
-        return [name for name in self.tables(database) if not self.is_permanently_detached(database, name)]
+        return [name for name in self.list_tables(database) if not self.is_permanently_detached(database, name)]
 
-    def database(self, name: str) -> Path:
+    def get_database_file(self, name: str) -> Path:
         """Returns the path of a database's definition file."""
         return _file(self.metadata, name)
 
-    def definitions(self, database: str) -> Path:
+    def get_definition_directory(self, database: str) -> Path:
         """Returns the directory of a database's table definitions."""
         return self._temporary if database == TEMPORARY_DATABASE else _directory(self.metadata, database)
 
-    def definition(self, database: str, name: str) -> Path:
+    def get_definition_file(self, database: str, name: str) -> Path:
         """Returns the path of a table's definition file."""
-        return _file(self.definitions(database), name)
+        return _file(self.get_definition_directory(database), name)
 
-    def detached_mark(self, database: str, name: str) -> Path:
+    def get_detached_mark(self, database: str, name: str) -> Path:
         """Returns the path of the file that marks a table as permanently detached."""
-        definition = self.definition(database, name)
+        definition = self.get_definition_file(database, name)
         return definition.with_name(f"{definition.name}.detached")
 
     def is_permanently_detached(self, database: str, name: str) -> bool:
         """Tells whether the mark of a permanent DETACH exists."""
-        return self.detached_mark(database, name).exists()
+        return self.get_detached_mark(database, name).exists()
 
-    def detached(self, database: str, name: str) -> DetachedTable:
+    def describe_detached(self, database: str, name: str) -> DetachedTable:
         """Describes a table that is detached."""
         is_permanently = self.is_permanently_detached(database, name)
-        return DetachedTable(database, name, self.definition(database, name), is_permanently)
+        return DetachedTable(database, name, self.get_definition_file(database, name), is_permanently)
 
     def require_free(self, database: str, name: str) -> None:
         """Raises ``UserError`` 57 (TABLE_ALREADY_EXISTS) if a detached table has the name."""
-        if self.definition(database, name).exists():
+        if self.get_definition_file(database, name).exists():
             how = "detached permanently" if self.is_permanently_detached(database, name) else "detached"
             raise UserError(
                 "TABLE_ALREADY_EXISTS", f"Table {database}.{name} already exists ({how}); ATTACH TABLE brings it back"
             )
 
-    def data(self, database: str, name: str, create: CreateTable) -> Path:
+    def get_data_path(self, database: str, name: str, create: CreateTable) -> Path:
         """Returns the directory of a table's parts."""
         root = self._memory if database == TEMPORARY_DATABASE or is_transient(create) else self._data
         if create.directory:
@@ -170,7 +172,7 @@ class DefinitionDirectory:
         """Returns the definition of a table whose data already lie at ``data_path``."""
         assert create.table.database is not None
         usual = replace(create, directory="")
-        if self.data(create.table.database, create.table.table, usual) == data_path:
+        if self.get_data_path(create.table.database, create.table.table, usual) == data_path:
             return usual
         return replace(create, directory="/".join(data_path.parts[-2:]))
 
@@ -181,7 +183,7 @@ class DefinitionDirectory:
         """
         database, name = create.table.database, create.table.table
         assert database is not None
-        usual = self.data(database, name, replace(create, directory=""))
+        usual = self.get_data_path(database, name, replace(create, directory=""))
         paths = (usual.with_name(f"{usual.name}+{number}") for number in count(1))
         free = next(p for p in paths if not p.exists() and not is_taken(p)) if is_taken(usual) else usual
         return self.with_data_at(free, create)

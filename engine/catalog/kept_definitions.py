@@ -31,37 +31,37 @@ class KeptDefinitions:
         """By data directory, the full name of the table that uses it: one that is loaded or being loaded."""
         self._owning = threading.Lock()
 
-    def make(self, database: str, create: CreateTable) -> TableDefinition:
+    def compile(self, database: str, create: CreateTable) -> TableDefinition:
         """Compiles a CREATE statement into a table definition."""
         name = create.table.table
         create = replace(create, table=TableRef(database, name), if_not_exists=False, attach=False)
         description = build_description(create, default_settings=self._settings, rollups=self._rollups)
         create = write_out_column_types(create, description.schema)
-        return TableDefinition(database, name, create, description, self._places.data(database, name, create))
+        return TableDefinition(database, name, create, description, self._places.get_data_path(database, name, create))
 
     def read(self, database: str, name: str) -> TableDefinition:
         """Reads and compiles a definition from disk.
 
         Raises ``OSError``, and ``UserError`` 62 and others for a damaged definition.
         """
-        file = self._places.definition(database, name)
+        file = self._places.get_definition_file(database, name)
         try:
             try:
                 text = file.read_text(encoding="utf-8")
             except UnicodeDecodeError as error:
                 raise UserError("SYNTAX_ERROR", f"It is no text ({error}): put a good copy in its place") from error
-            return self.make(database, replace(parse_definition(text), table=TableRef(database, name)))
+            return self.compile(database, replace(parse_definition(text), table=TableRef(database, name)))
         except PandoError as error:
             error.message = f"{error.message} (in the table definition {file})"
             raise
 
-    def texts(self, *definitions: TableDefinition, is_scratch: bool | None = None) -> Texts:
+    def make_texts(self, *definitions: TableDefinition, is_scratch: bool | None = None) -> Texts:
         """Returns the texts of the definition files by path.
 
         ``is_scratch``, if given, replaces the mark in each of them.
         """
         return {
-            self._places.definition(each.database, each.name): format_definition(
+            self._places.get_definition_file(each.database, each.name): format_definition(
                 each.create if is_scratch is None else replace(each.create, is_scratch=is_scratch)
             )
             for each in definitions
@@ -111,8 +111,8 @@ class KeptDefinitions:
         return self._places.with_free_data_path(is_taken, replace(create, table=TableRef(*name)))
 
     def _on_disk_only(self, is_loaded: Callable[[tuple[str, str]], bool]) -> list[tuple[str, str]]:
-        databases = self._places.databases()
-        found = [(database, name) for database in databases for name in self._places.tables(database)]
+        databases = self._places.list_databases()
+        found = [(database, name) for database in databases for name in self._places.list_tables(database)]
         return [name for name in found if not is_loaded(name)]
 
     def _may_have_directory(self, path: Path, name: tuple[str, str]) -> bool:

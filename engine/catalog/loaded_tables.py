@@ -63,10 +63,10 @@ class LoadedTables(Databases, ABC):
 
     def load(self) -> None:
         """Starts every table on disk that can be loaded."""
-        self._places.begin()
+        self._places.prepare()
         self._add_database(TEMPORARY_DATABASE)
         with self._ddl:  # tables that have started take over no other definition meanwhile
-            for database in self._places.databases():
+            for database in self._places.list_databases():
                 self._load_database(database)
 
     def stop(self) -> None:
@@ -77,15 +77,19 @@ class LoadedTables(Databases, ABC):
 
     def names_on_disk(self) -> list[tuple[str, str]]:
         """Returns (database, table) of every definition file."""
-        return [(database, name) for database in self._places.databases() for name in self._places.tables(database)]
+        return [
+            (database, name)
+            for database in self._places.list_databases()
+            for name in self._places.list_tables(database)
+        ]
 
     def definition_file(self, database: str, name: str) -> Path:
         """Returns the path of a table's definition file."""
-        return self._places.definition(database, name)
+        return self._places.get_definition_file(database, name)
 
     def detached_tables(self) -> list[DetachedTable]:
         """Returns the tables that are on disk but detached."""
-        return [self._places.detached(*name) for name in self.names_on_disk() if not self._is_known(name)]
+        return [self._places.describe_detached(*name) for name in self.names_on_disk() if not self._is_known(name)]
 
     def _is_known(self, name: tuple[str, str]) -> bool:
         """Tells whether the table is loaded, failed to load, or is dropped but not fully removed."""
@@ -95,10 +99,10 @@ class LoadedTables(Databases, ABC):
 
     def _load_database(self, database: str) -> None:
         self._add_database(database)
-        directory = self._places.definitions(database)
+        directory = self._places.get_definition_directory(database)
         if not directory.is_dir():
             logger.error("database %s has no tables: %s is no directory; put a good copy there", database, directory)
-        names = {*self._places.attached_tables(database), *self._places.named_in_journal(database)}
+        names = {*self._places.list_attached_tables(database), *self._places.list_tables_in_journal(database)}
         for name in [name for name in sorted(names) if not self._load_table(database, name)]:
             self._drop_unloaded(database, name)
 
@@ -110,7 +114,7 @@ class LoadedTables(Databases, ABC):
         """
         definition = None
         try:
-            if self._places.definition(database, name) in self._journal.named():
+            if self._places.get_definition_file(database, name) in self._journal.named():
                 self._journal.settle()
             definition = self.read_definition(database, name)
             if definition.create.is_scratch:
@@ -127,8 +131,11 @@ class LoadedTables(Databases, ABC):
     def _load_again(self, file: Path) -> None:
         """Loads the table of a definition whose unfinished change has been finished or undone now."""
         for database in self.databases():
-            tables, name = self._databases[database], self._places.name_of(file)
-            if file.parent == self._places.definitions(database) and tables.not_loaded.pop(name, None) is not None:
+            tables, name = self._databases[database], self._places.get_table_name(file)
+            if (
+                file.parent == self._places.get_definition_directory(database)
+                and tables.not_loaded.pop(name, None) is not None
+            ):
                 self._publish_not_loaded(database)
                 if file.exists() and not self._load_table(database, name):
                     self._drop_unloaded(database, name)
@@ -139,7 +146,7 @@ class LoadedTables(Databases, ABC):
         """Records and logs that a table could not be loaded, with the reason."""
         told = convert_resource_error(error) if isinstance(error, OSError) else error
         reason = told.message if isinstance(told, PandoError) else f"{type(told).__name__}: {told}"
-        file = str(self._places.definition(database, name))
+        file = str(self._places.get_definition_file(database, name))
         if file not in reason:
             reason = f"{reason} (the table definition is {file})"
         failed = NotLoaded(
@@ -219,7 +226,9 @@ class LoadedTables(Databases, ABC):
         tables = [table] if inner is None else [table, inner]
         is_kept = table.definition.database != TEMPORARY_DATABASE
         definitions = [each.definition for each in tables]
-        unfinished = self._journal.change(self._definitions.texts(*definitions, is_scratch=True) if is_kept else {})
+        unfinished = self._journal.change(
+            self._definitions.make_texts(*definitions, is_scratch=True) if is_kept else {}
+        )
         for each in tables:
             each.stop()
             self._remove_table(each)
@@ -237,7 +246,7 @@ class LoadedTables(Databases, ABC):
     def _undo_drop(self, definitions: Sequence[TableDefinition]) -> None:
         """Undoes a DROP that ZooKeeper refused, by loading again what is left of the tables."""
         try:
-            self._journal.change(self._definitions.texts(*definitions))
+            self._journal.change(self._definitions.make_texts(*definitions))
         except Exception:
             logger.exception("the DROP of %s cannot be undone", definitions[0].full_name)
         for each in definitions:
@@ -268,7 +277,7 @@ class LoadedTables(Databases, ABC):
         """
         try:
             remove_data()
-            remove_durably(self._places.definition(definition.database, definition.name))
+            remove_durably(self._places.get_definition_file(definition.database, definition.name))
         except OSError as error:
             name = definition.full_name
             logger.error("table %s is dropped; what is left of it is removed later, because of %s", name, error)
@@ -278,7 +287,7 @@ class LoadedTables(Databases, ABC):
 
     def make_definition(self, database: str, create: CreateTable) -> TableDefinition:
         """Compiles a CREATE statement into a table definition."""
-        return self._definitions.make(database, create)
+        return self._definitions.compile(database, create)
 
     define = make_definition
 
@@ -287,5 +296,5 @@ class LoadedTables(Databases, ABC):
         return self._definitions.read(database, name)
 
     def _write(self, definition: TableDefinition) -> None:
-        with self._journal.changing(self._definitions.texts(definition)):
+        with self._journal.changing(self._definitions.make_texts(definition)):
             pass

@@ -93,13 +93,13 @@ class InterserverServer(ThreadingTCPServer):
     def stop(self) -> None:
         """Closes all connections, cutting transfers: the receiver asks another replica, or tries again later."""
         self._is_stopping = True
-        _cut(self.socket)  # wakes the thread that takes connections
+        _shut_down(self.socket)  # wakes the thread that takes connections
         if self._thread.ident is not None:
             self.shutdown()
         with self._lock:
             connections = dict(self._connections)
         for connection in connections:
-            _cut(connection)
+            _shut_down(connection)
         for thread in connections.values():
             thread.join(_STOP_SECONDS)
         self.server_close()
@@ -214,7 +214,7 @@ class _Handler(BaseHTTPRequestHandler):
         pieces: list[tuple[bytes, str, list[tuple[int, Path]]]] = []
         total = 0
         for name, directory in parts:
-            with _reading(str(name), "."):
+            with _convert_read_errors(str(name), "."):
                 found = [(file.stat().st_size, file) for file in directory.iterdir() if file.is_file()]
             found.sort(reverse=True)  # the receiver writes the large ones to disk while it receives the others
             manifest = Manifest(tuple((file.name, size) for size, file in found), str(name))
@@ -233,7 +233,7 @@ class _Handler(BaseHTTPRequestHandler):
             return self.wfile.write(read_small_file(file, part))
         self.wfile.flush()
         sent = 0
-        with _reading(part, file.name), open(file, "rb") as stream:
+        with _convert_read_errors(part, file.name), open(file, "rb") as stream:
             while sent < size:
                 piece = min(_PIECE_BYTES, size - sent)
                 self.server.before_sending(endpoint, piece)
@@ -259,7 +259,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def _reading(part: str, file: str) -> Iterator[None]:
+def _convert_read_errors(part: str, file: str) -> Iterator[None]:
     """Turns an error of reading a file into the part's error, to tell it from a broken connection."""
     try:
         yield
@@ -267,6 +267,6 @@ def _reading(part: str, file: str) -> Iterator[None]:
         raise read_error(error, part, file) from None
 
 
-def _cut(connection: socket.socket) -> None:
+def _shut_down(connection: socket.socket) -> None:
     with contextlib.suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)

@@ -189,7 +189,7 @@ class Simulation:
         attempts = {id(block): block.attempts for block in concerned if not block.attempts_under_way}
         for block in concerned:
             block.was_truncated_meanwhile |= block.attempts_under_way > 0
-        self._promise_nothing(concerned)  # also while it runs, because others read meanwhile
+        self._withdraw_promises(concerned)  # also while it runs, because others read meanwhile
         self._truncates_under_way += 1
         answer = self._guarded(node, action)
         self._truncates_under_way -= 1
@@ -200,11 +200,11 @@ class Simulation:
             elif block.expected is Expectation.ONCE:
                 block.expected = Expectation.MAYBE
             block.was_truncated_meanwhile |= block.attempts_under_way > 0
-        self._promise_nothing(concerned)
+        self._withdraw_promises(concerned)
         return answer
 
     @staticmethod
-    def _promise_nothing(blocks: Sequence[Block]) -> None:
+    def _withdraw_promises(blocks: Sequence[Block]) -> None:
         """Withdraws what sequential reads have shown or must show, as it may be truncated."""
         for block in blocks:
             block.quorum_acknowledged = block.seen_sequentially = False
@@ -261,19 +261,21 @@ class Simulation:
 
     def _perhaps_crash(self, node: SimulatedNode, name: str) -> None:
         if len(self.cluster.stack) == 1 and self.random.random() < 0.1:
-            self._work_beside(node)
+            self._interleave(node)
         if self.random.random() < self.crash_rate * 5:
             self.counts[f"{node.crash()} {name}"] += 1
             raise Crash(node.name)
 
-    def _work_beside(self, node: SimulatedNode) -> None:
+    def _interleave(self, node: SimulatedNode) -> None:
         """Lets others work in the middle of an action, such as an INSERT that has its number and no part yet."""
         for _ in range(self.random.randint(1, 4)):
-            self.random.choice([self._turn, self._turn, self._do_insert, self._do_optimize, self.act])()
+            self.random.choice(
+                [self._step_other_node, self._step_other_node, self._do_insert, self._do_optimize, self.act]
+            )()
             if not node.is_up:
                 raise Crash(node.name)
 
-    def _turn(self) -> None:
+    def _step_other_node(self) -> None:
         """Steps every task of a node that is in the middle of nothing."""
         if others := [node for node in self._up() if node not in self.cluster.stack]:
             self.random.choice(others).step_all()

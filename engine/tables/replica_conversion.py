@@ -30,8 +30,8 @@ from coordination.transactions.application_versions import read_applications
 from coordination.transactions.carried_decisions import write_decisions as write_decisions_to
 from coordination.transactions.transaction_nodes import Transaction, TransactionState, read_transactions
 from engine.interserver.replication import Replication
-from engine.tables.merge_tree.kept_mutations import unfinished_mutations
-from engine.tables.merge_tree.local_transactions import applications_on_disk, decisions_on_disk, write_decisions
+from engine.tables.merge_tree.kept_mutations import list_unfinished_mutations
+from engine.tables.merge_tree.local_transactions import read_application_files, read_decision_files, write_decisions
 from engine.tables.replicated.life.shared_definition import make_shared_definition
 from engine.tables.replicated.replicated_table import ReplicatedTable
 from engine.tables.services import TableServices
@@ -85,9 +85,9 @@ class Conversion:
         table = ReplicatedTable(new, services, replication)
         table.state.replication.require_keeper()
         load_parts(table.store, new)
-        if ids := unfinished_mutations(definition.data_path, (part.name for part in table.store.active())):
-            raise _unsettled(definition, "replicated", f"mutation {ids[0]} is not done")
-        decided = decisions_on_disk(definition.data_path)
+        if ids := list_unfinished_mutations(definition.data_path, (part.name for part in table.store.active())):
+            raise _make_unsettled_error(definition, "replicated", f"mutation {ids[0]} is not done")
+        decided = read_decision_files(definition.data_path)
         _refuse_open(definition, table.store, "replicated", decided)
         # A clone moves parts that others do not list to detached/; the rows of covered parts are in their covers.
         table.store.delete([part for part, kind in table.store.list_parts() if kind is PartState.OUTDATED])
@@ -117,7 +117,7 @@ class Conversion:
         if keeper.children(paths.replicas) == [table.replica.name]:
             with suppress(NoNode):  # it is a new table, so restored replicas add nothing to it
                 keeper.delete(paths.restored)
-            write_decisions_to(keeper, paths, decided, applications_on_disk(table.definition.data_path))
+            write_decisions_to(keeper, paths, decided, read_application_files(table.definition.data_path))
         services.failpoint("conversion.after_decisions")
 
     def _to_plain(self, definition: TableDefinition, define: Define) -> TableDefinition:
@@ -135,7 +135,7 @@ class Conversion:
                     "gone for good, take 'zookeeper' out of the server's configuration",
                 )
             if reason := why_not_whole(keeper, replica, table.state.parts_on_disk(), identity):
-                raise _unsettled(definition, "not replicated", reason)
+                raise _make_unsettled_error(definition, "not replicated", reason)
             decided = [
                 each for each in read_transactions(keeper, replica.table) if each.state is not TransactionState.OPEN
             ]
@@ -155,7 +155,7 @@ class Conversion:
         Returns the definition that the table starts with. A new one is first made durable by ``write``. A failure is
         logged, and the file stays.
         """
-        flags = [flag for flag in _flags(definition.data_path) if flag.exists()]
+        flags = [flag for flag in _list_flag_files(definition.data_path) if flag.exists()]
         if not flags:
             return definition
         if not definition.is_replicated:
@@ -179,7 +179,7 @@ def _forget_plain_table(directory: Path) -> None:
             file.unlink()
 
 
-def _flags(directory: Path) -> tuple[Path, ...]:
+def _list_flag_files(directory: Path) -> tuple[Path, ...]:
     """Returns the possible paths of the flag file; older ClickHouse versions used the second."""
     return directory / _FLAG, directory / "flags" / _FLAG
 
@@ -188,12 +188,12 @@ def _refuse_open(definition: TableDefinition, store: PartStore, how: str, decide
     """Raises 80 if a transaction is open or an ATTACH unfinished."""
     names = {each.name for each in decided}
     if undecided := [name for name in store.staged.transactions() if name not in names]:
-        raise _unsettled(definition, how, f"transaction {undecided[0]} is open")
+        raise _make_unsettled_error(definition, how, f"transaction {undecided[0]} is open")
     if attaching := store.attaching.transactions():
-        raise _unsettled(definition, how, f"ATTACH PARTITION {attaching[0]} is not ended")
+        raise _make_unsettled_error(definition, how, f"ATTACH PARTITION {attaching[0]} is not ended")
 
 
-def _unsettled(definition: TableDefinition, how: str, reason: str) -> UserError:
+def _make_unsettled_error(definition: TableDefinition, how: str, reason: str) -> UserError:
     return UserError(
         "INCORRECT_QUERY",
         f"Can not attach table {definition.full_name} as {how}: {reason}. ATTACH it as it is, wait until that is done, "

@@ -100,7 +100,7 @@ class SharedPage:
         """Returns the oldest change that any worker's snapshots may lack; ``NO_READER`` without snapshots."""
         return int(self._reading.min())
 
-    def clear(self, worker: int) -> None:
+    def reset_worker(self, worker: int) -> None:
         """Resets the numbers of a worker that has ended."""
         self._reading[worker] = NO_READER
         for column in (self.beat, self.held_bytes, self.largest_bytes, self.queries, self.idle_bytes):

@@ -250,8 +250,8 @@ class WorkerPool:
         if end_reason is not None:
             responses = self._bounds.make_responses(worker.number, end_reason, time.monotonic_ns())
         self._bounds.forget(worker.number)
-        self._page.clear(worker.number)
-        reason = self._reason(worker) if end_reason is None else f"{end_reason.reason} and was ended"
+        self._page.reset_worker(worker.number)
+        reason = self._describe_end(worker) if end_reason is None else f"{end_reason.reason} and was ended"
         worker.is_ready.set()
         if not self._ending.is_set():
             logger.error("%s (pid %s) %s", worker.name, worker.pid, reason)
@@ -282,7 +282,7 @@ class WorkerPool:
         with self._lock:
             self._statuses[pid] = status
 
-    def _reason(self, worker: WorkerHandle) -> str:
+    def _describe_end(self, worker: WorkerHandle) -> str:
         for _ in range(100):
             with self._lock:
                 status = self._statuses.pop(worker.pid, None)

@@ -43,7 +43,7 @@ def insert(node: SimulatedNode, first: int, count: int, **options: object) -> No
         node.insert(1, [10 * number, 10 * number + 1], **options)
 
 
-def keys_of(first: int, count: int) -> list[int]:
+def read_keys(first: int, count: int) -> list[int]:
     return [key for number in range(first, first + count) for key in (10 * number, 10 * number + 1)]
 
 

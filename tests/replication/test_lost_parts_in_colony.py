@@ -71,7 +71,7 @@ def test_merges_that_stand_on_a_lost_part_are_given_up_one_after_the_other(make_
 
 def merge_newest(table: ReplicatedTable) -> None:
     """The last two parts of the partition."""
-    with table.state.working() as (keeper, _):
+    with table.state.hold_write_access() as (keeper, _):
         predicate = table.merge_steps._predicate(keeper, ["1"])
         *_, run = predicate.mergeable_runs("1")
         if len(run) > 1:

@@ -92,7 +92,7 @@ class MovePartitionWork(Simulation):
     def _of(self, partition: int) -> list[MovingBlock]:
         return [cast(MovingBlock, block) for block in self.blocks if block.partition == partition]
 
-    def _sure(self, partition: int, table: str) -> list[MovingBlock]:
+    def _list_certain(self, partition: int, table: str) -> list[MovingBlock]:
         """Returns the blocks that are certainly in the table."""
         return [
             block for block in self._of(partition)
@@ -114,13 +114,13 @@ class MovePartitionWork(Simulation):
 
     def _do_move(self) -> None:
         server, partition = self._idle(), self.random.randint(1, 2)
-        source = self.random.choice([table for table in "tu" if self._sure(partition, table)] or ["t"])
+        source = self.random.choice([table for table in "tu" if self._list_certain(partition, table)] or ["t"])
         blocks = self._of(partition)
         if server is None or any(block.attempts_under_way and block.attempts > 1 for block in blocks):
             return
         self._moves[partition] += 1
         number, places = self._moves[partition], {id(block): block.place for block in blocks}
-        moved = self._sure(partition, source)
+        moved = self._list_certain(partition, source)
         for block in blocks:
             block.is_retired, block.place = True, ""
         statement = f"ALTER TABLE {source} MOVE PARTITION {partition} TO TABLE {_OTHER[source]}"
@@ -137,7 +137,7 @@ class MovePartitionWork(Simulation):
         server, partition, table = self._idle(), self.random.randint(1, 2), self.random.choice("ttu")
         if server is None:
             return
-        number, sure = self._moves[partition], self._sure(partition, table)
+        number, sure = self._moves[partition], self._list_certain(partition, table)
         before = self._of(partition)
         for block in before:
             block.most += 1
@@ -162,7 +162,7 @@ class MovePartitionWork(Simulation):
         if (server := self._idle()) is None:
             return
         table, moves = self.random.choice("tu"), self._moves.copy()
-        sure = [block for partition in partitions for block in self._sure(partition, table)]
+        sure = [block for partition in partitions for block in self._list_certain(partition, table)]
 
         def may_go(block: Block) -> bool:
             return block.partition in partitions and cast(MovingBlock, block).place != _OTHER[table]

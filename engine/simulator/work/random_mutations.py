@@ -67,7 +67,7 @@ class MutationWork(TransactionWork):
             results = run(session, ops)
             for op, result in zip(ops, results, strict=True):
                 if isinstance(op, Create) and "/mutations/mutation-" in op.path:
-                    self._see(MutationEntry.parse(parse_mutation_id(str(result)), op.data))
+                    self._record_mutation(MutationEntry.parse(parse_mutation_id(str(result)), op.data))
             return results
 
         ensemble.run = watched  # type: ignore[method-assign]
@@ -75,7 +75,7 @@ class MutationWork(TransactionWork):
     def _idle(self) -> SimulatedServer | None:
         raise NotImplementedError
 
-    def _see(self, entry: MutationEntry) -> None:
+    def _record_mutation(self, entry: MutationEntry) -> None:
         command = entry.text.splitlines()[-1]
         seen = self._seen[entry.mutation_id] = SeenMutation(entry.mutation_id, dict(entry.numbers))
         if found := _UPDATE.search(command):

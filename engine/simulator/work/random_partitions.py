@@ -34,7 +34,7 @@ class PartitionWork(TransactionWork):
         partition = self.random.randint(1, 2)
         if (server := self._idle()) and self.random.random() < 0.5:
             self._drop_partition(server, partition)
-            self._turn()
+            self._step_other_node()
         if server := self._idle():
             statement = f"ALTER TABLE t FORGET PARTITION {partition}"
             self.counts[f"forget partition {self._guarded(server, lambda: server.sql(statement))}"] += 1
@@ -60,7 +60,7 @@ class PartitionWork(TransactionWork):
             if not active:
                 return
             part = self.random.choice(active)
-            inside = keys_of([part])
+            inside = read_keys([part])
             blocks = [block for block in blocks if block.keys[0] in inside]
             target = f"PART '{part.name}'"
         if not any(block.attempts_under_way for block in blocks):
@@ -81,7 +81,7 @@ class PartitionWork(TransactionWork):
             return
         store = server.table.store
         names = [name for name in list_detached_by_users(store.detached()) if str(name) not in before]
-        keys = keys_of([open_part(store.path / DETACHED / str(name)) for name in names])
+        keys = read_keys([open_part(store.path / DETACHED / str(name)) for name in names])
         found = [block for block in self.blocks if block.keys[0] in keys]
         if names and all(block in blocks and not block.attempts_under_way for block in found):
             self._attach(server, names, found)
@@ -102,7 +102,7 @@ class PartitionWork(TransactionWork):
             block.was_truncated_meanwhile = False
 
 
-def keys_of(parts: Sequence[Part]) -> set[int]:
+def read_keys(parts: Sequence[Part]) -> set[int]:
     """Returns the keys in the parts."""
     batches = [batch for part in parts for batch in part.read(["k"])]
     return {key for batch in batches for key in batch.column(0).to_pylist()}

@@ -171,7 +171,7 @@ class TransactionWork(Simulation):
             self._note_committed(transaction)
         elif is_refused:
             assert not transaction.is_committed, f"{transaction.id} was committed, and is refused: {verdict}"
-            is_expected = verdict is None or transaction.is_aborted or self._rivals(transaction)
+            is_expected = verdict is None or transaction.is_aborted or self._list_rivals(transaction)
             assert is_expected, f"{transaction.id} was skipped, and nobody has committed its version"
             transaction.drop()
 
@@ -237,14 +237,14 @@ class TransactionWork(Simulation):
     ) -> str:
         """Runs an action that drops blocks; other open or committed transactions may lose rows by it."""
         owner, self._is_clearing = self._is_clearing, None
-        self._disturb(owner)
+        self._mark_disturbed(owner)
         answer = super()._clear(node, action, may_go, is_gone)
-        self._disturb(owner)
+        self._mark_disturbed(owner)
         return answer
 
     _is_clearing: SimulatedTransaction | None = None
 
-    def _disturb(self, owner: SimulatedTransaction | None) -> None:
+    def _mark_disturbed(self, owner: SimulatedTransaction | None) -> None:
         for transaction in self.transactions:
             transaction.is_disturbed |= transaction is not owner and transaction.commits > 0
 
@@ -283,7 +283,7 @@ class TransactionWork(Simulation):
             if block.is_acknowledged and not transaction.is_disturbed:
                 block.expected = Expectation.ONCE
 
-    def _rivals(self, transaction: SimulatedTransaction) -> list[SimulatedTransaction]:
+    def _list_rivals(self, transaction: SimulatedTransaction) -> list[SimulatedTransaction]:
         """Returns transactions that may have been committed for its version or a later one."""
         return [
             other for other in self.transactions

@@ -52,7 +52,7 @@ class TtlWork(TransactionWork):
 
     def act(self) -> None:
         """Withdraws promises for old rows, and runs one random action."""
-        self._promise_nothing_of_old()
+        self._withdraw_old_promises()
         super().act()
 
     def _do_insert(self) -> None:
@@ -81,17 +81,17 @@ class TtlWork(TransactionWork):
     def _expired(self, by: float) -> list[Block]:
         return [block for block in self.blocks if 0 < block.keys[0] // _UNIT <= by]
 
-    def _promise_nothing_of_old(self) -> None:
+    def _withdraw_old_promises(self) -> None:
         old = self._expired(self._latest() + _MARGIN_SECONDS)
         for block in old:
             block.is_retired = True
             if block.expected is Expectation.ONCE:
                 block.expected = Expectation.MAYBE
-        self._promise_nothing(old)
+        self._withdraw_promises(old)
 
     def check(self) -> None:
         """Checks every invariant, and that expired rows are gone."""
-        self._promise_nothing_of_old()
+        self._withdraw_old_promises()
         super().check()
         gone = self._expired(self._earliest() - _MARGIN_SECONDS // 10)
         for node in self.cluster:

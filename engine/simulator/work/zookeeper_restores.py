@@ -32,7 +32,7 @@ from engine.simulator.simulated_node import SimulatedNode
 from engine.simulator.simulated_servers import SimulatedServer, SimulatedServers
 from engine.simulator.simulation import Simulation
 from engine.simulator.simulation_model import Block, Expectation
-from engine.simulator.work.random_partitions import keys_of
+from engine.simulator.work.random_partitions import read_keys
 from engine.simulator.work.random_statements import StatementWeights, StatementWork
 from parts.read.part_reader import open_part
 from parts.store.detached_parts import DETACHED
@@ -128,14 +128,14 @@ class RestoreWork(StatementWork):
             if block.expected is Expectation.ONCE:
                 (self._everywhere if block.keys[0] in held else self._somewhere).add(block)
             block.expected = Expectation.MAYBE
-        self._promise_nothing(self.blocks)
+        self._withdraw_promises(self.blocks)
 
     def _held_by_all(self) -> set[int]:
         """Returns the keys on every disk; none while a server is down."""
         servers = cast(SimulatedServers, self.cluster).servers
         if not all(server.is_up and server.has_table for server in servers):
             return set()
-        return set.intersection(*(keys_of(server.table.store.active()) for server in servers))
+        return set.intersection(*(read_keys(server.table.store.active()) for server in servers))
 
     def _clear(
         self,
@@ -227,4 +227,4 @@ def _is_refused(server: SimulatedServer) -> bool:
 
 def _detached_keys(server: SimulatedServer) -> set[int]:
     directory = server.table.store.path / DETACHED
-    return keys_of([open_part(directory / name) for name in server.table.store.detached()])
+    return read_keys([open_part(directory / name) for name in server.table.store.detached()])

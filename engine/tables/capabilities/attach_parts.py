@@ -60,7 +60,7 @@ class PartAttacher:
             schema = self._table.description.schema
             self._commit(transaction, places, schema, Overwrite.NOTHING, status, was_detached=True)
         finally:
-            self._end(transaction)
+            self._end_transaction(transaction)
 
     def attach_from_table(
         self,
@@ -83,7 +83,7 @@ class PartAttacher:
                 self._transactions.rollback(transaction)
             raise
 
-    def _end(self, transaction: str) -> None:
+    def _end_transaction(self, transaction: str) -> None:
         """Ends the transaction. If that fails now, the next start or session ends it."""
         try:
             is_attached = self._transactions.settle(transaction_node_name(transaction))
@@ -146,7 +146,7 @@ class PartAttacher:
             raise
         return TemporaryPart(
             directory,
-            _partition_of(part),
+            _compute_partition(part),
             "",
             written.rows,
             written.data_uncompressed_bytes,
@@ -165,7 +165,7 @@ def select_attachable(names: Sequence[str], partition: str | None) -> tuple[list
     return [str(name) for name in wanted if name not in covered], list(map(str, covered))
 
 
-def _partition_of(part: Part) -> str:
+def _compute_partition(part: Part) -> str:
     return compute_partition_id(
         [array[0] for _, _, array in part.partition_arrays], [t for _, t, _ in part.partition_arrays]
     )

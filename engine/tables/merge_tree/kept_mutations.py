@@ -99,7 +99,7 @@ class StoredMutation:
         return partitions is None or partition_id in partitions
 
 
-def waiting_for(kept: Sequence[StoredMutation], name: PartName) -> list[StoredMutation]:
+def select_pending(kept: Sequence[StoredMutation], name: PartName) -> list[StoredMutation]:
     """Returns the mutations that a part still needs, from all in the order of their numbers."""
     later = bisect_right(kept, name.data_version, key=lambda each: each.number)
     return [each for each in kept[later:] if each.is_for(name)]
@@ -112,7 +112,7 @@ def load_mutations(directory: Path) -> list[StoredMutation]:
     return sorted(map(_read, directory.glob(f"{_PREFIX}*{_SUFFIX}")), key=lambda kept: kept.number)
 
 
-def unfinished_mutations(directory: Path, parts: Iterable[PartName]) -> list[str]:
+def list_unfinished_mutations(directory: Path, parts: Iterable[PartName]) -> list[str]:
     """Returns the ids of mutations that active parts of the table in ``directory`` still need."""
     kept = map(_read, sorted(directory.glob(f"{_PREFIX}*{_SUFFIX}")))
     active = list(parts)

@@ -31,7 +31,7 @@ from engine.tables.capabilities.table_mutations import (
     MutationSummary,
     format_unfinished_message,
 )
-from engine.tables.merge_tree.kept_mutations import StoredMutation, TableSnapshot, load_mutations, waiting_for
+from engine.tables.merge_tree.kept_mutations import StoredMutation, TableSnapshot, load_mutations, select_pending
 from engine.tables.merges.mutation_execution import FindTable, mutate_to_temporary
 from engine.tables.stopped_actions import StoppableAction, StoppedActions
 from engine.tables.table_data import TableData
@@ -199,7 +199,7 @@ class MergeTreeMutations:
         Parts of one partition with the same count wait for the same mutations: the last ones.
         """
         kept = self._all()
-        return lambda name: len(waiting_for(kept, name))
+        return lambda name: len(select_pending(kept, name))
 
     @property
     def has_failed(self) -> bool:
@@ -222,10 +222,10 @@ class MergeTreeMutations:
         if is_anew:
             kept = self._all()
             names = [part.name for part in self._table.store.active()]
-            self._agenda = [name for name in reversed(names) if waiting_for(kept, name)]
+            self._agenda = [name for name in reversed(names) if select_pending(kept, name)]
         while self._agenda:
             name = self._agenda.pop()
-            waiting = waiting_for(self._all(), name) if self._table.store.get_active(name) is not None else []
+            waiting = select_pending(self._all(), name) if self._table.store.get_active(name) is not None else []
             if not waiting:
                 continue
             # A failing mutation must not delay earlier ones. One with subqueries runs alone, after the earlier ones.

@@ -312,13 +312,13 @@ def _read(file: Path) -> Transaction | None:
     )
 
 
-def decisions_on_disk(directory: Path) -> list[Transaction]:
+def read_decision_files(directory: Path) -> list[Transaction]:
     """Returns the decided transactions of the table in ``directory``, which must not be open."""
     found = map(_read, sorted((directory / _DECISIONS).glob("*.json")))
     return [each for each in found if each is not None and each.state is not TransactionState.OPEN]
 
 
-def applications_on_disk(directory: Path) -> dict[str, tuple[int, int]]:
+def read_application_files(directory: Path) -> dict[str, tuple[int, int]]:
     """Returns the last committed version and its rows by ``transaction_node_name(application)``."""
     found = {}
     for file in sorted((directory / _APPLICATIONS).glob("*.json")):
@@ -330,7 +330,7 @@ def applications_on_disk(directory: Path) -> dict[str, tuple[int, int]]:
 def write_decisions(
     directory: Path, decided: Iterable[Transaction], applications: Mapping[str, tuple[int, int]]
 ) -> None:
-    """Writes durably what :func:`decisions_on_disk` and :func:`applications_on_disk` read."""
+    """Writes durably what :func:`read_decision_files` and :func:`read_application_files` read."""
     texts = {
         _decision_file(each.name): _text_of(each.id, each.state, each.rows, each.reason, each.created_ms / 1000)
         for each in decided

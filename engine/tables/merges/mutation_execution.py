@@ -70,14 +70,17 @@ def mutate_to_temporary(
 
         with ExitStack() as held:
             names = {name for mutation in mutations for name in mutation.tables}
-            read = [(other.definition, held.enter_context(_held(other))) for other in _tables(names, find_table)]
+            read = [
+                (other.definition, held.enter_context(_hold_snapshot(other)))
+                for other in _find_tables(names, find_table)
+            ]
             order = MutationOrder(
                 definition.database,
                 definition.create,
                 definition.data_path,
                 source.name,
                 tuple(step for mutation in mutations for step in mutation.steps(source.name.partition_id)),
-                tuple(_table_read(other, parts) for other, parts in read),
+                tuple(_describe_read(other, parts) for other, parts in read),
                 directory,
             )
             stop = is_cancelled or table.is_cancelled
@@ -85,7 +88,7 @@ def mutate_to_temporary(
                 table.services.run_in_merge_process(order, stop, on_progress)
             else:
                 others = {(d.database, d.name): HeldPartsRelation(d.description, parts) for d, parts in read}
-                _carry_out(order, source, definition, HeldPartsCatalog(others), stop, on_progress)
+                _run_order(order, source, definition, HeldPartsCatalog(others), stop, on_progress)
     return directory
 
 
@@ -102,7 +105,7 @@ def run_mutation(
     for item in order.reads:
         other = definition_of(item)
         read[other.database, other.name] = HeldPartsRelation(other.description, open_active_parts(other, item.parts))
-    _carry_out(order, source, definition, HeldPartsCatalog(read), is_cancelled, on_progress)
+    _run_order(order, source, definition, HeldPartsCatalog(read), is_cancelled, on_progress)
 
 
 def open_active_parts(definition: TableDefinition, names: Iterable[PartName]) -> list[Part]:
@@ -111,7 +114,7 @@ def open_active_parts(definition: TableDefinition, names: Iterable[PartName]) ->
     return [open_part(definition.data_path / str(name), name=name, table_schema=schema) for name in names]
 
 
-def _carry_out(
+def _run_order(
     order: MutationOrder,
     source: Part,
     definition: TableDefinition,
@@ -131,7 +134,7 @@ def _carry_out(
     run.apply(source, order.steps, order.directory)
 
 
-def _tables(names: Iterable[tuple[str, str]], find_table: FindTable) -> Iterator[ReadableTable]:
+def _find_tables(names: Iterable[tuple[str, str]], find_table: FindTable) -> Iterator[ReadableTable]:
     for database, name in sorted(names):
         table = find_table(database, name)
         if table is not None:  # otherwise it is a name of WITH, or unknown, which the query reports
@@ -139,7 +142,7 @@ def _tables(names: Iterable[tuple[str, str]], find_table: FindTable) -> Iterator
 
 
 @contextmanager
-def _held(table: ReadableTable) -> Iterator[Sequence[Part]]:
+def _hold_snapshot(table: ReadableTable) -> Iterator[Sequence[Part]]:
     snapshot = table.snapshot()
     try:
         yield snapshot.parts
@@ -147,7 +150,7 @@ def _held(table: ReadableTable) -> Iterator[Sequence[Part]]:
         snapshot.release()
 
 
-def _table_read(definition: TableDefinition, parts: Sequence[Part]) -> MutationReadTable:
+def _describe_read(definition: TableDefinition, parts: Sequence[Part]) -> MutationReadTable:
     names = tuple(part.name for part in parts)
     return MutationReadTable(definition.database, definition.create, definition.data_path, names)
 

@@ -34,7 +34,7 @@ class ReplicatedBlockHistory:
     def read(self) -> BlockHistory:
         """Returns the block history. Raises 242, 999."""
         state = self._state
-        with state.working() as (keeper, _):
+        with state.hold_write_access() as (keeper, _):
             decided = read_stream_positions(
                 keeper,
                 state.paths,
@@ -52,7 +52,7 @@ class ReplicatedBlockHistory:
         state = self._state
         deadline = state.services.monotonic() + _WAIT_SECONDS
         while True:
-            with state.working() as (keeper, _):
+            with state.hold_write_access() as (keeper, _):
                 keeper.sync(state.paths.root)
                 self._pull(keeper)
                 coming = [part for part in state.queue.virtual_parts() if wanted.overlaps(part)]

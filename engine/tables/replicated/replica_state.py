@@ -3,7 +3,7 @@
 Invariants:
 
 - ``activation`` is set exactly while the replica is writable. Changes of the table's state in ZooKeeper happen inside
-  :meth:`working`, so a new session begins only when nothing acts for the old one.
+  :meth:`hold_write_access`, so a new session begins only when nothing acts for the old one.
 - A part is active in the store only after ZooKeeper lists it. Parts of an INSERT of unknown outcome stay pre-active
   until the next session settles them.
 - SELECT needs none of this: it reads the store.
@@ -150,7 +150,7 @@ class ReplicaState:
     # -- the right to write -------------------------------------------------------------------------------------
 
     @contextmanager
-    def working(self) -> Iterator[tuple[Keeper, Activation]]:
+    def hold_write_access(self) -> Iterator[tuple[Keeper, Activation]]:
         """Holds the right to write while the block acts on the table's state.
 
         Raises 242 (TABLE_IS_READ_ONLY). The yielded keeper writes only while this replica is active.

@@ -36,7 +36,7 @@ class FilteredSnapshot:
 
 def take_sequential_snapshot(state: ReplicaState) -> FilteredSnapshot:
     """Returns the parts that a quorum has confirmed. Raises 242, 289 (REPLICA_IS_NOT_IN_QUORUM), 999."""
-    with state.working() as (
+    with state.hold_write_access() as (
         keeper,
         activation,
     ):  # keeps a new session from beginning, which may move parts back to the queue

@@ -63,13 +63,13 @@ class ConnectionStates:
         self._lengths = numbers[2 * slots :]
         self._kept = memoryview(mmap.mmap(-1, slots * KEPT_BYTES))
 
-    def clear(self, slot: int) -> None:
+    def reset(self, slot: int) -> None:
         """Resets a slot for a new connection."""
         self.received[slot] = self.written[slot] = 0
-        self.forget(slot)
+        self.drop_request(slot)
         self.states[slot] = ConnectionState.PASSED
 
-    def keep(self, slot: int, data: bytes) -> None:
+    def store_request(self, slot: int, data: bytes) -> None:
         """Stores the next bytes of the request."""
         length = self._lengths[slot]
         end = length + len(data)
@@ -78,12 +78,12 @@ class ConnectionStates:
             self._kept[first + length : first + end] = data
         self._lengths[slot] = end
 
-    def forget(self, slot: int) -> None:
+    def drop_request(self, slot: int) -> None:
         """Drops the stored request: it is answered, or cannot be repeated."""
         self.may_repeat[slot] = 0
         self._lengths[slot] = 0
 
-    def kept(self, slot: int) -> bytes:
+    def get_request(self, slot: int) -> bytes:
         """Returns the whole request if it may be repeated; otherwise empty."""
         first, length = slot * KEPT_BYTES, self._lengths[slot]
         is_there = self.may_repeat[slot] and length <= KEPT_BYTES

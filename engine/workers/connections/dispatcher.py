@@ -228,7 +228,7 @@ class ConnectionDispatcher:
     def _admit(self, connection: socket.socket) -> None:
         client = _ClientConnection(connection, self._free.pop())
         self._clients[client.slot] = client
-        self._states.clear(client.slot)
+        self._states.reset(client.slot)
         self._assign(client)
 
     def _assign(self, client: _ClientConnection) -> None:
@@ -359,7 +359,7 @@ class ConnectionDispatcher:
         if self._states.states[slot] == ConnectionState.PASSED:  # including a request that it may have to repeat
             return what
         may_repeat = what is OrphanAction.ANSWER and responses.repeats and slot not in responses.errors
-        client.repeated = self._states.kept(slot) if may_repeat else b""
+        client.repeated = self._states.get_request(slot) if may_repeat else b""
         return OrphanAction.REPEAT if client.repeated else what
 
     # -- ends ---------------------------------------------------------------------------------------------------------

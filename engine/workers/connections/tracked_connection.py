@@ -43,13 +43,13 @@ class ConnectionSlot:
         """Records received bytes; the first of them begin a request."""
         self.received += len(data)
         if self.states[self.slot] == _IDLE:
-            self._shared.forget(self.slot)
+            self._shared.drop_request(self.slot)
             self.states[self.slot] = _ASKED
-        self._shared.keep(self.slot, data)
+        self._shared.store_request(self.slot, data)
 
     def note_next(self) -> None:
         """Records that one request is answered and another has begun, so the stored bytes cannot be repeated."""
-        self._shared.forget(self.slot)
+        self._shared.drop_request(self.slot)
         self.states[self.slot] = _ASKED
 
     def note_repeatable(self) -> None:

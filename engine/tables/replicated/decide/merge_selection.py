@@ -79,7 +79,7 @@ class MergeSelector:
         has_changed, self._has_changed = self._has_changed, False
         self._looked_at = state.services.monotonic()
         try:
-            with state.working() as (keeper, _):
+            with state.hold_write_access() as (keeper, _):
                 if self._select(keeper):
                     return _SOON_SECONDS
         except PandoError as error:
@@ -260,7 +260,7 @@ class MergeSelector:
         state.require_writable()
         if options.waits_for_merges:
             state.stopped.refuse(StoppableAction.MERGES, "Cancelled merging parts")
-        with state.working() as (keeper, _):
+        with state.hold_write_access() as (keeper, _):
             if options.cleanup:
                 require_feature(keeper, state.paths, FEATURE_OPTIMIZE_CLEANUP, "OPTIMIZE … CLEANUP")
             assigned = self._assign_optimize(keeper, options)

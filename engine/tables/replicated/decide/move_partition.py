@@ -96,7 +96,7 @@ class PartitionMover:
         parts with smaller ones may move. Returns ``None`` if the partition never had rows.
         """
         state = self._state
-        with state.working() as (keeper, _), state.restart_on_leaked_number():
+        with state.hold_write_access() as (keeper, _), state.restart_on_leaked_number():
             keeper.sync(state.paths.root)  # a server that lags would not show the newest partitions
             if find_partition_node(keeper, state.paths, partition_id) is None:
                 return None
@@ -123,7 +123,7 @@ class PartitionMover:
         deadline = state.services.monotonic() + state.services.queue_wait_seconds
         pause = _FIRST_PAUSE_SECONDS
         while True:
-            with state.working() as (keeper, activation):
+            with state.hold_write_access() as (keeper, activation):
                 keeper.sync(state.paths.root)
                 ops, reason, held = self._plan_drop(keeper, activation, lock)
             with held:

@@ -113,7 +113,7 @@ class ReplicatedMutations:
         999.
         """
         if not options.may_differ and (what := mutation.nondeterministic()):
-            raise _not_deterministic(what)
+            raise _make_determinism_error(what)
         for _ in range(_ATTEMPTS):
             options.status.check()
             entry = self._create(mutation)
@@ -130,7 +130,7 @@ class ReplicatedMutations:
     def _create(self, mutation: Mutation) -> MutationEntry | None:
         """Creates the mutation's node; returns ``None`` if others changed the table at the same time."""
         state = self._state
-        with state.working() as (keeper, _), state.restart_on_leaked_number():
+        with state.hold_write_access() as (keeper, _), state.restart_on_leaked_number():
             keeper.sync(state.paths.root)
             columns_version = self._definition.columns_version(keeper)
             if columns_version is None:
@@ -154,7 +154,7 @@ class ReplicatedMutations:
     def kill(self, id: str) -> bool:
         """Removes the mutation; returns ``False`` for an unknown or finished one."""
         state = self._state
-        with state.working() as (keeper, _):
+        with state.hold_write_access() as (keeper, _):
             if id <= self._finished or not id.isdecimal() or not kill_mutation(keeper, state.paths, id):
                 return False
             state.mutations.load(keeper)
@@ -209,7 +209,7 @@ class ReplicatedMutations:
         state = self._state
         if id_ > self._finished:
             if state.mutations.current.get(id_) is None and state.activation is not None:
-                with state.working() as (keeper, _):
+                with state.hold_write_access() as (keeper, _):
                     if state.mutations.load(keeper).get(id_) is None and id_ > read_mutation_pointer(
                         keeper, state.replica
                     ):
@@ -217,7 +217,7 @@ class ReplicatedMutations:
             return [state.replica.name]
         if not everywhere:
             return []
-        with state.working() as (keeper, _):
+        with state.hold_write_access() as (keeper, _):
             return [name for name, pointer in read_mutation_pointers(keeper, state.paths).items() if pointer < id_]
 
     # -- in the background ----------------------------------------------------------------------------------------
@@ -228,7 +228,7 @@ class ReplicatedMutations:
         if state.activation is None or state.is_session_expired:
             return _IDLE_SECONDS
         try:
-            with state.working() as (keeper, _):
+            with state.hold_write_access() as (keeper, _):
                 return self._step(keeper)
         except PandoError as error:
             self._may_have_changed.set()
@@ -341,7 +341,7 @@ class ReplicatedMutations:
             self._log.pull(keeper)
 
 
-def _not_deterministic(what: str) -> UserError:
+def _make_determinism_error(what: str) -> UserError:
     """Returns the error with ClickHouse's message, which tells subqueries from functions."""
     if what == "a subquery":
         text = "ALTER UPDATE/ALTER DELETE statement with subquery may be nondeterministic"

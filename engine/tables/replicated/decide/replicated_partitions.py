@@ -50,7 +50,7 @@ class ReplicatedPartitions:
     def drop(self, partition_id: str | None, *, detach: bool = False, status: QueryStatus | None = None) -> None:
         """Logs the drop of a partition or of all, and waits for it."""
         state, status = self._state, status or QueryStatus()
-        with state.working() as (keeper, _), state.restart_on_leaked_number():
+        with state.hold_write_access() as (keeper, _), state.restart_on_leaked_number():
             keeper.sync(state.paths.root)  # a ZooKeeper server that lags would not show the newest partitions
             last_blocks = self._log.last_blocks(keeper)
             where = (keeper, state.paths, state.replica.name)
@@ -63,14 +63,14 @@ class ReplicatedPartitions:
     def drop_part(self, name: PartName, *, detach: bool = False, status: QueryStatus | None = None) -> None:
         """Logs the drop of one part, and waits for it. Raises 232 and 384."""
         state, status = self._state, status or QueryStatus()
-        with state.working() as (keeper, _):
+        with state.hold_write_access() as (keeper, _):
             self._log_part_drop(keeper, name, detach, status)
         self._wait(status)
 
     def fetch(self, path: str, wanted: PartName | str, status: QueryStatus) -> None:
         """Fetches parts of another table's replica into ``detached/``."""
         zookeeper, path = split_zookeeper(path)
-        with self._state.working():
+        with self._state.hold_write_access():
             self._foreign.fetch(self._state.replication.at(zookeeper).require_keeper(), path, wanted, status)
 
     def move(self, partition_id: str, attach: AttachParts, status: QueryStatus) -> None:
@@ -83,7 +83,7 @@ class ReplicatedPartitions:
         state = self._state
         for _ in range(_ATTEMPTS):
             status.check()
-            with state.working() as (keeper, _), state.restart_on_leaked_number():
+            with state.hold_write_access() as (keeper, _), state.restart_on_leaked_number():
                 keeper.sync(state.paths.root)
                 self._log.pull(keeper)
                 if state.queue.virtual_parts_of(partition_id):
@@ -122,7 +122,7 @@ class ReplicatedPartitions:
             ):
                 return
             state.sleep(_SOON_SECONDS)
-        raise _locked(name, "other replicas keep assigning merges")
+        raise _make_locked_error(name, "other replicas keep assigning merges")
 
     def _require_free(self, predicate: MergePredicate, name: PartName) -> None:
         """Raises 232 or 384 if the part cannot be dropped now."""
@@ -130,10 +130,10 @@ class ReplicatedPartitions:
             raise UserError("NO_SUCH_DATA_PART", f"No part {name} in committed state")
         reason = predicate.why_not_mergeable(name)
         if reason is not None:
-            raise _locked(name, reason)
+            raise _make_locked_error(name, reason)
         if self._state.store.get_active(name) is None:
             raise UserError("NO_SUCH_DATA_PART", f"Part {name} is not on this replica yet: SYSTEM SYNC REPLICA first")
 
 
-def _locked(name: PartName, reason: str) -> ConflictError:
+def _make_locked_error(name: PartName, reason: str) -> ConflictError:
     return ConflictError("PART_IS_TEMPORARILY_LOCKED", f"Part {name} cannot be taken away now: {reason}; try again")

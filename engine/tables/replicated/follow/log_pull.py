@@ -79,7 +79,7 @@ class LogPull:
         if state.activation is None or state.is_session_expired or StoppableAction.PULLING in state.stopped:
             return _IDLE_SECONDS
         try:
-            with state.working() as (keeper, _):
+            with state.hold_write_access() as (keeper, _):
                 if not self._is_watching or state.services.monotonic() >= self._list_at:
                     self.pull(keeper)
                 return self._save_times(keeper)
@@ -186,10 +186,10 @@ class LogPull:
         """Waits until the other active replicas have executed what is in the log now. Raises 341."""
         state = self._state
         deadline, pause = state.services.monotonic() + timeout_seconds, _FOLLOW_SECONDS
-        with state.working() as (keeper, _):
+        with state.hold_write_access() as (keeper, _):
             followers = OtherReplicasProgress(keeper, state.replica)
         while True:
-            with state.working() as (keeper, _):
+            with state.hold_write_access() as (keeper, _):
                 behind = followers.behind(keeper)
             if not behind:
                 return
@@ -207,7 +207,7 @@ class LogPull:
         Mutations are then known, but not done. Raises 159 (TIMEOUT_EXCEEDED) and the errors of ``status``.
         """
         state = self._state
-        with state.working() as (keeper, _):
+        with state.hold_write_access() as (keeper, _):
             keeper.sync(state.paths.root)
             state.mutations.load(keeper)
             self.pull(keeper)

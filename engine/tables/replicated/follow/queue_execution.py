@@ -82,7 +82,7 @@ class QueueExecutor:
         if state.activation is None or StoppableAction.QUEUES in state.stopped:
             return _IDLE_SECONDS
         try:
-            with state.working() as (keeper, _):
+            with state.hold_write_access() as (keeper, _):
                 action = state.queue.next_action(self._local_parts, self._local_parts.limits())
                 if action is None:
                     # Look regularly if an entry waits for slots or disk space.

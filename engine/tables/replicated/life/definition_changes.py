@@ -108,9 +108,9 @@ class DefinitionChanges:
         if state.activation is None or state.is_session_expired or not self._may_have_changed.is_set():
             return _IDLE_SECONDS
         try:
-            with state.working() as (keeper, _):
+            with state.hold_write_access() as (keeper, _):
                 self._may_have_changed.clear()
-                self.follow(keeper, self._on_columns_changed)
+                self.adopt_and_report(keeper, self._on_columns_changed)
         except (PandoError, OSError) as error:
             logger.info("the definition of %s is looked at later: %s", state.definition.full_name, error)
             self._may_have_changed.set()
@@ -121,26 +121,26 @@ class DefinitionChanges:
         self._may_have_changed.set()
         self.task.wake()
 
-    def follow(self, keeper: Keeper, watch: Watch | None = None) -> None:
+    def adopt_and_report(self, keeper: Keeper, watch: Watch | None = None) -> None:
         """Adopts ZooKeeper's definition and records its version there.
 
         The replica must be active. ``watch`` is called at the next change.
         """
-        self._take_over(keeper.get(self._state.paths.columns, watch)[0])
+        self._adopt(keeper.get(self._state.paths.columns, watch)[0])
         state, version = self._state, str(self._version).encode()
         if keeper.get(state.replica.metadata_version)[0] != version:
             keeper.set(state.replica.metadata_version, version)
 
-    def take_over(self, keeper: Keeper, *, is_new: bool = False) -> None:
+    def adopt(self, keeper: Keeper, *, is_new: bool = False) -> None:
         """Adopts ZooKeeper's definition if it is newer.
 
         ``is_new``: the table is being created here; its definition is adopted only if its columns are equal.
         """
         (answer,) = keeper.get_many([self._state.paths.columns])
         if answer is not None:
-            self._take_over(answer[0], is_new=is_new)
+            self._adopt(answer[0], is_new=is_new)
 
-    def _take_over(self, columns: bytes, *, is_new: bool = False) -> None:
+    def _adopt(self, columns: bytes, *, is_new: bool = False) -> None:
         state, found = self._state, parse_altered_columns(columns.decode())
         if found is None:
             return
@@ -158,7 +158,7 @@ class DefinitionChanges:
         logger.info("table %s has version %s of its definition", state.definition.full_name, version)
         self._on_change()
 
-    def bring(self, keeper: Keeper) -> None:
+    def publish_if_newer(self, keeper: Keeper) -> None:
         """Writes this replica's newer definition to a restored table.
 
         The replica that was restored first may have missed an ALTER that this one has adopted. Raises 999 if others
@@ -183,7 +183,7 @@ class DefinitionChanges:
 
     def columns_version(self, keeper: Keeper) -> int | None:
         """Returns the version of the node of columns, or ``None`` if this replica has other columns."""
-        self.take_over(keeper)
+        self.adopt(keeper)
         text, stat = keeper.get(self._state.paths.columns)
         return stat.version if text.decode() == make_shared_definition(self._state.description).columns else None
 
@@ -199,7 +199,7 @@ class DefinitionChanges:
         checked = b""
         for _ in range(_ATTEMPTS):
             options.status.check()
-            with self._state.working() as (keeper, _):
+            with self._state.hold_write_access() as (keeper, _):
                 prepared = self._prepare(keeper, change)
                 if prepared is not None and (not prepared.is_retyped or prepared.columns == checked):
                     if self._write(keeper, prepared):
@@ -313,8 +313,8 @@ class DefinitionChanges:
         deadline = state.services.monotonic() + options.timeout_seconds
         while True:
             try:
-                with state.working() as (keeper, _):
-                    return self.follow(keeper)
+                with state.hold_write_access() as (keeper, _):
+                    return self.adopt_and_report(keeper)
             except (PandoError, OSError) as error:
                 is_busy = isinstance(error, PandoError) and error.name == "TIMEOUT_EXCEEDED"
                 if not is_busy or state.services.monotonic() >= deadline or state.is_stopping.is_set():
@@ -340,7 +340,7 @@ class DefinitionChanges:
     def _list_outdated_replicas(self) -> list[str]:
         """Returns the active replicas with an older definition."""
         state = self._state
-        with state.working() as (keeper, _):
+        with state.hold_write_access() as (keeper, _):
             names = keeper.children(state.paths.replicas)
             replicas = [state.paths.replica(name) for name in names]
             answers = keeper.get_many([replica.metadata_version for replica in replicas])

@@ -82,7 +82,7 @@ class LogCleanup:
             return pause
         self._logged = 0
         try:
-            with state.working() as (keeper, _):
+            with state.hold_write_access() as (keeper, _):
                 keeper = self._read_ahead(keeper)
                 report = run_cleanup(
                     keeper,
@@ -143,7 +143,7 @@ class LogCleanup:
         if not parts or state.activation is None:
             return
         try:
-            with state.working() as (keeper, _):
+            with state.hold_write_access() as (keeper, _):
                 unlist_parts(keeper, state.replica, [str(part.name) for part in parts])
         except PandoError as error:
             logger.info("deleting outdated parts of %s is put off: %s", state.definition.full_name, error)

@@ -67,10 +67,10 @@ _RESOLVE_SECONDS = 5.0
 class DefinitionFollower(Protocol):
     """Adopts the table's definition from ZooKeeper."""
 
-    def take_over(self, keeper: Keeper, *, is_new: bool = False) -> None:
+    def adopt(self, keeper: Keeper, *, is_new: bool = False) -> None:
         """Adopts ZooKeeper's definition if it is newer. ``is_new``: the replica is being created."""
 
-    def follow(self, keeper: Keeper) -> None:
+    def adopt_and_report(self, keeper: Keeper) -> None:
         """Adopts ZooKeeper's definition and records its version there."""
 
 
@@ -80,7 +80,7 @@ class RestoreSteps(Protocol):
     def require_present(self, keeper: Keeper) -> None:
         """Raises 231 if ZooKeeper was reset to an older state."""
 
-    def carry_on(self, keeper: Keeper) -> None:
+    def continue_restore(self, keeper: Keeper) -> None:
         """Goes on with a SYSTEM RESTORE REPLICA that was begun."""
 
 
@@ -125,7 +125,7 @@ class ReplicaSession:
         """Creates the table or the replica in ZooKeeper. Raises 253, 342, 225, 999."""
         state, keeper = self._state, self._state.replication.require_keeper()
         state.replication.require_free(state.replica.root)
-        self._definitions.take_over(keeper, is_new=True)
+        self._definitions.adopt(keeper, is_new=True)
         self._was_created = True
         create_table_or_replica(
             keeper,
@@ -183,10 +183,10 @@ class ReplicaSession:
         if activation is None or activation.session_id != keeper.session_id or self.restart_requested.is_set():
             return self._begin(keeper)
         if self._activity_changed.is_set():
-            return self._look_at_activity(keeper, activation)
+            return self._check_activity(keeper, activation)
         return _IDLE_SECONDS
 
-    def _look_at_activity(self, keeper: Keeper, activation: Activation) -> float:
+    def _check_activity(self, keeper: Keeper, activation: Activation) -> float:
         """Begins the session anew if ``is_active`` was removed, without which nothing can be written."""
         self._activity_changed.clear()
         try:
@@ -222,19 +222,19 @@ class ReplicaSession:
         try:
             self._establish(keeper)
         except UserError as refusal:
-            self._refuse(refusal)
+            self._record_refusal(refusal)
             state.refusal = str(refusal)
             return _REFUSED_SECONDS
         except PandoError as error:
-            self._refuse(error)
+            self._record_refusal(error)
             return _RETRY_SECONDS
         except Exception as error:
             logger.exception("table %s could not begin its ZooKeeper session", state.definition.full_name)
-            self._refuse(error)
+            self._record_refusal(error)
             return _REFUSED_SECONDS
         return _IDLE_SECONDS
 
-    def _refuse(self, error: Exception) -> None:
+    def _record_refusal(self, error: Exception) -> None:
         reason = str(error) if isinstance(error, PandoError) else repr(error)
         if self._last_refusal != reason:
             name = self._state.definition.full_name
@@ -251,12 +251,12 @@ class ReplicaSession:
             ahead, state.replica, {name.partition_id for name in state.parts_on_disk()}
         )
         if not replica_exists(ahead, state.replica):
-            raise self._missing(keeper)
+            raise self._make_missing_error(keeper)
         if not (self._is_forced(ahead) or ahead.exists(state.replica.restoring) is not None):
             self._restoring.require_present(ahead)
-        self._definitions.take_over(ahead)
+        self._definitions.adopt(ahead)
         if not check_definition(ahead, state.paths, make_shared_definition(state.description)):
-            raise self._missing(keeper)
+            raise self._make_missing_error(keeper)
         self._take_back_failed(ahead)  # before anybody can fetch them from here
         activation = self._activate(keeper)
         try:
@@ -271,7 +271,7 @@ class ReplicaSession:
         self._watch_activity(keeper, activation)
         logger.info("table %s is writable as replica %s", state.definition.full_name, state.replica.name)
 
-    def _missing(self, keeper: Keeper) -> UserError:
+    def _make_missing_error(self, keeper: Keeper) -> UserError:
         state = self._state
         what = metadata_missing(state.paths).message
         if keeper.exists(state.paths.replicas) is not None:
@@ -307,11 +307,11 @@ class ReplicaSession:
     def _catch_up(self, keeper: Keeper, read_ahead_of_quorums: Callable[[], None]) -> None:
         state = self._state
         record_identity(keeper, state.replica, state.identity())
-        self._definitions.follow(keeper)
+        self._definitions.adopt_and_report(keeper)
         release_orphaned_numbers(keeper, state.paths, state.replica.name)
         self._resolve_unknown_commits(keeper)
         self._take_back_failed(keeper)  # failed between the first look and the activation
-        self._restoring.carry_on(keeper)
+        self._restoring.continue_restore(keeper)
         if needs_clone(keeper, state.replica):
             clone_from_replica(state, keeper)
         else:
@@ -338,11 +338,11 @@ class ReplicaSession:
                 raise UnavailableError("KEEPER_EXCEPTION", f"The outcome of part {request.part} is still unknown")
             logger.info("the unknown outcome of part %s is settled: %s", request.part, result.status.name)
             if part is not None:
-                self._settle(part, result.status is InsertStatus.COMMITTED)
+                self._commit_or_rollback(part, result.status is InsertStatus.COMMITTED)
         for part in state.store.preactive():
-            self._settle(part, keeper.exists(state.replica.part(str(part.name))) is not None)
+            self._commit_or_rollback(part, keeper.exists(state.replica.part(str(part.name))) is not None)
 
-    def _settle(self, part: Part, is_committed: bool) -> None:
+    def _commit_or_rollback(self, part: Part, is_committed: bool) -> None:
         if is_committed:
             self._state.store.commit(part)
         else:

@@ -44,9 +44,9 @@ class FailedQuorums:
         if state.activation is None or state.is_session_expired or not self._may_have_changed.is_set():
             return _IDLE_SECONDS
         try:
-            with state.working() as (keeper, _):
+            with state.hold_write_access() as (keeper, _):
                 self._may_have_changed.clear()
-                self._take_back_while_active(keeper)
+                self._detach_while_active(keeper)
         except PandoError as error:
             logger.info("failed quorums of %s are looked at later: %s", state.definition.full_name, error)
             self._may_have_changed.set()
@@ -57,7 +57,7 @@ class FailedQuorums:
         self._may_have_changed.set()
         self.task.wake()
 
-    def _take_back_while_active(self, keeper: Keeper) -> None:
+    def _detach_while_active(self, keeper: Keeper) -> None:
         """Detaches failed parts that no drop covers, because dropped rows do not belong in ``detached``."""
         state = self._state
         names = list_own_failed_parts(keeper, state.replica, self._on_change)

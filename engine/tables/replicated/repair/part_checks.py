@@ -80,7 +80,7 @@ class PartChecks:
         if self._state.activation is None:
             return _RETRY_SECONDS
         try:
-            with self._state.working() as (keeper, _):
+            with self._state.hold_write_access() as (keeper, _):
                 self._check(keeper, name)
         except (PandoError, OSError) as error:
             logger.info("the check of part %s is put off: %s", name, error)

@@ -35,10 +35,10 @@ _PAUSE_SECONDS = 0.5
 class SharedDefinitions(Protocol):
     """Exchanges the table's definition with ZooKeeper."""
 
-    def take_over(self, keeper: Keeper) -> None:
+    def adopt(self, keeper: Keeper) -> None:
         """Adopts ZooKeeper's definition if it is newer."""
 
-    def bring(self, keeper: Keeper) -> None:
+    def publish_if_newer(self, keeper: Keeper) -> None:
         """Writes this replica's definition to ZooKeeper if it is newer."""
 
 
@@ -127,9 +127,9 @@ class Restoring:
                 f"Replica path is present at {replica.root}: nothing to restore. If its metadata is lost and the path "
                 f"holds remains, remove it with SYSTEM DROP REPLICA '{replica.name}' on another server first",
             )
-        self._definitions.take_over(keeper)
+        self._definitions.adopt(keeper)
         if adds_all:
-            self._definitions.bring(keeper)
+            self._definitions.publish_if_newer(keeper)
         create_table_or_replica(
             keeper,
             table,
@@ -151,7 +151,7 @@ class Restoring:
             )
             raise UserError("TOO_MANY_UNEXPECTED_DATA_PARTS", text)
 
-    def carry_on(self, keeper: Keeper) -> None:
+    def continue_restore(self, keeper: Keeper) -> None:
         """Goes on with a restore that the statement began. Raises 254 while another replica is restored first."""
         state = self._state
         if keeper.exists(state.replica.restoring) is None:

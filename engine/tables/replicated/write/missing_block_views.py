@@ -20,14 +20,14 @@ class ReplicatedBlockViews:
 
     def missing_of(self, block_ids: Sequence[str]) -> list[MissingViews | None] | None:
         """Returns for each block which views lack it; ``None`` if a replica runs an older version."""
-        with self._state.working() as (keeper, activation):
+        with self._state.hold_write_access() as (keeper, activation):
             if not self._is_understood(keeper, activation):
                 return None
             return find_missing(keeper, self._state.paths, block_ids)
 
     def views_have(self, tokens: Mapping[str, str], views: Collection[str]) -> None:
         """Records that the views have the blocks now."""
-        with self._state.working() as (keeper, _):
+        with self._state.hold_write_access() as (keeper, _):
             views_have(keeper, self._state.paths, tokens, views)
 
     def _is_understood(self, keeper: Keeper, activation: Activation) -> bool:

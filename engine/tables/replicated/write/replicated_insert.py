@@ -75,7 +75,7 @@ class ReplicatedInsert(InsertSink):
 
     def expect(self, partition_id: str) -> None:
         """Takes the block number ahead of the commit, which later finds whether the block is new."""
-        with self._state.working() as (keeper, activation), self._state.restart_on_leaked_number():
+        with self._state.hold_write_access() as (keeper, activation), self._state.restart_on_leaked_number():
             taken = self._allocate_number(keeper, partition_id, "", None)
         assert isinstance(taken, BlockLock)
         self._expected = (taken, activation)
@@ -84,7 +84,11 @@ class ReplicatedInsert(InsertSink):
         """Releases a number taken ahead, and removes the temporary parts."""
         if self._expected is not None:
             lock, self._expected = self._expected[0], None
-            with suppress(PandoError), self._state.working() as (keeper, _), self._state.restart_on_leaked_number():
+            with (
+                suppress(PandoError),
+                self._state.hold_write_access() as (keeper, _),
+                self._state.restart_on_leaked_number(),
+            ):
                 release_block_number(keeper, lock)
         super().abort()
 
@@ -105,7 +109,7 @@ class ReplicatedInsert(InsertSink):
         return outcome
 
     def _commit_part(self, part: TemporaryPart, outcome: InsertOutcome) -> None:
-        with self._state.working() as (keeper, activation), self._state.restart_on_leaked_number():
+        with self._state.hold_write_access() as (keeper, activation), self._state.restart_on_leaked_number():
             plan = self._plan_quorum()
             committed = self._commit(keeper, activation, part, plan)
         if committed.is_duplicate:

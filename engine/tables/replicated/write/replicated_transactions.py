@@ -74,7 +74,7 @@ class ReplicatedTransactions:
             )
             records[staged_key(options.transaction_attempt, insert, number)] = record
         places = [record.place for record in records.values()]
-        with state.working() as (keeper, _):
+        with state.hold_write_access() as (keeper, _):
             transaction = open_transaction(keeper, state.paths, options.transaction)
             if not parts:
                 return InsertOutcome()
@@ -103,7 +103,7 @@ class ReplicatedTransactions:
         commit was made but its rows did not come in time; repeating it waits again.
         """
         state, name = self._state, transaction_node_name(request.transaction_id)
-        with state.working() as (keeper, _), state.restart_on_leaked_number():
+        with state.hold_write_access() as (keeper, _), state.restart_on_leaked_number():
             plan = plan_quorum(keeper, state.paths, options.quorum, is_parallel=True)
             outcome = commit_transaction(
                 keeper,
@@ -158,7 +158,7 @@ class ReplicatedTransactions:
     def rollback(self, transaction_id: str) -> None:
         """Aborts a transaction. Raises 649 for a committed one."""
         state, name = self._state, transaction_node_name(transaction_id)
-        with state.working() as (keeper, _):
+        with state.hold_write_access() as (keeper, _):
             found = abort_transaction(keeper, state.paths, name, "it was rolled back", transaction_id=transaction_id)
         if found is not None and found.state is TransactionState.COMMITTED:
             raise already_decided_error(found)
@@ -167,7 +167,7 @@ class ReplicatedTransactions:
     def settle(self, name: str) -> bool | None:
         """Returns whether the transaction was committed; aborts it if it is open."""
         try:
-            with self._state.working() as (keeper, _):
+            with self._state.hold_write_access() as (keeper, _):
                 return self._settle(keeper, name)
         except PandoError:
             self._state.restart()  # the next session settles it first
