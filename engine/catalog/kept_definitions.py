@@ -12,6 +12,7 @@ from engine.server.durable_texts import Texts
 from engine.tables.table_definition import TableDefinition
 from parts.common.errors import PandoError, UserError
 from parts.merge.modes.graphite import Rollups
+from sql.definitions.engines.table_engine import ServerDefaults
 from sql.definitions.table_description import build_description, write_out_column_types
 from sql.grammar.clause_types import TableRef
 from sql.grammar.statements.statement import CreateTable
@@ -35,7 +36,7 @@ class KeptDefinitions:
         """Compiles a CREATE statement into a table definition."""
         name = create.table.table
         create = replace(create, table=TableRef(database, name), if_not_exists=False, attach=False)
-        description = build_description(create, default_settings=self._settings, rollups=self._rollups)
+        description = build_description(create, ServerDefaults(self._settings, self._rollups))
         create = write_out_column_types(create, description.schema)
         return TableDefinition(database, name, create, description, self._places.get_data_path(database, name, create))
 

@@ -7,9 +7,8 @@ from functools import cached_property
 from pathlib import Path
 
 from parts.table.table_description import TableDescription
-from sql.definitions.engines.engine_clauses import is_replicated
-from sql.definitions.engines.proxy_engines import is_proxy
-from sql.definitions.engines.small_engines import find_engine_name, is_transient
+from sql.definitions.engines.registry import find_engine
+from sql.definitions.engines.table_engine import TableEngine
 from sql.grammar.queries.query_parser import parse_query
 from sql.grammar.queries.table_references import find_first_table
 from sql.grammar.statements.statement import CreateTable
@@ -41,25 +40,15 @@ class TableDefinition:
         assert isinstance(settings, MergeTreeSettings), "a table is described with all its settings"
         return settings
 
+    @cached_property
+    def engine(self) -> TableEngine:
+        """The table engine."""
+        return find_engine(self.create)
+
     @property
     def engine_name(self) -> str:
-        """The name of the engine."""
-        return find_engine_name(self.create)
-
-    @property
-    def keeps_rows(self) -> bool:
-        """Tells whether the table stores rows itself."""
-        return self.engine_name != "Null" and not self.is_proxy
-
-    @property
-    def is_proxy(self) -> bool:
-        """Tells whether the table only reads other tables."""
-        return is_proxy(self.create)
-
-    @property
-    def is_durable(self) -> bool:
-        """Tells whether rows outlive the server."""
-        return not is_transient(self.create)
+        """The name of the engine; for a materialized view not that of the table with its rows."""
+        return self.engine.name
 
     @cached_property
     def view_source(self) -> tuple[str, str] | None:
@@ -87,4 +76,4 @@ class TableDefinition:
     @property
     def is_replicated(self) -> bool:
         """Tells whether other servers may hold replicas of the table."""
-        return is_replicated(self.create)
+        return self.create.is_replicated

@@ -22,7 +22,7 @@ SEEDS = [int(SEED)] if SEED else list(range(RUNS))
 def run_world(seed: int, steps: int = 250) -> World:
     with pytest.MonkeyPatch.context() as patch:
         if seed % 3 == 0:  # drops leave something for those who execute them
-            patch.setattr(drop_partition, "MAX_BYTES", 600)
+            patch.setattr(drop_partition, "MAX_MULTI_BYTES", 600)
         return run(World(seed, fault_rate=(0.0, 0.01, 0.03, 0.08)[seed % 4] or 1e-9), steps)
 
 

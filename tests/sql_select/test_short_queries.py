@@ -443,7 +443,7 @@ def test_a_broken_frame_is_told_by_who_runs_it(tmp_path: Path, short: ShortQuery
         _consider(short, "SELECT s FROM t WHERE k = 2", catalog)
     assert _answer(short, "SELECT s FROM t WHERE k = 2", catalog) is not None
     broken = CorruptionError("broken", part="p", file="f", offset=0)
-    with patch("parts.read.part_reader.Part.read_few", side_effect=broken):
+    with patch("parts.read.part_reader.Part.read_row_range", side_effect=broken):
         assert _answer(short, "SELECT s FROM t WHERE k = 2", catalog) is None
     assert all(snapshot.released for snapshot in table.snapshots)
 

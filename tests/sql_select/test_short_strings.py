@@ -141,7 +141,7 @@ def leased(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
             statements.append("#" in sql)
             return super().lease(sql, streams, is_kept=is_kept)
 
-    monkeypatch.setattr(query_engine, "STATEMENTS", Pool())
+    monkeypatch.setattr(query_engine, "STATEMENT_POOL", Pool())
     monkeypatch.setattr(short_string_codes, "FIRST_ROWS", 1000)
     monkeypatch.setattr("sql.run.query_plans.FIRST_ROWS", 1000)
     return statements
