@@ -137,7 +137,10 @@ class PageWitness(Witness):
         self._place[_WORKING] = 0
 
     def hands_over(self) -> None:
-        """Records waiting, unless the query serves a connection."""
+        """Records that the client has a piece of the result.
+
+        A query that serves a connection reports its own waits instead.
+        """
         if not self._place[_CONNECTION]:
             self.waits()
 

@@ -120,7 +120,7 @@ class ReplicaProcessClient:
         self._caller.call("release_parts", number)
 
     def opened_part(self, uid: int, name: str) -> Part | None:
-        """Returns an opened part for its schema and sizes, if it exists."""
+        """Returns the part as the replica process has it open; ``None`` if it is not there any more."""
         return self._caller.call("opened_part", uid, name)
 
     def report_corruption(self, uid: int, error: CorruptionError) -> None:
@@ -155,7 +155,7 @@ class ReplicaProcessClient:
         self._caller.call("release_session", user, session_id, timeout_seconds, session)
 
     def is_first(self, number: str, seconds: float) -> bool:
-        """Tells whether a one-time number is used for the first time within these seconds."""
+        """Tells whether the number was not used before; it is remembered for these seconds."""
         return bool(self._caller.call("is_first", number, seconds))
 
     # -- pages (implements ``http.pages.Pages``) ----------------------------------------------------------------------

@@ -6,8 +6,8 @@ connections *before* it acts, one byte for each slot. The dispatcher reads the s
     FREE ──dispatcher passes──► PASSED ──worker takes──► IDLE ──first bytes──► ASKED ─(─► BEGUN ─)─► ANSWERED ──► IDLE
                                                            any ──worker──► CLOSED ──dispatcher──► FREE
 
-A short request is stored as it came. If its worker is ended because of another query, another worker can repeat it;
-only if its query is known to change nothing (``may_repeat``).
+A short request is stored as it came. If its worker is ended because of another query, another worker can repeat the
+request, but only if it is known to change nothing (``may_repeat``).
 
 A worker may also die between recording a state and acting. ``received`` and ``written`` settle that case. They are the
 bytes that the workers had read and written when the connection was last idle, to be compared with the kernel's counts.
