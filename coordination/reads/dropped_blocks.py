@@ -1,7 +1,7 @@
 """What DROP and TRUNCATE took away, and what was lost with the disks of all replicas, for who reads a table in the
 order of its blocks: rows that are gone look like rows that never were.
 
-``read_dropped_blocks/<partition>`` holds the largest block number that was ever dropped, ``read_lost_parts/<part>``
+``dropped_blocks/<partition>`` holds the largest block number that was ever dropped, ``lost_blocks/<part>``
 names a part that was given up. Both are written in the multi that does it: who takes a snapshot of parts first and
 reads this then learns of all that the snapshot may lack.
 

@@ -11,7 +11,7 @@ name), those of the table, and the keys; a wrong one is a ``UserError``.
 ``collapsing``   cancels rows of opposite signs (CollapsingMergeTree)
 ``versioned_collapsing``  the same within a version, in any order (VersionedCollapsingMergeTree)
 ``graphite``     has fewer rows of a metric the older they are (GraphiteMergeTree)
-``deduplicate``  drops rows that repeat others, over any other mode (OPTIMIZE … DEDUPLICATE)
+``deduplicating``  drops rows that repeat others, over any other mode (OPTIMIZE … DEDUPLICATE)
 """
 
 from __future__ import annotations
