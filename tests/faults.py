@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 from coordination.keeper.memory_keeper import Fault
 from engine.simulator.disk_operations import CHANGES, GROWTH, DiskOperation
-from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
+from engine.simulator.simulated_cluster import SimulatedCluster
+from engine.simulator.simulated_node import SimulatedNode
 from engine.simulator.simulated_servers import SimulatedServer, SimulatedServers
 
 FAULTS = [Fault.LOSE_REQUEST, Fault.LOSE_ANSWER, Fault.EXPIRE, Fault.EXPIRE_AFTER, "crash"]

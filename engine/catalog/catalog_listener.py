@@ -1,4 +1,4 @@
-"""Who is told of everything that changes in the catalog."""
+"""Interface of a listener that is told of every change of the catalog."""
 
 from __future__ import annotations
 
@@ -11,22 +11,28 @@ from engine.tables.table_definition import TableDefinition
 
 
 class CatalogListener(Protocol):
-    """Somebody who tells other processes what there is. Must be quick."""
+    """A listener that passes changes of the catalog on to other processes. Its methods must be quick."""
 
-    def database_made(self, name: str) -> None: ...
+    def on_database_created(self, name: str) -> None:
+        """Called after a database was created or loaded."""
 
-    def database_gone(self, name: str) -> None: ...
+    def on_database_dropped(self, name: str) -> None:
+        """Called after a database was dropped or detached."""
 
-    def table_started(self, table: Table) -> None: ...
+    def on_table_started(self, table: Table) -> None:
+        """Called when a table has started and can be found."""
 
-    def table_altered(self, table: Table, definition: TableDefinition) -> None:
-        """The definition that the table is about to take; no part of it is there yet. Nothing before its start."""
+    def on_table_altered(self, table: Table, definition: TableDefinition) -> None:
+        """Called before the table adopts ``definition``; no part has it yet.
 
-    def tables_renamed(self, renamed: Sequence[tuple[Table, TableDefinition]]) -> None:
-        """The definitions, but for their names the tables' own, that they are about to take, all at once."""
+        Not called for tables that are not started.
+        """
 
-    def tables_not_loaded(self, database: str, failed: Mapping[str, NotLoaded]) -> None:
-        """All of the database that could not be loaded, by name."""
+    def on_tables_renamed(self, renamed: Sequence[tuple[Table, TableDefinition]]) -> None:
+        """Called with the definitions that the tables are about to adopt; they differ in names only."""
 
-    def table_gone(self, table: Table) -> None:
-        """Before its files go. Nothing when it was not started."""
+    def on_tables_not_loaded(self, database: str, failed: Mapping[str, NotLoaded]) -> None:
+        """Called with all tables of the database that could not be loaded, by name."""
+
+    def on_table_removed(self, table: Table) -> None:
+        """Called before the table's files are removed. Not called for tables that were not started."""

@@ -1,4 +1,4 @@
-"""The names of the databases that the server makes up or hides, and what is told of a name that nobody knows."""
+"""Names of the system databases and of the database of temporary tables; errors for unknown names."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ from parts.common.errors import UserError
 
 SYSTEM_DATABASES = ("system", "information_schema", "INFORMATION_SCHEMA")
 TEMPORARY_DATABASE = "_temporary_and_external_tables"
-"""Where the temporary tables of all sessions are."""
-_MOST_COMPARED = 1000
+"""The database that holds the temporary tables of all sessions."""
+_MAX_COMPARED = 1000
 
 
-def unknown_table(database: str, name: str, known: Iterable[str]) -> UserError:
-    """``known`` are the tables of the database."""
-    hint = _alike(name, known) or f"SHOW TABLES FROM {database} lists those of this server"
+def make_unknown_table_error(database: str, name: str, known: Iterable[str]) -> UserError:
+    """Returns the error for a table that does not exist, with similar names from ``known``."""
+    hint = _suggest_names(name, known) or f"SHOW TABLES FROM {database} lists those of this server"
     return UserError("UNKNOWN_TABLE", f"Table {database}.{name} does not exist. {hint}")
 
 
 def unknown_database(name: str, known: Iterable[str]) -> UserError:
-    hint = _alike(name, known) or "SHOW DATABASES lists those of this server"
+    """Returns the error for a database that does not exist, with similar names from ``known``."""
+    hint = _suggest_names(name, known) or "SHOW DATABASES lists those of this server"
     return UserError("UNKNOWN_DATABASE", f"Database {name} does not exist. {hint}")
 
 
-def _alike(name: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(name, list(islice(known, _MOST_COMPARED)), n=2)
+def _suggest_names(name: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, list(islice(known, _MAX_COMPARED)), n=2)
     return f"Maybe you meant: {', '.join(close)}" if close else ""

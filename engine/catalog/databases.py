@@ -1,53 +1,60 @@
-"""The tables of a server by database and name, for whoever looks for one."""
+"""Look-ups of a server's tables by database and name."""
 
 from __future__ import annotations
 
-from engine.catalog.database_names import TEMPORARY_DATABASE, unknown_database, unknown_table
+from engine.catalog.database_names import TEMPORARY_DATABASE, make_unknown_table_error, unknown_database
 from engine.tables.small.view import DatabaseTables, NotLoaded, find_dependent_views
 from engine.tables.table import Table
 
 
 class Databases:
-    """A look-up never waits for a statement that changes tables."""
+    """The tables of a server by database. A look-up never waits for a DDL statement."""
 
     def __init__(self) -> None:
         self._databases: dict[str, DatabaseTables] = {}
 
     def databases(self) -> list[str]:
-        """But for the one of temporary tables."""
+        """Returns the names of all databases except the one of temporary tables."""
         return sorted(self._databases.keys() - {TEMPORARY_DATABASE})
 
     def tables(self, database: str | None = None) -> list[Table]:
+        """Returns the tables of one database or of all, sorted by name."""
         names = [database] if database is not None else self.databases()
         return [table for name in names for _, table in sorted(self._database(name).copy().items())]
 
     def not_loaded(self, database: str | None = None) -> list[NotLoaded]:
-        """The tables on disk that could not be loaded."""
+        """Returns the tables on disk that could not be loaded."""
         names = [database] if database is not None else self.databases()
         return [found for name in names for _, found in sorted(self._database(name).not_loaded.copy().items())]
 
     def find(self, database: str, name: str) -> Table | None:
-        """Raises ``UserError`` 81 (UNKNOWN_DATABASE), ``UnavailableError`` 695 (ASYNC_LOAD_FAILED) for a table that
-        could not be loaded."""
+        """Returns the table, or ``None`` if it does not exist.
+
+        Raises ``UserError`` 81 (UNKNOWN_DATABASE), and ``UnavailableError`` 695 (ASYNC_LOAD_FAILED) for a table that
+        could not be loaded.
+        """
         tables = self._database(database)
         if (failed := tables.not_loaded.get(name)) is not None:
             raise failed.error()
         return tables.get(name)
 
     def table(self, database: str, name: str) -> Table:
-        """Raises ``UserError`` 60 (UNKNOWN_TABLE), and as :meth:`find`."""
+        """Returns the table. Raises ``UserError`` 60 (UNKNOWN_TABLE) and the errors of :meth:`find`."""
         table = self.find(database, name)
         if table is None:
-            raise unknown_table(database, name, self._database(database))
+            raise make_unknown_table_error(database, name, self._database(database))
         return table
 
     def views_of(self, table: Table) -> list[Table]:
-        """The materialized views that read its blocks."""
+        """Returns the materialized views that read the table's inserted blocks."""
         return find_dependent_views(list(self._databases.values()), table)
 
     def require_views(self, table: Table) -> list[Table]:
-        """As :meth:`find_dependent_views`, for who writes. Raises ``UnavailableError`` 695 (ASYNC_LOAD_FAILED) when one
-        of them could not be loaded: it would lack the rows."""
+        """Returns the materialized views that an INSERT into the table must fill.
+
+        Raises ``UnavailableError`` 695 (ASYNC_LOAD_FAILED) if one of them could not be loaded, because it would lack
+        the rows.
+        """
         place = (table.definition.database, table.definition.name)
         for tables in list(self._databases.values()):
             for failed in list(tables.not_loaded.values()):

@@ -1,26 +1,26 @@
-"""Definitions of tables on disk: where they lie, written whole, moved whole.
+"""The files that hold the definitions of tables: their paths, their texts, their atomic changes.
 
 Layout under the server's ``path``::
 
     metadata/<database>.sql           CREATE DATABASE
     metadata/<database>/<table>.sql   ATTACH TABLE, as SHOW CREATE TABLE would print it
-    metadata/<database>/<table>.sql.detached   empty: the table was detached permanently, and a start passes it over
+    metadata/<database>/<table>.sql.detached   empty: the table is detached permanently, and a start skips it
     data/<database>/<table>/          the parts
 
-and under its temporary directory, emptied at a start::
+and under its temporary directory, which is emptied at a start::
 
-    memory/<database>/<table>/        the parts of tables whose rows are gone with the server
-    temporary_tables/<table>.sql      the definitions of sessions' tables
+    memory/<database>/<table>/        the parts of tables whose rows end with the server
+    temporary_tables/<table>.sql      the definitions of sessions' temporary tables
 
 Names are percent-encoded (``parts.common.safe_names``).
 
-They change as ``engine.server.durable_texts`` says, several at once by way of the journal
-``metadata/rename_in_progress``.
+``engine.server.durable_texts`` changes the files. The journal ``metadata/rename_in_progress`` makes a change of several
+files atomic.
 
-What ALTER did to a table's columns (``parts.table.schema_history``) stands below its definition, as JSON in a comment,
-and so does where its data are, if not in the usual place: RENAME, EXCHANGE and REPLACE TABLE change definitions, and
-leave the data in place. ``is_scratch`` there says that the table is to be dropped: it was replaced, or is not finished,
-or its DROP has begun. A start drops it.
+JSON comments below a definition hold two more facts. One is the history of ALTERs of columns
+(``parts.table.schema_history``). The other is the data directory, if it is not the usual one: RENAME, EXCHANGE and
+REPLACE TABLE change definitions and leave the data in place. ``is_scratch`` there marks a table to be dropped: it was
+replaced, is not finished, or its DROP has begun. The next start drops it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _PLACE = "-- place "
 
 @dataclass(frozen=True)
 class DetachedTable:
-    """``definition`` is its file."""
+    """A table on disk that is detached. ``definition`` is the path of its definition file."""
 
     database: str
     name: str
@@ -65,7 +65,7 @@ class DetachedTable:
 
 
 class DefinitionDirectory:
-    """Where databases and tables are."""
+    """The paths of the definitions and data of databases and tables."""
 
     def __init__(self, path: Path, temporary_path: Path) -> None:
         self.metadata = path / "metadata"
@@ -74,9 +74,12 @@ class DefinitionDirectory:
         self._temporary = temporary_path / "temporary_tables"
         self.journal = TextJournal(self.metadata / _JOURNAL)
 
-    def begin(self) -> None:
-        """At the start of a server: removes what it must not find, and undoes a change that was not finished. Tables
-        that such a change was about to remove stay: a journal that a failing disk brings back must cost no rows."""
+    def prepare(self) -> None:
+        """Prepares the directories at the start of a server:
+
+        removes leftovers, undoes unfinished changes. Tables that an unfinished change was about to remove stay, so a
+        journal that a failing disk brings back costs no rows.
+        """
         make_directories(self.metadata)
         if not self.metadata.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, "Something else is where this folder should be", str(self.metadata))
@@ -87,97 +90,113 @@ class DefinitionDirectory:
             with suppress(OSError):
                 leftover.unlink()
         try:
-            for file in self.journal.finish(_kept_for_good):
+            for file in self.journal.finish(_without_drop_mark):
                 logger.warning("%s: a change of this table that was not finished is undone", file)
         except (OSError, PandoError) as error:
             logger.error("%s: what it says cannot be carried out: %s", self.journal.file, error)
 
     def remove_definitions(self, database: str) -> None:
-        """Those of its detached tables, and their directory."""
-        directory = self.definitions(database)
+        """Removes the definitions of a database's detached tables, and their directory."""
+        directory = self.get_definition_directory(database)
         for leftover in directory.glob("*"):
             leftover.unlink()
         directory.rmdir()
 
-    def databases(self) -> list[str]:
+    def list_databases(self) -> list[str]:
+        """Returns the names of the databases that have a definition file."""
         return [unquote(file.stem) for file in _files(self.metadata, "*.sql")]
 
-    def tables(self, database: str) -> list[str]:
-        """Those that have definitions."""
-        return [self.name_of(file) for file in sorted(self.definitions(database).glob("*.sql"))]
+    def list_tables(self, database: str) -> list[str]:
+        """Returns the names of the database's tables that have a definition file."""
+        return [self.get_table_name(file) for file in sorted(self.get_definition_directory(database).glob("*.sql"))]
 
-    def named_in_journal(self, database: str) -> list[str]:
-        """Those whose definitions a change that is not undone yet has changed, or removed, or made."""
-        directory = self.definitions(database)
+    def list_tables_in_journal(self, database: str) -> list[str]:
+        """Returns the tables whose definitions an unfinished change creates, changes or removes."""
+        directory = self.get_definition_directory(database)
         return [
-            self.name_of(file) for file in self.journal.named() if file.parent == directory and file.suffix == ".sql"
+            self.get_table_name(file)
+            for file in self.journal.named()
+            if file.parent == directory and file.suffix == ".sql"
         ]
 
-    def name_of(self, definition: Path) -> str:
+    def get_table_name(self, definition: Path) -> str:
+        """Returns the name of the table that a definition file belongs to."""
         return unquote(definition.stem)
 
-    def attached_tables(self, database: str) -> list[str]:
-        """Those that a start loads."""
-        return [name for name in self.tables(database) if not self.is_permanently_detached(database, name)]
+    def list_attached_tables(self, database: str) -> list[str]:
+        """Returns the tables that a start loads."""
+        return [name for name in self.list_tables(database) if not self.is_permanently_detached(database, name)]
 
-    def database(self, name: str) -> Path:
+    def get_database_file(self, name: str) -> Path:
+        """Returns the path of a database's definition file."""
         return _file(self.metadata, name)
 
-    def definitions(self, database: str) -> Path:
+    def get_definition_directory(self, database: str) -> Path:
+        """Returns the directory of a database's table definitions."""
         return self._temporary if database == TEMPORARY_DATABASE else _directory(self.metadata, database)
 
-    def definition(self, database: str, name: str) -> Path:
-        return _file(self.definitions(database), name)
+    def get_definition_file(self, database: str, name: str) -> Path:
+        """Returns the path of a table's definition file."""
+        return _file(self.get_definition_directory(database), name)
 
-    def detached_mark(self, database: str, name: str) -> Path:
-        definition = self.definition(database, name)
+    def get_detached_mark(self, database: str, name: str) -> Path:
+        """Returns the path of the file that marks a table as permanently detached."""
+        definition = self.get_definition_file(database, name)
         return definition.with_name(f"{definition.name}.detached")
 
     def is_permanently_detached(self, database: str, name: str) -> bool:
-        return self.detached_mark(database, name).exists()
+        """Tells whether the mark of a permanent DETACH exists."""
+        return self.get_detached_mark(database, name).exists()
 
-    def detached(self, database: str, name: str) -> DetachedTable:
+    def describe_detached(self, database: str, name: str) -> DetachedTable:
+        """Describes a table that is detached."""
         is_permanently = self.is_permanently_detached(database, name)
-        return DetachedTable(database, name, self.definition(database, name), is_permanently)
+        return DetachedTable(database, name, self.get_definition_file(database, name), is_permanently)
 
     def require_free(self, database: str, name: str) -> None:
-        """Raises ``UserError`` 57 (TABLE_ALREADY_EXISTS) when a detached table has the name."""
-        if self.definition(database, name).exists():
+        """Raises ``UserError`` 57 (TABLE_ALREADY_EXISTS) if a detached table has the name."""
+        if self.get_definition_file(database, name).exists():
             how = "detached permanently" if self.is_permanently_detached(database, name) else "detached"
             raise UserError(
                 "TABLE_ALREADY_EXISTS", f"Table {database}.{name} already exists ({how}); ATTACH TABLE brings it back"
             )
 
-    def data(self, database: str, name: str, create: CreateTable) -> Path:
+    def get_data_path(self, database: str, name: str, create: CreateTable) -> Path:
+        """Returns the directory of a table's parts."""
         root = self._memory if database == TEMPORARY_DATABASE or not find_engine(create).is_durable else self._data
         if create.directory:
             return root / create.directory
         return _directory(_directory(root, database), name)
 
     def with_data_at(self, data_path: Path, create: CreateTable) -> CreateTable:
-        """The definition, whose data lie there already."""
+        """Returns the definition of a table whose data already lie at ``data_path``."""
         assert create.table.database is not None
         usual = replace(create, directory="")
-        if self.data(create.table.database, create.table.table, usual) == data_path:
+        if self.get_data_path(create.table.database, create.table.table, usual) == data_path:
             return usual
         return replace(create, directory="/".join(data_path.parts[-2:]))
 
     def with_free_data_path(self, is_taken: Callable[[Path], bool], create: CreateTable) -> CreateTable:
-        """The definition of a new table, whose data lie where none of another does. No name of a table has a plus."""
+        """Returns the definition of a new table with a data directory that no other table uses.
+
+        A number after a plus sign keeps the directory apart; encoded names contain no plus sign.
+        """
         database, name = create.table.database, create.table.table
         assert database is not None
-        usual = self.data(database, name, replace(create, directory=""))
+        usual = self.get_data_path(database, name, replace(create, directory=""))
         paths = (usual.with_name(f"{usual.name}+{number}") for number in count(1))
         free = next(p for p in paths if not p.exists() and not is_taken(p)) if is_taken(usual) else usual
         return self.with_data_at(free, create)
 
 
 def _file(parent: Path, name: str) -> Path:
+    """Returns the path of the definition ``name``, under the encoding of older versions if it exists so."""
     former = parent / f"{encode_file_name_keeping_dots(name)}.sql"
     return former if "." in name and former.is_file() else parent / f"{encode_file_name(name)}.sql"
 
 
 def _directory(parent: Path, name: str) -> Path:
+    """Returns the directory ``name``, under the encoding of older versions if it exists so."""
     former = parent / encode_file_name_keeping_dots(name)
     return former if "." in name and name.strip(".") and former.is_dir() else parent / encode_file_name(name)
 
@@ -187,7 +206,7 @@ def _files(directory: Path, pattern: str) -> list[Path]:
 
 
 def has_data(path: Path) -> bool:
-    """False for what a CREATE leaves that failed or was cut short."""
+    """Tells whether the directory holds more than a CREATE leaves that failed or was cut short."""
     if not path.exists():
         return False
     empty = {"replica_identity", *(["detached"] if not any(path.glob("detached/*")) else [])}
@@ -195,7 +214,7 @@ def has_data(path: Path) -> bool:
 
 
 def require_no_data(path: Path, full_name: str) -> None:
-    """Raises ``UserError`` 57 (TABLE_ALREADY_EXISTS) for a directory with files that no table knows."""
+    """Raises ``UserError`` 57 (TABLE_ALREADY_EXISTS) for a directory with files of no known table."""
     if has_data(path):
         raise UserError(
             "TABLE_ALREADY_EXISTS",
@@ -205,7 +224,7 @@ def require_no_data(path: Path, full_name: str) -> None:
 
 
 def format_definition(create: CreateTable) -> str:
-    """What is kept of a table, for :func:`parse_definition`."""
+    """Returns the text of a table's definition file, for :func:`parse_definition`."""
     lines = [render_create(replace(create, attach=True, is_temporary=False))]
     if create.history.version:
         lines.append(_HISTORY + json.dumps(create.history.to_json()))
@@ -215,9 +234,12 @@ def format_definition(create: CreateTable) -> str:
 
 
 def parse_definition(text: str) -> CreateTable:
-    """Raises ``UserError`` 62 (SYNTAX_ERROR) and others for a text that is damaged."""
-    text, place = _last_comment(text, _PLACE)
-    text, history = _last_comment(text, _HISTORY)
+    """Parses the text of a definition file.
+
+    Raises ``UserError`` 62 (SYNTAX_ERROR) and others for a damaged text.
+    """
+    text, place = _split_last_comment(text, _PLACE)
+    text, history = _split_last_comment(text, _HISTORY)
     parsed = parse_statements(text)
     create = parsed[0].statement if len(parsed) == 1 else None
     if not isinstance(create, CreateTable):
@@ -231,13 +253,13 @@ def parse_definition(text: str) -> CreateTable:
         raise UserError("SYNTAX_ERROR", f"{(place or history).strip()!r} cannot be read ({error})") from error
 
 
-def _kept_for_good(text: str) -> str:
-    """The definition of a table that nobody is to drop."""
+def _without_drop_mark(text: str) -> str:
+    """Returns the definition's text without the mark that the table is to be dropped."""
     create = parse_definition(text)
     return format_definition(replace(create, is_scratch=False)) if create.is_scratch else text
 
 
-def _last_comment(text: str, begin: str) -> tuple[str, str]:
-    """The text before it, and what it says."""
+def _split_last_comment(text: str, begin: str) -> tuple[str, str]:
+    """Splits off the last line if it begins with ``begin``: returns the text before and its content."""
     before, _, last = text.rstrip("\n").rpartition("\n")
     return (before, last.removeprefix(begin)) if last.startswith(begin) else (text, "")

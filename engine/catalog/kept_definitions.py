@@ -1,4 +1,4 @@
-"""The definitions of a server's tables: read from disk and compiled, and the texts that are kept of them."""
+"""Table definitions: reads and compiles them, formats them for disk, and assigns data directories."""
 
 from __future__ import annotations
 
@@ -14,50 +14,55 @@ from parts.common.errors import PandoError, UserError
 from parts.merge.modes.graphite import Rollups
 from sql.definitions.engines.table_engine import ServerDefaults
 from sql.definitions.table_description import build_description, write_out_column_types
-from sql.grammar.clause_types import (
-    TableRef,
-)
-from sql.grammar.statements.statement import (
-    CreateTable,
-)
+from sql.grammar.clause_types import TableRef
+from sql.grammar.statements.statement import CreateTable
 from sql.settings.merge_tree_settings import MergeTreeSettings
 
 
 class KeptDefinitions:
-    """``places``: where they and the data lie. From any thread."""
+    """The definitions of a server's tables and the owners of data directories.
+
+    May be called from any thread.
+    """
 
     def __init__(self, places: DefinitionDirectory, settings: MergeTreeSettings, rollups: Rollups) -> None:
         self._places = places
         self._settings, self._rollups = settings, rollups
         self._owners: dict[Path, str] = {}
-        """Which table has a directory: the full name of one that is loaded, or is being loaded."""
+        """By data directory, the full name of the table that uses it: one that is loaded or being loaded."""
         self._owning = threading.Lock()
 
-    def make(self, database: str, create: CreateTable) -> TableDefinition:
-        """Compiles what is needed of a CREATE statement to work with its table."""
+    def compile(self, database: str, create: CreateTable) -> TableDefinition:
+        """Compiles a CREATE statement into a table definition."""
         name = create.table.table
         create = replace(create, table=TableRef(database, name), if_not_exists=False, attach=False)
         description = build_description(create, ServerDefaults(self._settings, self._rollups))
         create = write_out_column_types(create, description.schema)
-        return TableDefinition(database, name, create, description, self._places.data(database, name, create))
+        return TableDefinition(database, name, create, description, self._places.get_data_path(database, name, create))
 
     def read(self, database: str, name: str) -> TableDefinition:
-        """From disk. Raises ``OSError``, and ``UserError`` 62 and others for a definition that is damaged."""
-        file = self._places.definition(database, name)
+        """Reads and compiles a definition from disk.
+
+        Raises ``OSError``, and ``UserError`` 62 and others for a damaged definition.
+        """
+        file = self._places.get_definition_file(database, name)
         try:
             try:
                 text = file.read_text(encoding="utf-8")
             except UnicodeDecodeError as error:
                 raise UserError("SYNTAX_ERROR", f"It is no text ({error}): put a good copy in its place") from error
-            return self.make(database, replace(parse_definition(text), table=TableRef(database, name)))
+            return self.compile(database, replace(parse_definition(text), table=TableRef(database, name)))
         except PandoError as error:
             error.message = f"{error.message} (in the table definition {file})"
             raise
 
-    def texts(self, *definitions: TableDefinition, is_scratch: bool | None = None) -> Texts:
-        """What is kept of them, by file; ``is_scratch``: to be set in all of them."""
+    def make_texts(self, *definitions: TableDefinition, is_scratch: bool | None = None) -> Texts:
+        """Returns the texts of the definition files by path.
+
+        ``is_scratch``, if given, replaces the mark in each of them.
+        """
         return {
-            self._places.definition(each.database, each.name): format_definition(
+            self._places.get_definition_file(each.database, each.name): format_definition(
                 each.create if is_scratch is None else replace(each.create, is_scratch=is_scratch)
             )
             for each in definitions
@@ -66,8 +71,10 @@ class KeptDefinitions:
     # -- directories of data ------------------------------------------------------------------------------------
 
     def claim(self, definition: TableDefinition) -> None:
-        """Before its table uses the directory. Raises ``UserError`` 84 (DIRECTORY_ALREADY_EXISTS) when it is another
-        table's."""
+        """Reserves the table's data directory before the table uses it.
+
+        Raises ``UserError`` 84 (DIRECTORY_ALREADY_EXISTS) if another table uses the directory.
+        """
         with self._owning:
             owner = self._owners.setdefault(definition.data_path, definition.full_name)
         if owner != definition.full_name:
@@ -78,35 +85,39 @@ class KeptDefinitions:
             )
 
     def rename(self, definition: TableDefinition) -> None:
-        """The owner of the directory has another name."""
+        """Records the new name of the table that uses the directory."""
         self._owners[definition.data_path] = definition.full_name
 
     def release(self, definition: TableDefinition) -> None:
-        """Its table does not use the directory any more."""
+        """Frees the table's data directory once the table no longer uses it."""
         with self._owning:
             if self._owners.get(definition.data_path) == definition.full_name:
                 del self._owners[definition.data_path]
 
-    def apart_from_others(
+    def with_own_directory(
         self, create: CreateTable, name: tuple[str, str], is_loaded: Callable[[tuple[str, str]], bool]
     ) -> CreateTable:
-        """The definition under the name, with a directory that no other table has: neither one that is loaded nor one
-        whose definition is on disk only."""
+        """Returns the definition under ``name`` with a data directory that no other table uses.
+
+        Tables that are not loaded but have a definition on disk count too.
+        """
 
         def is_taken(path: Path) -> bool:
             if path in self._owners:
                 return True
-            return path.exists() and any(self._may_be_at(path, other) for other in self._on_disk_only(is_loaded))
+            return path.exists() and any(
+                self._may_have_directory(path, other) for other in self._on_disk_only(is_loaded)
+            )
 
         return self._places.with_free_data_path(is_taken, replace(create, table=TableRef(*name)))
 
     def _on_disk_only(self, is_loaded: Callable[[tuple[str, str]], bool]) -> list[tuple[str, str]]:
-        databases = self._places.databases()
-        found = [(database, name) for database in databases for name in self._places.tables(database)]
+        databases = self._places.list_databases()
+        found = [(database, name) for database in databases for name in self._places.list_tables(database)]
         return [name for name in found if not is_loaded(name)]
 
-    def _may_be_at(self, path: Path, name: tuple[str, str]) -> bool:
+    def _may_have_directory(self, path: Path, name: tuple[str, str]) -> bool:
         try:
             return self.read(*name).data_path == path
         except (PandoError, OSError):
-            return True  # nobody knows where its data are
+            return True  # its data directory is unknown

@@ -40,7 +40,7 @@ def optimize_table(statement: OptimizeTable, context: Context) -> QueryResult:
             cleanup=statement.cleanup and statement.final,
             throw_if_noop=context.settings.optimize_throw_if_noop,
             skip_merged=context.settings.optimize_skip_merged_partitions,
-            is_waited_for=context.settings.alter_sync > 0,
+            waits_for_merges=context.settings.alter_sync > 0,
             status=context.status,
         )
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.catalog.catalog import Catalog
-from engine.catalog.database_names import TEMPORARY_DATABASE, unknown_table
+from engine.catalog.database_names import TEMPORARY_DATABASE, make_unknown_table_error
 from engine.distributed.merge_engine import open_merge_function, open_merge_table
 from engine.distributed.sharded_relation import LocalQueries
 from engine.distributed.sharded_tables import open_distributed_table, open_function_table
@@ -104,7 +104,7 @@ class SessionRelations:
         tables = SYSTEM_DATABASES.get(database)
         if tables is not None:
             if table not in tables:
-                raise unknown_table(database, table, tables)
+                raise make_unknown_table_error(database, table, tables)
             if (database, table) == ("system", "zookeeper"):
                 return ZooKeeperRelation(self.context.server)
             return SystemRelation(tables[table], self.context)

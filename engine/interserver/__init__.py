@@ -1,1 +1,1 @@
-"""How replicas give each other parts: a small HTTP protocol of its own, on its own port."""
+"""The exchange of parts between replicas: a small HTTP protocol on its own port."""

@@ -1,4 +1,4 @@
-"""Fetches a part from another replica into a temporary directory, checked and durable."""
+"""Fetches parts from another replica into temporary directories, checked and durable."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from parts.read.part_reader import open_part
 
 _CONNECT_SECONDS = 3.0
 _ANSWER_SECONDS = 30.0
-_MOST_IDLE = 8
+_MAX_IDLE = 8
 _MAX_ERROR_BYTES = 64 * 1024
 _MAX_MANIFEST_BYTES = 16 * 1024 * 1024
 _NAMES_IN_A_REQUEST = 500
@@ -41,7 +41,7 @@ _T = TypeVar("_T")
 
 
 class InterserverClient:
-    """Keeps a few connections to other replicas open; from any thread."""
+    """A client that keeps a few idle connections to other replicas. May be called from any thread."""
 
     def __init__(
         self, credentials: tuple[str, str] | None, failpoint: Callable[[str], None] = lambda name: None
@@ -55,6 +55,7 @@ class InterserverClient:
         self._is_closed = False
 
     def close(self) -> None:
+        """Closes the idle connections; those in use are closed after their request."""
         with self._lock:
             idle, self._idle, self._is_closed = self._idle, [], True
         for connection in idle:
@@ -68,11 +69,14 @@ class InterserverClient:
         directory: Path,
         transfer: Transfer | None = None,
     ) -> None:
-        """Fills ``directory`` with the part's files, fsynced as the directory is.
+        """Downloads a part's files into ``directory`` and fsyncs the files and the directory.
 
-        Raises ``CancelledError`` soon after ``transfer`` does, ``UnavailableError`` 210 (NETWORK_ERROR) when the other
-        side does not answer or breaks off, 243 or 75 when the disk here is full or fails, ``CorruptionError`` when what
-        came does not match its checksums, and the other side's error (232: no such part).
+        Raises the other side's error, such as 232 (no such part), and:
+
+        - ``CancelledError`` soon after ``transfer`` raises it;
+        - ``UnavailableError`` 210 (NETWORK_ERROR) if the other side does not answer or breaks off;
+        - ``UnavailableError`` 243 or 75 if the disk here is full or fails;
+        - ``CorruptionError`` if the received files do not match their checksums.
         """
         if part not in self.fetch_parts(base_url, endpoint, {part: directory}, transfer):
             raise UnavailableError("NETWORK_ERROR", f"Fetching {part} from {base_url} failed: it did not come")
@@ -84,8 +88,10 @@ class InterserverClient:
         directories: Mapping[PartName, Path],
         transfer: Transfer | None = None,
     ) -> list[PartName]:
-        """As :meth:`fetch_part`, several by one request. Returns those that came: the other side may lack some, and one
-        of an older version gives the first alone."""
+        """Downloads several parts with one request, as :meth:`fetch_part` does; returns those received.
+
+        The other side may lack some, and a server of an older version sends only the first.
+        """
 
         transfer = transfer or Transfer()
 
@@ -97,44 +103,47 @@ class InterserverClient:
             transfer.begin(answer.length or 0)
             return _receive(answer, directories, on_piece)
 
-        received = self._exchange(base_url, _target("/part", endpoint, directories), read)
+        received = self._exchange(base_url, _make_target("/part", endpoint, directories), read)
         for part, hashes in received.items():
             check_part_checksums(directories[part], part, hashes)
         self._failpoint("fetch.after_temporary_part")
         return list(received)
 
     def part_hashes(self, base_url: str, endpoint: str, parts: Sequence[PartName]) -> dict[PartName, str]:
-        """Content hashes of those of the parts that are active on the replica. Raises ``UnavailableError`` 210
-        (NETWORK_ERROR) when the other side does not answer, and the other side's error (232: no such replica)."""
+        """Returns the content hashes of those of the parts that are active on the replica.
+
+        Raises ``UnavailableError`` 210 (NETWORK_ERROR) if the other side does not answer, and the other side's error
+        (232: no such replica).
+        """
         found: dict[PartName, str] = {}
         for some in split_into_chunks(parts, _NAMES_IN_A_REQUEST):
-            target = _target("/hashes", endpoint, some)
+            target = _make_target("/hashes", endpoint, some)
             hashes = self._exchange(base_url, target, lambda answer: dict(json.loads(answer.read(_MAX_MANIFEST_BYTES))))
             found |= {part: str(hashes[str(part)]) for part in some if str(part) in hashes}
         return found
 
     def _exchange(self, base_url: str, target: str, read: Callable[[HTTPResponse], _T]) -> _T:
-        """One request; ``read`` takes the whole of its answer."""
+        """Sends one request; ``read`` reads the whole response."""
         try:
-            connection = self._take(base_url)
+            connection = self._take_connection(base_url)
             try:
-                with self._ask(connection, target) as answer:
+                with self._send_request(connection, target) as answer:
                     if answer.status >= 400:
-                        raise _error(answer)
+                        raise _read_error(answer)
                     found = read(answer)
             except BaseException:
                 connection.close()
                 raise
         except (OSError, EOFError, ValueError, HTTPException) as error:
             ours = convert_resource_error(error) if isinstance(error, OSError) else error
-            if isinstance(ours, PandoError):  # of this disk, not of the network
+            if isinstance(ours, PandoError):  # an error of this disk, not of the network
                 raise ours from error
             raise UnavailableError("NETWORK_ERROR", f"{base_url}{target[:1000]} failed: {error!r}") from error
-        self._keep(connection)
+        self._return_connection(connection)
         return found
 
-    def _ask(self, connection: _Connection, target: str) -> HTTPResponse:
-        """A kept connection that has died is made anew."""
+    def _send_request(self, connection: _Connection, target: str) -> HTTPResponse:
+        """Sends a GET request; reconnects once if an idle connection has died."""
         was_kept = connection.sock is not None
         try:
             connection.request("GET", target, headers=self._headers)
@@ -143,31 +152,34 @@ class InterserverClient:
             if not was_kept or isinstance(error, TimeoutError):
                 raise
         connection.close()
-        return self._ask(connection, target)
+        return self._send_request(connection, target)
 
-    def _take(self, base_url: str) -> _Connection:
+    def _take_connection(self, base_url: str) -> _Connection:
         with self._lock:
             for position, connection in enumerate(self._idle):
                 if connection.base_url == base_url:
                     return self._idle.pop(position)
         return _Connection(base_url)
 
-    def _keep(self, connection: _Connection) -> None:
+    def _return_connection(self, connection: _Connection) -> None:
         surplus: _Connection | None = connection
         with self._lock:
             if not self._is_closed:
                 self._idle.append(connection)
-                surplus = self._idle.pop(0) if len(self._idle) > _MOST_IDLE else None
+                surplus = self._idle.pop(0) if len(self._idle) > _MAX_IDLE else None
         if surplus is not None:
             surplus.close()
 
 
-def _target(path: str, endpoint: str, parts: Iterable[PartName]) -> str:
+def _make_target(path: str, endpoint: str, parts: Iterable[PartName]) -> str:
     return f"{path}?" + urlencode({"endpoint": endpoint, "part": list(map(str, parts))}, doseq=True)
 
 
 class _Connection(HTTPConnection):
-    """A connection to ``base_url`` (``http://host:port``), made when it is needed. Raises ``ValueError``."""
+    """An HTTP connection to ``base_url`` (``http://host:port``), connected on first use.
+
+    Raises ``ValueError``.
+    """
 
     def __init__(self, base_url: str) -> None:
         url = urlsplit(base_url)
@@ -177,11 +189,12 @@ class _Connection(HTTPConnection):
         self.base_url = base_url
 
     def connect(self) -> None:
+        """Connects, and lengthens the timeout for responses."""
         super().connect()
         self.sock.settimeout(_ANSWER_SECONDS)
 
 
-def _error(answer: HTTPResponse) -> Exception:
+def _read_error(answer: HTTPResponse) -> Exception:
     message = answer.read(_MAX_ERROR_BYTES).decode(errors="replace")
     return make_error_from_code(int(answer.headers.get(EXCEPTION_CODE_HEADER, "1001")), message)
 
@@ -189,7 +202,7 @@ def _error(answer: HTTPResponse) -> Exception:
 def _receive(
     answer: HTTPResponse, directories: Mapping[PartName, Path], on_piece: Callable[[int], None]
 ) -> dict[PartName, dict[str, tuple[int, str]]]:
-    """Writes the parts of an answer, fsynced; returns size and XXH3-128 of each file."""
+    """Writes the parts of a response to disk, fsynced; returns size and XXH3-128 of each file."""
     asked = {str(part): part for part in directories}
     received: dict[PartName, dict[str, tuple[int, str]]] = {}
     while answer.length or not received:
@@ -255,9 +268,10 @@ def _sync(file: FileIO) -> None:
 
 
 def check_part_checksums(directory: Path, part: PartName, received: dict[str, tuple[int, str]]) -> None:
-    """``received``: size and XXH3-128 of every file. Raises ``CorruptionError``.
+    """Checks received files against the part's checksums.
 
-    Opening checks the metadata against itself; every other file must be what the checksums say.
+    Raises ``CorruptionError``. ``received`` gives size and XXH3-128 of every file. Opening the part checks its
+    metadata; this compares every other file with the checksums.
     """
     expected = open_part(directory, name=part).checksums.files
     for name, checksum in expected.items():

@@ -1,7 +1,7 @@
 """Serves parts of this server's replicated tables to other replicas.
 
-One thread takes connections, and each connection has a thread of its own: other replicas keep a few open. The bytes of
-large files go from the page cache to the socket without passing through this process.
+One thread accepts connections, and each connection has a thread of its own: other replicas keep a few open. The bytes
+of large files go from the page cache to the socket without passing through this process (``sendfile``).
 """
 
 from __future__ import annotations
@@ -25,32 +25,36 @@ from engine.interserver.protocol import EXCEPTION_CODE_HEADER, Manifest, basic_a
 from parts.common.errors import CorruptionError, PandoError, UserError
 from parts.common.part_name import PartName
 from parts.format.hashed_file import read_error, read_small_file
-from parts.store.part_states import (
-    Snapshot,
-)
+from parts.store.part_states import Snapshot
 
 logger = logging.getLogger(__name__)
 
 Lend = Callable[[str, PartName], tuple[Snapshot, Path]]
-"""(endpoint, part name) → a snapshot that holds the part, and its directory. Raises ``PandoError`` 232."""
+"""(endpoint, part name) → a snapshot that holds the part, and its directory.
+
+Raises ``PandoError`` 232.
+"""
 OnBroken = Callable[[str, CorruptionError], None]
-"""(endpoint, what is wrong with a part of its) → told when a file could not be read."""
+"""Called with (endpoint, error) when a file of a part could not be read."""
 BeforeSending = Callable[[str, int], None]
-"""(endpoint, bytes) → returns when they may go. Raises ``PandoError`` when they may not."""
+"""Called with (endpoint, bytes): blocks until they may be sent. Raises ``PandoError`` if they may not."""
 PartHashes = Callable[[str, list[PartName]], Mapping[PartName, str]]
 """(endpoint, part names) → content hashes of those that are active there. Raises ``PandoError`` 232."""
 _IDLE_SECONDS = 300.0
-"""A connection on which nothing moves for so long is closed."""
+"""A connection that is idle for this long is closed."""
 _STOP_SECONDS = 5.0
 _PAUSE_SECONDS = 0.1
 _BUFFER_BYTES = 256 * 1024
-"""Files up to this size are gathered, so that a small part is sent in one piece."""
+"""Files up to this size are buffered, so that a small part is sent in one piece."""
 _PIECE_BYTES = 4 * 1024 * 1024
-"""Of a larger one that goes out without another look at whether it may."""
+"""The bytes of a larger file that are sent between two calls of ``before_sending``."""
 
 
 class InterserverServer(ThreadingTCPServer):
-    """``port`` is the real one, even if 0 was asked for. Serves from :meth:`start` to :meth:`stop`."""
+    """The server of part exchange, serving from :meth:`start` to :meth:`stop`.
+
+    ``port`` is the actual port, even if 0 was given.
+    """
 
     allow_reuse_address = True
     request_queue_size = 128
@@ -83,23 +87,25 @@ class InterserverServer(ThreadingTCPServer):
         self._thread = threading.Thread(target=self.serve_forever, name="interserver", daemon=True)
 
     def start(self) -> None:
+        """Starts to accept connections."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Cuts what is being sent: whoever receives it will ask another replica, or again later."""
+        """Closes all connections, cutting transfers: the receiver asks another replica, or tries again later."""
         self._is_stopping = True
-        _cut(self.socket)  # wakes the thread that takes connections
+        _shut_down(self.socket)  # wakes the thread that takes connections
         if self._thread.ident is not None:
             self.shutdown()
         with self._lock:
             connections = dict(self._connections)
         for connection in connections:
-            _cut(connection)
+            _shut_down(connection)
         for thread in connections.values():
             thread.join(_STOP_SECONDS)
         self.server_close()
 
     def get_request(self) -> tuple[socket.socket, Any]:
+        """Accepts a connection; pauses after a failure, which may mean too many open files."""
         try:
             return super().get_request()
         except OSError as error:
@@ -109,7 +115,7 @@ class InterserverServer(ThreadingTCPServer):
             raise
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Unlike the base class's threads, these can be cut and are waited for only so long."""
+        """Serves a connection in a thread that :meth:`stop` can cut and waits for only a limited time."""
         thread = threading.Thread(
             target=self.process_request_thread, args=(request, client_address), name="interserver", daemon=True
         )
@@ -118,11 +124,13 @@ class InterserverServer(ThreadingTCPServer):
         thread.start()
 
     def shutdown_request(self, request: Any) -> None:
+        """Closes a connection and forgets its thread."""
         with self._lock:
             self._connections.pop(request, None)
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
+        """Logs why a connection ended: quietly if the network failed, with a traceback otherwise."""
         if isinstance(error := sys.exception(), OSError):
             logger.debug("an interserver connection ended: %r", error)
         else:
@@ -130,7 +138,7 @@ class InterserverServer(ThreadingTCPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answers the requests of one connection."""
+    """The handler of the requests of one connection."""
 
     server: InterserverServer
     protocol_version = "HTTP/1.1"
@@ -139,12 +147,13 @@ class _Handler(BaseHTTPRequestHandler):
     wbufsize = _BUFFER_BYTES
 
     def do_GET(self) -> None:
+        """Serves ``/part``, ``/hashes`` and ``/ping``; refuses requests with a body."""
         if (
             self.headers.defects
             or "Transfer-Encoding" in self.headers
             or self.headers.get("Content-Length", "0") != "0"
         ):
-            self.send_error(400)  # and closes: where the next request begins is not certain
+            self.send_error(400)  # and closes, because where the next request begins is uncertain
             return
         path, _, query = self.path.partition("?")
         if path == "/part":
@@ -157,7 +166,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send_text(404, "Not found\n")
 
     def log_message(self, *_: object) -> None:
-        """Not to stderr, where the base class writes."""
+        """Drops the base class's log line, which would go to stderr."""
 
     def _send_part(self, query: dict[str, list[str]]) -> None:
         if not self._is_allowed():
@@ -180,7 +189,7 @@ class _Handler(BaseHTTPRequestHandler):
             else:
                 try:
                     self._send_files(endpoint, lent)
-                except PandoError as error:  # the connection is cut: who fetches asks another, or again later
+                except PandoError as error:  # cut the connection: the receiver tries another replica, or again later
                     if isinstance(error, CorruptionError):
                         self.server.on_broken(endpoint, error)
                     raise ConnectionAbortedError(error.message) from None
@@ -205,9 +214,9 @@ class _Handler(BaseHTTPRequestHandler):
         pieces: list[tuple[bytes, str, list[tuple[int, Path]]]] = []
         total = 0
         for name, directory in parts:
-            with _reading(str(name), "."):
+            with _convert_read_errors(str(name), "."):
                 found = [(file.stat().st_size, file) for file in directory.iterdir() if file.is_file()]
-            found.sort(reverse=True)  # the receiver brings the large ones to disk while the others come
+            found.sort(reverse=True)  # the receiver writes the large ones to disk while it receives the others
             manifest = Manifest(tuple((file.name, size) for size, file in found), str(name))
             pieces.append((manifest.to_line(), str(name), found))
             total += len(pieces[-1][0]) + manifest.size
@@ -224,7 +233,7 @@ class _Handler(BaseHTTPRequestHandler):
             return self.wfile.write(read_small_file(file, part))
         self.wfile.flush()
         sent = 0
-        with _reading(part, file.name), open(file, "rb") as stream:
+        with _convert_read_errors(part, file.name), open(file, "rb") as stream:
             while sent < size:
                 piece = min(_PIECE_BYTES, size - sent)
                 self.server.before_sending(endpoint, piece)
@@ -250,14 +259,14 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def _reading(part: str, file: str) -> Iterator[None]:
-    """Tells a file that cannot be read from a connection that broke."""
+def _convert_read_errors(part: str, file: str) -> Iterator[None]:
+    """Turns an error of reading a file into the part's error, to tell it from a broken connection."""
     try:
         yield
     except OSError as error:
         raise read_error(error, part, file) from None
 
 
-def _cut(connection: socket.socket) -> None:
+def _shut_down(connection: socket.socket) -> None:
     with contextlib.suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)

@@ -1,17 +1,17 @@
-"""What crosses the wire when a replica fetches a part.
+"""The protocol by which replicas fetch parts: requests, responses and the manifest line.
 
-``GET /part?endpoint=<replica znode path>&part=<name>`` over connections that stay open, basic authentication when
-credentials are set. The answer is one line of JSON, ``{"version": 1, "files": [{"name": …, "size": bytes}, …]}``, a
-line feed, and the files' bytes one behind the other in that order. The receiver checks every file against the part's
-own checksums file, so a cut or altered answer is never taken for a part.
+``GET /part?endpoint=<replica znode path>&part=<name>`` over persistent connections, with basic authentication if
+credentials are set. The response is one line of JSON, ``{"version": 1, "files": [{"name": …, "size": bytes}, …]}``, a
+line feed, and the bytes of the files one after the other in that order. The receiver checks every file against the
+part's own checksums file, so a cut or altered response is never taken for a part.
 
-``&part=`` may stand there several times: the answer is then one such piece behind the other, each naming its part
-(``"part": …`` in its line), of those that are there. A server that does not know this answers the first alone.
+``&part=`` may be repeated. The response is then a sequence of such pieces, one for each requested part that exists;
+each names its part (``"part": …`` in its line). A server that does not know this sends the first part only.
 
-``GET /hashes?endpoint=…&part=…``, with one ``part`` or several, is answered by JSON: part name → content hash, of those
-that are active on the replica. A server that does not know this answers 404.
+``GET /hashes?endpoint=…&part=…``, with one ``part`` or several, returns JSON: part name → content hash, for the parts
+that are active on the replica. A server that does not know this returns 404.
 
-Errors are a status of 400 or more with ``X-ClickHouse-Exception-Code`` and the message as text.
+Errors have a status of 400 or more, ``X-ClickHouse-Exception-Code`` and the message as text.
 """
 
 from __future__ import annotations
@@ -29,24 +29,26 @@ EXCEPTION_CODE_HEADER = "X-ClickHouse-Exception-Code"
 
 @dataclass(frozen=True)
 class Manifest:
-    """The files of a part: (name, size in bytes), in the order they are sent."""
+    """The files of a part as (name, size in bytes), in the order they are sent."""
 
     files: tuple[tuple[str, int], ...]
     part: str = ""
-    """Empty: the first that was asked for."""
+    """The part's name; empty means the first requested part."""
 
     @property
     def size(self) -> int:
+        """The total size of the files in bytes."""
         return sum(size for _, size in self.files)
 
     def to_line(self) -> bytes:
+        """Encodes the manifest as one line of JSON."""
         files = [{"name": name, "size": size} for name, size in self.files]
         content = {"version": PROTOCOL_VERSION, "part": self.part, "files": files}
         return json.dumps(content, separators=(",", ":")).encode() + b"\n"
 
     @classmethod
     def from_line(cls, line: bytes) -> Manifest:
-        """Raises ``ValueError`` for anything that is not a manifest of this version with plain file names."""
+        """Decodes a manifest. Raises ``ValueError`` for another version or unsafe file names."""
         content = json.loads(line)
         if content.get("version") != PROTOCOL_VERSION:
             raise ValueError(f"interserver protocol version {content.get('version')} is not {PROTOCOL_VERSION}")
@@ -58,5 +60,5 @@ class Manifest:
 
 
 def basic_authorization(credentials: tuple[str, str]) -> str:
-    """The ``Authorization`` header for (user, password)."""
+    """Returns the ``Authorization`` header for (user, password)."""
     return f"Basic {base64.b64encode(':'.join(credentials).encode()).decode()}"

@@ -1,4 +1,4 @@
-"""What all replicated tables of a server share: the ZooKeeper session, this server's address, and part exchange."""
+"""The ZooKeeper session, server address and part exchange that replicated tables share."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ from engine.interserver.part_server import InterserverServer
 from engine.interserver.transfer import Transfer
 from parts.common.errors import CorruptionError, UnavailableError, UserError
 from parts.common.part_name import PartName
-from parts.store.part_states import (
-    Snapshot,
-)
+from parts.store.part_states import Snapshot
 from recovery import force_restore_flag
 from sql.definitions.engines.replica_location import DEFAULT_ZOOKEEPER
 
@@ -30,55 +28,63 @@ logger = logging.getLogger(__name__)
 
 _STAGED = "/staged/"
 _CONNECT_SECONDS = 5.0
-"""How long a start waits for ZooKeeper before tables come up read-only."""
+"""How long a start waits for ZooKeeper before it starts tables read-only."""
 
 
 class PartTransport(Protocol):
-    """Brings a part from another replica."""
+    """Fetches parts from other replicas."""
 
     def fetch_part(self, base_url: str, endpoint: str, part: PartName, directory: Path, transfer: Transfer) -> None:
-        """See :meth:`engine.interserver.part_client.InterserverClient.fetch_part`."""
+        """Downloads a part; see :meth:`engine.interserver.part_client.InterserverClient.fetch_part`."""
 
     def fetch_parts(
         self, base_url: str, endpoint: str, directories: Mapping[PartName, Path], transfer: Transfer
     ) -> list[PartName]:
-        """See :meth:`engine.interserver.part_client.InterserverClient.fetch_parts`."""
+        """Downloads parts; see :meth:`engine.interserver.part_client.InterserverClient.fetch_parts`."""
 
     def part_hashes(self, base_url: str, endpoint: str, parts: Sequence[PartName]) -> dict[PartName, str]:
-        """See :meth:`engine.interserver.part_client.InterserverClient.part_hashes`."""
+        """Returns hashes; see :meth:`engine.interserver.part_client.InterserverClient.part_hashes`."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Closes the connections."""
 
 
 class PartProvider(Protocol):
     """A replicated table, as the part exchange sees it."""
 
     def lend_part(self, name: PartName) -> tuple[Snapshot, Path]:
-        """Raises ``UserError`` 232 (NO_SUCH_DATA_PART)."""
+        """Returns a snapshot that holds the part, and its directory.
+
+        Raises ``UserError`` 232 (NO_SUCH_DATA_PART).
+        """
 
     def part_hashes(self, names: Sequence[PartName]) -> dict[PartName, str]:
-        """Content hashes of those that are active here."""
+        """Returns the content hashes of those of the parts that are active here."""
 
     def open_staged_part(self, transaction: str, place: str, name: PartName) -> tuple[Snapshot, Path]:
-        """What a transaction left here, or the part ``name`` that it has become. Raises ``UserError`` 232."""
+        """Opens the part that a transaction staged, or the part ``name`` that was made of it.
+
+        Raises ``UserError`` 232.
+        """
 
     def before_sending(self, size: int) -> None:
-        """Before each piece of what was lent goes out: waits for bandwidth, and raises what ends it."""
+        """Called before each piece of a part is sent: waits for bandwidth, and raises if sending must end."""
 
     def report_corruption(self, error: CorruptionError) -> None:
-        """A file of a part could not be read when it was sent."""
+        """Called when a file of a part could not be read while it was being sent."""
 
     def begin_session(self) -> None:
-        """Called when all tables of the start are loaded, if this one was told to begin later."""
+        """Called when all tables of a server's start are loaded, if the session was to begin later."""
 
     def on_session_change(self) -> None:
         """Called at every change of the ZooKeeper session's state; must not block."""
 
 
 class Replication:
-    """One per server. ``keeper`` is ``None`` when the configuration names no ZooKeeper.
+    """The connections and addresses that the replicated tables of one server share.
 
-    A table of an auxiliary ZooKeeper takes its keeper from :meth:`at`: all else is shared.
+    ``keeper`` is ``None`` without a configured ZooKeeper. A table in an auxiliary ZooKeeper takes its keeper from
+    :meth:`at`; it shares everything else.
     """
 
     def __init__(
@@ -90,17 +96,19 @@ class Replication:
         self.macros = macros
         self.default_path = "/clickhouse/tables/{database}/{table}/{shard}"
         self.default_name = "{replica}"
-        """Path and replica name of tables whose engine names none (``default_replica_path``, ``…_name``)."""
+        """Path and replica name of tables whose engine gives none (``default_replica_path``, ``…_name``)."""
         self.force_restore_all = False
-        """The server found ``flags/force_restore_data`` at its start."""
+        """Whether the server found ``flags/force_restore_data`` at its start."""
         self.are_sessions_begun_later = False
-        """While a server starts: tables are read from disk at once, and take part in replication one after the other,
-        in the background."""
+        """True while a server starts:
+
+        tables are loaded at once, and begin replication one after the other later.
+        """
         self.zookeeper_name = DEFAULT_ZOOKEEPER
         self.connect_auxiliary: Callable[[str], Keeper | None] = lambda name: None
-        """By name; ``None`` for one that the configuration does not name. Connects."""
-        self._lenders: dict[str, tuple[PartProvider, str]] = {}
-        """By endpoint, with the name of the ZooKeeper that knows them."""
+        """Connects an auxiliary ZooKeeper by name; returns ``None`` if the configuration does not name it."""
+        self._providers: dict[str, tuple[PartProvider, str]] = {}
+        """By endpoint, the table and the name of its ZooKeeper."""
         self._stops: list[Callable[[], None]] = [transport.close]
         self._views: dict[str, Replication] = {DEFAULT_ZOOKEEPER: self}
         self._connecting = threading.Lock()
@@ -112,8 +120,10 @@ class Replication:
             self._stops.append(self._keeper.close)
 
     def at(self, zookeeper_name: str) -> Replication:
-        """What tables of this ZooKeeper share, connected when the first of them asks. One that the configuration does
-        not name has no keeper."""
+        """Returns the view of this object for tables of one ZooKeeper, connecting it on first use.
+
+        The view of a ZooKeeper that the configuration does not name has no keeper.
+        """
         with self._connecting:
             if zookeeper_name not in self._views:
                 view = copy.copy(self)
@@ -126,20 +136,25 @@ class Replication:
             return self._views[zookeeper_name]
 
     def connected(self) -> list[Replication]:
-        """The connections to every ZooKeeper that some table has asked for."""
+        """Returns the views of every ZooKeeper that a table has asked for."""
         return [view for view in self._views.values() if view._keeper is not None]
 
     def end_start(self) -> None:
-        """The tables of the start are loaded, and begin their sessions: what was meant for them is not meant for one
-        that is attached later."""
+        """Begins the sessions of the tables that the start loaded.
+
+        Flags meant for them do not apply to tables attached later.
+        """
         for view in self._views.values():
             view.force_restore_all = view.are_sessions_begun_later = False
-        for lender, _ in list(self._lenders.values()):
-            lender.begin_session()
+        for provider, _ in list(self._providers.values()):
+            provider.begin_session()
 
     @classmethod
     def from_config(cls, config: Config, path: Path, failpoint: Callable[[str], None]) -> Replication:
-        """Connects and listens. ZooKeeper that is away does not stop the start."""
+        """Connects to ZooKeeper and listens for other replicas.
+
+        An unreachable ZooKeeper does not stop the start.
+        """
         credentials = None
         if config.interserver_http_credentials is not None:
             credentials = (config.interserver_http_credentials.user, config.interserver_http_credentials.password)
@@ -170,16 +185,21 @@ class Replication:
         return replication
 
     def stop(self) -> None:
+        """Stops the part server, the client and the ZooKeeper sessions."""
         for stop in self._stops:
             stop()
 
     @property
     def keeper(self) -> Keeper | None:
+        """The ZooKeeper client; ``None`` if none is configured."""
         return self._keeper
 
     def require_keeper(self) -> Keeper:
-        """Raises 225 (NO_ZOOKEEPER) when none is configured, 36 for an auxiliary one that is not, 999 when there is no
-        connection."""
+        """Returns the connected keeper.
+
+        Raises 225 (NO_ZOOKEEPER) if none is configured, 36 (BAD_ARGUMENTS) for an unknown auxiliary one, and 999
+        (KEEPER_EXCEPTION) without a connection.
+        """
         if self._keeper is None and self.zookeeper_name != DEFAULT_ZOOKEEPER:
             raise UserError(
                 "BAD_ARGUMENTS",
@@ -198,16 +218,20 @@ class Replication:
             )
         return self._keeper
 
-    def register(self, endpoint: str, lender: PartProvider) -> None:
-        """``endpoint`` is the replica's znode path. See :meth:`require_free`."""
+    def register(self, endpoint: str, provider: PartProvider) -> None:
+        """Adds the table that serves the parts of ``endpoint``, the replica's znode path.
+
+        See :meth:`require_free`.
+        """
         self.require_free(endpoint)
-        self._lenders[endpoint] = lender, self.zookeeper_name
+        self._providers[endpoint] = provider, self.zookeeper_name
 
     def require_free(self, endpoint: str) -> None:
         """Raises ``UserError`` 36 for the path of a replica that this server has in another ZooKeeper.
 
-        Other servers ask for parts by the path alone."""
-        _, known_to = self._lenders.get(endpoint, (None, self.zookeeper_name))
+        Other servers ask for parts by the path alone.
+        """
+        _, known_to = self._providers.get(endpoint, (None, self.zookeeper_name))
         if known_to != self.zookeeper_name:
             raise UserError(
                 "BAD_ARGUMENTS",
@@ -216,45 +240,55 @@ class Replication:
             )
 
     def unregister(self, endpoint: str) -> None:
-        if self._lenders.get(endpoint, (None, ""))[1] == self.zookeeper_name:
-            del self._lenders[endpoint]
+        """Removes the table of the endpoint, if it is a table of this ZooKeeper."""
+        if self._providers.get(endpoint, (None, ""))[1] == self.zookeeper_name:
+            del self._providers[endpoint]
 
     def lend_part(self, endpoint: str, name: PartName) -> tuple[Snapshot, Path]:
-        """Raises ``UserError`` 232 (NO_SUCH_DATA_PART)."""
-        owner, _, staged = endpoint.rpartition(_STAGED)
-        if endpoint not in self._lenders and owner in self._lenders:
-            transaction, _, place = staged.partition("/")
-            return self._lender(owner).open_staged_part(transaction, place, name)
-        return self._lender(endpoint).lend_part(name)
+        """Returns a snapshot with the part or staged part, and its directory.
 
-    def _lender(self, *endpoints: str) -> PartProvider:
-        """Of the first that there is."""
+        Raises ``UserError`` 232 (NO_SUCH_DATA_PART).
+        """
+        owner, _, staged = endpoint.rpartition(_STAGED)
+        if endpoint not in self._providers and owner in self._providers:
+            transaction, _, place = staged.partition("/")
+            return self._provider(owner).open_staged_part(transaction, place, name)
+        return self._provider(endpoint).lend_part(name)
+
+    def _provider(self, *endpoints: str) -> PartProvider:
+        """Returns the table of the first endpoint that is registered."""
         for endpoint in endpoints:
-            if endpoint in self._lenders:
-                return self._lenders[endpoint][0]
+            if endpoint in self._providers:
+                return self._providers[endpoint][0]
         raise UserError("NO_SUCH_DATA_PART", f"There is no replica {endpoints[0]} on this server")
 
     def part_hashes(self, endpoint: str, names: Sequence[PartName]) -> dict[PartName, str]:
-        """Content hashes of those that are active on the replica. Raises ``UserError`` 232."""
-        return self._lender(endpoint).part_hashes(names)
+        """Returns the content hashes of those of the parts that are active on the replica.
+
+        Raises ``UserError`` 232.
+        """
+        return self._provider(endpoint).part_hashes(names)
 
     def before_sending(self, endpoint: str, size: int) -> None:
-        """Raises 236 (ABORTED) when the replica sends no more, 232 when it has gone."""
-        self._lender(endpoint, endpoint.rpartition(_STAGED)[0]).before_sending(size)
+        """Waits until ``size`` bytes may be sent.
+
+        Raises 236 (ABORTED) if the replica sends no more, 232 if it is gone.
+        """
+        self._provider(endpoint, endpoint.rpartition(_STAGED)[0]).before_sending(size)
 
     def report_corruption(self, endpoint: str, error: CorruptionError) -> None:
-        """For the replica of the endpoint, if it is here."""
-        if endpoint in self._lenders:
-            self._lenders[endpoint][0].report_corruption(error)
+        """Reports a corrupt part to the replica of the endpoint, if it is here."""
+        if endpoint in self._providers:
+            self._providers[endpoint][0].report_corruption(error)
 
     def _on_state(self, _: SessionState) -> None:
-        for lender, known_to in list(self._lenders.values()):
+        for provider, known_to in list(self._providers.values()):
             if known_to == self.zookeeper_name:
-                lender.on_session_change()
+                provider.on_session_change()
 
 
 def _connect(zookeeper: ZooKeeperConfig | None) -> Keeper | None:
-    """One that does not answer is connected to later."""
+    """Connects to a ZooKeeper. One that does not respond is connected to later."""
     if zookeeper is None:
         return None
     from coordination.keeper.kazoo_keeper import KazooKeeper
@@ -266,5 +300,5 @@ def _connect(zookeeper: ZooKeeperConfig | None) -> Keeper | None:
 
 
 def make_staged_endpoint(endpoint: str, staged: str) -> str:
-    """The endpoint of the part that the replica of ``endpoint`` holds at ``<transaction>/<place>``."""
+    """Returns the endpoint of a staged part, which ``endpoint`` holds at ``<transaction>/<place>``."""
     return f"{endpoint}{_STAGED}{staged}"

@@ -1,4 +1,4 @@
-"""What is brought from another replica, or sent to one: how much of it, how fast, and when to stop."""
+"""Limits and progress of part transfers: bandwidth, byte counts and cancellation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SLICE_SECONDS = 0.25
 
 
 class Throttle:
-    """So many bytes a second, of all who spend here together; 0 for any number. From any thread."""
+    """A bandwidth limit that all its users share; 0 means unlimited. May be called from any thread."""
 
     def __init__(
         self,
@@ -27,7 +27,7 @@ class Throttle:
         self._never = threading.Event()
 
     def spend(self, size: int, check: Callable[[], object]) -> None:
-        """Returns when that much may have passed. ``check`` raises what ends the wait."""
+        """Waits until ``size`` bytes may pass. ``check`` is called while waiting, and raises to end the wait."""
         rate = self._bytes_per_second()
         if rate <= 0:
             return
@@ -40,7 +40,7 @@ class Throttle:
 
 
 class Transfer:
-    """One answer of another replica on its way."""
+    """One response of another replica while it is received."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Transfer:
         throttles: Sequence[Throttle] = (),
         reserve: Callable[[int], object] = lambda size: None,
     ) -> None:
-        """``reserve`` takes room for so many bytes before they come, or raises."""
+        """Prepares a transfer. ``reserve`` reserves disk space for that many bytes, or raises."""
         self._is_cancelled = is_cancelled
         self._throttles = throttles
         self._reserve = reserve
@@ -56,16 +56,20 @@ class Transfer:
         self.received_bytes = 0
 
     def check(self) -> None:
-        """Raises ``CancelledError``."""
+        """Raises ``CancelledError`` if the transfer is cancelled."""
         if self._is_cancelled():
             raise CancelledError("The fetch was cancelled: a drop, a stop, or a new ZooKeeper session")
 
     def begin(self, total_bytes: int) -> None:
-        """Before the first byte. Raises 243 (NOT_ENOUGH_SPACE) where there is no room for all."""
+        """Records the size before the first byte.
+
+        Raises 243 (NOT_ENOUGH_SPACE) if the disk has no space for it.
+        """
         self._reserve(total_bytes)
         self.total_bytes, self.received_bytes = total_bytes, 0
 
     def received(self, size: int) -> None:
+        """Counts received bytes and waits for bandwidth. Raises ``CancelledError``."""
         self.check()
         self.received_bytes += size
         for throttle in self._throttles:

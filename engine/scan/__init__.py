@@ -1,6 +1,6 @@
-"""Scans: reading a table's parts in pieces, by many processes at once, without SQL (the Spark connector's way in).
+"""Scans: many processes read a table's parts at once, piece by piece, without SQL.
 
-An execution of a scan is opened by its first read, which takes the snapshot that all of them read (``leases``); its
-granules are dealt to slots (``slot_planning``), and each slot streams as Arrow (``arrow_stream``). The routes are in
-``engine.front.http.scan_routes``.
+This is how the Spark connector reads. The first read of an execution opens it and takes the snapshot that all its reads
+share (``leases``). Its granules are divided into slots (``slot_planning``), and each slot is sent as an Arrow stream
+(``arrow_stream``). The routes are in ``engine.front.http.scan_routes``.
 """

@@ -1,8 +1,9 @@
-"""The answer to a scan: an Arrow stream of storage values, straight from the parts.
+"""Reads the rows of a slot and encodes them as an Arrow stream of storage values.
 
-What a client without the types of ``parts`` could not read leaves as text: Enum, UUID, IPv4, IPv6. LowCardinality
-stays a dictionary; everything else is the storage value (DateTime: UTC instants without a zone). Small batches (of
-small parts) are joined before they are sent, large ones (of long rows) are cut: who reads holds one at a time.
+Types that a client without ``parts.types`` could not read are sent as text: Enum, UUID, IPv4, IPv6. LowCardinality
+stays a dictionary. Everything else is the storage value (DateTime: UTC instants without a zone). Small batches (of
+small parts) are joined before they are sent, and large ones (of long rows) are cut, because a reader holds one batch at
+a time.
 """
 
 from __future__ import annotations
@@ -14,12 +15,8 @@ import pyarrow as pa
 from engine.scan.block_filter import make_block_filter
 from engine.scan.scan_filter import ScanFilter
 from engine.tables.capabilities.block_history import WantedBlocks
-from parts.format.primary_index import (
-    MarkRange,
-)
-from parts.read.part_reader import (
-    Part,
-)
+from parts.format.primary_index import MarkRange
+from parts.read.part_reader import Part
 from parts.table.block_number_column import BLOCK_NUMBER
 from parts.table.table_description import Column
 from parts.types import (
@@ -42,13 +39,13 @@ from sql.formats.format_options import FormatOptions
 BATCH_ROWS = 65_536
 BATCH_BYTES = 16 << 20
 MAX_SILENCE_SECONDS = 5.0
-"""Who hears nothing for longer takes the server for dead."""
+"""Clients take a server that sends nothing for longer than this for dead."""
 _TEXTS = (EnumType, UUIDType, IPv4Type, IPv6Type)
 _OPTIONS = FormatOptions()
 
 
 def get_arrow_type(type_: DataType) -> pa.DataType:
-    """The Arrow type in which a column leaves."""
+    """Returns the Arrow type in which a column is sent."""
     match type_:
         case NullableType(inner):
             return get_arrow_type(inner)
@@ -69,7 +66,7 @@ def get_arrow_type(type_: DataType) -> pa.DataType:
 
 
 def convert_array(array: pa.Array, type_: DataType) -> pa.Array:
-    """A column in :func:`get_arrow_type`."""
+    """Converts a column to the type of :func:`get_arrow_type`."""
     if array.type == get_arrow_type(type_) and not isinstance(type_, _TEXTS):
         return array
     match type_:
@@ -101,16 +98,16 @@ def read_batches(
     behind: int = 0,
     clock: Callable[[], float] = lambda: 0.0,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of the pieces in order, in batches worth sending; those of ``blocks`` and that ``keep`` leaves, behind
-    the first ones.
+    """Yields the rows of the pieces in order, in batches of a size worth sending.
 
-    At least one batch; an empty one after ``MAX_SILENCE_SECONDS`` without rows.
+    Only rows of ``blocks`` that ``keep`` accepts are sent, without the first ``behind`` of them. Yields at least one
+    batch, and an empty one after ``MAX_SILENCE_SECONDS`` without rows.
     """
     names = [column.name for column in columns]
     read = [*names, *(name for name in keep.columns if name not in names)] if keep else names
     schema = pa.schema([pa.field(c.name, get_arrow_type(c.type), c.type.is_nullable) for c in columns])
     if keep is None and blocks is None and not any(part.has_deleted_rows for part, _ in pieces):
-        pieces, behind = _behind(pieces, behind)
+        pieces, behind = _skip_granules(pieces, behind)
     none = pa.RecordBatch.from_pylist([], schema=schema)
     held: list[pa.RecordBatch] = []
     rows = size = 0
@@ -127,7 +124,7 @@ def read_batches(
                     continue
                 batch, behind = batch.slice(behind), 0
                 if held and (rows + batch.num_rows > BATCH_ROWS or size + batch.nbytes > BATCH_BYTES):
-                    yield _joined(held)
+                    yield _join(held)
                     held, rows, size, sent = [], 0, 0, clock()
                 arrays = [
                     convert_array(array, column.type) for array, column in zip(batch.columns, columns, strict=False)
@@ -138,15 +135,18 @@ def read_batches(
                 yield none
                 is_empty, sent = False, clock()
     if held:
-        yield _joined(held)
+        yield _join(held)
     elif is_empty:
         yield none
 
 
-def _behind(
+def _skip_granules(
     pieces: Sequence[tuple[Part, Sequence[MarkRange]]], rows: int
 ) -> tuple[list[tuple[Part, list[MarkRange]]], int]:
-    """The pieces without the whole granules of the first ``rows`` rows, and how many rows are left of those."""
+    """Skips whole granules of the first ``rows`` rows.
+
+    Returns the remaining pieces, and how many rows are still to be skipped.
+    """
     left = []
     for part, ranges in pieces:
         kept = []
@@ -164,14 +164,14 @@ def _behind(
 
 
 def _batch_rows(part: Part, columns: Sequence[str]) -> int:
-    """By the average size of the part's rows."""
+    """Returns the number of rows to read at a time, from the average size of the part's rows."""
     sizes = part.column_sizes()
     size = sum(sizes[name][1] for name in columns if name in sizes)
     return max(1, min(BATCH_ROWS, BATCH_BYTES * part.rows // max(size, 1)))
 
 
 def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Pieces of bounded size, wherever its long rows stand."""
+    """Splits a batch into pieces of bounded size."""
     if batch.nbytes <= BATCH_BYTES or batch.num_rows < 2:
         if batch.num_rows:
             yield batch
@@ -182,7 +182,7 @@ def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def encode_stream(batches: Iterator[pa.RecordBatch], compression: str | None) -> Iterator[bytes]:
-    """Arrow IPC stream bytes, a piece per batch; the last piece holds the mark of the end."""
+    """Yields the bytes of an Arrow IPC stream, one piece per batch; the last holds the end marker."""
     first = next(batches)
     sink = OutputPieces()
     options = pa.ipc.IpcWriteOptions(compression=compression)
@@ -195,7 +195,7 @@ def encode_stream(batches: Iterator[pa.RecordBatch], compression: str | None) ->
     yield sink.take()
 
 
-def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+def _join(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     if len(batches) == 1:
         return batches[0]
     return pa.Table.from_batches(batches).unify_dictionaries().combine_chunks().to_batches()[0]

@@ -1,4 +1,4 @@
-"""Which rows of which parts belong to the blocks that a batch of a stream reads."""
+"""Filters for the rows of the blocks that a batch of a stream reads."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from parts.read.part_reader import Part
 from parts.table.block_number_column import BLOCK_NUMBER, has_known_block_numbers
 
 NO_BLOCK = -1
-"""The position before the first block."""
+"""The position before a partition's first block."""
 _counts: WeakKeyDictionary[Part, tuple[np.ndarray, np.ndarray]] = WeakKeyDictionary()
 _lock = threading.Lock()
 
 
 def estimate_rows(part: Part, wanted: WantedBlocks) -> int:
-    """About how many rows of the part are of wanted blocks."""
+    """Estimates how many rows of the part belong to wanted blocks."""
     name = part.name
     after, until = wanted.of(name.partition_id)
     common = min(until, name.max_block) - max(after + 1, name.min_block) + 1
@@ -29,7 +29,10 @@ def estimate_rows(part: Part, wanted: WantedBlocks) -> int:
 
 
 class BlockFilter:
-    """Implements ``parts.read.read_ahead.RowFilter``: the rows of the blocks behind ``after``, as far as ``until``."""
+    """A filter for rows of blocks after ``after`` and up to ``until``.
+
+    Implements ``parts.read.read_ahead.RowTest``.
+    """
 
     columns = frozenset({BLOCK_NUMBER})
 
@@ -38,18 +41,22 @@ class BlockFilter:
         self._until = until
 
     def matching(self, read: Callable[[str], pa.Array], rows: int) -> np.ndarray:
+        """Returns the mask of the rows that belong to wanted blocks."""
         numbers = read(BLOCK_NUMBER).to_numpy().astype(np.int64)
         mask: np.ndarray = (numbers > self._after) & (numbers <= self._until)
         return mask
 
     def keep(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows of a batch with the column; the test itself leaves out only some of the others."""
+        """Returns the wanted rows of a batch; reading with this filter removes only some of the others."""
         mask = self.matching(batch.column, batch.num_rows)
         return batch if mask.all() else batch.filter(pa.array(mask))
 
 
 def make_block_filter(part: Part, wanted: WantedBlocks) -> BlockFilter | None:
-    """``None`` where all rows of the part are wanted. Raises 36 when nobody knows which are."""
+    """Returns the filter of a part, or ``None`` if all its rows are wanted.
+
+    Raises 36 if the part does not store the block numbers of its rows.
+    """
     after, until = wanted.of(part.name.partition_id)
     if after < part.name.min_block and part.name.max_block <= until:
         return None
@@ -58,9 +65,10 @@ def make_block_filter(part: Part, wanted: WantedBlocks) -> BlockFilter | None:
 
 
 def count_rows_by_block(part: Part) -> tuple[np.ndarray, np.ndarray]:
-    """The numbers of the part's blocks, in order, and how many rows each has. Raises 36 when nobody knows.
+    """Returns the part's block numbers in order, and the rows of each.
 
-    Kept as long as the part is open: a backlog is cut at many places.
+    Raises 36 if it does not store them. The result is cached while the part is open, because a long backlog is cut many
+    times.
     """
     name = part.name
     if name.min_block == name.max_block and not part.has_deleted_rows:
@@ -80,6 +88,7 @@ def count_rows_by_block(part: Part) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _require_numbers(part: Part) -> None:
+    """Raises 36 if the part does not store the block numbers of its rows."""
     if not has_known_block_numbers(part.name, part.schema):
         raise UserError(
             "BAD_ARGUMENTS",

@@ -1,21 +1,22 @@
-"""Leases: the parts that one execution of a scan reads, held from its first read on for those that follow.
+"""Leases: hold the parts that one execution of a scan reads, from its first read on.
 
-An execution is named by who runs it (``ScanOpening.name``). Its first read, on whichever replica, takes a snapshot
-and writes down what it saw (``engine.tables.capabilities.scan_records``), with what the parts measure there; every
-other read, also on another replica, later, or after the lease has ended, takes the parts that are written down, by
-names and content hashes, and deals them as they were measured.
+The client names an execution (``ScanOpening.name``). Its first read, on any replica, takes a snapshot and records the
+parts and their sizes (``engine.tables.capabilities.scan_records``). Every other read takes the recorded parts by name
+and content hash, and divides them by the recorded sizes. It may come later, reach another replica, or come after the
+lease has ended.
 
 Invariants:
-- All reads of an execution read the same parts, or fail with 232; and under the definition that the table had when it
-  began, or fail with 517.
-- A read that is a repeated one makes no new record: the one that it began with is gone, and it fails with 232.
-- A lease that is being read is never ended by time or by pressure; ``release`` ends it for new reads, and the running
-  ones keep their parts until they are through.
-- A lease without a reader ends ``seconds`` after its last use.
-- There are at most ``limit`` leases. A new one then ends the one that was idle longest; if all are being read it is
-  refused.
 
-Thread-safe. The caller runs :meth:`LeaseBook.expire` now and then.
+- All reads of an execution read the same parts, or fail with 232. They read under the definition that the table had
+  when the execution began, or fail with 517.
+- A repeated read makes no new record. If the record of its execution is gone, it fails with 232.
+- Neither time nor pressure ends a lease that is being read. ``release`` ends it for new reads; running reads keep their
+  parts until they end.
+- A lease without a reader ends ``seconds`` after its last use.
+- There are at most ``limit`` leases. A new one beyond that ends the one that was idle longest, or is refused if all are
+  being read.
+
+Thread-safe. The caller runs :meth:`LeaseBook.expire` regularly.
 """
 
 from __future__ import annotations
@@ -45,10 +46,13 @@ logger = logging.getLogger(__name__)
 MAX_LEASES = 256
 MAX_LEASE_SECONDS = 24 * 3600.0
 UNKNOWN_DELAY_SECONDS = 1e9
-"""In seconds, of a replica that has not compared itself with ZooKeeper yet. Only who allows any delay reads there."""
+"""The delay in seconds of a replica that has not compared itself with ZooKeeper yet.
+
+Only reads that allow any delay use such a replica.
+"""
 _TOUCH_SECONDS = 600.0
 _RECORD_VERSION = 3
-"""Another one when parts are dealt to slots by other rules: replicas that disagree about that must not share a scan."""
+"""To be raised when parts are divided into slots by other rules: replicas must not share a scan then."""
 
 
 @dataclass(frozen=True)
@@ -56,20 +60,20 @@ class ScanOpening:
     """How the first read of an execution takes its snapshot."""
 
     name: str
-    """Of the execution; unique for ever."""
+    """The name of the execution, unique for ever."""
     columns: tuple[str, ...] = ()
-    """By whose bytes the parts are dealt."""
+    """The columns whose sizes decide how parts are divided into slots."""
     seconds: float = 300.0
     """How long the parts are held after each read."""
     is_repeated: bool = False
-    """The execution has begun before: it is not opened now."""
+    """Whether the execution has begun before, so that this read must not open it."""
     is_alone: bool = False
-    """No other server is read from."""
+    """Whether all reads go to this server."""
     sequential_consistency: bool = False
     max_delay_seconds: float = float("inf")
-    """A replica that is further behind does not open it."""
+    """A replica with a larger delay does not open the execution."""
     blocks: WantedBlocks | None = None
-    """Only parts with these are read; all of them are."""
+    """The blocks to read; parts without them are left out."""
 
     def __post_init__(self) -> None:
         if not 0 < self.seconds <= MAX_LEASE_SECONDS:
@@ -79,39 +83,45 @@ class ScanOpening:
 
     @property
     def digest(self) -> str:
-        """A safe name of a file and of a znode."""
+        """The hash of the name, safe as the name of a file and of a znode."""
         return xxhash.xxh3_128_hexdigest(self.name.encode("utf-8", "surrogatepass"))
 
 
 class LeaseView(Protocol):
-    """A lease as those see it who read its parts."""
+    """A lease, as the readers of its parts see it."""
 
     @property
-    def parts(self) -> Sequence[Part]: ...
+    def parts(self) -> Sequence[Part]:
+        """The parts to read."""
 
     @property
-    def steps(self) -> Steps: ...
+    def steps(self) -> Steps:
+        """The recorded sizes by which the parts are divided into slots."""
 
     @property
     def metadata_version(self) -> int:
-        """Of the definition under which they are read."""
+        """The version of the definition under which the parts are read."""
 
 
 class Leases(Protocol):
-    """See :class:`LeaseBook`."""
+    """The interface of :class:`LeaseBook`."""
 
-    def reading(self, table: Table, opening: ScanOpening) -> AbstractContextManager[LeaseView]: ...
+    def reading(self, table: Table, opening: ScanOpening) -> AbstractContextManager[LeaseView]:
+        """Holds the execution's lease during one read; see :meth:`LeaseBook.reading`."""
 
-    def release(self, table: Table, name: str) -> bool: ...
+    def release(self, table: Table, name: str) -> bool:
+        """Ends a lease early; see :meth:`LeaseBook.release`."""
 
-    def history(self, table: Table, max_delay_seconds: float) -> BlockHistory: ...
+    def history(self, table: Table, max_delay_seconds: float) -> BlockHistory:
+        """Returns the table's block history; see :meth:`LeaseBook.history`."""
 
-    def expire(self) -> None: ...
+    def expire(self) -> None:
+        """Ends the leases whose time is over."""
 
 
 @dataclass(eq=False)
 class Lease:
-    """The parts of one execution on this server."""
+    """The parts that one execution holds on this server."""
 
     table: Table
     opening: ScanOpening
@@ -133,7 +143,7 @@ _Key = tuple[int, str]
 
 @dataclass(eq=False)
 class LeaseBook:
-    """The leases of one server. ``delay_seconds`` tells how far behind a table is."""
+    """The leases of one server. ``delay_seconds`` returns how far a table is behind."""
 
     clock: Callable[[], float]
     delay_seconds: Callable[[Table], float] = lambda _: 0.0
@@ -146,21 +156,21 @@ class LeaseBook:
 
     @contextmanager
     def reading(self, table: Table, opening: ScanOpening) -> Iterator[Lease]:
-        """The lease for the time of one read; made if there is none.
+        """Holds the execution's lease during one read; makes it if there is none.
 
-        Raises 232 (NO_SUCH_DATA_PART) when the parts are not here or the repeated read's record is gone, 369
-        (ALL_REPLICAS_ARE_STALE) when this replica is too far behind, 289 when it lacks what a quorum confirmed, 202
-        (TOO_MANY_SIMULTANEOUS_QUERIES) when every lease is being read, and what ZooKeeper raises.
+        Raises 232 (NO_SUCH_DATA_PART) if the parts are not here or a repeated read's record is gone, and 369
+        (ALL_REPLICAS_ARE_STALE) if this replica is too far behind. Raises 289 if it lacks what a quorum confirmed, 202
+        (TOO_MANY_SIMULTANEOUS_QUERIES) if every lease is being read, and ZooKeeper's errors.
         """
-        lease = self._entered(table, opening) or self._made(table, opening)
+        lease = self._find_lease(table, opening) or self._make_lease(table, opening)
         try:
             self._touch(lease)
             yield lease
         finally:
-            self._leave(lease)
+            self._end_reading(lease)
 
     def release(self, table: Table, name: str) -> bool:
-        """Ends a lease early; ``False`` if it had ended."""
+        """Ends a lease early; returns ``False`` if it had ended."""
         with self._lock:
             lease = self._leases.get((id(table), ScanOpening(name).digest))
             if lease is None:
@@ -171,7 +181,10 @@ class LeaseBook:
         return True
 
     def history(self, table: Table, max_delay_seconds: float) -> BlockHistory:
-        """What a stream may read next. Raises 36 for a table that does not keep block numbers, 369."""
+        """Returns the block history, from which a stream plans its next read.
+
+        Raises 36 for a table that does not keep block numbers, and 369 (ALL_REPLICAS_ARE_STALE).
+        """
         require_block_numbers(table.definition)
         self._require_current(table, max_delay_seconds)
         return table.history()
@@ -179,36 +192,37 @@ class LeaseBook:
     def expire(self) -> None:
         """Ends the leases whose time is over."""
         with self._lock:
-            ended = self._expired()
+            ended = self._list_expired()
             self._remove(ended)
         _release(ended)
 
     def close(self) -> None:
+        """Ends all leases; running reads keep their parts."""
         with self._lock:
             idle = [lease for lease in self._leases.values() if lease.readers == 0]
             self._remove(list(self._leases.values()))
         _release(idle)
 
     def _touch(self, lease: Lease) -> None:
-        """The record is in use. Who reads has its parts, and does not fail when nobody can be told."""
+        """Marks the record as used. A failure is only logged, because the reader has its parts."""
         if self.clock() - lease.touched > _TOUCH_SECONDS:
             lease.touched = self.clock()
             try:
                 lease.table.scan_records(is_alone=lease.opening.is_alone).touch(lease.opening.digest)
-            except (PandoError, OSError) as error:  # ZooKeeper is away, or another replica did it at this moment
+            except (PandoError, OSError) as error:  # ZooKeeper is away, or another replica marked it at the same time
                 logger.info("the record of a scan is not touched: %s", error)
 
     # -- one lease ------------------------------------------------------------------------------------------------
 
-    def _entered(self, table: Table, opening: ScanOpening) -> Lease | None:
+    def _find_lease(self, table: Table, opening: ScanOpening) -> Lease | None:
         with self._lock:
             lease = self._leases.get((id(table), opening.digest))
             if lease is not None:
                 lease.readers += 1
             return lease
 
-    def _made(self, table: Table, opening: ScanOpening) -> Lease:
-        """Two reads at a time may both make it: they agree on the parts, and one lease stays."""
+    def _make_lease(self, table: Table, opening: ScanOpening) -> Lease:
+        """Makes a lease. Two reads may do so at the same time: they agree on the parts, and one lease stays."""
         snapshot, steps, version = self._agreed_snapshot(table, opening)
         now = self.clock()
         made = Lease(table, opening, snapshot, steps, version, now + opening.seconds, now, readers=1)
@@ -219,13 +233,14 @@ class LeaseBook:
                 if lease is not None:
                     lease.readers += 1
                     return lease
-                ended = self._make_room()
+                ended = self._end_surplus()
                 self._leases[id(table), opening.digest] = made
                 return made
         finally:
             _release(ended)
 
     def _agreed_snapshot(self, table: Table, opening: ScanOpening) -> tuple[PartsSnapshot, Steps, int]:
+        """Returns the parts that all reads agree on, recording them first if this is the first read."""
         records = table.scan_records(is_alone=opening.is_alone)
         record = records.find(opening.digest)
         if record is None:
@@ -239,7 +254,7 @@ class LeaseBook:
                     )
                 select_stored_columns(description.schema, opening.columns)
                 steps = measure_steps(snapshot.parts, opening.columns)
-                wanted = _written(snapshot.parts, steps, description.metadata_version)
+                wanted = _encode_record(snapshot.parts, steps, description.metadata_version)
                 record = records.record(opening.digest, wanted)
             except BaseException:
                 snapshot.release()
@@ -247,7 +262,7 @@ class LeaseBook:
             if record == wanted:
                 return snapshot, steps, description.metadata_version
             snapshot.release()
-        return _recorded_snapshot(table, record)
+        return _hold_recorded_parts(table, record)
 
     def _first_snapshot(self, table: Table, opening: ScanOpening) -> PartsSnapshot:
         name = table.definition.full_name
@@ -273,7 +288,7 @@ class LeaseBook:
                 f"{max_delay_seconds:g} s (max_replica_delay_seconds)",
             )
 
-    def _leave(self, lease: Lease) -> None:
+    def _end_reading(self, lease: Lease) -> None:
         with self._lock:
             lease.readers -= 1
             lease.deadline = self.clock() + lease.opening.seconds
@@ -282,8 +297,9 @@ class LeaseBook:
 
     # -- all of them ------------------------------------------------------------------------------------------------
 
-    def _make_room(self) -> list[Lease]:
-        ended = self._expired()
+    def _end_surplus(self) -> list[Lease]:
+        """Removes leases that are over, and the one idle longest if the limit is reached; returns them."""
+        ended = self._list_expired()
         if len(self._leases) - len(ended) >= self.limit:
             idle = [lease for lease in self._leases.values() if lease.readers == 0]
             if not idle:
@@ -295,7 +311,7 @@ class LeaseBook:
         self._remove(ended)
         return ended
 
-    def _expired(self) -> list[Lease]:
+    def _list_expired(self) -> list[Lease]:
         now = self.clock()
         return [lease for lease in self._leases.values() if lease.readers == 0 and lease.deadline <= now]
 
@@ -306,7 +322,7 @@ class LeaseBook:
 
 
 def _release(leases: Sequence[Lease]) -> None:
-    """Outside the book's lock: releasing takes the part store's."""
+    """Releases the leases' parts. Runs outside the book's lock, because it takes the part store's lock."""
     for lease in leases:
         lease.snapshot.release()
 
@@ -318,16 +334,16 @@ class _RecordedPart:
     steps: list[int]
 
 
-def _written(parts: Sequence[Part], steps: Steps, metadata_version: int) -> bytes:
-    """The record of an execution that reads these parts."""
+def _encode_record(parts: Sequence[Part], steps: Steps, metadata_version: int) -> bytes:
+    """Encodes the record of an execution that reads these parts."""
     items = [[str(part.name), part.content_hash, part.granularity, steps[part.name]] for part in parts]
     document = {"version": _RECORD_VERSION, "definition": metadata_version, "parts": items}
     return zstandard.compress(json.dumps(document, separators=(",", ":")).encode())
 
 
-def _recorded_snapshot(table: Table, record: bytes) -> tuple[PartsSnapshot, Steps, int]:
-    """Raises 232 when a part is not here, or is another one."""
-    wanted, version = _read(record)
+def _hold_recorded_parts(table: Table, record: bytes) -> tuple[PartsSnapshot, Steps, int]:
+    """Holds the recorded parts. Raises 232 if one is not here or has other content."""
+    wanted, version = _decode_record(record)
     try:
         snapshot = table.hold(list(wanted))
     except UserError as error:
@@ -350,8 +366,8 @@ def _recorded_snapshot(table: Table, record: bytes) -> tuple[PartsSnapshot, Step
     return snapshot, {name: recorded.steps for name, recorded in wanted.items()}, version
 
 
-def _read(record: bytes) -> tuple[Mapping[PartName, _RecordedPart], int]:
-    """The parts, and the version of the definition."""
+def _decode_record(record: bytes) -> tuple[Mapping[PartName, _RecordedPart], int]:
+    """Decodes a record into the parts and the version of the definition."""
     try:
         document = json.loads(zstandard.decompress(record))
         if document["version"] != _RECORD_VERSION:

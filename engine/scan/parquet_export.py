@@ -1,12 +1,13 @@
-"""Exports: what the slots of a scan read becomes files of Parquet that Spark reads as they are.
+"""Exports: writes the slots of a scan as Parquet files that Spark reads directly.
 
-The files are written into ``<directory>.unfinished-<export>``. The directory gets its name in one step, when all are
-there with ``_manifest.json``, which says what they are; so whoever finds the directory finds the whole export.
-A client that ends before that leaves them: whatever server comes by removes them when nobody wrote there for a day. One
-that wakes up later is told that its files are not there.
+The files are written into ``<directory>.unfinished-<export>``. When all are there with ``_manifest.json``, which
+describes them, one rename gives the directory its name. A directory with that name therefore holds the whole export.
 
-The types are those of a scan (``engine.scan.arrow_stream``), but Spark reads no TIMESTAMP(NANOS): by default what has
-nanoseconds becomes their number since 1970.
+If a client ends before that, its files stay; any server removes them once nothing was written there for a day. A client
+that resumes later gets an error that its files are gone.
+
+The types are those of a scan (``engine.scan.arrow_stream``). Spark reads no TIMESTAMP(NANOS), so by default a value
+with nanoseconds becomes their number since 1970.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ _FILE = re.compile(r"part-\d{5,}-[0-9a-f]+\.parquet")
 _DIRECTORY = re.compile(rf".+{re.escape(_UNFINISHED)}[0-9a-f]{{8,64}}", re.DOTALL)
 _GROUP_ROWS = 1 << 20
 _GROUP_BYTES = 64 << 20
-"""What a file's rows take at a time, uncompressed."""
+"""The uncompressed bytes of a row group."""
 _STILL_WRITING = b"\n"
 
 
 def get_unfinished_path(directory: str, export: str) -> str:
-    """Where the files of an export are written. Raises 36 for what is no id."""
+    """Returns the directory in which an export's files are written. Raises 36 for an invalid id."""
     if not _ID.fullmatch(export):
         raise UserError("BAD_ARGUMENTS", f"'export' must be a number in hexadecimal digits, got {export!r}")
     return f"{directory.rstrip('/')}{_UNFINISHED}{export}"
@@ -59,8 +60,11 @@ def write_slot(
     *,
     with_nanoseconds: bool,
 ) -> Iterator[bytes]:
-    """Writes the file ``path``; the last piece is JSON: its ``rows``, ``bytes`` and ``hash`` (XXH3-128), and the
-    ``parts`` that they are of. Pieces before are blank: they tell that somebody is at work."""
+    """Writes the rows of a slot into the file ``path``, and yields pieces of the HTTP response.
+
+    The last piece is JSON: the file's ``rows``, ``bytes`` and ``hash`` (XXH3-128), and the ``parts`` of the rows. The
+    pieces before are blank and show that the server is at work.
+    """
     import pyarrow.parquet as pq
 
     yield _STILL_WRITING
@@ -90,7 +94,10 @@ def write_slot(
 
 
 def publish_export(files: UserFiles, directory: str, export: str, manifest: dict[str, object]) -> None:
-    """Raises 107 when a file of the manifest is not there, 641 when something has the name."""
+    """Gives a finished export its directory.
+
+    Raises 107 if a file of the manifest is missing, 641 if the directory exists.
+    """
     sizes: dict[str, int] = {}
     listed = manifest.get("files")
     for item in listed if isinstance(listed, list) else ():
@@ -106,7 +113,7 @@ def publish_export(files: UserFiles, directory: str, export: str, manifest: dict
 
 
 def remove_abandoned_exports(files: UserFiles, now: float) -> Iterator[str]:
-    """Directories of exports in which nothing was written since long: those that went."""
+    """Removes the directories of exports that nobody wrote to for a day; yields their paths."""
     for directory, changed, inside in files.directories(_DIRECTORY):
         if now - changed > ABANDONED_SECONDS and all(map(_is_of_export, inside)):
             with suppress(OSError, PandoError):  # another server was first
@@ -120,7 +127,7 @@ def _is_of_export(name: str) -> bool:
 
 
 def _groups(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table | None]:
-    """Groups of rows in the file's types; ``None`` for each batch that makes none yet."""
+    """Yields row groups in the file's types, and ``None`` for each batch that does not complete one."""
     held: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:

@@ -1,4 +1,4 @@
-"""Which granules a condition leaves, and which rows: the same analysis and the same functions as a query's WHERE."""
+"""Selects the granules and rows that a scan's condition keeps, as a query's WHERE does."""
 
 from __future__ import annotations
 
@@ -9,12 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.scan.slot_planning import select_stored_columns
-from parts.format.primary_index import (
-    MarkRange,
-)
-from parts.read.part_reader import (
-    Part,
-)
+from parts.format.primary_index import MarkRange
+from parts.read.part_reader import Part
 from parts.table.table_description import TableDescription
 from sql.run.block_expressions import compile_expressions
 from sql.run.condition_analysis import analyse_condition
@@ -23,9 +19,9 @@ from sql.run.condition_analysis import analyse_condition
 def select_granules(
     parts: Sequence[Part], description: TableDescription, condition: str, timezone: str
 ) -> list[tuple[Part, list[MarkRange]]]:
-    """Parts without wanted granules are left out. Too much may be chosen, never too little.
+    """Returns the parts and granules that may hold rows matching the condition.
 
-    Raises what is wrong with the condition: 62, 47, 46, 43.
+    The index may select too much, never too little. Raises the condition's errors: 62, 47, 46, 43.
     """
     where = condition.strip()
     if where:
@@ -40,20 +36,23 @@ def select_granules(
 
 @dataclass(frozen=True)
 class ScanFilter:
-    """The rows a condition holds for; ``columns`` are those it reads."""
+    """A filter for the rows where a condition is true; ``columns`` are those that it reads."""
 
     columns: tuple[str, ...]
     evaluate: Callable[[pa.Table], pa.ChunkedArray]
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows for which the condition is true (NULL is not)."""
+        """Returns the rows for which the condition is true (NULL is not)."""
         values = self.evaluate(pa.Table.from_batches([batch])).combine_chunks()
         mask = values if pa.types.is_boolean(values.type) else pc.not_equal(values, 0)
         return batch.filter(pc.fill_null(mask, False))
 
 
 def compile_filter(condition: str, description: TableDescription, timezone: str) -> ScanFilter | None:
-    """``None`` for no condition. Raises 48 for a condition on an ALIAS column, which has no data."""
+    """Compiles a condition; returns ``None`` for an empty one.
+
+    Raises 48 for an ALIAS column, which has no data.
+    """
     if not condition.strip():
         return None
     compiled = compile_expressions([condition], description.schema, timezone)[0]

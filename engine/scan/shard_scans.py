@@ -1,4 +1,4 @@
-"""Tables whose rows are those of others: a scan of a table in shards is one of the shards, on their servers."""
+"""Scans of Distributed tables, which read their shards, and refusal of tables without own rows."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from sql.definitions.engines.proxy_engines import DistributedArguments
 
 
 def list_shards(definition: TableDefinition, config: Config) -> list[dict[str, Any]]:
-    """For each shard ``{urls, database, table}``: its replicas by HTTP. ``definition`` is of a Distributed table. Who
-    scans is known to those servers, or not, under the name and password given here. Raises 701."""
+    """Returns ``{urls, database, table}`` for each shard of a Distributed table.
+
+    ``urls`` are the shard's replicas by HTTP. The client authenticates at those servers with its own name and password.
+    Raises 701 for an unknown cluster.
+    """
     arguments = DistributedArguments.of(definition.create)
     return [
         {
@@ -26,7 +29,7 @@ def list_shards(definition: TableDefinition, config: Config) -> list[dict[str, A
 
 
 def require_own_rows(definition: TableDefinition) -> None:
-    """Raises 48 for a table whose rows are those of others."""
+    """Raises 48 for a table that only reads other tables."""
     if definition.engine.is_proxy or definition.engine.is_view:
         raise UserError(
             "NOT_IMPLEMENTED",

@@ -1,7 +1,8 @@
-"""A SELECT over the rows of one slot, which it names ``slot``: what a task wants of them is computed where they are.
+"""Runs a SELECT over the rows of one slot, which the query names ``slot``.
 
-The rows come as those of a file do, block by block, from the parts that the scan holds; the statement is one of the
-server's, with its process, limits and user. It may read, and nothing else.
+So the server computes what a task wants of its rows. The rows are streamed like those of a file, block by block, from
+the parts that the scan holds. The query is a statement of the server, with its process entry, limits and user, and is
+read-only.
 """
 
 from __future__ import annotations
@@ -16,12 +17,8 @@ from engine.queries.session import QueryResult, Session
 from engine.scan.arrow_stream import BATCH_ROWS, convert_array, get_arrow_type
 from engine.scan.scan_filter import ScanFilter
 from parts.common.errors import UserError
-from parts.format.primary_index import (
-    MarkRange,
-)
-from parts.read.part_reader import (
-    Part,
-)
+from parts.format.primary_index import MarkRange
+from parts.read.part_reader import Part
 from parts.table.table_description import Column, TableSchema
 from parts.types import DataType
 from sql.grammar.statements.statement import ParsedStatement, SelectQuery
@@ -30,16 +27,18 @@ SLOT = "slot"
 
 
 class StatementExecutor(Protocol):
-    """Who runs statements."""
+    """Parses and executes statements."""
 
-    def parse(self, text: str, session: Session) -> ParsedStatement: ...
+    def parse(self, text: str, session: Session) -> ParsedStatement:
+        """Parses one statement."""
 
-    def execute_parsed(self, parsed: ParsedStatement, text: str, session: Session) -> QueryResult: ...
+    def execute_parsed(self, parsed: ParsedStatement, text: str, session: Session) -> QueryResult:
+        """Executes a parsed statement."""
 
 
 @dataclass(frozen=True)
 class SlotRows:
-    """Implements ``sql.relations.StreamedRelation``: the rows of the pieces that ``keep`` leaves."""
+    """The rows of a slot that ``keep`` accepts. Implements ``sql.relations.StreamedRelation``."""
 
     columns: Sequence[Column]
     pieces: Sequence[tuple[Part, Sequence[MarkRange]]] = ()
@@ -47,16 +46,20 @@ class SlotRows:
 
     @property
     def schema(self) -> TableSchema:
+        """The columns with their types, without defaults."""
         return TableSchema(tuple(Column(column.name, column.type) for column in self.columns))
 
     @property
     def hidden(self) -> Sequence[Column]:
+        """No columns: a slot has no hidden ones."""
         return ()
 
     def read(self, columns: Sequence[str]) -> pa.Table:
+        """Returns all rows."""
         return pa.concat_tables(self.blocks(columns))
 
     def blocks(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Yields the rows batch by batch."""
         wanted = list(dict.fromkeys([*columns, *(self.keep.columns if self.keep else ())]))
         for part, ranges in self.pieces:
             for batch in part.read(wanted, ranges, max_batch_rows=BATCH_ROWS):
@@ -65,7 +68,10 @@ class SlotRows:
 
 
 def run_query(rows: SlotRows, query: str, runner: StatementExecutor, session: Session) -> QueryResult:
-    """The statement, begun. Raises 62 for what is no SELECT, 15 for a name that its result has twice."""
+    """Starts the query and returns its result.
+
+    Raises 62 for a statement other than SELECT, and 15 for a result with two columns of one name.
+    """
     own = replace(session, settings={**session.settings, "readonly": 1}, external_tables={SLOT: rows})
     parsed = runner.parse(query, own)
     if not isinstance(parsed.statement, SelectQuery):
@@ -80,7 +86,7 @@ def run_query(rows: SlotRows, query: str, runner: StatementExecutor, session: Se
 
 
 def convert_result(result: QueryResult) -> Iterator[pa.RecordBatch]:
-    """The result in the types of scans; at least one batch."""
+    """Yields the result in the types of scans; at least one batch."""
     types: list[DataType] = [type_ for _, type_ in result.columns]
     schema = pa.schema([pa.field(name, get_arrow_type(type_), type_.is_nullable) for name, type_ in result.columns])
     is_empty = True

@@ -1,8 +1,8 @@
-"""Tells of every file operation of this process below some directories before it happens, and lets it fail.
+"""Reports every file operation below some directories before it happens, and lets it fail.
 
-Python's audit events name whatever opens, lists, makes, renames, links or removes; fsyncs and mapped files have seams
-of their own (:mod:`parts.format.hashed_file`). A file that is opened for writing is told twice: as ``create`` (which
-may fail before anything is there) and as ``write`` (the file is there then, and empty).
+Python's audit events report opening, listing, making, renaming, linking and removing; fsyncs and mapped files have
+hooks of their own (:mod:`parts.format.hashed_file`). A file that is opened for writing is reported twice. ``create``
+may fail before anything is there; at ``write`` the file is there, and empty.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import NamedTuple
 from parts.format.hashed_file import reading_after
 
 CHANGES = frozenset({"create", "write", "mkdir", "rename", "link", "remove", "rmdir", "sync"})
-"""Kinds of operations that change the disk; the others are ``read`` and ``list``."""
+"""The kinds of operations that change the disk; the others are ``read`` and ``list``."""
 GROWTH = frozenset({"create", "write", "mkdir", "rename", "link", "sync"})
-"""Those that a full disk refuses."""
+"""The kinds that fail on a full disk."""
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 _KINDS = {
@@ -34,7 +34,7 @@ _TWO_PATHS = {"os.rename": "rename", "os.link": "link"}
 
 
 class DiskOperation(NamedTuple):
-    """``path`` is the one that comes to be, where there are two."""
+    """A file operation. ``path`` is the new path of a rename or link."""
 
     kind: str
     path: Path
@@ -50,9 +50,12 @@ _is_installed = False
 
 @contextmanager
 def disk_operations(listener: Callable[[DiskOperation], None]) -> Iterator[None]:
-    """``listener`` hears of each operation of this thread, and raises ``OSError`` for it to fail."""
+    """Calls ``listener`` for each operation of this thread in the block.
+
+    It raises ``OSError`` to make one fail.
+    """
     global _listener, _is_installed
-    if not _is_installed:  # for as long as the process lives: such a hook cannot be taken back
+    if not _is_installed:  # for the life of the process: an audit hook cannot be removed
         sys.addaudithook(_on_event)
         _is_installed = True
     former, _listener = _listener, listener
@@ -66,8 +69,8 @@ def disk_operations(listener: Callable[[DiskOperation], None]) -> Iterator[None]
 
 
 @contextmanager
-def untold() -> Iterator[None]:
-    """What the block does to files is the simulator's own."""
+def unreported() -> Iterator[None]:
+    """Hides file operations of the block, which are the simulator's own."""
     former = getattr(_quiet, "is_on", False)
     _quiet.is_on = True
     try:
@@ -78,7 +81,7 @@ def untold() -> Iterator[None]:
 
 def _tell(kind: str, path: Path) -> None:
     if _listener is not None and not getattr(_quiet, "is_on", False):
-        with untold():
+        with unreported():
             _listener(DiskOperation(kind, path))
 
 
@@ -106,18 +109,18 @@ def _on_open(path: object, mode: object, flags: int) -> None:
     try:
         _tell("write", found)
     except OSError:
-        with untold():
+        with unreported():
             os.close(os.open(found, flags, 0o644))
         raise
 
 
 def _resolved(path: object, descriptor: object) -> Path | None:
-    """The absolute path; ``None`` for an open file's number."""
+    """Returns the absolute path; ``None`` for a file descriptor."""
     if isinstance(path, bytes):
         path = os.fsdecode(path)
     if not isinstance(path, (str, os.PathLike)):
         return None
     if isinstance(descriptor, int) and descriptor >= 0:
-        with untold():
+        with unreported():
             return Path(os.readlink(f"/proc/self/fd/{descriptor}"), path)
     return Path(path)

@@ -1,5 +1,4 @@
-"""Invariant 2 and what hangs on it, of every table of a colony: equal parts, ZooKeeper's list is the disk, nothing is
-left over."""
+"""Checks that replicas hold equal parts, that ZooKeeper lists them, and that nothing is left over."""
 
 from __future__ import annotations
 
@@ -11,17 +10,18 @@ from parts.common.part_name import PartName
 
 
 def get_active_parts(table: ReplicatedTable) -> dict[str, str]:
-    """The active ones: name → content hash."""
+    """Returns the content hashes of the active parts by name."""
     return {str(part.name): part.content_hash for part in table.store.active()}
 
 
 def get_listed_parts(keeper: Keeper, table: ReplicatedTable) -> set[str]:
-    """The parts ZooKeeper lists, without those covered by others of them."""
+    """Returns the parts that ZooKeeper lists, without those that others cover."""
     names = [PartName.parse(name) for name in keeper.children(table.replica.parts)]
     return {str(n) for n in names if not any(o != n and o.covers(n) for o in names)}
 
 
 def check_replicas_agree(keeper: Keeper, tables: Iterable[ReplicatedTable]) -> None:
+    """Checks all tables; those with one path in ZooKeeper are replicas of each other."""
     replicas: dict[str, list[ReplicatedTable]] = {}
     for table in tables:
         replicas.setdefault(table.paths.root, []).append(table)

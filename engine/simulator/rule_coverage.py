@@ -1,4 +1,4 @@
-"""Counts how often a rule had its say in a simulation, and what was done: what never happens is not tested by it."""
+"""Counts how often a simulation exercises each rule; what never happens is not tested."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from coordination.log.log_entry import LogEntry
 
 
 def count_rules(ensemble: MemoryEnsemble, count: Callable[[str], None]) -> None:
-    """Tells ``count`` of every multi that was stopped by the check that a rule stands on, and of every log entry,
-    loss, clone and given up part."""
+    """Calls ``count`` for every stopped multi, log entry, loss, clone and given up part.
+
+    A multi is counted by the rule whose check stopped it.
+    """
     run = ensemble.run
 
     def watched(session: int, ops: Sequence[Op]) -> list[Any]:
@@ -30,7 +32,7 @@ def count_rules(ensemble: MemoryEnsemble, count: Callable[[str], None]) -> None:
 
 
 def _done(op: Op) -> str:
-    """What others hear of, ``""`` for what is nothing of the kind."""
+    """Returns what an operation means to other replicas; empty for others."""
     if isinstance(op, SetData) and op.path.endswith("/is_lost"):
         return "a replica was marked as lost" if op.data == b"1" else "a replica was cloned"
     if isinstance(op, Create) and "/log/log-" in op.path:
@@ -41,6 +43,7 @@ def _done(op: Op) -> str:
 
 
 def _rule(ops: Sequence[Op], stopped_by: Op) -> str:
+    """Names the rule whose check stopped the multi."""
     if any(isinstance(op, SetData) and op.path.endswith("/is_lost") for op in ops):
         return "marking as lost was stopped"
     if any(isinstance(op, Create) and "/quorum/failed_parts/" in op.path for op in ops) and any(

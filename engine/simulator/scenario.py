@@ -1,4 +1,4 @@
-"""One run from one seed: three servers, random work, random faults, and every promise checked after each healing."""
+"""Runs one scenario from one seed: servers, random work and faults, checks after each healing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import TextIO
 
 from engine.simulator.simulated_disk import SimulatedDisk, record_syncs
 from engine.simulator.simulated_servers import SimulatedServer, SimulatedServers
-from engine.simulator.simulation import Simulation, Weights
+from engine.simulator.simulation import Simulation
+from engine.simulator.simulation_model import Weights
 from engine.simulator.trace import Trace
 from engine.simulator.work.random_moves import MovePartitionWork, MoveWeights
 from engine.simulator.work.random_statements import StatementWeights, StatementWork
@@ -25,13 +26,18 @@ _TABLE_SETTINGS = {
     "finished_mutations_to_keep": 2,
     "enable_block_number_column": 1,
 }
-"""Short periods, so that what is rare in a real cluster's day happens in a run. Rows keep the numbers of their blocks,
-by which the model of mutations knows what they must be."""
+"""Short periods make events that are rare in a real cluster happen in a run.
+
+Rows keep their block numbers, by which the model of mutations knows what they must be.
+"""
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """``settings`` are the table's, beside the usual ones; ``quorum`` what an INSERT draws from."""
+    """A kind of run.
+
+    ``settings`` are added to the table's usual ones; ``quorum`` lists the quorums to draw from.
+    """
 
     name: str
     weights: Weights = field(default_factory=StatementWeights)
@@ -53,14 +59,14 @@ SCENARIOS = (
         {"max_replicated_logs_to_keep": 5, "cleanup_delay_period": 1},
     ),
 )
-"""In turn: a seed runs the one at its remainder."""
+"""A seed runs the scenario at its remainder."""
 MOVES = Scenario("partitions move between two tables", MoveWeights(), (0, 0, 0, 0, 2), work=MovePartitionWork)
 RESTORES = Scenario("ZooKeeper is put back to an older snapshot", RestoreWeights(), work=RestoreWork)
 
 
 @dataclass(frozen=True)
 class Scale:
-    """A round is so many ``steps`` of chaos, then healing and checking."""
+    """The size of a run. A round is ``steps`` of work and faults, then healing and checking."""
 
     replicas: int = 3
     rounds: int = 2
@@ -69,7 +75,10 @@ class Scale:
 
 @dataclass(frozen=True)
 class ScenarioOutcome:
-    """``failure`` is the broken promise, ``""`` for a good run; ``last`` the trace's last lines."""
+    """The result of a run.
+
+    ``failure`` is the broken promise, empty for none; ``last`` are the trace's last lines.
+    """
 
     seed: int
     digest: str
@@ -83,7 +92,7 @@ class ScenarioOutcome:
 def simulate(
     seed: int, scale: Scale = Scale(), file: TextIO | None = None, scenario: Scenario | None = None
 ) -> ScenarioOutcome:
-    """Runs in a directory of its own, which is removed. ``file`` gets the trace."""
+    """Runs a scenario in a temporary directory. ``file`` receives the trace."""
     trace = Trace(file)
     disks: dict[Path, SimulatedDisk] = {}
     scenario = scenario or SCENARIOS[seed % len(SCENARIOS)]
@@ -92,7 +101,7 @@ def simulate(
     options |= {**_TABLE_SETTINGS, **scenario.settings}
     with tempfile.TemporaryDirectory(prefix="pando-simulate-") as directory, record_syncs(disks), run_jobs_inline():
         servers = SimulatedServers(Path(directory), scale.replicas, seed, trace, disks, **options)
-        if seed % 2:  # what should wake a task and does not is found so; in the others every task is stepped
+        if seed % 2:  # finds tasks that nothing wakes; with other seeds every task is stepped
             servers.settle_step = SimulatedServer.step_due
         simulation = scenario.work(servers, scenario.weights, quorum=scenario.quorum)
         failure = ""

@@ -1,8 +1,8 @@
-"""What a disk holds after a power cut, in the strictest reading of POSIX.
+"""Simulates what a disk holds after a power cut, in the strictest reading of POSIX.
 
-A file has the bytes of its last fsync, none without one; a directory has the entries of its own last fsync. What was
-there when the recording began counts as durable. Names, not contents, follow renames: only an fsync of the directory
-makes a rename, a creation or a removal last.
+A file has the bytes of its last fsync, none without one; a directory has the entries of its own last fsync. The content
+at the beginning of the recording counts as durable. Only an fsync of the directory makes a rename, a creation or a
+removal durable.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Union
 
-from engine.simulator.disk_operations import untold
+from engine.simulator.disk_operations import unreported
 from parts.format.hashed_file import replace_sync
 
 Tree = dict[str, Union[bytes, "Tree"]]
-"""A directory: from a name to a file's bytes or to another directory."""
+"""A directory: by name, the bytes of a file or another directory."""
 
 
 def read_directory(path: Path) -> Tree:
-    """What is there now, whether it would last or not."""
-    with untold():
+    """Returns the present content, durable or not."""
+    with unreported():
         entries = sorted(path.iterdir())
         return {entry.name: read_directory(entry) if entry.is_dir() else entry.read_bytes() for entry in entries}
 
 
 def write_directory(path: Path, tree: Tree) -> None:
-    """``path`` holds the tree and nothing else."""
-    with untold():
+    """Replaces the content of ``path`` by the tree."""
+    with unreported():
         shutil.rmtree(path, ignore_errors=True)
         path.mkdir(parents=True)
         for name, content in tree.items():
@@ -43,9 +43,10 @@ def write_directory(path: Path, tree: Tree) -> None:
 
 
 class SimulatedDisk:
-    """Records what is fsynced below ``root``, which exists. Close it.
+    """A recording of what is fsynced below ``root``, which must exist.
 
-    ``before_sync`` is called with the path, and may fail as an fsync does: nothing is durable then.
+    Must be closed. ``before_sync`` is called with the path, and may raise as an fsync does; then nothing becomes
+    durable.
     """
 
     def __init__(self, root: Path, before_sync: Callable[[Path], None] = lambda path: None) -> None:
@@ -54,18 +55,18 @@ class SimulatedDisk:
         self._files: dict[int, bytes] = {}
         self._directories: dict[int, dict[str, tuple[int, bool]]] = {}
         self._held: dict[int, int] = {}
-        """By inode: a descriptor that keeps its number from being used again."""
+        """By inode, an open descriptor that keeps the inode number from being used again."""
         self._lock = threading.Lock()
-        with untold():
+        with unreported():
             for directory, _, names in os.walk(root):
                 self._note(Path(directory))
                 for name in names:
                     self._note(Path(directory) / name)
 
     def sync(self, path: Path) -> None:
-        """``path``, which is ``root`` or below it, is durable as it is now."""
+        """Makes ``path``, at or below ``root``, durable as it is now."""
         self._before_sync(path)
-        with self._lock, untold():
+        with self._lock, unreported():
             self._note(path)
 
     def _note(self, path: Path) -> None:
@@ -89,7 +90,7 @@ class SimulatedDisk:
         return facts
 
     def get_durable_tree(self) -> Tree:
-        """The disk as it is found."""
+        """Returns the content after a power cut."""
         with self._lock:
             return self._tree(self.root.stat().st_ino)
 
@@ -100,6 +101,7 @@ class SimulatedDisk:
         }
 
     def close(self) -> None:
+        """Closes the open descriptors."""
         for descriptor in self._held.values():
             os.close(descriptor)
         self._held.clear()
@@ -107,7 +109,10 @@ class SimulatedDisk:
 
 @contextmanager
 def record_syncs(disks: dict[Path, SimulatedDisk]) -> Iterator[None]:
-    """Every fsync of this process goes to the disk of its path instead of the operating system; others go nowhere."""
+    """Sends every fsync of this process to the disk of its path instead of the operating system.
+
+    Those outside all disks do nothing.
+    """
 
     def sync(descriptor: int) -> None:
         path = Path(os.readlink(f"/proc/self/fd/{descriptor}"))

@@ -1,4 +1,4 @@
-"""A colony of whole servers: each has an :class:`Engine`, and is asked in SQL only."""
+"""A simulated cluster of whole servers: each has an :class:`Engine`, and executes SQL only."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from engine.interserver.transfer import Transfer
 from engine.queries.session import QueryResult, Session
 from engine.server.config import Config
 from engine.simulator.disk_operations import DiskOperation, disk_operations
-from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
+from engine.simulator.simulated_cluster import SimulatedCluster
 from engine.simulator.simulated_disk import SimulatedDisk, Tree, read_directory, write_directory
+from engine.simulator.simulated_node import SimulatedNode
 from engine.simulator.simulated_table import TABLE
-from engine.simulator.simulated_transfer import own_disk
+from engine.simulator.simulated_transfer import as_disk_error
 from engine.simulator.step_pool import Crash, StepPool
 from engine.simulator.trace import Trace
 from engine.tables.replicated.life.shared_definition import parse_altered_columns
@@ -42,19 +43,20 @@ _SYNC_SECONDS = 5
 
 
 class SimulatedServer(SimulatedNode):
-    """One server of the colony; what its clients use is ``default.t``."""
+    """One server of the cluster; its clients use ``default.t``."""
 
-    colony: SimulatedServers
+    cluster: SimulatedServers
     found: Tree | None = None
-    """While it is down: what the next start finds on its disk."""
+    """The disk's content that the next start finds, while the server is down."""
 
     def start(self, *, is_new: bool = False, keeper_is_away: bool = False) -> None:
+        """Starts the engine on the disk's content; creates the table if it is missing."""
         assert not self.is_up
-        self.keeper = self.colony.ensemble.connect()
+        self.keeper = self.cluster.ensemble.connect()
         if keeper_is_away:
             self.keeper.disconnect()
         self.pool = StepPool(self.clock.monotonic)
-        services = self.colony.services(self.pool, self.clock)
+        services = self.cluster.services(self.pool, self.clock)
         world = ServerEnvironment(lambda config: services, self._connect, _no_lock, has_watchdog=False)
         config = Config.model_validate(
             {
@@ -63,27 +65,27 @@ class SimulatedServer(SimulatedNode):
                 "interserver_http_port": None,
                 "macros": {"replica": self.name},
                 "background_check_bytes_per_second": 0,
-                "merge_tree": self.colony.table_settings,
-                **self.colony.config_of(self.name),
+                "merge_tree": self.cluster.table_settings,
+                **self.cluster.config_of(self.name),
             }
         )
         self.engine = Engine(config, world)
         self.is_up = True
         write_directory(self.path, self.found or {})
-        self.colony.disks[self.path] = SimulatedDisk(self.path, lambda path: self.colony.before_sync(self, path))
-        self.colony.trace.add(f"{self.name} starts")
+        self.cluster.disks[self.path] = SimulatedDisk(self.path, lambda path: self.cluster.before_sync(self, path))
+        self.cluster.trace.add(f"{self.name} starts")
         try:
             with self.acting():
                 self.engine.start()
                 if not self.has_table:
                     self.create()
         except BaseException:
-            if not self.is_up:  # what a start undoes when it fails, a process that is gone does not
+            if not self.is_up:  # a crashed process does not undo what a failing start undoes
                 raise Crash(self.name) from None
             self.crash()
             raise
         for table in self.tables:
-            table.merge_steps.are_selected = self.colony.selects_merges
+            table.merge_steps.is_enabled = self.cluster.selects_merges
 
     def _connect(self, config: Config, path: Path, failpoint: Callable[[str], None]) -> Replication:
         address = ReplicaAddress("127.0.0.1", int(self.name[1:]))
@@ -93,69 +95,74 @@ class SimulatedServer(SimulatedNode):
 
     @property
     def has_table(self) -> bool:
+        """Tells whether the table exists here."""
         return self.engine.catalog.find("default", "t") is not None
 
     @property
     def table(self) -> ReplicatedTable:  # type: ignore[override]
+        """The table that clients use."""
         table = self.engine.catalog.table("default", "t")
         assert isinstance(table, ReplicatedTable)
         return table
 
     @property
     def tables(self) -> list[ReplicatedTable]:
+        """All replicated tables of the server."""
         return [table for table in self.engine.catalog.tables("default") if isinstance(table, ReplicatedTable)]
 
     def stop(self) -> None:
+        """Stops the engine gracefully."""
         with self.acting():
             self.engine.stop()
         self.crash()
 
     def crash(self) -> str:
-        """What its unwinding frames still do to the disk did not happen."""
+        """Ends the process, perhaps by a power cut. Later disk writes of its unwinding frames are undone."""
         how = super().crash()
-        disk = self.colony.disks.pop(self.path)
-        is_cut = self.colony.random.random() < self.colony.power_cut_rate
+        disk = self.cluster.disks.pop(self.path)
+        is_cut = self.cluster.random.random() < self.cluster.power_cut_rate
         self.found = disk.get_durable_tree() if is_cut else read_directory(self.path)
         if is_cut:
-            self.clock.reboot(self.colony.random.uniform(0, 100))
+            self.clock.reboot(self.cluster.random.uniform(0, 100))
         disk.close()
-        self.colony.trace.add(f"{self.name} is gone{', its power too' if is_cut else ''}")
+        self.cluster.trace.add(f"{self.name} is gone{', its power too' if is_cut else ''}")
         return "power cut" if is_cut else how
 
     def wipe(self) -> None:
+        """Empties the disk that the next start finds."""
         assert not self.is_up
         self.found = {}
 
     def rot(self, part: str) -> None:
-        """A bit of its data turns over."""
+        """Flips one bit of the part's data."""
         path = self.table.store.path / part / DATA_FILE
-        path = path if path.exists() else path.with_name(META_FILE)  # of a packed part
+        path = path if path.exists() else path.with_name(META_FILE)  # a packed part has no data file
         content = path.read_bytes()
         data = unpack_files(content, part)[DATA_FILE] if path.name == META_FILE else content
-        if not data:  # a part without rows, in the place of a lost one
+        if not data:  # an empty part, which replaces a lost one
             return
         wrong = bytearray(content)
-        place = content.rindex(data) + self.colony.random.randrange(len(data))
-        wrong[place] ^= 1 << self.colony.random.randrange(8)
+        place = content.rindex(data) + self.cluster.random.randrange(len(data))
+        wrong[place] ^= 1 << self.cluster.random.randrange(8)
         path.write_bytes(wrong)
-        self.colony.trace.add(f"{self.name} has a wrong bit in {part}")
+        self.cluster.trace.add(f"{self.name} has a wrong bit in {part}")
 
     def fetch_part(self, base_url: str, endpoint: str, part: PartName, directory: Path, transfer: Transfer) -> None:
-        """Checked and fsynced, as the real exchange does."""
+        """Copies a part; checks and fsyncs it as the real exchange does."""
         super().fetch_part(base_url, endpoint, part, directory, transfer)
         received: dict[str, tuple[int, str]] = {}
-        with own_disk():
+        with as_disk_error():
             for file in sorted(directory.iterdir()):
                 data = file.read_bytes()
                 received[file.name] = (len(data), xxhash.xxh3_128_hexdigest(data))
-                self.colony.disks[self.path].sync(file)
-            self.colony.disks[self.path].sync(directory)
+                self.cluster.disks[self.path].sync(file)
+            self.cluster.disks[self.path].sync(directory)
         check_part_checksums(directory, part, received)
 
-    # -- what a client does --------------------------------------------------------------------------------------
+    # -- a client's requests -------------------------------------------------------------------------------------
 
     def sql(self, statement: str, **settings: int | float | str) -> tuple[QueryResult, list[tuple[object, ...]]]:
-        """One statement and its rows. The trace gets both, or the error's code."""
+        """Executes one statement and returns its result and rows. The trace gets both, or the error's code."""
         text = " ".join(statement.split())
         try:
             with self.acting():
@@ -165,15 +172,16 @@ class SimulatedServer(SimulatedNode):
                 rows = [row for batch in result.batches for row in zip(*batch.to_pydict().values(), strict=True)]
                 result.on_close()
         except PandoError as error:
-            self.colony.trace.add(f"{self.name} {text} -- error {error.code}")
+            self.cluster.trace.add(f"{self.name} {text} -- error {error.code}")
             raise
         except Crash:
-            self.colony.trace.add(f"{self.name} {text} -- no answer")
+            self.cluster.trace.add(f"{self.name} {text} -- no answer")
             raise
-        self.colony.trace.add(f"{self.name} {text} -- {rows}")
+        self.cluster.trace.add(f"{self.name} {text} -- {rows}")
         return result, rows
 
     def insert(self, partition: int | list[int], keys: list[int], **options: object) -> int:
+        """Inserts keys by SQL; returns the rows written."""
         partitions = [partition] * len(keys) if isinstance(partition, int) else partition
         values = ", ".join(f"({p}, {key}, 'value {key}')" for p, key in zip(partitions, keys, strict=True))
         settings = ", ".join(f"{name} = {_setting(value)}" for name, value in _settings(options).items())
@@ -181,20 +189,25 @@ class SimulatedServer(SimulatedNode):
         return result.statistics.written_rows
 
     def keys(self, *, sequential: bool = False) -> list[int]:
+        """Returns the keys of all rows, sorted."""
         _, rows = self.sql(f"SELECT k FROM t ORDER BY k SETTINGS select_sequential_consistency = {int(sequential)}")
         return [key for (key,) in rows]  # type: ignore[misc]
 
     def truncate(self) -> None:
+        """Truncates the table by SQL."""
         self.sql("TRUNCATE TABLE t")
 
     def optimize(self) -> None:
-        what = self.colony.random.choice(["FINAL", "PARTITION 1 FINAL", "PARTITION 2", "FINAL DEDUPLICATE"])
+        """Runs a random kind of OPTIMIZE."""
+        what = self.cluster.random.choice(["FINAL", "PARTITION 1 FINAL", "PARTITION 2", "FINAL DEDUPLICATE"])
         self.sql(f"OPTIMIZE TABLE t {what}")
 
     def create(self) -> None:
-        """With the columns that the table has now, which an operator looks up in ZooKeeper. A replica that is there and
-        has lost its disk is attached."""
-        keeper = self.colony.ensemble.connect()
+        """Creates the table with its present columns, which are read from ZooKeeper.
+
+        A replica that exists and has lost its disk is attached instead.
+        """
+        keeper = self.cluster.ensemble.connect()
         found = parse_altered_columns(keeper.get(TABLE.columns)[0].decode()) if keeper.exists(TABLE.columns) else None
         elements = [*map(render_column, found.columns), *map(render_index, found.indexes)] if found else [_COLUMNS]
         ttl = f" TTL {found.ttl}" if found is not None and found.ttl else ""
@@ -207,20 +220,24 @@ class SimulatedServer(SimulatedNode):
             self.sql(statement.replace("CREATE", "ATTACH", 1))
 
     def drop(self) -> None:
+        """Drops the table."""
         self.sql("DROP TABLE t SYNC")
 
     def reattach(self) -> None:
+        """Detaches and attaches the table."""
         self.sql("DETACH TABLE t")
         self.sql("ATTACH TABLE t")
 
     def begin_anew(self) -> None:
+        """Runs SYSTEM RESTART REPLICA."""
         self.sql("SYSTEM RESTART REPLICA t")
 
     def sync(self) -> None:
+        """Runs SYSTEM SYNC REPLICA."""
         self.sql("SYSTEM SYNC REPLICA t")
 
     def check(self) -> list[tuple[object, ...]]:
-        """The parts that are not what was written."""
+        """Runs CHECK TABLE; returns the rows of broken parts."""
         _, rows = self.sql("CHECK TABLE t")
         return [row for row in rows if not row[1]]
 
@@ -230,7 +247,7 @@ def _no_lock(_: Path) -> Callable[[], None]:
 
 
 def _settings(options: dict[str, object]) -> dict[str, object]:
-    """The SETTINGS of an INSERT with these :class:`InsertOptions`."""
+    """Returns the SETTINGS of an INSERT with these :class:`InsertOptions`."""
     given = dict(options)
     seconds = given.pop("quorum_timeout_seconds", 600.0)
     assert isinstance(seconds, float)
@@ -248,7 +265,10 @@ def _setting(value: object) -> str:
 
 
 class SimulatedServers(SimulatedCluster):
-    """A colony whose nodes are servers; ``trace`` gets what happens in it. Made and used while ``disks`` record."""
+    """A cluster whose nodes are servers.
+
+    ``trace`` records events. Must be made and used while ``disks`` record.
+    """
 
     def __init__(
         self, root: Path, replicas: int, seed: int, trace: Trace, disks: dict[Path, SimulatedDisk], **settings: object
@@ -256,32 +276,37 @@ class SimulatedServers(SimulatedCluster):
         self.trace = trace
         self.disks = disks
         self.power_cut_rate = 0.5
-        """Of the crashes: the others leave what the operating system holds."""
+        """The share of crashes that are power cuts; other crashes keep what the operating system holds."""
         self.on_sync: Callable[[SimulatedServer], None] = lambda server: None
         self.on_disk: Callable[[SimulatedServer, DiskOperation], None] = lambda server, operation: None
-        """Before each file operation of a server that is up, while :meth:`watching_disks`."""
+        """Called before each file operation of a server that is up, within :meth:`watching_disks`."""
         own = ("selects_merges", "queue_wait_seconds", "has_wrong_clocks")
         options = {name: settings.pop(name) for name in own if name in settings}
         self.config_of: Callable[[str], dict[str, object]] = settings.pop("config_of", lambda name: {})  # type: ignore[assignment]
-        """What the configuration of a server has beside what all have."""
+        """Returns the configuration of a server beyond that of all."""
         self.table_settings = settings
         super().__init__(root, replicas, seed, **options)  # type: ignore[arg-type]
 
     def make_node(self, name: str) -> SimulatedNode:
+        """Makes a server of this cluster."""
         return SimulatedServer(self, name)
 
     @property
     def servers(self) -> list[SimulatedServer]:
+        """The servers."""
         return [node for node in self if isinstance(node, SimulatedServer)]
 
     def before_sync(self, server: SimulatedServer, path: Path) -> None:
+        """Calls the hooks before an fsync of the server."""
         self.on_sync(server)
         self.on_disk(server, DiskOperation("sync", path))
 
     @contextmanager
     def watching_disks(self) -> Iterator[None]:
-        """:attr:`on_disk` hears of everything, not of fsyncs alone. What happens below the directories of the servers
-        is theirs, whoever asked for it."""
+        """Calls :attr:`on_disk` for all file operations, not for fsyncs alone.
+
+        An operation belongs to the server whose directory it is in.
+        """
 
         def tell(operation: DiskOperation) -> None:
             for server in self.servers:
@@ -292,6 +317,7 @@ class SimulatedServers(SimulatedCluster):
             yield
 
     def calm(self) -> None:
+        """Ends all faults, those of disks too."""
         self.on_sync = lambda server: None
         self.on_disk = lambda server, operation: None
         super().calm()
@@ -302,6 +328,7 @@ class SimulatedServers(SimulatedCluster):
         return fault
 
     def failpoint(self, name: str) -> None:
+        """Records the failpoint in the trace, and calls the hook."""
         if self.stack:
             self.trace.add(f"{self.stack[-1].name} passes {name}")
         super().failpoint(name)

@@ -1,4 +1,4 @@
-"""The table of a simulation: a partition, a key and a text."""
+"""The definition of a simulation's table: a partition, a key and a text."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TABLE = TablePaths("/tables/t")
 
 
 def make_table_definition(replica_name: str, path: Path, settings: MergeTreeSettings) -> TableDefinition:
-    """Of a replica whose data lie at ``path``."""
+    """Returns the definition of a replica whose data lie at ``path``."""
     create = CreateTable(
         TableRef("db", "t"),
         tuple(ColumnClause(column.name, str(column.type)) for column in SCHEMA.columns),

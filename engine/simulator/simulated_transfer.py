@@ -1,4 +1,4 @@
-"""A part goes from one server of a colony to another, with the errors that the real exchange has for both disks."""
+"""Transfers parts between simulated servers, with the disk errors of the real exchange."""
 
 from __future__ import annotations
 
@@ -21,8 +21,11 @@ def transfer_part(
     transfer: Transfer,
     before_file: Callable[[], None],
 ) -> None:
-    """Copies the files of the sender's part to ``directory``. A file that the sender cannot read is told to its table,
-    and the connection breaks off (210); what the receiver's disk does not take is 243 or 75."""
+    """Copies the files of the sender's part to ``directory``.
+
+    A file that the sender cannot read is reported to its table, and the connection breaks (210). Errors of the
+    receiver's disk are 243 or 75.
+    """
     snapshot, source = sender.lend_part(endpoint, part)
     with snapshot:
         try:
@@ -31,7 +34,7 @@ def transfer_part(
             for file in files:
                 before_file()
                 content = read_small_file(file, str(part))
-                with own_disk():
+                with as_disk_error():
                     (directory / file.name).write_bytes(content)
         except CorruptionError as error:
             sender.report_corruption(endpoint, error)
@@ -46,8 +49,8 @@ def _files(directory: Path, part: PartName) -> Iterator[Path]:
 
 
 @contextmanager
-def own_disk() -> Iterator[None]:
-    """An error of the receiver's disk is told as what it is."""
+def as_disk_error() -> Iterator[None]:
+    """Converts errors of the receiver's disk into its own errors."""
     try:
         yield
     except OSError as error:

@@ -1,8 +1,9 @@
-"""Random work and random faults on a colony, against a model of what clients were told.
+"""Random work and random faults on a cluster, checked against a model of what clients were told.
 
-A *block* is the unit a client inserts: some keys of one partition, perhaps under a deduplication token. The model knows
-of each whether its rows must be there exactly once, must not be there, or may be there once (the answer was unknown).
-A run has rounds: chaos, then healing, then every invariant is checked and what was unknown becomes known.
+A *block* is the unit that a client inserts: some keys of one partition, perhaps under a deduplication token. For each
+block the model knows whether its rows must be there exactly once, must not be there, or may be there once (if the
+answer was unknown). A run has rounds of work and faults, then healing. Then every invariant is checked, and what was
+unknown becomes known.
 """
 
 from __future__ import annotations
@@ -11,72 +12,27 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 from functools import partial
 
 from coordination.keeper.interface import SessionState
 from coordination.keeper.memory_keeper import Fault
-from engine.simulator.concurrent_work import OwnWork
+from engine.simulator.concurrent_work import ConcurrentWork
 from engine.simulator.rule_coverage import count_rules
-from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
+from engine.simulator.simulated_cluster import SimulatedCluster
+from engine.simulator.simulated_node import SimulatedNode
 from engine.simulator.simulated_table import TABLE
+from engine.simulator.simulation_model import Block, Expectation, Weights
 from engine.simulator.step_pool import Crash
 from parts.common.errors import CancelledError, PandoError, UnavailableError, UnknownOutcomeError
 from parts.common.part_name import PartName
 from recovery import force_restore_flag
 
 
-class Expectation(Enum):
-    NEVER = "not there"
-    ONCE = "there exactly once"
-    MAYBE = "there once or not at all"
-
-
-@dataclass(eq=False)
-class Block:
-    partition: int
-    keys: list[int]
-    token: str
-    expected: Expectation = Expectation.NEVER
-    attempts: int = 0
-    attempts_under_way: int = 0
-    was_truncated_meanwhile: bool = False
-    is_always_quorum: bool = True
-    """Every attempt asked for a quorum, so the stored one did."""
-    quorum_acknowledged: bool = False
-    is_truncated: bool = False
-    """In this round; a replica that lags may still show it."""
-    seen_sequentially: bool = False
-    is_in_transaction: bool = False
-    """Not to be inserted by itself."""
-    is_retired: bool = False
-    """Not to be inserted any more."""
-    was_attached: bool = False
-    """Or may have been."""
-
-
-@dataclass
-class Weights:
-    """How often each thing happens, relative to the others."""
-
-    insert: float = 5
-    repeat: float = 3
-    step: float = 30
-    restart: float = 2
-    end_zombies: float = 1
-    cut: float = 0.5
-    mend: float = 1
-    truncate: float = 0.2
-    optimize: float = 0.5
-    read: float = 1
-    wipe: float = 0
-    crash: float = 0.5
-    detach: float = 0.5
-
-
 @dataclass
 class Simulation:
-    colony: SimulatedCluster
+    """The random work on one cluster, and its model."""
+
+    cluster: SimulatedCluster
     weights: Weights = field(default_factory=Weights)
     fault_rate: float = 0.01
     crash_rate: float = 0.003
@@ -85,9 +41,9 @@ class Simulation:
     counts: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        self.random = self.colony.random
-        count_rules(self.colony.ensemble, self._count)
-        self._own_work = OwnWork(self.random, self._count)
+        self.random = self.cluster.random
+        count_rules(self.cluster.ensemble, self._count)
+        self._concurrent_work = ConcurrentWork(self.random, self._count)
         self._next_key = itertools.count(1)
         self._wiped: SimulatedNode | None = None
         self._truncates_under_way = 0
@@ -96,6 +52,7 @@ class Simulation:
         self.counts[rule] += 1
 
     def run(self, rounds: int, steps: int) -> None:
+        """Runs rounds of random actions, each followed by healing and checks."""
         for _ in range(rounds):
             self.begin_faults()
             for _ in range(steps):
@@ -104,25 +61,27 @@ class Simulation:
             self.check()
 
     def begin_faults(self) -> None:
-        self.colony.on_request = self._fault
-        self.colony.on_failpoint = self._perhaps_crash
-        self.colony.on_wait = self._while_waiting
-        self.colony.on_copy = self._copy
+        """Installs the fault hooks."""
+        self.cluster.on_request = self._fault
+        self.cluster.on_failpoint = self._perhaps_crash
+        self.cluster.on_wait = self._while_waiting
+        self.cluster.on_copy = self._copy
 
-    # -- chaos ---------------------------------------------------------------------------------------------------
+    # -- actions -------------------------------------------------------------------------------------------------
 
     def act(self) -> None:
+        """Runs one random action."""
         names = list(vars(self.weights))
         (name,) = self.random.choices(names, [getattr(self.weights, name) for name in names])
-        self.colony.now += self.random.random()
+        self.cluster.now += self.random.random()
         self._reconnect()
         getattr(self, f"_do_{name}")()
 
     def _up(self) -> list[SimulatedNode]:
-        return [node for node in self.colony if node.is_up]
+        return [node for node in self.cluster if node.is_up]
 
     def _guarded(self, node: SimulatedNode, action: Callable[[], object]) -> str:
-        """What a client hears: ``ok``, ``failed``, ``unknown``."""
+        """Runs a client's action; returns ``ok``, ``failed`` or ``unknown``."""
         try:
             action()
             return "ok"
@@ -141,7 +100,7 @@ class Simulation:
         block.is_always_quorum &= quorum != 0
         options = {"quorum": quorum, "quorum_parallel": is_parallel, "deduplication_token": block.token}
         insert = partial(node.insert, block.partition, block.keys, quorum_timeout_seconds=20.0, **options)
-        answer = self._guarded(node, self._own_work.beside(node, insert))
+        answer = self._guarded(node, self._concurrent_work.beside(node, insert))
         block.attempts_under_way -= 1
         self.counts[f"insert {answer}"] += 1
         if answer == "ok":
@@ -169,44 +128,44 @@ class Simulation:
             is_parallel = self.random.random() < 0.6
             self._attempt(self.random.choice(nodes), block, self.random.choice(self.quorum), is_parallel)
             if block.quorum_acknowledged and self.random.random() < 0.5:
-                self._do_read()  # replicas that no quorum has waited for are about to get it
+                self._do_read()  # replicas outside the quorum are about to get it
 
     def _do_step(self) -> None:
         if nodes := self._up():
             self.random.choice(nodes).step_random()
 
     def _do_restart(self) -> None:
-        down = [node for node in self.colony if not node.is_up]
+        down = [node for node in self.cluster if not node.is_up]
         if down:
             node = self.random.choice(down)
             if self._guarded(node, node.start) == "ok":
                 self.counts["restart"] += 1
 
     def _do_crash(self) -> None:
-        nodes = [node for node in self._up() if node not in self.colony.stack]
+        nodes = [node for node in self._up() if node not in self.cluster.stack]
         if nodes:
             self.counts[self.random.choice(nodes).crash()] += 1
 
     def _do_detach(self) -> None:
-        """DETACH TABLE, or a graceful stop; :meth:`_do_restart` attaches it."""
-        nodes = [node for node in self._up() if node not in self.colony.stack]
+        """Stops a node gracefully or detaches its table; :meth:`_do_restart` starts it again."""
+        nodes = [node for node in self._up() if node not in self.cluster.stack]
         if nodes:
             node = self.random.choice(nodes)
             self._guarded(node, node.stop)
             self.counts["detach"] += 1
 
     def _do_end_zombies(self) -> None:
-        self.colony.end_zombies()
+        self.cluster.end_zombies()
 
     def _do_cut(self) -> None:
-        self.colony.cuts.add(frozenset(self.random.sample(sorted(self.colony.nodes), 2)))
+        self.cluster.cuts.add(frozenset(self.random.sample(sorted(self.cluster.nodes), 2)))
 
     def _do_mend(self) -> None:
-        self.colony.cuts.clear()
+        self.cluster.cuts.clear()
 
     def _do_wipe(self) -> None:
-        """One disk a round: what a quorum of two survives."""
-        down = [node for node in self.colony if not node.is_up and node not in self.colony.stack]
+        """Wipes one disk a round, which a quorum of two survives."""
+        down = [node for node in self.cluster if not node.is_up and node not in self.cluster.stack]
         if self._wiped is None and down:
             self._wiped = self.random.choice(down)
             self._wiped.wipe()
@@ -225,12 +184,12 @@ class Simulation:
         may_go: Callable[[Block], bool],
         is_gone: Callable[[Block], bool],
     ) -> str:
-        """``is_gone`` is asked after an action that went well."""
+        """Runs an action that drops blocks. ``is_gone`` tells which blocks a successful action has dropped."""
         concerned = list(filter(may_go, self.blocks))
         attempts = {id(block): block.attempts for block in concerned if not block.attempts_under_way}
         for block in concerned:
             block.was_truncated_meanwhile |= block.attempts_under_way > 0
-        self._promise_nothing(concerned)  # already while it runs: others read meanwhile
+        self._withdraw_promises(concerned)  # also while it runs, because others read meanwhile
         self._truncates_under_way += 1
         answer = self._guarded(node, action)
         self._truncates_under_way -= 1
@@ -241,12 +200,12 @@ class Simulation:
             elif block.expected is Expectation.ONCE:
                 block.expected = Expectation.MAYBE
             block.was_truncated_meanwhile |= block.attempts_under_way > 0
-        self._promise_nothing(concerned)
+        self._withdraw_promises(concerned)
         return answer
 
     @staticmethod
-    def _promise_nothing(blocks: Sequence[Block]) -> None:
-        """What sequential reads have shown, or must show, may be truncated."""
+    def _withdraw_promises(blocks: Sequence[Block]) -> None:
+        """Withdraws what sequential reads have shown or must show, as it may be truncated."""
         for block in blocks:
             block.quorum_acknowledged = block.seen_sequentially = False
             block.is_truncated = True
@@ -263,7 +222,7 @@ class Simulation:
         node = self.random.choice(self._up())
         expected = [block for block in self.blocks if block.quorum_acknowledged and not block.attempts_under_way]
         keys: list[int] = []
-        read = self._own_work.beside(node, lambda: keys.extend(node.keys(sequential=True)))
+        read = self._concurrent_work.beside(node, lambda: keys.extend(node.keys(sequential=True)))
         answer = self._guarded(node, read)
         self.counts[f"read {answer}"] += 1
         if answer != "ok":
@@ -271,7 +230,7 @@ class Simulation:
         found = Counter(keys)
         twice = [key for key, count in found.items() if count > 1]
         truncated = {key for block in self.blocks if block.is_truncated for key in block.keys}
-        # A replica that has not dropped yet what was truncated may have the repeated rows already.
+        # A replica that has not yet dropped truncated rows may have the repeated rows already.
         assert set(twice) <= truncated, f"sequential read of {node.name} shows rows twice: {twice}, {node.explain()}"
         for block in expected:
             if block.quorum_acknowledged:
@@ -284,10 +243,10 @@ class Simulation:
     def _fault(self, node: SimulatedNode, kind: str, path: str) -> Fault | None:
         if kind == "sync" and node.keeper.is_lagging:
             self.counts["sync behind a lagging server"] += 1
-        depth = len(self.colony.stack)
+        depth = len(self.cluster.stack)
         if depth <= 2 and self.random.random() < 0.02:
             self._other_work(node)
-        self._own_work.at_request(node)
+        self._concurrent_work.at_request(node)
         if self.random.random() < self.crash_rate / 3:
             self.counts[node.crash()] += 1
             raise Crash(node.name)
@@ -301,50 +260,52 @@ class Simulation:
         return None
 
     def _perhaps_crash(self, node: SimulatedNode, name: str) -> None:
-        if len(self.colony.stack) == 1 and self.random.random() < 0.1:
-            self._work_beside(node)
+        if len(self.cluster.stack) == 1 and self.random.random() < 0.1:
+            self._interleave(node)
         if self.random.random() < self.crash_rate * 5:
             self.counts[f"{node.crash()} {name}"] += 1
             raise Crash(node.name)
 
-    def _work_beside(self, node: SimulatedNode) -> None:
-        """In the middle of something (an INSERT has its number and no part yet, say) others go on."""
+    def _interleave(self, node: SimulatedNode) -> None:
+        """Lets others work in the middle of an action, such as an INSERT that has its number and no part yet."""
         for _ in range(self.random.randint(1, 4)):
-            self.random.choice([self._turn, self._turn, self._do_insert, self._do_optimize, self.act])()
+            self.random.choice(
+                [self._step_other_node, self._step_other_node, self._do_insert, self._do_optimize, self.act]
+            )()
             if not node.is_up:
                 raise Crash(node.name)
 
-    def _turn(self) -> None:
-        """Every task of somebody who is in the middle of nothing, once."""
-        if others := [node for node in self._up() if node not in self.colony.stack]:
+    def _step_other_node(self) -> None:
+        """Steps every task of a node that is in the middle of nothing."""
+        if others := [node for node in self._up() if node not in self.cluster.stack]:
             self.random.choice(others).step_all()
 
     def _other_work(self, node: SimulatedNode) -> None:
-        others = [other for other in self._up() if other not in self.colony.stack]
+        others = [other for other in self._up() if other not in self.cluster.stack]
         if others:
             self.random.choice(others).step_random()
 
     def _copy(self, part: PartName, source: SimulatedNode) -> None:
-        """The connection breaks off, or the replica that a part is fetched from deletes what is outdated."""
+        """Breaks off a fetch, or lets the source delete outdated parts meanwhile."""
         if self.random.random() < self.fault_rate:
             self.counts["fetch broken off"] += 1
             raise UnavailableError("NETWORK_ERROR", f"{source.name} does not answer any more")
-        if self.random.random() < 0.2 and source not in self.colony.stack:
+        if self.random.random() < 0.2 and source not in self.cluster.stack:
             source.step(source.task("clean up"))
             if str(part) in source.outdated():
                 self.counts["outdated part kept for a fetch"] += 1
 
     def _while_waiting(self) -> None:
-        """Somebody waits: others work, and now and then a client too."""
+        """Lets nodes, and sometimes a client, work while somebody waits."""
         self._reconnect()
         for node in self._up():
-            if node not in self.colony.stack[:-1] and self.random.random() < 0.5:
+            if node not in self.cluster.stack[:-1] and self.random.random() < 0.5:
                 node.step_random()
-        if len(self.colony.stack) == 1 and self.random.random() < 0.1:
+        if len(self.cluster.stack) == 1 and self.random.random() < 0.1:
             self.act()
 
     def _reconnect(self) -> None:
-        """Perhaps to a server that lags; one that lagged may catch up."""
+        """Reconnects nodes, perhaps to a lagging server of ZooKeeper; a lagging one may catch up."""
         for node in self._up():
             if node.keeper.state is not SessionState.CONNECTED and self.random.random() < 0.4:
                 if self.random.random() < 0.3:
@@ -356,23 +317,25 @@ class Simulation:
     # -- healing and checking ------------------------------------------------------------------------------------
 
     def heal(self) -> None:
-        self.colony.on_wait = self.colony.step_others
-        self.colony.on_copy = lambda part, node: None
+        """Ends all faults, and lets everything settle."""
+        self.cluster.on_wait = self.cluster.step_others
+        self.cluster.on_copy = lambda part, node: None
         if self._wiped is not None:
-            # A small table may lose most of its rows with the unacknowledged ones of one disk: the operator insists.
-            force_restore_flag.set_flag(self.colony.ensemble.connect(), TABLE.replica(self._wiped.name))
+            # The loss of one disk may be most of a small table's rows: the operator forces the start.
+            force_restore_flag.set_flag(self.cluster.ensemble.connect(), TABLE.replica(self._wiped.name))
             self._wiped = None
-        self.colony.heal()
-        self.colony.settle()
+        self.cluster.heal()
+        self.cluster.settle()
 
     def check(self) -> None:
-        self.colony.check_equal()
-        for node in self.colony:
+        """Checks every invariant; what was unknown becomes known."""
+        self.cluster.check_equal()
+        for node in self.cluster:
             found = Counter(node.keys())
             assert found == Counter(node.keys(sequential=True)), f"{node.name} hides rows after healing"
             for block in self.blocks:
                 self._check_block(node, block, found)
-        there = Counter(next(iter(self.colony)).keys())
+        there = Counter(next(iter(self.cluster)).keys())
         assert set(there) <= self._known_keys()
         for block in self.blocks:
             assert not block.attempts_under_way

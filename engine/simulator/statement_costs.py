@@ -1,7 +1,7 @@
-"""What statements and background work on one replicated table cost: requests to ZooKeeper, counted, and CPU time.
+"""Measures what statements and background work on a replicated table cost.
 
-Servers of the simulator, without faults, whose background tasks run when they are due, as in a server. Every request
-to a node of the table counts, whoever made it, one for each path of a pipeline.
+It counts requests to ZooKeeper and CPU time, on simulated servers without faults, whose background tasks run when they
+are due. Every request to a node of the table counts, whoever made it, one for each path of a pipeline.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coordination.keeper.memory_keeper import Fault
-from engine.simulator.simulated_cluster import SimulatedNode
 from engine.simulator.simulated_disk import SimulatedDisk, record_syncs
+from engine.simulator.simulated_node import SimulatedNode
 from engine.simulator.simulated_servers import SimulatedServer, SimulatedServers
 from engine.simulator.trace import Trace
 from engine.tables.replicated.replicated_table import ReplicatedTable
@@ -23,13 +23,15 @@ from parts.common.thread_pool import run_jobs_inline
 
 _ROOT = "/tables/costs"
 _TICK_SECONDS = 0.01
-"""What a round of tasks takes."""
-_MOST_ROUNDS = 100_000
+"""The time that a round of tasks takes."""
+_MAX_ROUNDS = 100_000
 _AGE_SECONDS = 3600.0
 
 
 @dataclass
 class Cost:
+    """The cost of some work."""
+
     requests: int = 0
     cpu_seconds: float = 0.0
 
@@ -42,6 +44,7 @@ class TimedServers(SimulatedServers):
         self.power_cut_rate = 0.0
 
     def step_others(self) -> None:
+        """Steps the tasks that are due."""
         for node in self:
             if node.is_up and node not in self.stack[:-1]:
                 for task in node.pool.due():
@@ -55,7 +58,7 @@ class CountedTable:
         self.servers = servers
         self.first: SimulatedServer = servers.servers[0]
         self.on_request: Callable[[str, str], None] = lambda kind, path: None
-        """Hears of every request that counts: its kind and its path."""
+        """Called with kind and path of every request that counts."""
         self._cost = Cost()
         servers.on_request = self._count
 
@@ -66,35 +69,37 @@ class CountedTable:
         return None
 
     def create(self, columns: str, rest: str) -> None:
+        """Creates the table on all servers."""
         for server in self.servers.servers:
             server.sql(f"CREATE TABLE costs ({columns}) ENGINE = ReplicatedMergeTree('{_ROOT}', '{{replica}}') {rest}")
 
     def of(self, server: SimulatedServer) -> ReplicatedTable:
+        """Returns the table on a server."""
         found = server.engine.catalog.table("default", "costs")
         assert isinstance(found, ReplicatedTable)
         return found
 
     @property
     def table(self) -> ReplicatedTable:
-        """On the first server."""
+        """The table on the first server."""
         return self.of(self.first)
 
     def select_merges(self, are_selected: bool) -> None:
-        """Whether merges are chosen in the background."""
+        """Turns the background selection of merges on or off."""
         for server in self.servers.servers:
-            self.of(server).merge_steps.are_selected = are_selected
+            self.of(server).merge_steps.is_enabled = are_selected
 
     @contextmanager
     def measured(self) -> Iterator[Cost]:
-        """What is done within the block."""
+        """Measures the cost of the block."""
         self._cost, started = Cost(), time.process_time()
         yield self._cost
         self._cost.cpu_seconds = time.process_time() - started
         self._cost = Cost()
 
     def work_until(self, condition: Callable[[], bool]) -> None:
-        """Background work of all servers."""
-        for _ in range(_MOST_ROUNDS):
+        """Runs background work of all servers until the condition holds."""
+        for _ in range(_MAX_ROUNDS):
             if condition():
                 return
             self.servers.now += _TICK_SECONDS
@@ -102,7 +107,7 @@ class CountedTable:
         raise AssertionError(f"it does not end: {[self.of(server).queue.entries() for server in self.servers.servers]}")
 
     def settle(self) -> None:
-        """Until all replicas have the same parts and nothing to do."""
+        """Runs background work until all replicas have the same parts and nothing to do."""
         self.work_until(lambda: all(map(self._is_idle, self.servers.servers)) and self._are_equal())
 
     def _is_idle(self, server: SimulatedServer) -> bool:
@@ -116,7 +121,7 @@ class CountedTable:
 
 @contextmanager
 def counted_table(root: Path, columns: str, rest: str, *, replicas: int = 1) -> Iterator[CountedTable]:
-    """A table without merges in the background. ``rest`` follows the engine in CREATE TABLE."""
+    """Makes a table without background merges. ``rest`` follows the engine in CREATE TABLE."""
     disks: dict[Path, SimulatedDisk] = {}
     with contextlib.ExitStack() as stack:
         stack.enter_context(record_syncs(disks))
@@ -125,7 +130,7 @@ def counted_table(root: Path, columns: str, rest: str, *, replicas: int = 1) -> 
         stack.callback(servers.end)
         made = CountedTable(servers)
         made.create(columns, rest)
-        # Parts have the ages of their files, which the real clock gives them: they must be old enough for merges.
+        # Parts take their ages from the real clock's file times; they must be old enough for merges.
         servers.now = made.table.store.path.stat().st_mtime + _AGE_SECONDS
         made.select_merges(False)
         yield made

@@ -1,4 +1,4 @@
-"""What happened in a simulation, line by line: the same seed gives the same bytes."""
+"""The trace of a simulation, line by line: the same seed gives the same bytes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LAST_LINES = 40
 
 
 class Trace:
-    """``digest`` is of all lines; ``file``, if given, gets them."""
+    """The lines of one run. ``digest`` hashes all lines; ``file``, if given, receives them."""
 
     def __init__(self, file: TextIO | None = None) -> None:
         self._file = file
@@ -20,6 +20,7 @@ class Trace:
         self.count = 0
 
     def add(self, line: str) -> None:
+        """Adds a line."""
         self.count += 1
         self.last.append(line)
         self._hasher.update(line.encode() + b"\n")
@@ -28,4 +29,5 @@ class Trace:
 
     @property
     def digest(self) -> str:
+        """The hash of all lines."""
         return self._hasher.hexdigest()

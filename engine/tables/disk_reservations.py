@@ -1,5 +1,7 @@
-"""Room on the disk for parts to be, taken before they are written: merges, mutations and fetches that run beside each
-other do not count on the same bytes, and one that cannot fit is not begun."""
+"""Reserves disk space for merges, mutations and fetches before they write.
+
+Tasks that run at the same time do not count on the same bytes, and one that cannot fit is not begun.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +14,13 @@ from pathlib import Path
 from parts.common.errors import UnavailableError
 
 RESERVED_TO_SOURCE_RATIO = 1.1
-"""Of what a merge or mutation reads, or a fetch brings, so much is taken for what it writes."""
+"""How much space is reserved for what a task writes, relative to the bytes that it reads or fetches."""
 FREE_TO_SOURCE_RATIO = 2
-"""What is chosen in the background leaves as much again free."""
+"""How much free space a task chosen in the background needs, relative to the bytes that it reads."""
 
 
 class DiskReservations:
-    """Keeps account of the room on the disk of one server, where all its tables lie. From any thread."""
+    """The disk space that the tasks of one server have reserved. May be called from any thread."""
 
     def __init__(
         self,
@@ -31,16 +33,20 @@ class DiskReservations:
         self._lock = threading.Lock()
 
     def unreserved_bytes(self, path: Path) -> int:
+        """Returns the free bytes that no task has reserved."""
         return max(0, self._free_bytes(path) - self._reserved)
 
     def require(self, path: Path, source_bytes: int, what: str) -> None:
-        """Raises 243 (NOT_ENOUGH_SPACE) where :meth:`reserve` would now."""
+        """Raises 243 (NOT_ENOUGH_SPACE) if :meth:`reserve` would raise it now."""
         with self._lock:
             self._require(path, int(source_bytes * RESERVED_TO_SOURCE_RATIO), what)
 
     @contextmanager
     def reserve(self, path: Path, source_bytes: int, what: str) -> Iterator[None]:
-        """For what is made of so many bytes. Raises 243 (NOT_ENOUGH_SPACE) before anything is done."""
+        """Reserves space for what is written from ``source_bytes``.
+
+        Raises 243 (NOT_ENOUGH_SPACE) at the beginning.
+        """
         size = int(source_bytes * RESERVED_TO_SOURCE_RATIO)
         with self._lock:
             self._require(path, size, what)

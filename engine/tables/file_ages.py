@@ -1,6 +1,6 @@
-"""How long files have been as they are, in monotonic time: their own times are of a wall clock, which may step.
+"""How long files have been unchanged, in monotonic time, as the wall clock may step.
 
-What a start of the server finds counts as new: it may have been down for any time, and nothing goes too early.
+Files that exist when the server starts count as new, so nothing is removed too early.
 """
 
 from __future__ import annotations
@@ -11,15 +11,17 @@ from pathlib import Path
 
 
 class UnchangedFiles:
-    """Tells for how long files and directories have not changed, which are looked at again and again."""
+    """The ages of files and directories that are looked at again and again."""
 
     def __init__(self) -> None:
         self._seen: dict[Path, tuple[int, float]] = {}
-        """The time of the last change, and when it was seen first."""
+        """By path, the time of its last change, and when that was first seen."""
 
     def ages(self, paths: Iterable[Path], now: float) -> dict[Path, float]:
-        """Seconds since each was first seen as it is, 0 for what is new. Those that are gone are left out, and what is
-        not among ``paths`` is forgotten. ``now``: monotonic seconds."""
+        """Returns the seconds since each path was first seen unchanged; 0 for a new one.
+
+        Missing paths are left out, and a path not in ``paths`` is forgotten. ``now``: monotonic seconds.
+        """
         found: dict[Path, tuple[int, float]] = {}
         for path in paths:
             with contextlib.suppress(FileNotFoundError):

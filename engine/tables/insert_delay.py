@@ -1,6 +1,6 @@
-"""INSERTs wait, and at last are refused, when a table has more parts than its merges keep up with.
+"""Delays INSERTs, and at last refuses them, when a table has more parts than merges keep up with.
 
-Pure but for the wait: :func:`compute_delay_seconds` decides on counts, as ClickHouse does.
+:func:`compute_delay_seconds` decides on counts alone, as ClickHouse does.
 """
 
 from __future__ import annotations
@@ -20,19 +20,24 @@ _SLICE_SECONDS = 0.1
 
 @dataclass(frozen=True)
 class PartCounts:
+    """The numbers of a table's parts that decide on a delay."""
+
     total: int
-    """Active ones of all partitions."""
+    """Active parts in all partitions."""
     most: int
-    """Active ones of the partition that has the most."""
+    """Active parts in the partition that has the most."""
     partition_id: str = ""
     most_bytes: int = 0
-    """Of these on disk; only asked for where ``most`` is too many."""
+    """Bytes on disk of these; computed only if ``most`` is too many."""
     inactive: int = 0
-    """Of the partition that has the most of them; only where a setting asks."""
+    """Inactive parts in the partition that has the most; counted only if a setting needs it."""
 
 
 def delay_insert(table: TableData, options: InsertOptions, *, may_wait: bool = True) -> None:
-    """Before an INSERT begins. Raises 252 (TOO_MANY_PARTS), and what ends the query meanwhile."""
+    """Waits before an INSERT begins, if the table has many parts.
+
+    Raises 252 (TOO_MANY_PARTS), 243 (NOT_ENOUGH_SPACE), and what ends the query while it waits.
+    """
     _require_free_disk(table, options)
     services, settings, never = table.services, table.definition.settings, threading.Event()
     try:
@@ -50,7 +55,7 @@ def delay_insert(table: TableData, options: InsertOptions, *, may_wait: bool = T
 
 
 def _require_free_disk(table: TableData, options: InsertOptions) -> None:
-    """Raises 243 (NOT_ENOUGH_SPACE) when less is free than the query's settings, or the table's, ask for."""
+    """Raises 243 (NOT_ENOUGH_SPACE) if less disk is free than the query's or table's settings ask for."""
     settings, disk, path = table.definition.settings, table.services.disk, table.store.path
     least = options.min_free_disk_bytes or settings.min_free_disk_bytes_to_perform_insert
     ratio = options.min_free_disk_ratio or settings.min_free_disk_ratio_to_perform_insert
@@ -79,7 +84,7 @@ def _count(table: TableData, options: InsertOptions) -> PartCounts:
 
 
 def _thresholds(settings: MergeTreeSettings, options: InsertOptions) -> tuple[int, int]:
-    """The query's settings come before the table's."""
+    """Returns the delaying and the refusing number of parts; the query's settings precede the table's."""
     return (
         options.parts_to_delay_insert or settings.parts_to_delay_insert,
         options.parts_to_throw_insert or settings.parts_to_throw_insert,
@@ -87,7 +92,7 @@ def _thresholds(settings: MergeTreeSettings, options: InsertOptions) -> tuple[in
 
 
 def compute_delay_seconds(counts: PartCounts, settings: MergeTreeSettings, options: InsertOptions, table: str) -> float:
-    """Seconds to wait. Raises 252 (TOO_MANY_PARTS)."""
+    """Returns the seconds to wait. Raises 252 (TOO_MANY_PARTS)."""
     delays, throws = _thresholds(settings, options)
     if counts.total >= settings.max_parts_in_total:
         raise UnavailableError(

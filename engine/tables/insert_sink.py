@@ -1,7 +1,7 @@
-"""One INSERT in progress: blocks become temporary parts as they come, and are committed together at the end.
+"""Writes the blocks of one INSERT as temporary parts, and commits them together at the end.
 
-Nothing is visible before :meth:`InsertSink.commit`, so input that turns out wrong in its last row leaves no trace.
-Memory holds at most the few blocks being written; the rest is on disk.
+Nothing is visible before :meth:`InsertSink.commit`, so an error in the last row of the input leaves no trace. Memory
+holds at most the few blocks that are being written; the rest is on disk.
 """
 
 from __future__ import annotations
@@ -31,20 +31,21 @@ from parts.write.block_preparation import (
     split_by_partition,
 )
 from parts.write.constraint_checks import check_constraints
-from parts.write.part_writer import (
-    write_part,
-)
+from parts.write.part_writer import write_part
 
 logger = logging.getLogger(__name__)
 
 _MAX_WRITES_IN_FLIGHT = 2
 _WRITE_COPIES = 2
-"""A piece is in memory as it came and sorted."""
+"""The copies of a piece in memory: as it came, and sorted."""
 
 
 @dataclass
 class TemporaryPart:
-    """A part on disk under a temporary name. ``block_id`` is what deduplicates it, ``""`` for never."""
+    """A part on disk under a temporary name.
+
+    ``block_id`` identifies the block for deduplication; empty for none.
+    """
 
     directory: Path
     partition_id: str
@@ -54,21 +55,24 @@ class TemporaryPart:
     block_index: int = 0
     content_hash: str = ""
     written: builtins.bytes = b""
-    """``WrittenPart.meta``: with it the part need not be read to be opened."""
+    """``WrittenPart.meta``, with which the part can be opened without reading it."""
     missing: MissingViews = NOTHING_MISSING
-    """The materialized views that have to get the block, once the part is committed."""
+    """The materialized views that must get the block once the part is committed."""
 
 
 @dataclass
 class InsertOutcome:
+    """The result of an INSERT: rows written and blocks deduplicated."""
+
     written_rows: int = 0
     written_bytes: int = 0
     deduplicated_blocks: int = 0
     part_names: list[str] = field(default_factory=list)
     known: dict[str, MissingViews] = field(default_factory=dict)
-    """By id, the blocks that were stored before, and what their views miss of them."""
+    """By id, the blocks that were stored before, and the views that lack them."""
 
     def add_known(self, block_id: str, missing: MissingViews) -> None:
+        """Counts a block that was stored before."""
         self.deduplicated_blocks += 1
         self.known[block_id] = missing
 
@@ -80,41 +84,44 @@ class Piece:
     rows: PartitionBlock
     block_id: str | None = None
     missing: MissingViews = NOTHING_MISSING
-    """As ``TemporaryPart.missing``."""
+    """See ``TemporaryPart.missing``."""
 
 
 class InsertSink(ABC):
-    """Takes the blocks of one INSERT. Not for use by several threads."""
+    """The writer of one INSERT's blocks. Not thread-safe."""
 
     def __init__(self, table: TableData, options: InsertOptions) -> None:
         self.table = table
         self.options = options
         self.description = table.description
-        """Of the blocks that are written: an ALTER may come meanwhile."""
+        """The description under which the blocks are written; an ALTER may change the table's meanwhile."""
         self._blocks = 0
         self._seen: Counter[str] = Counter()
         self._writes: list[Future[TemporaryPart | None] | TemporaryPart | None] = []
         self._in_flight: list[tuple[Future[TemporaryPart | None], int]] = []
 
     def write(self, block: pa.Table, token: str = "") -> None:
-        """Writes a complete block (every stored column, storage types) as one temporary part per partition. ``token``
-        stands for its rows where it is told from others."""
+        """Writes a complete block as one temporary part per partition.
+
+        The block has every stored column, in storage types. ``token``, if given, replaces the hash of its rows for
+        deduplication.
+        """
         if block.num_rows == 0:
             return
         check_constraints(block, self.description, self.table.definition.full_name)
         self._write(block, [Piece(rows) for rows in split_by_partition(block, self.description)], token)
 
     def identified(self, block: pa.Table, token: str = "") -> list[Piece]:
-        """The pieces of a block with their final ids, for :meth:`write_pieces`, which comes next."""
+        """Splits a block into pieces with their final block ids, for :meth:`write_pieces`, which must follow."""
         check_constraints(block, self.description, self.table.definition.full_name)
         pieces = split_by_partition(block, self.description)
         return [
-            Piece(rows, self._told_apart(rows.partition_id, self._block_id(rows, token, self._blocks)))
+            Piece(rows, self._make_unique_id(rows.partition_id, self._make_block_id(rows, token, self._blocks)))
             for rows in pieces
         ]
 
     def write_pieces(self, block: pa.Table, pieces: Sequence[Piece]) -> None:
-        """As :meth:`write`."""
+        """Writes the pieces of a block, as :meth:`write` does."""
         self._write(block, pieces, "")
 
     def _write(self, block: pa.Table, pieces: Sequence[Piece], token: str) -> None:
@@ -126,24 +133,28 @@ class InsertSink(ABC):
         for piece in pieces:
             self.options.status.check()
             index, size = self._blocks - 1, piece.rows.block.nbytes
-            if is_small or _WRITE_COPIES * size > self._room_bytes:
+            if is_small or _WRITE_COPIES * size > self._memory_budget_bytes:
                 self._writes.append(self._write_piece(piece, index, token))
                 continue
-            self._wait_for_room(size)
+            self._wait_for_memory(size)
             future = self.table.services.writers.submit(self._write_piece, piece, index, token)
             self._in_flight.append((future, size))
             self._writes.append(future)
 
     @property
-    def _room_bytes(self) -> int:
-        """What pieces being written may take: half of the query's memory, for the next block comes meanwhile."""
+    def _memory_budget_bytes(self) -> int:
+        """The bytes that pieces being written may take:
+
+        half of the query's memory, as the next block needs the rest.
+        """
         return self.options.status.memory.limit_bytes // 2 or 1 << 62
 
-    def _wait_for_room(self, size_bytes: int) -> None:
+    def _wait_for_memory(self, size_bytes: int) -> None:
+        """Waits until another piece of this size may be written in the background."""
         while True:
             self._in_flight = [(write, size) for write, size in self._in_flight if not write.done()]
             held_bytes = sum(size for _, size in self._in_flight) + size_bytes
-            if len(self._in_flight) < _MAX_WRITES_IN_FLIGHT and _WRITE_COPIES * held_bytes <= self._room_bytes:
+            if len(self._in_flight) < _MAX_WRITES_IN_FLIGHT and _WRITE_COPIES * held_bytes <= self._memory_budget_bytes:
                 return
             self._in_flight[0][0].result()
 
@@ -161,34 +172,40 @@ class InsertSink(ABC):
         try:
             written = [write.result() if isinstance(write, Future) else write for write in self._writes]
             parts = [part for part in written if part is not None]
-            if not self._seen:  # else the pieces came with ids of their own
+            if not self._seen:  # otherwise the pieces came with final ids
                 for part in parts:
-                    part.block_id = self._told_apart(part.partition_id, part.block_id)
+                    part.block_id = self._make_unique_id(part.partition_id, part.block_id)
             self.table.services.failpoint("insert.after_temporary_part")
             outcome = self.commit_parts(parts)
             if not outcome.deduplicated_blocks:
-                self._writes.clear()  # all have their names: there is nothing to remove
+                self._writes.clear()  # all parts were renamed, so there is nothing to remove
             return outcome
         finally:
             self.abort()
 
     def abort(self) -> None:
-        """Removes whatever temporary parts are left."""
+        """Removes the temporary parts that are left."""
         for write in self._writes:
             try:
                 part = write.result() if isinstance(write, Future) else write
-            except Exception:  # a full disk, say; the write removed its own directory
+            except Exception:  # for example a full disk; the write removed its own directory
                 continue
             if part is not None:
                 self.table.store.drop_temporary(part.directory)
         self._writes.clear()
 
     def announce(self, partition_id: str) -> None:
-        """The first part of the INSERT, a small one, is written now: for a sink whose parts are committed elsewhere."""
+        """Called when the first part of the INSERT is small, just before it is written.
+
+        For sinks whose parts another process commits.
+        """
         return
 
     def expect(self, partition_id: str) -> None:
-        """A part of the partition will soon be committed: what it needs may be got before it comes."""
+        """Called when a part of the partition will soon be committed.
+
+        The sink may allocate the block number ahead of the commit.
+        """
         return
 
     @abstractmethod
@@ -202,7 +219,7 @@ class InsertSink(ABC):
         return hash_token(token, block_index)
 
     def _write_piece(self, whole: Piece, index: int, token: str) -> TemporaryPart | None:
-        """``None``: the merge mode leaves nothing of it."""
+        """Writes one piece; returns ``None`` if the merge mode removes all its rows."""
         piece, block_id = whole.rows, whole.block_id
         directory = self.table.store.create_temporary("tmp_insert_")
         try:
@@ -216,7 +233,7 @@ class InsertSink(ABC):
             written = write_part(directory, block, self.description, piece.values)
             if block_id is None:
                 known_hash = written.content_hash if block is piece.block else ""
-                block_id = self._block_id(piece, token, index, known_hash)
+                block_id = self._make_block_id(piece, token, index, known_hash)
         except BaseException:
             self.table.store.drop_temporary(directory)
             raise
@@ -232,16 +249,21 @@ class InsertSink(ABC):
             whole.missing,
         )
 
-    def _told_apart(self, partition_id: str, block_id: str) -> str:
-        """The second block of the same rows in one INSERT, the third and so on, get ids of their own: they are rows
-        like any others, while a repeat of the whole INSERT gives the same ids again."""
+    def _make_unique_id(self, partition_id: str, block_id: str) -> str:
+        """Gives a block that repeats the rows of an earlier one in this INSERT an id of its own.
+
+        Its rows are stored like any others, while a repeat of the whole INSERT gives the same ids again.
+        """
         count = self._seen[block_id]
         self._seen[block_id] += 1
         return f"{partition_id}_{hash_token(block_id, count)}" if block_id and count else block_id
 
-    def _block_id(self, piece: PartitionBlock, token: str, index: int, known_hash: str = "") -> str:
-        """Of the rows in the order they came, before sorting: the same INSERT gives the same id everywhere.
-        ``known_hash`` is that of the part's content, if the rows came in its order."""
+    def _make_block_id(self, piece: PartitionBlock, token: str, index: int, known_hash: str = "") -> str:
+        """Returns the block id of the rows in the order they came, before sorting.
+
+        So the same INSERT gives the same id everywhere. ``known_hash`` is the part's content hash, if the rows came
+        sorted.
+        """
         if not self.options.deduplicate or self.options.transaction or not deduplicates_blocks(self.table.definition):
             return ""
         token = token or self._deduplication_token(index) or ""
@@ -249,9 +271,10 @@ class InsertSink(ABC):
 
 
 def deduplicates_blocks(definition: TableDefinition) -> bool:
-    """Whether the table remembers the blocks of its INSERTs."""
+    """Tells whether the table remembers the blocks of its INSERTs."""
     return definition.is_replicated or bool(definition.settings.non_replicated_deduplication_window)
 
 
 def hash_token(text: str, number: int) -> str:
+    """Returns the XXH3-128 hash of a token and a number in hexadecimal digits."""
     return xxhash.xxh3_128_hexdigest(f"{text}\0{number}".encode())

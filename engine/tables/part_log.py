@@ -1,6 +1,6 @@
-"""What became of parts lately, for ``system.part_log``: the newest events, in memory. From any thread.
+"""The newest events of parts, in memory, for ``system.part_log``.
 
-Workers write temporary parts only; what becomes of them the replica process does, and notes.
+May be called from any thread. Workers write temporary parts only; all events happen in the replica process.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from parts.table.table_description import Key
 from sql.formats.registry import write_blocks
 from sql.settings.supported_settings import DEFAULT_SETTINGS
 
-_MOST_EVENTS = 20_000
-_MOST_TEXTS = 65_536
+_MAX_EVENTS = 20_000
+_MAX_TEXTS = 65_536
 
 
 class PartEventType(Enum):
-    """With ClickHouse's numbers."""
+    """The kinds of events, with ClickHouse's numbers."""
 
     NEW = ("NewPart", 1)
     MERGE = ("MergeParts", 2)
@@ -38,6 +38,8 @@ class PartEventType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PartEvent:
+    """One event of a part."""
+
     type: PartEventType
     time: float
     duration_seconds: float
@@ -54,22 +56,25 @@ class PartEvent:
     read_rows: int = 0
     read_bytes: int = 0
     merge_type: str = ""
-    """``Regular``, ``TTLDelete`` or ``TTLRecompress``; of what is no merge empty."""
+    """``Regular``, ``TTLDelete`` or ``TTLRecompress``; empty if the event is no merge."""
     query_id: str = ""
     error: int = 0
     exception: str = ""
 
 
 class PartLog:
+    """The newest events of all tables, and counts since the start."""
+
     def __init__(self) -> None:
-        self._events: deque[PartEvent] = deque(maxlen=_MOST_EVENTS)
+        self._events: deque[PartEvent] = deque(maxlen=_MAX_EVENTS)
         self._lock = threading.Lock()
         self.counts: Counter[PartEventType] = Counter()
         self.failures: Counter[PartEventType] = Counter()
         self.read_rows: Counter[PartEventType] = Counter()
-        """Since the start."""
+        """Counts since the start."""
 
     def events(self) -> list[PartEvent]:
+        """Returns the events, oldest first."""
         with self._lock:
             return list(self._events)
 
@@ -85,6 +90,7 @@ class PartLog:
         merge_type: str = "",
         query_id: str = "",
     ) -> None:
+        """Adds an event of a part."""
         self._add(
             PartEvent(
                 type_,
@@ -118,6 +124,7 @@ class PartLog:
         started: float | None = None,
         sources: Sequence[Part] = (),
     ) -> None:
+        """Adds a failed event."""
         self._add(
             PartEvent(
                 type_,
@@ -133,7 +140,7 @@ class PartLog:
         )
 
     def add_removals(self, definition: TableDefinition, parts: Sequence[Part], now: float) -> None:
-        """They leave the disk."""
+        """Adds an event for each part that leaves the disk."""
         for part in parts:
             self.note(PartEventType.REMOVE, definition, part, now)
 
@@ -148,19 +155,22 @@ class PartLog:
 
 
 _texts: dict[tuple[Key, str], str] = {}
-"""By the table's key and the partition's id, which tell the value."""
+"""By partition key and partition id, which determine the text."""
 
 
 def format_partition(key: Key, part: Part) -> str:
-    """As ``system.parts.partition`` writes it: one value is bare, several are a tuple of literals. ``key``: the
-    partition key of the part's table. Written once for all parts of a partition."""
+    """Returns the text of ``system.parts.partition``:
+
+    one bare value, or a tuple of literals. ``key`` is the partition key of the part's table. The text is cached for all
+    parts of a partition.
+    """
     if not key:
         return "tuple()"
     of_partition = (key, part.name.partition_id)
     text = _texts.get(of_partition)
     if text is None:
         text = _texts[of_partition] = _written(part)
-        if len(_texts) > _MOST_TEXTS:
+        if len(_texts) > _MAX_TEXTS:
             _texts.pop(next(iter(_texts)), None)
     return text
 

@@ -1,18 +1,18 @@
-"""ATTACH TABLE … AS [NOT] REPLICATED: a detached table of the MergeTree family gets, or loses, its replicas in place.
+"""ATTACH TABLE … AS [NOT] REPLICATED: converts a detached table to or from a replicated one in place.
 
-Nothing is copied: only the engine of the definition changes, in one write of the catalog's. What is checked here, and
-written before, can be repeated after a crash at any moment.
+Nothing is copied: only the engine of the definition changes, in one write of the catalog. Everything that is checked or
+written before that can be repeated after a crash at any moment.
 
 To a replicated table:
 
-1. the nodes in ZooKeeper, as SYSTEM RESTORE REPLICA makes them (``recovery.restore_replica``), and the decided
-transactions
-2. the definition
-3. the table's first session lists its parts or, where there are other replicas, becomes a copy of them: parts with the
-   content of theirs are kept, others go to ``detached/clone_…``
+1. The nodes in ZooKeeper are made, as SYSTEM RESTORE REPLICA makes them (``recovery.restore_replica``), with the
+   decided transactions.
+2. The definition is written.
+3. The table's first session lists its parts. If there are other replicas, the table becomes a copy of them: parts with
+   the same content are kept, others go to ``detached/clone_…``.
 
-To a plain table: what ZooKeeper knows of decided transactions is written beside the parts, then the definition. The
-replica's nodes stay, as in ClickHouse.
+To a plain table: the decided transactions in ZooKeeper are written beside the parts, then the definition. The replica's
+nodes stay, as in ClickHouse.
 
 Source: ClickHouse documentation, "ATTACH MergeTree table as ReplicatedMergeTree".
 """
@@ -30,8 +30,8 @@ from coordination.transactions.application_versions import read_applications
 from coordination.transactions.carried_decisions import write_decisions as write_decisions_to
 from coordination.transactions.transaction_nodes import Transaction, TransactionState, read_transactions
 from engine.interserver.replication import Replication
-from engine.tables.merge_tree.kept_mutations import unfinished_mutations
-from engine.tables.merge_tree.local_transactions import applications_on_disk, decisions_on_disk, write_decisions
+from engine.tables.merge_tree.kept_mutations import list_unfinished_mutations
+from engine.tables.merge_tree.local_transactions import read_application_files, read_decision_files, write_decisions
 from engine.tables.replicated.life.shared_definition import make_shared_definition
 from engine.tables.replicated.replicated_table import ReplicatedTable
 from engine.tables.services import TableServices
@@ -39,12 +39,8 @@ from engine.tables.table import load_parts
 from engine.tables.table_definition import TableDefinition
 from parts.common.errors import PandoError, UnavailableError, UserError
 from parts.format.hashed_file import sync_directory
-from parts.store.part_states import (
-    PartState,
-)
-from parts.store.part_store import (
-    PartStore,
-)
+from parts.store.part_states import PartState
+from parts.store.part_store import PartStore
 from recovery.restore_replica import clear_retired
 from recovery.table_completeness import why_not_whole
 from sql.definitions.engines.deprecated_syntax import is_merge_tree
@@ -59,17 +55,19 @@ _OF_PLAIN_TABLES = ("mutation_*.txt", "transactions/*.json", "applications/*.jso
 
 
 class Conversion:
-    """Converts the tables of one server. A table is not loaded while it is converted."""
+    """Converts the tables of one server. A table must not be loaded while it is converted."""
 
     def __init__(self, replication: Replication, services: TableServices) -> None:
         self._replication = replication
         self._services = services
 
     def convert(self, definition: TableDefinition, define: Define, *, to_replicated: bool) -> TableDefinition:
-        """The new definition, which may be written then. ``define`` compiles a CREATE statement.
+        """Prepares a conversion and returns the new definition, which may then be written.
 
-        Raises ``UserError`` 48 for other engines, 80 for a table that is so already, or must be settled before, 253 and
-        342 from ZooKeeper, 139 for a macro that the configuration lacks; 225 and 999 without ZooKeeper.
+        ``define`` compiles a CREATE statement.
+
+        Raises ``UserError`` 48 for other engines, 80 for a table that is so already or has unfinished work, and 139 for
+        an unknown macro. Raises 253 and 342 from ZooKeeper, 225 and 999 without ZooKeeper.
         """
         if not is_merge_tree(definition.create):
             raise UserError("NOT_IMPLEMENTED", "Table engine conversion is supported only for MergeTree family engines")
@@ -88,17 +86,20 @@ class Conversion:
         table = ReplicatedTable(new, services, replication)
         table.state.replication.require_keeper()
         load_parts(table.store, new)
-        if ids := unfinished_mutations(definition.data_path, (part.name for part in table.store.active())):
-            raise _unsettled(definition, "replicated", f"mutation {ids[0]} is not done")
-        decided = decisions_on_disk(definition.data_path)
+        if ids := list_unfinished_mutations(definition.data_path, (part.name for part in table.store.active())):
+            raise _make_unsettled_error(definition, "replicated", f"mutation {ids[0]} is not done")
+        decided = read_decision_files(definition.data_path)
         _refuse_open(definition, table.store, "replicated", decided)
-        # A clone moves to detached/ what others do not list, and the rows of covered parts are in their covers.
+        # A clone moves parts that others do not list to detached/; the rows of covered parts are in their covers.
         table.store.delete([part for part, kind in table.store.list_parts() if kind is PartState.OUTDATED])
         self._make_nodes(table, decided)
         return new
 
     def _make_nodes(self, table: ReplicatedTable, decided: Sequence[Transaction]) -> None:
-        """Repeatable. Only of the first replica's table anything but its own nodes is written."""
+        """Makes the nodes of the replica; may be repeated.
+
+        The first replica also writes the table's transactions.
+        """
         services, paths = self._services, table.paths
         keeper = table.state.replication.require_keeper()
         table.state.replication.require_free(table.replica.root)
@@ -115,9 +116,9 @@ class Conversion:
         )
         services.failpoint("conversion.after_nodes")
         if keeper.children(paths.replicas) == [table.replica.name]:
-            with suppress(NoNode):  # it is a new table, to which restored replicas add nothing
+            with suppress(NoNode):  # it is a new table, so restored replicas add nothing to it
                 keeper.delete(paths.restored)
-            write_decisions_to(keeper, paths, decided, applications_on_disk(table.definition.data_path))
+            write_decisions_to(keeper, paths, decided, read_application_files(table.definition.data_path))
         services.failpoint("conversion.after_decisions")
 
     def _to_plain(self, definition: TableDefinition, define: Define) -> TableDefinition:
@@ -135,7 +136,7 @@ class Conversion:
                     "gone for good, take 'zookeeper' out of the server's configuration",
                 )
             if reason := why_not_whole(keeper, replica, table.state.parts_on_disk(), identity):
-                raise _unsettled(definition, "not replicated", reason)
+                raise _make_unsettled_error(definition, "not replicated", reason)
             decided = [
                 each for each in read_transactions(keeper, replica.table) if each.state is not TransactionState.OPEN
             ]
@@ -150,9 +151,12 @@ class Conversion:
     def at_start(
         self, definition: TableDefinition, define: Define, write: Callable[[TableDefinition], None]
     ) -> TableDefinition:
-        """The definition that the table starts with: of a replicated one, durable by ``write``, where somebody has put
-        ``convert_to_replicated`` into the directory of its data. What does not work is logged, and the file stays."""
-        flags = [flag for flag in _flags(definition.data_path) if flag.exists()]
+        """Converts a table at its start if its data directory holds a file ``convert_to_replicated``.
+
+        Returns the definition that the table starts with. A new one is first made durable by ``write``. A failure is
+        logged, and the file stays.
+        """
+        flags = [flag for flag in _list_flag_files(definition.data_path) if flag.exists()]
         if not flags:
             return definition
         if not definition.is_replicated:
@@ -170,26 +174,27 @@ class Conversion:
 
 
 def _forget_plain_table(directory: Path) -> None:
-    """What was left beside the parts when the table became a replicated one."""
+    """Removes the files that a table of one server left when it became a replicated one."""
     for pattern in _OF_PLAIN_TABLES:
         for file in directory.glob(pattern):
             file.unlink()
 
 
-def _flags(directory: Path) -> tuple[Path, ...]:
-    """ClickHouse looked for the second one in former versions."""
+def _list_flag_files(directory: Path) -> tuple[Path, ...]:
+    """Returns the possible paths of the flag file; older ClickHouse versions used the second."""
     return directory / _FLAG, directory / "flags" / _FLAG
 
 
 def _refuse_open(definition: TableDefinition, store: PartStore, how: str, decided: Sequence[Transaction]) -> None:
+    """Raises 80 if a transaction is open or an ATTACH unfinished."""
     names = {each.name for each in decided}
     if undecided := [name for name in store.staged.transactions() if name not in names]:
-        raise _unsettled(definition, how, f"transaction {undecided[0]} is open")
+        raise _make_unsettled_error(definition, how, f"transaction {undecided[0]} is open")
     if attaching := store.attaching.transactions():
-        raise _unsettled(definition, how, f"ATTACH PARTITION {attaching[0]} is not ended")
+        raise _make_unsettled_error(definition, how, f"ATTACH PARTITION {attaching[0]} is not ended")
 
 
-def _unsettled(definition: TableDefinition, how: str, reason: str) -> UserError:
+def _make_unsettled_error(definition: TableDefinition, how: str, reason: str) -> UserError:
     return UserError(
         "INCORRECT_QUERY",
         f"Can not attach table {definition.full_name} as {how}: {reason}. ATTACH it as it is, wait until that is done, "

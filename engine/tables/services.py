@@ -1,4 +1,4 @@
-"""What the engine lends to its tables."""
+"""The services that the engine lends to tables: clock, threads, slots, throttles, running work."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from sql.mutations.mutation_queries import MutationStep
 
 @dataclass
 class RunningMerge:
-    """A merge under way, for ``system.merges``."""
+    """A merge or mutation under way, for ``system.merges``."""
 
     database: str
     table: str
@@ -37,9 +37,9 @@ class RunningMerge:
     merge_type: str = "Regular"
     partition: str = ""
     path: str = ""
-    """Of the table's data."""
+    """The directory of the table's data."""
     total_bytes: int = 0
-    """Of the sources on disk, and, by the next, uncompressed."""
+    """The size of the sources on disk; the next field is their uncompressed size."""
     total_uncompressed_bytes: int = 0
 
 
@@ -70,7 +70,7 @@ class RunningFetch:
     part: PartName
     directory: Path
     source_path: str
-    """In ZooKeeper."""
+    """The znode path of the source replica."""
     source_url: str
     started: float
     transfer: Transfer
@@ -78,25 +78,25 @@ class RunningFetch:
 
 @dataclass(frozen=True)
 class MergeOrder:
-    """What one merge is to do: everything that another process must know of it."""
+    """One merge to run: everything that another process must know of it."""
 
     database: str
     create: CreateTable
     data_path: Path
     sources: tuple[PartName, ...]
     directory: Path
-    """Where the merged part is to be."""
+    """The directory to write the merged part into."""
     deduplicate: bool = False
     deduplicate_by: tuple[str, ...] = ()
     cleanup: bool = False
-    """Rows that say that they are deleted go: the sources are all parts of their partition."""
+    """Removes rows marked as deleted; the sources must be all parts of their partition."""
     expire_at: int = 0
-    """The time of the merge: what has expired then goes, and rows have an age (``MergeMode.at``); 0: none."""
+    """The time by which rows expire and have an age (``MergeMode.at``); 0 if none does."""
 
 
 @dataclass(frozen=True)
 class MutationReadTable:
-    """A table that a subquery of a mutation reads: its parts are held while it does."""
+    """A table that a subquery of a mutation reads, with the parts that are held meanwhile."""
 
     database: str
     create: CreateTable
@@ -106,7 +106,7 @@ class MutationReadTable:
 
 @dataclass(frozen=True)
 class MutationOrder:
-    """What is to be made of one part, as :class:`MergeOrder`."""
+    """Mutations to apply to one part: everything that another process must know of them."""
 
     database: str
     create: CreateTable
@@ -118,12 +118,17 @@ class MutationOrder:
 
 
 RunInMergeProcess = Callable[[MergeOrder | MutationOrder, Callable[[], bool], Callable[[MergeProgress], None]], None]
-"""Carries out a merge or a mutation in another process, asks now and then whether it is cancelled, and tells its
-progress."""
+"""Runs a merge or a mutation in another process.
+
+The first function is polled to learn whether the work is cancelled; the second is called with its progress.
+"""
 
 
 class Slots:
-    """At most ``most`` of something at a time, in the whole server. From any thread."""
+    """A limit on how many things of a kind run at a time in the whole server.
+
+    May be called from any thread.
+    """
 
     def __init__(self, most: int) -> None:
         self._free = most
@@ -131,11 +136,12 @@ class Slots:
 
     @property
     def free(self) -> int:
+        """The number of free slots."""
         return self._free
 
     @contextmanager
     def try_take(self) -> Iterator[bool]:
-        """``False`` when none is free: do without. Never blocks."""
+        """Takes a slot for the block; yields ``False`` if none is free. Never blocks."""
         with self._lock:
             is_taken = self._free > 0
             self._free -= is_taken
@@ -148,54 +154,62 @@ class Slots:
 
 @dataclass
 class TableServices:
-    """Time, chance, threads and failpoints: nothing here or below takes them from elsewhere."""
+    """Clock, randomness, threads and failpoints, the only source of them for tables."""
 
     clock: Callable[[], float]
-    """Seconds since 1970: what is written down."""
+    """Seconds since 1970, for times that are stored."""
     monotonic: Callable[[], float]
-    """Seconds that never go back: what is waited for."""
+    """Seconds that never go back, for waiting."""
     wait: Callable[[threading.Event, float], object]
-    """As ``Event.wait``. Every wait of a table goes through here, so that a simulator can let others work meanwhile."""
+    """Works like ``Event.wait``.
+
+    Every wait of a table goes through here, so that a simulator can run others meanwhile.
+    """
     wait_for: Callable[[threading.Condition, Callable[[], bool], float], bool]
-    """Waits for the predicate at most so many seconds, and says whether it came true."""
+    """Waits for the predicate at most this many seconds; tells whether it came true."""
     random: Random
-    """Makes names, orders sources, spreads load in time."""
+    """The randomness of names, of the order of sources, and of spreading load."""
     failpoint: Callable[[str], None]
-    """Passed at each named place where a test may make the process die or fail."""
+    """Called at each named place where a test may make the process die or fail."""
     housekeeping: BackgroundPool
-    """For short steps: pulling, selecting, cleaning."""
+    """The threads for short steps: pulling, selecting, cleaning."""
     workers: BackgroundPool
-    """For long steps: merging and fetching."""
+    """The threads for long steps: merging and fetching."""
     writers: Executor
-    """Compresses and writes the blocks of INSERTs."""
+    """The threads that compress and write the blocks of INSERTs."""
     merges: list[RunningMerge] = field(default_factory=list)
-    merge_elsewhere: RunInMergeProcess | None = None
-    """Where merges have processes of their own."""
+    run_in_merge_process: RunInMergeProcess | None = None
+    """Runs merges and mutations in other processes; ``None`` without merge processes."""
     merging: Slots = field(default_factory=lambda: Slots(16))
-    """Merges and mutations that run now."""
+    """The slots of merges and mutations."""
     fetches: Slots = field(default_factory=lambda: Slots(16))
-    """Parts that come from other replicas now."""
+    """The slots of fetches from other replicas."""
     delays: InsertDelays = field(default_factory=InsertDelays)
     checks: Checks = field(default_factory=Checks)
     part_log: PartLog = field(default_factory=PartLog)
     running_fetches: list[RunningFetch] = field(default_factory=list)
     disk: DiskReservations = field(default_factory=DiskReservations)
     max_fetches_bandwidth: int = 0
-    """Bytes a second that come from other replicas, and, by the next, go to them; 0 for any number."""
+    """Limit of bytes per second from other replicas; the next field is that of sending; 0 means unlimited."""
     max_sends_bandwidth: int = 0
     queue_wait_seconds: float = 600.0
-    """How long OPTIMIZE and TRUNCATE wait until a replica's queue is carried out."""
+    """How long OPTIMIZE and TRUNCATE wait for a replica's queue."""
     write_inline_rows: int = 10_000
-    """The thread that brings a block of at most so many rows writes it: a hand-over costs more than it gains."""
+    """The most rows of a block that an INSERT's own thread writes.
+
+    A hand-over to another thread costs more than it gains for them.
+    """
     owner: str = ""
-    """Of temporary parts, in their names, where several processes write them."""
+    """A mark in the names of temporary parts, if several processes write them."""
 
     def __post_init__(self) -> None:
         self.fetch_throttle = self.throttle(lambda: self.max_fetches_bandwidth)
         self.send_throttle = self.throttle(lambda: self.max_sends_bandwidth)
 
     def throttle(self, bytes_per_second: Callable[[], int]) -> Throttle:
+        """Makes a bandwidth limit."""
         return Throttle(bytes_per_second, self.monotonic, self.wait)
 
     def new_uuid(self) -> UUID:
+        """Makes a random UUID."""
         return UUID(bytes=self.random.randbytes(16), version=4)

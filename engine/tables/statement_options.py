@@ -1,4 +1,4 @@
-"""What a statement asks of a table, resolved from its settings and its text."""
+"""Options of INSERT, COMMIT, ALTER, OPTIMIZE and SYNC, resolved from settings and statement."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from parts.common.query_status import QueryStatus
 
 
 class SyncMode(Enum):
-    """What SYSTEM SYNC REPLICA waits for."""
+    """How far SYSTEM SYNC REPLICA waits."""
 
     DEFAULT = "what is in the log now has been carried out"
     STRICT = "the queue is empty"
@@ -20,7 +20,7 @@ class SyncMode(Enum):
 
 @dataclass(frozen=True)
 class InsertOptions:
-    """The settings of one INSERT, resolved. ``quorum`` is 0 (none), a count, or ``"auto"`` (a majority)."""
+    """The settings of one INSERT. ``quorum`` is 0 (none), a count, or ``"auto"`` (a majority)."""
 
     quorum: int | str = 0
     quorum_parallel: bool = True
@@ -28,30 +28,36 @@ class InsertOptions:
     deduplicate: bool = True
     deduplication_token: str = ""
     transaction: str = ""
-    """Not empty: the rows wait for the commit of the transaction of this id."""
+    """The id of the transaction whose commit the rows wait for; empty for none."""
     transaction_attempt: str = ""
-    """Under whose name they wait."""
+    """The attempt of the client that stages the rows."""
     was_detached: bool = False
-    """The rows come from ``detached/``; other replicas may have them there too."""
+    """Whether the rows come from ``detached/``; other replicas may have them there too."""
     max_partitions: int = 100
-    """Partitions that one block may touch; 0 for any number."""
+    """The most partitions that one block may touch; 0 for any number."""
     parts_to_delay_insert: int = 0
-    """How many in a partition make it wait, and, by the next, be refused; 0 for what the table says."""
+    """How many parts in a partition delay the INSERT; 0 for the table's setting.
+
+    The next field is the number that refuses it.
+    """
     parts_to_throw_insert: int = 0
     min_free_disk_bytes: int = 0
-    """Less free, or than this ratio of the disk, refuses it; 0 for what the table says."""
+    """The least free bytes for an INSERT; 0 for the table's setting.
+
+    The next field is the least free share of the disk.
+    """
     min_free_disk_ratio: float = 0.0
     reduces: bool = True
-    """A block becomes what the table's merge mode makes of it before it is written."""
+    """Whether the table's merge mode is applied to a block before it is written."""
     query_id: str = ""
     is_whole: bool = False
-    """All data are here: the INSERT does not wait for its client."""
+    """Whether all data are here, so that the INSERT does not wait for its client."""
     status: QueryStatus = field(default_factory=QueryStatus, compare=False)
 
 
 @dataclass(frozen=True)
 class CommitOptions:
-    """How long COMMIT TRANSACTION waits: until the rows are visible here, and for the quorum."""
+    """How long COMMIT TRANSACTION waits for its rows to be visible here and for the quorum."""
 
     quorum: int | str = 0
     timeout_seconds: float = 600.0
@@ -60,30 +66,30 @@ class CommitOptions:
 
 @dataclass(frozen=True)
 class AlterOptions:
-    """How long ALTER waits for the active replicas (``waits_for_all``); for this one it does in any case."""
+    """How long ALTER waits for this replica and, with ``waits_for_all_replicas``, for all active ones."""
 
-    waits_for_all: bool = False
+    waits_for_all_replicas: bool = False
     timeout_seconds: float = 600.0
     status: QueryStatus = field(default_factory=QueryStatus, compare=False)
 
 
 @dataclass(frozen=True)
 class OptimizeOptions:
-    """What OPTIMIZE was asked to do; ``partition_id`` is ``None`` for every partition."""
+    """The options of OPTIMIZE; ``partition_id`` is ``None`` for all partitions."""
 
     partition_id: str | None = None
     final: bool = False
     deduplicate: bool = False
     deduplicate_by: tuple[str, ...] = ()
     cleanup: bool = False
-    """``final`` takes rows away that say that they are deleted, too."""
+    """Whether ``final`` also removes rows marked as deleted."""
     throw_if_noop: bool = False
     skip_merged: bool = False
-    """``final`` leaves a partition as it is that is one merged part already."""
-    is_waited_for: bool = True
-    """Of a replicated table: until the merges have been carried out here."""
+    """Whether ``final`` skips a partition that is one merged part already."""
+    waits_for_merges: bool = True
+    """Whether a replicated table waits until the merges are done here."""
     status: QueryStatus = field(default_factory=QueryStatus, compare=False)
 
     def rewrites(self, part: PartName) -> bool:
-        """Whether a partition of this one part is merged."""
+        """Tells whether to merge a partition that consists of this part alone."""
         return self.deduplicate or (self.final and not (self.skip_merged and part.level > 0))

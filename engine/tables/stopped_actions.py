@@ -1,6 +1,6 @@
-"""What SYSTEM STOP has stopped of a table: the one place that says whether background work may go on.
+"""The background actions of a table that SYSTEM STOP has stopped.
 
-Not kept over a restart, as in ClickHouse. From any thread: readers look at one immutable set.
+They are forgotten at a restart, as in ClickHouse. May be called from any thread: readers see one immutable set.
 """
 
 from __future__ import annotations
@@ -12,27 +12,29 @@ from parts.common.errors import UnavailableError
 
 
 class StoppableAction(Enum):
-    """As it is called after SYSTEM STOP and START."""
+    """An action, by its name in SYSTEM STOP and START."""
 
     MERGES = "MERGES"
-    """Neither merges nor mutations are chosen, assigned or carried out; those that run are cancelled."""
+    """Stops selecting, assigning and running merges and mutations; running ones are cancelled."""
     TTL_MERGES = "TTL MERGES"
-    """Of merges those that delete or move what is past its TTL."""
+    """Stops merges that delete or recompress expired rows."""
     FETCHES = "FETCHES"
     SENDS = "REPLICATED SENDS"
-    """No part is lent to another replica."""
+    """Stops sending parts to other replicas."""
     QUEUES = "REPLICATION QUEUES"
-    """Nothing of the queue is carried out."""
+    """Stops executing the queue."""
     PULLING = "PULLING REPLICATION LOG"
     CLEANUP = "CLEANUP"
-    """Neither outdated parts nor what is old in ZooKeeper is removed."""
+    """Stops removing outdated parts and old nodes in ZooKeeper."""
     MOVES = "MOVES"
-    """Between volumes: there is one, and nothing to stop."""
+    """Moves between volumes: there is one volume, so nothing to stop."""
     DISTRIBUTED_SENDS = "DISTRIBUTED SENDS"
-    """Of rows that wait to be sent to shards: an INSERT returns when they are there, and none wait."""
+    """Sends of rows that wait for shards: none wait, because an INSERT returns when they are sent."""
 
 
 class StoppedActions:
+    """The stopped actions of one table."""
+
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._stopped: frozenset[StoppableAction] = frozenset()
@@ -41,14 +43,16 @@ class StoppedActions:
         return action in self._stopped
 
     def stop(self, action: StoppableAction) -> None:
+        """Stops the action."""
         with self._lock:
             self._stopped |= {action}
 
     def start(self, action: StoppableAction) -> None:
+        """Lets the action run again."""
         with self._lock:
             self._stopped -= {action}
 
     def refuse(self, action: StoppableAction, what: str) -> None:
-        """Raises 236 (ABORTED) when the action is stopped. ``what`` is the beginning of ClickHouse's sentence."""
+        """Raises 236 (ABORTED) if the action is stopped. ``what`` is the beginning of ClickHouse's sentence."""
         if action in self._stopped:
             raise UnavailableError("ABORTED", f"{what}: SYSTEM STOP {action.value} was given, START lets it go on")

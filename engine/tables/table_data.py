@@ -1,4 +1,4 @@
-"""A table's data, as those see it who write and merge its parts."""
+"""Interface of a table's data, as writers and merges of its parts see it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from parts.table.table_description import TableDescription
 
 
 class TableData(Protocol):
+    """A table's definition, services and parts."""
+
     definition: TableDefinition
     services: TableServices
     store: PartStore
 
     @property
-    def description(self) -> TableDescription: ...
+    def description(self) -> TableDescription:
+        """The compiled definition."""
 
     def is_cancelled(self) -> bool:
-        """Whether what runs in the background should end."""
+        """Tells whether background work should end."""

@@ -1,4 +1,4 @@
-"""A table as defined: its names, its CREATE statement, and where its data lies."""
+"""The definition of a table: names, CREATE statement, data path, compiled description."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from sql.settings.merge_tree_settings import MergeTreeSettings
 
 @dataclass(frozen=True)
 class TableDefinition:
-    """``create`` is complete (columns, modern clauses, no IF NOT EXISTS); ``description`` is compiled from it."""
+    """A table as defined.
+
+    ``create`` is complete: columns, modern clauses, no IF NOT EXISTS. ``description`` is compiled from it.
+    """
 
     database: str
     name: str
@@ -32,7 +35,7 @@ class TableDefinition:
 
     @property
     def settings(self) -> MergeTreeSettings:
-        """All settings of the table; ``parts`` sees its own of them in the description."""
+        """All settings of the table; the description shows ``parts`` only those it needs."""
         settings = self.description.settings
         assert isinstance(settings, MergeTreeSettings), "a table is described with all its settings"
         return settings
@@ -44,12 +47,12 @@ class TableDefinition:
 
     @property
     def engine_name(self) -> str:
-        """The engine's name; of a materialized view not that of its rows."""
+        """The name of the engine; for a materialized view not that of the table with its rows."""
         return self.engine.name
 
     @cached_property
     def view_source(self) -> tuple[str, str] | None:
-        """The table whose blocks a materialized view reads."""
+        """The table whose inserted blocks a materialized view reads."""
         view = self.create.view
         table = (
             find_first_table(parse_query(self.create.as_select)) if view is not None and view.is_materialized else None
@@ -58,7 +61,7 @@ class TableDefinition:
 
     @property
     def target(self) -> tuple[str, str]:
-        """Where a materialized view has its rows."""
+        """The table that stores a materialized view's rows."""
         assert self.create.view is not None
         if (table := self.create.view.target) is not None:
             return table.database or self.database, table.table
@@ -66,11 +69,11 @@ class TableDefinition:
 
     @property
     def inner_name(self) -> str:
-        """Of the table that a materialized view has for its rows alone, ``""`` where it has none."""
+        """The name of the table that a materialized view made for its rows; empty if it made none."""
         view = self.create.view
         return "" if view is None or not view.is_materialized or view.target else f".inner_id.{view.uuid}"
 
     @property
     def is_replicated(self) -> bool:
-        """Whether other servers hold replicas of the table."""
+        """Tells whether other servers may hold replicas of the table."""
         return self.create.is_replicated

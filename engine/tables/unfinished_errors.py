@@ -1,4 +1,4 @@
-"""The second half of a statement: what it asked for is made, and what follows may still fail."""
+"""Reports failures after a statement's decision, so that nobody repeats the statement."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from parts.common.errors import ConflictError, UnavailableError, UnknownOutcomeE
 
 @contextmanager
 def report_as_unfinished(what: str) -> Iterator[None]:
-    """``what`` is true already, so nobody may be told that it can be repeated: raises 341 (UNFINISHED) where the block
-    finds ZooKeeper, or the time, gone, or a disk that fails."""
+    """Raises 341 (UNFINISHED) if the block fails after the decision.
+
+    ``what`` has already happened, so the error must not suggest a repeat. Covers loss of ZooKeeper, time-outs and disk
+    errors.
+    """
     try:
         yield
     except (UnavailableError, ConflictError, OSError) as error:

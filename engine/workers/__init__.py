@@ -1,5 +1,5 @@
-"""A server of several processes: the replica process owns the replica, workers forked from it run queries.
+"""A server of several processes: a replica process, and workers that run queries.
 
-The front door (``connections.dispatcher``, in the replica process) takes connections and passes them on; a worker's
-``connections.receiver`` serves them. ``connections.connection_states`` is what the door knows of each without asking.
+The replica process owns the replica and forks the workers. Its connection dispatcher (``connections``) accepts
+connections and passes them to workers, whose ``receiver`` serves them.
 """

@@ -1,5 +1,7 @@
-"""The replica process's answers to what its workers ask (``requests``). One object a worker: what it holds goes with
-it."""
+"""The replica process's side of worker calls: one handler method for each request.
+
+There is one object for each worker; the resources it holds are released when the worker ends.
+"""
 
 from __future__ import annotations
 
@@ -33,9 +35,7 @@ from parts.common.part_name import PartName
 from parts.read.part_reader import Part
 from sql.grammar.statements.statement import CreateTable, ParsedStatement
 from sql.relations import PartsSnapshot
-from sql.settings.session_settings import (
-    make_settings,
-)
+from sql.settings.session_settings import make_settings
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ _PARTS_OF_WORKER = "tmp_insert_{}_*"
 
 
 class SharedServices:
-    """What the workers of a server share in the replica process. ``open`` says that the engine has started."""
+    """The services of the replica process that all workers share."""
 
     def __init__(self, publication: CatalogPublication, sessions: SessionStore, leases: LeaseBook) -> None:
         self.publication = publication
@@ -56,16 +56,18 @@ class SharedServices:
         self._is_ending = False
 
     def open(self, engine: Engine, pages: StatusPages) -> None:
+        """Attaches the started engine; waiting calls go on."""
         self._engine, self.pages = engine, pages
         self._is_open.set()
 
     def close(self) -> None:
+        """Makes waiting and later calls fail, because the server stops."""
         self._is_ending = True
         self._is_open.set()
 
     @property
     def engine(self) -> Engine:
-        """Waits for the start. Raises 210 when there will be none."""
+        """The engine; waits until it has started. Raises 210 if it never will."""
         if not self._is_open.is_set():
             self._is_open.wait()
         if self._engine is None or self._is_ending:
@@ -74,27 +76,31 @@ class SharedServices:
 
 
 class WorkerCalls:
-    """For one worker, whose temporary parts have ``owner`` in their names. From any thread."""
+    """The calls of one worker, whose temporary parts have ``owner`` in their names.
+
+    May be called from any thread.
+    """
 
     def __init__(self, shared: SharedServices, owner: str) -> None:
         self._shared = shared
         self._owner = owner
         self._held: dict[int, Callable[[], object]] = {}
-        """What ends it, by number."""
+        """By number, the function that releases a resource."""
         self._sessions: set[tuple[str, str]] = set()
         self._numbers = count(1)
         self._lock = threading.Lock()
 
     def __call__(self, name: str, arguments: tuple[Any, ...], channel: Channel) -> Any:
+        """Runs the handler of the request ``name``."""
         return getattr(self, f"_on_{name}")(channel, *arguments)
 
     def worker_ended(self) -> None:
-        """Lets go of what the worker held, and removes what it had written and nobody committed."""
+        """Releases what the worker held, and removes parts that it wrote and nobody committed."""
         with self._lock:
             held, self._held = list(self._held.values()), {}
             sessions, self._sessions = self._sessions, set()
-        for let_go in held:
-            let_go()
+        for release in held:
+            release()
         remove_spill_directories(self._shared.engine.config, self._owner)
         for user, session_id in sessions:
             self._shared.sessions.release(user, session_id, 0.0)
@@ -157,8 +163,10 @@ class WorkerCalls:
     def _on_begin_insert(
         self, channel: Channel, uid: int, partition_id: str, values: Mapping[str, Any]
     ) -> InsertOutcome:
-        """As ``insert``, but the parts are told when they are written. They are waited for even if they are refused:
-        what is told after the answer would be taken for a call."""
+        """Begins an INSERT whose parts follow as a message once they are written.
+
+        The message is received even after a refusal: otherwise it would be taken for the next call.
+        """
         sink: InsertSink | None = None
         refusal: Exception | None = None
         try:
@@ -167,7 +175,7 @@ class WorkerCalls:
         except Exception as error:
             refusal = error
         try:
-            parts = _told(channel)
+            parts = _receive_parts(channel)
             if refusal is not None:
                 raise refusal
             assert sink is not None
@@ -196,13 +204,13 @@ class WorkerCalls:
             snapshot: PartsSnapshot = table.snapshot(sequential_consistency=sequential_consistency)
         else:
             snapshot = table.hold(list(map(PartName.parse, names)))
-        return self._keep(snapshot.release), [str(part.name) for part in snapshot.parts]
+        return self._hold_resource(snapshot.release), [str(part.name) for part in snapshot.parts]
 
     def _on_release_parts(self, _: Channel, number: int) -> None:
         with self._lock:
-            let_go = self._held.pop(number, None)
-        if let_go is not None:
-            let_go()
+            release = self._held.pop(number, None)
+        if release is not None:
+            release()
 
     def _on_opened_part(self, _: Channel, uid: int, name: str) -> Part | None:
         return self._table(uid).store.get(PartName.parse(name))
@@ -210,10 +218,10 @@ class WorkerCalls:
     def _on_report_corruption(self, _: Channel, uid: int, error: CorruptionError) -> None:
         self._table(uid).report_corruption(error)
 
-    def _keep(self, let_go: Callable[[], object]) -> int:
+    def _hold_resource(self, release: Callable[[], object]) -> int:
         number = next(self._numbers)
         with self._lock:
-            self._held[number] = let_go
+            self._held[number] = release
         return number
 
     def _table(self, uid: int) -> Table:
@@ -229,7 +237,7 @@ class WorkerCalls:
     ) -> tuple[int, list[str], list[Sequence[int]], int]:
         reading = self._shared.leases.reading(self._table(uid), opening)
         lease = reading.__enter__()
-        number = self._keep(lambda: reading.__exit__(None, None, None))
+        number = self._hold_resource(lambda: reading.__exit__(None, None, None))
         names, steps = [str(part.name) for part in lease.parts], [lease.steps[part.name] for part in lease.parts]
         return number, names, steps, lease.metadata_version
 
@@ -267,7 +275,7 @@ class WorkerCalls:
         return self._shared.engine.replicas_status()
 
 
-def _told(channel: Channel) -> list[TemporaryPart]:
+def _receive_parts(channel: Channel) -> list[TemporaryPart]:
     try:
         parts: list[TemporaryPart] = channel.receive()
         return parts

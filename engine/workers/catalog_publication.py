@@ -1,24 +1,24 @@
-"""What the replica process tells its workers of databases, tables and active parts: changes in one order.
+"""Publishes changes of databases, tables and active parts to the workers, in one order.
 
-The changes are records in a file of memory (``memfd``) that all processes have open. A worker reads what it has not
-seen yet when it begins a query, and it knows from the shared page alone whether there is anything: nobody is sent a
-message. A change is a pickled tuple behind its length (4 bytes, little-endian), and its number is where it ends in the
-file, so that numbers grow and say what to read.
+The changes are the records of this table, in a file in memory (``memfd``) that all processes have open. A worker reads
+new ones when it begins a query. The shared page tells it whether there are any, so no messages are sent. A change is a
+pickled tuple behind its length (4 bytes, little-endian). Its number is the position of its end in the file, so numbers
+grow and say what to read.
 
 ==========================================  ============================================================
-``("anew",)``                               forget everything; what there is follows
-``("database", name)``                      there is a database
-``("no database", name)``                   … no more
-``("table", uid, database, name, create)``  a table started; ``create`` is its definition as a statement
-``("altered", uid, create)``                … has another definition
-``("renamed", [(uid, …, create), …])``      tables have other names, all at once; as of ``table``
-``("no table", uid)``                       … stopped
-``("not loaded", database, {name: why})``   the tables of a database that could not be loaded are these
-``("parts", uid, [(name, is_active), …])``  parts came and went, at once
+``("anew",)``                               forget everything; all that exists follows.
+``("database", name)``                      a database exists.
+``("no database", name)``                   a database is gone.
+``("table", uid, database, name, create)``  a table started; ``create`` is its definition as a statement.
+``("altered", uid, create)``                a table has another definition.
+``("renamed", [(uid, …, create), …])``      tables have other names, all at once; as in ``table``.
+``("no table", uid)``                       a table stopped.
+``("not loaded", database, {name: why})``   all tables of a database that could not be loaded.
+``("parts", uid, [(name, is_active), …])``  parts became active or inactive, at once.
 ==========================================  ============================================================
 
-When the changes since the last whole account are several times as long as what there is, a new account is written, and
-what lies before it is given back to the system. A worker that was behind it begins anew there.
+When the changes since the last full listing are several times as long as the listing, a new one is written. The memory
+before it is returned to the system. A worker that was behind it starts anew from it.
 """
 
 from __future__ import annotations
@@ -46,50 +46,57 @@ logger = logging.getLogger(__name__)
 Record = tuple[Any, ...]
 
 _LENGTH = struct.Struct("<I")
-_WORTH_AN_ACCOUNT_BYTES = 1 << 20
+_MIN_CHANGES_BYTES = 1 << 20
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _PUNCH_HOLE_AND_KEEP_SIZE = 0x02 | 0x01
 
 
 class CatalogPublication(CatalogListener):
-    """The writing side. From any thread; called with the locks of catalog and stores held, so it waits for nobody."""
+    """The writing side.
+
+    May be called from any thread, with locks of catalog and stores held, so it never waits.
+    """
 
     def __init__(self, page: SharedPage, file: int) -> None:
         self._page = page
         self._file = file
         self._lock = threading.Lock()
-        self._begin = self._end = self._account_bytes = 0
-        self._must_account = False
+        self._begin = self._end = self._listing_bytes = 0
+        self._must_list = False
         self._uids = count(1)
         self._databases: dict[str, Mapping[str, NotLoaded]] = {}
-        """With their tables that could not be loaded."""
+        """By database, its tables that could not be loaded."""
         self._tables: dict[int, tuple[Record, set[str]]] = {}
         self._uid_of: dict[int, int] = {}
         self._write([("anew",)])
         self._objects: dict[int, Table] = {}
 
-    # -- what happens ---------------------------------------------------------------------------------------------
+    # -- changes --------------------------------------------------------------------------------------------------
 
-    def database_made(self, name: str) -> None:
+    def on_database_created(self, name: str) -> None:
+        """Publishes a new database."""
         with self._lock:
             self._databases[name] = {}
             self._write([("database", name)])
 
-    def database_gone(self, name: str) -> None:
+    def on_database_dropped(self, name: str) -> None:
+        """Publishes that a database is gone."""
         with self._lock:
             self._databases.pop(name, None)
             self._write([("no database", name)])
 
-    def table_started(self, table: Table) -> None:
+    def on_table_started(self, table: Table) -> None:
+        """Publishes a new table with its active parts."""
         uid = next(self._uids)
         definition = table.definition
         record = ("table", uid, definition.database, definition.name, definition.create)
         with self._lock:
             self._uid_of[id(table)] = uid
             self._objects[uid] = table
-        table.store.follow(lambda active: self._introduce(uid, record, active))
+        table.store.follow(lambda active: self._add_table(uid, record, active))
 
-    def table_altered(self, table: Table, definition: TableDefinition) -> None:
+    def on_table_altered(self, table: Table, definition: TableDefinition) -> None:
+        """Publishes a new definition."""
         with self._lock:
             uid = self._uid_of.get(id(table))
             if uid is None or uid not in self._tables:
@@ -98,7 +105,8 @@ class CatalogPublication(CatalogListener):
             self._tables[uid] = (record, self._tables[uid][1])
             self._write([("altered", uid, definition.create)])
 
-    def tables_renamed(self, renamed: Sequence[tuple[Table, TableDefinition]]) -> None:
+    def on_tables_renamed(self, renamed: Sequence[tuple[Table, TableDefinition]]) -> None:
+        """Publishes new names, all at once."""
         named: list[Record] = []
         with self._lock:
             for table, definition in renamed:
@@ -109,12 +117,14 @@ class CatalogPublication(CatalogListener):
                     named.append(told)
             self._write([("renamed", named)])
 
-    def tables_not_loaded(self, database: str, failed: Mapping[str, NotLoaded]) -> None:
+    def on_tables_not_loaded(self, database: str, failed: Mapping[str, NotLoaded]) -> None:
+        """Publishes the tables of a database that could not be loaded."""
         with self._lock:
             self._databases[database] = failed
             self._write([("not loaded", database, failed)])
 
-    def table_gone(self, table: Table) -> None:
+    def on_table_removed(self, table: Table) -> None:
+        """Publishes that a table has stopped."""
         with self._lock:
             uid = self._uid_of.pop(id(table), None)
             if uid is None:
@@ -124,6 +134,7 @@ class CatalogPublication(CatalogListener):
         table.store.mark_all_hidden(number)
 
     def parts_changed(self, uid: int, changes: Sequence[tuple[PartName, bool]]) -> int:
+        """Publishes changes of a table's active parts; returns the number of the change."""
         named = [(str(name), is_active) for name, is_active in changes]
         with self._lock:
             if uid in self._tables:
@@ -134,48 +145,54 @@ class CatalogPublication(CatalogListener):
             return self._end
 
     def oldest_read(self) -> int:
+        """Returns the oldest change that a running query may still read."""
         return self._page.oldest_read()
 
     def uid(self, table: Table) -> int | None:
+        """Returns the number by which workers know the table."""
         return self._uid_of.get(id(table))
 
     def table(self, uid: int) -> Table | None:
-        """``None`` when it has stopped."""
+        """Returns the table of a number; ``None`` if it has stopped."""
         return self._objects.get(uid)
 
-    # -- the file; the lock is held ---------------------------------------------------------------------------------
+    # -- the file (needs the lock) ----------------------------------------------------------------------------------
 
-    def _introduce(self, uid: int, record: Record, active: Sequence[PartName]) -> _TableFollower:
+    def _add_table(self, uid: int, record: Record, active: Sequence[PartName]) -> _TableListener:
         names = {str(name) for name in active}
         with self._lock:
             self._tables[uid] = (record, names)
             self._write([record, ("parts", uid, [(name, True) for name in sorted(names)])])
-        return _TableFollower(self, uid)
+        return _TableListener(self, uid)
 
     def _write(self, records: Sequence[Record]) -> int:
-        """Returns the number of the change. What finds no memory is told with the next change, by a new account."""
+        """Appends records; returns the number of the change.
+
+        If memory is exhausted, the next change publishes a full listing.
+        """
         begin = self._begin
-        if self._must_account or self._end - begin > 4 * self._account_bytes + _WORTH_AN_ACCOUNT_BYTES:
-            records = self._account()
+        if self._must_list or self._end - begin > 4 * self._listing_bytes + _MIN_CHANGES_BYTES:
+            records = self._list_everything()
             begin = self._end
         data = b"".join(map(_packed, records))
         try:
             os.pwrite(self._file, data, self._end)
         except OSError:
             logger.exception("workers could not be told of a change")
-            self._must_account = True
+            self._must_list = True
             return self._end + 1
-        self._must_account = False
+        self._must_list = False
         self._end += len(data)
         if begin != self._begin:
-            self._account_bytes = len(data)
+            self._listing_bytes = len(data)
         self._page.publish(begin, self._end)
         if begin != self._begin:
-            _give_back(self._file, self._begin, begin)
+            _free_pages(self._file, self._begin, begin)
             self._begin = begin
         return self._end
 
-    def _account(self) -> list[Record]:
+    def _list_everything(self) -> list[Record]:
+        """Returns the records of a full listing."""
         records: list[Record] = [("anew",), *(("database", name) for name in sorted(self._databases))]
         records += [("not loaded", name, failed) for name, failed in sorted(self._databases.items()) if failed]
         for uid, (record, names) in self._tables.items():
@@ -183,17 +200,19 @@ class CatalogPublication(CatalogListener):
         return records
 
 
-class _TableFollower:
-    """Implements ``parts.store.part_states.ActivePartsListener`` for one table."""
+class _TableListener:
+    """The listener of one table's parts. Implements ``parts.store.part_states.ActivePartsListener``."""
 
     def __init__(self, publication: CatalogPublication, uid: int) -> None:
         self._publication = publication
         self._uid = uid
 
     def parts_changed(self, changes: Sequence[tuple[PartName, bool]]) -> int:
+        """Publishes the changes; returns their number."""
         return self._publication.parts_changed(self._uid, changes)
 
     def oldest_read(self) -> int:
+        """Returns the oldest change that a running query may still read."""
         return self._publication.oldest_read()
 
 
@@ -204,27 +223,29 @@ class PublishedChanges:
         self._page = page
         self._file = file
         self.number = 0
-        """Of the last change known: what :meth:`read_changes` told is, once its caller has made use of it."""
+        """The number of the last change that the caller has applied."""
 
     @property
     def is_behind(self) -> bool:
+        """Tells whether there are unread changes."""
         return self._page.published_to != self.number
 
     @property
     def lag_bytes(self) -> int:
+        """The size of the unread changes."""
         return self._page.published_to - self.number
 
     @contextmanager
     def read_changes(self) -> Iterator[list[Record]]:
-        """The changes since the last time; they begin with ``anew`` when some were missed.
+        """Yields the changes since the last time; they begin with ``anew`` if some were missed.
 
-        They count as known at the end of the block: until then other threads find themselves behind, and wait.
+        They count as read at the end of the block. Until then other threads find themselves behind, and wait.
         """
         records, end = self._read()
         try:
             yield records
         except BaseException:
-            self.number = 0  # half of them may be known: everything is told again
+            self.number = 0  # some of them may be applied: read everything again
             raise
         self.number = end
 
@@ -233,7 +254,7 @@ class PublishedChanges:
             begin, end = self._page.published_from, self._page.published_to
             start = self.number if self.number > begin or self.number == begin == 0 else begin
             data = _read(self._file, start, end - start) if end >= start else b""
-            # Given back while it was read: what was read may be holes.
+            # If memory was returned during the read, the data may have holes: read again.
             if self._page.published_from == begin and len(data) == end - start:
                 return _unpacked(data), end
 
@@ -263,8 +284,8 @@ def _read(file: int, start: int, size: int) -> bytes:
     return b"".join(pieces)
 
 
-def _give_back(file: int, begin: int, end: int) -> None:
-    """The pages that lie wholly between."""
+def _free_pages(file: int, begin: int, end: int) -> None:
+    """Returns the memory pages that lie wholly between the positions."""
     begin, end = begin // _PAGE_BYTES * _PAGE_BYTES, end // _PAGE_BYTES * _PAGE_BYTES
     if end > begin:
         _libc.fallocate(file, _PUNCH_HOLE_AND_KEEP_SIZE, ctypes.c_long(begin), ctypes.c_long(end - begin))

@@ -1,10 +1,10 @@
-"""Messages between two processes of one server, over a socket pair that nobody else can reach.
+"""Messages and calls between two processes of one server, over a private socket pair.
 
-A message is a pickled object behind its length (4 bytes, little-endian), whole and in order; file descriptors may
-travel with one. Both ends are the same program, forked from one parent, so pickle is safe here.
+A message is a pickled object behind its length (4 bytes, little-endian). Messages arrive whole and in order, and may
+carry file descriptors. Both ends are the same program, forked from one parent, so pickle is safe here.
 
-A *call* is a message and its answer on a channel that carries one call at a time: no thread stands between a worker's
-query and the replica process's work for it.
+A *call* is a message and its answer, on a channel that carries one call at a time. Therefore no extra thread stands
+between a worker's query and the replica process's work for it.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ logger = logging.getLogger(__name__)
 
 _LENGTH = struct.Struct("<I")
 _READ_BYTES = 1 << 16
-_MOST_DESCRIPTORS = 8
+_MAX_DESCRIPTORS = 8
 _LOOK_SECONDS = 0.05
 _STOP = "stop"
 
 
 class Channel:
-    """One end. ``send`` from any thread, ``receive`` from one."""
+    """One end of a socket pair. ``send`` may be called from any thread, ``receive`` from one."""
 
     def __init__(self, end: socket.socket) -> None:
         self.socket = end
@@ -42,7 +42,7 @@ class Channel:
         self._descriptors: list[int] = []
 
     def send(self, message: object, descriptors: Sequence[int] = ()) -> None:
-        """Raises ``OSError`` when the other end is gone."""
+        """Sends a message. Raises ``OSError`` if the other end is gone."""
         data = pickle.dumps(message, 5)
         packet = _LENGTH.pack(len(data)) + data
         with self._sending:
@@ -53,7 +53,10 @@ class Channel:
             self.socket.sendall(packet)
 
     def receive(self) -> Any:
-        """Waits for a message. Raises ``EOFError`` when the other end is gone, ``TimeoutError`` as the socket does."""
+        """Waits for a message.
+
+        Raises ``EOFError`` if the other end is gone, ``TimeoutError`` as the socket does.
+        """
         size = self._wait_for(_LENGTH.size)
         length = _LENGTH.unpack_from(size)[0]
         packet = self._wait_for(_LENGTH.size + length)
@@ -62,11 +65,12 @@ class Channel:
         return message
 
     def take_descriptors(self) -> list[int]:
-        """What came with the messages received since the last call."""
+        """Returns the descriptors that came with the messages received since the last call."""
         taken, self._descriptors = self._descriptors, []
         return taken
 
     def close(self) -> None:
+        """Closes this end; the other end sees it."""
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
         self.socket.close()
@@ -75,7 +79,7 @@ class Channel:
         while len(self._held) < size:
             try:
                 data, ancillary, _, _ = self.socket.recvmsg(
-                    max(_READ_BYTES, size - len(self._held)), socket.CMSG_SPACE(4 * _MOST_DESCRIPTORS)
+                    max(_READ_BYTES, size - len(self._held)), socket.CMSG_SPACE(4 * _MAX_DESCRIPTORS)
                 )
             except ConnectionError:
                 raise EOFError from None
@@ -89,9 +93,10 @@ class Channel:
 
 
 class CallClient:
-    """Makes calls of the process at the other end. From any thread; each thread in a call has a channel of its own.
+    """The calling side.
 
-    ``open_channel`` gives this end of a new channel whose other end somebody serves with :func:`serve_calls`.
+    May be called from any thread; each thread in a call has a channel of its own. ``open_channel`` returns this end of
+    a new channel whose other end :func:`serve_calls` serves.
     """
 
     def __init__(self, open_channel: Callable[[], socket.socket], gone: str) -> None:
@@ -103,24 +108,26 @@ class CallClient:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a call is under way."""
+        """Tells whether a call is under way."""
         return self._under_way > 0
 
     def call(self, name: str, *arguments: object, is_stopped: Callable[[], bool] | None = None) -> Any:
-        """The answer. Raises what the call raised there, and 210 (NETWORK_ERROR) when the process there is gone.
+        """Calls and returns the answer.
 
-        ``is_stopped`` is asked now and then: once it says so the process there is told to end the call.
+        Raises the call's error, and 210 (NETWORK_ERROR) if the other process is gone. ``is_stopped`` is polled; once it
+        returns True, the other process is told to end the call.
         """
         return self.begin(name, *arguments).finish(is_stopped)
 
     def begin(self, name: str, *arguments: object) -> PendingCall:
-        """A call that the process there begins now; more may be told to it before its answer is wanted."""
+        """Begins a call; more messages may be sent before its answer is read."""
         channel = self._channel()
         with self._using(channel):
             channel.send((name, arguments))
         return PendingCall(self, channel)
 
     def finish(self, channel: Channel, is_stopped: Callable[[], bool] | None) -> Any:
+        """Waits for the answer of a call, and returns or raises it."""
         with self._using(channel):
             is_well, answer = self._answer(channel, is_stopped)
         with self._lock:
@@ -142,15 +149,18 @@ class CallClient:
             raise
 
     def give_up(self, channel: Channel) -> None:
+        """Closes the channel of a call, which ends it."""
         channel.close()
         with self._lock:
             self._under_way -= 1
 
     def tell(self, channel: Channel, message: object) -> None:
+        """Sends a message within a call."""
         with self._using(channel):
             channel.send(message)
 
     def close(self) -> None:
+        """Closes the idle channels."""
         with self._lock:
             idle, self._idle = self._idle, []
         for channel in idle:
@@ -191,20 +201,20 @@ class PendingCall:
         self._channel = channel
 
     def tell(self, message: object) -> None:
-        """For code there that receives from its channel."""
+        """Sends a message that the called code receives from its channel."""
         self._caller.tell(self._channel, message)
 
     def finish(self, is_stopped: Callable[[], bool] | None = None) -> Any:
-        """See :meth:`Caller.call`."""
+        """Waits for the answer; see :meth:`CallClient.call`."""
         return self._caller.finish(self._channel, is_stopped)
 
     def give_up(self) -> None:
-        """What the process there receives next is the end of the caller."""
+        """Ends the call: the called code finds its caller gone."""
         self._caller.give_up(self._channel)
 
 
 class CallStatus(QueryStatus):
-    """A call as the code that works for it sees it: stopped when the caller says so, or is no more."""
+    """The status of a call on the called side: stopped when the caller says so or is gone."""
 
     def __init__(self, channel: Channel, max_execution_seconds: float, clock: Callable[[], float]) -> None:
         super().__init__(None, max_execution_seconds, clock)
@@ -212,18 +222,23 @@ class CallStatus(QueryStatus):
 
     @property
     def is_stopped(self) -> bool:
-        # While a call runs the only message that can come is the word to stop it, or the end of the caller.
+        """Tells whether the caller has stopped the call or is gone."""
+        # While a call runs, only the request to stop it can come, or the end of the caller.
         if self.reason is None and select.select([self._channel.socket], [], [], 0)[0]:
             self.stop()
         return self.reason is not None
 
     def expire(self) -> None:
+        """Raises an error if the call is over its time, unless it is stopped."""
         if not self.is_stopped:
             super().expire()
 
 
-def _told(call: str, problem: Exception) -> PandoError:
-    """What the other end raises: what the system does not give has codes of its own, the rest is 1001."""
+def _to_pando_error(call: str, problem: Exception) -> PandoError:
+    """Converts an exception into the error that the caller raises.
+
+    Resource errors have codes of their own; the rest is 1001.
+    """
     is_resource = isinstance(problem, OSError | MemoryError | RuntimeError)
     told = convert_resource_error(problem) if is_resource else problem  # type: ignore[arg-type]
     if isinstance(told, PandoError):
@@ -233,19 +248,19 @@ def _told(call: str, problem: Exception) -> PandoError:
 
 
 def serve_calls(channel: Channel, handle: Callable[[str, tuple[Any, ...], Channel], Any]) -> None:
-    """Answers the calls of one channel until its other end goes. An error of the call is its answer."""
+    """Serves the calls of one channel until its other end is closed. Errors are sent as answers."""
     while True:
         try:
             message = channel.receive()
         except (EOFError, OSError):
             break
-        if message == _STOP:  # it came when its call had ended
+        if message == _STOP:  # it came after its call had ended
             continue
         name, arguments = message
         try:
             answer: tuple[bool, Any] = (True, handle(name, arguments, channel))
         except Exception as problem:
-            answer = (False, _told(name, problem))
+            answer = (False, _to_pando_error(name, problem))
         try:
             channel.send(answer)
         except OSError:

@@ -1,11 +1,11 @@
-"""The fork server: a process that has everything imported and no thread, from which workers are forked.
+"""The fork server: a process without threads that forks workers and merge processes.
 
-The replica process forks it before it starts any thread of its own, and asks it for workers from then on, because a
-process with threads must not fork. It ends when the replica process does. A second one stands by: when the first is
-killed it takes its place, and forks another to stand by.
+It has everything imported. The replica process forks it before it starts any thread of its own, because a process with
+threads must not fork, and then asks it for workers. It ends with the replica process. A second fork server stands by.
+If the first is killed, the second takes its place and forks another to stand by.
 
-Messages: ``("fork", kind, arguments)`` with the descriptors of the sockets that the child gets → ``("forked", pid)`` or
-``("failed", text)``; and at any time ``("ended", pid, status)``, the status as ``os.waitpid`` tells it.
+Messages: ``("fork", kind, arguments)`` with the descriptors of the child's sockets → ``("forked", pid)`` or
+``("failed", text)``. At any time ``("ended", pid, status)``, with the status of ``os.waitpid``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from parts.common.errors import UnavailableError
 logger = logging.getLogger(__name__)
 
 Kinds = Mapping[str, Callable[..., None]]
-"""What a child runs, by kind: it gets the arguments of the order, then its sockets."""
+"""By kind, the function that a child runs with the arguments of the order and its sockets."""
 
 _NURSERY = "nursery"
 _FORK_SECONDS = 30.0
@@ -37,15 +37,18 @@ _SET_NAME = 15
 
 
 class ForkServer:
-    """The replica process's side. ``on_end`` is called on a thread of this with a child's pid and status."""
+    """The replica process's side of the fork server.
+
+    ``on_end`` is called on a thread of this object with a child's pid and status.
+    """
 
     def __init__(self, kinds: Kinds, close_in_children: Sequence[socket.socket] = ()) -> None:
-        """Forks. The process must have no thread but the one that calls."""
+        """Forks both servers. The process must have no thread but the calling one."""
         gc.collect()
-        gc.freeze()  # the children share these pages as long as nobody writes to them
+        gc.freeze()  # the children share these pages until somebody writes to them
         kinds = {**kinds, _NURSERY: lambda own: _run(Channel(own), kinds)}
-        self.pid, self._channel = _born(kinds, close_in_children)
-        self._next_pid, self._next = _born(kinds, [*close_in_children, self._channel.socket])
+        self.pid, self._channel = _start_fork_server(kinds, close_in_children)
+        self._standby_pid, self._standby = _start_fork_server(kinds, [*close_in_children, self._channel.socket])
         self._lock = threading.Lock()
         self._is_ending = False
         self._answers: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
@@ -53,15 +56,18 @@ class ForkServer:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Listens for the ends of children. Before the first :meth:`fork`."""
+        """Starts to listen for the ends of children; required before the first :meth:`fork`."""
         self._thread = threading.Thread(target=self._listen, name="nursery", daemon=True)
         self._thread.start()
 
     def fork(self, kind: str, arguments: Sequence[object], sockets: Sequence[socket.socket]) -> int:
-        """The pid of the new child. The sockets are the child's alone afterwards. Raises 210 when it cannot be had."""
+        """Forks a child and returns its pid.
+
+        The sockets then belong to the child alone. Raises 210 if no process can be started.
+        """
         try:
             with self._lock:
-                while not self._answers.empty():  # to an order that was given up
+                while not self._answers.empty():  # the answer to an order that was given up
                     self._answers.get()
                 self._channel.send(("fork", kind, tuple(arguments)), [each.fileno() for each in sockets])
                 outcome, value = self._answers.get(timeout=_FORK_SECONDS)
@@ -75,12 +81,13 @@ class ForkServer:
         return int(value)
 
     def stop(self) -> None:
+        """Ends both fork servers and waits for them."""
         self._is_ending = True
-        for channel in (self._next, self._channel):
+        for channel in (self._standby, self._channel):
             channel.close()
         if self._thread is not None:
             self._thread.join(5)
-        for pid in (self._next_pid, self.pid):
+        for pid in (self._standby_pid, self.pid):
             _reap(pid)
 
     def _listen(self) -> None:
@@ -96,31 +103,33 @@ class ForkServer:
             is_well = not self._is_ending and self._take_over()
 
     def _take_over(self) -> bool:
-        """The one that stands by is the fork server now. ``False``: there is none."""
-        if self._next is self._channel:
+        """Makes the server that stands by the fork server; returns ``False`` if there is none."""
+        if self._standby is self._channel:
             logger.error("the fork server (pid %s) ended, and so did the one that stood by: no worker that ends is "
                          "replaced; restart this server", self.pid)  # fmt: skip
             return False
-        logger.error("the fork server (pid %s) ended, another one (pid %s) takes its place", self.pid, self._next_pid)
+        logger.error(
+            "the fork server (pid %s) ended, another one (pid %s) takes its place", self.pid, self._standby_pid
+        )
         self._channel.close()
         self._answers.put(("failed", "the fork server has just ended"))
         _reap(self.pid)
-        self.pid, self._channel = self._next_pid, self._next
-        threading.Thread(target=self._have_another_stand_by, name="nursery", daemon=True).start()
+        self.pid, self._channel = self._standby_pid, self._standby
+        threading.Thread(target=self._start_standby, name="nursery", daemon=True).start()
         return True
 
-    def _have_another_stand_by(self) -> None:
+    def _start_standby(self) -> None:
         ours, theirs = socket.socketpair()
         try:
-            self._next_pid = self.fork(_NURSERY, (), [theirs])
+            self._standby_pid = self.fork(_NURSERY, (), [theirs])
         except UnavailableError as error:
             logger.error("no fork server stands by: %s", error)
             ours.close()
             return
-        self._next = Channel(ours)
+        self._standby = Channel(ours)
 
 
-def _born(kinds: Kinds, close: Sequence[socket.socket]) -> tuple[int, Channel]:
+def _start_fork_server(kinds: Kinds, close: Sequence[socket.socket]) -> tuple[int, Channel]:
     ours, theirs = socket.socketpair()
     pid = os.fork()
     if pid == 0:
@@ -133,14 +142,14 @@ def _born(kinds: Kinds, close: Sequence[socket.socket]) -> tuple[int, Channel]:
 
 
 def _reap(pid: int) -> None:
-    """Nothing, if it is no child of this process."""
+    """Waits for the process, if it is a child of this one."""
     with contextlib.suppress(ChildProcessError):
         os.waitpid(pid, 0)
 
 
 def _run(channel: Channel, kinds: Kinds) -> None:
     set_process_name("pando nursery")
-    # A terminal or a service manager signals all processes; the replica process says when it is time.
+    # A terminal or a service manager signals all processes; the replica process tells when to end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     woken, wake = os.pipe()
@@ -198,6 +207,6 @@ def _report_ends(channel: Channel) -> None:
 
 
 def set_process_name(name: str) -> None:
-    """What ``ps`` and ``top`` show of it."""
+    """Sets the name that ``ps`` and ``top`` show for this process."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_SET_NAME, name.encode()[:15], 0, 0, 0)

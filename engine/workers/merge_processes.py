@@ -1,7 +1,7 @@
-"""Merges in processes of their own, below queries in priority: one merge a process at a time.
+"""Processes that run merges and mutations, one at a time each, with lower priority than queries.
 
-The replica process sends an order and hears of its progress; a word from it ends the merge. A process that ends in the
-middle of a merge has left nothing but a temporary directory, which the replica process removes.
+The replica process sends an order, receives its progress, and may send a request to stop. A process that ends in the
+middle of a merge leaves nothing but a temporary directory, which the replica process removes.
 """
 
 from __future__ import annotations
@@ -38,22 +38,25 @@ _TABLES_KEPT = 64
 
 
 class MergeProcesses:
-    """The replica process's side: at most ``most`` processes, forked when they are first needed. From any thread."""
+    """The replica process's side:
 
-    def __init__(self, nursery: ForkServer, most: int) -> None:
-        self._nursery = nursery
+    at most ``most`` merge processes, forked on first use. May be called from any thread.
+    """
+
+    def __init__(self, fork_server: ForkServer, most: int) -> None:
+        self._fork_server = fork_server
         self._idle: list[Channel] = []
         self._free = threading.Semaphore(most)
         self._lock = threading.Lock()
         self._is_ending = False
 
-    def merge(
+    def run(
         self,
         order: MergeOrder | MutationOrder,
         is_cancelled: Callable[[], bool],
         on_progress: Callable[[MergeProgress], None],
     ) -> None:
-        """Raises what the merge raised, and 210 when its process ended."""
+        """Runs an order in a merge process. Raises the merge's error, and 210 if the process ended."""
         while not self._free.acquire(timeout=_LOOK_SECONDS):
             if is_cancelled():
                 raise CancelledError("The merge was cancelled")
@@ -72,7 +75,7 @@ class MergeProcesses:
             raise error
 
     def stop(self) -> None:
-        """The processes end when they hear nothing more."""
+        """Ends the idle processes, by closing their channels."""
         with self._lock:
             self._is_ending = True
             idle, self._idle = self._idle, []
@@ -86,7 +89,7 @@ class MergeProcesses:
             if self._idle:
                 return self._idle.pop()
         ours, theirs = socket.socketpair()
-        self._nursery.fork("merge", (), [theirs])
+        self._fork_server.fork("merge", (), [theirs])
         return Channel(ours)
 
     def _run(
@@ -115,7 +118,7 @@ class MergeProcesses:
 
 
 def serve_merge_orders(config: Config, end: socket.socket) -> None:
-    """In the child: one order after the other, until the replica process closes its end."""
+    """Runs orders in the child, one after the other, until the replica process closes its end."""
     set_process_name("pando merge")
     with contextlib.suppress(OSError):
         os.nice(_NICENESS)
@@ -125,13 +128,14 @@ def serve_merge_orders(config: Config, end: socket.socket) -> None:
     with contextlib.suppress(EOFError, OSError):
         while True:
             order = channel.receive()
-            if order == _STOP:  # it came when the merge had ended
+            if order == _STOP:  # it came after the merge had ended
                 continue
-            channel.send(("done", _error_of(channel, order, tables)))
+            channel.send(("done", _run_order(channel, order, tables)))
             release_memory()
 
 
-def _error_of(channel: Channel, order: MergeOrder | MutationOrder, tables: _Tables) -> PandoError | None:
+def _run_order(channel: Channel, order: MergeOrder | MutationOrder, tables: _Tables) -> PandoError | None:
+    """Runs one order; returns its error, or ``None``."""
     told = time.monotonic()
 
     def on_progress(progress: MergeProgress) -> None:
@@ -141,7 +145,7 @@ def _error_of(channel: Channel, order: MergeOrder | MutationOrder, tables: _Tabl
             channel.send(("progress", progress))
 
     def is_cancelled() -> bool:
-        # The word to stop, or the end of the replica process: nothing else comes during a merge.
+        # The request to stop, or the end of the replica process: nothing else comes during a merge.
         return bool(select.select([channel.socket.fileno()], [], [], 0)[0])
 
     try:
@@ -163,7 +167,7 @@ def _error_of(channel: Channel, order: MergeOrder | MutationOrder, tables: _Tabl
 
 
 class _Tables:
-    """Definitions of the tables merged last, compiled once."""
+    """The compiled definitions of the tables merged last."""
 
     def __init__(self, config: Config) -> None:
         settings = build_merge_tree_settings(config.merge_tree, MergeTreeSettings())
@@ -171,6 +175,7 @@ class _Tables:
         self._known: OrderedDict[Any, TableDefinition] = OrderedDict()
 
     def definition(self, order: MergeOrder | MutationOrder | MutationReadTable) -> TableDefinition:
+        """Returns the order's table definition, compiled once."""
         key = (order.data_path, repr(order.create))
         if key not in self._known:
             self._known[key] = self._catalog.make_definition(order.database, order.create)

@@ -1,4 +1,4 @@
-"""What a worker knows of the statements in other workers, and tells of its own, by the shared page."""
+"""Publishes a worker's statements and memory, and reads those of other workers, in the shared page."""
 
 from __future__ import annotations
 
@@ -19,11 +19,14 @@ _ID, _WORKING, _TOLD_TO_END, _CODE, _HELD_BYTES, _CONNECTION = map(
     RUNNING.names.index, ("id", "working", "told_to_end", "code", "held_bytes", "connection")
 )
 _ENDLESS_SECONDS = 1e9
-"""A limit of so much is none."""
+"""A time limit of this many seconds is none."""
 
 
 class OtherWorkers(OtherProcesses):
-    """The other workers, as worker number ``own`` of ``workers`` sees them. ``users`` are configured, in order."""
+    """The other workers, as worker number ``own`` of ``workers`` sees them.
+
+    ``users`` are the configured users, in order.
+    """
 
     def __init__(self, page: SharedPage, own: int, workers: int, users: Sequence[str]) -> None:
         self._page = page
@@ -33,15 +36,18 @@ class OtherWorkers(OtherProcesses):
         self._places: dict[str, int] = {}
         self._witnesses: dict[str, PageWitness] = {}
         self._free = list(range(MAX_QUERY_IDS))
-        self._lock = threading.RLock()  # as that of the list of processes
+        self._lock = threading.RLock()  # reentrant, like the lock of the process list
 
     def queries(self) -> int:
+        """Returns how many queries other workers run."""
         return self._others(self._page.queries)
 
     def set_queries(self, count: int) -> None:
+        """Publishes how many queries this worker runs."""
         self._page.queries[self._own] = count
 
     def claim(self, query_id: str, status: QueryStatus | None = None) -> bool:
+        """Publishes a query's id; returns ``False`` if another worker runs a query with this id."""
         number = id_hash(query_id)
         with self._lock:
             if not self._free:
@@ -50,7 +56,7 @@ class OtherWorkers(OtherProcesses):
             self._places[query_id] = place
             witness = self._witnesses[query_id] = PageWitness(self._page.place(self._own, place))
         witness.begin(number, status)
-        # Noted before the look at the others: of two that begin at once at least one sees the other.
+        # Published before looking at the others: of two queries that begin at once, at least one sees the other.
         if np.count_nonzero(self._ids == number) == 1:
             if status is not None:
                 status.witness = witness
@@ -59,6 +65,7 @@ class OtherWorkers(OtherProcesses):
         return False
 
     def release(self, query_id: str) -> None:
+        """Withdraws a query's id."""
         with self._lock:
             place = self._places.pop(query_id, None)
             if place is not None:
@@ -67,16 +74,20 @@ class OtherWorkers(OtherProcesses):
                 self._free.append(place)
 
     def held_bytes(self) -> int:
+        """Returns the memory of other workers' queries."""
         return self._others(self._page.held_bytes)
 
     def user_bytes(self, user: str) -> int:
+        """Returns the memory of the user's queries in other workers."""
         index = self._users.get(user)
         return 0 if index is None else self._others(self._page.user_bytes[:, index])
 
     def set_idle_bytes(self, size_bytes: int) -> None:
+        """Publishes this worker's memory beside its queries."""
         self._page.idle_bytes[self._own] = size_bytes
 
     def set_bytes(self, held: int, largest: int, by_user: Mapping[str, int]) -> None:
+        """Publishes the memory of this worker's queries."""
         self._page.held_bytes[self._own] = held
         self._page.largest_bytes[self._own] = largest
         for name, size in by_user.items():
@@ -84,6 +95,7 @@ class OtherWorkers(OtherProcesses):
                 self._page.user_bytes[self._own, self._users[name]] = size
 
     def has_largest(self) -> bool:
+        """Tells whether this worker runs the largest query of all."""
         return bool(self._page.largest_bytes[self._own] >= self._page.largest_bytes.max())
 
     def _others(self, numbers: np.ndarray) -> int:
@@ -91,20 +103,22 @@ class OtherWorkers(OtherProcesses):
 
 
 def id_hash(query_id: str) -> int:
+    """Returns the hash of a query id, which is never 0."""
     return xxhash.xxh3_64_intdigest(query_id.encode()) or 1
 
 
 class PageWitness(Witness):
-    """Notes a query in its place of the page, until :meth:`end`: then the place may be another query's."""
+    """The entry of one query in the shared page, until :meth:`end`: then the place may be another query's."""
 
     def __init__(self, place: memoryview) -> None:
         self._place: memoryview | list[int] = place
 
     def end(self) -> None:
-        """What is noted from now on, by a KILL that comes late, is noted nowhere."""
+        """Detaches from the page, so that a late KILL is written nowhere."""
         self._place = [1] * len(self._place)
 
     def begin(self, number: int, status: QueryStatus | None) -> None:
+        """Writes the query's beginning and limits."""
         now = time.monotonic_ns()
         seconds = status.max_execution_seconds if status is not None else 0
         limit_bytes = status.memory.limit_bytes if status is not None else 0
@@ -115,22 +129,31 @@ class PageWitness(Witness):
         self._place[_ID] = number
 
     def works(self) -> None:
+        """Records that the query computes."""
         self._place[_WORKING] = time.monotonic_ns()
 
     def waits(self) -> None:
+        """Records that the query waits for its client or another process."""
         self._place[_WORKING] = 0
 
     def hands_over(self) -> None:
+        """Records that the client has a piece of the result.
+
+        A query that serves a connection reports its own waits instead.
+        """
         if not self._place[_CONNECTION]:
             self.waits()
 
     def must_end(self, reason: PandoError) -> None:
+        """Records that the query was told to end, and why."""
         if not self._place[_TOLD_TO_END]:
             self._place[_CODE] = reason.code
             self._place[_TOLD_TO_END] = time.monotonic_ns()
 
     def holds(self, size_bytes: int) -> None:
+        """Records the query's memory."""
         self._place[_HELD_BYTES] = size_bytes
 
     def serves(self, connection: int) -> None:
+        """Records the slot of the query's connection."""
         self._place[_CONNECTION] = connection + 1

@@ -1,15 +1,15 @@
-"""The limits of queries, as the replica process holds workers to them: pure decisions from the numbers of the page.
+"""Enforces the limits of queries on workers: decides from the shared page which worker to end.
 
-A query is told to end by its own process, and usually does at once. One that does not ask (a long call of a library, a
+A query is told to end by its own process, and usually does so at once. One that does not check (a long library call, a
 huge plan) is ended with its worker:
 
 - *time*: its ``max_execution_time`` is over, or a limit or KILL QUERY told it to end, and it still computes after the
-  grace. What waits for its client or another process is let be.
-- *memory*: the worker holds more than its queries may together for longer than the grace, or much more at once; or all
-  workers together hold much more than the server may.
+  grace period. A query that waits for its client or another process is left alone.
+- *memory*: the worker holds more than its queries may together for longer than the grace period, or much more at once.
+  Or all workers together hold much more than the server may.
 
-What follows from the worker's end is decided by the page as the worker left it: a query that was to end gets that as
-its answer, and so does the one that took the memory.
+After the worker's end, the page as the worker left it decides the responses. A query that was to end, or that took the
+memory, gets that as its error.
 """
 
 from __future__ import annotations
@@ -25,24 +25,27 @@ from engine.workers.shared_page import SharedPage
 from parts.common.errors import CancelledError, PandoError, UserError, make_error_from_code
 
 _SLACK_BYTES = 128 << 20
-"""What nobody counts exactly."""
+"""Memory that is not counted exactly."""
 _AT_ONCE_RATIO, _AT_ONCE_BYTES = 1.5, 512 << 20
-"""Over its share by so much a worker is ended without grace: the next look may come too late."""
+"""A worker this far over its share is ended without grace: the next look may come too late."""
 _SERVER_RATIO = 1.15
 _REPLACED = "It did not end by itself in time: the process that ran it was replaced"
 
 
 @dataclass(frozen=True)
-class Sentence:
-    """Why a worker is to be ended. ``memory_of``: the id's hash of the query that took too much memory, if any."""
+class EndReason:
+    """The reason to end a worker.
+
+    ``memory_of`` is the id hash of the query that took too much memory, if any.
+    """
 
     reason: str
     memory_of: int = 0
 
 
 @dataclass(frozen=True)
-class Aftermath:
-    """What becomes of a worker's requests: errors by the slot of their connection; others may be repeated."""
+class WorkerEndResponses:
+    """The responses to an ended worker's requests: errors by connection slot; others may be repeated."""
 
     errors: Mapping[int, PandoError] = field(default_factory=dict)
     repeats: bool = False
@@ -50,16 +53,19 @@ class Aftermath:
 
 @dataclass
 class _Share:
-    """What the queries of a worker might hold lately: memory of one that has ended is given back a little later."""
+    """The memory that a worker's queries might hold lately.
+
+    A query that has ended counts a little longer, because its memory is freed late.
+    """
 
     size_bytes: float = 0
     noted: int = 0
     exceeded: int = 0
-    """Since when more is held; 0: it is not."""
+    """The time since when more is held; 0 if it is not."""
 
 
 class Bounds:
-    """``server_limit_bytes`` is the server's limit of memory."""
+    """The limits of all workers. ``server_limit_bytes`` is the server's memory limit."""
 
     def __init__(self, page: SharedPage, grace_seconds: float, server_limit_bytes: int) -> None:
         self._page = page
@@ -68,15 +74,18 @@ class Bounds:
         self._shares: dict[int, _Share] = {}
         self._killed: dict[tuple[int, int], int] = {}
         self._lock = threading.Lock()
-        """Of ``_killed``: any thread kills, one looks."""
+        """Guards ``_killed``: any thread kills, one looks."""
 
     def forget(self, worker: int) -> None:
-        """It was replaced."""
+        """Forgets a worker that was replaced."""
         self._shares.pop(worker, None)
         self._forget_kills(worker, but=())
 
     def kill(self, worker: int, query_id: str, now: int) -> bool:
-        """KILL QUERY, also when the worker does not hear it. Whether the query runs there."""
+        """Records a KILL QUERY, which counts even if the worker does not react.
+
+        Tells whether the query runs there.
+        """
         number = id_hash(query_id)
         is_running = number in self._queries(worker)["id"]
         if is_running:
@@ -88,47 +97,50 @@ class Bounds:
         with self._lock:
             self._killed = {key: at for key, at in self._killed.items() if key[0] != worker or key[1] in but}
 
-    def look(self, held: Mapping[int, int], now: int) -> dict[int, Sentence]:
-        """Which workers are to be ended. ``held`` has the memory that each holds, in bytes; ``now`` is in ns."""
+    def select_workers_to_end(self, held: Mapping[int, int], now: int) -> dict[int, EndReason]:
+        """Returns the workers to end.
+
+        ``held`` is the memory of each worker in bytes; ``now`` is in nanoseconds.
+        """
         found = {}
         for worker, held_bytes in held.items():
-            sentence = self._late(worker, now) or self._oversized(worker, held_bytes, now)
-            if sentence is not None:
-                found[worker] = sentence
+            end_reason = self._find_overdue(worker, now) or self._find_oversized(worker, held_bytes, now)
+            if end_reason is not None:
+                found[worker] = end_reason
         if not found and sum(held.values()) > self._limit_bytes * _SERVER_RATIO:
-            found = self._largest(held)
+            found = self._find_largest(held)
         return found
 
-    def aftermath(self, worker: int, sentence: Sentence, now: int) -> Aftermath:
-        """After the worker's end, before its numbers are cleared."""
+    def make_responses(self, worker: int, end_reason: EndReason, now: int) -> WorkerEndResponses:
+        """Returns the responses after the worker's end. Must run before its numbers are reset."""
         errors: dict[int, PandoError] = {}
         for query in self._queries(worker):
             connection = int(query["connection"])
-            error = self._error(worker, query, now, is_hog=int(query["id"]) == sentence.memory_of)
+            error = self._make_error(worker, query, now, is_hog=int(query["id"]) == end_reason.memory_of)
             if connection and error is not None:
                 errors[connection - 1] = error
-        return Aftermath(errors, repeats=True)
+        return WorkerEndResponses(errors, repeats=True)
 
     # -- time -----------------------------------------------------------------------------------------------------
 
-    def _late(self, worker: int, now: int) -> Sentence | None:
+    def _find_overdue(self, worker: int, now: int) -> EndReason | None:
         queries = self._queries(worker)
         if self._killed:
             self._forget_kills(worker, but={int(number) for number in queries["id"]})
         for query in queries:
-            end, working = self._end_of(worker, query), int(query["working"])
+            end, working = self._get_end(worker, query), int(query["working"])
             if end and working and now > max(end, working) + self._grace:
-                return Sentence(f"ran a query that was to end {(now - end) / 1e9:.1f} s ago")
+                return EndReason(f"ran a query that was to end {(now - end) / 1e9:.1f} s ago")
         return None
 
-    def _end_of(self, worker: int, query: np.void) -> int:
-        """When the query was to end; 0: it was not."""
+    def _get_end(self, worker: int, query: np.void) -> int:
+        """Returns when the query was to end; 0 if it need not."""
         killed = self._killed.get((worker, int(query["id"])), 0)
         return min((end for end in (killed, int(query["deadline"]), int(query["told_to_end"])) if end), default=0)
 
     # -- memory ---------------------------------------------------------------------------------------------------
 
-    def _oversized(self, worker: int, held_bytes: int, now: int) -> Sentence | None:
+    def _find_oversized(self, worker: int, held_bytes: int, now: int) -> EndReason | None:
         queries = self._queries(worker)
         if not len(queries):
             self._shares.pop(worker, None)
@@ -144,17 +156,17 @@ class Bounds:
         share.exceeded = share.exceeded or now
         at_once = over > share.size_bytes * (_AT_ONCE_RATIO - 1) + _AT_ONCE_BYTES
         if at_once or now - share.exceeded > self._grace:
-            return Sentence(f"held {held_bytes} bytes, more than its queries may", _hog(queries))
+            return EndReason(f"held {held_bytes} bytes, more than its queries may", _find_largest_query(queries))
         return None
 
-    def _largest(self, held: Mapping[int, int]) -> dict[int, Sentence]:
-        """Among the workers that have queries: the one whose largest has most."""
+    def _find_largest(self, held: Mapping[int, int]) -> dict[int, EndReason]:
+        """Returns the worker with the largest query, to be ended."""
         sizes = {worker: int(queries["held_bytes"].max()) for worker in held if len(queries := self._queries(worker))}
         if not sizes:
             return {}
         worker = max(sizes, key=sizes.__getitem__)
         reason = f"held {held[worker]} bytes while all workers held {sum(held.values())}"
-        return {worker: Sentence(reason, _hog(self._queries(worker)))}
+        return {worker: EndReason(reason, _find_largest_query(self._queries(worker)))}
 
     # -- queries --------------------------------------------------------------------------------------------------
 
@@ -162,8 +174,8 @@ class Bounds:
         places = self._page.running[worker]
         return places[places["id"] != 0]
 
-    def _error(self, worker: int, query: np.void, now: int, *, is_hog: bool) -> PandoError | None:
-        """What the query gets for an answer; ``None``: it is not to blame."""
+    def _make_error(self, worker: int, query: np.void, now: int, *, is_hog: bool) -> PandoError | None:
+        """Returns the error that the query gets, or ``None`` if it is not to blame."""
         code = int(query["code"])
         if (worker, int(query["id"])) in self._killed:
             code = _CANCELLED.code
@@ -184,8 +196,11 @@ _MEMORY = UserError("MEMORY_LIMIT_EXCEEDED", "")
 _CANCELLED = CancelledError()
 
 
-def _hog(queries: np.ndarray) -> int:
-    """Whoever was told so, else whoever counts for most; of those that do not count yet the one that began last."""
+def _find_largest_query(queries: np.ndarray) -> int:
+    """Returns the query to blame for memory:
+
+    one that was told so, or the largest. Among queries without a count yet it is the one that began last.
+    """
     told = queries[queries["code"] == _MEMORY.code]
     among = told if len(told) else queries
     return int(among[np.lexsort((among["started"], among["held_bytes"]))[-1]]["id"])

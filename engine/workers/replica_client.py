@@ -1,4 +1,4 @@
-"""What a worker asks of the replica process, by name: :class:`ReplicaProcessClient` asks, ``calls`` answers."""
+"""A worker's side of calls to the replica process; ``call_handlers`` has the other side."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from sql.grammar.statements.statement import CreateTable, ParsedStatement
 
 @dataclass(frozen=True)
 class StatementRequest:
-    """A statement and who asks, as they travel."""
+    """A statement's session and parameters, as they are sent."""
 
     session: Session
     query_id: str
@@ -35,12 +35,13 @@ class StatementRequest:
 
     @classmethod
     def of(cls, context: Context) -> StatementRequest:
+        """Takes them from a statement's context."""
         return cls(replace(context.session, external_tables={}), context.query_id, dict(context.parameters))
 
 
 @dataclass(frozen=True)
 class StatementAnswer:
-    """The whole result of a statement; what other processes carry out for a worker is short."""
+    """The whole result of a statement. It is short, as all that the replica process runs for workers."""
 
     columns: tuple[tuple[str, DataType], ...]
     batches: list[pa.RecordBatch]
@@ -48,7 +49,10 @@ class StatementAnswer:
 
 
 class ReplicaProcessClient:
-    """The replica process, as its workers see it. From any thread. Every method raises 210 when it is gone."""
+    """The replica process, as its workers see it.
+
+    May be called from any thread. Every method raises 210 if the replica process is gone.
+    """
 
     def __init__(self, caller: CallClient) -> None:
         self._caller = caller
@@ -56,6 +60,7 @@ class ReplicaProcessClient:
     # -- statements -----------------------------------------------------------------------------------------------
 
     def execute(self, parsed: ParsedStatement, text: str, context: Context) -> QueryResult:
+        """Executes a statement there."""
         with context.status.waiting():
             asked, is_stopped = StatementRequest.of(context), _asks(context.status)
             answer: StatementAnswer = self._caller.call("execute", parsed, text, asked, is_stopped=is_stopped)
@@ -66,94 +71,117 @@ class ReplicaProcessClient:
         )
 
     def system_rows(self, database: str, table: str, context: Context, columns: Sequence[str]) -> list[Row]:
+        """Returns the rows of a system table."""
         asked, is_stopped = StatementRequest.of(context), _asks(context.status)
         with context.status.waiting():
             return self._caller.call("system_rows", database, table, asked, list(columns), is_stopped=is_stopped)
 
     def zookeeper_rows(self, paths: Sequence[str]) -> list[Row]:
+        """Returns the rows of ``system.zookeeper`` for the paths."""
         return self._caller.call("zookeeper_rows", list(paths))
 
     def uuid(self) -> str:
-        """Waits until the replica process is ready."""
+        """Returns the server's UUID; waits until the replica process is ready."""
         return str(self._caller.call("uuid"))
 
-    # -- tables (implements ``mirror.Requests``) --------------------------------------------------------------------
+    # -- tables (implements ``catalog_mirror.ReplicaProcessCalls``) ------------------------------------------------
 
     def create_table(self, database: str, create: CreateTable) -> bool:
+        """Creates a table; tells whether it is new."""
         return bool(self._caller.call("create_table", database, create))
 
     def change_catalog(self, method: str, *arguments: object) -> Any:
+        """Calls a method of the catalog there."""
         return self._caller.call("change_catalog", method, arguments)
 
     def insert(self, uid: int, parts: Sequence[TemporaryPart], options: InsertOptions) -> InsertOutcome:
+        """Commits the temporary parts of an INSERT."""
         with options.status.waiting():
             return self._caller.call("insert", uid, list(parts), _values(options), is_stopped=_asks(options.status))
 
     def begin_insert(self, uid: int, partition_id: str, options: InsertOptions) -> PendingInsertCall | None:
-        if self._caller.is_busy:  # others use the time that would be saved, and the message costs some
+        """Announces an INSERT whose parts are still to be written; ``None`` while another call runs."""
+        if self._caller.is_busy:  # other calls use the time that would be saved, and the message costs some
             return None
         return PendingInsertCall(self._caller.begin("begin_insert", uid, partition_id, _values(options)), options)
 
     def block_memory(self, uid: int) -> RemoteBlockMemory:
+        """Returns the table's block memory."""
         return RemoteBlockMemory(self._caller, uid)
 
     def hold(
         self, uid: int, names: Sequence[str] | None, *, sequential_consistency: bool = False
     ) -> tuple[int, list[str]]:
+        """Holds parts of a table. Returns a number for :meth:`let_go`, and the names of the parts."""
         return self._caller.call("hold_parts", uid, names, sequential_consistency)
 
     def let_go(self, number: int) -> None:
+        """Releases held parts."""
         self._caller.call("release_parts", number)
 
     def opened_part(self, uid: int, name: str) -> Part | None:
+        """Returns the part as the replica process has it open; ``None`` if it is not there any more."""
         return self._caller.call("opened_part", uid, name)
 
     def report_corruption(self, uid: int, error: CorruptionError) -> None:
+        """Reports a broken part."""
         self._caller.call("report_corruption", uid, error)
 
     # -- scans ------------------------------------------------------------------------------------------------------
 
     def read_scan(self, uid: int, opening: ScanOpening) -> tuple[int, list[str], list[Sequence[int]], int]:
-        """A number for :meth:`let_go`, the names of the parts, their steps, and the version of the definition."""
+        """Holds a scan's lease.
+
+        Returns a number for :meth:`let_go`, the names of the parts, their steps and the definition's version.
+        """
         return self._caller.call("read_scan", uid, opening)
 
     def scan_history(self, uid: int, max_delay_seconds: float) -> BlockHistory:
+        """Returns the table's block history."""
         return self._caller.call("scan_history", uid, max_delay_seconds)
 
     def release_scan(self, uid: int, name: str) -> bool:
+        """Ends a scan's lease early."""
         return bool(self._caller.call("release_scan", uid, name))
 
-    # -- sessions (implements the interface of ``http.sessions.SessionStore``) --------------------------------------
+    # -- sessions (implements the interface of ``session_store.SessionStore``) --------------------------------------
 
     def acquire(self, user: str, session_id: str, make: Callable[[], Session], *, must_exist: bool) -> Session:
+        """Takes a session for one request."""
         return self._caller.call("acquire_session", user, session_id, make(), must_exist)
 
     def release(self, user: str, session_id: str, timeout_seconds: float, session: Session | None = None) -> None:
+        """Returns a session after a request."""
         self._caller.call("release_session", user, session_id, timeout_seconds, session)
 
     def is_first(self, number: str, seconds: float) -> bool:
+        """Tells whether the number was not used before; it is remembered for these seconds."""
         return bool(self._caller.call("is_first", number, seconds))
 
     # -- pages (implements ``http.pages.Pages``) ----------------------------------------------------------------------
 
     def page(self, name: str, **options: object) -> StatusPage:
+        """Returns a status page."""
         return self._caller.call("page", name, options)
 
     def replicas_status(self) -> list[ReplicaStatus]:
+        """Returns the status of all replicated tables."""
         return self._caller.call("replicas_status")
 
 
 @dataclass(frozen=True)
 class RemoteBlockMemory:
-    """Implements ``BlockMemory``: it is the replica process that remembers."""
+    """The block memory of a table in the replica process. Implements ``BlockMemory``."""
 
     caller: CallClient
     uid: int
 
     def missing_of(self, block_ids: Sequence[str]) -> list[MissingViews | None] | None:
+        """Returns for each block which views lack it; see ``BlockMemory``."""
         return self.caller.call("missing_of", self.uid, list(block_ids))
 
     def views_have(self, tokens: Mapping[str, str], views: Collection[str]) -> None:
+        """Records that the views have the blocks now."""
         self.caller.call("views_have", self.uid, dict(tokens), list(views))
 
 
@@ -166,6 +194,7 @@ class PendingInsertCall:
         self.give_up = call.give_up
 
     def commit(self, parts: Sequence[TemporaryPart]) -> InsertOutcome:
+        """Sends the written parts and waits for their commit."""
         self._call.tell(list(parts))
         with self._options.status.waiting():
             outcome: InsertOutcome = self._call.finish(_asks(self._options.status))
@@ -185,5 +214,6 @@ def _asks(status: QueryStatus) -> Callable[[], bool]:
 
 
 def statistics_to_record(statistics: QueryStatistics) -> dict[str, int]:
+    """Returns the counts of a statement as a dictionary."""
     names = ("rows_read", "bytes_read", "written_rows", "written_bytes", "result_rows", "deduplicated_blocks")
     return {name: getattr(statistics, name) for name in names}

@@ -1,16 +1,16 @@
-"""The replica process of a server with workers: everything that is there once a server.
+"""The replica process of a server with workers: starts everything that a server has once.
 
 ::
 
-    clients ──► front door ──connections──► workers ×N ──files, mapped──► parts
+    clients ──► dispatcher ──connections──► workers ×N ──files, mapped──► parts
                     │                          │  ▲
                  /ping …                 calls │  │ published changes, shared page
                     ▼                          ▼  │
                replica process: catalog, commits, fetches, ZooKeeper, system tables
-                    └──► nursery ──forks──► workers
+                    └──► fork server ──forks──► workers
 
-Start: what the processes share, then the nursery (before any thread), then workers, which get ready while the tables
-are loaded; the door opens last. The end runs backwards.
+Order of the start: what the processes share, the fork server (before any thread), workers, the engine, the dispatcher.
+Workers get ready while the tables are loaded. The end runs backwards.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ _LEASES_SECONDS = 5.0
 
 
 class ReplicaProcess:
-    """Made in a process without threads: it forks."""
+    """The replica process. Must be made in a process without threads, because it forks."""
 
     def __init__(self, config: Config, listening: socket.socket) -> None:
-        """``config`` has the real port."""
+        """``config`` has the actual port."""
         self._config = config
         self._listening = listening
         remove_spill_directories(config)
@@ -60,26 +60,28 @@ class ReplicaProcess:
         self._counts = QueryCounts(config.worker_count + 1)
         common = InheritedResources(config, page, file, self._states, self._counts)
         kinds = {"worker": partial(run_worker, common), "merge": partial(serve_merge_orders, config)}
-        self._nursery = ForkServer(kinds, close_in_children=[listening])
+        self._fork_server = ForkServer(kinds, close_in_children=[listening])
         self._publication = CatalogPublication(page, file)
         self._page = page
 
     def start(self, running: ExitStack, start_engine: Callable[[Engine, ExitStack], None], engine: Engine) -> None:
-        """Everything's end is pushed on ``running``."""
+        """Starts workers, merge processes, engine and dispatcher; pushes the end of each on ``running``."""
         services = engine.services
         leases = LeaseBook(services.monotonic, partial(get_replica_delay_seconds, engine))
         shared = SharedServices(self._publication, SessionStore(services.monotonic, engine.end_session), leases)
         config = self._config
         bounds = Bounds(self._page, config.query_stop_grace_seconds, config.memory_limit_bytes)
-        pool = WorkerPool(config.worker_count, self._nursery, self._page, shared, bounds, config.worker_stuck_seconds)
-        self._nursery.start()
-        running.callback(self._nursery.stop)
+        pool = WorkerPool(
+            config.worker_count, self._fork_server, self._page, shared, bounds, config.worker_stuck_seconds
+        )
+        self._fork_server.start()
+        running.callback(self._fork_server.stop)
         pool.start()
         running.callback(pool.stop, self._config.shutdown_wait_unfinished)
-        merges = MergeProcesses(self._nursery, len(os.sched_getaffinity(0)))
+        merges = MergeProcesses(self._fork_server, len(os.sched_getaffinity(0)))
         running.callback(merges.stop)
-        services.merge_elsewhere = merges.merge
-        engine.catalog.follower = self._publication
+        services.run_in_merge_process = merges.run
+        engine.catalog.listener = self._publication
         engine.processes_elsewhere = pool.processes
         engine.worker_rows = pool.rows
         start_engine(engine, running)
@@ -94,7 +96,7 @@ class ReplicaProcess:
         running.callback(door.stop)
         door.start()
         pool.open(door)
-        # The engine is there for what the workers still do.
+        # The engine outlives the workers, for what they still do.
         running.callback(pool.stop, self._config.shutdown_wait_unfinished)
         running.callback(door.stop_accepting)
 

@@ -1,28 +1,30 @@
-"""A page of memory that all processes of a server share: numbers that are read without a message.
+"""A page of memory shared by all processes of a server: numbers that are read without a message.
 
-Made in the replica process before any fork. One writer a number; eight aligned bytes, so no reader sees half of one.
+It is made in the replica process before any fork. Each number has one writer and eight aligned bytes, so no reader sees
+half of one.
 
 ===================  ==================================================================================================
 written by           numbers
 ===================  ==================================================================================================
-the replica process  ``published_from``, ``published_to`` (``publication``)
+the replica process  ``published_from``, ``published_to`` (``catalog_publication``)
 worker *w*           ``reading`` (the oldest change its snapshots may lack; ``NO_READER`` without snapshots),
-                     ``beat`` (its monotonic clock, ns), ``held_bytes`` (memory), ``idle_bytes`` (of it,
-                     beside the queries), ``largest_bytes`` (of its largest query), ``queries`` (running),
-                     ``user_bytes`` (by user), and for each running query a place in ``running``
+                     ``beat`` (its monotonic clock, ns); ``held_bytes`` (memory), ``idle_bytes`` (of it,
+                     beside the queries), ``largest_bytes`` (of its largest query); ``queries`` (running),
+                     ``user_bytes`` (by user); and for each running query a place in ``running``
 ===================  ==================================================================================================
 
-A place is taken by a query whose ``id`` is not 0. Times are the monotonic clock's, in ns, which all processes share.
+A place is in use if its ``id`` is not 0. Times are those of the monotonic clock in nanoseconds, which all processes
+share.
 
 ===================  ==================================================================================================
 ``id``               hash of the query id; written last, cleared first
-``started``          when
+``started``          when it began
 ``working``          since when it computes; 0 while it waits for its client or for another process
 ``deadline``         when its ``max_execution_time`` is over; 0 for none
 ``told_to_end``      when a limit or KILL QUERY ended it; 0 while it may go on
-``code``             of the error that ended it
+``code``             the code of the error that ended it
 ``limit_bytes``      its ``max_memory_usage``; 0 for none
-``held_bytes``       what is counted as its
+``held_bytes``       the memory counted for it
 ``connection``       the slot of its client's connection, plus 1; 0 without one
 ===================  ==================================================================================================
 """
@@ -36,7 +38,10 @@ import numpy as np
 NO_READER = (1 << 64) - 1
 MAX_WORKERS = 256
 MAX_QUERY_IDS = 256
-"""Running queries of one worker that have a place; any more are not compared with those of others, nor guarded."""
+"""The running queries of one worker that have a place.
+
+More are neither compared with those of others nor limited.
+"""
 
 _NUMBERS = ("reading", "beat", "held_bytes", "largest_bytes", "queries", "idle_bytes")
 _PLACE = (
@@ -46,7 +51,7 @@ RUNNING = np.dtype([(name, np.uint64) for name in _PLACE])
 
 
 class SharedPage:
-    """``users`` is how many users the configuration has."""
+    """The shared page. ``users`` is the number of configured users."""
 
     def __init__(self, users: int) -> None:
         width = len(_NUMBERS) + users
@@ -68,31 +73,35 @@ class SharedPage:
 
     @property
     def published_from(self) -> int:
+        """The beginning of the published changes."""
         return int(self._published[0])
 
     @property
     def published_to(self) -> int:
+        """The end of the published changes."""
         return int(self._published[1])
 
     def publish(self, begin: int, end: int) -> None:
+        """Publishes the range of changes to read."""
         self._published[0] = begin
         self._published[1] = end
 
     def place(self, worker: int, index: int) -> memoryview:
-        """The numbers of one place of ``running``, in its order: quicker to write so."""
+        """Returns the numbers of one place of ``running``, which is faster to write to."""
         fields = RUNNING.itemsize // 8
         first = (worker * MAX_QUERY_IDS + index) * fields
         return self._places[first : first + fields]
 
     def set_reading(self, worker: int, change: int) -> None:
+        """Publishes the oldest change that the worker's snapshots may lack."""
         self._reading[worker] = change
 
     def oldest_read(self) -> int:
-        """The oldest change that any worker's snapshots may lack; ``NO_READER`` when nobody reads."""
+        """Returns the oldest change that any worker's snapshots may lack; ``NO_READER`` without snapshots."""
         return int(self._reading.min())
 
-    def clear(self, worker: int) -> None:
-        """A worker that is no more holds nothing."""
+    def reset_worker(self, worker: int) -> None:
+        """Resets the numbers of a worker that has ended."""
         self._reading[worker] = NO_READER
         for column in (self.beat, self.held_bytes, self.largest_bytes, self.queries, self.idle_bytes):
             column[worker] = 0

@@ -1,4 +1,4 @@
-"""Leases of scans as a worker takes them: the replica process holds the parts, so that any worker may read them."""
+"""Scan leases of a worker. The replica process holds the parts, so that any worker may read them."""
 
 from __future__ import annotations
 
@@ -18,19 +18,22 @@ from parts.read.part_reader import Part
 
 @dataclass(frozen=True)
 class RemoteLease:
+    """A lease whose parts the replica process holds."""
+
     parts: Sequence[Part]
     steps: Steps
     metadata_version: int
 
 
 class WorkerLeases:
-    """Implements ``engine.scan.leases.Leases``."""
+    """The leases as a worker takes them. Implements ``engine.scan.leases.Leases``."""
 
     def __init__(self, replica: ReplicaProcessClient) -> None:
         self._replica = replica
 
     @contextmanager
     def reading(self, table: Table, opening: ScanOpening) -> Iterator[RemoteLease]:
+        """Holds the execution's lease during one read."""
         assert isinstance(table, WorkerTable)
         number, names, steps, version = self._replica.read_scan(table.uid, opening)
         snapshot = table.opened(names, lambda: self._replica.let_go(number))
@@ -40,12 +43,14 @@ class WorkerLeases:
             snapshot.release()
 
     def release(self, table: Table, name: str) -> bool:
+        """Ends a lease early."""
         assert isinstance(table, WorkerTable)
         return self._replica.release_scan(table.uid, name)
 
     def history(self, table: Table, max_delay_seconds: float) -> BlockHistory:
+        """Returns the table's block history."""
         assert isinstance(table, WorkerTable)
         return self._replica.scan_history(table.uid, max_delay_seconds)
 
     def expire(self) -> None:
-        """The replica process does."""
+        """Nothing to do here: the replica process ends leases."""

@@ -1,7 +1,7 @@
-"""The workers of a server, as the replica process keeps them: started, asked, watched, replaced, ended.
+"""Starts, watches and replaces the workers of a server, in the replica process.
 
-A worker that ends without being told so, or that gives its threads no turn for long, is replaced; what it held is let
-go, and the door answers for it to the clients that it owed an answer.
+A worker is replaced if it ends unexpectedly, or if its threads do not run for long. Its resources are released, and the
+dispatcher answers the clients that wait for it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from engine.workers.call_handlers import SharedServices, WorkerCalls
 from engine.workers.channel import Channel, serve_calls
 from engine.workers.connections.dispatcher import ConnectionDispatcher
 from engine.workers.fork_server import ForkServer
-from engine.workers.query_bounds import Aftermath, Bounds, Sentence
+from engine.workers.query_bounds import Bounds, EndReason, WorkerEndResponses
 from engine.workers.shared_page import SharedPage
 from parts.common.errors import PandoError
 from parts.common.process_memory import get_held_bytes
@@ -43,7 +43,7 @@ _LAST_WORDS_SECONDS = 10.0
 
 @dataclass(eq=False)
 class WorkerHandle:
-    """One worker. Implements ``front_door.Home``."""
+    """One worker. Implements ``connections.dispatcher.WorkerEndpoint``."""
 
     number: int
     pid: int
@@ -53,25 +53,29 @@ class WorkerHandle:
     calls: WorkerCalls
     started: float
     is_open: bool = False
-    """Takes connections."""
+    """Whether it takes connections."""
     status: int | None = None
-    """As ``os.waitpid`` told it."""
+    """The status of ``os.waitpid``."""
     is_ready: threading.Event = field(default_factory=threading.Event)
     has_ended: threading.Event = field(default_factory=threading.Event)
     asking: threading.Lock = field(default_factory=threading.Lock)
     owed: int = 0
-    """Answers that were not waited for."""
+    """The number of answers that nobody waited for."""
     processes: Sequence[Mapping[str, Any]] = ()
-    """As the worker told them last: one that does not answer runs what it ran."""
-    sentence: Sentence | None = None
-    """Why the watch ended it."""
+    """The worker's queries as last reported; a worker that does not answer still runs them."""
+    end_reason: EndReason | None = None
+    """The reason why the watch ended it."""
 
     @property
     def name(self) -> str:
+        """The name for messages."""
         return f"worker {self.number}"
 
     def ask(self, name: str, *arguments: object, seconds: float = _QUESTION_SECONDS) -> Any:
-        """Raises ``OSError`` or ``EOFError`` when it does not answer in time, or not any more."""
+        """Asks the worker a question.
+
+        Raises ``OSError`` or ``EOFError`` if it does not answer in time, or has ended.
+        """
         with self.asking:
             self.questions.socket.settimeout(seconds)
             self.questions.send((name, arguments))
@@ -85,12 +89,12 @@ class WorkerHandle:
 
 
 class WorkerPool:
-    """``count`` workers. ``stuck_seconds``: a worker that does not beat for so long is ended."""
+    """The ``count`` workers of a server. A worker without a heartbeat for ``stuck_seconds`` is ended."""
 
     def __init__(
         self,
         count: int,
-        nursery: ForkServer,
+        fork_server: ForkServer,
         page: SharedPage,
         shared: SharedServices,
         bounds: Bounds,
@@ -98,7 +102,7 @@ class WorkerPool:
     ) -> None:
         self._count = count
         self._bounds = bounds
-        self._nursery = nursery
+        self._fork_server = fork_server
         self._page = page
         self._shared = shared
         self._stuck_seconds = stuck_seconds
@@ -109,7 +113,7 @@ class WorkerPool:
         self._failures = 0
         self._restarts: Counter[int] = Counter()
         self.door: ConnectionDispatcher | None = None
-        nursery.on_end = self._child_ended
+        fork_server.on_end = self._on_child_end
 
     # -- life -----------------------------------------------------------------------------------------------------
 
@@ -119,7 +123,7 @@ class WorkerPool:
             self._start_worker(number)
 
     def open(self, door: ConnectionDispatcher) -> None:
-        """Connections may come: returns when a worker takes them. Watches the workers from now on."""
+        """Lets connections come: returns when a worker takes them. Watches the workers from now on."""
         self.door = door
         workers = self.workers()
         for worker in workers:
@@ -128,12 +132,15 @@ class WorkerPool:
         threading.Thread(target=self._watch, name="worker watch", daemon=True).start()
 
     def workers(self) -> list[WorkerHandle]:
+        """Returns the current workers."""
         with self._lock:
             return list(self._workers.values())
 
     def stop(self, seconds: float) -> None:
-        """Running queries get so many seconds; who is left then is killed. Workers that were never let in have none:
-        they wait for a start that has failed."""
+        """Ends the workers; kills those that still run after ``seconds``.
+
+        Before :meth:`open` they have no queries but wait for a start that failed, so they are killed at once.
+        """
         self._ending.set()
         workers = self.workers()
         if self.door is None:
@@ -150,21 +157,22 @@ class WorkerPool:
                 _kill(worker.pid)
                 worker.has_ended.wait(_QUESTION_SECONDS)
 
-    # -- what workers tell -----------------------------------------------------------------------------------------
+    # -- queries of workers ----------------------------------------------------------------------------------------
 
     def processes(self) -> Iterable[Process]:
+        """Yields the queries that run in workers."""
         for worker in self.workers():
-            told = self._answers(worker, "processes")
+            told = self._ask(worker, "processes")
             worker.processes = worker.processes if told is None else told
             for facts in worker.processes:
                 yield OtherProcess(facts, partial(self._kill_query, worker))
 
     def _kill_query(self, worker: WorkerHandle, query_id: str) -> None:
         if self._bounds.kill(worker.number, query_id, time.monotonic_ns()):
-            self._answers(worker, "kill", query_id)
+            self._ask(worker, "kill", query_id)
 
     def rows(self) -> list[Row]:
-        """The rows of ``system.workers``."""
+        """Returns the rows of ``system.workers``."""
         now = time.monotonic()
         return [
             (
@@ -180,8 +188,8 @@ class WorkerPool:
             for worker in self.workers()
         ]
 
-    def _answers(self, worker: WorkerHandle, name: str, *arguments: object) -> Any:
-        """``None`` from a worker that does not answer."""
+    def _ask(self, worker: WorkerHandle, name: str, *arguments: object) -> Any:
+        """Asks the worker; returns ``None`` if it does not answer."""
         try:
             return worker.ask(name, *arguments)
         except (OSError, EOFError, PandoError) as problem:
@@ -191,11 +199,11 @@ class WorkerPool:
     # -- one worker ---------------------------------------------------------------------------------------------------
 
     def _start_worker(self, number: int) -> None:
-        """Raises 210 when no process can be had."""
+        """Forks a worker. Raises 210 if no process can be started."""
         pairs = [socket.socketpair(), socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET), socket.socketpair()]
         (control, _), (door, _), (questions, _) = pairs
         self._page.beat[number] = int(time.monotonic() * 1e9)
-        pid = self._nursery.fork("worker", (number,), [theirs for _, theirs in pairs])
+        pid = self._fork_server.fork("worker", (number,), [theirs for _, theirs in pairs])
         worker = WorkerHandle(
             number,
             pid,
@@ -210,7 +218,7 @@ class WorkerPool:
         threading.Thread(target=self._listen, args=(worker,), name=f"{worker.name} control", daemon=True).start()
 
     def _listen(self, worker: WorkerHandle) -> None:
-        """Until the worker's end: channels that it opens are served by threads of their own."""
+        """Receives the worker's messages until its end; serves the channels that it opens in threads."""
         with contextlib.suppress(EOFError, OSError):
             while True:
                 message = worker.control.receive()
@@ -225,7 +233,7 @@ class WorkerPool:
                         self._open_worker(worker)
                 elif message[0] == "retire":
                     worker.is_open = False
-                    self._answers(worker, "drain")
+                    self._ask(worker, "drain")
         self._end(worker)
 
     def _open_worker(self, worker: WorkerHandle) -> None:
@@ -236,18 +244,19 @@ class WorkerPool:
             self.door.add(worker)
 
     def _end(self, worker: WorkerHandle) -> None:
+        """Cleans up after a worker's end, and replaces it."""
         worker.is_open = False
-        sentence, aftermath = worker.sentence, Aftermath()
-        if sentence is not None:
-            aftermath = self._bounds.aftermath(worker.number, sentence, time.monotonic_ns())
+        end_reason, responses = worker.end_reason, WorkerEndResponses()
+        if end_reason is not None:
+            responses = self._bounds.make_responses(worker.number, end_reason, time.monotonic_ns())
         self._bounds.forget(worker.number)
-        self._page.clear(worker.number)
-        reason = self._reason(worker) if sentence is None else f"{sentence.reason} and was ended"
+        self._page.reset_worker(worker.number)
+        reason = self._describe_end(worker) if end_reason is None else f"{end_reason.reason} and was ended"
         worker.is_ready.set()
         if not self._ending.is_set():
             logger.error("%s (pid %s) %s", worker.name, worker.pid, reason)
         if self.door is not None:
-            self.door.rescue(worker, reason, aftermath)
+            self.door.take_over_connections(worker, reason, responses)
         for channel in (worker.control, worker.questions):
             channel.close()
         worker.has_ended.set()
@@ -257,7 +266,7 @@ class WorkerPool:
         self._replace(worker)
 
     def _replace(self, worker: WorkerHandle) -> None:
-        has_failed = worker.sentence is None and time.monotonic() - worker.started < _SHORT_LIFE_SECONDS
+        has_failed = worker.end_reason is None and time.monotonic() - worker.started < _SHORT_LIFE_SECONDS
         self._failures = self._failures + 1 if has_failed else 0
         pause = min(0.1 * 2**self._failures - 0.1, _LONGEST_PAUSE_SECONDS) if self._failures else 0.0
         while not self._ending.wait(pause):
@@ -269,11 +278,11 @@ class WorkerPool:
                 logger.error("%s cannot be replaced: %s", worker.name, error)
                 pause = _LONGEST_PAUSE_SECONDS / 5
 
-    def _child_ended(self, pid: int, status: int) -> None:
+    def _on_child_end(self, pid: int, status: int) -> None:
         with self._lock:
             self._statuses[pid] = status
 
-    def _reason(self, worker: WorkerHandle) -> str:
+    def _describe_end(self, worker: WorkerHandle) -> str:
         for _ in range(100):
             with self._lock:
                 status = self._statuses.pop(worker.pid, None)
@@ -290,15 +299,15 @@ class WorkerPool:
             if time.monotonic() >= next_beats:
                 next_beats = time.monotonic() + _WATCH_SECONDS
                 self._end_stuck()
-            self._hold_to_bounds()
+            self._enforce_bounds()
 
-    def _hold_to_bounds(self) -> None:
-        workers = {worker.number: worker for worker in self.workers() if worker.sentence is None}
+    def _enforce_bounds(self) -> None:
+        workers = {worker.number: worker for worker in self.workers() if worker.end_reason is None}
         held = {number: get_held_bytes(worker.pid) for number, worker in workers.items()}
-        for number, sentence in self._bounds.look(held, time.monotonic_ns()).items():
+        for number, end_reason in self._bounds.select_workers_to_end(held, time.monotonic_ns()).items():
             worker = workers[number]
-            logger.error("%s (pid %s) %s: it is ended", worker.name, worker.pid, sentence.reason)
-            worker.sentence = sentence
+            logger.error("%s (pid %s) %s: it is ended", worker.name, worker.pid, end_reason.reason)
+            worker.end_reason = end_reason
             _kill(worker.pid)
 
     def _end_stuck(self) -> None:
@@ -312,7 +321,7 @@ class WorkerPool:
 
 
 def describe_exit_status(status: int) -> str:
-    """How a process ended, in words, from a status as ``os.waitpid`` gives it."""
+    """Describes how a process ended, from a status of ``os.waitpid``."""
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         return f"ended (signal {number}, {signal.Signals(number).name})"

@@ -11,11 +11,11 @@ import pytest
 
 from coordination.keeper.memory_keeper import Fault
 from coordination.nodes.replica_activation import ReplicaAddress
-from engine.simulator.simulated_cluster import SimulatedNode
 from engine.simulator.simulated_disk import (
     SimulatedDisk,
     record_syncs,
 )
+from engine.simulator.simulated_node import SimulatedNode
 from engine.simulator.simulated_servers import SimulatedServer, SimulatedServers
 from engine.simulator.step_pool import Crash
 from engine.simulator.trace import Trace
@@ -179,11 +179,11 @@ def test_what_was_read_first_does_not_come_last(make_servers: MakeServers) -> No
             done.append(change)
             one.sql("ALTER TABLE t ADD COLUMN d UInt8")
             two.sql("ALTER TABLE t MODIFY SETTING parts_to_throw_insert = 77")
-            definitions.take_over(two.keeper)
+            definitions.adopt(two.keeper)
         return redefine(change)  # type: ignore[arg-type]
 
     definitions._redefine = late  # type: ignore[method-assign]
-    definitions.take_over(two.keeper)
+    definitions.adopt(two.keeper)
     assert done
     assert defined(two) == defined(one)
     assert "`d` UInt8" in defined(two)

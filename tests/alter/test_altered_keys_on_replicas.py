@@ -9,7 +9,7 @@ import pytest
 
 from coordination.keeper.memory_keeper import Fault
 from coordination.nodes.replica_activation import ReplicaAddress
-from engine.simulator.simulated_cluster import SimulatedNode
+from engine.simulator.simulated_node import SimulatedNode
 from engine.simulator.simulated_servers import SimulatedServer, SimulatedServers
 from engine.simulator.step_pool import Crash
 from parts.common.errors import PandoError

@@ -129,7 +129,7 @@ def test_a_running_merge_is_cancelled(local: Local) -> None:
         assert is_cancelled()
         raise CancelledError
 
-    local.engine.services.merge_elsewhere = merge
+    local.engine.services.run_in_merge_process = merge
     with pytest.raises(PandoError, match="Cancelled merging parts"):
         local.run("OPTIMIZE TABLE t FINAL")
     assert local.run("SELECT name FROM system.parts WHERE active ORDER BY 1") == [("all_1_1_0",), ("all_2_2_0",)]

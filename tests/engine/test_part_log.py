@@ -109,7 +109,7 @@ def test_a_merge_that_fails_and_one_under_way(local: Local) -> None:
         assert local.value("SELECT value FROM system.metrics WHERE metric = 'Merge'") == 1
         raise UnavailableError("NOT_ENOUGH_SPACE", "the disk is full")
 
-    local.engine.services.merge_elsewhere = merge
+    local.engine.services.run_in_merge_process = merge
     with pytest.raises(PandoError, match="the disk is full"):
         local.run("OPTIMIZE TABLE t FINAL")
     assert seen == [("all_1_2_1", "all", 2, 0.5, 100, 90, 0, 1, 1)]

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from coordination.ddl.ddl_queue import DdlQueue
-from engine.simulator.simulated_cluster import SimulatedNode
 from engine.simulator.simulated_disk import SimulatedDisk, record_syncs
+from engine.simulator.simulated_node import SimulatedNode
 from engine.simulator.simulated_servers import SimulatedServer, SimulatedServers
 from engine.simulator.trace import Trace
 from parts.common.errors import PandoError

@@ -12,8 +12,8 @@ import pytest
 from coordination.keeper.memory_keeper import MemoryEnsemble, MemoryKeeper
 from engine.interserver.replication import Replication
 from engine.server.config import Config
-from engine.simulator.simulated_cluster import SimulatedNode
 from engine.simulator.simulated_disk import SimulatedDisk, record_syncs
+from engine.simulator.simulated_node import SimulatedNode
 from engine.simulator.simulated_servers import SimulatedServer, SimulatedServers
 from engine.simulator.trace import Trace
 from engine.tables.replicated.replicated_table import ReplicatedTable
@@ -38,7 +38,7 @@ class PlainServer(SimulatedServer):
         return replication
 
     def _connect_auxiliary(self, name: str) -> MemoryKeeper | None:
-        colony = self.colony
+        colony = self.cluster
         assert isinstance(colony, PlainServers)
         if name != "aux":
             return None

@@ -5,7 +5,8 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 
-from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
+from engine.simulator.simulated_cluster import SimulatedCluster
+from engine.simulator.simulated_node import SimulatedNode
 
 MakeColony = Callable[..., SimulatedCluster]
 

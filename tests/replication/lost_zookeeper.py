@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from coordination.keeper.memory_tree import Snapshot
-from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
+from engine.simulator.simulated_cluster import SimulatedCluster
+from engine.simulator.simulated_node import SimulatedNode
 from parts.common.query_status import QueryStatus
 
 MakeColony = Callable[..., SimulatedCluster]
@@ -25,7 +26,7 @@ def put_back(colony: SimulatedCluster, past: Snapshot, *, ends_sessions: bool = 
 
 def lose(node: SimulatedNode, path: str) -> None:
     """Somebody deletes the node and all below it, whatever depends on it."""
-    keeper = node.colony.ensemble.connect()
+    keeper = node.cluster.ensemble.connect()
     keeper.delete_tree(path)
 
 
@@ -42,7 +43,7 @@ def insert(node: SimulatedNode, first: int, count: int, **options: object) -> No
         node.insert(1, [10 * number, 10 * number + 1], **options)
 
 
-def keys_of(first: int, count: int) -> list[int]:
+def read_keys(first: int, count: int) -> list[int]:
     return [key for number in range(first, first + count) for key in (10 * number, 10 * number + 1)]
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
+from engine.simulator.simulated_cluster import SimulatedCluster
+from engine.simulator.simulated_node import SimulatedNode
 from engine.tables.capabilities.table_mutations import MutationOptions, MutationSummary
 from parts.common.errors import PandoError
 from sql.grammar.statements.mutate_table import parse_stored_mutations

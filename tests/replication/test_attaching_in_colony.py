@@ -11,7 +11,8 @@ import pytest
 
 from coordination.keeper.memory_keeper import Fault
 from coordination.transactions.transaction_commit import Overwrite
-from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
+from engine.simulator.simulated_cluster import SimulatedCluster
+from engine.simulator.simulated_node import SimulatedNode
 from engine.simulator.step_pool import Crash
 from engine.tables.capabilities.attach_parts import select_attachable
 from engine.tables.replicated.replicated_table import ReplicatedTable

@@ -57,7 +57,7 @@ def test_each_table_lives_in_its_own(servers: list[PlainServer]) -> None:
     for key, server in enumerate(servers):
         insert(server, "d", key)
         insert(server, "a", 10 + key)
-    one.colony.settle()
+    one.cluster.settle()
     for server in servers:
         assert keys(server, "d") == [0, 1]
         assert keys(server, "a") == [10, 11]
@@ -71,7 +71,7 @@ def test_each_table_lives_in_its_own(servers: list[PlainServer]) -> None:
     one.sql("OPTIMIZE TABLE a FINAL")
     one.sql("ALTER TABLE a ADD COLUMN n UInt8 DEFAULT 7")
     one.restart()
-    one.colony.settle()
+    one.cluster.settle()
     assert two.rows("SELECT k, v, n FROM a ORDER BY k") == [(10, "x", 7), (11, "x", 7)]
     check_replicas_agree(one.other_keeper, [table(server, "a") for server in servers])
     check_replicas_agree(one.keeper, [table(server, "d") for server in servers])
@@ -88,7 +88,7 @@ def test_one_that_is_away_stops_only_its_own_tables(servers: list[PlainServer]) 
         ("aux", 1), ("default", 0),
     ]  # fmt: skip
     one.other_keeper.reconnect()
-    one.colony.settle()
+    one.cluster.settle()
     insert(one, "a", 2)
     one.keeper.disconnect()
     one.step_all()
@@ -96,20 +96,20 @@ def test_one_that_is_away_stops_only_its_own_tables(servers: list[PlainServer]) 
     assert keys(one, "a") == [2, 3]
     assert one.refusal("INSERT INTO d (p, k) VALUES (1, 4)")[0] in (242, 999)
     one.keeper.reconnect()
-    one.colony.settle()
+    one.cluster.settle()
     insert(one, "d", 4)
 
 
 def test_a_session_that_ends_is_renewed_for_its_own_tables(servers: list[PlainServer]) -> None:
     one, _ = servers
-    assert isinstance(one.colony, PlainServers)
+    assert isinstance(one.cluster, PlainServers)
     before = {name: table(one, name).state.activation for name in ("a", "d")}
-    one.colony.other_ensemble.end_session(one.other_keeper.session_id)
-    one.colony.settle()
+    one.cluster.other_ensemble.end_session(one.other_keeper.session_id)
+    one.cluster.settle()
     assert table(one, "d").state.activation is before["d"]
     assert table(one, "a").state.activation is not before["a"]
     insert(one, "a", 1)
-    one.colony.settle()
+    one.cluster.settle()
 
 
 def test_a_name_that_nobody_configured(servers: list[PlainServer]) -> None:
@@ -123,7 +123,7 @@ def test_a_name_that_nobody_configured(servers: list[PlainServer]) -> None:
     insert(one, "a", 1)
     one.stop()
     one._connect_auxiliary = lambda name: None  # type: ignore[method-assign]
-    one.colony.end_zombies()
+    one.cluster.end_zombies()
     one.start()  # somebody has taken it out of the configuration
     assert keys(one, "a") == [1]
     assert one.refusal("INSERT INTO a (p, k) VALUES (1, 2)")[0] in (242, 36)
@@ -138,7 +138,7 @@ def test_one_path_in_two_zookeepers_is_refused_on_one_server(servers: list[Plain
     assert (code, "'default' already" in message) == (36, True)
     assert one.other_keeper.exists("/tables/d") is None
     insert(one, "d", 1)
-    one.colony.settle()
+    one.cluster.settle()
     assert keys(two, "d") == [1]
 
 
@@ -146,11 +146,11 @@ def test_partitions_between_tables_of_two(servers: list[PlainServer]) -> None:
     one, two = servers
     insert(one, "a", 1)
     insert(one, "d", 2)
-    one.colony.settle()
+    one.cluster.settle()
     code, message = one.refusal("ALTER TABLE a MOVE PARTITION 1 TO TABLE d")
     assert (code, "different ZooKeepers" in message) == (48, True)
     one.sql("ALTER TABLE d ATTACH PARTITION 1 FROM a")
-    one.colony.settle()
+    one.cluster.settle()
     assert keys(two, "d") == [1, 2]
     one.sql("ALTER TABLE d FETCH PARTITION 1 FROM 'aux:/tables/a'")
     one.sql("ALTER TABLE d ATTACH PARTITION 1")
@@ -167,7 +167,7 @@ def test_nodes_are_shown_and_replicas_dropped_by_name(servers: list[PlainServer]
     assert one.refusal(shown.format("nobody:/tables"))[0] == 36
     assert one.refusal("SYSTEM DROP REPLICA 'r1' FROM ZKPATH 'aux:/tables/a'")[0] == 305
     two.stop()
-    one.colony.end_zombies()
+    one.cluster.end_zombies()
     two.other_keeper.close()
     one.sql("SYSTEM DROP REPLICA 'r2' FROM ZKPATH 'aux:/tables/a'")
     assert one.other_keeper.children("/tables/a/replicas") == ["r1"]
@@ -182,9 +182,9 @@ def test_a_plain_table_is_converted_there(servers: list[PlainServer]) -> None:
         server.insert(1, [1, 2])
         server.replication.default_path = "aux:/tables/{table}"
         server.convert()
-    one.colony.settle()
+    one.cluster.settle()
     insert(two, "t", 3)
-    one.colony.settle()
+    one.cluster.settle()
     assert keys(one, "t") == keys(two, "t") == [1, 2, 3]
     assert one.other_keeper.exists("/tables/t") is not None
     one.convert("NOT REPLICATED")

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from engine.background_check import Scrub
-from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
+from engine.simulator.simulated_cluster import SimulatedCluster
+from engine.simulator.simulated_node import SimulatedNode
 from parts.read.slow_verification import PIECE_BYTES, verify_slowly
 from tests.engine.conftest import Local, local
 from tests.recovery.damages import DAMAGES

@@ -8,7 +8,8 @@ import pytest
 
 from engine.scan.block_filter import make_block_filter
 from engine.scan.stream_batches import find_batch_end
-from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
+from engine.simulator.simulated_cluster import SimulatedCluster
+from engine.simulator.simulated_node import SimulatedNode
 from engine.tables.capabilities.block_history import BlockHistory, WantedBlocks
 from parts.common.errors import PandoError
 from parts.table.block_number_column import BLOCK_NUMBER

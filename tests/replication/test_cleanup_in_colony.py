@@ -8,7 +8,8 @@ import pytest
 
 from coordination.replicas.log_pull import read_listed_parts
 from engine.server.background_pool import BackgroundTask
-from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
+from engine.simulator.simulated_cluster import SimulatedCluster
+from engine.simulator.simulated_node import SimulatedNode
 from engine.tables.statement_options import OptimizeOptions
 
 MakeColony = Callable[..., SimulatedCluster]

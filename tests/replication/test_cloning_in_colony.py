@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from coordination.nodes.paths import parse_sequence_number
 from coordination.replicas.clone import needs_clone
-from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
+from engine.simulator.simulated_cluster import SimulatedCluster
+from engine.simulator.simulated_node import SimulatedNode
 from tests.replication.beside import settle, step
 from tests.replication.mutations import MakeColony, mutate, values
 

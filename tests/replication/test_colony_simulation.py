@@ -14,7 +14,8 @@ import pytest
 
 from coordination.keeper.memory_keeper import Fault
 from engine.simulator.simulated_cluster import SimulatedCluster
-from engine.simulator.simulation import Simulation, Weights
+from engine.simulator.simulation import Simulation
+from engine.simulator.simulation_model import Weights
 
 MakeColony = Callable[..., SimulatedCluster]
 FIRST_SEED, END_SEED = map(int, os.environ.get("PANDO_SIMULATION_SEEDS", "100:105").split(":"))

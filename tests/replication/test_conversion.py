@@ -36,13 +36,13 @@ def test_rows_parts_and_numbers_go_on(make_servers: MakeServers) -> None:
     one.sql("OPTIMIZE TABLE t FINAL")
     one.sql("ALTER TABLE t UPDATE v = 'again' WHERE k = 4 SETTINGS mutations_sync = 2")
     one.sql("ALTER TABLE t ADD COLUMN n UInt8 DEFAULT 3")
-    one.colony.settle()
+    one.cluster.settle()
     assert one.rows("SELECT v, n FROM t WHERE k = 4") == [("again", 3)]
     one.sql("ALTER TABLE t ATTACH PARTITION 4")
     one.restart()
-    one.colony.settle()
+    one.cluster.settle()
     assert one.keys() == sorted([*keys, 6, 10, 11])
-    one.colony.check_equal()
+    one.cluster.check_equal()
 
 
 @pytest.mark.parametrize(
@@ -75,12 +75,12 @@ def test_a_new_replica_gets_all_rows(make_servers: MakeServers) -> None:
     two.sql("DROP TABLE t")
     definition = str(one.rows("SHOW CREATE TABLE t")[0][0])
     two.sql(definition.replace("default.t", "t"))
-    one.colony.settle()
+    one.cluster.settle()
     assert two.keys() == sorted([*keys, 10])
     two.insert(1, [11])
-    one.colony.settle()
+    one.cluster.settle()
     assert one.keys() == two.keys() == sorted([*keys, 10, 11])
-    one.colony.check_equal()
+    one.cluster.check_equal()
 
 
 def test_a_copy_of_the_same_data_joins_without_copying(make_servers: MakeServers) -> None:
@@ -88,17 +88,17 @@ def test_a_copy_of_the_same_data_joins_without_copying(make_servers: MakeServers
     keys = work_on(one)
     copy_table(one, two)
     inodes = files(two)
-    one.colony.on_copy = lambda part, node: pytest.fail(f"{part} is fetched")
+    one.cluster.on_copy = lambda part, node: pytest.fail(f"{part} is fetched")
     one.convert()
     two.convert()
-    one.colony.settle()
+    one.cluster.settle()
     assert one.keys() == two.keys() == keys
     assert files(two) == inodes
     two.insert(1, [20])
-    one.colony.on_copy = lambda part, node: None
-    one.colony.settle()
+    one.cluster.on_copy = lambda part, node: None
+    one.cluster.settle()
     assert one.keys() == two.keys() == sorted([*keys, 20])
-    one.colony.check_equal()
+    one.cluster.check_equal()
 
 
 def test_equal_rows_under_other_names_are_taken_and_others_kept_aside(make_servers: MakeServers) -> None:
@@ -109,20 +109,20 @@ def test_equal_rows_under_other_names_are_taken_and_others_kept_aside(make_serve
     for keys in ([4], [100], [1, 2], [3]):
         two.insert(1, keys)
     copied: set[str] = set()
-    one.colony.on_copy = lambda part, node: copied.add(str(part))
+    one.cluster.on_copy = lambda part, node: copied.add(str(part))
     one.convert()
     two.convert()
-    one.colony.settle()
+    one.cluster.settle()
     assert one.keys() == two.keys() == [1, 2, 3, 4]
     assert not copied
     assert two.detached() == ["clone_1_2_2_0"]
     two.restart()
-    one.colony.settle()
+    one.cluster.settle()
     assert two.keys() == [1, 2, 3, 4]
     two.sql("INSERT INTO t (p, k) VALUES (1, 5)")
-    one.colony.settle()
+    one.cluster.settle()
     assert one.keys() == [1, 2, 3, 4, 5]
-    one.colony.check_equal()
+    one.cluster.check_equal()
 
 
 def test_histories_of_columns_go_on(make_servers: MakeServers) -> None:
@@ -133,7 +133,7 @@ def test_histories_of_columns_go_on(make_servers: MakeServers) -> None:
     one.convert()
     one.insert(1, [2])
     one.sql("ALTER TABLE t DROP COLUMN w")
-    one.colony.settle()
+    one.cluster.settle()
     one.convert("NOT REPLICATED")
     one.sql("ALTER TABLE t ADD COLUMN w String DEFAULT 'last'")
     assert one.rows("SELECT k, v, w FROM t ORDER BY k") == [(1, "late", "last"), (2, "value 2", "last")]
@@ -225,7 +225,7 @@ def test_another_servers_replica_is_not_taken_over(make_servers: MakeServers) ->
         assert two.keys() == [2]
         if one.is_up:
             one.stop()
-            one.colony.end_zombies()
+            one.cluster.end_zombies()
 
 
 # -- convert_to_replicated ------------------------------------------------------------------------------------------

@@ -37,10 +37,10 @@ def test_the_way_there_and_back(make_servers: MakeServers) -> None:
     one.sql(f"SYSTEM DROP REPLICA 'r1' FROM ZKPATH '{ROOT}'")
     one.sql("ATTACH TABLE t AS REPLICATED")
     one.restart()
-    one.colony.settle()
+    one.cluster.settle()
     assert one.keys() == sorted([*keys, 10])
     assert one.rows("SELECT v FROM t WHERE k = 4") == [("plain",)]
-    one.colony.check_equal()
+    one.cluster.check_equal()
 
 
 def two_replicas(make_servers: MakeServers) -> tuple[PlainServer, PlainServer]:
@@ -48,7 +48,7 @@ def two_replicas(make_servers: MakeServers) -> tuple[PlainServer, PlainServer]:
     one.insert(1, [1])
     one.convert()
     two.convert()
-    one.colony.settle()
+    one.cluster.settle()
     return one, two
 
 
@@ -67,7 +67,7 @@ def test_a_replica_that_lacks_rows_is_no_plain_table(make_servers: MakeServers) 
     two.step_all()
     assert "GET_PART of 1_2_2_0 is not carried out here" in refused_back(two)
     two.sql("SYSTEM START FETCHES t")
-    one.colony.settle()
+    one.cluster.settle()
     two.convert("NOT REPLICATED")
     assert two.keys() == [1, 2]
 
@@ -78,7 +78,7 @@ def test_a_replica_that_others_must_fetch_from_stays_one(make_servers: MakeServe
     one.insert(1, [2])
     assert "replica r2 has not fetched part 1_2_2_0" in refused_back(one)
     two.sql("SYSTEM START FETCHES t")
-    one.colony.settle()
+    one.cluster.settle()
     one.convert("NOT REPLICATED")
     two.insert(1, [3])
     assert (one.keys(), two.keys()) == ([1, 2], [1, 2, 3])
@@ -91,7 +91,7 @@ def test_a_mutation_that_is_not_done_here_is_awaited(make_servers: MakeServers) 
     one.sql("ALTER TABLE t UPDATE v = 'new' WHERE 1 SETTINGS mutations_sync = 0")
     one.step_all()
     assert "1_1_1_0" in refused_back(two)
-    one.colony.settle()
+    one.cluster.settle()
     two.convert("NOT REPLICATED")
     assert two.rows("SELECT v FROM t") == [("new",)]
 
@@ -116,7 +116,7 @@ def test_a_table_that_was_made_replicated_becomes_a_plain_one(make_servers: Make
 def test_merges_that_are_not_done_change_no_rows(make_servers: MakeServers) -> None:
     one, two = two_replicas(make_servers)
     one.insert(1, [2])
-    one.colony.settle()
+    one.cluster.settle()
     two.sql("SYSTEM STOP MERGES t")
     one.sql("OPTIMIZE TABLE t FINAL")
     two.convert("NOT REPLICATED")

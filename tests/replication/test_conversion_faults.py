@@ -26,12 +26,12 @@ __all__ = ["make_servers"]
 
 def convert_hit_at(server: PlainServer, request: int, fault: Fault | str) -> bool:
     """Whether there were so many requests to ZooKeeper; the last is hit. Afterwards the table is replicated."""
-    seen = hit_request(server.colony, request, fault)
+    seen = hit_request(server.cluster, request, fault)
     with suppress(Crash, PandoError):
         server.convert()
-    server.colony.on_request = lambda node, kind, path: None
+    server.cluster.on_request = lambda node, kind, path: None
     if not server.is_up:
-        server.colony.end_zombies()
+        server.cluster.end_zombies()
         server.start()
     server.keeper.reconnect()
     if server.engine.catalog.find("default", "t") is None:
@@ -54,11 +54,11 @@ def test_a_fault_at_any_request_is_repaired_by_the_start_or_the_same_statement(t
                 one.convert()
             victim = two if is_second else one
             came_so_far = convert_hit_at(victim, request, FAULTS[number % len(FAULTS)])
-            victim.colony.settle()
+            victim.cluster.settle()
             if is_second:
                 assert two.detached() == ["4_5_5_0_7", "clone_1_9_9_0"], request
             assert victim.keys() == keys, request
-            victim.colony.check_equal()
+            victim.cluster.check_equal()
         if not came_so_far:
             assert request > 20
             return
@@ -71,11 +71,11 @@ def test_a_crash_between_zookeeper_and_disk(make_servers: MakeServers, point: st
     (one,) = make_servers()
     keys = work_on(one)
     one.sql("DETACH TABLE t")
-    one.colony.on_failpoint = lambda node, name: one.crash_here() if name == point else None  # type: ignore[func-returns-value]
+    one.cluster.on_failpoint = lambda node, name: one.crash_here() if name == point else None  # type: ignore[func-returns-value]
     with pytest.raises(Crash):
         one.sql("ATTACH TABLE t AS REPLICATED")
-    one.colony.on_failpoint = lambda node, name: None
-    one.colony.end_zombies()
+    one.cluster.on_failpoint = lambda node, name: None
+    one.cluster.end_zombies()
     one.start()
     assert one.any_table.definition.engine_name == "MergeTree"
     for number in range(20, 25):
@@ -83,6 +83,6 @@ def test_a_crash_between_zookeeper_and_disk(make_servers: MakeServers, point: st
     one.convert()
     one.insert(1, [30])
     one.restart()
-    one.colony.settle()
+    one.cluster.settle()
     assert one.keys() == sorted([*keys, *range(20, 25), 30])
-    one.colony.check_equal()
+    one.cluster.check_equal()

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from coordination.keeper.memory_keeper import Fault
-from engine.simulator.simulated_cluster import SimulatedNode
 from engine.simulator.simulated_disk import SimulatedDisk, record_syncs
+from engine.simulator.simulated_node import SimulatedNode
 from engine.simulator.simulated_servers import SimulatedServer, SimulatedServers
 from engine.simulator.simulated_table import TABLE
 from engine.simulator.step_pool import Crash
@@ -46,7 +46,7 @@ def directory(server: SimulatedServer) -> Path:
 
 def start_without_table(server: SimulatedServer, create: Callable[[], object]) -> None:
     """``create`` makes it."""
-    server.colony.end_zombies()
+    server.cluster.end_zombies()
     server.create = create  # type: ignore[method-assign, assignment]
     server.start()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordination.keeper.memory_keeper import Fault
-from engine.simulator.simulated_cluster import SimulatedNode
+from engine.simulator.simulated_node import SimulatedNode
 from parts.common.errors import CancelledError
 from tests.replication.clusters import (
     ASYNC,

@@ -8,7 +8,7 @@ import pytest
 
 from coordination.ddl.ddl_queue import DdlQueue
 from coordination.keeper.memory_keeper import Fault
-from engine.simulator.simulated_cluster import SimulatedNode
+from engine.simulator.simulated_node import SimulatedNode
 from tests.replication.clusters import PLAIN, REPLICATED, MakeCluster, make_cluster, rows, work
 
 __all__ = ["make_cluster"]

@@ -10,7 +10,8 @@ from coordination.inserts.quorum import QuorumStatus, read_pending_quorums
 from coordination.inserts.quorum_settlement import settle_quorums, settled
 from coordination.replicas.table_nodes import SharedDefinition, create_table_or_replica, drop_dead_replica
 from coordination.transactions.transaction_commit import CommitRequest
-from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
+from engine.simulator.simulated_cluster import SimulatedCluster
+from engine.simulator.simulated_node import SimulatedNode
 from engine.tables.statement_options import CommitOptions
 from parts.common.errors import PandoError
 from tests.replication.staging import stage
@@ -29,8 +30,8 @@ def refused(action: Callable[[], object]) -> PandoError:
 def lose(node: SimulatedNode) -> None:
     """Its server will not come back."""
     node.crash()
-    node.colony.end_zombies()
-    del node.colony.nodes[node.name]
+    node.cluster.end_zombies()
+    del node.cluster.nodes[node.name]
 
 
 def drop(node: SimulatedNode, *, by: SimulatedNode) -> None:

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
+from engine.simulator.simulated_cluster import SimulatedCluster
+from engine.simulator.simulated_node import SimulatedNode
 from engine.simulator.simulated_table import SCHEMA
 from engine.tables.insert_sink import InsertOutcome, InsertSink, TemporaryPart
 from engine.tables.statement_options import InsertOptions

@@ -11,7 +11,8 @@ from contextlib import ExitStack
 import pytest
 
 from coordination.keeper.memory_keeper import Fault
-from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
+from engine.simulator.simulated_cluster import SimulatedCluster
+from engine.simulator.simulated_node import SimulatedNode
 from engine.simulator.simulated_table import TABLE
 from engine.tables.statement_options import OptimizeOptions
 from engine.tables.stopped_actions import StoppableAction
@@ -218,7 +219,7 @@ def test_what_waits_for_a_slot_of_the_server_finds_it_soon(colony: SimulatedClus
             taken.enter_context(getattr(two.table.services, slots).try_take())
         one.insert(1, [2])
         pass_time(colony, 20)
-        one.call(lambda table: table.optimize(OptimizeOptions(final=True, is_waited_for=False)))
+        one.call(lambda table: table.optimize(OptimizeOptions(final=True, waits_for_merges=False)))
         pass_time(colony, 100)
         assert two.table.queue.entries()
     assert comes_true(colony, lambda: not two.table.queue.entries(), SOON + 1)

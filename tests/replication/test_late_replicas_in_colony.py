@@ -10,13 +10,13 @@ import engine.system_tables.replication as replication_tables
 from coordination.replicas.table_nodes import drop_dead_replica
 from engine.engine import Engine
 from engine.front.http.status_pages import make_replicas_status_page
-from engine.simulator.simulated_cluster import SimulatedNode
+from engine.simulator.simulated_node import SimulatedNode
 from engine.tables.statement_options import OptimizeOptions
 from tests.replication.filled import MakeColony, delete_parts, filled
 
 
 def delay(node: SimulatedNode) -> int:
-    return node.table.state.queue.absolute_delay(node.colony.now)
+    return node.table.state.queue.absolute_delay(node.cluster.now)
 
 
 def test_who_fetches_what_it_should_have_had_is_as_far_behind_as_the_table_is_old(make_colony: MakeColony) -> None:

@@ -11,7 +11,8 @@ from coordination.keeper.interface import Create, Delete
 from coordination.keeper.memory_keeper import Fault
 from coordination.nodes.part_record import PartRecord
 from coordination.replicas.table_nodes import drop_dead_replica
-from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
+from engine.simulator.simulated_cluster import SimulatedCluster
+from engine.simulator.simulated_node import SimulatedNode
 from engine.tables.replicated.replicated_table import ReplicatedTable
 from engine.tables.statement_options import OptimizeOptions
 from parts.common.errors import PandoError
@@ -70,7 +71,7 @@ def test_merges_that_stand_on_a_lost_part_are_given_up_one_after_the_other(make_
 
 def merge_newest(table: ReplicatedTable) -> None:
     """The last two parts of the partition."""
-    with table.state.working() as (keeper, _):
+    with table.state.hold_write_access() as (keeper, _):
         predicate = table.merge_steps._predicate(keeper, ["1"])
         *_, run = predicate.mergeable_runs("1")
         if len(run) > 1:

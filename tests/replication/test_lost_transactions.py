@@ -7,7 +7,8 @@ import pytest
 from coordination.replicas.table_nodes import drop_replica
 from coordination.transactions.transaction_commit import Overwrite
 from coordination.transactions.transaction_nodes import transaction_node_name
-from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
+from engine.simulator.simulated_cluster import SimulatedCluster
+from engine.simulator.simulated_node import SimulatedNode
 from parts.common.errors import PandoError
 from tests.replication.staging import MakeColony, commit, keys, stage
 

@@ -6,7 +6,8 @@ import shutil
 
 import pytest
 
-from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
+from engine.simulator.simulated_cluster import SimulatedCluster
+from engine.simulator.simulated_node import SimulatedNode
 from tests.replication.mutations import MakeColony, mutate, shown, values
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from coordination.drops.drop_partition import drop_partition
 from coordination.transactions.transaction_commit import Overwrite
-from engine.simulator.simulated_cluster import SimulatedNode
+from engine.simulator.simulated_node import SimulatedNode
 from engine.tables.stopped_actions import StoppableAction
 from parts.common.part_name import PartName
 from tests.replication.beside import at_failpoint, during_insert, settle, step
@@ -122,7 +122,7 @@ def drop_logged(node: SimulatedNode, partition: str, *, detach: bool = False) ->
 
     def drop(table: object) -> None:
         state = node.table.state
-        with state.working() as (keeper, _):
+        with state.hold_write_access() as (keeper, _):
             last_blocks = node.table.log_pull.last_blocks(keeper)
             drop_partition(
                 keeper, state.paths, node.name, partition, detach=detach, clock=lambda: 0.0, last_blocks=last_blocks

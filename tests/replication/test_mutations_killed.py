@@ -6,7 +6,7 @@ import pytest
 
 from coordination.keeper.memory_keeper import Fault
 from coordination.log.log_entry import EntryType
-from engine.simulator.simulated_cluster import SimulatedNode
+from engine.simulator.simulated_node import SimulatedNode
 from engine.tables.statement_options import OptimizeOptions
 from engine.tables.stopped_actions import StoppableAction
 from parts.common.errors import PandoError

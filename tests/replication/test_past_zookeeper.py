@@ -9,7 +9,8 @@ from dataclasses import replace
 import pytest
 
 from coordination.nodes.part_record import PartRecord
-from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
+from engine.simulator.simulated_cluster import SimulatedCluster
+from engine.simulator.simulated_node import SimulatedNode
 from engine.simulator.step_pool import Crash
 from parts.common.errors import PandoError
 from parts.common.part_name import PartName
@@ -19,9 +20,9 @@ from tests.replication.lost_zookeeper import (
     MakeColony,
     check_all,
     insert,
-    keys_of,
     lose,
     put_back,
+    read_keys,
     reason,
     restore,
     restored_from_older_snapshot,
@@ -34,7 +35,7 @@ def test_older_snapshot_is_refused_by_every_replica(make_colony: MakeColony) -> 
         assert "231" in reason(node)
         assert "ZooKeeper is from the past: 12 parts with 24 rows" in reason(node)
         assert "SYSTEM RESTORE REPLICA db.t" in reason(node)
-        assert node.keys() == keys_of(0, 16), "SELECT goes on"
+        assert node.keys() == read_keys(0, 16), "SELECT goes on"
         assert node.table.store.detached() == []
         with pytest.raises(PandoError) as refused:
             insert(node, 100, 1)
@@ -83,7 +84,7 @@ def test_forced_restore_from_an_older_snapshot_keeps_all_in_detached(make_colony
     colony = restored_from_older_snapshot(make_colony)
     for node in colony:
         force_restore_flag.set_flag(node.keeper, node.table.replica)
-    check_all(colony, keys_of(0, 4))
+    check_all(colony, read_keys(0, 4))
     for node in colony:
         assert len(node.table.store.detached()) == 12
 
@@ -109,7 +110,7 @@ def test_merges_that_the_snapshot_does_not_know_are_refused(make_colony: MakeCol
         assert "from the past: 1 parts with 44 rows" in reason(node)
     for node in colony:
         restore(node)
-    check_all(colony, keys_of(0, 22))
+    check_all(colony, read_keys(0, 22))
 
 
 def test_numbers_that_were_given_twice_are_refused(make_colony: MakeColony) -> None:
@@ -129,10 +130,10 @@ def test_numbers_that_were_given_twice_are_refused(make_colony: MakeColony) -> N
     colony.end_zombies()
     two.start()
     assert "from the past: 3 parts with 6 rows" in reason(two)
-    assert two.keys() == keys_of(0, 5)
+    assert two.keys() == read_keys(0, 5)
     insert(one, 13, 1)
     restore(two)
-    check_all(colony, [*keys_of(0, 2), *keys_of(10, 4)])
+    check_all(colony, [*read_keys(0, 2), *read_keys(10, 4)])
     assert sorted(two.table.store.detached()) == ["clone_1_2_2_0", "clone_1_3_3_0", "clone_1_4_4_0"]
 
 
@@ -154,7 +155,7 @@ def test_interrupted_inserts_are_no_sign_of_the_past(make_colony: MakeColony) ->
     assert len(one.directories()) == 3
     one.start()
     assert reason(one) == ""
-    check_all(colony, keys_of(0, 2))
+    check_all(colony, read_keys(0, 2))
 
 
 def written_anew(make_colony: MakeColony) -> SimulatedCluster:
@@ -186,14 +187,14 @@ def test_parts_that_others_list_with_equal_content_are_listed_too(make_colony: M
     colony.on_copy = lambda part, _: fetched.append(part)
     two.start()
     assert not reason(two)
-    check_all(colony, keys_of(0, 16))
+    check_all(colony, read_keys(0, 16))
     assert two.table.store.detached() == []
     assert not fetched, "what it has is not copied"
     insert(two, 16, 1)
     one.optimize()
-    check_all(colony, keys_of(0, 17))
+    check_all(colony, read_keys(0, 17))
     two.restart()
-    check_all(colony, keys_of(0, 17))
+    check_all(colony, read_keys(0, 17))
 
 
 def test_beside_parts_that_nobody_lists_the_start_is_refused_as_before(make_colony: MakeColony) -> None:

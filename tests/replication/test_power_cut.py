@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
+from engine.simulator.simulated_cluster import SimulatedCluster
+from engine.simulator.simulated_node import SimulatedNode
 from engine.tables.statement_options import OptimizeOptions
 from parts.common.part_name import PartName
 from parts.format.hashed_file import sync_descriptor

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from engine.tables.replicated.decide.delayed_partitions import PutOffPartitions
+from engine.tables.replicated.decide.delayed_partitions import DelayedPartitions
 
 
 def test_the_pause_doubles_up_to_a_minute_and_ends_with_a_merge() -> None:
     now = [100.0]
-    partitions = PutOffPartitions(lambda: now[0])
+    partitions = DelayedPartitions(lambda: now[0])
     for pause in (5, 10, 20, 40, 60, 60):
         assert "a" not in partitions
         partitions.note(["a", "b"], ["b"], 5.0)
@@ -24,7 +24,7 @@ def test_the_pause_doubles_up_to_a_minute_and_ends_with_a_merge() -> None:
 
 def test_what_is_not_asked_about_any_more_is_forgotten() -> None:
     now = [0.0]
-    partitions = PutOffPartitions(lambda: now[0])
+    partitions = DelayedPartitions(lambda: now[0])
     for number in range(100):
         partitions.note([str(number)], [], 5.0)
         now[0] += 100

@@ -12,7 +12,8 @@ import engine.tables.replicated.follow.queue_execution as queue_steps
 from coordination.inserts.quorum import read_pending_quorums
 from coordination.inserts.quorum_failure import fail_part_ops
 from coordination.keeper.memory_keeper import Fault
-from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
+from engine.simulator.simulated_cluster import SimulatedCluster
+from engine.simulator.simulated_node import SimulatedNode
 from engine.simulator.step_pool import Crash
 from engine.tables.replicated.replicated_table import ReplicatedTable
 from engine.tables.statement_options import OptimizeOptions

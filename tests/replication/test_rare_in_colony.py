@@ -14,7 +14,8 @@ import engine.system_tables.replication as replication_tables
 from coordination.keeper.memory_keeper import Fault
 from coordination.merges_mutations.merge_assignment import log_merges_and_mutations, make_merge_entry
 from engine.simulator import simulated_transfer
-from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
+from engine.simulator.simulated_cluster import SimulatedCluster
+from engine.simulator.simulated_node import SimulatedNode
 from engine.tables.statement_options import InsertOptions, OptimizeOptions
 from parts.common.errors import PandoError, UnavailableError, UnknownOutcomeError
 from parts.common.part_name import PartName

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from coordination.inserts.block_numbers import BlockLock, allocate_block_number, release_block_number
-from engine.simulator.simulated_cluster import SimulatedNode
+from engine.simulator.simulated_node import SimulatedNode
 from engine.tables.statement_options import OptimizeOptions
 from parts.common.errors import CorruptionError, PandoError
 from recovery import force_restore_flag

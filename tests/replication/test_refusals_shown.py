@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 import engine.system_tables.replication as replication_tables
-from engine.simulator.simulated_cluster import SimulatedNode
+from engine.simulator.simulated_node import SimulatedNode
 from tests.replication.mutations import MakeColony
 
 

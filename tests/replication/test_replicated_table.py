@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
+from engine.simulator.simulated_cluster import SimulatedCluster
+from engine.simulator.simulated_node import SimulatedNode
 from engine.tables.services import Slots
 from parts.common.part_name import PartName
 

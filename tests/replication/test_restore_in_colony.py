@@ -6,7 +6,8 @@ from contextlib import suppress
 
 import pytest
 
-from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
+from engine.simulator.simulated_cluster import SimulatedCluster
+from engine.simulator.simulated_node import SimulatedNode
 from engine.simulator.step_pool import Crash
 from parts.common.errors import PandoError
 from tests.portions import one_in
@@ -14,9 +15,9 @@ from tests.replication.lost_zookeeper import (
     MakeColony,
     check_all,
     insert,
-    keys_of,
     lose,
     put_back,
+    read_keys,
     reason,
     restore,
     restored_from_older_snapshot,
@@ -28,16 +29,16 @@ def test_older_snapshot_is_overcome_by_restoring_every_replica(make_colony: Make
     colony = restored_from_older_snapshot(make_colony)
     for node in colony:
         restore(node)
-    check_all(colony, keys_of(0, 16))
+    check_all(colony, read_keys(0, 16))
     for node in colony:
         assert node.table.store.detached() == []
     insert(colony.nodes["r2"], 16, 2, quorum=3)
-    check_all(colony, keys_of(0, 18))
+    check_all(colony, read_keys(0, 18))
     for node in colony:
         node.optimize()
-    check_all(colony, keys_of(0, 18))
+    check_all(colony, read_keys(0, 18))
     colony.nodes["r3"].restart()
-    check_all(colony, keys_of(0, 18))
+    check_all(colony, read_keys(0, 18))
 
 
 @pytest.mark.parametrize("seconds", [0.5, 1.0, 1.5])
@@ -64,10 +65,10 @@ def test_sessions_of_the_snapshot_do_not_hinder_restoring(make_colony: MakeColon
     for node in colony:
         restore(node)
     colony.end_zombies()
-    check_all(colony, keys_of(0, 5))
+    check_all(colony, read_keys(0, 5))
     assert [node.table.store.detached() for node in colony] == [[], [], []]
     insert(colony.nodes["r2"], 5, 1, quorum=3)
-    check_all(colony, keys_of(0, 6))
+    check_all(colony, read_keys(0, 6))
 
 
 def test_replica_that_the_snapshot_does_not_know_is_restored_first(make_colony: MakeColony) -> None:
@@ -84,10 +85,10 @@ def test_replica_that_the_snapshot_does_not_know_is_restored_first(make_colony: 
     put_back(colony, past)
     assert "The replica is missing" in reason(three)
     restore(three)
-    assert three.keys() == keys_of(0, 5)
+    assert three.keys() == read_keys(0, 5)
     assert reason(one)
     restore(one)
-    check_all(colony, keys_of(0, 5))
+    check_all(colony, read_keys(0, 5))
     assert three.table.store.detached() == []
 
 
@@ -120,10 +121,10 @@ def test_metadata_lost_in_zookeeper(make_colony: MakeColony, lost: str) -> None:
     restore(three)
     restore(one)
     restore(two)
-    check_all(colony, sorted([*keys_of(0, 10), 1000, 1001]))
+    check_all(colony, sorted([*read_keys(0, 10), 1000, 1001]))
     insert(three, 10, 2)
     two.optimize()
-    check_all(colony, sorted([*keys_of(0, 12), 1000, 1001]))
+    check_all(colony, sorted([*read_keys(0, 12), 1000, 1001]))
 
 
 def test_block_numbers_go_on_behind_the_parts(make_colony: MakeColony) -> None:
@@ -168,7 +169,7 @@ def test_truncate_is_the_first_thing_after_a_restore(make_colony: MakeColony) ->
     two.truncate()
     check_all(colony, [])
     insert(one, 0, 1)
-    check_all(colony, keys_of(0, 1))
+    check_all(colony, read_keys(0, 1))
 
 
 def test_nothing_is_copied_where_hashes_agree(make_colony: MakeColony) -> None:
@@ -186,7 +187,7 @@ def test_nothing_is_copied_where_hashes_agree(make_colony: MakeColony) -> None:
         node.start()
     for node in colony:
         restore(node)
-    check_all(colony, keys_of(0, 6))
+    check_all(colony, read_keys(0, 6))
     assert copied == []
 
 
@@ -207,7 +208,7 @@ def test_what_only_one_has_comes_to_all(make_colony: MakeColony) -> None:
         node.start()
     restore(two)
     restore(one)
-    check_all(colony, keys_of(0, 6))
+    check_all(colony, read_keys(0, 6))
 
 
 def test_parts_that_share_blocks_with_others_are_put_aside_and_not_doubled(make_colony: MakeColony) -> None:
@@ -228,7 +229,7 @@ def test_parts_that_share_blocks_with_others_are_put_aside_and_not_doubled(make_
         node.start()
     restore(one)
     restore(two)
-    check_all(colony, keys_of(0, 6))
+    check_all(colony, read_keys(0, 6))
     assert all(name.startswith("clone_") for name in two.table.store.detached())
     assert len(two.table.store.detached()) == 6
 
@@ -250,7 +251,7 @@ def test_merged_sources_on_the_disk_are_not_put_aside(make_colony: MakeColony) -
         node.start()
     for node in colony:
         restore(node)
-    check_all(colony, keys_of(0, 4))
+    check_all(colony, read_keys(0, 4))
     assert two.table.store.detached() == []
 
 
@@ -268,7 +269,7 @@ def test_own_nodes_lost(make_colony: MakeColony) -> None:
     two.start()
     assert "The replica is missing in ZooKeeper" in reason(two)
     restore(two)
-    check_all(colony, keys_of(4, 2))
+    check_all(colony, read_keys(4, 2))
     assert len(two.table.store.detached()) == 4
 
 
@@ -286,7 +287,7 @@ def test_restore_is_refused_when_there_is_nothing_to_restore(make_colony: MakeCo
     with pytest.raises(PandoError, match="nothing to restore") as refused:
         restore(two)
     assert refused.value.code == 36
-    check_all(colony, keys_of(0, 1))
+    check_all(colony, read_keys(0, 1))
 
 
 def lost_table(make_colony: MakeColony, way: str) -> SimulatedCluster:
@@ -348,7 +349,7 @@ def test_crash_at_every_request_of_a_restore(make_colony: MakeColony, way: str, 
         for node in colony:
             if reason(node):
                 try_to_restore(node, 36, 159)
-    check_all(colony, keys_of(0, 6))
+    check_all(colony, read_keys(0, 6))
 
 
 @pytest.mark.parametrize("way", ["lost", "past"])
@@ -370,4 +371,4 @@ def test_two_replicas_are_restored_at_once(make_colony: MakeColony, way: str, nu
     colony.on_request = lambda node, kind, path: None
     if reason(two):
         restore(two)
-    check_all(colony, keys_of(0, 6))
+    check_all(colony, read_keys(0, 6))

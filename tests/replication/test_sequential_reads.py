@@ -20,7 +20,8 @@ import pytest
 from coordination.inserts.quorum import read_unconfirmed_parts
 from coordination.keeper.interface import Op
 from coordination.keeper.memory_keeper import MemoryKeeper
-from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
+from engine.simulator.simulated_cluster import SimulatedCluster
+from engine.simulator.simulated_node import SimulatedNode
 from parts.common.errors import UnavailableError, UnknownOutcomeError
 from tests.replication.interleaving import Turns, every_order
 
@@ -56,11 +57,11 @@ class Stepped:
         self.node = node
         self._turns = Turns()
         self._reader: threading.Thread | None = None
-        self._observer = node.colony.ensemble.connect()
+        self._observer = node.cluster.ensemble.connect()
         for name in (*_WRITES, *_READS, *_PIPELINES):
             setattr(node.keeper, name, self._stepped(name))
-        node.colony.on_failpoint = self._on_failpoint
-        node.colony.on_wait = self._wait
+        node.cluster.on_failpoint = self._on_failpoint
+        node.cluster.on_wait = self._wait
 
     def _stepped(self, name: str) -> Callable[..., object]:
         request = getattr(MemoryKeeper, name)
@@ -88,7 +89,7 @@ class Stepped:
         if threading.current_thread() is self._reader:
             self._turns.point(is_waiting=True)
         else:
-            for node in self.node.colony:
+            for node in self.node.cluster:
                 if not node.is_frozen and node is not self.node:
                     step(node, *FETCH)
 

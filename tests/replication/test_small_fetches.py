@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from coordination.keeper.memory_keeper import Fault
-from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
+from engine.simulator.simulated_cluster import SimulatedCluster
+from engine.simulator.simulated_node import SimulatedNode
 from parts.common.part_name import PartName
 
 MakeColony = Callable[..., SimulatedCluster]
@@ -19,7 +20,7 @@ class Behind:
     """The second replica has pulled the first one's INSERTs and brought none of them yet."""
 
     def __init__(self, colony: SimulatedCluster) -> None:
-        self.colony = colony
+        self.cluster = colony
         self.one, self.two = colony
         self.two.is_frozen = True
         for key in range(_INSERTS):
@@ -55,8 +56,8 @@ class Behind:
         self.two.step(self.two.task("execute queue 0"))
 
     def check_well(self) -> None:
-        self.colony.heal()
-        self.colony.check_equal()
+        self.cluster.heal()
+        self.cluster.check_equal()
         assert self.two.keys() == list(range(_INSERTS))
 
 
@@ -101,17 +102,17 @@ def test_a_listing_that_changes_meanwhile_makes_each_be_committed_alone(behind: 
 
     def on_failpoint(node: SimulatedNode, name: str) -> None:
         if node is behind.two and name == "produced.after_rename" and behind.exchanges:
-            behind.colony.on_failpoint = lambda node, name: None
+            behind.cluster.on_failpoint = lambda node, name: None
             behind.one.keeper.set(paths.part("1_3_3_0"), behind.one.keeper.get(paths.part("1_3_3_0"))[0])
 
-    behind.colony.on_failpoint = on_failpoint
+    behind.cluster.on_failpoint = on_failpoint
     behind.execute()
     assert behind.multis > _INSERTS
     behind.check_well()
 
 
 def test_with_a_replica_that_does_not_answer_each_is_tried_alone(behind: Behind) -> None:
-    behind.colony.cuts.add(frozenset(("r1", "r2")))
+    behind.cluster.cuts.add(frozenset(("r1", "r2")))
     for number in range(4):
         behind.two.step(behind.two.task(f"execute queue {number}"))
     assert {len(names) for names in behind.exchanges[1:]} == {1}

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from coordination.transactions.transaction_commit import CommitRequest
-from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
+from engine.simulator.simulated_cluster import SimulatedCluster
+from engine.simulator.simulated_node import SimulatedNode
 from engine.tables.disk_reservations import DiskReservations
 from engine.tables.part_log import PartEventType
 from engine.tables.statement_options import CommitOptions, OptimizeOptions, SyncMode
@@ -147,7 +148,7 @@ def test_an_optimize_that_nobody_waits_for_is_assigned_though_merges_are_stopped
         one.insert(1, [key])
     colony.settle()
     stop(one, StoppableAction.MERGES)
-    one.call(lambda table: table.optimize(OptimizeOptions(final=True, is_waited_for=False)))
+    one.call(lambda table: table.optimize(OptimizeOptions(final=True, waits_for_merges=False)))
     work(colony)
     assert len(two.parts()) == 1
     start(colony, one, StoppableAction.MERGES)
@@ -173,7 +174,7 @@ def test_one_replica_merges_for_all(make_colony: MakeColony) -> None:
         one.insert(1, [key])
     colony.settle()
     kinds = merge_kinds(colony)
-    one.call(lambda table: table.optimize(OptimizeOptions(final=True, is_waited_for=False)))
+    one.call(lambda table: table.optimize(OptimizeOptions(final=True, waits_for_merges=False)))
     colony.settle()
     colony.check_equal()
     assert [len(names) for names in kinds.values()] == [1, 2]
@@ -186,7 +187,7 @@ def test_the_replica_that_merges_for_all_is_not_waited_for_for_ever(make_colony:
     colony.settle()
     for node in colony:
         stop(node, StoppableAction.MERGES)
-    colony.nodes["r1"].call(lambda table: table.optimize(OptimizeOptions(final=True, is_waited_for=False)))
+    colony.nodes["r1"].call(lambda table: table.optimize(OptimizeOptions(final=True, waits_for_merges=False)))
     work(colony)
     kinds = merge_kinds(colony)
     for name in ("r1", "r2"):

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from engine.simulator.simulated_cluster import SimulatedCluster
-from engine.simulator.simulation import Simulation, Weights
+from engine.simulator.simulation import Simulation
+from engine.simulator.simulation_model import Weights
 from parts.common.errors import PandoError
 from tests.replication.test_block_history import KEPT, Stream
 from tests.replication.test_colony_simulation import SETTINGS
@@ -45,7 +46,7 @@ class StreamSimulation(Simulation):
 
     def _run_batch(self) -> None:
         """Planned on one replica, read on another. One that fails is planned anew."""
-        nodes = [node for node in self._up() if node not in self.colony.stack]
+        nodes = [node for node in self._up() if node not in self.cluster.stack]
         if not nodes:
             return
         planner, reader = self.random.choice(nodes), self.random.choice(nodes)
@@ -79,7 +80,7 @@ class StreamSimulation(Simulation):
         while before != self.stream.blocks:
             before = dict(self.stream.blocks)
             self._do_stream()
-        there = Counter(next(iter(self.colony)).keys())
+        there = Counter(next(iter(self.cluster)).keys())
         delivered = Counter(self.stream.keys)
         keys = {key for block in self.blocks for key in block.keys} - self.truncated
         for key in keys:

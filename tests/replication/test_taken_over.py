@@ -9,7 +9,8 @@ import pytest
 
 from coordination.keeper.interface import Keeper
 from coordination.nodes.replica_activation import ReplicaAddress
-from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
+from engine.simulator.simulated_cluster import SimulatedCluster
+from engine.simulator.simulated_node import SimulatedNode
 from engine.tables.statement_options import OptimizeOptions
 from parts.common.errors import PandoError
 from tests.coordination.real_time import activate

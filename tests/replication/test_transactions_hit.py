@@ -15,7 +15,8 @@ from coordination.keeper.interface import KeeperConnectionLoss, Op
 from coordination.keeper.memory_keeper import Fault, MemoryKeeper
 from coordination.transactions.transaction_commit import CommitRequest, Overwrite
 from coordination.transactions.transaction_nodes import clean_transactions, transaction_node_name
-from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
+from engine.simulator.simulated_cluster import SimulatedCluster
+from engine.simulator.simulated_node import SimulatedNode
 from engine.simulator.step_pool import Crash
 from engine.tables.statement_options import CommitOptions
 from parts.common.errors import PandoError
@@ -28,7 +29,7 @@ def watch_what_is_seen(colony: SimulatedCluster) -> Callable[[], None]:
     """Every reader sees the old rows or the new ones, at every moment."""
 
     @cache
-    def keys_of(path: str, _: str) -> tuple[int, ...]:
+    def read_keys(path: str, _: str) -> tuple[int, ...]:
         from pathlib import Path
 
         from parts.read.part_reader import open_part
@@ -44,7 +45,7 @@ def watch_what_is_seen(colony: SimulatedCluster) -> Callable[[], None]:
                 continue
             parts = [(str(part.path), part.content_hash) for part in node.table.store.active()]
             if parts != seen.get(node.name):
-                found = sorted(key for part in parts for key in keys_of(*part))
+                found = sorted(key for part in parts for key in read_keys(*part))
                 assert found in (OLD, NEW), (node.name, found)
                 seen[node.name] = parts
 

@@ -15,7 +15,8 @@ from coordination.transactions.transaction_nodes import (
     read_transaction,
     transaction_node_name,
 )
-from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
+from engine.simulator.simulated_cluster import SimulatedCluster
+from engine.simulator.simulated_node import SimulatedNode
 from parts.common.errors import PandoError
 from parts.common.part_name import PartName
 from parts.store.part_states import (

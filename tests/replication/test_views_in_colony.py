@@ -11,8 +11,8 @@ import pytest
 
 from coordination.keeper.memory_keeper import Fault
 from coordination.nodes.replica_activation import FEATURES, VIEWS, ReplicaAddress
-from engine.simulator.simulated_cluster import SimulatedNode
 from engine.simulator.simulated_disk import SimulatedDisk, record_syncs
+from engine.simulator.simulated_node import SimulatedNode
 from engine.simulator.simulated_servers import SimulatedServer, SimulatedServers
 from engine.simulator.step_pool import Crash
 from engine.simulator.trace import Trace
@@ -56,15 +56,15 @@ def rows(server: SimulatedServer, table: str, columns: str = "k, n") -> list[tup
 
 
 def dies(server: SimulatedServer, failpoint: str, partitions: int | list[int], keys: list[int]) -> None:
-    server.colony.on_failpoint = lambda node, name: node.crash_here() if name == failpoint else None
+    server.cluster.on_failpoint = lambda node, name: node.crash_here() if name == failpoint else None
     with pytest.raises(Crash):
         server.insert(partitions, keys)
-    server.colony.heal()
+    server.cluster.heal()
 
 
 def records(server: SimulatedServer, table: str = "t") -> list[str]:
     """Of the block ids those that hold more than the name of a part."""
-    keeper = server.colony.ensemble.connect()
+    keeper = server.cluster.ensemble.connect()
     root = server.engine.catalog.table("default", table).paths.blocks  # type: ignore[attr-defined]
     data = [keeper.get(f"{root}/{name}")[0].decode() for name in keeper.children(root)]
     return [text for text in data if "\n" in text]

@@ -7,7 +7,8 @@ import pytest
 
 from coordination.transactions.transaction_commit import CommitVerdict
 from coordination.transactions.transaction_nodes import transaction_node_name
-from engine.simulator.simulated_cluster import SimulatedCluster, SimulatedNode
+from engine.simulator.simulated_cluster import SimulatedCluster
+from engine.simulator.simulated_node import SimulatedNode
 from engine.tables.merges.ttl_merges import TtlMergeSelector
 from engine.tables.statement_options import OptimizeOptions
 from parts.common.part_name import PartName
@@ -103,7 +104,9 @@ def test_a_postponed_entry_is_taken_up_though_the_clock_went_back(
     one.insert(1, [1, 2])
     two.step(two.task("pull log"))
     (item,) = two.table.queue.entries()
-    action = two.call(lambda table: table.queue.next_action(table.queue_steps._room, table.queue_steps._room.limits()))
+    action = two.call(
+        lambda table: table.queue.next_action(table.queue_steps._local_parts, table.queue_steps._local_parts.limits())
+    )
     assert action is not None
     two.table.queue.postpone(item.name, "not now", pause_seconds=1.0)
     assert abs(two.table.queue.entries()[0].last_postpone_time - two.clock.wall()) < 60
@@ -172,7 +175,7 @@ def test_the_replica_that_merges_for_all_is_given_up_by_a_server_behind(make_col
     colony.settle()
     for node in colony:
         step(node, -10 * _DAY if node.name == "r2" else 0.0)
-    colony.nodes["r1"].call(lambda table: table.optimize(OptimizeOptions(final=True, is_waited_for=False)))
+    colony.nodes["r1"].call(lambda table: table.optimize(OptimizeOptions(final=True, waits_for_merges=False)))
     for name in ("r1", "r3"):
         colony.nodes[name].is_frozen = True  # one of them is to merge for all
         colony.cuts.add(frozenset((name, "r2")))

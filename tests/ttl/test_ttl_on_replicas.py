@@ -14,11 +14,11 @@ import pytest
 
 from coordination.keeper.memory_keeper import Fault
 from coordination.nodes.replica_activation import ReplicaAddress
-from engine.simulator.simulated_cluster import SimulatedNode
 from engine.simulator.simulated_disk import (
     SimulatedDisk,
     record_syncs,
 )
+from engine.simulator.simulated_node import SimulatedNode
 from engine.simulator.simulated_servers import SimulatedServer, SimulatedServers
 from engine.simulator.step_pool import Crash
 from engine.simulator.trace import Trace
@@ -45,7 +45,7 @@ def make_servers(tmp_path: Path) -> Iterator[MakeServers]:
         servers.servers[0].sql(f"ALTER TABLE t MODIFY TTL {ttl} SETTINGS alter_sync = 2")
         for node in servers.servers:
             node.sql(f"ALTER TABLE t MODIFY SETTING {SETTINGS}")
-            node.table.merge_steps.are_selected = True
+            node.table.merge_steps.is_enabled = True
         servers.selects_merges = True
         return servers
 
@@ -96,7 +96,7 @@ def test_who_comes_late_applies_the_time_of_the_log(
     """By its own clock more rows would have expired meanwhile, and its part would be another."""
     servers = make_servers()
     one, two = servers.servers
-    one.table.merge_steps.are_selected = two.table.merge_steps.are_selected = False
+    one.table.merge_steps.is_enabled = two.table.merge_steps.is_enabled = False
     keys = [in_(servers, 1000), in_(servers, 50_000), in_(servers, 900_000)]
     for key in keys:
         one.insert(1, [key])

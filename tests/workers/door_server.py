@@ -101,7 +101,7 @@ class Program:
         worker = self.workers[number]
         worker.is_open = False
         os.waitpid(worker.pid, 0)
-        self.door.rescue(worker, reason)
+        self.door.take_over_connections(worker, reason)
         worker.door_socket.close()
 
     def shut(self, number: int) -> None:

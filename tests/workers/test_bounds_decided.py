@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.workers.other_workers import OtherWorkers
-from engine.workers.query_bounds import Bounds, Sentence
+from engine.workers.query_bounds import Bounds, EndReason
 from engine.workers.shared_page import SharedPage
 from parts.common.errors import CancelledError, UserError
 from parts.common.query_status import MemoryTracker, QueryStatus
@@ -38,12 +38,12 @@ class Page:
     def resume(self, worker: int, query_id: str, seconds: float) -> None:
         self.numbers.running[worker, self.workers[worker]._places[query_id]]["working"] = int(seconds * SECOND)
 
-    def look(self, seconds: float, *held_bytes: int) -> dict[int, Sentence]:
+    def look(self, seconds: float, *held_bytes: int) -> dict[int, EndReason]:
         held = dict.fromkeys(range(2), GIB // 8) | dict(enumerate(held_bytes))
-        return self.bounds.look(held, int(seconds * SECOND))
+        return self.bounds.select_workers_to_end(held, int(seconds * SECOND))
 
-    def codes(self, worker: int, sentence: Sentence, seconds: float) -> dict[int, int]:
-        errors = self.bounds.aftermath(worker, sentence, int(seconds * SECOND)).errors
+    def codes(self, worker: int, end_reason: EndReason, seconds: float) -> dict[int, int]:
+        errors = self.bounds.make_responses(worker, end_reason, int(seconds * SECOND)).errors
         return {slot: error.code for slot, error in errors.items()}
 
 
@@ -83,8 +83,8 @@ def test_a_query_that_was_told_to_end(page: Page) -> None:
     since = int(page.numbers.running[0]["told_to_end"].max()) / SECOND
     page.resume(0, "told", since - 1)
     assert page.look(since + 1.9) == {}
-    (sentence,) = page.look(since + 2.1).values()
-    assert page.codes(0, sentence, 500) == {3: 158}
+    (end_reason,) = page.look(since + 2.1).values()
+    assert page.codes(0, end_reason, 500) == {3: 158}
 
 
 def test_a_client_that_leaves_ends_no_worker(page: Page) -> None:
@@ -98,8 +98,8 @@ def test_kill(page: Page) -> None:
     assert not page.bounds.kill(0, "unknown", 200 * SECOND)
     assert page.bounds.kill(0, "killed", 200 * SECOND)
     assert page.look(201.9) == {}
-    (sentence,) = page.look(202.1).values()
-    assert page.codes(0, sentence, 202.1) == {1: CancelledError().code}
+    (end_reason,) = page.look(202.1).values()
+    assert page.codes(0, end_reason, 202.1) == {1: CancelledError().code}
 
 
 def test_a_kill_does_not_outlive_its_query(page: Page) -> None:
@@ -117,14 +117,14 @@ def test_memory_over_the_share_has_the_grace(page: Page) -> None:
     page.run(0, "small", limit_bytes=GIB, slot=2).witness.holds(GIB // 2)
     over = 3 * GIB + GIB // 2
     assert page.look(100, 3 * GIB) == page.look(101, over) == page.look(102.9, over) == {}
-    (sentence,) = page.look(103.1, over).values()
-    assert page.codes(0, sentence, 103.1) == {1: 241}
+    (end_reason,) = page.look(103.1, over).values()
+    assert page.codes(0, end_reason, 103.1) == {1: 241}
 
 
 def test_memory_far_over_the_share_has_none(page: Page) -> None:
     page.run(0, "wild", limit_bytes=GIB, slot=4)
-    (sentence,) = page.look(100, 3 * GIB).values()
-    assert page.codes(0, sentence, 100) == {4: 241}
+    (end_reason,) = page.look(100, 3 * GIB).values()
+    assert page.codes(0, end_reason, 100) == {4: 241}
 
 
 def test_memory_of_a_query_that_has_ended_is_given_back_in_time(page: Page) -> None:

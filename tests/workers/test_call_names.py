@@ -33,7 +33,7 @@ def test_a_worker_calls_whatever_is_answered() -> None:
 
 def test_a_worker_answers_whatever_the_replica_process_asks() -> None:
     handlers = {name for _, owner in inspect.getmembers(worker, inspect.isclass) for name in vars(owner)}
-    asked = {*_called(worker_pool, "ask", "_answers")}
+    asked = {*_called(worker_pool, "ask", "_ask")}
     assert "kill" in asked
     assert not [name for name in asked if f"_on_{name}" not in handlers]
 

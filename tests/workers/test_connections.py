@@ -9,7 +9,7 @@ from engine.workers.connections.connection_states import ConnectionState, Connec
 
 def test_a_fork_writes_what_its_parent_reads() -> None:
     states = ConnectionStates(13)
-    states.clear(12)
+    states.reset(12)
     pid = os.fork()
     if pid == 0:
         states.states[12] = ConnectionState.IDLE

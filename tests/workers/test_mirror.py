@@ -14,7 +14,7 @@ from engine.workers.shared_page import SharedPage
 def test_nobody_goes_on_while_another_thread_takes_in_the_news() -> None:
     page, file = SharedPage(1), os.memfd_create("publication")
     publication = CatalogPublication(page, file)
-    publication.database_made("db")
+    publication.on_database_created("db")
     has_begun, may_end = threading.Event(), threading.Event()
     known: list[Record] = []
 
@@ -73,10 +73,10 @@ def test_a_reader_far_behind_begins_anew() -> None:
         name = f"database{step * 7919 % 100}"
         if name in names:
             names.remove(name)
-            publication.database_gone(name)
+            publication.on_database_dropped(name)
         else:
             names.add(name)
-            publication.database_made(name)
+            publication.on_database_created(name)
         if step % 10 == 0:
             often.catch_up()
             assert known[0] == names

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from engine.workers.connections.status_page_server import _whole_head
+from engine.workers.connections.status_page_server import _read_whole_head
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def test_only_a_whole_and_plain_head_is_taken(data: bytes, expected: bool) -> No
     here, there = socket.socketpair()
     with here, there:
         there.sendall(data)
-        head = _whole_head(here)
+        head = _read_whole_head(here)
         assert (head is not None) is expected
         rest = here.recv(1 << 16) if (head or b"") != data else b""
         assert (head or b"") + rest == data

@@ -1,1 +1,1 @@
-"""The random work of the simulator, one kind a module."""
+"""The random work of the simulator, one kind per module."""

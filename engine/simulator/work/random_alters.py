@@ -1,8 +1,8 @@
-"""Random ALTERs of columns whose values everybody can tell: nobody inserts them, each is its key times a number.
+"""Random ALTERs of columns, whose values can be computed: each is its key times a factor.
 
-The number stands in the column's DEFAULT and is of that column alone, through all renames. So whatever a replica
-shows must be the key times the number in its own definition: a value of a column that was dropped, or of one that had
-the name before, is of another number.
+Nobody inserts these columns. The factor is in the column's DEFAULT and belongs to that column alone, through all
+renames. Whatever a replica shows must therefore be the key times the factor in its own definition. A value of a dropped
+column, or of one that had the name before, has another factor.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from engine.simulator.simulated_servers import SimulatedServer, SimulatedServers
-from engine.simulator.simulation import Block
+from engine.simulator.simulation_model import Block
 from engine.simulator.work.random_transactions import TransactionWork
 
 _NAMES = ("a", "b", "c")
@@ -20,27 +20,29 @@ _NAMES = ("a", "b", "c")
 
 @dataclass
 class AlterationWork(TransactionWork):
-    """The nodes are servers."""
+    """Random ALTERs; the nodes are servers."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._next_factor = itertools.count(2)
         self._columns: dict[str, int] | None = {}
-        """The added columns with their numbers; ``None`` while it is not known what became of an ALTER."""
+        """The added columns with their factors; ``None`` while the outcome of an ALTER is unknown."""
         self._alters_under_way = 0
         self._has_altered = False
 
     def _insert(self, block: Block) -> None:
-        """As in ClickHouse, the same rows under another definition are another block, unless a token says that they are
-        not: since the first ALTER of a run it is always said."""
+        """Inserts a block, always with a token after the first ALTER.
+
+        As in ClickHouse, the same rows under another definition are another block, unless a token says otherwise.
+        """
         if self._has_altered and not block.attempts:
             block.token = f"token-{block.keys[0]}"
         if block.token or not self._has_altered:
             super()._insert(block)
 
     def _idle(self) -> SimulatedServer | None:
-        """One that is up and in the middle of nothing."""
-        servers = [cast(SimulatedServer, node) for node in self._up() if node not in self.colony.stack]
+        """Returns a server that is up and in the middle of nothing."""
+        servers = [cast(SimulatedServer, node) for node in self._up() if node not in self.cluster.stack]
         return self.random.choice(servers) if servers else None
 
     def _do_alter(self) -> None:
@@ -86,7 +88,7 @@ class AlterationWork(TransactionWork):
             self._columns = columns
 
     def _do_look_at_columns(self) -> None:
-        """Every replica, however far it is, shows what its own definition says."""
+        """Checks that a replica, however far behind, shows what its own definition says."""
         if (server := self._idle()) and server.has_table:
             answer = self._guarded(server, lambda: self._check_columns(server))
             self.counts[f"look at columns {answer}"] += 1
@@ -96,15 +98,16 @@ class AlterationWork(TransactionWork):
         if columns:
             wrong = " + ".join(f"countIf({name} != k * {factor})" for name, factor in columns.items())
             _, [(count,)] = server.sql(f"SELECT {wrong} FROM t")
-            # What another statement changed in between is of another definition.
+            # Another statement may have changed the definition meanwhile.
             assert not count or get_column_factors(server) != columns, (
                 f"{server.name} shows values of other columns: {columns}"
             )
         return columns
 
     def check(self) -> None:
+        """Checks that all replicas have the same, known columns."""
         super().check()
-        found = [self._check_columns(server) for server in cast(SimulatedServers, self.colony).servers]
+        found = [self._check_columns(server) for server in cast(SimulatedServers, self.cluster).servers]
         assert all(columns == found[0] for columns in found), f"the replicas have other columns: {found}"
         if self._columns is not None:
             assert found[0] == self._columns, f"{found[0]} after acknowledged ALTERs to {self._columns}"
@@ -112,6 +115,6 @@ class AlterationWork(TransactionWork):
 
 
 def get_column_factors(server: SimulatedServer) -> dict[str, int]:
-    """The columns that ALTER added, as the server's definition has them."""
+    """Returns the added columns and their factors, from the server's definition."""
     _, rows = server.sql("SELECT name, default_expression FROM system.columns WHERE table = 't' AND default_kind != ''")
     return {str(name): int(str(text).removeprefix("k * ")) for name, text in rows}

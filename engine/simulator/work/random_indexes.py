@@ -1,7 +1,7 @@
-"""Random ADD, DROP, MATERIALIZE and CLEAR INDEX, and queries that the indexes prune, against the rows that there are.
+"""Random ADD, DROP, MATERIALIZE and CLEAR INDEX, and queries that the indexes prune.
 
-Indexes are over the key and over the text that UPDATE changes, so that one that a part has kept from before a mutation,
-or from another index of its name, hides rows.
+Indexes are over the key and over the text that UPDATE changes. An index that a part kept from before a mutation, or
+from another index of its name, would hide rows.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _KINDS = ("v TYPE set(0)", "v TYPE bloom_filter", "v TYPE minmax", "k TYPE minma
 
 @dataclass
 class IndexWork(AlterationWork, MutationWork):
-    """The nodes are servers."""
+    """Random ALTERs of indexes; the nodes are servers."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._indexes: set[str] | None = set()
-        """Their names; ``None`` while it is not known what became of an ALTER."""
+        """The names of the indexes; ``None`` while the outcome of an ALTER is unknown."""
         self._index_alters_under_way = 0
 
     def _do_change_index(self) -> None:
@@ -62,7 +62,7 @@ class IndexWork(AlterationWork, MutationWork):
             self.counts[f"look by index {self._guarded(server, lambda: self._check_pruning(server))}"] += 1
 
     def _check_pruning(self, server: SimulatedServer) -> None:
-        """What a condition finds is what stands in all rows."""
+        """Checks that a condition finds the rows that a full read finds."""
         _, answer = server.sql("SELECT k, v FROM t ORDER BY ALL")
         rows = cast("list[tuple[int, str]]", answer)
         if not rows:
@@ -74,15 +74,16 @@ class IndexWork(AlterationWork, MutationWork):
             (f"k = {key} AND v = {quote_string(value)}", [row for row in rows if row == (key, value)]),
         ))  # fmt: skip
         _, found = server.sql(f"SELECT k, v FROM t WHERE {condition} ORDER BY ALL")
-        if found != expected:  # unless the rows have changed in between
+        if found != expected:  # unless the rows have changed meanwhile
             _, again = server.sql("SELECT k, v FROM t ORDER BY ALL")
             assert again != rows, (
                 f"{server.name} finds {found} by {condition}, and has {expected}: {get_indexes(server)}"
             )
 
     def check(self) -> None:
+        """Checks that all replicas have the same, known indexes."""
         super().check()
-        servers = cast(SimulatedServers, self.colony).servers
+        servers = cast(SimulatedServers, self.cluster).servers
         found = [get_indexes(server) for server in servers]
         assert all(names == found[0] for names in found), f"the replicas have other indexes: {found}"
         if self._indexes is not None:
@@ -93,6 +94,6 @@ class IndexWork(AlterationWork, MutationWork):
 
 
 def get_indexes(server: SimulatedServer) -> dict[str, str]:
-    """By name: what they are."""
+    """Returns the table's indexes with their kinds and expressions."""
     described = server.table.definition.description.indexes
     return {index.name: f"{index.kind} {index.key.expressions}" for index in described}

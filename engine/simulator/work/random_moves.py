@@ -1,8 +1,8 @@
-"""Random MOVE PARTITION between two replicated tables, there and back: a row is in one of them, once.
+"""Random MOVE PARTITION between two replicated tables: a row is in one of them, once.
 
-Clients insert into ``t``; rows come to ``u`` and return only by moves. A block that was moved is not inserted again: it
-would be no duplicate any more. Of an UPDATE that was taken every block tells that was certainly in the table: its rows
-end with one more plus, wherever they are by then.
+Clients insert into ``t``; rows come to ``u`` and return by moves only. A block that was moved is not inserted again: it
+would be no duplicate any more. An acknowledged UPDATE is checked on every block that was certainly in the table. Its
+rows end with one more plus, in whichever table they are.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
-from engine.simulator.simulated_cluster import SimulatedNode
+from engine.simulator.simulated_node import SimulatedNode
 from engine.simulator.simulated_servers import SimulatedServer, SimulatedServers
-from engine.simulator.simulation import Block, Expectation, Simulation, Weights
+from engine.simulator.simulation import Simulation
+from engine.simulator.simulation_model import Block, Expectation, Weights
 from engine.simulator.step_pool import Crash
 
 _SECOND = """
@@ -27,15 +28,19 @@ _OTHER = {"t": "u", "u": "t"}
 
 @dataclass(eq=False)
 class MovingBlock(Block):
+    """A block that moves between the tables."""
+
     place: str = ""
-    """The table that it must be in, if it is there; empty while that is not known."""
+    """The table that must hold it, if it exists; empty while that is unknown."""
     fewest: int = 0
     most: int = 0
-    """Pluses."""
+    """The fewest and the most pluses that its rows may have."""
 
 
 @dataclass
 class MoveWeights(Weights):
+    """The weights of a simulation with moves."""
+
     insert: float = 8
     restart: float = 6
     end_zombies: float = 2
@@ -47,23 +52,24 @@ class MoveWeights(Weights):
 
 @dataclass
 class MovePartitionWork(Simulation):
-    """The nodes are servers."""
+    """Random moves of partitions; the nodes are servers."""
 
     fault_rate: float = 0.002
-    """A move makes more requests than other statements."""
+    """Lower than for other work, as a move makes more requests."""
     crash_rate: float = 0.001
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._moves = Counter[int]()
-        """How many were begun in a partition."""
-        for server in cast(SimulatedServers, self.colony).servers:
+        """How many moves were begun, by partition."""
+        for server in cast(SimulatedServers, self.cluster).servers:
             server.sql(_SECOND)
-        self.colony.settle()
+        self.cluster.settle()
 
     def begin_faults(self) -> None:
+        """Installs the fault hooks, those of fsyncs too."""
         super().begin_faults()
-        cast(SimulatedServers, self.colony).on_sync = self._perhaps_fail_sync
+        cast(SimulatedServers, self.cluster).on_sync = self._perhaps_fail_sync
 
     def _perhaps_fail_sync(self, server: SimulatedServer) -> None:
         if self.random.random() < self.crash_rate:
@@ -76,24 +82,24 @@ class MovePartitionWork(Simulation):
     def _guarded(self, node: SimulatedNode, action: Callable[[], object]) -> str:
         try:
             return super()._guarded(node, action)
-        except OSError:  # of a start or a stop; a statement's is a PandoError
+        except OSError:  # from a start or a stop; statements raise PandoError
             return "failed"
 
     def _idle(self) -> SimulatedServer | None:
-        servers = [cast(SimulatedServer, node) for node in self._up() if node not in self.colony.stack]
+        servers = [cast(SimulatedServer, node) for node in self._up() if node not in self.cluster.stack]
         return self.random.choice(servers) if servers else None
 
     def _of(self, partition: int) -> list[MovingBlock]:
         return [cast(MovingBlock, block) for block in self.blocks if block.partition == partition]
 
-    def _sure(self, partition: int, table: str) -> list[MovingBlock]:
-        """What is certainly in the table."""
+    def _list_certain(self, partition: int, table: str) -> list[MovingBlock]:
+        """Returns the blocks that are certainly in the table."""
         return [
             block for block in self._of(partition)
             if block.place == table and block.expected is Expectation.ONCE and not block.attempts_under_way
         ]  # fmt: skip
 
-    # -- what clients do -------------------------------------------------------------------------------------------
+    # -- clients -------------------------------------------------------------------------------------------------
 
     def _do_insert(self) -> None:
         keys = [next(self._next_key) for _ in range(self.random.randint(1, 3))]
@@ -108,13 +114,13 @@ class MovePartitionWork(Simulation):
 
     def _do_move(self) -> None:
         server, partition = self._idle(), self.random.randint(1, 2)
-        source = self.random.choice([table for table in "tu" if self._sure(partition, table)] or ["t"])
+        source = self.random.choice([table for table in "tu" if self._list_certain(partition, table)] or ["t"])
         blocks = self._of(partition)
         if server is None or any(block.attempts_under_way and block.attempts > 1 for block in blocks):
             return
         self._moves[partition] += 1
         number, places = self._moves[partition], {id(block): block.place for block in blocks}
-        moved = self._sure(partition, source)
+        moved = self._list_certain(partition, source)
         for block in blocks:
             block.is_retired, block.place = True, ""
         statement = f"ALTER TABLE {source} MOVE PARTITION {partition} TO TABLE {_OTHER[source]}"
@@ -131,7 +137,7 @@ class MovePartitionWork(Simulation):
         server, partition, table = self._idle(), self.random.randint(1, 2), self.random.choice("ttu")
         if server is None:
             return
-        number, sure = self._moves[partition], self._sure(partition, table)
+        number, sure = self._moves[partition], self._list_certain(partition, table)
         before = self._of(partition)
         for block in before:
             block.most += 1
@@ -156,7 +162,7 @@ class MovePartitionWork(Simulation):
         if (server := self._idle()) is None:
             return
         table, moves = self.random.choice("tu"), self._moves.copy()
-        sure = [block for partition in partitions for block in self._sure(partition, table)]
+        sure = [block for partition in partitions for block in self._list_certain(partition, table)]
 
         def may_go(block: Block) -> bool:
             return block.partition in partitions and cast(MovingBlock, block).place != _OTHER[table]
@@ -168,10 +174,10 @@ class MovePartitionWork(Simulation):
             lambda block: block in sure and moves[block.partition] == self._moves[block.partition],
         )
         self.counts[f"{statement.split()[0].lower()} {answer}"] += 1
-        for block in filter(may_go, self.blocks):  # it may begin a new life, without its updates
+        for block in filter(may_go, self.blocks):  # it may be inserted again, without its updates
             cast(MovingBlock, block).fewest = 0
         for partition in partitions:
-            if moves[partition] != self._moves[partition]:  # what it found there is not known
+            if moves[partition] != self._moves[partition]:  # what the statement found there is unknown
                 for block in self._of(partition):
                     block.expected = Expectation.MAYBE if block.expected is Expectation.ONCE else block.expected
 
@@ -181,15 +187,16 @@ class MovePartitionWork(Simulation):
             self._guarded(server, lambda: server.sql(f"SYSTEM RESTART REPLICA {table}"))
 
     def _do_read(self) -> None:
-        """A replica that lags may show a row in both tables, or in neither."""
+        """Reads both tables; a lagging replica may show a row in both or in neither, so nothing is checked."""
         if server := self._idle():
             self.counts[f"read {self._guarded(server, lambda: _rows(server))}"] += 1
 
     # -- checking --------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        self.colony.check_equal()
-        for server in cast(SimulatedServers, self.colony).servers:
+        """Checks that replicas agree, and that each row is in one table with the right updates."""
+        self.cluster.check_equal()
+        for server in cast(SimulatedServers, self.cluster).servers:
             rows = _rows(server)
             found = Counter(key for _, key, _ in rows)
             assert set(found) <= self._known_keys()
@@ -222,7 +229,7 @@ class MovePartitionWork(Simulation):
 
 
 def _rows(server: SimulatedServer) -> list[tuple[str, int, str]]:
-    """Of both tables."""
+    """Returns the rows of both tables."""
     return [
         (table, cast(int, key), cast(str, text))
         for table in "tu"

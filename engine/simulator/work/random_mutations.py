@@ -1,10 +1,10 @@
 """Random UPDATE, DELETE and KILL MUTATION, against a model of rows with block numbers.
 
-The model sees what ZooKeeper takes: each mutation with its number in every partition. Whatever a replica shows, of a
-row it is known which block it came in (``_block_number``), so which mutations may have changed it, and, when all is
-done, which must have. Each UPDATE appends a mark of its own to ``v``, so that a mutation left out, repeated or in the
-wrong order is seen. A DELETE takes some keys of a block that nobody inserts any more, but never the first, by which the
-model of inserts knows whether the block is there.
+The model sees what ZooKeeper accepts: each mutation with its number in every partition. ``_block_number`` tells the
+block of every row that a replica shows. So the model knows which mutations may have changed the row and, when all are
+done, which must have. Each UPDATE appends a mark of its own to ``v``. A mutation that is left out, repeated or in the
+wrong order is therefore seen. A DELETE removes some keys of a block that nobody inserts any more. It never removes the
+first key, by which the model of INSERTs knows whether the block is there.
 """
 
 from __future__ import annotations
@@ -19,18 +19,20 @@ from coordination.keeper.interface import Create, Op
 from coordination.merges_mutations.mutation_nodes import parse_mutation_id
 from coordination.merges_mutations.mutation_set import MutationEntry
 from engine.simulator.simulated_servers import SimulatedServer, SimulatedServers
-from engine.simulator.simulation import Block
+from engine.simulator.simulation_model import Block
 from engine.simulator.work.random_transactions import TransactionWork
 
 _UPDATE = re.compile(r"v = concat\(v, '( m\d+)'\).* WHERE k % (\d+) = (\d+)$")
 _DELETE = re.compile(r"WHERE k IN \(([\d, ]+)\)$")
-_MOST_UNDER_WAY = 3
+_MAX_UNDER_WAY = 3
 
 
 @dataclass(eq=False)
 class SeenMutation:
-    """A mutation that ZooKeeper has taken. An UPDATE appends ``mark`` where the key divided by ``divisor`` leaves
-    ``rest``."""
+    """A mutation that ZooKeeper has accepted.
+
+    An UPDATE appends ``mark`` where the key divided by ``divisor`` leaves ``rest``.
+    """
 
     id: str
     numbers: dict[str, int]
@@ -41,30 +43,31 @@ class SeenMutation:
     may_be_killed: bool = False
 
     def applies_to_key(self, key: int) -> bool:
+        """Tells whether the mutation changes or deletes the key."""
         return key in self.deleted or (bool(self.mark) and key % self.divisor == self.rest)
 
     def is_behind(self, partition: int, number: int) -> bool:
-        """Whether rows of the block were there when it came."""
+        """Tells whether rows of the block existed when the mutation came."""
         return number < self.numbers.get(str(partition), -1)
 
 
 class MutationWork(TransactionWork):
-    """The nodes are servers."""
+    """Random mutations; the nodes are servers."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._seen: dict[str, SeenMutation] = {}
         self._next_mark = 0
         self._marked_for_deletion: dict[int, Block] = {}
-        """Keys that DELETE was asked to take, each with its block."""
-        ensemble = self.colony.ensemble
+        """The keys that a DELETE is to remove, with their blocks."""
+        ensemble = self.cluster.ensemble
         run = ensemble.run
 
         def watched(session: int, ops: Sequence[Op]) -> list[Any]:
             results = run(session, ops)
             for op, result in zip(ops, results, strict=True):
                 if isinstance(op, Create) and "/mutations/mutation-" in op.path:
-                    self._see(MutationEntry.parse(parse_mutation_id(str(result)), op.data))
+                    self._record_mutation(MutationEntry.parse(parse_mutation_id(str(result)), op.data))
             return results
 
         ensemble.run = watched  # type: ignore[method-assign]
@@ -72,7 +75,7 @@ class MutationWork(TransactionWork):
     def _idle(self) -> SimulatedServer | None:
         raise NotImplementedError
 
-    def _see(self, entry: MutationEntry) -> None:
+    def _record_mutation(self, entry: MutationEntry) -> None:
         command = entry.text.splitlines()[-1]
         seen = self._seen[entry.mutation_id] = SeenMutation(entry.mutation_id, dict(entry.numbers))
         if found := _UPDATE.search(command):
@@ -80,10 +83,10 @@ class MutationWork(TransactionWork):
         elif found := _DELETE.search(command):
             seen.deleted = frozenset(map(int, found[1].split(", ")))
         else:
-            # What has expired is the model of TTL's; an index changes no row.
+            # MATERIALIZE TTL belongs to the TTL model; an index changes no row.
             assert "MATERIALIZE TTL" in command or " INDEX " in command, command
 
-    # -- what clients do -------------------------------------------------------------------------------------------
+    # -- clients -------------------------------------------------------------------------------------------------
 
     def _mutate(self, server: SimulatedServer, what: str, statement: str) -> None:
         known = set(self._seen)
@@ -142,17 +145,19 @@ class MutationWork(TransactionWork):
 
     @staticmethod
     def _has_room(server: SimulatedServer) -> bool:
-        return sum(not shown.is_done for shown in server.table.mutations.shown()) < _MOST_UNDER_WAY
+        return sum(not shown.is_done for shown in server.table.mutations.shown()) < _MAX_UNDER_WAY
 
-    # -- what must be seen -----------------------------------------------------------------------------------------
+    # -- checks -------------------------------------------------------------------------------------------------
 
     def _do_look_at_rows(self) -> None:
         if (server := self._idle()) and server.has_table:
             self.counts[f"look at rows {self._guarded(server, lambda: self._check_rows(server, ()))}"] += 1
 
     def _check_rows(self, server: SimulatedServer, done: Sequence[str]) -> None:
-        """Each row has gone through mutations that came behind its block, in their order, and through those that are
-        ``done`` for certain."""
+        """Checks each row:
+
+        changed in order by mutations after its block, and by all those ``done`` for certain.
+        """
         _, rows = server.sql("SELECT p, k, v, _block_number FROM t")
         attached = self._attached_keys()
         for partition, key, value, number in cast("list[tuple[int, int, str, int]]", rows):
@@ -169,7 +174,10 @@ class MutationWork(TransactionWork):
                 assert seen.mark in marks, f"{where}, which {seen} has not changed"
 
     def _attached_keys(self) -> set[int]:
-        """They may have gone through mutations before they were detached and got the numbers of their blocks anew."""
+        """Returns keys of attached blocks.
+
+        They may have been mutated before they were detached and got new block numbers.
+        """
         keys = {key for block in self.blocks if block.was_attached for key in block.keys}
         return keys | {key for key, block in self._marked_for_deletion.items() if block.was_attached}
 
@@ -177,9 +185,10 @@ class MutationWork(TransactionWork):
         return super()._known_keys() | set(self._marked_for_deletion)
 
     def check(self) -> None:
+        """Checks that all mutations are done on all replicas."""
         super().check()
         taken = {key for seen in self._seen.values() for key in seen.deleted}
-        for server in cast(SimulatedServers, self.colony).servers:
+        for server in cast(SimulatedServers, self.cluster).servers:
             open_ = [shown.id for shown in server.table.mutations.shown() if not shown.is_done]
             assert not open_, f"{server.name} is not done with {open_}"
             self._check_rows(server, list(self._seen))

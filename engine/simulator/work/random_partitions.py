@@ -1,7 +1,7 @@
-"""Random DROP, DETACH, ATTACH and FORGET of partitions and parts, and what must be seen of them.
+"""Random DROP, DETACH, ATTACH and FORGET of partitions and parts, with their checks.
 
-What is attached is what the same server has just detached: other replicas have their own copies in ``detached/``, which
-nobody attaches. A block that was detached is not inserted again by a client: its rows would be there twice, rightly.
+A server attaches only what it has just detached. Other replicas have their own copies in ``detached/``, which nobody
+attaches. A detached block is not inserted again by a client: its rows would rightly be there twice.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from engine.simulator.simulated_servers import SimulatedServer
-from engine.simulator.simulation import Block, Expectation
+from engine.simulator.simulation_model import Block, Expectation
 from engine.simulator.work.random_transactions import TransactionWork
 from parts.common.part_name import PartName
 from parts.read.part_reader import Part, open_part
@@ -17,7 +17,7 @@ from parts.store.detached_parts import DETACHED, list_detached_by_users
 
 
 class PartitionWork(TransactionWork):
-    """The nodes are servers."""
+    """Random partition commands; the nodes are servers."""
 
     def _idle(self) -> SimulatedServer | None:
         raise NotImplementedError
@@ -27,11 +27,14 @@ class PartitionWork(TransactionWork):
             self._drop_partition(server, self.random.randint(1, 2))
 
     def _do_forget_partition(self) -> None:
-        """Which is refused unless it is empty; what is inserted later is of a partition that nobody knew."""
+        """Forgets a partition, which is refused unless it is empty.
+
+        Rows inserted later are in a new partition.
+        """
         partition = self.random.randint(1, 2)
         if (server := self._idle()) and self.random.random() < 0.5:
             self._drop_partition(server, partition)
-            self._turn()
+            self._step_other_node()
         if server := self._idle():
             statement = f"ALTER TABLE t FORGET PARTITION {partition}"
             self.counts[f"forget partition {self._guarded(server, lambda: server.sql(statement))}"] += 1
@@ -45,7 +48,7 @@ class PartitionWork(TransactionWork):
         self.counts[f"drop partition {answer}"] += 1
 
     def _do_detach_partition(self) -> None:
-        """And perhaps attaches it again."""
+        """Detaches a partition or part, and perhaps attaches it again."""
         server = self._idle()
         if server is None or not server.has_table:
             return
@@ -57,7 +60,7 @@ class PartitionWork(TransactionWork):
             if not active:
                 return
             part = self.random.choice(active)
-            inside = keys_of([part])
+            inside = read_keys([part])
             blocks = [block for block in blocks if block.keys[0] in inside]
             target = f"PART '{part.name}'"
         if not any(block.attempts_under_way for block in blocks):
@@ -78,7 +81,7 @@ class PartitionWork(TransactionWork):
             return
         store = server.table.store
         names = [name for name in list_detached_by_users(store.detached()) if str(name) not in before]
-        keys = keys_of([open_part(store.path / DETACHED / str(name)) for name in names])
+        keys = read_keys([open_part(store.path / DETACHED / str(name)) for name in names])
         found = [block for block in self.blocks if block.keys[0] in keys]
         if names and all(block in blocks and not block.attempts_under_way for block in found):
             self._attach(server, names, found)
@@ -99,6 +102,7 @@ class PartitionWork(TransactionWork):
             block.was_truncated_meanwhile = False
 
 
-def keys_of(parts: Sequence[Part]) -> set[int]:
+def read_keys(parts: Sequence[Part]) -> set[int]:
+    """Returns the keys in the parts."""
     batches = [batch for part in parts for batch in part.read(["k"])]
     return {key for batch in batches for key in batch.column(0).to_pylist()}

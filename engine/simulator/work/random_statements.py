@@ -1,4 +1,4 @@
-"""Random work on whole servers: what only statements can ask, beside the work of :mod:`engine.simulator.simulation`."""
+"""Random statements on whole servers, beside the work of :mod:`engine.simulator.simulation`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
-from engine.simulator.simulated_cluster import SimulatedNode
+from engine.simulator.simulated_node import SimulatedNode
 from engine.simulator.simulated_servers import SimulatedServer, SimulatedServers
 from engine.simulator.simulated_table import TABLE
-from engine.simulator.simulation import Expectation, Weights
+from engine.simulator.simulation_model import Expectation, Weights
 from engine.simulator.step_pool import Crash
 from engine.simulator.work.random_indexes import IndexWork
 from engine.simulator.work.random_partitions import PartitionWork
@@ -21,6 +21,8 @@ from recovery import force_restore_flag
 
 @dataclass
 class StatementWeights(Weights):
+    """The weights of a simulation of whole servers."""
+
     check: float = 0.2
     sync: float = 0.3
     begin_anew: float = 0.2
@@ -49,7 +51,7 @@ class StatementWeights(Weights):
 
 @dataclass
 class StatementWork(TtlWork, IndexWork, PartitionWork):
-    """The nodes are servers."""
+    """All kinds of random work; the nodes are servers."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -58,8 +60,9 @@ class StatementWork(TtlWork, IndexWork, PartitionWork):
         self._rotten: SimulatedServer | None = None
 
     def begin_faults(self) -> None:
+        """Installs the fault hooks, those of fsyncs too."""
         super().begin_faults()
-        servers = cast(SimulatedServers, self.colony)
+        servers = cast(SimulatedServers, self.cluster)
         servers.on_sync = self._perhaps_fail_sync
 
     def _perhaps_fail_sync(self, server: SimulatedServer) -> None:
@@ -73,18 +76,18 @@ class StatementWork(TtlWork, IndexWork, PartitionWork):
     def _guarded(self, node: SimulatedNode, action: Callable[[], object]) -> str:
         try:
             return super()._guarded(node, action)
-        except OSError:  # of a start or a stop; a statement's is a PandoError
+        except OSError:  # from a start or a stop; statements raise PandoError
             return "failed"
 
     def _do_step_clock(self) -> None:
-        """Somebody sets the wall clock of a machine, right or wrong."""
-        clock = self.random.choice(list(self.colony)).clock
-        before, clock.skew = clock.skew, self.random.choice([0.0, self.colony.wrong_clocks.skew()])
+        """Sets the wall clock of a machine, right or wrong."""
+        clock = self.random.choice(list(self.cluster)).clock
+        before, clock.skew = clock.skew, self.random.choice([0.0, self.cluster.wrong_clocks.skew()])
         if clock.skew != before:
             self.counts["clock stepped back" if clock.skew < before else "clock stepped ahead"] += 1
 
     def _do_check(self) -> None:
-        """What was written stays as it was."""
+        """Checks that no part is broken, unless it was made so."""
         if server := self._idle():
             broken: list[tuple[object, ...]] = []
             answer = self._guarded(server, lambda: broken.extend(server.check()))
@@ -93,7 +96,7 @@ class StatementWork(TtlWork, IndexWork, PartitionWork):
             assert server is self._rotten or not broken, f"{server.name} has broken parts: {broken}"
 
     def _do_sync(self) -> None:
-        """Whoever has caught up with the log has every row that was acknowledged before."""
+        """Checks that a synchronised replica has every row acknowledged before."""
         if server := self._idle():
             known = [
                 block for block in self.blocks if block.expected is Expectation.ONCE and not block.attempts_under_way
@@ -120,7 +123,7 @@ class StatementWork(TtlWork, IndexWork, PartitionWork):
                 server.crash()  # the next start attaches it
 
     def _do_drop(self) -> None:
-        """DROP and CREATE: as the loss of a disk, which a quorum of two survives once a round."""
+        """Drops and creates a table, which loses as much as a disk. A quorum of two survives it once a round."""
         server = self._idle()
         if server is None or self._has_lost:
             return
@@ -138,7 +141,7 @@ class StatementWork(TtlWork, IndexWork, PartitionWork):
             super()._do_wipe()
 
     def _do_rot(self) -> None:
-        """A copy of a part goes bad that another server has too."""
+        """Flips a bit in a part that another server has too."""
         server = self._idle()
         if server is None or self._has_lost or not server.has_table:
             return
@@ -149,34 +152,36 @@ class StatementWork(TtlWork, IndexWork, PartitionWork):
             self.counts["rot"] += 1
 
     def _check_transactions(self, node: SimulatedNode, found: Counter[int]) -> None:
-        """Who finds a bad part shows its rows again when it has fetched it, and who was emptied has them one by one."""
+        """Skips servers that fetch lost rows: they show those one by one."""
         if node not in (self._rotten, self._wiped, self._dropped):
             super()._check_transactions(node, found)
 
     @property
     def _has_lost(self) -> bool:
-        """One server has lost something in this round: the others may not."""
+        """Tells whether a server has lost something in this round, so that the others must not."""
         return any(server is not None for server in (self._wiped, self._dropped, self._rotten))
 
     def heal(self) -> None:
+        """Finishes interrupted drops, and heals."""
         if self._dropped is not None:
-            self.colony.calm()
+            self.cluster.calm()
             self._finish_drop(self._dropped)
-        if self._rotten is not None:  # of a small table one part may be most: the operator insists
-            force_restore_flag.set_flag(self.colony.ensemble.connect(), TABLE.replica(self._rotten.name))
+        if self._rotten is not None:  # one part may be most of a small table: the operator forces the start
+            force_restore_flag.set_flag(self.cluster.ensemble.connect(), TABLE.replica(self._rotten.name))
         super().heal()
         if self._rotten is not None:
             self.counts["broken parts found"] += len(self._rotten.check())
-            self.colony.settle()
+            self.cluster.settle()
         self._dropped = self._rotten = None
 
     def check(self) -> None:
+        """Checks every invariant, and that no part is broken."""
         super().check()
-        for server in cast(SimulatedServers, self.colony).servers:
+        for server in cast(SimulatedServers, self.cluster).servers:
             assert not (broken := server.check()), f"{server.name} has broken parts after healing: {broken}"
 
     def _finish_drop(self, server: SimulatedServer) -> None:
-        """A DROP that was cut short may have left a table that is not in ZooKeeper any more: it is repeated."""
+        """Repeats an interrupted DROP, which may have left a table that is not in ZooKeeper any more."""
         if self._must_drop and server.has_table:
             server.drop()
         if not server.has_table:

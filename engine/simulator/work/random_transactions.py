@@ -1,7 +1,7 @@
-"""Random transactions of inserts, and what must be seen of them.
+"""Random transactions of INSERTs, and checks of which rows are visible.
 
-The rows of each INSERT are a :class:`Block`, which is expected nowhere until a COMMIT may have been made. What a COMMIT
-of unknown outcome did, its repetition tells, at the latest after healing.
+The rows of each INSERT are a :class:`Block`, which is expected nowhere until a COMMIT may have been made. Repeating a
+COMMIT of unknown outcome tells its outcome, at the latest after healing.
 """
 
 from __future__ import annotations
@@ -15,52 +15,59 @@ from typing import cast
 from coordination.keeper.memory_keeper import Fault
 from coordination.transactions.transaction_commit import CommitVerdict
 from coordination.transactions.transaction_nodes import transaction_node_name
-from engine.simulator.simulated_cluster import SimulatedNode
+from engine.simulator.simulated_node import SimulatedNode
 from engine.simulator.simulated_servers import SimulatedServer, SimulatedServers
-from engine.simulator.simulation import Block, Expectation, Simulation
+from engine.simulator.simulation import Simulation
+from engine.simulator.simulation_model import Block, Expectation
 from parts.common.errors import PandoError
 
 _INVALID_TRANSACTION = 649
 _RECENT = 4
 _REMEMBERED = 40
-"""Transactions that are looked at after they were decided: what is older stays as it is."""
+"""How many decided transactions are still checked; older ones cannot change."""
 
 
 @dataclass(eq=False)
 class StagedBlock(Block):
+    """A block of a transaction."""
+
     is_acknowledged: bool = False
-    """It belongs to the transaction, whatever runs or ran beside it."""
+    """Whether it certainly belongs to the transaction, whatever runs at the same time."""
 
 
 @dataclass(eq=False)
 class SimulatedTransaction:
+    """A transaction, and what clients were told of it."""
+
     id: str
     overwrite: str
-    """What follows in COMMIT."""
+    """The overwrite clause of COMMIT."""
     version: int | None
     blocks: list[StagedBlock] = field(default_factory=list)
     commits: int = 0
-    """How many were begun."""
+    """How many COMMITs were begun."""
     is_under_way: bool = False
     is_committed: bool = False
     is_aborted: bool = False
     is_disturbed: bool = False
-    """Something else has dropped rows since its first COMMIT began, perhaps some of its."""
+    """Whether something else has dropped rows since its first COMMIT began, perhaps some of its own."""
     replaced: list[Block] = field(default_factory=list)
-    """What was certainly there, and is gone where its own rows are."""
+    """The blocks that were certainly there, and must be gone where its own rows are."""
 
     @property
     def is_settled(self) -> bool:
+        """Tells whether its outcome is known."""
         return self.is_committed or self.is_aborted
 
     def drop(self) -> None:
+        """Records that it was aborted."""
         self.is_aborted = True
         for block in self.blocks:
             block.expected = Expectation.NEVER
 
 
 class TransactionWork(Simulation):
-    """The nodes are servers."""
+    """Random transactions; the nodes are servers."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -71,11 +78,11 @@ class TransactionWork(Simulation):
     def _open(self) -> list[SimulatedTransaction]:
         return [transaction for transaction in self.transactions if not transaction.is_settled]
 
-    # -- what clients do -------------------------------------------------------------------------------------------
+    # -- clients -------------------------------------------------------------------------------------------------
 
     def _begin(self) -> SimulatedTransaction:
         version = None
-        if self.random.random() < 0.4:  # now and then the one that another has had
+        if self.random.random() < 0.4:  # sometimes the version of another transaction
             version = max(1, next(self._next_version) - (self.random.random() < 0.3))
         overwrite = self.random.choice(["", "", "", "OVERWRITE", "OVERWRITE PARTITIONS"])
         transaction = SimulatedTransaction(f"transaction {next(self._next_transaction)}", overwrite, version)
@@ -84,8 +91,8 @@ class TransactionWork(Simulation):
         return transaction
 
     def _fault(self, node: SimulatedNode, kind: str, path: str) -> Fault | None:
-        """Between any two requests of a COMMIT others may INSERT."""
-        if len(self.colony.stack) == 1 and any(transaction.is_under_way for transaction in self.transactions):
+        """Lets others INSERT between any two requests of a COMMIT."""
+        if len(self.cluster.stack) == 1 and any(transaction.is_under_way for transaction in self.transactions):
             others = [other for other in self._up() if other is not node]
             if others and self.random.random() < 0.1:
                 self._do_stage(others)
@@ -106,13 +113,13 @@ class TransactionWork(Simulation):
 
     @staticmethod
     def _partitions(transaction: SimulatedTransaction) -> list[int]:
-        """What an INSERT may go to: one beside a COMMIT adds none to those that it overwrites."""
+        """Returns the partitions that an INSERT may use: beside a COMMIT only those that it overwrites."""
         if transaction.is_under_way and transaction.overwrite == "OVERWRITE PARTITIONS":
             return sorted({block.partition for block in transaction.blocks})
         return [1, 2]
 
     def _do_restage(self) -> None:
-        """The same rows once more, perhaps elsewhere, perhaps after all has been decided."""
+        """Inserts the same rows once more, perhaps on another node, perhaps after the decision."""
         if self.transactions:
             transaction = self.random.choice(self.transactions[-_RECENT:])
             if transaction.blocks:
@@ -164,7 +171,7 @@ class TransactionWork(Simulation):
             self._note_committed(transaction)
         elif is_refused:
             assert not transaction.is_committed, f"{transaction.id} was committed, and is refused: {verdict}"
-            is_expected = verdict is None or transaction.is_aborted or self._rivals(transaction)
+            is_expected = verdict is None or transaction.is_aborted or self._list_rivals(transaction)
             assert is_expected, f"{transaction.id} was skipped, and nobody has committed its version"
             transaction.drop()
 
@@ -175,7 +182,7 @@ class TransactionWork(Simulation):
         action: Callable[[], object],
         rows: list[tuple[object, ...]],
     ) -> str:
-        own = transaction.blocks  # INSERTs that run beside it add to them
+        own = transaction.blocks  # INSERTs that run meanwhile add to them
         for block in own:
             self._begin_attempt(block)
         if transaction.overwrite:
@@ -228,16 +235,16 @@ class TransactionWork(Simulation):
         may_go: Callable[[Block], bool],
         is_gone: Callable[[Block], bool],
     ) -> str:
-        """Whatever else is being committed, or was, may lose rows by it."""
+        """Runs an action that drops blocks; other open or committed transactions may lose rows by it."""
         owner, self._is_clearing = self._is_clearing, None
-        self._disturb(owner)
+        self._mark_disturbed(owner)
         answer = super()._clear(node, action, may_go, is_gone)
-        self._disturb(owner)
+        self._mark_disturbed(owner)
         return answer
 
     _is_clearing: SimulatedTransaction | None = None
 
-    def _disturb(self, owner: SimulatedTransaction | None) -> None:
+    def _mark_disturbed(self, owner: SimulatedTransaction | None) -> None:
         for transaction in self.transactions:
             transaction.is_disturbed |= transaction is not owner and transaction.commits > 0
 
@@ -276,8 +283,8 @@ class TransactionWork(Simulation):
             if block.is_acknowledged and not transaction.is_disturbed:
                 block.expected = Expectation.ONCE
 
-    def _rivals(self, transaction: SimulatedTransaction) -> list[SimulatedTransaction]:
-        """Those that may have been committed for its version, or a later one."""
+    def _list_rivals(self, transaction: SimulatedTransaction) -> list[SimulatedTransaction]:
+        """Returns transactions that may have been committed for its version or a later one."""
         return [
             other for other in self.transactions
             if other is not transaction and other.commits and not other.is_aborted
@@ -293,10 +300,10 @@ class TransactionWork(Simulation):
             if answer == "ok" and transaction.blocks:
                 transaction.drop()
 
-    # -- what is seen ----------------------------------------------------------------------------------------------
+    # -- checks ---------------------------------------------------------------------------------------------------
 
     def _do_look(self) -> None:
-        """Whoever reads, wherever."""
+        """Reads on any node, and checks what is visible of transactions."""
         if nodes := self._up():
             node = self.random.choice(nodes)
             keys: list[int] = []
@@ -306,7 +313,7 @@ class TransactionWork(Simulation):
                 self._check_transactions(node, Counter(keys))
 
     def _check_transactions(self, node: SimulatedNode, found: Counter[int]) -> None:
-        """All of a transaction or nothing, and not what it took the place of."""
+        """Checks that a node shows all of a transaction or nothing, and not what it replaced."""
         for transaction in self.transactions:
             if transaction.is_disturbed:
                 continue
@@ -327,18 +334,20 @@ class TransactionWork(Simulation):
     # -- healing ---------------------------------------------------------------------------------------------------
 
     def heal(self) -> None:
+        """Heals, and finds the outcome of open transactions."""
         super().heal()
         for transaction in self._open():
             if transaction.commits or self.random.random() < 0.5:
-                self._commit(transaction, self.random.choice(list(self.colony)))
+                self._commit(transaction, self.random.choice(list(self.cluster)))
                 assert transaction.is_settled, f"the outcome of {transaction} stays unknown"
-        self.colony.settle()
+        self.cluster.settle()
 
     def check(self) -> None:
-        for node in self.colony:
+        """Checks every invariant, and that nothing stays staged for decided transactions."""
+        for node in self.cluster:
             self._check_transactions(node, Counter(node.keys()))
         super().check()
         still_open = {transaction_node_name(transaction.id) for transaction in self._open()}
-        for server in cast(SimulatedServers, self.colony).servers:
+        for server in cast(SimulatedServers, self.cluster).servers:
             left = set(server.table.store.staged.transactions()) - still_open
             assert not left, f"{server.name} keeps what was staged for transactions that are decided: {left}"

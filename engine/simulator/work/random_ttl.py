@@ -1,9 +1,8 @@
-"""Rows that expire, by clocks that jump and differ: which must be gone, and that no other ever goes.
+"""Random rows with TTL, under clocks that jump and differ: checks which must be gone and which stay.
 
-The time of a row stands in its key, so that everybody can tell: ``k`` is seconds times a million, plus a number. Keys
-of no time, which all others have, are of 1970, and never expire. A block has one time. From some while before the first
-clock may have shown it nothing is promised of the block; once the replicas have healed and settled after all clocks
-show it, none of its rows may be left.
+The expiry time of a row is in its key: ``k`` is seconds times a million, plus a number. The keys of all other rows have
+time 0 (1970), and never expire. A block has one time. Nothing is promised of a block from some while before the first
+clock may have shown its time. Once the replicas have settled after all clocks show it, none of its rows may be left.
 """
 
 from __future__ import annotations
@@ -13,17 +12,17 @@ from collections import Counter
 from dataclasses import dataclass
 
 from engine.simulator.simulated_servers import SimulatedServer
-from engine.simulator.simulation import Block, Expectation
+from engine.simulator.simulation_model import Block, Expectation
 from engine.simulator.work.random_transactions import TransactionWork
 
 _UNIT = 1_000_000
 TTL = f"toDateTime(intDiv(k, {_UNIT}))"
 _MARGIN_SECONDS = 10_000
-"""No statement takes so long."""
+"""Longer than any statement takes."""
 _SHORTEST, _LONGEST = 12_000, 40_000
 _JUMPS = (3_000, 15_000)
 _ALL_JUMPS = 60_000
-"""A transaction that nobody touches for a day is rolled back."""
+"""All jumps of a run together: a transaction that is idle for a day is rolled back."""
 
 
 class _Keys:
@@ -40,19 +39,20 @@ class _Keys:
 
 @dataclass
 class TtlWork(TransactionWork):
-    """The nodes are servers."""
+    """Random rows that expire; the nodes are servers."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._keys = self._next_key = _Keys()  # type: ignore[assignment]
         self._jumped = 0
-        first = next(iter(self.colony))
+        first = next(iter(self.cluster))
         assert isinstance(first, SimulatedServer)
         first.sql(f"ALTER TABLE t MODIFY TTL {TTL} SETTINGS alter_sync = 2")
-        self.colony.settle()
+        self.cluster.settle()
 
     def act(self) -> None:
-        self._promise_nothing_of_old()
+        """Withdraws promises for old rows, and runs one random action."""
+        self._withdraw_old_promises()
         super().act()
 
     def _do_insert(self) -> None:
@@ -61,39 +61,40 @@ class TtlWork(TransactionWork):
         super()._do_insert()
 
     def _insert(self, block: Block) -> None:
-        self._keys.expiry = 0  # the block has its keys
+        self._keys.expiry = 0  # the block's keys are drawn already
         super()._insert(block)
 
     def _do_pass_time(self) -> None:
         jump = self.random.randint(*_JUMPS)
-        if not self.colony.stack and self._jumped + jump <= _ALL_JUMPS:
+        if not self.cluster.stack and self._jumped + jump <= _ALL_JUMPS:
             self._jumped += jump
-            self.colony.now += jump
+            self.cluster.now += jump
 
     def _latest(self) -> float:
-        """No server has seen a later time."""
-        return self.colony.now + max(node.clock.largest_skew for node in self.colony)
+        """Returns a time that no server's clock has passed."""
+        return self.cluster.now + max(node.clock.largest_skew for node in self.cluster)
 
     def _earliest(self) -> float:
-        """No server shows an earlier time now."""
-        return min(node.clock.wall() for node in self.colony)
+        """Returns a time that every server's clock has reached."""
+        return min(node.clock.wall() for node in self.cluster)
 
     def _expired(self, by: float) -> list[Block]:
         return [block for block in self.blocks if 0 < block.keys[0] // _UNIT <= by]
 
-    def _promise_nothing_of_old(self) -> None:
+    def _withdraw_old_promises(self) -> None:
         old = self._expired(self._latest() + _MARGIN_SECONDS)
         for block in old:
             block.is_retired = True
             if block.expected is Expectation.ONCE:
                 block.expected = Expectation.MAYBE
-        self._promise_nothing(old)
+        self._withdraw_promises(old)
 
     def check(self) -> None:
-        self._promise_nothing_of_old()
+        """Checks every invariant, and that expired rows are gone."""
+        self._withdraw_old_promises()
         super().check()
         gone = self._expired(self._earliest() - _MARGIN_SECONDS // 10)
-        for node in self.colony:
+        for node in self.cluster:
             found = Counter(node.keys())
             left = [block for block in gone if found[block.keys[0]]]
             assert not left, f"{node.name} still has expired {left}, {node.explain()}"

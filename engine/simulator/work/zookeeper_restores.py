@@ -1,23 +1,24 @@
-"""ZooKeeper put back to an older snapshot, in the middle of random work, and SYSTEM RESTORE REPLICA.
+"""Resets ZooKeeper to an older snapshot during random work, and runs SYSTEM RESTORE REPLICA.
 
-A snapshot is taken at one moment and put back some steps later; some servers are down meanwhile. Replicas that are
-refused are restored under faults, and all that are left after the healing, in any order, until none is refused; one
-whose refusal has no proof of the past, and names the flag ``force_restore_data``, gets the flag. What is asserted then,
-beside that all replicas hold the same:
+A snapshot is taken at one moment and put back some steps later; some servers are down meanwhile. Refused replicas are
+restored under faults. The rest are restored after the healing, in any order, until none is refused. A replica whose
+refusal has no proof that ZooKeeper was reset, and names the flag ``force_restore_data``, gets the flag. Then it is
+checked that all replicas hold the same, and:
 
-1. A block that was acknowledged, that nobody dropped, and that every server had when ZooKeeper was put back (or since)
-   is there exactly once.
-2. Any other block that was acknowledged, and that nobody dropped, is there once, or its rows lie in ``detached/`` of a
-   server: its part shares block numbers with parts that the first restored replica has, say.
+1. A block that was acknowledged and not dropped, and that every server had when ZooKeeper was reset (or since), is
+   there exactly once.
+2. Any other block that was acknowledged and not dropped is there once, or its rows are in ``detached/`` of a server.
+   Its part may share block numbers with parts of the first restored replica, for example.
 3. No block is there twice.
 
-The sessions of the snapshot come back with it, and end by their time-out, as ZooKeeper ends them: the statement waits
-for that. One that lasted longer would be a server, active and in agreement with ZooKeeper, whose table others join.
+The sessions of the snapshot come back with it, and end by their time-out, as ZooKeeper ends them. The statement waits
+for that. A session that lasted longer would be a server, active and in agreement with ZooKeeper, whose table others
+join.
 
-What is not promised: a block that was dropped, or whose INSERT got no answer or an error, may be there once, for drops
-and the ends of INSERTs are forgotten too. ZooKeeper also forgets the ids of blocks. A block that was inserted before it
-was put back, or before a replica was restored, is not inserted again: it would be there twice, rightly. Nor is one that
-was dropped: where the drop is forgotten, both are there, and both were acknowledged.
+Not promised: a block that was dropped, or whose INSERT got no answer or an error, may be there once. Drops and the ends
+of INSERTs are forgotten too. ZooKeeper also forgets the ids of blocks. A block that was inserted before the reset, or
+before a replica was restored, is therefore not inserted again: it would rightly be there twice. The same holds for a
+dropped block. If the drop is forgotten, both copies are there, and both were acknowledged.
 """
 
 from __future__ import annotations
@@ -27,16 +28,17 @@ from dataclasses import dataclass
 from typing import cast
 
 from coordination.keeper.memory_tree import Snapshot
-from engine.simulator.simulated_cluster import SimulatedNode
+from engine.simulator.simulated_node import SimulatedNode
 from engine.simulator.simulated_servers import SimulatedServer, SimulatedServers
-from engine.simulator.simulation import Block, Expectation, Simulation
-from engine.simulator.work.random_partitions import keys_of
+from engine.simulator.simulation import Simulation
+from engine.simulator.simulation_model import Block, Expectation
+from engine.simulator.work.random_partitions import read_keys
 from engine.simulator.work.random_statements import StatementWeights, StatementWork
 from parts.read.part_reader import open_part
 from parts.store.detached_parts import DETACHED
 from recovery import force_restore_flag
 
-_MOST_RESTORES = 2
+_MAX_RESTORES = 2
 _PASSES = 20
 _SESSION_SECONDS = 1.5
 """The time-out of a session in memory, and a tick."""
@@ -44,7 +46,7 @@ _SESSION_SECONDS = 1.5
 
 @dataclass
 class RestoreWeights(StatementWeights):
-    """Without what ZooKeeper alone knows: transactions, mutations, changes of columns and indexes."""
+    """The weights without work that only ZooKeeper knows: transactions, mutations, ALTERs."""
 
     restart: float = 4
     end_zombies: float = 2
@@ -66,72 +68,74 @@ class RestoreWeights(StatementWeights):
 
 @dataclass
 class RestoreWork(StatementWork):
-    """The nodes are servers."""
+    """Random resets of ZooKeeper; the nodes are servers."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._snapshot: Snapshot | None = None
         self._is_past = False
-        """From the moment that ZooKeeper is put back until all is healed."""
+        """True from the reset of ZooKeeper until all is healed."""
         self._past_sessions: list[int] = []
         self._past_sessions_end = 0.0
         self._everywhere: set[Block] = set()
         self._somewhere: set[Block] = set()
-        """The blocks that were acknowledged and not dropped: those that must be active, and those that may lie in
-        ``detached/`` instead."""
+        """Acknowledged blocks that were not dropped.
 
-    # -- chaos ---------------------------------------------------------------------------------------------------
+        Those in ``_everywhere`` must be active; those in ``_somewhere`` may be in ``detached/`` instead.
+        """
+
+    # -- actions -------------------------------------------------------------------------------------------------
 
     def _do_insert(self) -> None:
-        """Rows that never expire."""
+        """Inserts rows that never expire."""
         Simulation._do_insert(self)
 
     def _do_take_snapshot(self) -> None:
-        self._snapshot = self.colony.ensemble.snapshot()
+        self._snapshot = self.cluster.ensemble.snapshot()
 
     def _do_put_back(self) -> None:
-        if self._snapshot is None or self.counts["put back"] == _MOST_RESTORES:
+        if self._snapshot is None or self.counts["put back"] == _MAX_RESTORES:
             return
         self.counts["put back"] += 1
         self._is_past = True
-        idle = [node for node in self._up() if node not in self.colony.stack]
+        idle = [node for node in self._up() if node not in self.cluster.stack]
         down = self.random.sample(idle, self.random.choice([0, self.random.randint(0, len(idle))]))
         self._forget()
         for node in down:
             node.crash()
-        self._past_sessions = self.colony.ensemble.restore(self._snapshot)
-        self._past_sessions_end = self.colony.now + _SESSION_SECONDS
-        self.colony.zombies += self._past_sessions
+        self._past_sessions = self.cluster.ensemble.restore(self._snapshot)
+        self._past_sessions_end = self.cluster.now + _SESSION_SECONDS
+        self.cluster.zombies += self._past_sessions
 
     def _reconnect(self) -> None:
-        """Between all steps, and while somebody waits: time has passed."""
-        if self.colony.now >= self._past_sessions_end:
+        """Ends the snapshot's sessions in time. Called between all steps and while somebody waits."""
+        if self.cluster.now >= self._past_sessions_end:
             self._end_past_sessions()
         super()._reconnect()
 
     def _end_past_sessions(self) -> None:
         for session in self._past_sessions:
-            self.colony.ensemble.end_session(session)
+            self.cluster.ensemble.end_session(session)
         self._past_sessions = []
 
     def _forget(self) -> None:
-        """ZooKeeper forgets, or has forgotten: what is promised now of each block."""
+        """Adapts the promises for each block: ZooKeeper forgets, or has forgotten."""
         held = self._held_by_all()
         for block in self.blocks:
             block.is_retired = True
-            block.attempts += 1  # what a statement that runs now drops is not sure to be gone
+            block.attempts += 1  # a statement that runs now may fail to drop it
             block.was_truncated_meanwhile |= block.attempts_under_way > 0
             if block.expected is Expectation.ONCE:
                 (self._everywhere if block.keys[0] in held else self._somewhere).add(block)
             block.expected = Expectation.MAYBE
-        self._promise_nothing(self.blocks)
+        self._withdraw_promises(self.blocks)
 
     def _held_by_all(self) -> set[int]:
-        """The keys on every disk; none while a server is down."""
-        servers = cast(SimulatedServers, self.colony).servers
+        """Returns the keys on every disk; none while a server is down."""
+        servers = cast(SimulatedServers, self.cluster).servers
         if not all(server.is_up and server.has_table for server in servers):
             return set()
-        return set.intersection(*(keys_of(server.table.store.active()) for server in servers))
+        return set.intersection(*(read_keys(server.table.store.active()) for server in servers))
 
     def _clear(
         self,
@@ -168,31 +172,32 @@ class RestoreWork(StatementWork):
         self.counts[f"restore {answer}"] += 1
 
     def _do_what_it_says(self, server: SimulatedServer) -> None:
-        """What is refused without a proof that ZooKeeper is from the past names the flag, and is not restored."""
+        """Restores a server, or sets the flag that its refusal names."""
         self._restore(server)
         reason = server.table.state.readonly_reason
         if _is_refused(server) and "ZooKeeper is from the past" not in reason and "force_restore_data" in reason:
-            force_restore_flag.set_flag(self.colony.ensemble.connect(), server.table.replica)
+            force_restore_flag.set_flag(self.cluster.ensemble.connect(), server.table.replica)
             self.counts["force_restore_data"] += 1
 
     # -- healing and checking --------------------------------------------------------------------------------------
 
     def heal(self) -> None:
+        """Restores all refused replicas, and heals."""
         if self._is_past:
-            self.colony.on_wait = self.colony.step_others
-            self.colony.on_copy = lambda part, node: None
-            self.colony.calm()
+            self.cluster.on_wait = self.cluster.step_others
+            self.cluster.on_copy = lambda part, node: None
+            self.cluster.calm()
             self._restore_all()
         super().heal()
 
     def _restore_all(self) -> None:
-        servers = cast(SimulatedServers, self.colony).servers
+        servers = cast(SimulatedServers, self.cluster).servers
         order = self.random.sample(servers, len(servers))
         self._forget()
         for _ in range(_PASSES):
             for _ in range(3):
-                self.colony.step_others()
-                self.colony.now += 7.0
+                self.cluster.step_others()
+                self.cluster.now += 7.0
             if not (refused := list(filter(_is_refused, order))):
                 return
             for server in refused:
@@ -201,10 +206,11 @@ class RestoreWork(StatementWork):
         raise AssertionError(f"not restored: {[server.explain() for server in order]}")
 
     def check(self) -> None:
+        """Checks every invariant, and that acknowledged blocks are not lost."""
         for block in self._everywhere:
             block.expected = Expectation.ONCE
-        there = set(next(iter(self.colony)).keys())
-        detached = [_detached_keys(server) for server in cast(SimulatedServers, self.colony).servers]
+        there = set(next(iter(self.cluster)).keys())
+        detached = [_detached_keys(server) for server in cast(SimulatedServers, self.cluster).servers]
         super().check()
         for block in self._somewhere - self._everywhere:
             is_kept = any(keys.issuperset(block.keys) for keys in detached)
@@ -221,4 +227,4 @@ def _is_refused(server: SimulatedServer) -> bool:
 
 def _detached_keys(server: SimulatedServer) -> set[int]:
     directory = server.table.store.path / DETACHED
-    return keys_of([open_part(directory / name) for name in server.table.store.detached()])
+    return read_keys([open_part(directory / name) for name in server.table.store.detached()])

@@ -1,1 +1,1 @@
-"""What some tables offer beside the interface of a table: transactions, mutations, partitions, replicas."""
+"""What some tables offer beyond a table's interface: transactions, mutations, partitions, replicas."""

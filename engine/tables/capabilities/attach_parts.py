@@ -1,10 +1,11 @@
-"""Parts that were written before come into a table: from ``detached/``, or from another table. They are the parts of a
-transaction (``engine.tables.capabilities.table_transactions``): they come on all replicas, all at once or not at all,
-under new numbers.
+"""Attaches existing parts to a table, from ``detached/`` or from another table.
 
-What comes is linked, not copied, but for two kinds of parts: with numbers of blocks that rows had before
-(``parts.table.block_number_column``), which are left behind; and of a table with another history of ALTERs, by which
-they are read.
+They are committed as the parts of one transaction (``engine.tables.capabilities.table_transactions``): on all replicas,
+all at once or not at all, under new numbers.
+
+Files are linked, not copied, except for two kinds of parts, which are rewritten. Parts that store the former block
+numbers of their rows (``parts.table.block_number_column``) lose them. Parts of a table with another history of ALTERs
+are read by that history.
 """
 
 from __future__ import annotations
@@ -38,14 +39,17 @@ logger = logging.getLogger(__name__)
 
 
 class PartAttacher:
-    """For one table."""
+    """The attaching of parts to one table."""
 
     def __init__(self, table: TableData, transactions: TableTransactions) -> None:
         self._table = table
         self._transactions = transactions
 
     def attach(self, directories: Sequence[str], status: QueryStatus) -> None:
-        """Of ``detached/``. Raises 233 for one that is not there, and what :meth:`_prepare` raises."""
+        """Attaches directories of ``detached/``.
+
+        Raises 233 for a missing one, and the errors of :meth:`_prepare`.
+        """
         if not directories:
             return
         transaction = f"attach {self._table.services.new_uuid().hex}"
@@ -56,7 +60,7 @@ class PartAttacher:
             schema = self._table.description.schema
             self._commit(transaction, places, schema, Overwrite.NOTHING, status, was_detached=True)
         finally:
-            self._end(transaction)
+            self._end_transaction(transaction)
 
     def attach_from_table(
         self,
@@ -66,8 +70,11 @@ class PartAttacher:
         status: QueryStatus,
         along: Sequence[Op] = (),
     ) -> None:
-        """Of another table of this schema, which holds the parts meanwhile. ``along``: its share in the commit, where
-        both are replicated; raises ``Overtaken`` when that is not possible any more."""
+        """Attaches parts of another table with this schema, which holds them meanwhile.
+
+        ``along`` are operations of the other table for the same commit, if both are replicated. Raises ``Overtaken``
+        when those operations are no longer possible.
+        """
         transaction = f"attach {self._table.services.new_uuid().hex}"
         try:
             self._commit(transaction, [part.path for part in parts], schema, overwrite, status, along=along)
@@ -76,8 +83,8 @@ class PartAttacher:
                 self._transactions.rollback(transaction)
             raise
 
-    def _end(self, transaction: str) -> None:
-        """What cannot be decided now is decided at the next start, or with the next session."""
+    def _end_transaction(self, transaction: str) -> None:
+        """Ends the transaction. If that fails now, the next start or session ends it."""
         try:
             is_attached = self._transactions.settle(transaction_node_name(transaction))
         except PandoError as error:
@@ -116,8 +123,11 @@ class PartAttacher:
         self._transactions.commit(request, CommitOptions(timeout_seconds=timeout_seconds, status=status))
 
     def _prepare(self, place: Path, schema: TableSchema, status: QueryStatus) -> TemporaryPart:
-        """A temporary part of the same rows, which a table of this schema wrote. Raises ``CorruptionError``, 122 for
-        columns of other types, 36 for another key, 342 for a part of a later definition."""
+        """Returns a temporary part with the rows of ``place``, which a table of ``schema`` wrote.
+
+        Raises ``CorruptionError``, 122 for columns of other types, 36 for another key, and 342 for a part of a later
+        definition.
+        """
         table, description = self._table, self._table.description
         part = open_part(place, table_schema=schema)
         part.verify(status.check)
@@ -126,7 +136,7 @@ class PartAttacher:
         try:
             if BLOCK_NUMBER in part.schema or schema.history != description.schema.history:
                 settings = replace(description.settings, enable_block_number_column=False)
-                part.metadata_version = description.metadata_version  # it is read by its own table's history
+                part.metadata_version = description.metadata_version  # it is read by the history of its own table
                 merge_parts([part], directory, replace(description, settings=settings))
             else:
                 link_files(place, directory, should_sync=description.settings.fsync_part_directory)
@@ -136,7 +146,7 @@ class PartAttacher:
             raise
         return TemporaryPart(
             directory,
-            _partition_of(part),
+            _compute_partition(part),
             "",
             written.rows,
             written.data_uncompressed_bytes,
@@ -145,20 +155,24 @@ class PartAttacher:
 
 
 def select_attachable(names: Sequence[str], partition: str | None) -> tuple[list[str], list[str]]:
-    """Of the directories in ``detached/`` those of a partition (``None``: of all) that nobody gave a reason for: those
-    that no other of them covers, and those whose rows another has."""
+    """Selects the directories of ``detached/`` to attach:
+
+    without a reason in the name, of one or all partitions. Returns those that no other directory covers, and those
+    whose rows another holds.
+    """
     wanted = [name for name in list_detached_by_users(names) if partition in (None, name.partition_id)]
     covered = [name for name in wanted if any(other != name and other.covers(name) for other in wanted)]
     return [str(name) for name in wanted if name not in covered], list(map(str, covered))
 
 
-def _partition_of(part: Part) -> str:
+def _compute_partition(part: Part) -> str:
     return compute_partition_id(
         [array[0] for _, _, array in part.partition_arrays], [t for _, t, _ in part.partition_arrays]
     )
 
 
 def _require_fitting(part: Part, description: TableDescription) -> None:
+    """Raises an error if the part's columns, partition key or sorting key do not fit the table."""
     assert part.table_schema is not None
     history = part.table_schema.history
     if part.metadata_version > history.version:

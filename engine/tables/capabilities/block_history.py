@@ -1,7 +1,7 @@
-"""Reading a table in the order of its blocks: how far it can be read, what is gone, and which blocks a reader wants.
+"""Block history: which blocks of a table a stream can read, and which are dropped or lost.
 
-``engine.scan`` asks; each kind of table answers in its own way. Rows are told apart by ``_block_number``, so nothing
-has to be kept for a reader: merges keep the numbers. What can be lost are rows that somebody drops, and the table.
+``engine.scan`` asks for it; each kind of table answers in its own way. Rows are told apart by ``_block_number``, which
+merges keep, so nothing has to be stored for a reader. Rows can be missed only if they are dropped, or the table is.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ _VERSION = 1
 
 @dataclass(frozen=True)
 class BlockHistory:
-    """Numbers by partition."""
+    """The readable, dropped and lost blocks of a table. Numbers are by partition."""
 
     identity: str
-    """Of the table: another one, made under the same name, has another."""
+    """Identifies the table: a new table under the same name has another identity."""
     decided: Mapping[str, int] = field(default_factory=dict)
-    """Up to which every block is here, or will never be."""
+    """The number up to which every block is either here or will never exist."""
     dropped: Mapping[str, int] = field(default_factory=dict)
-    """The largest that was dropped."""
+    """The largest dropped block number."""
     lost: Sequence[PartName] = ()
     """Parts that no replica had any more."""
 
 
 @dataclass(frozen=True)
 class WantedBlocks:
-    """``ranges``: partition, the number behind which to begin, the last one."""
+    """The blocks that a stream reads. ``ranges``: (partition, number after which to begin, last number)."""
 
     identity: str
     ranges: tuple[tuple[str, int, int], ...]
     may_lack_rows: bool = False
-    """Whether rows that were dropped are left out without an error."""
+    """Whether dropped rows are left out without an error."""
 
     def of(self, partition_id: str) -> tuple[int, int]:
-        """Of one partition the number behind which to begin, and the last one."""
+        """Returns the number after which to begin in the partition, and the last number."""
         return self._by_partition.get(partition_id, (0, -1))
 
     @cached_property
@@ -56,13 +56,13 @@ class WantedBlocks:
         return {partition_id: (after, until) for partition_id, after, until in self.ranges}
 
     def overlaps(self, part: PartName) -> bool:
-        """Whether the part has wanted blocks, as far as its name tells."""
+        """Tells whether the part may hold wanted blocks, judged by its name."""
         after, until = self.of(part.partition_id)
         return part.min_block <= until and part.max_block > after
 
 
 def require_block_numbers(definition: TableDefinition) -> None:
-    """Raises 36 for a table whose merges forget the numbers."""
+    """Raises 36 for a table whose merges do not keep block numbers."""
     if not definition.settings.enable_block_number_column:
         raise UserError(
             "BAD_ARGUMENTS",
@@ -72,7 +72,7 @@ def require_block_numbers(definition: TableDefinition) -> None:
 
 
 def require_readable_blocks(definition: TableDefinition, history: BlockHistory, wanted: WantedBlocks) -> None:
-    """Raises 33 when the table is another one now, or rows of the wanted blocks were dropped."""
+    """Raises 33 if the table was made anew, or wanted rows were dropped or lost."""
     name = definition.full_name
     if history.identity != wanted.identity:
         raise UserError(
@@ -100,7 +100,10 @@ def require_readable_blocks(definition: TableDefinition, history: BlockHistory, 
 
 
 class MergeTreeBlockHistory:
-    """The identity of a table of one server, and what was dropped of it, in a file. Written before a drop counts."""
+    """The identity and dropped blocks of a table of one server, kept in a file.
+
+    The file is written before a drop takes effect.
+    """
 
     def __init__(self, directory: Path, new_uuid: Callable[[], uuid.UUID]) -> None:
         self._directory = directory
@@ -108,16 +111,17 @@ class MergeTreeBlockHistory:
         self._lock = threading.Lock()
 
     def read(self) -> BlockHistory:
-        """Made when somebody asks for the first time."""
+        """Returns the history; creates it at the first call."""
         with self._lock:
             return self._found() or self._write(BlockHistory(self._new_uuid().hex))
 
     def dropped(self) -> Mapping[str, int]:
+        """Returns the largest dropped block number of each partition."""
         found = self._found()
         return found.dropped if found is not None else {}
 
     def note_dropped(self, dropped: Mapping[str, int]) -> None:
-        """Durable when this returns."""
+        """Records dropped block numbers; they are durable when this returns."""
         known = self.read()
         last = {partition: max(number, known.dropped.get(partition, -1)) for partition, number in dropped.items()}
         with self._lock:

@@ -1,4 +1,4 @@
-"""What a table that remembers the blocks of its INSERTs says of the materialized views that they go through."""
+"""Interface of a table that remembers which materialized views lack blocks of its INSERTs."""
 
 from __future__ import annotations
 
@@ -9,10 +9,16 @@ from coordination.inserts.block_views import MissingViews
 
 
 class BlockMemory(Protocol):
-    def missing_of(self, block_ids: Sequence[str]) -> list[MissingViews | None] | None:
-        """For each block what its views miss of it, ``None`` for one that is not known.
+    """A table that remembers the blocks of its INSERTs and the views that lack them."""
 
-        ``None`` for all of them: it is not written down here, since a replica runs an older version."""
+    def missing_of(self, block_ids: Sequence[str]) -> list[MissingViews | None] | None:
+        """Returns for each block which views lack it; ``None`` for an unknown block.
+
+        Returns ``None`` instead of a list if a replica runs an older version, so that nothing is recorded.
+        """
 
     def views_have(self, tokens: Mapping[str, str], views: Collection[str]) -> None:
-        """The named views have the blocks now; ``tokens`` are those of what they missed, by block id."""
+        """Records that the named views have the blocks now.
+
+        ``tokens`` gives, by block id, the token of what they lacked.
+        """

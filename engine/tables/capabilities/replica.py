@@ -1,4 +1,4 @@
-"""What can be asked of a replicated table beyond what every table does: for SYSTEM commands and operators' views."""
+"""Interface of a replicated table for SYSTEM commands and monitoring."""
 
 from __future__ import annotations
 
@@ -15,70 +15,83 @@ from sql.grammar.statements.statement import CreateTable
 
 
 class Replica(Protocol):
-    @property
-    def paths(self) -> TablePaths: ...
+    """A replicated table, beyond what every table offers."""
 
     @property
-    def replica(self) -> ReplicaPaths: ...
+    def paths(self) -> TablePaths:
+        """The znode paths of the table."""
 
     @property
-    def queue(self) -> ReplicationQueue: ...
+    def replica(self) -> ReplicaPaths:
+        """The znode paths of this replica."""
 
     @property
-    def keeper(self) -> Keeper | None: ...
+    def queue(self) -> ReplicationQueue:
+        """The queue of log entries that this replica has still to execute."""
+
+    @property
+    def keeper(self) -> Keeper | None:
+        """The ZooKeeper client; ``None`` if none is configured."""
 
     @property
     def zookeeper_name(self) -> str:
-        """``default``, or that of an auxiliary one."""
+        """``default``, or the name of an auxiliary ZooKeeper."""
 
     def require_keeper(self) -> Keeper:
-        """Raises 225, 36 and 999 when there is none, or no connection."""
+        """Returns the keeper. Raises 225, 36 and 999 if there is none, or no connection."""
 
     @property
     def is_session_expired(self) -> bool:
-        """True too while the connection is lost: whether the session lives on is not known then."""
+        """Tells whether the session has ended; also true while the connection is lost, as nobody knows then."""
 
     @property
     def has_started(self) -> bool:
-        """Whether it has compared itself with ZooKeeper; what it lacks is in its queue since."""
+        """Tells whether the replica has compared itself with ZooKeeper.
+
+        Since then its queue holds everything that it lacks.
+        """
 
     @property
     def is_starting(self) -> bool:
-        """Whether it has not yet tried to begin its ZooKeeper session since the start of the server."""
+        """Tells whether the replica has not tried to begin its ZooKeeper session since the server's start."""
 
     def delay_seconds(self) -> float:
-        """By how much the rows here may be older than those of other replicas: the age of the oldest INSERT that is
-        missing, or the time since the log could last be read."""
+        """Returns by how much the rows here may be older than those of other replicas.
+
+        This is the age of the oldest missing INSERT, or the time since the log could last be read.
+        """
 
     @property
     def warning(self) -> str:
-        """What somebody should do something about though the replica works; else empty."""
+        """Advice to the operator about a replica that works; otherwise empty."""
 
     @property
-    def parts_to_check(self) -> int: ...
+    def parts_to_check(self) -> int:
+        """The number of parts that wait for a check."""
 
     @property
     def refusal(self) -> str:
-        """Why the replica refused to start, as long as it does; else empty. Its answers may lack rows."""
+        """The reason while the replica refuses to start, in which case reads may lack rows; otherwise empty."""
 
     def problem(self) -> str | None:
-        """What keeps the replica from working; ``None`` when nothing does."""
+        """Returns what keeps the replica from working; ``None`` if it works."""
 
     def sync(
         self, timeout_seconds: float, status: QueryStatus | None = None, mode: SyncMode = SyncMode.DEFAULT
     ) -> None:
-        """Returns when everything in the log now has been carried out here. Raises 159, 236, 242, 999."""
+        """Waits until everything that is in the log now has been executed here. Raises 159, 236, 242, 999."""
 
     def wait_for_others(self, timeout_seconds: float, status: QueryStatus) -> None:
-        """Returns when the other active replicas have carried out what is in the log now. Raises 341, 242, 999."""
+        """Waits until the other active replicas have executed the log. Raises 341, 242, 999."""
 
     def alter(self, change: Callable[[TableDefinition], CreateTable], options: AlterOptions) -> None:
         """Gives the table, on all replicas, the definition that ``change`` makes of its own.
 
-        Raises 517, 341, 242, 999, 48, and what ``change`` and the new definition raise."""
+        Raises 517, 341, 242, 999, 48, and the errors of ``change`` and of the new definition.
+        """
 
     def restart(self) -> None:
-        """As if the ZooKeeper session were new."""
+        """Begins the replica's session anew, as after a new ZooKeeper session."""
 
     def restore(self, timeout_seconds: float, status: QueryStatus) -> None:
-        """Writes down in ZooKeeper what the disk has, when ZooKeeper has lost it. Raises 36, 159, 342, 999."""
+        """Writes the parts on disk to ZooKeeper again after ZooKeeper has lost them. Raises 36, 159, 342, 999."""

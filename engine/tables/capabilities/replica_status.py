@@ -1,4 +1,4 @@
-"""How a replicated table of this server stands, for ``/replicas_status`` and ``/metrics``."""
+"""The state of a replicated table, for ``/replicas_status`` and ``/metrics``."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ReplicaStatus:
-    """``problem``: what keeps this replica from working; ``warning``: what else somebody should do something about;
-    ``has_started``: it has compared itself with ZooKeeper since the start, so ``delay_seconds`` tells how far behind it
-    is."""
+    """The state of one replica.
+
+    ``problem`` keeps this replica from working; ``warning`` is other advice to the operator. ``has_started``: the
+    replica has compared itself with ZooKeeper since the start, so ``delay_seconds`` is known.
+    """
 
     table: str
     delay_seconds: float

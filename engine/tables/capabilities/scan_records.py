@@ -1,5 +1,6 @@
-"""What the executions of scans read, written down, so that all tasks of one read the same parts: see
-``coordination.reads.scan_records``, which keeps it for replicas. Here it is kept for one server, in files.
+"""Records of which parts an execution of a scan reads, so that all its tasks read the same.
+
+``coordination.reads.scan_records`` keeps them for replicas; this module keeps them for one server, in files.
 """
 
 from __future__ import annotations
@@ -17,20 +18,20 @@ _UNUSED_SECONDS = 86_400.0
 
 
 class ScanRecords(Protocol):
-    """By the name of the execution, which is a name of a file and of a znode."""
+    """The records by the name of the execution, which is valid as the name of a file and of a znode."""
 
     def find(self, name: str) -> bytes | None:
-        """What was recorded."""
+        """Returns the recorded content, if any."""
 
     def record(self, name: str, content: bytes) -> bytes:
-        """What is recorded now: ``content``, or what somebody else recorded before."""
+        """Records ``content`` unless there is a record; returns the recorded content."""
 
     def touch(self, name: str) -> None:
-        """It is still in use."""
+        """Marks the record as still in use."""
 
 
 class FileScanRecords:
-    """Implements :class:`ScanRecords` in a directory. A crash leaves a whole record or none."""
+    """Records in a directory; implements :class:`ScanRecords`. A crash leaves a whole record or none."""
 
     def __init__(self, directory: Path, new_uuid: Callable[[], uuid.UUID]) -> None:
         self._directory = directory
@@ -38,12 +39,14 @@ class FileScanRecords:
         self._unchanged = UnchangedFiles()
 
     def find(self, name: str) -> bytes | None:
+        """Returns the recorded content, if any."""
         try:
             return (self._directory / name).read_bytes()
         except FileNotFoundError:
             return None
 
     def record(self, name: str, content: bytes) -> bytes:
+        """Links the content under its name durably, unless there is a file already."""
         self._directory.mkdir(exist_ok=True)
         temporary = self._directory / f"tmp_{self._new_uuid().hex}"
         file = HashedFile(temporary)
@@ -60,10 +63,11 @@ class FileScanRecords:
         return content
 
     def touch(self, name: str) -> None:
+        """Sets the file's time to now."""
         os.utime(self._directory / name)
 
     def clean_up(self, now: float) -> None:
-        """``now``: monotonic seconds."""
+        """Removes the records that were not used for a day. ``now``: monotonic seconds."""
         if not self._directory.exists():
             return
         for file, age in self._unchanged.ages(self._directory.iterdir(), now).items():

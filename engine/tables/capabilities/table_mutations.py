@@ -1,4 +1,4 @@
-"""What a table offers to mutations: what ``ALTER TABLE … UPDATE``, KILL MUTATION and ``system.mutations`` may ask."""
+"""Interface of a table's mutations, for ALTER … UPDATE, KILL MUTATION and ``system.mutations``."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ from sql.mutations.mutation import Mutation
 
 @dataclass(frozen=True)
 class MutationOptions:
-    """``sync``: 0 returns when the mutation is kept, 1 when this server has carried it out, 2 when all have.
-    ``may_differ``: what comes out may depend on the replica (``allow_nondeterministic_mutations``)."""
+    """How a mutation runs.
+
+    ``sync``: 0 returns when the mutation is stored, 1 when this server has finished it, 2 when all replicas have.
+    ``may_differ``: results may differ between replicas (``allow_nondeterministic_mutations``).
+    """
 
     sync: int = 0
     may_differ: bool = False
@@ -25,7 +28,7 @@ class MutationOptions:
 
 @dataclass(frozen=True)
 class MutationFailure:
-    """The last attempt that failed."""
+    """The last failed attempt of a mutation."""
 
     part: str = ""
     time: float = 0.0
@@ -34,13 +37,17 @@ class MutationFailure:
 
     @classmethod
     def of(cls, part: PartName, error: Exception, time: float) -> MutationFailure:
+        """Makes the failure of a part from an error."""
         code_name = error.name if isinstance(error, PandoError) else "STD_EXCEPTION"
         return cls(str(part), time, str(error), code_name)
 
 
 @dataclass(frozen=True)
 class MutationSummary:
-    """A mutation as ``system.mutations`` shows it. ``numbers``: the block number that it took in each partition."""
+    """A mutation as ``system.mutations`` shows it.
+
+    ``numbers``: the block number that it took in each partition.
+    """
 
     id: str
     mutation: Mutation
@@ -55,22 +62,27 @@ class MutationSummary:
 
 
 class TableMutations(Protocol):
-    """Of one table. From any thread."""
+    """The mutations of one table. May be called from any thread."""
 
     def add(self, mutation: Mutation, options: MutationOptions) -> str:
-        """Keeps the mutation durably, and waits as the options say; returns its id. It changes the rows of blocks that
-        have numbers now, and none of later ones. Raises 341 (UNFINISHED) when it was to be waited for and failed; it is
-        tried again all the same."""
+        """Stores the mutation durably, waits as the options say, and returns its id.
+
+        It changes the rows of blocks that have numbers now, and no later ones. Raises 341 (UNFINISHED) if it was to be
+        waited for and failed; it is tried again all the same.
+        """
 
     def kill(self, id: str) -> bool:
-        """Parts that it has changed stay so, the others stay as they are. ``False``: it is not there, or done."""
+        """Stops a mutation; parts that it has changed stay changed.
+
+        Returns ``False`` for an unknown or finished mutation.
+        """
 
     def shown(self) -> Sequence[MutationSummary]:
-        """In their order."""
+        """Returns the mutations in their order."""
 
 
 def format_unfinished_message(id: str, failure: MutationFailure) -> str:
-    """The message of 341."""
+    """Returns the message of error 341 (UNFINISHED)."""
     return (
         f"Exception happened during execution of mutation '{id}' with part '{failure.part}' reason: "
         f"'{failure.reason}'. This error maybe retryable or not. In case of unretryable error, mutation can be killed "

@@ -1,4 +1,4 @@
-"""What a table offers to commands on its partitions and parts: ALTER TABLE … DROP, DETACH and their kin."""
+"""Interface of partition commands: ALTER TABLE … DROP, DETACH, ATTACH, MOVE, FETCH and FORGET."""
 
 from __future__ import annotations
 
@@ -12,32 +12,45 @@ from parts.common.query_status import QueryStatus
 from parts.read.part_reader import Part
 
 AttachParts = Callable[[Sequence[Part], Sequence[Op]], None]
-"""Brings the parts into another table; the operations go along with the commit there."""
+"""Attaches the parts to another table; the operations become part of that commit."""
 
 
 class TablePartitions(Protocol):
-    """Of one table. From any thread. What has to be waited for ends with ``status``."""
+    """The partition commands of one table.
+
+    May be called from any thread. ``status`` can cancel what waits.
+    """
 
     def drop(self, partition_id: str | None, *, detach: bool = False, status: QueryStatus | None = None) -> None:
-        """The rows of the partition (``None``: of all) that are there now go; ``detach`` leaves the parts in
-        ``detached/``. Fine for a partition that is not there."""
+        """Drops the rows that the partition (``None``:
+
+        any partition) has now. ``detach`` moves the parts to ``detached/``. An unknown partition is no error.
+        """
 
     def drop_part(self, name: PartName, *, detach: bool = False, status: QueryStatus | None = None) -> None:
-        """Of one active part. Raises 232 (NO_SUCH_DATA_PART), 384 (PART_IS_TEMPORARILY_LOCKED)."""
+        """Drops or detaches one active part. Raises 232 (NO_SUCH_DATA_PART), 384 (PART_IS_TEMPORARILY_LOCKED)."""
 
     def move(self, partition_id: str, attach: AttachParts, status: QueryStatus) -> None:
-        """Gives the parts of the partition to ``attach``, and drops them when it has returned: rows that come meanwhile
-        stay. A crash in between leaves the rows here too. A replicated table gives ``attach`` its share in the commit,
-        so that both are one step; raises 159 when its parts are not whole here in time."""
+        """Gives the parts of the partition to ``attach``, and drops them when it has returned.
+
+        Rows that are inserted meanwhile stay. A crash in between leaves the rows here too. A replicated table passes
+        operations to ``attach``, so that both tables change in one commit; it raises 159 if its parts are not complete
+        here in time.
+        """
 
     def fetch(self, path: str, wanted: PartName | str, status: QueryStatus) -> None:
-        """A part, or the parts of a partition, come into ``detached/`` from an active replica of the table at ``path``
-        in ZooKeeper. Raises 999, 254, 255, 256, 234 and 235; 48 for a table of one server."""
+        """Fetches a part or the parts of a partition into ``detached/``.
+
+        They come from an active replica of the table at ``path`` in ZooKeeper. Raises 999, 254, 255, 256, 234 and 235;
+        48 for a table of one server.
+        """
 
     def forget(self, partition_id: str, status: QueryStatus) -> None:
-        """What ZooKeeper has of an empty partition goes. Raises 716 (CANNOT_FORGET_PARTITION) for one that is not, or
-        that is unknown; 48 for a table of one server."""
+        """Removes the znodes of an empty partition.
+
+        Raises 716 (CANNOT_FORGET_PARTITION) for one that is unknown or not empty; 48 for a table of one server.
+        """
 
     @property
     def attaching(self) -> PartAttacher:
-        """How parts that were written before come into the table."""
+        """The attacher of existing parts."""

@@ -1,4 +1,4 @@
-"""What a table offers to transactions of inserts: rows are staged, unseen, and decided all at once."""
+"""Interface of transactions of INSERTs: rows are staged unseen, then committed all at once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from engine.tables.statement_options import CommitOptions, InsertOptions
 
 @dataclass(frozen=True, slots=True)
 class TransactionSummary:
-    """Of an open one what is staged, of a committed one its ``rows``. Times are seconds since the epoch."""
+    """A transaction in a listing.
+
+    ``rows`` counts staged rows while it is open, committed rows later. Times are seconds since the epoch.
+    """
 
     id: str
     state: TransactionState
@@ -23,12 +26,13 @@ class TransactionSummary:
     staged_parts: int
     staged_bytes: int
     replicas: tuple[str, ...]
-    """That hold what is staged."""
+    """The replicas that hold staged parts."""
     created: float
     changed: float
 
     @classmethod
     def of(cls, found: Transaction, staged: Collection[StagedRecord]) -> TransactionSummary:
+        """Summarises a transaction and its staged parts."""
         return cls(
             found.id,
             found.state,
@@ -43,22 +47,32 @@ class TransactionSummary:
 
 
 class TableTransactions(Protocol):
-    """Of one table. From any thread. Ids are the user's texts."""
+    """The transactions of one table. May be called from any thread. The user chooses the ids."""
 
     def stage(self, parts: list[TemporaryPart], options: InsertOptions) -> InsertOutcome:
-        """Keeps the parts of one INSERT for ``options.transaction``; the same again (by its deduplication token) is
-        kept once. Raises 649 for a decided transaction, 389 for other rows under the token."""
+        """Stages the parts of one INSERT for ``options.transaction``.
+
+        A repeated INSERT (by its deduplication token) is staged once. Raises 649 for a decided transaction, 389 for
+        other rows under the token.
+        """
 
     def commit(self, request: CommitRequest, options: CommitOptions) -> CommitOutcome:
-        """Makes what was staged visible, all at once; repeatable. Raises 649 and what
-        :func:`coordination.transactions.transaction_commit.commit_transaction` raises."""
+        """Makes the staged rows visible all at once; may be repeated.
+
+        Raises 649 and the errors of :func:`coordination.transactions.transaction_commit.commit_transaction`.
+        """
 
     def settle(self, name: str) -> bool | None:
-        """Whether the transaction of this name (of its node or directory) was committed: one that is open never will
-        be from now on. ``None`` for one that nobody knows any more."""
+        """Returns whether the transaction was committed; aborts it if it is open.
+
+        ``name`` is that of its node or directory. Returns ``None`` for a transaction that nobody knows any more.
+        """
 
     def rollback(self, transaction_id: str) -> None:
-        """Drops what was staged. Fine for what was never begun; raises 649 for what is committed."""
+        """Drops the staged rows. An unknown transaction is no error; raises 649 for a committed one."""
 
     def known(self) -> list[TransactionSummary]:
-        """What is open, and what was decided for as long as it is remembered. Raises what ZooKeeper raises."""
+        """Returns the open transactions, and the decided ones that are still remembered.
+
+        Raises ZooKeeper's errors.
+        """

@@ -1,4 +1,4 @@
-"""The mutations of a table of one server, and which parts they are still for.
+"""The mutations of a table of one server in files, and the parts that each has still to change.
 
 Each has a file ``mutation_<number>.txt`` beside the parts: the time of its creation in the first line, then its text.
 """
@@ -25,18 +25,24 @@ _TIME = "create time: "
 
 
 @dataclass(frozen=True)
-class TableThen:
-    """Implements ``engine.tables.merges.mutation_execution.ReadableTable`` with parts that are held."""
+class TableSnapshot:
+    """A table with the parts that it had at some moment.
+
+    Implements ``engine.tables.merges.mutation_execution.ReadableTable``.
+    """
 
     definition: TableDefinition
     held: PartsSnapshot
 
     def snapshot(self) -> PartsSnapshot:
+        """Returns the held parts."""
         return Snapshot(self.held.parts, lambda _: None)
 
 
 @dataclass(eq=False)
-class KeptMutation:
+class StoredMutation:
+    """A mutation with its progress and its last failure."""
+
     number: int
     mutation: Mutation
     create_time: float
@@ -44,15 +50,15 @@ class KeptMutation:
     failures: int = 0
     failure: MutationFailure = field(default_factory=MutationFailure)
     retry_at: float = 0.0
-    """By the monotonic clock."""
+    """The monotonic time of the next attempt."""
     is_killed: bool = False
-    reads: Mapping[tuple[str, str], TableThen] | None = None
-    """What its subqueries read; ``None``: not held yet."""
+    reads: Mapping[tuple[str, str], TableSnapshot] | None = None
+    """The tables that its subqueries read; ``None`` if their parts are not held yet."""
     changed: threading.Event = field(default_factory=threading.Event)
-    """Set when it is done, killed, or held up by a failure."""
+    """Set when the mutation is done, killed, or delayed by a failure."""
 
     def write(self, directory: Path) -> None:
-        """Durable when this returns; after an error nothing is there."""
+        """Writes the file. It is durable when this returns, and absent after an error."""
         path = directory / self.id
         draft = path.with_name(f"tmp_{self.id}")
         try:
@@ -62,21 +68,27 @@ class KeptMutation:
                 file.unlink(missing_ok=True)
             raise
 
-    def let_go(self) -> None:
+    def release(self) -> None:
+        """Releases the tables that its subqueries read."""
         for table in (self.reads or {}).values():
             table.held.release()
         self.reads = None
 
     @property
     def id(self) -> str:
+        """The name of its file."""
         return f"{_PREFIX}{self.number}{_SUFFIX}"
 
     def is_for(self, name: PartName) -> bool:
+        """Tells whether the part is still to be changed by this mutation."""
         return name.data_version < self.number and self._names(name.partition_id)
 
     def is_done(self, first_pending: int, least: Mapping[str, int]) -> bool:
-        """``first_pending``: smaller than the numbers of all blocks that are to come. ``least``: the least version of
-        the parts of each partition, taken after it."""
+        """Tells whether no part, present or future, is left to change.
+
+        ``first_pending`` is smaller than the numbers of all blocks still to be committed. ``least`` is the smallest
+        data version in each partition, read after it.
+        """
         if self.finish_time:
             return True
         is_through = all(version >= self.number for partition, version in least.items() if self._names(partition))
@@ -87,32 +99,32 @@ class KeptMutation:
         return partitions is None or partition_id in partitions
 
 
-def waiting_for(kept: Sequence[KeptMutation], name: PartName) -> list[KeptMutation]:
-    """Those that are to be carried out on a part, of all in the order of their numbers."""
+def select_pending(kept: Sequence[StoredMutation], name: PartName) -> list[StoredMutation]:
+    """Returns the mutations that a part still needs, from all in the order of their numbers."""
     later = bisect_right(kept, name.data_version, key=lambda each: each.number)
     return [each for each in kept[later:] if each.is_for(name)]
 
 
-def load_mutations(directory: Path) -> list[KeptMutation]:
-    """In the order of their numbers. Drafts that a kill left are removed."""
+def load_mutations(directory: Path) -> list[StoredMutation]:
+    """Reads the mutations in the order of their numbers; removes drafts that a kill left."""
     for draft in directory.glob(f"tmp_{_PREFIX}*{_SUFFIX}"):
         draft.unlink()
     return sorted(map(_read, directory.glob(f"{_PREFIX}*{_SUFFIX}")), key=lambda kept: kept.number)
 
 
-def unfinished_mutations(directory: Path, parts: Iterable[PartName]) -> list[str]:
-    """The mutations that are still to be carried out on active parts of the table in ``directory``."""
+def list_unfinished_mutations(directory: Path, parts: Iterable[PartName]) -> list[str]:
+    """Returns the ids of mutations that active parts of the table in ``directory`` still need."""
     kept = map(_read, sorted(directory.glob(f"{_PREFIX}*{_SUFFIX}")))
     active = list(parts)
     return [each.id for each in kept if any(map(each.is_for, active))]
 
 
-def _read(path: Path) -> KeptMutation:
-    """Raises ``UserError`` 117 (INCORRECT_DATA) for a file that is damaged."""
+def _read(path: Path) -> StoredMutation:
+    """Reads one file. Raises ``UserError`` 117 (INCORRECT_DATA) if it is damaged."""
     try:
         time, _, rest = path.read_text(encoding="utf-8").partition("\n")
         number = int(path.name.removeprefix(_PREFIX).removesuffix(_SUFFIX))
-        return KeptMutation(number, Mutation.decode(rest), float(time.removeprefix(_TIME)))
+        return StoredMutation(number, Mutation.decode(rest), float(time.removeprefix(_TIME)))
     except (PandoError, ValueError, KeyError, TypeError) as error:
         raise UserError(
             "INCORRECT_DATA",

@@ -1,4 +1,4 @@
-"""The end of an INSERT into a table of one server: numbers, names, and all of it visible at once."""
+"""Commits an INSERT into a table of one server: block numbers, names, all parts at once."""
 
 from __future__ import annotations
 
@@ -18,22 +18,25 @@ from parts.read.part_reader import Part
 
 
 class BlockNumbers(TableData, Protocol):
-    """A table that counts its blocks by itself, and knows the last ones."""
+    """A table that counts its blocks itself and remembers the last ones."""
 
     @property
-    def transactions(self) -> TableTransactions: ...
+    def transactions(self) -> TableTransactions:
+        """The table's transactions."""
 
     @property
-    def recent_blocks(self) -> RecentBlocks: ...
+    def recent_blocks(self) -> RecentBlocks:
+        """The blocks that it deduplicates."""
 
     def numbers(self, count: int) -> AbstractContextManager[range]:
-        """New block numbers for parts that become active, or are given up, within the block."""
+        """Allocates block numbers for parts that become active, or are given up, within the block."""
 
-    def wake_merges(self) -> None: ...
+    def wake_merges(self) -> None:
+        """Makes the table look for merges soon."""
 
 
 class MergeTreeInsert(InsertSink):
-    """Commits all parts of the INSERT at once, in memory; each is on disk under its final name before."""
+    """An INSERT that commits all its parts at once in memory. Each is on disk under its final name before."""
 
     table: BlockNumbers
 
@@ -42,16 +45,17 @@ class MergeTreeInsert(InsertSink):
         self._outcome = InsertOutcome()
 
     def commit_parts(self, parts: list[TemporaryPart]) -> InsertOutcome:
+        """Commits the parts that are no duplicates, or stages them for a transaction."""
         if self.options.transaction:
             return self.table.transactions.stage(parts, self.options)
         with self.table.recent_blocks.deduplicating():
-            wanted = self._not_known(parts)
+            wanted = self._select_new(parts)
             with self.table.numbers(len(wanted)) as numbers:
-                named = self._named(wanted, numbers)
+                named = self._add_preactive_parts(wanted, numbers)
                 with self.table.store.lock:
                     for stored in named:
                         self.table.store.commit(stored)
-            self._note(named)
+            self._add_to_part_log(named)
             stored_as = {
                 part.block_id: BlockNode(str(stored.name), part.missing)
                 for part, stored in zip(wanted, named, strict=True)
@@ -60,7 +64,8 @@ class MergeTreeInsert(InsertSink):
         self.table.wake_merges()
         return self._outcome
 
-    def _not_known(self, parts: list[TemporaryPart]) -> list[TemporaryPart]:
+    def _select_new(self, parts: list[TemporaryPart]) -> list[TemporaryPart]:
+        """Returns the parts that are no duplicates, and counts the others."""
         wanted: list[TemporaryPart] = []
         for part in parts:
             if (node := self.table.recent_blocks.find(part.block_id)) is None:
@@ -69,8 +74,11 @@ class MergeTreeInsert(InsertSink):
                 self._outcome.add_known(part.block_id, node.missing)
         return wanted
 
-    def _named(self, parts: list[TemporaryPart], numbers: range) -> list[Part]:
-        """The parts under their final names: all or, after an error, none, so that no restart finds some of them."""
+    def _add_preactive_parts(self, parts: list[TemporaryPart], numbers: range) -> list[Part]:
+        """Renames the parts to their final names:
+
+        all or, after an error, none, so that no restart finds only some.
+        """
         named: list[Part] = []
         try:
             for part, number in zip(parts, numbers, strict=True):
@@ -89,7 +97,8 @@ class MergeTreeInsert(InsertSink):
             raise
         return named
 
-    def _note(self, named: list[Part]) -> None:
+    def _add_to_part_log(self, named: list[Part]) -> None:
+        """Adds the parts to the part log."""
         services = self.table.services
         for part in named:
             services.part_log.note(

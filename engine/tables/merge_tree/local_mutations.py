@@ -1,17 +1,18 @@
-"""Mutations of a table of one server: ``mutation_<number>.txt`` beside the parts, carried out part by part.
+"""Runs the mutations of a table of one server, stored as ``mutation_<number>.txt``, part by part.
 
-A mutation takes a block number as an INSERT does, so it tells rows that were there from those that came later. A part's
-*version* is the number of the last mutation that it went through, or its first block; a mutation of a larger number
-that may change its partition is still to be carried out on it, together with all other such.
+A mutation takes a block number like an INSERT, so it tells older rows from later ones. A part's *version* is the number
+of the last mutation applied to it, or its first block. A mutation with a larger number that may change the part's
+partition is still to be applied to it, together with all other such mutations.
 
 Invariants:
-- A mutation is on disk before it is acknowledged, and its number is taken before it is on disk.
-- Its parts are replaced one by one, each by a commit like a merge's: after a kill at any moment every part is as before
-  or as after, and a start goes on with the others.
-- A merge puts together only parts that have the same mutations before them (:meth:`PlainMutations.waiting`).
+
+- A mutation's number is taken before its file is written, and its file is durable before the mutation is acknowledged.
+- Its parts are replaced one by one, each by a commit like a merge's. A kill leaves every part as before or as after,
+  and a start goes on with the others.
+- A merge combines only parts that wait for the same mutations (:meth:`MergeTreeMutations.waiting`).
 - A mutation is done when no part is left, and no INSERT with a smaller number is about to commit.
-- Subqueries see the tables as they were when the mutation was made, or at the start after: all parts alike, and no part
-  that went through it.
+- Subqueries see the tables as they were when the mutation was made, or at the start after. All parts are mutated with
+  the same rows, never with rows that the mutation itself has changed.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from engine.tables.capabilities.table_mutations import (
     MutationSummary,
     format_unfinished_message,
 )
-from engine.tables.merge_tree.kept_mutations import KeptMutation, TableThen, load_mutations, waiting_for
+from engine.tables.merge_tree.kept_mutations import StoredMutation, TableSnapshot, load_mutations, select_pending
 from engine.tables.merges.mutation_execution import FindTable, mutate_to_temporary
 from engine.tables.stopped_actions import StoppableAction, StoppedActions
 from engine.tables.table_data import TableData
@@ -52,34 +53,40 @@ from sql.mutations.mutation import Mutation
 logger = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.1
-"""Who waits looks so often by itself: for an end of its query, or of an INSERT."""
+"""How often a waiting statement checks for cancellation and for the end of an INSERT."""
 _FIRST_RETRY_SECONDS = 0.5
 
 
 class BlockNumbers(TableData, Protocol):
-    """A table that counts its blocks by itself."""
+    """A table that counts its blocks itself."""
 
     is_stopping: threading.Event
     stopped: StoppedActions
 
     def numbers(self, count: int) -> AbstractContextManager[range]:
-        """Numbers of blocks that become active, or are given up, within the block."""
+        """Allocates numbers of blocks that become active, or are given up, within the block."""
 
     def first_pending(self) -> int:
-        """Smaller than the numbers of all blocks that are about to commit, and of all that come."""
+        """Returns a number smaller than those of all blocks that are being committed or will come."""
 
     def kept_from_merges(self, names: Sequence[PartName]) -> AbstractContextManager[None]:
-        """Raises ``ConflictError`` when one is being merged already."""
+        """Keeps the parts from being merged within the block.
+
+        Raises ``ConflictError`` if one is being merged already.
+        """
 
     def commit_instead(self, directory: Path, result: PartName, names: Sequence[PartName]) -> None:
-        """Raises ``ConflictError`` when one of the parts has gone."""
+        """Replaces the parts by the one in ``directory``. Raises ``ConflictError`` if one of them is gone."""
 
-    def report_corruption(self, error: CorruptionError) -> None: ...
+    def report_corruption(self, error: CorruptionError) -> None:
+        """Detaches the broken part."""
 
 
 class MergeTreeMutations:
-    """Implements ``engine.tables.capabilities.table_mutations.TableMutations``. ``wake`` makes :meth:`step` run
-    soon."""
+    """The mutations of one table.
+
+    ``wake`` makes :meth:`step` run soon. Implements ``engine.tables.capabilities.table_mutations.TableMutations``.
+    """
 
     def __init__(self, table: BlockNumbers, find_table: FindTable, wake: Callable[[], None]) -> None:
         self._table = table
@@ -87,21 +94,25 @@ class MergeTreeMutations:
         self._wake = wake
         self._lock = threading.Lock()
         self._deciding = threading.Lock()
-        """Held while a part is committed, or a mutation killed: what is killed commits nothing from then on."""
-        self._kept: list[KeptMutation] = []
+        """Held while a part is committed or a mutation killed: a killed mutation commits nothing more."""
+        self._kept: list[StoredMutation] = []
         """In the order of their numbers."""
         self._in_progress: PartName | None = None
         self._agenda: list[PartName] = []
-        """Parts that are still to be looked at since all were, the next one last."""
+        """Parts that :meth:`step` has still to visit in this round; the next one is last."""
 
     def load(self) -> int:
-        """What is on disk. Returns the largest number."""
+        """Reads the mutations from disk; returns the largest number."""
         self._kept = load_mutations(self._table.store.path)
         return max((kept.number for kept in self._kept), default=0)
 
-    # What statements ask
+    # -- statements
 
     def add(self, mutation: Mutation, options: MutationOptions) -> str:
+        """Stores a mutation and starts it; waits for it if ``options.sync``.
+
+        Raises 341 (UNFINISHED) if it fails while waited for, and 692 (TOO_MANY_MUTATIONS).
+        """
         table = self._table
         most = table.definition.settings.number_of_mutations_to_throw
         if most and sum(not kept.finish_time for kept in self._all()) >= most:
@@ -111,18 +122,19 @@ class MergeTreeMutations:
                 f"number_of_mutations_to_throw = {most}; wait, or kill those that fail",
             )
         with table.numbers(1) as numbers:
-            kept = KeptMutation(numbers[0], mutation, table.services.clock())
+            kept = StoredMutation(numbers[0], mutation, table.services.clock())
             kept.write(table.store.path)
             table.services.failpoint("mutation.after_file")
             with self._lock:
                 self._kept = sorted([*self._kept, kept], key=lambda each: each.number)
-            self._hold_tables(kept)
+            self._hold_read_tables(kept)
         self._wake()
         if options.sync:
             self._wait(kept, options.status)
         return kept.id
 
     def kill(self, id: str) -> bool:
+        """Stops a mutation; returns ``False`` for an unknown or finished one."""
         with self._deciding:
             kept = next((kept for kept in self._all() if kept.id == id), None)
             if kept is None or self._is_done(kept):
@@ -130,17 +142,18 @@ class MergeTreeMutations:
             kept.is_killed = True
         kept.changed.set()
         self._forget([kept])
-        sync_directory(self._table.store.path)  # what is killed stays so
+        sync_directory(self._table.store.path)  # a killed mutation must not come back
         self._wake()
         return True
 
     def shown(self) -> list[MutationSummary]:
+        """Returns the mutations in their order."""
         found = []
         asked = self._progress()
         for kept in self._all():
             is_done = kept.is_done(*asked)
-            left = self._left(kept) if not is_done else []
-            failed = None if is_done else self._failed_before(kept)
+            left = self._list_remaining_parts(kept) if not is_done else []
+            failed = None if is_done else self._find_blocking_failure(kept)
             running = [name for name in left if name == self._in_progress]
             found.append(
                 MutationSummary(
@@ -151,20 +164,20 @@ class MergeTreeMutations:
         return found
 
     def refuse_conflicting_columns(self, touched: frozenset[str]) -> None:
-        """Raises 36 when one that is not done names such a column."""
+        """Raises 36 if an unfinished mutation names one of the columns."""
         asked = self._progress()
         refuse_conflicting_mutations(
             ((kept.id, kept.mutation) for kept in self._all() if not kept.is_done(*asked)), touched
         )
 
-    def _wait(self, kept: KeptMutation, status: QueryStatus) -> None:
-        """Raises 341 when it fails or is killed."""
+    def _wait(self, kept: StoredMutation, status: QueryStatus) -> None:
+        """Waits until the mutation is done. Raises 341 (UNFINISHED) if it fails or is killed."""
         services = self._table.services
         while not self._is_done(kept):
             status.check()
             if kept.is_killed:
                 raise UnavailableError("UNFINISHED", f"Mutation {kept.id} was killed")
-            failed = self._failed_before(kept)
+            failed = self._find_blocking_failure(kept)
             if failed is not None:
                 raise UnavailableError("UNFINISHED", format_unfinished_message(failed.id, failed.failure))
             services.wait(kept.changed, _POLL_SECONDS)
@@ -172,46 +185,50 @@ class MergeTreeMutations:
             if self._table.is_stopping.is_set():
                 raise UnavailableError("ABORTED", "The table is being stopped; the mutation goes on after its start")
 
-    def _failed_before(self, kept: KeptMutation) -> KeptMutation | None:
-        """The first that failed and holds up parts of this one; perhaps this one."""
+    def _find_blocking_failure(self, kept: StoredMutation) -> StoredMutation | None:
+        """Returns the first failed mutation that delays parts of this one; perhaps this one itself."""
         elders = [each for each in self._all() if each.failures and each.number <= kept.number]
-        left = set(self._left(kept)) if elders else set()
-        return next((each for each in elders if left.intersection(self._left(each))), None)
+        left = set(self._list_remaining_parts(kept)) if elders else set()
+        return next((each for each in elders if left.intersection(self._list_remaining_parts(each))), None)
 
-    # What merges ask
+    # -- merges
 
     def waiting(self) -> Callable[[PartName], int]:
-        """How many mutations are to be carried out on a part. Parts of a partition of which this is the same have the
-        same mutations before them: the last ones."""
+        """Returns a function that counts the mutations a part waits for.
+
+        Parts of one partition with the same count wait for the same mutations: the last ones.
+        """
         kept = self._all()
-        return lambda name: len(waiting_for(kept, name))
+        return lambda name: len(select_pending(kept, name))
 
     @property
     def has_failed(self) -> bool:
-        """Whether parts may wait for long."""
+        """Tells whether a mutation fails, so that parts may wait for long."""
         return any(kept.failures for kept in self._all())
 
-    # The work
+    # -- execution
 
     def step(self) -> float | None:
-        """Carries mutations out on one part. Returns the seconds until the next attempt; ``None``: nothing is left.
+        """Applies mutations to one part.
 
-        All parts are looked at once, then each that has work is taken in turn."""
+        Returns the seconds until the next attempt, or ``None`` if nothing is left. Each round looks at all parts once,
+        then visits those that have work.
+        """
         if all(kept.finish_time for kept in self._all()):
-            return None  # after most INSERTs
+            return None  # the usual case after an INSERT
         now = self._table.services.monotonic()
         delay: float | None = None
         is_anew = not self._agenda
         if is_anew:
             kept = self._all()
             names = [part.name for part in self._table.store.active()]
-            self._agenda = [name for name in reversed(names) if waiting_for(kept, name)]
+            self._agenda = [name for name in reversed(names) if select_pending(kept, name)]
         while self._agenda:
             name = self._agenda.pop()
-            waiting = waiting_for(self._all(), name) if self._table.store.get_active(name) is not None else []
+            waiting = select_pending(self._all(), name) if self._table.store.get_active(name) is not None else []
             if not waiting:
                 continue
-            # One that fails holds up no elder; what one reads is what its elders left.
+            # A failing mutation must not delay earlier ones. One with subqueries runs alone, after the earlier ones.
             waiting = list(itertools.takewhile(_may_share, waiting)) or waiting[:1]
             if waiting[0].retry_at > now:
                 delay = min(delay or waiting[0].retry_at - now, waiting[0].retry_at - now)
@@ -220,21 +237,21 @@ class MergeTreeMutations:
                 with self._table.kept_from_merges([name]):
                     self._mutate(name, waiting)
                 return 0.0
-            except ConflictError as conflict:  # it is being merged, or was dropped
+            except ConflictError as conflict:  # the part is being merged, or was dropped
                 logger.info("mutation of part %s put off: %s", name, conflict)
                 delay = min(delay or _FIRST_RETRY_SECONDS, _FIRST_RETRY_SECONDS)
         if not is_anew:
-            return 0.0  # others may have come meanwhile
-        self._note_finished()
+            return 0.0  # other parts may have come meanwhile
+        self._record_finished()
         return delay
 
     def clean_up(self) -> None:
-        """The oldest of those that are done."""
-        self._note_finished()
+        """Removes the oldest finished mutations beyond ``finished_mutations_to_keep``."""
+        self._record_finished()
         done = [kept for kept in self._all() if kept.finish_time]
         self._forget(done[: max(0, len(done) - self._table.definition.settings.finished_mutations_to_keep)])
 
-    def _mutate(self, name: PartName, mutations: Sequence[KeptMutation]) -> None:
+    def _mutate(self, name: PartName, mutations: Sequence[StoredMutation]) -> None:
         table = self._table
         result = PartName(name.partition_id, name.min_block, name.max_block, name.level, mutations[-1].number)
         self._in_progress = name
@@ -243,7 +260,7 @@ class MergeTreeMutations:
                 if not held.parts:
                     raise ConflictError("ABORTED", f"Part {name} has gone")
                 (source,) = held.parts
-                directory = self._made(source, mutations, result)
+                directory = self._run_mutations(source, mutations, result)
                 self._commit(directory, result, name, mutations)
                 table.services.failpoint("mutation.after_commit")
             for kept in mutations:
@@ -258,27 +275,27 @@ class MergeTreeMutations:
             if isinstance(error, CorruptionError):
                 table.report_corruption(error)
             if isinstance(error, UserError) and len(mutations) > 1:
-                self._mutate(name, mutations[: len(mutations) // 2])  # which of them fails will show
+                self._mutate(name, mutations[: len(mutations) // 2])  # find out which of them fails
             else:
-                self._note_failure(name, mutations, error)
+                self._record_failure(name, mutations, error)
         finally:
             self._in_progress = None
 
-    def _commit(self, directory: Path, result: PartName, name: PartName, mutations: Sequence[KeptMutation]) -> None:
+    def _commit(self, directory: Path, result: PartName, name: PartName, mutations: Sequence[StoredMutation]) -> None:
         with self._deciding:
             if any(kept.is_killed for kept in mutations):
                 self._table.store.drop_temporary(directory)
                 raise CancelledError(f"Mutation of part {name} was killed")
             self._table.commit_instead(directory, result, [name])
 
-    def _made(self, source: Part, mutations: Sequence[KeptMutation], result: PartName) -> Path:
+    def _run_mutations(self, source: Part, mutations: Sequence[StoredMutation], result: PartName) -> Path:
         table = self._table
-        read = self._hold_tables(mutations[0])
+        read = self._hold_read_tables(mutations[0])
         known = self._all()
 
         def is_killed() -> bool:
             nonlocal known
-            if self._all() is known:  # asked once a step
+            if self._all() is known:  # unchanged since the last check
                 return False
             known = self._all()
             return any(kept.is_killed for kept in mutations)
@@ -292,16 +309,18 @@ class MergeTreeMutations:
             is_cancelled=lambda: table.is_cancelled() or StoppableAction.MERGES in table.stopped or is_killed(),
         )
 
-    def _hold_tables(self, kept: KeptMutation) -> Mapping[tuple[str, str], TableThen]:
+    def _hold_read_tables(self, kept: StoredMutation) -> Mapping[tuple[str, str], TableSnapshot]:
         with self._lock:
             if kept.reads is None:
                 found = ((name, self._find_table(*name)) for name in kept.mutation.tables)
                 kept.reads = {
-                    name: TableThen(table.definition, table.snapshot()) for name, table in found if table is not None
+                    name: TableSnapshot(table.definition, table.snapshot())
+                    for name, table in found
+                    if table is not None
                 }
             return kept.reads
 
-    def _note_failure(self, name: PartName, mutations: Sequence[KeptMutation], error: Exception) -> None:
+    def _record_failure(self, name: PartName, mutations: Sequence[StoredMutation], error: Exception) -> None:
         services = self._table.services
         most = self._table.definition.settings.max_postpone_time_for_failed_mutations_ms / 1000
         for kept in mutations:
@@ -315,22 +334,24 @@ class MergeTreeMutations:
         ids = ", ".join(kept.id for kept in mutations)
         logger.warning("table %s: %s failed on part %s: %s", self._table.definition.full_name, ids, name, error)
 
-    # What is left
+    # -- progress
 
-    def _all(self) -> list[KeptMutation]:
+    def _all(self) -> list[StoredMutation]:
         with self._lock:
             return self._kept
 
-    def _left(self, kept: KeptMutation) -> list[PartName]:
+    def _list_remaining_parts(self, kept: StoredMutation) -> list[PartName]:
         store = self._table.store
         return sorted(part.name for part in (*store.active(), *store.preactive()) if kept.is_for(part.name))
 
-    def _is_done(self, kept: KeptMutation) -> bool:
+    def _is_done(self, kept: StoredMutation) -> bool:
         return kept.is_done(*self._progress())
 
     def _progress(self) -> tuple[int, dict[str, int]]:
-        """What :meth:`KeptMutation.is_done` asks of. Blocks that are about to commit are asked for first: they are
-        pending, or among the parts."""
+        """Returns the arguments of :meth:`StoredMutation.is_done`.
+
+        Pending blocks are read first, so that a block is either pending or among the parts.
+        """
         first_pending, store = self._table.first_pending(), self._table.store
         least: dict[str, int] = {}
         for part in (*store.active(), *store.preactive()):
@@ -338,25 +359,25 @@ class MergeTreeMutations:
             least[partition] = min(version, least.get(partition, version))
         return first_pending, least
 
-    def _note_finished(self) -> None:
+    def _record_finished(self) -> None:
         if all(kept.finish_time for kept in self._all()):
             return
         asked = self._progress()
         for kept in self._all():
             if not kept.finish_time and kept.is_done(*asked):
                 kept.finish_time = self._table.services.clock()
-                kept.let_go()
+                kept.release()
                 kept.changed.set()
 
-    def _forget(self, gone: Iterable[KeptMutation]) -> None:
+    def _forget(self, gone: Iterable[StoredMutation]) -> None:
         gone = set(gone)
         with self._lock:
             self._kept = [kept for kept in self._kept if kept not in gone]
         for kept in gone:
-            kept.let_go()
+            kept.release()
             (self._table.store.path / kept.id).unlink(missing_ok=True)
 
 
-def _may_share(kept: KeptMutation) -> bool:
-    """Whether a rewrite of a part may carry it out together with others."""
+def _may_share(kept: StoredMutation) -> bool:
+    """Tells whether the mutation may be applied in one rewrite with others."""
     return not kept.failures and not kept.mutation.tables

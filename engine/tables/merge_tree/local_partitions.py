@@ -1,6 +1,7 @@
-"""Commands on partitions and parts of a table of one server.
+"""Partition commands of a table of one server: drop, detach and move.
 
-A merge under way finds its sources gone at its commit, and is given up. What goes is no duplicate of what may come.
+A running merge that finds its sources gone at its commit gives up. Dropped blocks do not count as duplicates of later
+ones.
 """
 
 from __future__ import annotations
@@ -26,25 +27,32 @@ _MERGE_POLL_SECONDS = 0.02
 
 
 class BlockNumbers(TableData, Protocol):
-    """A table that counts its blocks by itself, and knows the last ones."""
+    """A table that counts its blocks itself and remembers the last ones."""
 
     is_stopping: threading.Event
 
     @property
-    def recent_blocks(self) -> RecentBlocks: ...
+    def recent_blocks(self) -> RecentBlocks:
+        """The blocks that it deduplicates."""
 
     def wait_for_pending(self, status: QueryStatus) -> None:
-        """For INSERTs that have numbers: what comes later has larger numbers than what goes."""
+        """Waits for INSERTs that have numbers, so that later rows have larger numbers than the dropped ones."""
 
     def note_dropped(self, names: Iterable[PartName]) -> None:
-        """Before the parts go."""
+        """Records that the parts are dropped; called before they are removed."""
 
     def kept_from_merges(self, names: Sequence[PartName]) -> AbstractContextManager[None]:
-        """Raises ``ConflictError`` when one is being merged already."""
+        """Keeps the parts from being merged within the block.
+
+        Raises ``ConflictError`` if one is being merged already.
+        """
 
 
 class MergeTreePartitions:
-    """Implements ``engine.tables.capabilities.table_partitions.TablePartitions``."""
+    """The partition commands of one table.
+
+    Implements ``engine.tables.capabilities.table_partitions.TablePartitions``.
+    """
 
     def __init__(self, table: BlockNumbers, transactions: TableTransactions) -> None:
         self._table = table
@@ -52,6 +60,8 @@ class MergeTreePartitions:
         self.attaching = PartAttacher(table, transactions)
 
     def drop(self, partition_id: str | None, *, detach: bool = False, status: QueryStatus | None = None) -> None:
+        """Drops or detaches the parts of a partition, or of all."""
+
         def is_meant(name: PartName) -> bool:
             return partition_id in (None, name.partition_id)
 
@@ -62,6 +72,7 @@ class MergeTreePartitions:
             self._table.recent_blocks.forget(is_meant)
 
     def drop_part(self, name: PartName, *, detach: bool = False, status: QueryStatus | None = None) -> None:
+        """Drops or detaches one part. Raises 232 (NO_SUCH_DATA_PART)."""
         with self._table.recent_blocks.deduplicating():
             with self._store.lock:
                 if self._store.get_active(name) is None:
@@ -70,6 +81,7 @@ class MergeTreePartitions:
             self._table.recent_blocks.forget(name.covers)
 
     def move(self, partition_id: str, attach: AttachParts, status: QueryStatus) -> None:
+        """Attaches the partition's parts to another table, then drops them here."""
         self._table.wait_for_pending(status)
         with self._quiesced_parts(partition_id, status) as parts:
             attach(parts, ())
@@ -81,16 +93,18 @@ class MergeTreePartitions:
                 self._table.recent_blocks.forget(lambda gone: any(covers.covering(gone)))
 
     def fetch(self, path: str, wanted: PartName | str, status: QueryStatus) -> None:
+        """Raises 48: a table of one server has no replicas."""
         raise UserError("NOT_IMPLEMENTED", "FETCH is not supported by a table of one server: it has no replicas")
 
     def forget(self, partition_id: str, status: QueryStatus) -> None:
+        """Raises 716 for a partition that is not empty, otherwise 48."""
         if any(part.name.partition_id == partition_id for part in self._store.active()):
             raise UserError("CANNOT_FORGET_PARTITION", f"Partition {partition_id} is not empty.")
         raise UserError("NOT_IMPLEMENTED", "FORGET PARTITION is for replicated tables: others keep nothing of one")
 
     @contextmanager
     def _quiesced_parts(self, partition_id: str, status: QueryStatus) -> Iterator[Sequence[Part]]:
-        """The parts of a partition, which nobody merges meanwhile. Waits for merges that are under way."""
+        """Yields the parts of a partition, kept from merges. Waits for running merges first."""
         while True:
             status.check()
             names = {part.name for part in self._store.active() if part.name.partition_id == partition_id}
@@ -108,7 +122,7 @@ class MergeTreePartitions:
                     return
 
     def _drop(self, names: list[PartName], detach: bool) -> None:
-        """After an error nothing is dropped; copies of some may be in ``detached/``."""
+        """Drops the parts. After an error nothing is dropped, but copies of some may be in ``detached/``."""
         if detach:
             chosen = set(names)
             self._store.keep_detached([part for part in self._store.active() if part.name in chosen])

@@ -1,4 +1,4 @@
-"""Transactions of inserts into a table of one server: parts in ``staged/``, decisions in small files.
+"""Transactions of INSERTs into a table of one server: parts in ``staged/``, decisions in small files.
 
 ::
 
@@ -6,8 +6,8 @@
     transactions/<transaction>.json                    {"id":…,"state":…,"rows":…,"reason":…,"created":…}
     applications/<application>.json                                    {"committed": n, "rows": …}
 
-The files of decisions are written in the same step as the exchange of parts (``PartStore.exchange``), so a start finds
-all of a commit or nothing of it.
+The files of decisions are written in the same step as the exchange of parts (``PartStore.exchange``). A start therefore
+finds all of a commit or nothing of it.
 """
 
 from __future__ import annotations
@@ -55,33 +55,37 @@ from parts.store.exchange_record import replace_file_durably
 from parts.store.part_store import PartStore
 
 _DECISIONS, _APPLICATIONS = "transactions", "applications"
-_MOST_APPLICATIONS = 10_000
+_MAX_APPLICATIONS = 10_000
 
 
 class BlockNumbers(Protocol):
-    """A table that counts its blocks by itself."""
+    """A table that counts its blocks itself."""
 
     definition: TableDefinition
     store: PartStore
     services: TableServices
 
     def numbers(self, count: int) -> AbstractContextManager[range]:
-        """New block numbers for parts that become active, or are given up, within the block."""
+        """Allocates block numbers for parts that become active, or are given up, within the block."""
 
     def wait_for_pending(self, status: QueryStatus) -> None:
-        """For INSERTs that have numbers: what comes later has larger numbers than what goes."""
+        """Waits for INSERTs that have numbers, so that later rows have larger numbers than the dropped ones."""
 
     def note_dropped(self, names: Iterable[PartName]) -> None:
-        """Before the parts go."""
+        """Records that the parts are dropped; called before they are removed."""
 
-    def wake_merges(self) -> None: ...
+    def wake_merges(self) -> None:
+        """Makes the table look for merges soon."""
 
 
 class MergeTreeTransactions:
-    """Implements ``engine.tables.capabilities.table_transactions.TableTransactions``."""
+    """The transactions of one table.
+
+    Implements ``engine.tables.capabilities.table_transactions.TableTransactions``.
+    """
 
     def __init__(self, table: BlockNumbers, forget_blocks: Callable[[], None]) -> None:
-        """``forget_blocks``: rows that go with an overwrite may be inserted again."""
+        """``forget_blocks`` is called after an overwrite, so that its dropped rows may be inserted again."""
         self._table = table
         self._store = table.store
         self._forget_blocks = forget_blocks
@@ -89,6 +93,10 @@ class MergeTreeTransactions:
         self._unchanged_staged, self._unchanged_decisions = UnchangedFiles(), UnchangedFiles()
 
     def stage(self, parts: list[TemporaryPart], options: InsertOptions) -> InsertOutcome:
+        """Moves the parts of one INSERT into ``staged/``.
+
+        A repeated INSERT with the same rows changes nothing.
+        """
         name, services = transaction_node_name(options.transaction), self._table.services
         insert = options.deduplication_token or services.new_uuid().hex
         group = staged_key(options.transaction_attempt, insert, 0)
@@ -116,6 +124,7 @@ class MergeTreeTransactions:
         return InsertOutcome(sum(part.rows for part in parts), sum(part.bytes for part in parts))
 
     def _require_same(self, name: str, group: str, parts: list[TemporaryPart], transaction_id: str) -> None:
+        """Raises 389 (INSERT_WAS_DEDUPLICATED) if the group holds other rows than these parts."""
         there = [(record.partition_id, record.content_hash) for record in self._staged(name, group).values()]
         if sorted(there) != sorted((part.partition_id, part.content_hash) for part in parts):
             raise ConflictError(
@@ -125,6 +134,7 @@ class MergeTreeTransactions:
             )
 
     def commit(self, request: CommitRequest, options: CommitOptions) -> CommitOutcome:
+        """Commits a transaction, unless it or its application's version was committed before."""
         name = transaction_node_name(request.transaction_id)
         with self._lock:
             decided = self._decision(name)
@@ -146,6 +156,7 @@ class MergeTreeTransactions:
             return self._exchange(name, request, select_staged_parts(request, staged))
 
     def _exchange(self, name: str, request: CommitRequest, staged: dict[str, StagedRecord]) -> CommitOutcome:
+        """Replaces parts by the staged ones and writes the decision, in one step."""
         store = self._store
         rows = sum(record.rows for record in staged.values())
         notes = {_decision_file(name): self._text(name, request.transaction_id, TransactionState.COMMITTED, rows=rows)}
@@ -177,6 +188,7 @@ class MergeTreeTransactions:
         return CommitOutcome(CommitVerdict.COMMITTED, rows, tuple(arrivals))
 
     def settle(self, name: str) -> bool | None:
+        """Returns whether the transaction was committed; aborts it if it is open."""
         with self._lock:
             decided = self._decision(name)
             if decided is None:
@@ -184,6 +196,7 @@ class MergeTreeTransactions:
             return decided is not None and decided.state is TransactionState.COMMITTED
 
     def rollback(self, transaction_id: str) -> None:
+        """Aborts a transaction. Raises 649 for a committed one."""
         name = transaction_node_name(transaction_id)
         with self._lock:
             decided = self._decision(name)
@@ -193,6 +206,7 @@ class MergeTreeTransactions:
                 self._abort(name, transaction_id, "it was rolled back")
 
     def known(self) -> list[TransactionSummary]:
+        """Returns the open and the remembered transactions."""
         with self._lock:
             self._store.settle()
             names = sorted(file.stem for file in (self._path / _DECISIONS).glob("*.json"))
@@ -206,7 +220,7 @@ class MergeTreeTransactions:
         return TransactionSummary.of(found, staged)
 
     def clean_up(self, now: float) -> None:
-        """Aborts what was left open, removes what is decided, forgets decisions of long ago. ``now``: monotonic."""
+        """Aborts idle transactions and removes old decisions and staged parts. ``now``: monotonic seconds."""
         with self._lock:
             homes = [self._path / "staged" / name for name in self._store.staged.transactions()]
             for home, age in self._unchanged_staged.ages(homes, now).items():
@@ -222,13 +236,13 @@ class MergeTreeTransactions:
             if rank >= MAX_REMEMBERED_TRANSACTIONS or ages[file] > DECIDED_TRANSACTION_SECONDS:
                 file.unlink(missing_ok=True)
         applications = [*(self._path / _APPLICATIONS).glob("*.json")]
-        if len(applications) > _MOST_APPLICATIONS:
+        if len(applications) > _MAX_APPLICATIONS:
             with self._lock:
                 applications.sort(key=lambda file: file.stat().st_mtime, reverse=True)
-                for file in applications[_MOST_APPLICATIONS:]:
+                for file in applications[_MAX_APPLICATIONS:]:
                     file.unlink(missing_ok=True)
 
-    # -- what is on disk --------------------------------------------------------------------------------------------
+    # -- files ------------------------------------------------------------------------------------------------------
 
     @property
     def _path(self) -> Path:
@@ -244,15 +258,15 @@ class MergeTreeTransactions:
         replace_file_durably(file, text, file.with_name(f"{file.name}.new"))
 
     def _text(self, name: str, transaction_id: str, state: TransactionState, *, rows: int = 0, reason: str = "") -> str:
-        """Of its file, which keeps what it says of its beginning."""
+        """Returns the text of the decision file, with the id and creation time of the former file."""
         former = self._read(name)
         created = former.created_ms / 1000 if former is not None else self._table.services.clock()
         known_id = former.id if former is not None else transaction_id
         return _text_of(known_id, state, rows, reason, created)
 
     def _decision(self, name: str) -> Transaction | None:
-        """``None`` while it is open."""
-        self._store.settle()  # the file may be one that goes
+        """Returns the decided transaction, or ``None`` while it is open."""
+        self._store.settle()  # finish an exchange first: it may remove the file
         found = self._read(name)
         return found if found is not None and found.state is not TransactionState.OPEN else None
 
@@ -267,7 +281,7 @@ class MergeTreeTransactions:
         return ApplicationVersion("", request.application, document["committed"], document["rows"])
 
     def _staged(self, name: str, group: str) -> dict[str, StagedRecord]:
-        """The parts of one INSERT, by keys of their own; their places are ``<group>/<directory>``."""
+        """Returns the parts of one INSERT by key; their places are ``<group>/<directory>``."""
         found = {}
         home = self._store.staged.path(name, group)
         for directory in sorted(home.iterdir(), key=lambda path: int(path.name.partition("-")[0])):
@@ -298,14 +312,14 @@ def _read(file: Path) -> Transaction | None:
     )
 
 
-def decisions_on_disk(directory: Path) -> list[Transaction]:
-    """The transactions of the table in ``directory`` that are decided and remembered. It is not open."""
+def read_decision_files(directory: Path) -> list[Transaction]:
+    """Returns the decided transactions of the table in ``directory``, which must not be open."""
     found = map(_read, sorted((directory / _DECISIONS).glob("*.json")))
     return [each for each in found if each is not None and each.state is not TransactionState.OPEN]
 
 
-def applications_on_disk(directory: Path) -> dict[str, tuple[int, int]]:
-    """The version that each application committed last, and its rows, by ``transaction_node_name(application)``."""
+def read_application_files(directory: Path) -> dict[str, tuple[int, int]]:
+    """Returns the last committed version and its rows by ``transaction_node_name(application)``."""
     found = {}
     for file in sorted((directory / _APPLICATIONS).glob("*.json")):
         document = json.loads(file.read_bytes())
@@ -316,7 +330,7 @@ def applications_on_disk(directory: Path) -> dict[str, tuple[int, int]]:
 def write_decisions(
     directory: Path, decided: Iterable[Transaction], applications: Mapping[str, tuple[int, int]]
 ) -> None:
-    """Durable when this returns: what :func:`decisions_on_disk` and :func:`applications_on_disk` find."""
+    """Writes durably what :func:`read_decision_files` and :func:`read_application_files` read."""
     texts = {
         _decision_file(each.name): _text_of(each.id, each.state, each.rows, each.reason, each.created_ms / 1000)
         for each in decided

@@ -1,1 +1,1 @@
-"""Merges and mutations as they are carried out, with and without replicas."""
+"""Runs merges and mutations of parts, for tables with and without replicas."""

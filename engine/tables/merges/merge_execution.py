@@ -1,4 +1,4 @@
-"""Runs one merge of parts into a temporary part, here or in a process of its own."""
+"""Runs one merge of parts into a temporary part, here or in a merge process."""
 
 from __future__ import annotations
 
@@ -27,9 +27,12 @@ def merge_to_temporary(
     expire_at: int = 0,
     merge_type: str = "Regular",
 ) -> Path:
-    """The directory of the merged part, not yet in the store. Raises ``CorruptionError``, ``CancelledError``."""
+    """Merges parts; returns the directory of the result, which is not in the store yet.
+
+    Raises ``CorruptionError`` and ``CancelledError``.
+    """
     definition = table.definition
-    sources = [source.under(definition.description.schema) for source in sources]  # an ALTER may have come since
+    sources = [source.under(definition.description.schema) for source in sources]  # an ALTER may have come meanwhile
     names = tuple(source.name for source in sources)
     with track_new_part(table, PartEventType.MERGE, sources, result, merge_type) as making:
         shown, directory = making.shown, making.directory
@@ -41,8 +44,8 @@ def merge_to_temporary(
         where = (definition.database, definition.create, definition.data_path)
         order = MergeOrder(*where, names, directory, deduplicate, deduplicate_by, cleanup, expire_at)
         stop = is_cancelled or table.is_cancelled
-        if table.services.merge_elsewhere is not None:
-            table.services.merge_elsewhere(order, stop, on_progress)
+        if table.services.run_in_merge_process is not None:
+            table.services.run_in_merge_process(order, stop, on_progress)
         else:
             run_merge(order, sources, definition.description, stop, on_progress)
     return directory
@@ -55,7 +58,7 @@ def run_merge(
     is_cancelled: Callable[[], bool],
     on_progress: Callable[[MergeProgress], None],
 ) -> None:
-    """The merge itself. On any error the directory is removed."""
+    """Runs the merge in this process. Removes the directory after an error."""
     mode = description.merge_mode.at(order.expire_at)
     mode = mode.for_reading() if order.cleanup else mode
     merge_parts(

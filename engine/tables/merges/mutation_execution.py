@@ -1,7 +1,7 @@
-"""Mutates one part into a temporary one.
+"""Mutates one part into a temporary one, here or in a merge process.
 
-Expressions of users are evaluated here, so where merges have processes of their own this is done there too: the order
-says all that the other process must know, and the parts that subqueries read are held by this one meanwhile.
+Mutations evaluate expressions of users, so they run in merge processes where merges do. The order says all that the
+other process must know. This process holds the parts that subqueries read meanwhile.
 """
 
 from __future__ import annotations
@@ -33,15 +33,17 @@ class ReadableTable(Protocol):
     """A table that a subquery may read."""
 
     @property
-    def definition(self) -> TableDefinition: ...
+    def definition(self) -> TableDefinition:
+        """The table's definition."""
 
-    def snapshot(self) -> PartsSnapshot: ...
+    def snapshot(self) -> PartsSnapshot:
+        """Returns the table's active parts, held."""
 
 
 _ENGINE = QueryEngine()
-"""Of the process: the parts of a table are mutated by one plan."""
+"""One engine per process, so that one plan serves all parts of a table."""
 FindTable = Callable[[str, str], ReadableTable | None]
-"""By database and name. Raises 81 (UNKNOWN_DATABASE)."""
+"""Finds a table by database and name. Raises 81 (UNKNOWN_DATABASE)."""
 
 
 def mutate_to_temporary(
@@ -53,9 +55,10 @@ def mutate_to_temporary(
     *,
     is_cancelled: Callable[[], bool] | None = None,
 ) -> Path:
-    """The directory of a part with the rows of ``source`` as all of the mutations, in order, leave them: not yet in the
-    store. ``source`` is held by the caller. Raises ``CorruptionError``, ``CancelledError``, and ``UserError`` for what
-    an expression makes of a row; then nothing is left.
+    """Applies the mutations in order to a part; returns the directory of the result, not yet in the store.
+
+    The caller holds ``source``. Raises ``CorruptionError``, ``CancelledError``, and ``UserError`` for the errors of
+    expressions; then nothing is left on disk.
     """
     definition = table.definition
     with track_new_part(table, PartEventType.MUTATE, [source], result) as making:
@@ -67,22 +70,25 @@ def mutate_to_temporary(
 
         with ExitStack() as held:
             names = {name for mutation in mutations for name in mutation.tables}
-            read = [(other.definition, held.enter_context(_held(other))) for other in _tables(names, find_table)]
+            read = [
+                (other.definition, held.enter_context(_hold_snapshot(other)))
+                for other in _find_tables(names, find_table)
+            ]
             order = MutationOrder(
                 definition.database,
                 definition.create,
                 definition.data_path,
                 source.name,
                 tuple(step for mutation in mutations for step in mutation.steps(source.name.partition_id)),
-                tuple(_table_read(other, parts) for other, parts in read),
+                tuple(_describe_read(other, parts) for other, parts in read),
                 directory,
             )
             stop = is_cancelled or table.is_cancelled
-            if table.services.merge_elsewhere is not None:
-                table.services.merge_elsewhere(order, stop, on_progress)
+            if table.services.run_in_merge_process is not None:
+                table.services.run_in_merge_process(order, stop, on_progress)
             else:
                 others = {(d.database, d.name): HeldPartsRelation(d.description, parts) for d, parts in read}
-                _carry_out(order, source, definition, HeldPartsCatalog(others), stop, on_progress)
+                _run_order(order, source, definition, HeldPartsCatalog(others), stop, on_progress)
     return directory
 
 
@@ -92,22 +98,23 @@ def run_mutation(
     is_cancelled: Callable[[], bool],
     on_progress: Callable[[MergeProgress], None],
 ) -> None:
-    """As the order says, in a process that has no tables."""
+    """Runs an order in a process that has no tables."""
     definition = definition_of(order)
     (source,) = open_active_parts(definition, [order.source])
     read = {}
     for item in order.reads:
         other = definition_of(item)
         read[other.database, other.name] = HeldPartsRelation(other.description, open_active_parts(other, item.parts))
-    _carry_out(order, source, definition, HeldPartsCatalog(read), is_cancelled, on_progress)
+    _run_order(order, source, definition, HeldPartsCatalog(read), is_cancelled, on_progress)
 
 
 def open_active_parts(definition: TableDefinition, names: Iterable[PartName]) -> list[Part]:
+    """Opens parts of a table from its data directory."""
     schema = definition.description.schema
     return [open_part(definition.data_path / str(name), name=name, table_schema=schema) for name in names]
 
 
-def _carry_out(
+def _run_order(
     order: MutationOrder,
     source: Part,
     definition: TableDefinition,
@@ -120,22 +127,22 @@ def _carry_out(
     def check(rows: int) -> None:
         if is_cancelled():
             raise CancelledError("Mutation was cancelled")
-        rows = min(rows, total)  # a step may bring another with it
+        rows = min(rows, total)  # a step may add another one
         on_progress(MergeProgress(rows, rows, total))
 
     run = PartMutator(_ENGINE, definition.description, definition.name, others, check)
     run.apply(source, order.steps, order.directory)
 
 
-def _tables(names: Iterable[tuple[str, str]], find_table: FindTable) -> Iterator[ReadableTable]:
+def _find_tables(names: Iterable[tuple[str, str]], find_table: FindTable) -> Iterator[ReadableTable]:
     for database, name in sorted(names):
         table = find_table(database, name)
-        if table is not None:  # else it is a name of WITH, or unknown, which the query says
+        if table is not None:  # otherwise it is a name of WITH, or unknown, which the query reports
             yield table
 
 
 @contextmanager
-def _held(table: ReadableTable) -> Iterator[Sequence[Part]]:
+def _hold_snapshot(table: ReadableTable) -> Iterator[Sequence[Part]]:
     snapshot = table.snapshot()
     try:
         yield snapshot.parts
@@ -143,29 +150,31 @@ def _held(table: ReadableTable) -> Iterator[Sequence[Part]]:
         snapshot.release()
 
 
-def _table_read(definition: TableDefinition, parts: Sequence[Part]) -> MutationReadTable:
+def _describe_read(definition: TableDefinition, parts: Sequence[Part]) -> MutationReadTable:
     names = tuple(part.name for part in parts)
     return MutationReadTable(definition.database, definition.create, definition.data_path, names)
 
 
 @dataclass(frozen=True)
 class HeldPartsRelation:
-    """Implements ``sql.relations.PartsRelation`` with parts that somebody holds."""
+    """A table with parts that the caller holds. Implements ``sql.relations.PartsRelation``."""
 
     description: TableDescription
     parts: Sequence[Part]
 
     def snapshot(self, *, sequential_consistency: bool = False) -> PartsSnapshot:
+        """Returns the held parts under the table's schema."""
         return Snapshot([part.under(self.description.schema) for part in self.parts], lambda _: None)
 
 
 @dataclass(frozen=True)
 class HeldPartsCatalog:
-    """Implements ``sql.relations.RelationCatalog``."""
+    """The tables that subqueries of a mutation may read. Implements ``sql.relations.RelationCatalog``."""
 
     tables: Mapping[tuple[str, str], HeldPartsRelation]
 
     def relation(self, database: str | None, table: str) -> PartsRelation:
+        """Returns the table. Raises 60 (UNKNOWN_TABLE)."""
         assert database is not None
         found = self.tables.get((database, table))
         if found is None:
@@ -173,7 +182,9 @@ class HeldPartsCatalog:
         return found
 
     def files(self, path: str, format: str = "", structure: str = "") -> StreamedRelation:
+        """Raises 48: a mutation reads no files."""
         raise UserError("NOT_IMPLEMENTED", f"A mutation does not read the file {path!r}")
 
     def other_tables(self, function: object) -> object:
+        """Raises 48: a mutation reads no other servers."""
         raise UserError("NOT_IMPLEMENTED", "Other servers are not read here")

@@ -1,5 +1,8 @@
-"""One part made of others, by a merge or a mutation: shown in ``system.merges`` while it is under way, noted in
-``system.part_log`` when it has ended, and nothing left of it when it failed."""
+"""Tracks a part while a merge or mutation writes it.
+
+It is listed in ``system.merges`` meanwhile and added to ``system.part_log`` at the end. A failure leaves nothing on
+disk.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from parts.read.part_reader import Part, open_part
 
 @dataclass(frozen=True)
 class PartInProgress:
-    """``directory`` is where the part is to be written."""
+    """A part that is being written into ``directory``."""
 
     shown: RunningMerge
     directory: Path
@@ -27,8 +30,11 @@ class PartInProgress:
 def track_new_part(
     table: TableData, type_: PartEventType, sources: Sequence[Part], result: PartName, merge_type: str = ""
 ) -> Iterator[PartInProgress]:
-    """The block writes the part. ``type_`` is ``MERGE`` or ``MUTATE``. Raises 243 (NOT_ENOUGH_SPACE) where the disk has
-    no room for as much as the sources take."""
+    """Lists the new part while the block writes it.
+
+    ``type_`` is ``MERGE`` or ``MUTATE``. Raises 243 (NOT_ENOUGH_SPACE) if the disk has no space for the size of the
+    sources.
+    """
     definition, services, is_mutation = table.definition, table.services, type_ is PartEventType.MUTATE
     shown = RunningMerge(
         database=definition.database,

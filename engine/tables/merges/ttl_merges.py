@@ -1,7 +1,7 @@
-"""What a table does by itself about rows that expire: parts that are gone are dropped, others are merged.
+"""Selects the parts and merges of a table whose rows have expired by TTL.
 
-The clock is asked here, once for each merge: its value travels with the merge, and whoever carries it out comes to the
-same rows.
+The clock is read here, once for each merge. Its value travels with the merge, so every replica that runs the merge gets
+the same rows.
 """
 
 from __future__ import annotations
@@ -28,20 +28,22 @@ _NOT_HERE = TtlMergeCandidate(NO_KNOWN_TIMES, 1, 0)
 
 
 class TtlTable(TableData, Protocol):
+    """A table whose rows may expire."""
+
     stopped: StoppedActions
 
 
 class TtlMergeSelector:
-    """Which rows of one table expire, and which merge takes them away; the steps of its background work share it."""
+    """Selects the TTL merges and expired parts of one table, for all its background tasks."""
 
     def __init__(self, table: TtlTable) -> None:
         self._table = table
         self._next: dict[tuple[str, str], float] = {}
-        """By kind of merge and partition: when the next may be, by the monotonic clock."""
+        """By merge type and partition, the monotonic time from which the next merge may run."""
 
     @property
     def time(self) -> int:
-        """When merges that are decided now take place; 0: they leave expired rows as they are, and rows have no age."""
+        """The time of merges that are decided now; 0 if they must not expire rows and rows have no age."""
         description = self._table.description
         if description.merge_mode.needs_time and not description.ttl:
             return int(self._table.services.clock())
@@ -49,13 +51,13 @@ class TtlMergeSelector:
 
     @property
     def _expiry_time(self) -> int:
-        """0: nothing expires now."""
+        """The time by which rows expire; 0 if nothing expires now."""
         if not self._table.description.ttl or StoppableAction.TTL_MERGES in self._table.stopped:
             return 0
         return int(self._table.services.clock())
 
     def gone(self) -> list[PartName]:
-        """Active parts of which no row is left."""
+        """Returns the active parts of which every row has expired."""
         now = self._expiry_time
         if not now or not self._table.definition.settings.remove_empty_parts:
             return []
@@ -65,11 +67,14 @@ class TtlMergeSelector:
         )
 
     def has_work(self) -> bool:
-        """Whether a merge might be chosen; parts may not be free for it."""
+        """Tells whether a merge might be selected, although its parts may be in use."""
         return self.choose([[part.name] for part in self._table.store.active()]) is not None
 
     def choose(self, runs: Sequence[Sequence[PartName]]) -> TtlMerge | None:
-        """The merge by TTL that is due, if any, among ``runs`` of neighbours that may be merged and are here."""
+        """Returns the TTL merge that is due, if any.
+
+        ``runs`` are neighbouring parts that may be merged and are here.
+        """
         now = self._expiry_time
         settings = self._table.definition.settings
         under_way = sum(merge.merge_type in TTL_MERGE_TYPES for merge in self._table.services.merges)
@@ -87,7 +92,7 @@ class TtlMergeSelector:
         )
 
     def note(self, merge: TtlMerge) -> None:
-        """It is made, or put into the log."""
+        """Records that a merge was run or logged, so that the next of its type waits."""
         settings = self._table.definition.settings
         pause = settings.merge_with_ttl_timeout
         if merge.merge_type == TTL_RECOMPRESS:
@@ -95,6 +100,7 @@ class TtlMergeSelector:
         self._next[merge.merge_type, merge.sources[0].partition_id] = self._table.services.monotonic() + pause
 
     def _resting(self, merge_type: str) -> Collection[str]:
+        """Returns the partitions in which a merge of this type has to wait."""
         now = self._table.services.monotonic()
         return {partition for (kind, partition), until in self._next.items() if kind == merge_type and until > now}
 

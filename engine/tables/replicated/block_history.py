@@ -1,5 +1,7 @@
-"""A replica read in the order of the table's blocks (``engine.tables.capabilities.block_history``): ZooKeeper knows
-what is decided, the queue what is not here yet."""
+"""Block history of a replica: decided blocks from ZooKeeper, missing ones from its queue.
+
+See ``engine.tables.capabilities.block_history``.
+"""
 
 from __future__ import annotations
 
@@ -21,16 +23,18 @@ _POLL_SECONDS = 0.02
 
 
 class ReplicatedBlockHistory:
+    """The block history of one replica."""
+
     def __init__(self, state: ReplicaState, pull: Callable[[Keeper], None], wake_execution: Callable[[], None]) -> None:
-        """``pull`` takes over what is in the log."""
+        """``pull`` reads the log into the queue."""
         self._state = state
         self._pull = pull
         self._wake_execution = wake_execution
 
     def read(self) -> BlockHistory:
-        """Raises 242, 999."""
+        """Returns the block history. Raises 242, 999."""
         state = self._state
-        with state.working() as (keeper, _):
+        with state.hold_write_access() as (keeper, _):
             decided = read_stream_positions(
                 keeper,
                 state.paths,
@@ -41,15 +45,20 @@ class ReplicatedBlockHistory:
             return self._history(keeper, decided)
 
     def snapshot(self, wanted: WantedBlocks) -> FilteredSnapshot:
-        """Has all of the wanted blocks: waits for those that are still to be fetched. Raises 33, 242, 369, 999."""
+        """Returns a snapshot with all wanted blocks; waits for those still to be fetched.
+
+        Raises 33, 242, 369, 999.
+        """
         state = self._state
         deadline = state.services.monotonic() + _WAIT_SECONDS
         while True:
-            with state.working() as (keeper, _):
+            with state.hold_write_access() as (keeper, _):
                 keeper.sync(state.paths.root)
                 self._pull(keeper)
                 coming = [part for part in state.queue.virtual_parts() if wanted.overlaps(part)]
-                failed = read_unconfirmed_parts(keeper, state.paths)  # those that wait lie behind every position
+                failed = read_unconfirmed_parts(
+                    keeper, state.paths
+                )  # parts that wait for a quorum lie behind every position
                 snapshot = FilteredSnapshot(state.store.snapshot(), failed)
                 try:
                     require_readable_blocks(state.definition, self._history(keeper), wanted)
@@ -77,7 +86,7 @@ class ReplicatedBlockHistory:
         return BlockHistory(identity, decided or {}, read_dropped_blocks(keeper, paths), read_lost_parts(keeper, paths))
 
     def _has(self, part: PartName, covering: Callable[[PartName], object]) -> bool:
-        """Whether its rows are there: of a part that is still to be made of others, whether theirs are."""
+        """Tells whether the part's rows are here: in the part, a cover, or the parts it is to be made of."""
         if covering(part) is not None:
             return True
         queued = (item.entry for item in self._state.queue.entries())

@@ -1,10 +1,11 @@
-"""What the parts of one replica share: where it is, what it holds, and whether it may write now.
+"""The state that the components of one replica share, and its right to write.
 
 Invariants:
-- ``activation`` is set exactly while the replica is writable; whoever changes the table's state in ZooKeeper does so
-  inside :meth:`working`, so a new session begins only when nobody still acts for the old one.
-- A part is active in the store only after ZooKeeper lists it, except parts of an INSERT with an unknown answer, which
-  stay pre-active until the next session settles them.
+
+- ``activation`` is set exactly while the replica is writable. Changes of the table's state in ZooKeeper happen inside
+  :meth:`hold_write_access`, so a new session begins only when nothing acts for the old one.
+- A part is active in the store only after ZooKeeper lists it. Parts of an INSERT of unknown outcome stay pre-active
+  until the next session settles them.
 - SELECT needs none of this: it reads the store.
 """
 
@@ -35,12 +36,8 @@ from parts.common.part_name import PartName
 from parts.common.query_status import QueryStatus
 from parts.format.hashed_file import make_directories, sync_descriptor, sync_directory
 from parts.read.part_reader import Part
-from parts.store.part_states import (
-    PartState,
-)
-from parts.store.part_store import (
-    PartStore,
-)
+from parts.store.part_states import PartState
+from parts.store.part_store import PartStore
 from parts.table.table_description import TableDescription
 from recovery.startup_plan import PartOnDisk
 from sql.definitions.engines.replica_location import find_replica_location
@@ -49,13 +46,16 @@ _PAUSE_SECONDS = 30.0
 _POLL_SECONDS = 0.01
 _BEGIN_SECONDS = 10.0
 DETACHED_STAGING_PREFIX = "detached-"
-"""Of the places of staged parts that another replica may have in ``detached/``."""
+"""The prefix of places of staged parts that another replica may have in ``detached/``."""
 ATTEMPTS_BEFORE_LOSS_CHECK = 7
-"""Vain ones of an entry, which take about 13 seconds, before all replicas are asked whether its part is lost."""
+"""How many attempts of an entry must fail before its part may be lost.
+
+They take about 13 seconds; then all replicas are asked.
+"""
 
 
 class ReplicaState:
-    """``restart`` asks for a new start of the replica's session; it only wakes."""
+    """The state of one replica. ``restart`` requests a new start of its session and returns at once."""
 
     def __init__(
         self,
@@ -87,17 +87,17 @@ class ReplicaState:
         self.queue = ReplicationQueue(self.replica.name, services.clock, services.monotonic)
         self.mutations = KnownMutations(self.paths)
         self.partition_nodes: dict[str, PartitionNode] = {}
-        """Those that are called otherwise than their partitions, as they were seen last."""
+        """The last seen nodes of partitions whose nodes have other names than the partitions."""
         self.activation: Activation | None = None
         self.readonly_reason = "The table is starting"
         self.refusal = ""
-        """Why the last start of a session was refused, until one succeeds: an operator has to decide something."""
+        """The reason why the last session start was refused, if an operator must act; else empty."""
         self.has_begun = threading.Event()
-        """It is writable, or it is known why not: set by the first step of the session."""
+        """Set by the session's first step: the replica is writable, or the reason why not is known."""
         self.hurry: Callable[[], None] = lambda: None
-        """Lets that step come before those of other tables."""
+        """Makes that step run before those of other tables."""
         self.has_started = False
-        """It has been writable: what it lacks stands in its queue."""
+        """Whether the replica has been writable, so that its queue holds what it lacks."""
         self.unknown_inserts: list[InsertRequest] = []
         self.is_paused = threading.Event()
         self._working = 0
@@ -105,14 +105,18 @@ class ReplicaState:
 
     @property
     def description(self) -> TableDescription:
+        """The compiled definition of the table."""
         return self.definition.description
 
     def make_task(self, name: str, step: Callable[[], float]) -> BackgroundTask:
-        """A task that runs once the table has been started; waking it before does nothing."""
+        """Makes a task that runs once the table has started; waking it before does nothing."""
         return BackgroundTask(f"{self.definition.full_name}: {name}", step)
 
     def parts_on_disk(self) -> dict[PartName, PartOnDisk]:
-        """Every part that was not dropped; whether it is active depends on what ZooKeeper says of its cover."""
+        """Returns every part that was not dropped.
+
+        Whether one is active depends on what ZooKeeper says of its cover.
+        """
         return {
             entry.part.name: PartOnDisk(entry.part.rows, entry.part.content_hash)
             for entry in self.store.entries()
@@ -120,10 +124,10 @@ class ReplicaState:
         }
 
     def identity(self) -> str:
-        """A random text kept with the data, and where the data is.
+        """Returns a random text that is kept with the data, and the data's location.
 
-        It tells a former process on this data (which is gone: the data directory is locked) from another server of the
-        same name, even one that was started on a copy of the directory.
+        It tells a former process on this data from another server of the same name, even one that was started on a copy
+        of the directory. A former process has ended, because the data directory is locked.
         """
         path = self.definition.data_path
         file = path / "replica_identity"
@@ -139,17 +143,17 @@ class ReplicaState:
         return f"{file.read_text()} {socket.gethostname()}:{path}"
 
     def forget_zookeeper(self) -> None:
-        """What was read in a former session: a ZooKeeper that lost its data uses names again."""
+        """Forgets what former sessions read, as a ZooKeeper that lost its data uses names again."""
         self.mutations.forget()
         self.partition_nodes.clear()
 
     # -- the right to write -------------------------------------------------------------------------------------
 
     @contextmanager
-    def working(self) -> Iterator[tuple[Keeper, Activation]]:
-        """Held while acting on the table's state, by a keeper that writes only while this replica is active.
+    def hold_write_access(self) -> Iterator[tuple[Keeper, Activation]]:
+        """Holds the right to write while the block acts on the table's state.
 
-        Raises 242 (TABLE_IS_READ_ONLY).
+        Raises 242 (TABLE_IS_READ_ONLY). The yielded keeper writes only while this replica is active.
         """
         self._wait_until_begun()
         with self._gate:
@@ -166,8 +170,11 @@ class ReplicaState:
 
     @contextmanager
     def restart_on_leaked_number(self) -> Iterator[None]:
-        """Around what takes block numbers. When ZooKeeper goes away meanwhile, one may be left that nobody will use,
-        and merges would wait for it as long as the session lives: the new start takes it back."""
+        """Restarts the session if the block, which takes block numbers, loses ZooKeeper.
+
+        A number may be left that nobody will use, and merges would wait for it as long as the session lives. The new
+        session releases it.
+        """
         try:
             yield
         except (KeeperError, UnknownOutcomeError):
@@ -175,19 +182,20 @@ class ReplicaState:
             raise
 
     def require_writable(self) -> Keeper:
-        """The keeper. Raises 242 (TABLE_IS_READ_ONLY), 999 (KEEPER_EXCEPTION)."""
+        """Returns the keeper. Raises 242 (TABLE_IS_READ_ONLY), 999 (KEEPER_EXCEPTION)."""
         self._wait_until_begun()
         if self.activation is None:
             raise self._readonly_error()
         return self.replication.require_keeper()
 
     def _wait_until_begun(self) -> None:
-        """Whoever writes to a table while the server starts waits for its turn a little."""
+        """Waits a little for the table's turn while the server starts."""
         if not self.has_begun.is_set():
             self.hurry()
             self.services.wait(self.has_begun, _BEGIN_SECONDS)
 
     def set_writable(self, activation: Activation) -> None:
+        """Makes the replica writable in this session."""
         with self._gate:
             self.activation = activation
             self.readonly_reason = self.refusal = ""
@@ -195,7 +203,7 @@ class ReplicaState:
             self.is_paused.clear()
 
     def set_readonly(self, reason: str) -> bool:
-        """Stops work for the old session; ``False`` when some of it is still going on: try again."""
+        """Stops work of the old session. Returns ``False`` if some of it still runs: try again."""
         with self._gate:
             self.activation = None
             self.readonly_reason = reason
@@ -209,31 +217,34 @@ class ReplicaState:
         )
 
     def problem(self) -> str | None:
-        """What keeps the replica from working, for ``/replicas_status``; ``None`` when nothing does."""
+        """Returns what keeps the replica from working, for ``/replicas_status``; ``None`` if it works."""
         if self.is_session_expired:
             return "there is no connection to ZooKeeper" if self.replication.keeper else self.readonly_reason
         return self.refusal or self.readonly_reason or None
 
     @property
     def is_session_expired(self) -> bool:
-        """True too while the connection is lost: whether the session lives on is not known then."""
+        """Tells whether the session has ended; also true while the connection is lost, as nobody knows then."""
         keeper = self.replication.keeper
         return keeper is None or keeper.state is not SessionState.CONNECTED
 
     # -- waiting ------------------------------------------------------------------------------------------------
 
     def is_cancelled(self) -> bool:
+        """Tells whether running work must stop: the table stops, or a new session begins."""
         return self.is_stopping.is_set() or self.is_paused.is_set()
 
     def sleep(self, seconds: float) -> None:
-        """Ends early when the table is being stopped."""
+        """Sleeps; ends early when the table is being stopped."""
         self.services.wait(self.is_stopping, seconds)
 
     def wait_for(
         self, condition: Callable[[], bool], timeout_seconds: float, what: str, status: QueryStatus | None = None
     ) -> None:
-        """Polls ``condition()`` while background work goes on. Raises 159 (TIMEOUT_EXCEEDED), 236 when stopping, and
-        what ``status`` raises."""
+        """Waits for the condition while background work goes on.
+
+        Raises 159 (TIMEOUT_EXCEEDED), 236 if the table is stopping, and the errors of ``status``.
+        """
         deadline = self.services.monotonic() + timeout_seconds
         while not condition():
             self.sleep(_POLL_SECONDS)
@@ -246,5 +257,5 @@ class ReplicaState:
 
 
 def make_part_record(part: Part) -> PartRecord:
-    """What ZooKeeper keeps about a part."""
+    """Returns what ZooKeeper stores about a part."""
     return PartRecord(part.content_hash, part.rows, part.data_uncompressed_bytes)

@@ -10,22 +10,21 @@ from engine.tables.replicated.replica_state import ReplicaState
 from parts.common.errors import UnavailableError
 from parts.common.part_name import PartName
 from parts.read.part_reader import Part
-from parts.store.part_states import (
-    Snapshot,
-)
+from parts.store.part_states import Snapshot
 
 _POLL_SECONDS = 0.01
 _SETTLE_SECONDS = 2.0
 
 
 class FilteredSnapshot:
-    """Holds the whole snapshot, shows some of it."""
+    """A snapshot that holds all parts and shows all but the hidden ones."""
 
     def __init__(self, snapshot: Snapshot, hidden: Collection[PartName]) -> None:
         self._snapshot = snapshot
         self.parts: Sequence[Part] = tuple(part for part in snapshot.parts if part.name not in hidden)
 
     def release(self) -> None:
+        """Releases all parts."""
         self._snapshot.release()
 
     def __enter__(self) -> FilteredSnapshot:
@@ -36,14 +35,19 @@ class FilteredSnapshot:
 
 
 def take_sequential_snapshot(state: ReplicaState) -> FilteredSnapshot:
-    """What a quorum has confirmed. Raises 242, 289 (REPLICA_IS_NOT_IN_QUORUM), 999."""
-    with state.working() as (keeper, activation):  # no new session begins, which may move parts back to the queue
+    """Returns the parts that a quorum has confirmed. Raises 242, 289 (REPLICA_IS_NOT_IN_QUORUM), 999."""
+    with state.hold_write_access() as (
+        keeper,
+        activation,
+    ):  # keeps a new session from beginning, which may move parts back to the queue
         return FilteredSnapshot(*read_confirmed(keeper, activation, lambda: _settled_snapshot(state, keeper)))
 
 
 def _settled_snapshot(state: ReplicaState, keeper: Keeper) -> Snapshot:
-    """Shows every part that ZooKeeper lists for this replica. One that was committed there and is not active here
-    yet may be what an acknowledged quorum counts, and stands in no queue any more. Raises 289 when it takes long.
+    """Returns a snapshot of every part that ZooKeeper lists for this replica.
+
+    A part that was committed there and is not active here yet may be one that an acknowledged quorum counts, and is in
+    no queue any more. Raises 289 if that lasts.
     """
     deadline = state.services.monotonic() + _SETTLE_SECONDS
     while True:

@@ -1,20 +1,23 @@
-"""Where every client's connection stands, in memory that the door shares with its workers.
+"""The state of every client connection, in memory shared by the dispatcher and the workers.
 
-A worker that was killed cannot say what it owed its clients. So it notes the state of each of its connections *before*
-it goes on, one byte a slot, and the door reads it when the worker is no more::
+A worker that was killed cannot tell what its clients still waited for. Therefore it records the state of each of its
+connections *before* it acts, one byte for each slot. The dispatcher reads the state after the worker's end::
 
-    FREE ──door passes──► PASSED ──worker takes──► IDLE ──first bytes──► ASKED ─(─► BEGUN ─)─► ANSWERED ──► IDLE
-                                                     any ──worker──► CLOSED ──door──► FREE
+    FREE ──dispatcher passes──► PASSED ──worker takes──► IDLE ──first bytes──► ASKED ─(─► BEGUN ─)─► ANSWERED ──► IDLE
+                                                           any ──worker──► CLOSED ──dispatcher──► FREE
 
-A short request is kept as it came, so that it can be asked again in another worker when its own is ended for another
-query's sake: only once its query is known to change nothing (``may_repeat``).
+A short request is stored as it came. If its worker is ended because of another query, another worker can repeat the
+request, but only if it is known to change nothing (``may_repeat``).
 
-Between the note and the act itself a worker may die as well. ``received`` and ``written`` settle that: the bytes that
-had gone through the workers when the connection was idle last, to be compared with what the kernel counted.
+A worker may also die between recording a state and acting. ``received`` and ``written`` settle that case. They are the
+bytes that the workers had read and written when the connection was last idle, to be compared with the kernel's counts.
 
 Invariants:
-- made before any fork, never resized; a slot is the door's while FREE or PASSED, its worker's until it reports it.
-- one writer a slot at a time; a state is one byte and a count eight aligned ones, so no reader sees half of one.
+
+- The memory is made before any fork and never resized. A slot is the dispatcher's while FREE or PASSED, and its
+  worker's until the worker reports it.
+- Each slot has one writer at a time. A state is one byte and a count eight aligned bytes, so no reader sees half of
+  one.
 """
 
 from __future__ import annotations
@@ -23,31 +26,35 @@ import enum
 import mmap
 
 KEPT_BYTES = 4096
-"""A longer request is not kept."""
+"""A longer request is not stored."""
 
 
 class ConnectionState(enum.IntEnum):
+    """The states of a connection."""
+
     FREE = 0
     PASSED = 1
-    """On its way to a worker, which has not taken it."""
+    """On its way to a worker, which has not taken it yet."""
     IDLE = 2
-    """No request is in progress, and all of the last answer is with the kernel."""
+    """No request is in progress, and the kernel has all of the last answer."""
     ASKED = 3
-    """Bytes of a request are read, nothing of its answer is written."""
+    """Bytes of a request are read; nothing of its answer is written."""
     BEGUN = 4
     """The head of the answer has begun and goes on: a status line, and lines of progress."""
     ANSWERED = 5
-    """The head is written, the body is not complete."""
+    """The head is written; the body is not complete."""
     CLOSED = 6
 
 
 class ConnectionStates:
-    """``states``, ``received``, ``written`` and ``may_repeat`` by slot, of ``slots`` connections at most."""
+    """The shared arrays ``states``, ``received``, ``written`` and ``may_repeat``, indexed by slot."""
 
     def __init__(self, slots: int) -> None:
         self.slots = slots
         aligned = -(-slots // 8) * 8
-        shared = memoryview(mmap.mmap(-1, 2 * aligned + 24 * slots))  # anonymous and shared: forks see the same
+        shared = memoryview(
+            mmap.mmap(-1, 2 * aligned + 24 * slots)
+        )  # anonymous and shared: forked processes see the same memory
         self.states = shared[:slots]
         self.may_repeat = shared[aligned : aligned + slots]
         numbers = shared[2 * aligned :].cast("Q")
@@ -56,14 +63,14 @@ class ConnectionStates:
         self._lengths = numbers[2 * slots :]
         self._kept = memoryview(mmap.mmap(-1, slots * KEPT_BYTES))
 
-    def clear(self, slot: int) -> None:
-        """For a connection nothing has gone through yet."""
+    def reset(self, slot: int) -> None:
+        """Resets a slot for a new connection."""
         self.received[slot] = self.written[slot] = 0
-        self.forget(slot)
+        self.drop_request(slot)
         self.states[slot] = ConnectionState.PASSED
 
-    def keep(self, slot: int, data: bytes) -> None:
-        """``data`` is the next of the request."""
+    def store_request(self, slot: int, data: bytes) -> None:
+        """Stores the next bytes of the request."""
         length = self._lengths[slot]
         end = length + len(data)
         if end <= KEPT_BYTES:
@@ -71,13 +78,13 @@ class ConnectionStates:
             self._kept[first + length : first + end] = data
         self._lengths[slot] = end
 
-    def forget(self, slot: int) -> None:
-        """The request is answered, or is none that could be repeated."""
+    def drop_request(self, slot: int) -> None:
+        """Drops the stored request: it is answered, or cannot be repeated."""
         self.may_repeat[slot] = 0
         self._lengths[slot] = 0
 
-    def kept(self, slot: int) -> bytes:
-        """The whole request, if it may be repeated; else nothing."""
+    def get_request(self, slot: int) -> bytes:
+        """Returns the whole request if it may be repeated; otherwise empty."""
         first, length = slot * KEPT_BYTES, self._lengths[slot]
         is_there = self.may_repeat[slot] and length <= KEPT_BYTES
         return bytes(self._kept[first : first + length]) if is_there else b""

@@ -1,6 +1,6 @@
-"""Connections whose first bytes are not here yet, and what these bytes decide: whose the connection is.
+"""Waits for a connection's first bytes, and tells status page requests from others.
 
-Nothing is consumed: who serves the connection reads it from the start.
+Nothing is read off the connection: its server reads it from the start.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _PEEK_BYTES = max(map(len, _OWN)) + 1
 
 
 def is_status_page_request(data: bytes) -> bool | None:
-    """Whether a request that begins so is for a page of the server itself; ``None``: more bytes will tell."""
+    """Tells whether a request that begins so is for a status page; ``None`` if more bytes are needed."""
     for start in _OWN:
         if data.startswith(start):
             return data[len(start) : len(start) + 1] in (b" ", b"?") if len(data) > len(start) else None
@@ -26,7 +26,10 @@ def is_status_page_request(data: bytes) -> bool | None:
 
 
 class FirstBytesWaiter:
-    """On the running loop. ``own`` and ``other`` get each connection, once; silent ones are closed in time."""
+    """The connections that wait for first bytes, on the running loop.
+
+    ``own`` or ``other`` is called once with each connection; silent connections are closed after a time-out.
+    """
 
     def __init__(
         self, timeout_seconds: float, own: Callable[[socket.socket], None], other: Callable[[socket.socket], None]
@@ -37,15 +40,17 @@ class FirstBytesWaiter:
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[socket.socket, asyncio.TimerHandle] = {}
         self._raised: set[socket.socket] = set()
-        """Those of which some bytes are here: the kernel wakes for more than these."""
+        """Connections with some bytes, which wake the loop only for more than these."""
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def take(self, connection: socket.socket) -> None:
+    def add(self, connection: socket.socket) -> None:
+        """Takes a new connection."""
         self._look(connection)
 
     def close(self) -> None:
+        """Closes the waiting connections."""
         for connection in list(self._waiting):
             self._drop(connection)
 
@@ -62,7 +67,7 @@ class FirstBytesWaiter:
             return
         is_own = is_status_page_request(data)
         if is_own is None:
-            # The loop would spin on the bytes that are here.
+            # Otherwise the loop would spin on the bytes that are here.
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, len(data) + 1)
             self._raised.add(connection)
             self._wait(connection)
@@ -71,11 +76,11 @@ class FirstBytesWaiter:
 
     def _wait(self, connection: socket.socket) -> None:
         if connection not in self._waiting:
-            self._waiting[connection] = self._loop.call_later(self._timeout_seconds, self._is_late, connection)
+            self._waiting[connection] = self._loop.call_later(self._timeout_seconds, self._on_timeout, connection)
             self._loop.add_reader(connection.fileno(), self._look, connection)
 
-    def _is_late(self, connection: socket.socket) -> None:
-        """Whoever serves connections answers that of a head that does not go on."""
+    def _on_timeout(self, connection: socket.socket) -> None:
+        """Closes a silent connection; its server answers a request that does not go on."""
         try:
             has_begun = bool(connection.recv(1, socket.MSG_PEEK))
         except OSError:
@@ -88,10 +93,10 @@ class FirstBytesWaiter:
     def _decide(self, connection: socket.socket, *, is_own: bool) -> None:
         if connection in self._raised:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
-        self._let_go(connection)
+        self._stop_waiting(connection)
         (self._own if is_own else self._other)(connection)
 
-    def _let_go(self, connection: socket.socket) -> None:
+    def _stop_waiting(self, connection: socket.socket) -> None:
         timer = self._waiting.pop(connection, None)
         if timer is not None:
             timer.cancel()
@@ -99,5 +104,5 @@ class FirstBytesWaiter:
             self._raised.discard(connection)
 
     def _drop(self, connection: socket.socket) -> None:
-        self._let_go(connection)
+        self._stop_waiting(connection)
         connection.close()

@@ -1,7 +1,7 @@
-"""What becomes of a connection whose worker is no more, and the answers the door itself gives.
+"""Decides what becomes of a dead worker's connections, and sends the dispatcher's own responses.
 
-A worker notes what it is about to do, and may die before it does it. The kernel knows better: it counts the bytes taken
-off a connection and those put on it.
+A worker records what it is about to do, and may die before it does so. The kernel's counts of bytes read off a
+connection and written to it tell which.
 """
 
 from __future__ import annotations
@@ -23,10 +23,15 @@ _LINGER_SECONDS = 2.0
 _DRAIN_BYTES = 256 << 10
 _ESTABLISHED = 1
 _COUNTS_OFFSET = 120
-"""Of tcpi_bytes_acked and tcpi_bytes_received in Linux's ``struct tcp_info``: eight bytes each."""
+"""The offset of tcpi_bytes_acked and tcpi_bytes_received in Linux's ``struct tcp_info``.
+
+Both are eight bytes.
+"""
 
 
 class OrphanAction(enum.Enum):
+    """The ways to go on with a connection whose worker has ended."""
+
     MOVE = "another worker may have it"
     REPEAT = "its request is asked again"
     ANSWER = "its request gets an error"
@@ -36,6 +41,8 @@ class OrphanAction(enum.Enum):
 
 @dataclass(frozen=True)
 class KernelCounts:
+    """The bytes that passed a connection, as the kernel counts them."""
+
     consumed: int
     """Bytes that were read off the connection."""
     written: int
@@ -43,7 +50,7 @@ class KernelCounts:
 
 
 def read_kernel_counts(connection: socket.socket) -> KernelCounts | None:
-    """``None`` where the kernel does not count."""
+    """Reads the kernel's counts; returns ``None`` if the kernel does not count."""
     try:
         information = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _COUNTS_OFFSET + 16)
         acknowledged, received = struct.unpack_from("QQ", information, _COUNTS_OFFSET)
@@ -57,7 +64,7 @@ def read_kernel_counts(connection: socket.socket) -> KernelCounts | None:
 
 
 def choose_action(states: ConnectionStates, slot: int, connection: socket.socket) -> OrphanAction:
-    """Only when nobody writes the slot any more."""
+    """Chooses what to do with a connection. Requires that nobody writes the slot any more."""
     state = states.states[slot]
     if state == ConnectionState.PASSED:
         return OrphanAction.MOVE
@@ -76,7 +83,7 @@ def choose_action(states: ConnectionStates, slot: int, connection: socket.socket
 
 
 class FinalResponses:
-    """Answers after which connections end, on the running loop."""
+    """Responses after which connections end, on the running loop."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -86,7 +93,7 @@ class FinalResponses:
         return len(self._lingering)
 
     def send_error(self, connection: socket.socket, status: int, error: PandoError, *, in_head: bool = False) -> None:
-        """``in_head``: after a status line and headers."""
+        """Sends an error and closes the connection; ``in_head``: after a status line and headers."""
         answer = make_refusal(status, error)
         try:
             connection.send(answer[answer.index(b"\r\n") + 2 :] if in_head else answer)
@@ -96,17 +103,18 @@ class FinalResponses:
             self.close_after_drain(connection)
 
     def close_after_drain(self, connection: socket.socket) -> None:
-        """For a connection that has its answer; it is closed when the client has closed it, or some seconds later."""
+        """Closes an answered connection when the client has closed it, or some seconds later."""
         try:
             connection.shutdown(socket.SHUT_WR)
         except OSError:
             connection.close()
             return
-        # The rest is read and dropped for a moment: closed at once, the client might lose the answer.
+        # Read and drop the rest for a moment: after an immediate close the client might lose the response.
         self._lingering[connection] = self._loop.call_later(_LINGER_SECONDS, self._end, connection)
         self._loop.add_reader(connection.fileno(), self._drain, connection)
 
     def close(self) -> None:
+        """Closes all connections at once."""
         for connection in list(self._lingering):
             self._end(connection)
 

@@ -1,8 +1,8 @@
-"""A worker's connections: passed by the front door, served here, reported back with their end.
+"""Receives connections in a worker, serves them, and reports their end.
 
-Over the door socket (SOCK_SEQPACKET): to the worker a slot, four bytes (little endian), with the connection's
-descriptor, and a request that it is to repeat, if any; to the door slots, four bytes each. A reported slot is the
-door's again: CLOSED, or PASSED or IDLE when another worker may have the connection.
+Messages over the socket to the dispatcher (SOCK_SEQPACKET): to the worker, a slot of four bytes (little-endian) with
+the connection's descriptor, and a request to repeat, if any. To the dispatcher, slots of four bytes each. A reported
+slot is the dispatcher's again: CLOSED, or PASSED or IDLE if another worker may have the connection.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ _AT_ONCE = 64
 
 
 class ConnectionReceiver:
-    """All on the loop given to :meth:`start`. ``on_replica_gone`` is called once, when the other end is closed."""
+    """The receiver of one worker, on the loop given to :meth:`start`.
+
+    ``on_replica_gone`` is called once, when the other end is closed.
+    """
 
     def __init__(
         self,
@@ -45,6 +48,7 @@ class ConnectionReceiver:
         self._is_receiving = False
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begins to receive connections."""
         self._loop = loop
         self._opener = ConnectionOpener()
         self._socket.setblocking(False)
@@ -52,7 +56,7 @@ class ConnectionReceiver:
         loop.add_reader(self._socket.fileno(), self._receive)
 
     def close(self) -> None:
-        """Takes nothing more; what was passed already goes back. Ends of connections are still reported."""
+        """Takes no more connections and returns those passed already. Ends of connections are still reported."""
         if not self._is_receiving:
             return
         self._stop_receiving()
@@ -84,8 +88,10 @@ class ConnectionReceiver:
         self._on_replica_gone()
 
     def _next(self) -> tuple[int, bytes, socket.socket | None] | None:
-        """A slot, what is to be repeated, and the slot's connection, which is missing when this process has no free
-        descriptor; ``None`` at the end."""
+        """Receives a slot, a request to repeat and the connection; ``None`` at the end.
+
+        The connection is missing if this process has no free descriptor.
+        """
         data, descriptors, _, _ = socket.recv_fds(self._socket, SLOT_BYTES + KEPT_BYTES, 1, socket.MSG_CMSG_CLOEXEC)
         if not data:
             return None
@@ -116,7 +122,7 @@ class ConnectionReceiver:
             self._send_reports()
 
     def _send_reports(self) -> None:
-        """All that gathered while the door was slow go in one message."""
+        """Sends the reports; those that gathered meanwhile go in one message."""
         while self._reports:
             slots = self._reports[:MAX_SLOTS_PER_MESSAGE]
             try:
@@ -124,7 +130,7 @@ class ConnectionReceiver:
             except (BlockingIOError, InterruptedError):
                 self._loop.add_writer(self._socket.fileno(), self._send_reports)
                 return
-            except OSError:  # the replica process is gone: nobody is left to be told
+            except OSError:  # the replica process is gone: nobody needs the reports
                 slots = self._reports[:]
             del self._reports[: len(slots)]
         self._loop.remove_writer(self._socket.fileno())
@@ -133,7 +139,7 @@ class ConnectionReceiver:
 def make_worker_http_server(
     config: Config, door_socket: socket.socket, states: ConnectionStates, on_replica_gone: Callable[[], None]
 ) -> HttpServer:
-    """The HTTP server of a worker, whose connections come through ``door_socket``."""
+    """Makes the HTTP server of a worker, whose connections come through ``door_socket``."""
     return HttpServer(
         config,
         lambda make: ConnectionReceiver(door_socket, states, make, on_replica_gone),

@@ -1,8 +1,8 @@
-"""The pages that the front door serves itself: one answer a connection.
+"""Serves status pages in the replica process, one response per connection.
 
-Beside the threads that commit and merge, every system call may cost the door its turn. So a request that is here as a
-whole, as those of health checks are, is answered with as few of them as there can be; any other by the protocol that
-bears hostile and slow clients.
+Beside the threads that commit and merge, every system call may cost this thread its turn. A request that is here as a
+whole, like those of health checks, is therefore answered with as few system calls as possible. Any other is served by
+the protocol that handles hostile and slow clients.
 """
 
 from __future__ import annotations
@@ -24,14 +24,17 @@ from engine.server.config import Config
 
 logger = logging.getLogger(__name__)
 
-_MOST_HEAD_BYTES = 8192
+_MAX_HEAD_BYTES = 8192
 _SEND_SECONDS = 10.0
 _END = b"\r\n\r\n"
 _BODY_HEADERS = (b"\ncontent-length:", b"\ntransfer-encoding:", b"\nexpect:", b"\nupgrade:")
 
 
 class StatusPageServer:
-    """On the running loop. ``linger`` gets each connection that has its answer, and closes it."""
+    """The server of status pages, on the running loop.
+
+    ``linger`` closes each connection after its response.
+    """
 
     def __init__(self, config: Config, pages: Application, linger: Callable[[socket.socket], None]) -> None:
         self._uvicorn = make_uvicorn_config(config, pages, HttpConnection)
@@ -46,8 +49,9 @@ class StatusPageServer:
     def __len__(self) -> int:
         return len(self._state.connections) + len(self._opener) + len(self._tasks)
 
-    def open(self, connection: socket.socket) -> None:
-        head = _whole_head(connection)
+    def serve(self, connection: socket.socket) -> None:
+        """Serves a connection."""
+        head = _read_whole_head(connection)
         if head is None:
             make = self._uvicorn.http_protocol_class
             self._opener.open(connection, lambda: make(self._uvicorn, self._state, {}))  # type: ignore[call-arg]
@@ -56,8 +60,8 @@ class StatusPageServer:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def shut(self) -> None:
-        """Ends connections whose request is not here."""
+    def close_idle(self) -> None:
+        """Ends connections whose request has not come."""
         for connection in list(self._state.connections):
             connection.shutdown()
 
@@ -112,10 +116,13 @@ def _client(connection: socket.socket) -> tuple[str, int] | None:
     return str(address), int(port)
 
 
-def _whole_head(connection: socket.socket) -> bytes | None:
-    """Taken off the connection; ``None``, and nothing is, when it is not here as a whole, or announces more."""
+def _read_whole_head(connection: socket.socket) -> bytes | None:
+    """Reads a request head without a body off the connection.
+
+    Returns ``None``, and reads nothing, if it is incomplete or a body follows.
+    """
     try:
-        data = connection.recv(_MOST_HEAD_BYTES, socket.MSG_PEEK)
+        data = connection.recv(_MAX_HEAD_BYTES, socket.MSG_PEEK)
     except OSError:
         return None
     head, end, _ = data.partition(_END)

@@ -1,1 +1,1 @@
-"""The entries that a replica writes into the log: merges, mutations, drops and moves."""
+"""Decides and logs entries of a replicated table: merges, mutations, drops and moves."""

@@ -1,4 +1,4 @@
-"""Decides merges and writes them into the log: in the background, and for OPTIMIZE."""
+"""Selects merges and writes them into the log, in the background and for OPTIMIZE."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from coordination.merges_mutations.merge_predicate import MergePredicate, guess_
 from coordination.nodes.replica_activation import FEATURE_OPTIMIZE_CLEANUP, require_feature
 from engine.tables.disk_reservations import FREE_TO_SOURCE_RATIO
 from engine.tables.merges.ttl_merges import TTL_MERGE_TYPES, TtlMergeSelector
-from engine.tables.replicated.decide.delayed_partitions import PutOffPartitions
+from engine.tables.replicated.decide.delayed_partitions import DelayedPartitions
 from engine.tables.replicated.life.shared_definition import make_shared_definition
 from engine.tables.replicated.replica_state import ReplicaState
 from engine.tables.statement_options import OptimizeOptions
@@ -31,42 +31,47 @@ logger = logging.getLogger(__name__)
 _ASSIGN_ATTEMPTS = 20
 _SOON_SECONDS = 0.1
 _POLLS_A_LOOK = 100
-"""While OPTIMIZE waits; the queue may be long."""
+"""How many polls of a waiting OPTIMIZE pass between looks at the queue, which may be long."""
 
 
 class LogReader(Protocol):
-    """The log, as this replica takes it over."""
+    """Reads the table's log into this replica's queue."""
 
     def pull(self, keeper: Keeper) -> None:
-        """Everything that is in the log now enters the queue."""
+        """Moves everything that is in the log now into the queue."""
 
 
 class MergeSelector:
+    """The merge selection of one replica."""
+
     def __init__(self, state: ReplicaState, log: LogReader, slots: int, wake_execution: Callable[[], None]) -> None:
-        """``slots``: how many entries of the queue run at a time."""
+        """``slots`` is the number of queue entries that run at a time."""
         self._state = state
         self._log = log
         self._slots = slots
         self._wake_execution = wake_execution
         self.task = state.make_task("select merges", self.select_step)
-        self.are_selected = True
+        self.is_enabled = True
         self._has_changed = True
-        """Since the last look."""
+        """Whether parts, mutations or settings changed since the last look."""
         self._pause = 0.0
-        """From the last look to the next, while nothing changes."""
+        """Seconds between two looks while nothing changes."""
         self._looked_at = -math.inf
-        self._expiring = TtlMergeSelector(state)
-        self._put_off = PutOffPartitions(state.services.monotonic)
+        self._ttl_merges = TtlMergeSelector(state)
+        self._delayed = DelayedPartitions(state.services.monotonic)
 
     # -- in the background --------------------------------------------------------------------------------------
 
     def select_step(self) -> float:
-        """In vain it looks less and less often, until something changes (:meth:`note_change`). What else lets parts be
-        merged, their age or a quorum that is met, is found soon enough."""
+        """Selects and logs merges; returns the seconds until the next look.
+
+        While nothing is found, the pauses grow until something changes (:meth:`note_change`). Merges that become
+        possible by age or by a quorum are found at the next look.
+        """
         state = self._state
         settings, idle = state.definition.settings, self._idle_seconds
         longest = max(idle, settings.max_merge_selecting_sleep_ms / 1000)
-        if state.activation is None or not self.are_selected or StoppableAction.MERGES in state.stopped:
+        if state.activation is None or not self.is_enabled or StoppableAction.MERGES in state.stopped:
             return longest
         parts = state.queue.virtual_parts()
         if len(parts) == len(parts.partition_ids()) and not state.description.ttl:
@@ -74,7 +79,7 @@ class MergeSelector:
         has_changed, self._has_changed = self._has_changed, False
         self._looked_at = state.services.monotonic()
         try:
-            with state.working() as (keeper, _):
+            with state.hold_write_access() as (keeper, _):
                 if self._select(keeper):
                     return _SOON_SECONDS
         except PandoError as error:
@@ -84,8 +89,10 @@ class MergeSelector:
         return self._pause
 
     def note_change(self) -> None:
-        """Other parts, mutations or settings: what could not be merged may be merged now. Under many changes it looks
-        every ``merge_selecting_sleep_ms``."""
+        """Looks for merges soon, because parts, mutations or settings changed.
+
+        At most every ``merge_selecting_sleep_ms``.
+        """
         self._has_changed = True
         self.task.wake(max(0.0, self._looked_at + self._idle_seconds - self._state.services.monotonic()))
 
@@ -94,12 +101,12 @@ class MergeSelector:
         return self._state.definition.settings.merge_selecting_sleep_ms / 1000
 
     def _select(self, keeper: Keeper) -> bool:
-        """Whether to select again soon. ZooKeeper is asked only about the partitions that are worth it."""
+        """Tells whether to select again soon. Asks ZooKeeper only about partitions with a possible merge."""
         state = self._state
         free = state.definition.settings.max_replicated_merges_in_queue - state.queue.count(EntryType.MERGE_PARTS)
         if free <= 0:
             return False
-        gone, may_expire = self._expiring.gone(), self._may_expire()
+        gone, may_expire = self._ttl_merges.gone(), self._has_ttl_merge()
         if (gone or may_expire) and not self._is_definition_current(keeper):
             gone, may_expire = [], False
         guess = guess_predicate(state.queue, state.mutations.current)
@@ -107,28 +114,28 @@ class MergeSelector:
         if not (gone or wanted):
             return False
         predicate = self._predicate(keeper, wanted)
-        if gone and self._drop_gone(keeper, predicate, gone):
+        if gone and self._drop_expired_part(keeper, predicate, gone):
             return True
         runs = self._local_runs(predicate, wanted)
-        if may_expire and (expired := self._expiring.choose(runs)) is not None:
+        if may_expire and (expired := self._ttl_merges.choose(runs)) is not None:
             if self._assign(keeper, predicate, [expired.sources], OptimizeOptions(), expired.merge_type):
-                self._expiring.note(expired)
+                self._ttl_merges.note(expired)
                 return True
             return False
         merges = self._choose(runs, free)
-        self._put_off.note(wanted, {sources[0].partition_id for sources in merges}, self._idle_seconds)
+        self._delayed.note(wanted, {sources[0].partition_id for sources in merges}, self._idle_seconds)
         return bool(wanted) if not merges else self._assign(keeper, predicate, merges, OptimizeOptions(), "Regular")
 
     def _wanted_partitions(self, guess: MergePredicate, may_expire: bool, free: int) -> list[str]:
-        """Where there would be merges if nothing were in their way, sorted."""
-        runs = self._local_runs(guess, [id_ for id_ in guess.partition_ids() if id_ not in self._put_off])
+        """Returns, sorted, the partitions that would have a merge if nothing blocked it."""
+        runs = self._local_runs(guess, [id_ for id_ in guess.partition_ids() if id_ not in self._delayed])
         merges = self._choose(runs, free)
-        if may_expire and (expired := self._expiring.choose(runs)) is not None:
+        if may_expire and (expired := self._ttl_merges.choose(runs)) is not None:
             merges.append(expired.sources)
         return sorted({sources[0].partition_id for sources in merges})
 
     def _choose(self, runs: Sequence[Sequence[PartName]], free: int) -> list[list[PartName]]:
-        """The best merges, as many as there are slots."""
+        """Returns the best merges, at most as many as there are slots."""
         state, slots = self._state, self._slots
         settings = state.definition.settings
         queued = state.queue.count(EntryType.MERGE_PARTS)
@@ -145,29 +152,31 @@ class MergeSelector:
 
         return select_merges(
             runs,
-            self._facts,
+            self._describe_part,
             max_bytes=max_bytes,
             max_parts=settings.max_parts_to_merge_at_once,
             at_most=min(free, slots),
         )
 
-    def _may_expire(self) -> bool:
-        if not self._expiring.has_work():
+    def _has_ttl_merge(self) -> bool:
+        if not self._ttl_merges.has_work():
             return False
         queued = sum(item.entry.merge_type in TTL_MERGE_TYPES for item in self._state.queue.entries())
         return queued < self._state.definition.settings.max_replicated_merges_with_ttl_in_queue
 
     def _is_definition_current(self, keeper: Keeper) -> bool:
-        """Whether nobody has made another TTL meanwhile, of which this replica has not heard."""
+        """Tells whether this replica has the table's newest TTL."""
         state = self._state
         if not state.description.ttl:
             return True
         keeper.sync(state.paths.columns)
         return keeper.get(state.paths.columns)[0].decode() == make_shared_definition(state.description).columns
 
-    def _drop_gone(self, keeper: Keeper, predicate: MergePredicate, gone: Sequence[PartName]) -> bool:
-        """One of the parts of which no row is left: whether that was logged. Beside replicas that do not know such a
-        drop a merge makes an empty part of it."""
+    def _drop_expired_part(self, keeper: Keeper, predicate: MergePredicate, gone: Sequence[PartName]) -> bool:
+        """Logs the drop of one part whose rows have all expired; tells whether it was logged.
+
+        If a replica does not know such a drop, a merge makes the part empty instead.
+        """
         name = next((name for name in gone if predicate.why_not_mergeable(name) is None), None)
         if name is None:
             return False
@@ -195,14 +204,14 @@ class MergeSelector:
         )
 
     def _local_runs(self, predicate: MergePredicate, partition_ids: Iterable[str]) -> list[list[PartName]]:
-        """Neighbours that may be merged and are all on this disk."""
+        """Returns runs of neighbouring parts that may be merged and are all on this disk."""
         return [run for id_ in partition_ids for run in predicate.mergeable_runs(id_, self._is_here)]
 
     def _is_here(self, name: PartName) -> bool:
         return self._state.store.get_active(name) is not None
 
-    def _facts(self, name: PartName) -> MergeCandidate:
-        """Zeros for a part that is not here (any more)."""
+    def _describe_part(self, name: PartName) -> MergeCandidate:
+        """Returns the part's size and age; zeros for a part that is not here."""
         part = self._state.store.get_active(name)
         if part is None:
             return MergeCandidate(0, 0.0)
@@ -217,7 +226,7 @@ class MergeSelector:
         merge_type: str,
     ) -> bool:
         state = self._state
-        expire_at = self._expiring.time if self._is_definition_current(keeper) else 0
+        expire_at = self._ttl_merges.time if self._is_definition_current(keeper) else 0
         entries = [
             make_merge_entry(
                 list(sources),
@@ -229,8 +238,8 @@ class MergeSelector:
                 merge_type=merge_type,
                 expire_at=expire_at,
                 alter_version=state.description.metadata_version if expire_at else 0,
-                rows=sum(facts.rows for facts in map(self._facts, sources)),
-                size_bytes=sum(facts.size_bytes for facts in map(self._facts, sources)),
+                rows=sum(facts.rows for facts in map(self._describe_part, sources)),
+                size_bytes=sum(facts.size_bytes for facts in map(self._describe_part, sources)),
             )
             for sources in merges
         ]
@@ -243,17 +252,19 @@ class MergeSelector:
     # -- OPTIMIZE -----------------------------------------------------------------------------------------------
 
     def optimize(self, options: OptimizeOptions) -> None:
-        """Returns when the merges have been carried out here. Raises 243 (NOT_ENOUGH_SPACE) when the disk has no room
-        for one: before anything is logged, or instead of waiting for it."""
+        """Merges for OPTIMIZE; returns when the merges are done here.
+
+        Raises 243 (NOT_ENOUGH_SPACE) if the disk has no space for one, before logging or while waiting.
+        """
         state = self._state
         state.require_writable()
-        if options.is_waited_for:
+        if options.waits_for_merges:
             state.stopped.refuse(StoppableAction.MERGES, "Cancelled merging parts")
-        with state.working() as (keeper, _):
+        with state.hold_write_access() as (keeper, _):
             if options.cleanup:
                 require_feature(keeper, state.paths, FEATURE_OPTIMIZE_CLEANUP, "OPTIMIZE … CLEANUP")
             assigned = self._assign_optimize(keeper, options)
-        results = [make_merged_name(list(sources)) for sources in assigned] or self._under_way(options)
+        results = [make_merged_name(list(sources)) for sources in assigned] or self._list_running_merges(options)
         if not results:
             if options.throw_if_noop:
                 raise UserError(
@@ -262,19 +273,19 @@ class MergeSelector:
                 )
             return
         self._wake_execution()
-        if not options.is_waited_for:
+        if not options.waits_for_merges:
             return
         polls = itertools.count()
         with report_as_unfinished("The merges are in the log"):
             state.wait_for(
-                lambda: self._are_carried_out(results, look=next(polls) % _POLLS_A_LOOK == 0),
+                lambda: self._are_done(results, look=next(polls) % _POLLS_A_LOOK == 0),
                 state.services.queue_wait_seconds,
                 "the merge of OPTIMIZE",
                 options.status,
             )
 
-    def _under_way(self, options: OptimizeOptions) -> list[PartName]:
-        """Merges that somebody assigned before and that this replica has not made yet: OPTIMIZE waits for them too."""
+    def _list_running_merges(self, options: OptimizeOptions) -> list[PartName]:
+        """Returns merges that were assigned before and are not done here; OPTIMIZE waits for them too."""
         active = self._state.store
         return [
             name
@@ -283,40 +294,40 @@ class MergeSelector:
             if options.partition_id in (None, partition) and name.level > 0 and active.covering_active(name) is None
         ]
 
-    def _are_carried_out(self, results: Sequence[PartName], *, look: bool) -> bool:
-        """``look``: whether to look at the queue for what keeps them from it."""
-        left = [result for result in results if not self._is_carried_out(result)]
+    def _are_done(self, results: Sequence[PartName], *, look: bool) -> bool:
+        """Tells whether the merges are done; ``look`` also checks the queue for disk errors."""
+        left = [result for result in results if not self._is_done(result)]
         if left and look:
-            self._require_disk(left)
+            self._raise_if_disk_full(left)
         return not left
 
-    def _require_disk(self, results: Sequence[PartName]) -> None:
-        """Raises 243 (NOT_ENOUGH_SPACE) when the next attempt to make one of them must fail as the last did."""
+    def _raise_if_disk_full(self, results: Sequence[PartName]) -> None:
+        """Raises 243 (NOT_ENOUGH_SPACE) if the next attempt at one of the merges must fail as the last did."""
         for item in self._state.queue.entries():
             if item.entry.new_part not in results or item.is_executing:
                 continue
             message = item.last_exception if "(NOT_ENOUGH_SPACE)" in item.last_exception else ""
             try:
                 if item.entry.source_parts:
-                    self._require_room(item.entry.source_parts)
+                    self._require_disk_space(item.entry.source_parts)
             except UnavailableError as error:
                 message = error.message
             if message:
                 where = f"The merge to {item.entry.new_part} is in the log, and will be made when the disk has room"
                 raise UnknownOutcomeError("NOT_ENOUGH_SPACE", f"{where}: {message}")
 
-    def _require_room(self, sources: Sequence[PartName]) -> None:
-        """Raises 243 (NOT_ENOUGH_SPACE) when the disk has no room for what these become."""
-        size = sum(facts.size_bytes for facts in map(self._facts, sources))
+    def _require_disk_space(self, sources: Sequence[PartName]) -> None:
+        """Raises 243 (NOT_ENOUGH_SPACE) if the disk has no space for the merged part."""
+        size = sum(facts.size_bytes for facts in map(self._describe_part, sources))
         self._state.services.disk.require(self._state.store.path, size, f"merging to {make_merged_name(list(sources))}")
 
-    def _is_carried_out(self, result: PartName) -> bool:
-        """Here, or not to come any more: it was dropped meanwhile."""
+    def _is_done(self, result: PartName) -> bool:
+        """Tells whether the part is here or was dropped meanwhile."""
         is_here = self._state.store.covering_active(result) is not None
         return is_here or self._state.queue.virtual_cover(result) is None
 
     def _assign_optimize(self, keeper: Keeper, options: OptimizeOptions) -> list[list[PartName]]:
-        """After a lost answer it looks again, once; what then fails cannot say that nothing was done."""
+        """Logs the merges; tries once more after a lost response, and then raises UNFINISHED on failure."""
         try:
             return self._assign_chosen(keeper, options)
         except UnknownOutcomeError:
@@ -324,7 +335,7 @@ class MergeSelector:
                 return self._assign_chosen(keeper, options)
 
     def _assign_chosen(self, keeper: Keeper, options: OptimizeOptions) -> list[list[PartName]]:
-        """Inserts under way and merges that others assign only make it look again; at last raises 388."""
+        """Selects and logs merges, again if others get ahead. Raises 388 after many attempts."""
         failure = ConflictError(
             "CANNOT_ASSIGN_OPTIMIZE", "Other replicas keep assigning merges to this table; try OPTIMIZE again"
         )
@@ -332,7 +343,7 @@ class MergeSelector:
             options.status.check()
             keeper.sync(self._state.paths.root)
             self._log.pull(keeper)
-            best = self._best_partition(options) if attempt == 0 else None
+            best = self._find_longest_run(options) if attempt == 0 else None
             asked = self._optimized_partitions(options) if best is None else [best]
             predicate = self._predicate(keeper, asked)
             try:
@@ -342,15 +353,15 @@ class MergeSelector:
                 self._state.sleep(_SOON_SECONDS)
                 continue
             if not merges and best is not None:
-                continue  # perhaps there is something in the others
+                continue  # other partitions may have a merge
             for sources in merges:
-                self._require_room(sources)
+                self._require_disk_space(sources)
             if not merges or self._assign(keeper, predicate, merges, options, "Optimize"):
                 return merges
         raise failure
 
-    def _best_partition(self, options: OptimizeOptions) -> str | None:
-        """Without FINAL and PARTITION one run is enough: where the longest seems to be."""
+    def _find_longest_run(self, options: OptimizeOptions) -> str | None:
+        """Returns the partition with the longest run, for OPTIMIZE without FINAL and PARTITION."""
         if options.final or options.partition_id is not None:
             return None
         guess = guess_predicate(self._state.queue, self._state.mutations.current)
@@ -358,7 +369,7 @@ class MergeSelector:
         return longest[0].partition_id if len(longest) > 1 else None
 
     def _optimized_partitions(self, options: OptimizeOptions) -> list[str]:
-        """Where neighbours may be merged."""
+        """Returns the partitions with several parts, or the requested one."""
         if options.partition_id is not None:
             return [options.partition_id]
         return [partition for partition, parts in self._parts_by_partition().items() if len(parts) > 1]
@@ -368,7 +379,7 @@ class MergeSelector:
         if options.partition_id is not None:
             partitions = [options.partition_id] if options.partition_id in partitions else []
         if not options.final and options.partition_id is None:
-            # Asked for by hand, so balance does not matter: the longest run there is.
+            # The user asked for it, so balance does not matter: take the longest run.
             longest = max(self._local_runs(predicate, partitions), key=len, default=[])
             most = self._state.definition.settings.max_parts_to_merge_at_once
             return [longest[:most]] if len(longest) > 1 else []

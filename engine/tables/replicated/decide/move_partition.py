@@ -1,8 +1,8 @@
-"""MOVE PARTITION: the parts of this replica leave its table in the multi by which another table gets them.
+"""The source table's half of MOVE PARTITION: its parts leave in the multi that the target commits.
 
-:mod:`coordination.drops.move_partition` says why no row is lost or doubled. What is under way in the partition
-(INSERTs, quorums, fetches, mutations; not merges) is waited for. While the parts are staged there only the block number
-is held here: what has come before the commit begins all of it anew.
+:mod:`coordination.drops.move_partition` explains why no row is lost or doubled. INSERTs, quorums, fetches and mutations
+in the partition are waited for, but not merges. While the target stages the parts, only a block number is held here. If
+other rows come before the commit, everything starts anew.
 """
 
 from __future__ import annotations
@@ -31,66 +31,72 @@ from parts.common.errors import ConflictError, UnavailableError
 from parts.common.part_name import PartName
 from parts.common.query_status import QueryStatus
 from parts.read.part_reader import Part
-from parts.store.part_states import (
-    Snapshot,
-)
+from parts.store.part_states import Snapshot
 
 _ATTEMPTS = 20
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.05, 2.0
 
 
 class LogReader(Protocol):
-    """The log, for who takes rows away."""
+    """Reads the table's log, for commands that remove rows."""
 
     def pull(self, keeper: Keeper) -> None:
-        """Everything that is in the log now enters the queue."""
+        """Moves everything that is in the log now into the queue."""
 
     def last_blocks(self, keeper: Keeper) -> LastBlocks:
-        """For who drops ranges of blocks."""
+        """Returns a function that finds the last blocks in dropped ranges."""
 
 
 @dataclass(frozen=True, slots=True)
 class _MovingParts:
-    """What is to leave, and what the commit elsewhere does here."""
+    """The parts to move, and the operations by which the target's commit drops them here."""
 
     parts: Sequence[Part]
     ops: Sequence[Op]
 
 
 class PartitionMover:
+    """Moves partitions of one replicated table to other tables."""
+
     def __init__(self, state: ReplicaState, log: LogReader) -> None:
         self._state = state
         self._log = log
 
     def move(self, partition_id: str, attach: AttachParts, status: QueryStatus) -> bool:
-        """``False``: there was nothing to move. Raises 159, 242, 999, and what ``attach`` raises."""
+        """Moves a partition's parts.
+
+        Returns ``False`` if there are none. Raises 159, 242, 999, and the errors of ``attach``.
+        """
         for _ in range(_ATTEMPTS):
             status.check()
-            lock = self._take_number(partition_id)
+            lock = self._allocate_block(partition_id)
             if lock is None:
                 return False
             try:
-                with self._leaving(lock, status) as leaving:
+                with self._hold_moving_parts(lock, status) as leaving:
                     if leaving.parts:
                         attach(leaving.parts, leaving.ops)
                         return True
             except OtherTableChanged:
-                self._give_up(lock)
+                self._release_number(lock)
                 continue
             except BaseException:
                 with suppress(UnavailableError, KeeperConnectionLoss):
-                    self._give_up(lock)
+                    self._release_number(lock)
                 raise
-            self._give_up(lock)
+            self._release_number(lock)
             return False
         raise ConflictError(
             "KEEPER_EXCEPTION", f"Could not move partition {partition_id} in {_ATTEMPTS} attempts: others get ahead"
         )
 
-    def _take_number(self, partition_id: str) -> BlockLock | None:
-        """What has a smaller one may leave. ``None``: there never was anything."""
+    def _allocate_block(self, partition_id: str) -> BlockLock | None:
+        """Takes a block number:
+
+        parts with smaller ones may move. Returns ``None`` if the partition never had rows.
+        """
         state = self._state
-        with state.working() as (keeper, _), state.restart_on_leaked_number():
+        with state.hold_write_access() as (keeper, _), state.restart_on_leaked_number():
             keeper.sync(state.paths.root)  # a server that lags would not show the newest partitions
             if find_partition_node(keeper, state.paths, partition_id) is None:
                 return None
@@ -99,25 +105,27 @@ class PartitionMover:
             assert isinstance(lock, BlockLock)
             return lock
 
-    def _give_up(self, lock: BlockLock) -> None:
-        """The number, and with it a commit that may still be on its way."""
+    def _release_number(self, lock: BlockLock) -> None:
+        """Releases the number, which also makes a commit fail that may still be on its way."""
         try:
             release_block_number(self._state.replication.require_keeper(), lock)
         except (UnavailableError, KeeperConnectionLoss):
-            self._state.restart()  # it takes back what nobody will use
+            self._state.restart()  # the new session removes the unused number
             raise
 
     @contextmanager
-    def _leaving(self, lock: BlockLock, status: QueryStatus) -> Iterator[_MovingParts]:
-        """Waits until the parts are whole here. Raises 159 (TIMEOUT_EXCEEDED) when that takes longer than a wait for
-        the queue may."""
+    def _hold_moving_parts(self, lock: BlockLock, status: QueryStatus) -> Iterator[_MovingParts]:
+        """Yields the parts once they are complete here.
+
+        Raises 159 (TIMEOUT_EXCEEDED) if that takes longer than the queue may take.
+        """
         state = self._state
         deadline = state.services.monotonic() + state.services.queue_wait_seconds
         pause = _FIRST_PAUSE_SECONDS
         while True:
-            with state.working() as (keeper, activation):
+            with state.hold_write_access() as (keeper, activation):
                 keeper.sync(state.paths.root)
-                ops, reason, held = self._look(keeper, activation, lock)
+                ops, reason, held = self._plan_drop(keeper, activation, lock)
             with held:
                 if reason is None:
                     yield _MovingParts([part for part in held.parts if _is_below(part.name, lock)], ops)
@@ -129,10 +137,13 @@ class PartitionMover:
             state.sleep(pause)
             pause = min(1.5 * pause, _LONGEST_PAUSE_SECONDS)
 
-    def _look(
+    def _plan_drop(
         self, keeper: Keeper, activation: Activation, lock: BlockLock
     ) -> tuple[Sequence[Op], str | None, Snapshot]:
-        """The operations, why they must not be carried out yet, and the parts. To plan is dear: not for who waits."""
+        """Returns the operations, the reason why they must wait, and the parts.
+
+        Plans, which is expensive, only if nothing has to be waited for.
+        """
         reason, held = self._find_obstacle(keeper, lock)
         if reason is not None:
             return (), reason, held
@@ -142,7 +153,7 @@ class PartitionMover:
         return (ops, *self._find_obstacle(keeper, lock))
 
     def _find_obstacle(self, keeper: Keeper, lock: BlockLock) -> tuple[str | None, Snapshot]:
-        """And the parts that it was asked of."""
+        """Returns why the partition cannot move yet, if so, and the parts that were examined."""
         state = self._state
         committing = read_committing_numbers(keeper, state.paths, [lock.partition_id])[lock.partition_id]
         unconfirmed = read_unconfirmed_parts(keeper, state.paths)

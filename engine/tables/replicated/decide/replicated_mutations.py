@@ -1,8 +1,8 @@
-"""Mutations of a replicated table: kept in ZooKeeper, assigned part by part, waited for.
+"""Mutations of a replicated table: stores them in ZooKeeper, assigns them part by part, waits.
 
-``coordination.merges_mutations.mutation_nodes`` has the nodes and ``coordination.merges_mutations.mutation_set`` the
-decisions. Every replica watches ``mutations``; while one is not done here the step assigns what nobody else has
-assigned, of the parts that are on this disk, and looks whether all is done.
+``coordination.merges_mutations.mutation_nodes`` has the nodes, ``coordination.merges_mutations.mutation_set`` the
+decisions. Every replica watches ``mutations``. While one is not done here, :meth:`ReplicatedMutations.step` assigns it
+to parts on this disk that nobody else has assigned, and checks whether all is done.
 """
 
 from __future__ import annotations
@@ -42,36 +42,44 @@ from sql.mutations.mutation import Mutation
 logger = logging.getLogger(__name__)
 
 _IDLE_SECONDS, _NONE_SECONDS = 60.0, 600.0
-"""With mutations, which a lost part may undo, and without any. A watch wakes the step."""
+"""Pauses of the step with mutations, which a lost part may undo, and without any."""
 _RETRY_SECONDS = 1.0
 _LOOK_SECONDS = 0.5
-"""While something is to be done that nobody tells of: a block that is being committed elsewhere."""
+"""The pause while waiting for what no watch reports, such as a block that another replica commits."""
 _POLL_SECONDS = 0.02
-_MOST_POLL_SECONDS = 0.5
-"""Of other replicas, whom every look costs ZooKeeper requests."""
+_MAX_POLL_SECONDS = 0.5
+"""The longest pause while waiting for other replicas, as every look costs ZooKeeper requests."""
 _ATTEMPTS = 20
-_MOST_IN_QUEUE = 8
-_MOST_IN_ONE_ENTRY = 10_000
+_MAX_IN_QUEUE = 8
+_MAX_IN_ONE_ENTRY = 10_000
 
 
 class LogReader(Protocol):
-    """The log, as this replica takes it over."""
+    """Reads the table's log into this replica's queue."""
 
     def pull(self, keeper: Keeper) -> None:
-        """Everything that is in the log now enters the queue."""
+        """Moves everything that is in the log now into the queue."""
 
 
 class ColumnsVersionSource(Protocol):
+    """The source of the version of this replica's columns."""
+
     def columns_version(self, keeper: Keeper) -> int | None:
-        """The version of the node that has the columns, when this replica works with them; else ``None``."""
+        """Returns the version of the node of columns, or ``None`` if this replica has other columns."""
 
 
 class MutationFailures(Protocol):
-    def failure(self, mutation_id: str) -> MutationFailure: ...
+    """The last failures of mutations."""
+
+    def get_failure(self, mutation_id: str) -> MutationFailure:
+        """Returns the mutation's last failure, empty without one."""
 
 
 class ReplicatedMutations:
-    """Implements ``engine.tables.capabilities.table_mutations.TableMutations``."""
+    """The mutations of one replica.
+
+    Implements ``engine.tables.capabilities.table_mutations.TableMutations``.
+    """
 
     def __init__(
         self,
@@ -87,21 +95,21 @@ class ReplicatedMutations:
         self._failures = failures
         self._wake_execution = wake_execution
         self.task = state.make_task("mutations", self.step)
-        self._has_news = threading.Event()
-        """A mutation may have come or gone, or another session may have begun."""
+        self._may_have_changed = threading.Event()
+        """Set when mutations or the session may have changed."""
         self._finished = ""
-        """The last that is done here, and all before it are."""
+        """The last mutation of the finished ones; all before it are finished here too."""
         self._to_do: deque[PartName] = deque()
-        """Parts on this disk that had something before them when all were last looked at. Only the step uses it."""
+        """Parts on this disk that may need a mutation, as of the last full look. Only the step uses it."""
         self._compared_at = -math.inf
-        """When the mutations that are done were last compared with all parts."""
+        """When the finished mutations were last compared with all parts."""
 
     # -- statements -----------------------------------------------------------------------------------------------
 
     def add(self, mutation: Mutation, options: MutationOptions) -> str:
         """Also raises 36 for what may differ between replicas, 48 beside replicas of an older version, 242, 999."""
         if not options.may_differ and (what := mutation.find_nondeterminism()):
-            raise _not_deterministic(what)
+            raise _make_determinism_error(what)
         for _ in range(_ATTEMPTS):
             options.status.check()
             entry = self._create(mutation)
@@ -116,9 +124,9 @@ class ReplicatedMutations:
         return entry.mutation_id
 
     def _create(self, mutation: Mutation) -> MutationEntry | None:
-        """``None``: others got ahead."""
+        """Creates the mutation's node; returns ``None`` if others changed the table at the same time."""
         state = self._state
-        with state.working() as (keeper, _), state.restart_on_leaked_number():
+        with state.hold_write_access() as (keeper, _), state.restart_on_leaked_number():
             keeper.sync(state.paths.root)
             columns_version = self._definition.columns_version(keeper)
             if columns_version is None:
@@ -140,8 +148,9 @@ class ReplicatedMutations:
         return max((part.max_block + 1 for part in self._state.queue.virtual_parts_of(partition_id)), default=0)
 
     def kill(self, id: str) -> bool:
+        """Removes the mutation; returns ``False`` for an unknown or finished one."""
         state = self._state
-        with state.working() as (keeper, _):
+        with state.hold_write_access() as (keeper, _):
             if id <= self._finished or not id.isdecimal() or not kill_mutation(keeper, state.paths, id):
                 return False
             state.mutations.load(keeper)
@@ -151,6 +160,7 @@ class ReplicatedMutations:
         return True
 
     def shown(self) -> list[MutationSummary]:
+        """Returns the mutations in their order."""
         state, parts = self._state, sorted({*self._parts()})
         running = [item.entry for item in state.queue.entries() if item.is_executing]
         found = []
@@ -165,7 +175,7 @@ class ReplicatedMutations:
                     parts_to_do=[] if is_done else entry.parts_to_do(parts),
                     parts_in_progress=[e.source_parts[0] for e in running if entry.mutation_id in e.mutations],
                     is_done=is_done,
-                    failure=MutationFailure() if is_done else self._failures.failure(entry.mutation_id),
+                    failure=MutationFailure() if is_done else self._failures.get_failure(entry.mutation_id),
                 )
             )
         return found
@@ -176,9 +186,9 @@ class ReplicatedMutations:
         state = self._state
         deadline = state.services.monotonic() + options.timeout_seconds
         pause = _POLL_SECONDS
-        while behind := self._behind(id_, everywhere=options.sync > 1):
+        while behind := self._list_unfinished_replicas(id_, everywhere=options.sync > 1):
             options.status.check()
-            failure = self._failures.failure(id_)
+            failure = self._failures.get_failure(id_)
             if failure.part:
                 raise UnknownOutcomeError("UNFINISHED", format_unfinished_message(id_, failure))
             if state.services.monotonic() >= deadline or state.is_stopping.is_set():
@@ -188,14 +198,14 @@ class ReplicatedMutations:
                 )
             state.sleep(pause)
             if id_ <= self._finished:
-                pause = min(1.5 * pause, _MOST_POLL_SECONDS)
+                pause = min(1.5 * pause, _MAX_POLL_SECONDS)
 
-    def _behind(self, id_: str, *, everywhere: bool) -> list[str]:
-        """Active replicas that are not done with it. Raises 341 when it was killed."""
+    def _list_unfinished_replicas(self, id_: str, *, everywhere: bool) -> list[str]:
+        """Returns the active replicas that have not finished the mutation. Raises 341 if it was killed."""
         state = self._state
         if id_ > self._finished:
             if state.mutations.current.get(id_) is None and state.activation is not None:
-                with state.working() as (keeper, _):
+                with state.hold_write_access() as (keeper, _):
                     if state.mutations.load(keeper).get(id_) is None and id_ > read_mutation_pointer(
                         keeper, state.replica
                     ):
@@ -203,40 +213,41 @@ class ReplicatedMutations:
             return [state.replica.name]
         if not everywhere:
             return []
-        with state.working() as (keeper, _):
+        with state.hold_write_access() as (keeper, _):
             return [name for name, pointer in read_mutation_pointers(keeper, state.paths).items() if pointer < id_]
 
     # -- in the background ----------------------------------------------------------------------------------------
 
     def step(self) -> float:
+        """Assigns mutations to parts; returns the seconds until the next look."""
         state = self._state
         if state.activation is None or state.is_session_expired:
             return _IDLE_SECONDS
         try:
-            with state.working() as (keeper, _):
+            with state.hold_write_access() as (keeper, _):
                 return self._step(keeper)
         except PandoError as error:
-            self._has_news.set()
+            self._may_have_changed.set()
             logger.info("the mutations of %s are looked at later: %s", state.definition.full_name, error)
             return _RETRY_SECONDS
 
     def _step(self, keeper: Keeper) -> float:
         state = self._state
-        if self._has_news.is_set():
-            self._has_news.clear()
+        if self._may_have_changed.is_set():
+            self._may_have_changed.clear()
             state.mutations.load(keeper, lambda _: self.note_news())
             self._finished = read_mutation_pointer(keeper, state.replica)
         known = state.mutations.current
         is_stopped, now = StoppableAction.MERGES in state.stopped, state.services.monotonic()
         if now - self._compared_at >= _LOOK_SECONDS or not self._to_do:
             self._compared_at = now
-            self._step_back(keeper, known)
+            self._reopen_mutations(keeper, known)
         if is_stopped or not self._to_do:
             if not known.unfinished(self._finished):
                 return _IDLE_SECONDS if known.mutations else _NONE_SECONDS
-            self._to_do = deque(part for part in state.queue.virtual_parts() if self._next_of(part))
+            self._to_do = deque(part for part in state.queue.virtual_parts() if self._list_next_mutations(part))
         if self._to_do:
-            if not is_stopped and self._has_room:
+            if not is_stopped and self._has_free_entries:
                 self._assign(keeper)
         elif known.finished_up_to(self._finished, {}, self._parts()) > self._finished:
             self._finished = advance_mutation_pointer(
@@ -244,8 +255,8 @@ class ReplicatedMutations:
             )
         return _LOOK_SECONDS if state.mutations.current.unfinished(self._finished) else _IDLE_SECONDS
 
-    def _step_back(self, keeper: Keeper, known: MutationSet) -> None:
-        """A mutated part was lost, and an older version of it is there again: its mutations are not done any more."""
+    def _reopen_mutations(self, keeper: Keeper, known: MutationSet) -> None:
+        """Marks mutations as unfinished again if a mutated part was lost and an older version replaced it."""
         state = self._state
         finished = known.finished_before_loss(self._finished, self._parts())
         if finished < self._finished:
@@ -257,7 +268,8 @@ class ReplicatedMutations:
             self._finished = finished
 
     def note_news(self) -> None:
-        self._has_news.set()
+        """Reads the mutations anew soon."""
+        self._may_have_changed.set()
         self.task.wake()
 
     def _pulled_parts(self, keeper: Keeper) -> list[PartName]:
@@ -265,45 +277,49 @@ class ReplicatedMutations:
         return self._parts()
 
     def _parts(self) -> list[PartName]:
-        """What is active here or is to come. An entry leaves the queue when its part is active, so the queue comes
-        first."""
+        """Returns the parts that are active here or still to come.
+
+        An entry leaves the queue after its part is active, so the queue is read first.
+        """
         state = self._state
         return [*state.queue.parts_to_come(), *(part.name for part in state.store.active())]
 
     @property
-    def _room(self) -> int:
-        return _MOST_IN_QUEUE - self._state.queue.count(EntryType.MUTATE_PART)
+    def _free_entries(self) -> int:
+        return _MAX_IN_QUEUE - self._state.queue.count(EntryType.MUTATE_PART)
 
     @property
-    def _has_room(self) -> bool:
-        """For several entries: what one assignment asks of ZooKeeper is shared by them."""
-        return self._room >= _MOST_IN_QUEUE // 2
+    def _has_free_entries(self) -> bool:
+        """Tells whether several entries fit the queue. One assignment's requests to ZooKeeper serve them all."""
+        return self._free_entries >= _MAX_IN_QUEUE // 2
 
     def note_made(self) -> None:
-        """The part of an entry is here: perhaps there is room for more, or all is done."""
-        if self._has_room:
+        """Called when a mutated part is here: assigns more, or finds that all is done."""
+        if self._has_free_entries:
             self.task.wake()
 
-    def _next_of(self, part: PartName) -> list[MutationEntry]:
-        """Of a part on this disk."""
+    def _list_next_mutations(self, part: PartName) -> list[MutationEntry]:
+        """Returns the next mutations of a part on this disk."""
         state = self._state
         if state.store.get_active(part) is None:
             return []
         version = state.description.metadata_version
-        return state.mutations.current.next_mutations(part, version, _MOST_IN_ONE_ENTRY)
+        return state.mutations.current.next_mutations(part, version, _MAX_IN_ONE_ENTRY)
 
     def _assign(self, keeper: Keeper) -> None:
-        """Of the parts that are to be mutated as many as have room in the queue. What cannot be assigned now is found
-        again when the others are."""
+        """Logs mutations of as many parts as fit the queue.
+
+        Parts that cannot be assigned now are found again at the next full look.
+        """
         state = self._state
         predicate = read_merge_predicate(
             keeper, state.paths, state.queue, lambda: self._log.pull(keeper), state.mutations.load, ()
         )
-        room = self._room
+        room = self._free_entries
         entries: list[LogEntry] = []
         while self._to_do and len(entries) < room:
             part = self._to_do.popleft()
-            mutations, source = self._next_of(part), state.store.get_active(part)
+            mutations, source = self._list_next_mutations(part), state.store.get_active(part)
             if source is None or not mutations or predicate.why_not_mergeable(part) is not None:
                 continue
             entries.append(
@@ -321,8 +337,8 @@ class ReplicatedMutations:
             self._log.pull(keeper)
 
 
-def _not_deterministic(what: str) -> UserError:
-    """As in ClickHouse, whose messages tell the two apart."""
+def _make_determinism_error(what: str) -> UserError:
+    """Returns the error with ClickHouse's message, which tells subqueries from functions."""
     if what == "a subquery":
         text = "ALTER UPDATE/ALTER DELETE statement with subquery may be nondeterministic"
     else:

@@ -1,4 +1,4 @@
-"""Commands on partitions and parts of a replicated table: they are logged, and waited for here."""
+"""Partition commands of a replicated table: logs them and waits until they are done here."""
 
 from __future__ import annotations
 
@@ -26,15 +26,17 @@ _SOON_SECONDS = 0.1
 
 
 class SyncingLogReader(LogReader, Protocol):
-    """The log, as this replica takes it over."""
+    """Reads the log and waits for the queue."""
 
     def sync(self, timeout_seconds: float, status: QueryStatus) -> None:
-        """Returns when everything in the log now has been carried out here."""
+        """Waits until everything that is in the log now has been executed here."""
 
 
 class ReplicatedPartitions:
-    """Implements ``engine.tables.capabilities.table_partitions.TablePartitions``. Returns when what was logged is done
-    here."""
+    """The partition commands of one replica, which return when they are done here.
+
+    Implements ``engine.tables.capabilities.table_partitions.TablePartitions``.
+    """
 
     def __init__(
         self, state: ReplicaState, log: SyncingLogReader, transactions: TableTransactions, foreign: PartitionFetcher
@@ -46,9 +48,10 @@ class ReplicatedPartitions:
         self.attaching = PartAttacher(state, transactions)
 
     def drop(self, partition_id: str | None, *, detach: bool = False, status: QueryStatus | None = None) -> None:
+        """Logs the drop of a partition or of all, and waits for it."""
         state, status = self._state, status or QueryStatus()
-        with state.working() as (keeper, _), state.restart_on_leaked_number():
-            keeper.sync(state.paths.root)  # a server that lags would not show the newest partitions
+        with state.hold_write_access() as (keeper, _), state.restart_on_leaked_number():
+            keeper.sync(state.paths.root)  # a ZooKeeper server that lags would not show the newest partitions
             last_blocks = self._log.last_blocks(keeper)
             where = (keeper, state.paths, state.replica.name)
             if partition_id is None:
@@ -58,25 +61,29 @@ class ReplicatedPartitions:
         self._wait(status)
 
     def drop_part(self, name: PartName, *, detach: bool = False, status: QueryStatus | None = None) -> None:
+        """Logs the drop of one part, and waits for it. Raises 232 and 384."""
         state, status = self._state, status or QueryStatus()
-        with state.working() as (keeper, _):
+        with state.hold_write_access() as (keeper, _):
             self._log_part_drop(keeper, name, detach, status)
         self._wait(status)
 
     def fetch(self, path: str, wanted: PartName | str, status: QueryStatus) -> None:
+        """Fetches parts of another table's replica into ``detached/``."""
         zookeeper, path = split_zookeeper(path)
-        with self._state.working():
+        with self._state.hold_write_access():
             self._foreign.fetch(self._state.replication.at(zookeeper).require_keeper(), path, wanted, status)
 
     def move(self, partition_id: str, attach: AttachParts, status: QueryStatus) -> None:
+        """Moves a partition to another table."""
         if self._departures.move(partition_id, attach, status):
             self._wait(status)
 
     def forget(self, partition_id: str, status: QueryStatus) -> None:
+        """Removes the znodes of an empty partition. Raises 716 if that is not possible."""
         state = self._state
         for _ in range(_ATTEMPTS):
             status.check()
-            with state.working() as (keeper, _), state.restart_on_leaked_number():
+            with state.hold_write_access() as (keeper, _), state.restart_on_leaked_number():
                 keeper.sync(state.paths.root)
                 self._log.pull(keeper)
                 if state.queue.virtual_parts_of(partition_id):
@@ -100,7 +107,7 @@ class ReplicatedPartitions:
             self._log.sync(self._state.services.queue_wait_seconds, status)
 
     def _log_part_drop(self, keeper: Keeper, name: PartName, detach: bool, status: QueryStatus) -> None:
-        """Inserts under way and merges that others assign only make it look again; at last raises 384."""
+        """Logs the drop, again if others get ahead. Raises 384 after many attempts."""
         state = self._state
         for _ in range(_ATTEMPTS):
             status.check()
@@ -115,17 +122,18 @@ class ReplicatedPartitions:
             ):
                 return
             state.sleep(_SOON_SECONDS)
-        raise _locked(name, "other replicas keep assigning merges")
+        raise _make_locked_error(name, "other replicas keep assigning merges")
 
     def _require_free(self, predicate: MergePredicate, name: PartName) -> None:
+        """Raises 232 or 384 if the part cannot be dropped now."""
         if name not in predicate.current and self._state.store.get_active(name) is None:
             raise UserError("NO_SUCH_DATA_PART", f"No part {name} in committed state")
         reason = predicate.why_not_mergeable(name)
         if reason is not None:
-            raise _locked(name, reason)
+            raise _make_locked_error(name, reason)
         if self._state.store.get_active(name) is None:
             raise UserError("NO_SUCH_DATA_PART", f"Part {name} is not on this replica yet: SYSTEM SYNC REPLICA first")
 
 
-def _locked(name: PartName, reason: str) -> ConflictError:
+def _make_locked_error(name: PartName, reason: str) -> ConflictError:
     return ConflictError("PART_IS_TEMPORARILY_LOCKED", f"Part {name} cannot be taken away now: {reason}; try again")

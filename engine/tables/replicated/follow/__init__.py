@@ -1,1 +1,1 @@
-"""The log as a replica follows it: pulled, fetched, merged, carried out."""
+"""Follows the table's log: pulls it, and executes its entries by fetches, merges and drops."""

@@ -1,6 +1,7 @@
-"""Parts that a clone moved to ``detached/clone_…`` and that the queue wants under another name: taken, not fetched.
+"""Reuses parts that a clone moved to ``detached/clone_…`` and that the queue wants under new names.
 
-Source: ClickHouse's ATTACH_PART, which looks for the checksums of a part in ``detached/``.
+They are linked instead of fetched. Source: ClickHouse's ATTACH_PART, which looks for a part's checksums in
+``detached/``.
 """
 
 from __future__ import annotations
@@ -23,15 +24,18 @@ CLONED = "clone"
 
 
 class OwnCopies:
-    """A crash at any moment leaves the directory in ``detached/``, or the part active, or both."""
+    """The copies in ``detached/`` of one table.
+
+    After a crash the directory is in ``detached/``, or the part is active, or both.
+    """
 
     def __init__(self, state: ReplicaState) -> None:
         self._state = state
         self._hashes: dict[str, str] = {}
-        """Content hashes of the directories in ``detached/`` that may be taken, by their names; ``""`` for others."""
+        """By directory in ``detached/``, the content hash of a part that may be reused, or ``""``."""
 
     def link(self, entry: LogEntry) -> Path | None:
-        """A temporary directory with the part that the entry wants; ``None`` when it is not here."""
+        """Links the entry's part into a temporary directory; returns ``None`` if it is not here."""
         if not entry.is_restored or entry.new_part is None or not entry.content_hash:
             return None
         store = self._state.store
@@ -49,7 +53,7 @@ class OwnCopies:
         return directory
 
     def drop(self, entry: LogEntry) -> None:
-        """The part is active under its new name, so its rows are not needed in ``detached/``."""
+        """Removes the copy in ``detached/`` once the part is active under its new name."""
         name = self._find(entry.content_hash)
         if name is not None:
             self._state.store.detached_parts.delete(name)
@@ -72,7 +76,7 @@ class OwnCopies:
             return None
 
     def _is_same(self, directory: str, name: PartName, content_hash: str) -> bool:
-        """Every byte of it is read."""
+        """Tells whether the directory holds this content; reads every byte of it."""
         part = self._open(directory, name)
         try:
             if part is not None:

@@ -1,8 +1,8 @@
-"""Many small inserted parts, brought as one: a few requests for all of them, not for each.
+"""Fetches many small inserted parts together, with a few requests for all.
 
-Another replica's INSERTs come as entries of one small part each. What each costs alone (its listing read, a request to
-the other replica, an fsync of the table's directory, a multi) those that wait together share. It is only a shorter way:
-whatever does not go well here is tried again entry by entry, as every other fetch is made.
+Another replica's INSERTs come as entries of one small part each. Entries that wait together share what each would cost
+alone: reading its listing, a request to the other replica, an fsync of the table's directory, a multi. This is an
+optimization only. Whatever fails here is tried again entry by entry, as other fetches are.
 """
 
 from __future__ import annotations
@@ -26,21 +26,26 @@ from parts.read.part_reader import Part
 logger = logging.getLogger(__name__)
 
 MAX_PARTS_PER_GROUP = 64
-"""Parts at a time."""
+"""The most parts in one group."""
 CommitOne = Callable[[Keeper, Action, Part, ContentAgreement | None], None]
 
 
 class GroupedFetches:
+    """The grouped fetches of one replica."""
+
     def __init__(self, state: ReplicaState, fetcher: PartFetcher, commit_one: CommitOne) -> None:
-        """``commit_one`` commits a pre-active part by itself and ends its entry, whatever comes of it."""
+        """``commit_one`` commits one pre-active part and ends its entry, whatever the outcome."""
         self._state = state
         self._table = state.definition.full_name
         self._fetcher = fetcher
         self._commit_one = commit_one
 
-    def bring(self, keeper: Keeper, actions: list[Action]) -> list[Action]:
-        """For INSERTs of one replica that ``ReplicationQueue.take_along_inserts`` put together. Returns those that are
-        still to be carried out, and executing."""
+    def fetch_and_commit(self, keeper: Keeper, actions: list[Action]) -> list[Action]:
+        """Fetches and commits the parts of several actions.
+
+        Returns the actions that remain to be executed. The INSERTs are of one replica;
+        ``ReplicationQueue.take_along_inserts`` grouped them.
+        """
         by_name = {action.entry.new_part: action for action in actions if action.entry.new_part is not None}
         try:
             with self._state.services.fetches.try_take() as is_taken:
@@ -56,7 +61,7 @@ class GroupedFetches:
     def _fetch(
         self, keeper: Keeper, replica_name: str, wanted: Mapping[PartName, Action]
     ) -> tuple[list[Part], dict[PartName, FetchSource]]:
-        """The parts that came, pre-active."""
+        """Returns the received parts, pre-active, and where they came from."""
         store = self._state.store
         sources = self._fetcher.find_parts_on(
             keeper, replica_name, [name for name in wanted if store.get(name) is None]
@@ -86,7 +91,7 @@ class GroupedFetches:
     def _commit(
         self, keeper: Keeper, wanted: dict[PartName, Action], parts: list[Part], sources: Mapping[PartName, FetchSource]
     ) -> list[Action]:
-        """Returns what is left of ``wanted``."""
+        """Commits the parts in one multi; returns the remaining actions."""
         state = self._state
         agreed: list[tuple[Action, Part, ContentAgreement]] = []
         for part in parts:

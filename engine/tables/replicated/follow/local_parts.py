@@ -1,4 +1,4 @@
-"""What a replica has, and what its server can take now: what the queue asks when it looks for work."""
+"""The replica's active parts and free merge and fetch slots, as the queue sees them."""
 
 from __future__ import annotations
 
@@ -11,21 +11,24 @@ from parts.merge.merge_selector import compute_max_merge_bytes
 
 
 class ReplicaLocalParts:
-    """Implements ``coordination.log.queue_rules.LocalParts``. ``slots``: how many entries run at a time."""
+    """Implements ``coordination.log.queue_rules.LocalParts``. ``slots`` is how many entries run at a time."""
 
     def __init__(self, state: ReplicaState, slots: int) -> None:
         self._state = state
         self._slots = slots
 
     def covering_active(self, part: PartName) -> PartName | None:
+        """Returns the active part that covers this one."""
         found = self._state.store.covering_active(part)
         return found.name if found is not None else None
 
     def size_bytes(self, part: PartName) -> int:
+        """Returns the size of an active part on disk; 0 if it is not here."""
         found = self._state.store.get_active(part)
         return found.bytes_on_disk if found is not None else 0
 
     def limits(self) -> PoolLimits:
+        """Returns the free slots and size limits of the pools."""
         settings, stopped = self._state.definition.settings, self._state.stopped
         merging = self._state.queue.count_merging()
         merge_slots = self._slots - 1  # one slot is always left for fetches
@@ -34,8 +37,8 @@ class ReplicaLocalParts:
         return PoolLimits(
             free_merge_slots=0 if StoppableAction.MERGES in stopped else free,
             free_fetch_slots=0 if StoppableAction.FETCHES in stopped else self._state.services.fetches.free,
-            # What was assigned must run one day, however large OPTIMIZE or another replica's settings made it: on an
-            # idle pool nothing is too large that fits on the disk.
+            # An assigned merge must run one day, however large OPTIMIZE or another replica's settings made it. An idle
+            # pool therefore takes anything that fits on the disk.
             max_merge_bytes=fitting
             if free >= merge_slots
             else min(

@@ -1,7 +1,7 @@
-"""Makes what an entry MUTATE_PART asks for: the source, with its mutations carried out.
+"""Executes MUTATE_PART: writes the mutated part, and keeps the failures of mutations.
 
-The entry names the mutations that its assigner found. One that is not there any more was killed, or all replicas that
-count are done with it: then whoever has the part is asked for it, and if nobody has, the part is made without.
+The entry names the mutations that its assigner found. A missing one was killed, or all replicas that count have
+finished it. Then the part is fetched from a replica that has it; if none has, it is written without that mutation.
 """
 
 from __future__ import annotations
@@ -27,29 +27,36 @@ logger = logging.getLogger(__name__)
 
 
 class MutatePartExecutor:
+    """The mutated parts and failed mutations of one replica."""
+
     def __init__(self, state: ReplicaState, find_table: FindTable, on_done: Callable[[], None]) -> None:
-        """``on_done`` is called when an entry is carried out."""
+        """``on_done`` is called when an entry has been executed."""
         self._state = state
         self._find_table = find_table
         self._on_done = on_done
         self._failures: dict[str, MutationFailure] = {}
 
     def load_mutations(self, keeper: Keeper, entry: LogEntry) -> list[MutationEntry]:
-        """Those of the entry that are there. It may be of mutations that this replica has not heard of yet."""
+        """Returns those of the entry's mutations that exist.
+
+        Reads ZooKeeper if this replica does not know one of them.
+        """
         known = self._state.mutations.current
         if any(known.get(id_) is None for id_ in entry.mutations):
             known = self._state.mutations.load(keeper)
         found = (known.get(id_) for id_ in entry.mutations)
         return [mutation for mutation in found if mutation is not None]
 
-    def conditions(self, mutations: Sequence[MutationEntry]) -> list[Op]:
-        """Under which the result may be committed: a mutation that was killed meanwhile changes no part more."""
+    def make_commit_checks(self, mutations: Sequence[MutationEntry]) -> list[Op]:
+        """Returns the checks under which the result may be committed: no mutation was killed meanwhile."""
         return not_killed_checks(self._state.paths, [mutation.mutation_id for mutation in mutations])
 
-    def make(self, entry: LogEntry, name: str, source: Part, mutations: Sequence[MutationEntry]) -> Path:
-        """The directory of the temporary part. ``name``: of the entry in the queue. The source is held by the caller.
+    def mutate(self, entry: LogEntry, name: str, source: Part, mutations: Sequence[MutationEntry]) -> Path:
+        """Writes the mutated part; returns its temporary directory.
 
-        Raises what :func:`engine.tables.merges.mutation_execution.mutate_to_temporary` raises."""
+        The caller holds the source. ``name`` is that of the queue entry. Raises the errors of
+        :func:`engine.tables.merges.mutation_execution.mutate_to_temporary`.
+        """
         state = self._state
         assert entry.new_part is not None
 
@@ -59,7 +66,7 @@ class MutatePartExecutor:
         def is_cancelled() -> bool:
             nonlocal known, was_killed
             current = state.mutations.current
-            if current is not known:  # asked once a step
+            if current is not known:  # unchanged since the last check
                 known = current
                 was_killed = any(current.get(mutation.mutation_id) is None for mutation in mutations)
             is_stopped = state.is_cancelled() or StoppableAction.MERGES in state.stopped
@@ -80,10 +87,10 @@ class MutatePartExecutor:
             self._note_failure(mutations, source.name, error)
             raise
 
-    # -- what failed ----------------------------------------------------------------------------------------------
+    # -- failures -------------------------------------------------------------------------------------------------
 
-    def failure(self, mutation_id: str) -> MutationFailure:
-        """The last, since it went well; empty when there was none."""
+    def get_failure(self, mutation_id: str) -> MutationFailure:
+        """Returns the last failure that no success has followed; empty without one."""
         return self._failures.get(mutation_id, MutationFailure())
 
     def _note_failure(self, mutations: Sequence[MutationEntry], source: PartName, error: Exception) -> None:
@@ -94,7 +101,7 @@ class MutatePartExecutor:
         logger.warning("mutations %s failed on part %s of %s: %s", ids, source, name, error)
 
     def note_done(self, entry: LogEntry) -> None:
-        """The part has been made here, or fetched."""
+        """Records that the part has been written here or fetched."""
         self._on_done()
         for id_ in entry.mutations:
             failure = self._failures.get(id_)

@@ -1,4 +1,4 @@
-"""Brings parts from other replicas to this disk."""
+"""Finds replicas that have a part, and fetches it from one of them."""
 
 from __future__ import annotations
 
@@ -25,22 +25,27 @@ class FetchSource:
     replica_name: str
     url: str
     agreement: ContentAgreement | None = None
-    """What it lists the part with, if that was read on the way."""
+    """The content that it lists for the part, if that was read."""
     staged: str = ""
-    """``<transaction>/<place>`` of a part that it holds for a transaction and does not list yet."""
+    """``<transaction>/<place>`` of a part that it has staged for a transaction and does not list yet."""
     root: str = ""
-    """In ZooKeeper, of a replica of another table."""
+    """The znode path of a replica of another table."""
 
 
 class PartFetcher:
+    """The fetches of one replica."""
+
     def __init__(self, state: ReplicaState) -> None:
         self._state = state
         self._throttle = state.services.throttle(
             lambda: state.definition.settings.max_replicated_fetches_network_bandwidth
         )
 
-    def sources(self, keeper: Keeper, name: PartName, likely: str = "") -> Iterator[list[FetchSource]]:
-        """Active replicas that list the part: first the ``likely`` one alone, which costs one round trip, then all."""
+    def find_sources(self, keeper: Keeper, name: PartName, likely: str = "") -> Iterator[list[FetchSource]]:
+        """Yields active replicas that list the part:
+
+        first the ``likely`` one alone, then all. Asking the likely one costs one round trip.
+        """
         if likely not in ("", self._state.replica.name):
             yield list(self.find_parts_on(keeper, likely, [name]).values())
         yield self.find_holders(keeper, name)
@@ -48,7 +53,7 @@ class PartFetcher:
     def find_parts_on(
         self, keeper: Keeper, replica_name: str, names: Sequence[PartName]
     ) -> dict[PartName, FetchSource]:
-        """Those of the parts that the replica lists, if it is active. One round trip."""
+        """Returns those of the parts that the replica lists, if it is active. One round trip."""
         replica = self._state.paths.replica(replica_name)
         listings = [replica.part(str(name)) for name in names]
         active, host, *records = keeper.get_many([replica.is_active, replica.host, *listings])
@@ -65,7 +70,7 @@ class PartFetcher:
             return {}
 
     def find_holders(self, keeper: Keeper, name: PartName) -> list[FetchSource]:
-        """Active replicas that list the part, in random order, so that load spreads."""
+        """Returns active replicas that list the part, in random order to spread the load."""
         paths = self._state.paths
         names = find_part_holders(keeper, paths, str(name), excluding=self._state.replica.name)
         self._state.services.random.shuffle(names)
@@ -75,9 +80,9 @@ class PartFetcher:
         return [FetchSource(name, known[name].interserver_url) for name in names if name in known]
 
     def fetch(self, keeper: Keeper, name: PartName, is_cancelled: Callable[[], bool]) -> Path:
-        """As :meth:`fetch_from`, from whoever has the part.
+        """Fetches the part from any replica that has it; see :meth:`fetch_from`.
 
-        Raises 234 (NO_REPLICA_HAS_PART) when nobody does, 236 (ABORTED) when no fetch of the server's is free.
+        Raises 234 (NO_REPLICA_HAS_PART) if none has it, 236 (ABORTED) if no fetch slot of the server is free.
         """
         sources = self.find_holders(keeper, name)
         if not sources:
@@ -93,13 +98,15 @@ class PartFetcher:
     def track_transfer(
         self, name: PartName, directory: Path, endpoint: str, url: str, is_cancelled: Callable[[], bool]
     ) -> Iterator[Transfer]:
-        """Shown in ``system.replicated_fetches`` meanwhile, and as fast as the table and the server may. What comes has
-        room on the disk before it comes."""
+        """Lists the transfer in ``system.replicated_fetches`` while the block receives the part.
+
+        The transfer is throttled as table and server settings say, and reserves disk space before the data comes.
+        """
         services, definition = self._state.services, self._state.definition
         room = ExitStack()
 
         def reserve(size: int) -> None:
-            room.close()  # of an answer that broke off
+            room.close()  # of a response that broke off
             room.enter_context(services.disk.reserve(definition.data_path, size, f"fetching {name}"))
 
         transfer = Transfer(is_cancelled, (self._throttle, services.fetch_throttle), reserve)
@@ -116,9 +123,9 @@ class PartFetcher:
     def fetch_from(
         self, name: PartName, sources: list[FetchSource], is_cancelled: Callable[[], bool]
     ) -> tuple[Path, FetchSource]:
-        """A temporary directory with the part, from the first source that gives it; else raises what the last said.
+        """Fetches the part into a temporary directory from the first source that succeeds.
 
-        The caller has one of the server's fetches.
+        Raises the last source's error if all fail. The caller holds one of the server's fetch slots.
         """
         failure: PandoError | None = None
         for source in sources:

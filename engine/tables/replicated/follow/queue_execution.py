@@ -1,4 +1,4 @@
-"""Carries out what the replica's queue says may run."""
+"""Executes the entries of the replica's queue: fetches, merges, mutations and drops."""
 
 from __future__ import annotations
 
@@ -40,6 +40,8 @@ _RESOLVE_SECONDS = 10.0
 
 
 class QueueExecutor:
+    """The execution of one replica's queue."""
+
     def __init__(
         self,
         state: ReplicaState,
@@ -53,10 +55,10 @@ class QueueExecutor:
         """``give_up``: see :meth:`engine.tables.replicated.repair.lost_parts.LostParts.give_up`."""
         self._state = state
         self._fetcher = fetcher
-        self._exchanges = exchanges
+        self._replace_ranges = exchanges
         self._mutated_parts = mutated_parts
         self._own_copies = own_copies
-        self._small_fetches = GroupedFetches(
+        self._grouped_fetches = GroupedFetches(
             state,
             fetcher,
             lambda keeper, action, part, agreement: self._attempt(
@@ -67,26 +69,26 @@ class QueueExecutor:
         self._report_corruption = report_corruption
         self.slots = 4
         """How many entries run at a time."""
-        self._room = ReplicaLocalParts(state, self.slots)
+        self._local_parts = ReplicaLocalParts(state, self.slots)
         self.tasks = [state.make_task(f"execute queue {number}", self.execute_step) for number in range(self.slots)]
 
     def wake(self) -> None:
-        """One is enough: a step that finds something to do wakes the next."""
+        """Wakes one task; a step that finds work wakes the next."""
         wake_one_task(self.tasks)
 
     def execute_step(self) -> float:
-        """Carries out one entry, if one may run."""
+        """Executes one entry, if one may run."""
         state = self._state
         if state.activation is None or StoppableAction.QUEUES in state.stopped:
             return _IDLE_SECONDS
         try:
-            with state.working() as (keeper, _):
-                action = state.queue.next_action(self._room, self._room.limits())
+            with state.hold_write_access() as (keeper, _):
+                action = state.queue.next_action(self._local_parts, self._local_parts.limits())
                 if action is None:
-                    # A server's slots and its disk are looked at again and again, where something waits for them.
+                    # Look regularly if an entry waits for slots or disk space.
                     return min(max(state.queue.seconds_until_due(), _RETRY_SECONDS), _IDLE_SECONDS)
                 more = state.queue.start_small_inserts_with(
-                    action, self._room, self._room.limits(), MAX_PARTS_PER_GROUP - 1
+                    action, self._local_parts, self._local_parts.limits(), MAX_PARTS_PER_GROUP - 1
                 )
                 self.wake()
                 self._run_together(keeper, [action, *more]) if more else self._run(keeper, action)
@@ -96,20 +98,20 @@ class QueueExecutor:
         return 0.0
 
     def _run_together(self, keeper: Keeper, actions: list[Action]) -> None:
-        """INSERTs of another replica. What could not be brought in one is tried alone, by whoever is free."""
+        """Executes INSERTs of another replica together; those that fail are tried again one by one."""
         fetches = [action for action in actions if action.kind is ActionKind.FETCH]
         others = [action for action in actions if action.kind is not ActionKind.FETCH]
-        left = self._small_fetches.bring(keeper, fetches)
+        left = self._grouped_fetches.fetch_and_commit(keeper, fetches)
         for action in left[1:]:
             self._state.queue.postpone(action.name, "The part could not be brought with others", pause_seconds=0.0)
         for action in (*others, *left[:1]):
             self._run(keeper, action)
 
     def _run(self, keeper: Keeper, action: Action) -> None:
-        self._attempt(keeper, action, lambda: self._carry_out(keeper, action))
+        self._attempt(keeper, action, lambda: self._execute(keeper, action))
 
     def _attempt(self, keeper: Keeper, action: Action, work: Callable[[], None]) -> None:
-        """``work`` carries the entry out, or part of it. Whatever it raises becomes of the entry."""
+        """Runs ``work`` for an entry; an error postpones or fails the entry."""
         queue = self._state.queue
         try:
             work()
@@ -137,10 +139,10 @@ class QueueExecutor:
             queue.fail(action.name, repr(error))
             logger.exception("entry %s of %s failed", action.name, self._state.definition.full_name)
 
-    def _carry_out(self, keeper: Keeper, action: Action) -> None:
+    def _execute(self, keeper: Keeper, action: Action) -> None:
         state, name = self._state, action.entry.new_part
         if action.kind is ActionKind.REPLACE:
-            self._exchanges.carry_out(keeper, action)
+            self._replace_ranges.execute(keeper, action)
             return
         assert name is not None
         if action.kind is ActionKind.SKIP:
@@ -156,7 +158,7 @@ class QueueExecutor:
 
     def _make_if_free(self, keeper: Keeper, action: Action, name: PartName) -> None:
         state = self._state
-        maker = self._single_maker(keeper, action)
+        maker = self._find_single_maker(keeper, action)
         if maker is not None and self._can_fetch(keeper, action.entry):
             self._fetch_if_free(keeper, action, name)
         elif maker is not None:
@@ -170,9 +172,8 @@ class QueueExecutor:
                 else:
                     state.queue.postpone(action.name, "All merges of this server are taken", pause_seconds=0.1)
 
-    def _single_maker(self, keeper: Keeper, action: Action) -> str | None:
-        """The replica that carries it out for all (``execute_merges_on_single_replica_time_threshold``), if it is
-        another one: all agree on it while the same replicas are active."""
+    def _find_single_maker(self, keeper: Keeper, action: Action) -> str | None:
+        """Returns another replica chosen by ``execute_merges_on_single_replica_time_threshold``, if any."""
         state = self._state
         seconds = state.definition.settings.execute_merges_on_single_replica_time_threshold
         if not seconds or state.queue.seconds_queued(action.name) >= seconds:
@@ -185,7 +186,7 @@ class QueueExecutor:
         with self._state.services.fetches.try_take() as is_taken:
             if is_taken:
                 self._fetch(keeper, action, name)
-            else:  # another table has just taken the last one
+            else:  # another table has just taken the last slot
                 self._state.queue.postpone(action.name, "All fetches of this server are taken", pause_seconds=0.1)
 
     def _merge(self, keeper: Keeper, action: Action, result: PartName) -> None:
@@ -226,8 +227,10 @@ class QueueExecutor:
                 state.queue.postpone(action.name, "The source part has just gone", pause_seconds=0.1)
                 return
             (source,) = held.parts
-            directory = self._mutated_parts.make(entry, action.name, source, mutations)
-            self._commit(keeper, action, result, directory, conditions=self._mutated_parts.conditions(mutations))
+            directory = self._mutated_parts.mutate(entry, action.name, source, mutations)
+            self._commit(
+                keeper, action, result, directory, conditions=self._mutated_parts.make_commit_checks(mutations)
+            )
 
     def _can_fetch(self, keeper: Keeper, entry: LogEntry) -> bool:
         try:
@@ -236,14 +239,14 @@ class QueueExecutor:
             return False
 
     def _fetch(self, keeper: Keeper, action: Action, name: PartName) -> None:
-        """The part itself or, if nobody has it any more, a part to come that covers it and that somebody has."""
+        """Fetches the part or, if nobody has it any more, a future part that covers it."""
         if (copy := self._own_copies.link(action.entry)) is not None:
             self._commit(keeper, action, name, copy)
             if self._state.store.get_active(name) is not None:
                 self._own_copies.drop(action.entry)
             return
         failure: PandoError | None = None
-        for wanted, sources in self._sources(keeper, action.entry, name):
+        for wanted, sources in self._find_sources(keeper, action.entry, name):
             try:
                 directory, source = self._fetcher.fetch_from(
                     wanted, sources, lambda: self._is_cancelled(action, StoppableAction.FETCHES)
@@ -257,17 +260,19 @@ class QueueExecutor:
             return
         if failure is not None:
             raise failure
-        self._nobody_has(keeper, action, name)
+        self._handle_missing_part(keeper, action, name)
 
-    def _sources(self, keeper: Keeper, entry: LogEntry, name: PartName) -> Iterator[tuple[PartName, list[FetchSource]]]:
-        """Looked for one after the other, as they are needed. An inserted part is most likely where it was inserted."""
-        for wanted in self._acceptable(name):
+    def _find_sources(
+        self, keeper: Keeper, entry: LogEntry, name: PartName
+    ) -> Iterator[tuple[PartName, list[FetchSource]]]:
+        """Yields sources one after the other; an inserted part is most likely where it was inserted."""
+        for wanted in self._list_acceptable_parts(name):
             likely = entry.source_replica if entry.type is EntryType.GET_PART else ""
-            for sources in self._fetcher.sources(keeper, wanted, likely):
+            for sources in self._fetcher.find_sources(keeper, wanted, likely):
                 if sources:
                     yield wanted, sources
 
-    def _nobody_has(self, keeper: Keeper, action: Action, name: PartName) -> None:
+    def _handle_missing_part(self, keeper: Keeper, action: Action, name: PartName) -> None:
         state = self._state
         if action.entry.quorum >= 2 and fail_unreachable_part(keeper, state.replica, action.entry):
             logger.warning("part %s is given up: no living replica has it, its quorum has failed", name)
@@ -277,7 +282,7 @@ class QueueExecutor:
             state.queue.cancel_fetch_instead(action.name)
             raise UnavailableError("NO_REPLICA_HAS_PART", f"No active replica has part {name} or a part covering it")
 
-    def _acceptable(self, name: PartName) -> list[PartName]:
+    def _list_acceptable_parts(self, name: PartName) -> list[PartName]:
         cover = self._state.queue.virtual_cover(name)
         if cover is None or cover == name or self._state.queue.is_replacing(cover):
             return [name]
@@ -298,7 +303,7 @@ class QueueExecutor:
             state.store.drop_temporary(directory)
             remove_entry(keeper, state.replica, state.queue, action.name)
             return
-        part = self._name(directory, name)
+        part = self._rename_part(directory, name)
         state.services.failpoint("produced.after_rename")
         self._activate(keeper, action, part, agreement, conditions)
 
@@ -334,8 +339,8 @@ class QueueExecutor:
         else:
             abandon_entry(keeper, state.replica, state.queue, action.name)
 
-    def _name(self, directory: Path, name: PartName) -> Part:
-        """The part under its final name. An outdated directory of this name gives way, unless somebody reads it."""
+    def _rename_part(self, directory: Path, name: PartName) -> Part:
+        """Renames the part to its final name; removes an outdated part of that name unless it is being read."""
         store = self._state.store
         try:
             former = store.get(name)
@@ -354,7 +359,7 @@ class QueueExecutor:
         agreement: ContentAgreement | None,
         conditions: Sequence[Op],
     ) -> PartCommitStatus:
-        """An outcome that stays UNKNOWN is settled by the next session, which compares disk and ZooKeeper."""
+        """Commits the part in ZooKeeper; the next session settles an outcome that stays unknown."""
         state = self._state
         try:
             status = commit_produced_part(
@@ -386,7 +391,7 @@ class QueueExecutor:
         if action.entry.detach:
             keep_detached(state, (dropped,))
         gone = [part.name for part in state.store.active() if dropped.covers(part.name)]
-        # Covered parts too, which wait for their deletion: a listed part that is not on disk would be fetched again.
+        # Unlist covered parts too, which wait for deletion: a listed part that is not on disk would be fetched again.
         listed = read_listed_parts(keeper, state.replica, dropped.partition_id)
         unlist_parts(keeper, state.replica, [name for name in listed if dropped.covers(name)])
         state.services.failpoint("drop.after_listing")

@@ -1,18 +1,19 @@
-"""Carries out REPLACE_RANGE: brings the parts that come, exchanges them for those that go, and tells ZooKeeper.
+"""Executes REPLACE_RANGE: fetches new parts, exchanges them for old ones, updates ZooKeeper.
 
-1. every part that comes is brought to ``staged/`` here, where a transaction may have left it: it stays there over
-   failures and restarts
-2. ``PartStore.exchange``: one step for readers, and over a restart
-3. ZooKeeper's list of this replica's parts: the old leave it, the new come; then the entry leaves the queue
+1. Every new part is brought to ``staged/``, unless a transaction staged it here. It stays there over failures and
+   restarts.
+2. ``PartStore.exchange`` replaces the parts in one step, for readers and over a restart.
+3. The old parts leave ZooKeeper's list of this replica's parts, and the new ones enter it. Then the entry leaves the
+   queue.
 
-Invariants
-- The log's entry is the decision: what it brings may be active here before it is listed, and its content hash is the
-  entry's.
+Invariants:
+
+- The log entry is the decision: its parts may be active here before they are listed, with the entry's content hashes.
 - Nothing else touches these blocks until the entry has left the queue (``coordination.log.queue_rules``).
-- What a drop behind the entry covers is not brought. What a DETACH covers is brought where it can be, and the replica
-  that staged it can: so it is in some ``detached/`` afterwards.
-- Entries of which some parts are only left in one merged part, or of which one drops some parts of another, are one
-  step too: no reader sees some of a transaction. So is a drop for which one of them has to wait
+- A part that a later drop covers is not fetched. A part that a later DETACH covers is fetched if possible. The replica
+  that staged it has it, so it ends in some ``detached/``.
+- Some entries run in one step, so that no reader sees a part of a transaction: entries of which only a common merged
+  part is left, and an entry that drops parts of another. So does a drop for which one of them waits
   (``coordination.log.queue_rules.QueueRules.beside``).
 """
 
@@ -55,49 +56,54 @@ _ATTEMPTS = 20
 
 
 class ReplaceRangeExecutor:
+    """The REPLACE_RANGE entries of one replica."""
+
     def __init__(self, state: ReplicaState, fetcher: PartFetcher, lost: LostTransactions) -> None:
         self._state = state
         self._fetcher = fetcher
         self._lost = lost
 
-    def carry_out(self, keeper: Keeper, action: Action) -> None:
-        """Repeatable."""
+    def execute(self, keeper: Keeper, action: Action) -> None:
+        """Executes an entry; may be repeated after a failure."""
         group = [action]
         try:
-            self._carry_out(keeper, action, group)
+            self._execute(keeper, action, group)
         finally:
             for other in group[1:]:
                 self._state.queue.postpone(other.name, f"It was begun together with {action.name}", pause_seconds=0.0)
 
-    def _carry_out(self, keeper: Keeper, action: Action, group: list[Action]) -> None:
-        """``group`` gets the entries that are one step with this one. They are listed and removed on their own."""
+    def _execute(self, keeper: Keeper, action: Action, group: list[Action]) -> None:
+        """Executes the entry.
+
+        ``group`` collects the entries that run in one step with it; those are listed and removed on their own.
+        """
         state, entry = self._state, action.entry
         losses: dict[str, LostTransactionParts] = {}
-        state.store.settle()  # an exchange that failed may have to give its parts their places in staged/ again
+        state.store.settle()  # a failed exchange may have to return its parts to staged/
         try:
-            arrivals = self._bring_all(keeper, group)
+            arrivals = self._fetch_all(keeper, group)
         except CancelledError:
             raise
         except PandoError:
-            losses = self._look_for_losses(keeper, group)
+            losses = self._find_losses(keeper, group)
             if not losses:
                 raise
             for each in group:
                 if (loss := losses.get(each.name)) is not None and loss.is_whole:
                     self._lost.give_up(keeper, each, loss)
                     return  # without it the others may be no group
-            arrivals = self._bring_all(keeper, group, {part for loss in losses.values() for part in loss.parts})
+            arrivals = self._fetch_all(keeper, group, {part for loss in losses.values() for part in loss.parts})
             for each in group:
                 if each.name in losses:
-                    self._lost.note(keeper, each.entry, losses[each.name])
+                    self._lost.record_loss(keeper, each.entry, losses[each.name])
         if arrivals is None:
             state.queue.postpone(action.name, "Another entry that is one step with it may not run", pause_seconds=0.1)
             return
         state.services.failpoint("exchange.before")
         gone = [dropped for each in group for dropped in each.entry.gone]
         self._keep_detached(group, arrivals)
-        # Parts may have been brought before an entry came along that drops them: it is behind theirs in the log, since
-        # whoever commits below the number of a drop has to take another one.
+        # Parts may have been fetched before an entry that drops them was known. It is behind theirs in the log, because
+        # a commit below the number of a drop must take another number.
         arrivals = {name: place for name, place in arrivals.items() if not any(drop.covers(name) for drop in gone)}
         for dropped in gone:
             if any(each.entry.has_leftovers for each in group):
@@ -106,24 +112,27 @@ class ReplaceRangeExecutor:
             state.store.exchange(arrivals, lambda name: any(dropped.covers(name) for dropped in gone))
         for part in arrivals:
             state.queue.add_active(part)
-            self._note(part, group)
+            self._add_to_part_log(part, group)
         state.services.failpoint("exchange.after")
-        self._tell(keeper, action, list(arrivals))
+        self._update_listing(keeper, action, list(arrivals))
         remove_entries(keeper, state.replica, state.queue, [*state.queue.covered_entries(action.name), action.name])
         state.store.staged.remove(entry.transaction)
         for part in losses[action.name].parts if action.name in losses else ():
             state.queue.remove_virtual(part)
 
     def _keep_detached(self, group: list[Action], arrivals: Mapping[PartName, Path]) -> None:
-        """What a DETACH of the group takes goes to ``detached/``, what comes in this very step too. What an entry
-        before it in the log drops is left out."""
+        """Copies to ``detached/`` the parts that a DETACH of the group drops, also those that arrive now.
+
+        Parts that an earlier entry drops are left out.
+        """
         dropped: list[PartName] = []
         for each in sorted(group, key=lambda action: action.name):
             if each.entry.detach:
                 keep_detached(self._state, each.entry.gone, arrivals, dropped)
             dropped += each.entry.gone
 
-    def _note(self, name: PartName, group: list[Action]) -> None:
+    def _add_to_part_log(self, name: PartName, group: list[Action]) -> None:
+        """Adds the new part to the part log."""
         part, services = self._state.store.get_active(name), self._state.services
         staged = [staged for action in group for staged in action.entry.replace_parts if staged.part == name]
         is_own = any(each.replica == self._state.replica.name for each in staged)
@@ -131,15 +140,18 @@ class ReplaceRangeExecutor:
             kind = PartEventType.NEW if is_own else PartEventType.DOWNLOAD
             services.part_log.note(kind, self._state.definition, part, services.clock())
 
-    def _look_for_losses(self, keeper: Keeper, group: list[Action]) -> dict[str, LostTransactionParts]:
-        """Of each entry by its name: one that only came along is never tried by itself, and may be what is lost."""
+    def _find_losses(self, keeper: Keeper, group: list[Action]) -> dict[str, LostTransactionParts]:
+        """Returns by entry the parts that no replica has any more.
+
+        Entries that only joined the group are examined too: they are never tried alone.
+        """
         item = self._state.queue.get(group[0].name)
         if item is None or item.num_tries < ATTEMPTS_BEFORE_LOSS_CHECK:
             return {}
-        found = {action.name: self._look_for_loss(keeper, action) for action in group}
+        found = {action.name: self._find_loss(keeper, action) for action in group}
         return {name: loss for name, loss in found.items() if loss is not None}
 
-    def _look_for_loss(self, keeper: Keeper, action: Action) -> LostTransactionParts | None:
+    def _find_loss(self, keeper: Keeper, action: Action) -> LostTransactionParts | None:
         state = self._state
 
         def is_here(staged: StagedPart) -> bool:
@@ -149,18 +161,18 @@ class ReplaceRangeExecutor:
             )
 
         def ask(replica: str, staged: StagedPart) -> None:
-            sources = self._staged_sources(keeper, action, staged, [replica])
+            sources = self._find_staged_sources(keeper, action, staged, [replica])
             directory, _ = self._fetch(action, staged.part, staged, sources)
             state.store.staged.take(action.entry.transaction, [(directory, staged.place)])
 
-        return self._lost.look(keeper, action, is_here, ask)
+        return self._lost.find_losses(keeper, action, is_here, ask)
 
-    # -- the parts that come --------------------------------------------------------------------------------------
+    # -- new parts ------------------------------------------------------------------------------------------------
 
-    def _bring_all(
+    def _fetch_all(
         self, keeper: Keeper, group: list[Action], lost: Collection[PartName] = ()
     ) -> dict[PartName, Path] | None:
-        """Names and directories of what is not here, of all that must come in one step; ``None``: not now."""
+        """Returns names and directories of all missing parts of the step; ``None`` if an entry cannot run now."""
         arrivals: dict[PartName, Path] = {}
         brought = PartSet()
         done = 0
@@ -172,10 +184,10 @@ class ReplaceRangeExecutor:
             if done == len(group):
                 return arrivals
             for action in group[done:]:
-                self._bring(keeper, action, lost, arrivals, brought)
+                self._fetch_missing(keeper, action, lost, arrivals, brought)
             done = len(group)
 
-    def _bring(
+    def _fetch_missing(
         self,
         keeper: Keeper,
         action: Action,
@@ -183,7 +195,7 @@ class ReplaceRangeExecutor:
         arrivals: dict[PartName, Path],
         brought: PartSet,
     ) -> None:
-        """A part that covers one that nobody has any more comes instead of it."""
+        """Brings the missing parts of one entry. A covering part replaces one that nobody has any more."""
         state = self._state
         for staged in action.entry.replace_parts:
             taker = state.queue.taken_away_later(action.name, staged.part)
@@ -192,33 +204,33 @@ class ReplaceRangeExecutor:
             if state.store.covering_active(staged.part) is not None or brought.covering(staged.part) is not None:
                 continue
             try:
-                name, directory = self._bring_part(keeper, action, staged)
+                name, directory = self._fetch_part(keeper, action, staged)
             except CancelledError:
                 raise
             except PandoError:
                 if taker is None:
                     raise
-                continue  # whoever has it moves it to ``detached/``, or has done so
+                continue  # the replica that has it moves it to ``detached/``, or has done so
             for covered in brought.remove_covered(name):
                 del arrivals[covered]
             brought.add(name)
             arrivals[name] = directory
 
-    def _bring_part(self, keeper: Keeper, action: Action, staged: StagedPart) -> tuple[PartName, Path]:
+    def _fetch_part(self, keeper: Keeper, action: Action, staged: StagedPart) -> tuple[PartName, Path]:
         state = self._state
         place = state.store.staged.path(action.entry.transaction, staged.place)
         if place.exists() and self._is_same(place, staged):
             return staged.part, place
-        if staged.place.startswith(DETACHED_STAGING_PREFIX) and self._take_detached(action, staged):
+        if staged.place.startswith(DETACHED_STAGING_PREFIX) and self._stage_detached_copy(action, staged):
             return staged.part, place
         former = state.store.get(staged.part)
-        if former is not None:  # outdated: left over from another life of the table
+        if former is not None:  # outdated: left from an earlier table of this name
             state.store.delete([former])
         cover = state.queue.virtual_cover(staged.part)
         names = [staged.part] if cover is None or cover == staged.part else [staged.part, cover]
         failure: PandoError | None = None
         for name in names:
-            sources = self._staged_sources(keeper, action, staged, [staged.replica]) if name == staged.part else []
+            sources = self._find_staged_sources(keeper, action, staged, [staged.replica]) if name == staged.part else []
             try:
                 directory, _ = self._fetch(action, name, staged, [*sources, *self._fetcher.find_holders(keeper, name)])
             except CancelledError:
@@ -232,8 +244,8 @@ class ReplaceRangeExecutor:
         assert failure is not None
         raise failure
 
-    def _take_detached(self, action: Action, staged: StagedPart) -> bool:
-        """What is attached elsewhere and was detached here too need not be fetched."""
+    def _stage_detached_copy(self, action: Action, staged: StagedPart) -> bool:
+        """Stages a copy from ``detached/`` with the same content, if there is one; tells whether."""
         store = self._state.store
         for name in list_detached_by_users(store.detached()):
             directory = store.path / DETACHED / str(name)
@@ -252,10 +264,10 @@ class ReplaceRangeExecutor:
             return False
         return part.content_hash == staged.content_hash
 
-    def _staged_sources(
+    def _find_staged_sources(
         self, keeper: Keeper, action: Action, staged: StagedPart, replicas: list[str]
     ) -> list[FetchSource]:
-        """Those of the other replicas: one of them staged it, and who has fetched it has it at the same place."""
+        """Returns the other replicas that may have the part staged; all stage it at the same place."""
         others = [name for name in replicas if name != self._state.replica.name]
         known = read_addresses(keeper, self._state.paths, others)
         place = f"{action.entry.transaction}/{staged.place}"
@@ -289,8 +301,8 @@ class ReplaceRangeExecutor:
 
     # -- ZooKeeper ------------------------------------------------------------------------------------------------
 
-    def _tell(self, keeper: Keeper, action: Action, arrived: list[PartName]) -> None:
-        """The list of parts. What an earlier try has brought is active here and told of too."""
+    def _update_listing(self, keeper: Keeper, action: Action, arrived: list[PartName]) -> None:
+        """Updates this replica's list of parts in ZooKeeper, including parts that an earlier attempt brought."""
         state, entry = self._state, action.entry
         if entry.gone:
             listed = read_listed_parts(keeper, state.replica)
@@ -302,12 +314,12 @@ class ReplaceRangeExecutor:
                                for name in sorted(here & made.keys())], operation_bytes):  # fmt: skip
             _create_missing(keeper, packet)
         for name in sorted(here - made.keys()):
-            self._tell_of_cover(keeper, name)
+            self._list_cover(keeper, name)
         if entry.quorum >= 2:
             confirm_own_parts(keeper, state.replica, map(str, here))
 
-    def _tell_of_cover(self, keeper: Keeper, name: PartName) -> None:
-        """Of a merged part that came instead: its content is what the other replicas have under the name."""
+    def _list_cover(self, keeper: Keeper, name: PartName) -> None:
+        """Lists a merged part that came instead, with the content that other replicas list."""
         state = self._state
         part = state.store.get_active(name)
         for _ in range(_ATTEMPTS):
@@ -330,8 +342,10 @@ def keep_detached(
     arrivals: Mapping[PartName, Path] = MappingProxyType({}),
     dropped: Collection[PartName] = (),
 ) -> None:
-    """Copies the parts of the ranges to ``detached/``: active ones, and those of ``arrivals``, whose directories are
-    given. Those that ``dropped`` covers are left out. Repeatable."""
+    """Copies the parts of the ranges to ``detached/``; may be repeated.
+
+    Copies active parts and ``arrivals`` with their directories, except those that ``dropped`` covers.
+    """
 
     def is_taken(name: PartName) -> bool:
         return any(each.covers(name) for each in ranges) and not any(each.covers(name) for each in dropped)

@@ -1,1 +1,1 @@
-"""A replica's session, its definition, and the cleaning of its nodes."""
+"""The life of a replica: its session, its definition, and the cleaning of its nodes."""

@@ -1,11 +1,10 @@
-"""The definition that all replicas share: changed in ZooKeeper first, then by each replica for itself.
+"""ALTER on replicas: writes the definition to ZooKeeper; every replica then adopts it.
 
-ALTER writes the new columns into the table's ``columns``, unless another replica has done so since they were read: then
-its commands are applied to those. Every replica watches the node, makes its own definition of it, and notes in its
-``metadata_version`` how far it is. Nothing has to be carried out in the order of the log: a part knows the version it
-was written under, each replica can read all older ones, and takes in no newer one (342) until it has the definition.
-
-Rows that a replica takes before it has heard of an ALTER are of before.
+ALTER writes the new columns into the table's ``columns``. If another replica has changed them since they were read, the
+commands are applied to those. Every replica watches the node, adopts the definition, and records its version in its
+``metadata_version``. The order of the log does not matter here: a part knows the version it was written under. Each
+replica can read all older versions, and accepts no newer part (342) until it has the definition. Rows inserted on a
+replica that does not know an ALTER yet are written under the former definition.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ from sql.mutations.mutation import Mutation
 logger = logging.getLogger(__name__)
 
 _IDLE_SECONDS = 600.0
-"""A watch wakes the step."""
+"""The pause without news; a watch wakes the step earlier."""
 _RETRY_SECONDS = 1.0
 _POLL_SECONDS = 0.02
 _ATTEMPTS = 20
@@ -65,17 +64,19 @@ _RESOLVE_POLL_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class _Prepared:
-    """A change that may be written: ``columns`` as ZooKeeper has them, in place of ``version``."""
+    """A change to write: ``columns`` replaces the node's ``version``."""
 
     new: TableDefinition
     columns: bytes
     version: int
     is_retyped: bool
-    """Rows have to convert."""
+    """Whether rows have to be converted."""
     conditions: tuple[Op, ...]
 
 
 class DefinitionChanges:
+    """The definition of one replica, as it follows the table's."""
+
     def __init__(
         self,
         state: ReplicaState,
@@ -84,8 +85,11 @@ class DefinitionChanges:
         on_change: Callable[[], None],
         sync: Callable[[float, QueryStatus, SyncMode], None],
     ) -> None:
-        """``redefine``: see :meth:`engine.tables.table.TableCatalog.redefine`. ``on_change`` is called after it;
-        ``sync`` returns when what is in the log is here."""
+        """``redefine``:
+
+        see :meth:`engine.tables.table.TableCatalog.redefine`. ``on_change`` is called after it. ``sync`` waits until
+        the queue has executed what is in the log.
+        """
         self._state = state
         self._define = define
         self._redefine = redefine
@@ -99,37 +103,44 @@ class DefinitionChanges:
     # -- following ----------------------------------------------------------------------------------------------
 
     def step(self) -> float:
+        """Adopts a new definition; returns the seconds until the next look."""
         state = self._state
         if state.activation is None or state.is_session_expired or not self._may_have_changed.is_set():
             return _IDLE_SECONDS
         try:
-            with state.working() as (keeper, _):
+            with state.hold_write_access() as (keeper, _):
                 self._may_have_changed.clear()
-                self.follow(keeper, self._on_news)
+                self.adopt_and_report(keeper, self._on_columns_changed)
         except (PandoError, OSError) as error:
             logger.info("the definition of %s is looked at later: %s", state.definition.full_name, error)
             self._may_have_changed.set()
             return _RETRY_SECONDS
         return _IDLE_SECONDS
 
-    def _on_news(self, _: str) -> None:
+    def _on_columns_changed(self, _: str) -> None:
         self._may_have_changed.set()
         self.task.wake()
 
-    def follow(self, keeper: Keeper, watch: Watch | None = None) -> None:
-        """Takes over what is in ZooKeeper, and says so there. The replica is active. ``watch`` tells of the next."""
-        self._take_over(keeper.get(self._state.paths.columns, watch)[0])
+    def adopt_and_report(self, keeper: Keeper, watch: Watch | None = None) -> None:
+        """Adopts ZooKeeper's definition and records its version there.
+
+        The replica must be active. ``watch`` is called at the next change.
+        """
+        self._adopt(keeper.get(self._state.paths.columns, watch)[0])
         state, version = self._state, str(self._version).encode()
         if keeper.get(state.replica.metadata_version)[0] != version:
             keeper.set(state.replica.metadata_version, version)
 
-    def take_over(self, keeper: Keeper, *, is_new: bool = False) -> None:
-        """``is_new``: the table is being created here, and has to have been written with the columns of now."""
+    def adopt(self, keeper: Keeper, *, is_new: bool = False) -> None:
+        """Adopts ZooKeeper's definition if it is newer.
+
+        ``is_new``: the table is being created here; its definition is adopted only if its columns are equal.
+        """
         (answer,) = keeper.get_many([self._state.paths.columns])
         if answer is not None:
-            self._take_over(answer[0], is_new=is_new)
+            self._adopt(answer[0], is_new=is_new)
 
-    def _take_over(self, columns: bytes, *, is_new: bool = False) -> None:
+    def _adopt(self, columns: bytes, *, is_new: bool = False) -> None:
         state, found = self._state, parse_altered_columns(columns.decode())
         if found is None:
             return
@@ -139,7 +150,7 @@ class DefinitionChanges:
 
         def change(now: TableDefinition) -> CreateTable | None:
             if version <= now.description.metadata_version:
-                return None  # another thread has taken this over, or a later one
+                return None  # another thread has adopted this version, or a later one
             return found.over(now.create)
 
         if not self._redefine(change):
@@ -147,9 +158,12 @@ class DefinitionChanges:
         logger.info("table %s has version %s of its definition", state.definition.full_name, version)
         self._on_change()
 
-    def bring(self, keeper: Keeper) -> None:
-        """To a restored table: the replica that was restored first may have missed an ALTER that this one has carried
-        out. Raises 999 when others write the definition."""
+    def publish_if_newer(self, keeper: Keeper) -> None:
+        """Writes this replica's newer definition to a restored table.
+
+        The replica that was restored first may have missed an ALTER that this one has adopted. Raises 999 if others
+        write the definition at the same time.
+        """
         paths, shared = self._state.paths, make_shared_definition(self._state.description)
         (answer,) = keeper.get_many([paths.columns])
         if answer is None:
@@ -168,21 +182,24 @@ class DefinitionChanges:
         return self._state.description.metadata_version
 
     def columns_version(self, keeper: Keeper) -> int | None:
-        """The version of the node that has the columns, when this replica works with them; else ``None``."""
-        self.take_over(keeper)
+        """Returns the version of the node of columns, or ``None`` if this replica has other columns."""
+        self.adopt(keeper)
         text, stat = keeper.get(self._state.paths.columns)
         return stat.version if text.decode() == make_shared_definition(self._state.description).columns else None
 
     # -- ALTER --------------------------------------------------------------------------------------------------
 
     def alter(self, change: Callable[[TableDefinition], CreateTable], options: AlterOptions) -> None:
-        """Raises what ``change`` and the new definition raise, 48 for what not all replicas understand, 517 when others
-        keep altering the table, 242 and 999; 341 (UNFINISHED) when it is made and other replicas do not follow in
-        time."""
+        """Changes the definition on all replicas.
+
+        Raises the errors of ``change`` and of the new definition, and 48 for changes that not all replicas understand.
+        Raises 517 if others keep altering the table, 242 and 999. Raises 341 (UNFINISHED) if the change is made but
+        other replicas do not follow in time.
+        """
         checked = b""
         for _ in range(_ATTEMPTS):
             options.status.check()
-            with self._state.working() as (keeper, _):
+            with self._state.hold_write_access() as (keeper, _):
                 prepared = self._prepare(keeper, change)
                 if prepared is not None and (not prepared.is_retyped or prepared.columns == checked):
                     if self._write(keeper, prepared):
@@ -194,12 +211,12 @@ class DefinitionChanges:
         else:
             raise ConflictError("CANNOT_ASSIGN_ALTER", "Other replicas keep altering the table; repeat the ALTER")
         self._follow_own(options)
-        if options.waits_for_all:
+        if options.waits_for_all_replicas:
             with report_as_unfinished("The table is altered"):
                 self._wait_for_others(options)
 
     def _prepare(self, keeper: Keeper, change: Callable[[TableDefinition], CreateTable]) -> _Prepared | None:
-        """``None``: another change was made in between."""
+        """Prepares the change; returns ``None`` if another change was made at the same time."""
         state = self._state
         keeper.sync(state.paths.columns)
         version = self.columns_version(keeper)
@@ -222,7 +239,7 @@ class DefinitionChanges:
             require_feature(keeper, state.paths, FEATURE_CHANGED_KEYS, "ALTER of keys")
             conditions.append(SetData(state.paths.metadata, shared.metadata.encode()))
         if touched := find_changed_columns(old.description.schema, new.description.schema):
-            conditions.append(self._refuse_beside_mutations(keeper, touched))
+            conditions.append(self._refuse_conflicting_mutations(keeper, touched))
         return _Prepared(
             new,
             shared.columns.encode(),
@@ -231,8 +248,8 @@ class DefinitionChanges:
             tuple(conditions),
         )
 
-    def _refuse_beside_mutations(self, keeper: Keeper, touched: frozenset[str]) -> Op:
-        """What must still hold when the change is written: that no mutation has come since."""
+    def _refuse_conflicting_mutations(self, keeper: Keeper, touched: frozenset[str]) -> Op:
+        """Refuses the change if a mutation uses the columns; returns the check that none has come since."""
         state = self._state
         version = keeper.get(state.paths.mutations)[1].version
         unfinished = state.mutations.load(keeper).unfinished(read_mutation_pointer(keeper, state.replica))
@@ -242,8 +259,10 @@ class DefinitionChanges:
         return Check(state.paths.mutations, version)
 
     def _check_rows(self, new: TableDefinition, options: AlterOptions) -> None:
-        """Raises when a row does not convert. What others insert before they have heard of the change is not among
-        them: if that does not convert, reading it will tell."""
+        """Raises an error if a row cannot be converted.
+
+        Rows that others insert before they know the change are not checked; reading them will raise it.
+        """
         self._sync(options.timeout_seconds, options.status, SyncMode.LIGHTWEIGHT)
         with self._state.store.snapshot() as snapshot:
             for part in snapshot.parts:
@@ -251,10 +270,13 @@ class DefinitionChanges:
                 part.under(new.description.schema).check_conversions()
 
     def _write(self, keeper: Keeper, prepared: _Prepared) -> bool:
-        """Whether the change is made. A lost answer is found by the id that the change leaves in this replica's nodes:
-        the columns may have been changed again since, by another replica."""
+        """Writes the change; tells whether it is made.
+
+        After a lost response, the id that the change leaves in this replica's nodes tells. The columns may have been
+        changed again since, by another replica.
+        """
         columns, last = self._state.paths.columns, self._state.replica.last_alter
-        with self._writing:  # the id stays until it is known what became of the change
+        with self._writing:  # the id must stay until the outcome is known
             alter_id = self._state.services.new_uuid().hex.encode()
             is_there = keeper.exists(last) is not None
             mark = SetData(last, alter_id) if is_there else Create(last, alter_id)
@@ -269,7 +291,10 @@ class DefinitionChanges:
         return True
 
     def _was_written(self, keeper: Keeper, alter_id: bytes, lost: KeeperConnectionLoss) -> bool:
-        """Raises ``lost`` while ZooKeeper is away: the change may be made."""
+        """Tells whether the change with this id is made.
+
+        Raises ``lost`` if ZooKeeper stays away: the outcome is unknown.
+        """
         state = self._state
         deadline = state.services.monotonic() + _RESOLVE_SECONDS
         while True:
@@ -283,17 +308,17 @@ class DefinitionChanges:
             state.sleep(_RESOLVE_POLL_SECONDS)
 
     def _follow_own(self, options: AlterOptions) -> None:
-        """Waits while other statements change the tables of this server."""
+        """Adopts the change here; waits while other statements change this server's tables."""
         state = self._state
         deadline = state.services.monotonic() + options.timeout_seconds
         while True:
             try:
-                with state.working() as (keeper, _):
-                    return self.follow(keeper)
+                with state.hold_write_access() as (keeper, _):
+                    return self.adopt_and_report(keeper)
             except (PandoError, OSError) as error:
                 is_busy = isinstance(error, PandoError) and error.name == "TIMEOUT_EXCEEDED"
                 if not is_busy or state.services.monotonic() >= deadline or state.is_stopping.is_set():
-                    self._on_news("")
+                    self._on_columns_changed("")
                     raise UnknownOutcomeError(
                         "UNFINISHED", f"The table is altered, and this replica has not followed yet; it will ({error})"
                     ) from error
@@ -303,7 +328,7 @@ class DefinitionChanges:
     def _wait_for_others(self, options: AlterOptions) -> None:
         state = self._state
         deadline = state.services.monotonic() + options.timeout_seconds
-        while behind := self._behind():
+        while behind := self._list_outdated_replicas():
             options.status.check()
             if state.services.monotonic() >= deadline or state.is_stopping.is_set():
                 raise UnknownOutcomeError(
@@ -312,9 +337,10 @@ class DefinitionChanges:
                 )
             state.sleep(_POLL_SECONDS)
 
-    def _behind(self) -> list[str]:
+    def _list_outdated_replicas(self) -> list[str]:
+        """Returns the active replicas with an older definition."""
         state = self._state
-        with state.working() as (keeper, _):
+        with state.hold_write_access() as (keeper, _):
             names = keeper.children(state.paths.replicas)
             replicas = [state.paths.replica(name) for name in names]
             answers = keeper.get_many([replica.metadata_version for replica in replicas])

@@ -1,4 +1,4 @@
-"""Keeps ZooKeeper small: trims the log and the deduplication window, and takes deleted parts off the lists."""
+"""Trims the log and the deduplication window, and deletes outdated parts."""
 
 from __future__ import annotations
 
@@ -18,42 +18,47 @@ from parts.read.part_reader import Part
 
 logger = logging.getLogger(__name__)
 
-_LEAST_LOGGED = 25
+_MIN_LOGGED = 25
 _SPREAD_SECONDS = 0.5
 
 
 class LogCleanup:
+    """The cleaning of one table by one of its replicas."""
+
     def __init__(self, state: ReplicaState, clean_transactions: Callable[[Keeper], bool]) -> None:
         self._state = state
         self._clean_transactions = clean_transactions
         self.task = state.make_task("clean up log", self.step)
         self._window = DeduplicationWindow()
         self._replicas = [state.replica.name]
-        """Of the table, as of the last cleaning."""
+        """The table's replicas, as of the last cleaning."""
         self._logged = 0
         """Log entries since the last cleaning."""
         self.warning = ""
-        """What keeps the log from being trimmed, as of the last cleaning, and what to do about it."""
+        """The reason why the log cannot be trimmed, as of the last cleaning, with advice."""
 
     def count_logged_entries(self, entries: int) -> None:
-        """So many entries are new in the log. Under many INSERTs a fixed period would let ids and log grow without
-        bound: a quarter of the deduplication window is time to clean, too."""
+        """Counts new log entries, and cleans early after many.
+
+        With a fixed period, many INSERTs would let ids and log grow without bound. So a quarter of the deduplication
+        window triggers a cleaning, too.
+        """
         self._logged += entries
         self.note_work()
         window = self._state.definition.settings.replicated_deduplication_window
-        if self._logged >= max(_LEAST_LOGGED, window // 4):
+        if self._logged >= max(_MIN_LOGGED, window // 4):
             self.task.wake(self._state.services.random.random() * _SPREAD_SECONDS)
 
     def note_work(self) -> None:
-        """There will be something to clean: the longest pause ends."""
+        """Ends the longest pause, because there will be something to clean."""
         self.task.wake(self._spread(self._state.definition.settings.cleanup_delay_period))
 
     def _spread(self, seconds: float) -> float:
-        """Any replica may clean; a little randomness keeps them, and the tables of a server, from doing it at once."""
+        """Lengthens a pause randomly, so that replicas and tables do not clean at the same time."""
         return seconds * (1 + self._state.services.random.random() / 3)
 
     def first_pause(self) -> float:
-        """After a start: what many tables have to clean is spread."""
+        """Returns the pause after a start, at random so that many tables spread their cleaning."""
         least, most = self._state.definition.settings.cleanup_delay_period, self._most_seconds
         if self._state.store.staged.transactions():
             return least
@@ -65,8 +70,11 @@ class LogCleanup:
         return max(settings.cleanup_delay_period, settings.max_cleanup_delay_period)
 
     def step(self) -> float:
-        """Looks again soon if there was something to clean; else new log entries make it look
-        (:meth:`count_logged_entries`), or the longest pause."""
+        """Cleans; returns the seconds until the next cleaning.
+
+        It is soon if there was something to clean. Otherwise new log entries (:meth:`count_logged_entries`) or the
+        longest pause start it.
+        """
         state = self._state
         settings = state.definition.settings
         pause = self._spread(settings.cleanup_delay_period)
@@ -74,7 +82,7 @@ class LogCleanup:
             return pause
         self._logged = 0
         try:
-            with state.working() as (keeper, _):
+            with state.hold_write_access() as (keeper, _):
                 keeper = self._read_ahead(keeper)
                 report = run_cleanup(
                     keeper,
@@ -96,7 +104,7 @@ class LogCleanup:
         return pause
 
     def _read_ahead(self, keeper: Keeper) -> ReadAhead:
-        """By one request what is asked for, in this order, where there is nothing to clean."""
+        """Reads with one request what the cleaning asks, in this order, if there is nothing to clean."""
         replica, ahead = self._state.replica, ReadAhead(keeper)
         table, replicas = replica.table, [replica.table.replica(name) for name in self._replicas]
         positions = [
@@ -127,12 +135,15 @@ class LogCleanup:
             logger.warning("table %s: %s", self._state.definition.full_name, self.warning)
 
     def delete_outdated(self, parts: Sequence[Part]) -> None:
-        """Read-only tables delete nothing: what is on disk is then the only truth."""
+        """Deletes outdated parts, first from ZooKeeper's list.
+
+        A read-only table deletes nothing, because its disk may be the only truth.
+        """
         state = self._state
         if not parts or state.activation is None:
             return
         try:
-            with state.working() as (keeper, _):
+            with state.hold_write_access() as (keeper, _):
                 unlist_parts(keeper, state.replica, [str(part.name) for part in parts])
         except PandoError as error:
             logger.info("deleting outdated parts of %s is put off: %s", state.definition.full_name, error)

@@ -1,12 +1,19 @@
-"""Getting and keeping the right to write: what a replica does at its start and on every new ZooKeeper session.
+"""Establishes a replica's ZooKeeper session step by step, until the replica may write.
 
-read-only → stop work of the old session → refuse a ZooKeeper from the past → take back parts whose quorum failed →
-activate → fence what former sessions may still have under way → settle inserts of unknown outcome → go on with SYSTEM
-RESTORE REPLICA → clone if lost, else compare disk with ZooKeeper → load the queue → pull → confirm own quorum parts →
-writable.
+This happens at the start and on every new ZooKeeper session:
 
-Each step can be repeated; any failure leaves the table read-only with the reason visible in ``system.replicas``, and
-the whole sequence is tried again a little later.
+1. Become read-only, and stop work of the old session.
+2. Refuse a ZooKeeper that was reset to an older state.
+3. Detach parts whose quorum failed.
+4. Activate, and fence off commits of former sessions.
+5. Settle INSERTs of unknown outcome.
+6. Go on with SYSTEM RESTORE REPLICA.
+7. Clone if the replica is lost; otherwise compare the disk with ZooKeeper.
+8. Load the queue, pull the log, confirm own quorum parts.
+9. Become writable.
+
+Each step can be repeated. A failure leaves the table read-only with the reason in ``system.replicas``, and the whole
+sequence is tried again a little later.
 """
 
 from __future__ import annotations
@@ -20,14 +27,13 @@ from typing import Protocol
 from coordination.inserts.block_numbers import release_orphaned_numbers
 from coordination.inserts.insert_commit import InsertStatus, settle_insert
 from coordination.inserts.quorum import confirm_own_parts
-from coordination.keeper.interface import Check, Create, Keeper, KeeperError, MultiFailed, SessionState
+from coordination.keeper.interface import Keeper, KeeperError, SessionState
 from coordination.keeper.read_ahead import ReadAhead
 from coordination.nodes.active_keeper import ActiveKeeper
 from coordination.nodes.replica_activation import Activation, activate, deactivate, is_still_active
 from coordination.nodes.table_lists import metadata_missing
-from coordination.replicas.clone import clone_replica, finish_clone, needs_clone
-from coordination.replicas.log_pull import load_queue, queue_missing_fetches, unlist_parts
-from coordination.replicas.part_commit import content_agreement_ops
+from coordination.replicas.clone import needs_clone
+from coordination.replicas.log_pull import load_queue
 from coordination.replicas.table_nodes import (
     check_definition,
     create_table_or_replica,
@@ -38,42 +44,49 @@ from coordination.replicas.table_nodes import (
 )
 from engine.tables.replicated.life.session_reads import SessionReads
 from engine.tables.replicated.life.shared_definition import make_shared_definition
-from engine.tables.replicated.replica_state import ReplicaState, make_part_record
-from parts.common.errors import ConflictError, PandoError, UnavailableError, UserError
+from engine.tables.replicated.life.startup_parts import apply_startup_plan, clone_from_replica
+from engine.tables.replicated.replica_state import ReplicaState
+from parts.common.errors import PandoError, UnavailableError, UserError
 from parts.read.part_reader import Part
 from recovery import force_restore_flag
-from recovery.startup_plan import StartupPlan, plan_startup
-from recovery.zookeeper_parts import read_part_records, read_zookeeper_parts, with_contents_elsewhere
+from recovery.startup_plan import plan_startup
+from recovery.zookeeper_parts import read_zookeeper_parts, with_contents_elsewhere
 
 logger = logging.getLogger(__name__)
 
 _IDLE_SECONDS = 600.0
-"""Every change of the session wakes the step, and so does whoever asks for a restart."""
+"""The pause without news; session changes and requests for a restart wake the step earlier."""
 _ACTIVATE_SECONDS = 1.0
 _RETRY_SECONDS = 0.5
 _HURRY_SECONDS = 3600.0
-"""A task that was due so long ago comes before the first steps of all other tables."""
+"""A task that is overdue by this much runs before the first steps of all other tables."""
 _REFUSED_SECONDS = 3.0
 _RESOLVE_SECONDS = 5.0
 
 
 class DefinitionFollower(Protocol):
-    def take_over(self, keeper: Keeper, *, is_new: bool = False) -> None:
-        """What is in ZooKeeper, if it is newer. ``is_new``: the replica is being created."""
+    """Adopts the table's definition from ZooKeeper."""
 
-    def follow(self, keeper: Keeper) -> None:
-        """As ``take_over``, and says so in ZooKeeper."""
+    def adopt(self, keeper: Keeper, *, is_new: bool = False) -> None:
+        """Adopts ZooKeeper's definition if it is newer. ``is_new``: the replica is being created."""
+
+    def adopt_and_report(self, keeper: Keeper) -> None:
+        """Adopts ZooKeeper's definition and records its version there."""
 
 
 class RestoreSteps(Protocol):
-    def require_present(self, keeper: Keeper) -> None:
-        """Raises 231 when ZooKeeper is from the past."""
+    """The steps of SYSTEM RESTORE REPLICA that belong to a session."""
 
-    def carry_on(self, keeper: Keeper) -> None:
-        """What SYSTEM RESTORE REPLICA began, if it did."""
+    def require_present(self, keeper: Keeper) -> None:
+        """Raises 231 if ZooKeeper was reset to an older state."""
+
+    def continue_restore(self, keeper: Keeper) -> None:
+        """Goes on with a SYSTEM RESTORE REPLICA that was begun."""
 
 
 class ReplicaSession:
+    """The ZooKeeper session of one replica."""
+
     def __init__(
         self,
         state: ReplicaState,
@@ -95,24 +108,24 @@ class ReplicaSession:
         state.hurry = lambda: self.task.wake(-_HURRY_SECONDS)
         self.restart_requested = threading.Event()
         self.broken_parts: UserError | None = None
-        """More parts were broken at the start than the settings allow: only force makes the table writable."""
+        """Set if too many parts were broken at the start: only force makes the table writable."""
         self.force_restore = False
-        """The server found ``flags/force_restore_data`` at its start."""
+        """Whether the server found ``flags/force_restore_data`` at its start."""
         self._last_refusal = ""
         self._was_created = False
-        """CREATE has asked ZooKeeper for the replica's nodes, with whatever answer."""
+        """Whether CREATE has sent the replica's nodes to ZooKeeper, whatever the response."""
         self._activity_changed = threading.Event()
-        """Something happened to ``is_active``, or to the connection over which it is watched."""
+        """Set when ``is_active`` or the connection that watches it has changed."""
         self._last_session = 0
         """The ZooKeeper session in which this replica was activated last."""
 
     # -- CREATE and DROP ----------------------------------------------------------------------------------------
 
     def create(self) -> None:
-        """Makes the table or the replica in ZooKeeper. Raises 253, 342, 225, 999."""
+        """Creates the table or the replica in ZooKeeper. Raises 253, 342, 225, 999."""
         state, keeper = self._state, self._state.replication.require_keeper()
         state.replication.require_free(state.replica.root)
-        self._definitions.take_over(keeper, is_new=True)
+        self._definitions.adopt(keeper, is_new=True)
         self._was_created = True
         create_table_or_replica(
             keeper,
@@ -124,17 +137,20 @@ class ReplicaSession:
         )
 
     def undo_create(self) -> None:
-        """Takes away what :meth:`create` made, if it made something: nodes of another data directory stay."""
+        """Removes the nodes that :meth:`create` made; nodes of another data directory stay."""
         if self._was_created:
             keeper = self._state.replication.require_keeper()
             drop_own_replica(keeper, self._state.paths, self._state.replica.name, self._state.identity())
 
     def drop_replica(self) -> None:
-        """Raises 999 when ZooKeeper is away: the replica would stay behind for ever otherwise."""
+        """Removes the replica from ZooKeeper.
+
+        Raises 999 without a connection, so that no nodes are left behind.
+        """
         drop_replica(self._state.replication.require_keeper(), self._state.paths, self._state.replica.name)
 
     def leave(self) -> None:
-        """At a graceful stop: other replicas see at once that this one is gone."""
+        """Deactivates the replica at a graceful stop, so that others see at once that it is gone."""
         state = self._state
         activation, keeper = state.activation, state.replication.keeper
         state.set_readonly("The table is stopped")
@@ -142,12 +158,14 @@ class ReplicaSession:
             deactivate(keeper, activation)
 
     def request_restart(self) -> None:
+        """Begins the session anew soon."""
         self.restart_requested.set()
         self.task.wake()
 
     # -- the session --------------------------------------------------------------------------------------------
 
     def step(self) -> float:
+        """Begins or checks the session; returns the seconds until the next look."""
         try:
             return self._step()
         finally:
@@ -165,11 +183,11 @@ class ReplicaSession:
         if activation is None or activation.session_id != keeper.session_id or self.restart_requested.is_set():
             return self._begin(keeper)
         if self._activity_changed.is_set():
-            return self._look_at_activity(keeper, activation)
+            return self._check_activity(keeper, activation)
         return _IDLE_SECONDS
 
-    def _look_at_activity(self, keeper: Keeper, activation: Activation) -> float:
-        """Anybody may remove ``is_active``; without it nothing can be written, so the session begins anew."""
+    def _check_activity(self, keeper: Keeper, activation: Activation) -> float:
+        """Begins the session anew if ``is_active`` was removed, without which nothing can be written."""
         self._activity_changed.clear()
         try:
             keeper.exists(activation.replica.is_active, self._on_activity)
@@ -184,7 +202,7 @@ class ReplicaSession:
         return self._begin(keeper)
 
     def _watch_activity(self, keeper: Keeper, activation: Activation) -> None:
-        """Just after the activation; what changed since is looked at by the next step."""
+        """Watches ``is_active`` just after the activation; the next step looks at changes since."""
         expected = (activation.session_id, activation.is_active_version)
         with suppress(KeeperError):
             found = keeper.exists(activation.replica.is_active, self._on_activity)
@@ -204,19 +222,19 @@ class ReplicaSession:
         try:
             self._establish(keeper)
         except UserError as refusal:
-            self._refuse(refusal)
+            self._record_refusal(refusal)
             state.refusal = str(refusal)
             return _REFUSED_SECONDS
         except PandoError as error:
-            self._refuse(error)
+            self._record_refusal(error)
             return _RETRY_SECONDS
         except Exception as error:
             logger.exception("table %s could not begin its ZooKeeper session", state.definition.full_name)
-            self._refuse(error)
+            self._record_refusal(error)
             return _REFUSED_SECONDS
         return _IDLE_SECONDS
 
-    def _refuse(self, error: Exception) -> None:
+    def _record_refusal(self, error: Exception) -> None:
         reason = str(error) if isinstance(error, PandoError) else repr(error)
         if self._last_refusal != reason:
             name = self._state.definition.full_name
@@ -233,12 +251,12 @@ class ReplicaSession:
             ahead, state.replica, {name.partition_id for name in state.parts_on_disk()}
         )
         if not replica_exists(ahead, state.replica):
-            raise self._missing(keeper)
+            raise self._make_missing_error(keeper)
         if not (self._is_forced(ahead) or ahead.exists(state.replica.restoring) is not None):
             self._restoring.require_present(ahead)
-        self._definitions.take_over(ahead)
+        self._definitions.adopt(ahead)
         if not check_definition(ahead, state.paths, make_shared_definition(state.description)):
-            raise self._missing(keeper)
+            raise self._make_missing_error(keeper)
         self._take_back_failed(ahead)  # before anybody can fetch them from here
         activation = self._activate(keeper)
         try:
@@ -253,7 +271,7 @@ class ReplicaSession:
         self._watch_activity(keeper, activation)
         logger.info("table %s is writable as replica %s", state.definition.full_name, state.replica.name)
 
-    def _missing(self, keeper: Keeper) -> UserError:
+    def _make_missing_error(self, keeper: Keeper) -> UserError:
         state = self._state
         what = metadata_missing(state.paths).message
         if keeper.exists(state.paths.replicas) is not None:
@@ -265,8 +283,11 @@ class ReplicaSession:
         return self.force_restore or force_restore_flag.is_flag_set(keeper, self._state.replica)
 
     def _activate(self, keeper: Keeper) -> Activation:
-        """A node of another session is a former one of this server, unless this very session had made one: then another
-        server has taken the replica over, and keeps it while it lives."""
+        """Activates the replica; replaces the node of a former session of this server.
+
+        If this very session had activated the replica before, a foreign node means that another server took it over.
+        That server keeps it while it lives.
+        """
         state = self._state
         session = keeper.session_id
         activation = activate(
@@ -286,13 +307,13 @@ class ReplicaSession:
     def _catch_up(self, keeper: Keeper, read_ahead_of_quorums: Callable[[], None]) -> None:
         state = self._state
         record_identity(keeper, state.replica, state.identity())
-        self._definitions.follow(keeper)
+        self._definitions.adopt_and_report(keeper)
         release_orphaned_numbers(keeper, state.paths, state.replica.name)
         self._resolve_unknown_commits(keeper)
         self._take_back_failed(keeper)  # failed between the first look and the activation
-        self._restoring.carry_on(keeper)
+        self._restoring.continue_restore(keeper)
         if needs_clone(keeper, state.replica):
-            self._clone(keeper)
+            clone_from_replica(state, keeper)
         else:
             self._compare_with_disk(keeper)
         self._check_staged(keeper)
@@ -317,35 +338,15 @@ class ReplicaSession:
                 raise UnavailableError("KEEPER_EXCEPTION", f"The outcome of part {request.part} is still unknown")
             logger.info("the unknown outcome of part %s is settled: %s", request.part, result.status.name)
             if part is not None:
-                self._settle(part, result.status is InsertStatus.COMMITTED)
+                self._commit_or_rollback(part, result.status is InsertStatus.COMMITTED)
         for part in state.store.preactive():
-            self._settle(part, keeper.exists(state.replica.part(str(part.name))) is not None)
+            self._commit_or_rollback(part, keeper.exists(state.replica.part(str(part.name))) is not None)
 
-    def _settle(self, part: Part, is_committed: bool) -> None:
+    def _commit_or_rollback(self, part: Part, is_committed: bool) -> None:
         if is_committed:
             self._state.store.commit(part)
         else:
             self._state.store.rollback(part)
-
-    def _clone(self, keeper: Keeper) -> None:
-        """A new or lost replica becomes a copy of another; what only it has stays in ``detached/clone_…``."""
-        state = self._state
-        hashes = {name: part.content_hash for name, part in state.parts_on_disk().items()}
-        result = clone_replica(keeper, state.replica, hashes)
-        leaving = set(result.parts_to_detach)
-        covers = {name: state.store.covering_active(name) for name in leaving}
-        for name in result.parts_to_detach:
-            cover = covers[name]
-            if cover is not None and cover.name not in leaving:
-                continue  # it was merged into a part that stays: clean-up removes it
-            logger.warning("part %s is not on %s: moved to %s", name, result.source, state.store.detach(name, "clone"))
-        state.store.reactivate_covered(hashes.keys())
-        listed = read_part_records(keeper, state.replica)
-        for part in state.store.active():
-            if part.name not in listed:
-                keeper.create(state.replica.part(str(part.name)), make_part_record(part).to_bytes())
-        finish_clone(keeper, state.replica)
-        logger.info("replica %s cloned %s: %s parts to fetch", state.replica.root, result.source, result.queued_fetches)
 
     def _compare_with_disk(self, keeper: Keeper) -> None:
         state = self._state
@@ -362,36 +363,8 @@ class ReplicaSession:
         )
         if plan.refusal:
             raise UserError("TOO_MANY_UNEXPECTED_DATA_PARTS", plan.refusal)
-        self._carry_out(keeper, plan)
+        apply_startup_plan(state, keeper, plan)
         if flagged:
             force_restore_flag.clear_flag(keeper, state.replica)
         self.force_restore = False
         self.broken_parts = None
-
-    def _list_agreed(self, keeper: Keeper, part: Part) -> None:
-        """Raises ``ConflictError`` when the others' lists have changed meanwhile: the next session looks again."""
-        replica, record = self._state.replica, make_part_record(part)
-        agreement = content_agreement_ops(keeper, replica, part.name, record)
-        if not any(isinstance(op, Check) for op in agreement or ()):
-            raise ConflictError("KEEPER_EXCEPTION", f"No other replica lists part {part.name} any more; looking again")
-        try:
-            keeper.multi([*(agreement or ()), Create(replica.part(str(part.name)), record.to_bytes())])
-        except MultiFailed as error:
-            message = f"Part {part.name} could not be listed, others change its nodes; looking again"
-            raise ConflictError("KEEPER_EXCEPTION", message) from error
-
-    def _carry_out(self, keeper: Keeper, plan: StartupPlan) -> None:
-        """Repeatable: what was done drops out of the next plan. Covered parts go when their cover is here."""
-        state = self._state
-        for name in plan.unexpected:
-            logger.warning("part %s is not in ZooKeeper: moved to %s", name, state.store.detach(name, "ignored"))
-        for name in plan.differing:
-            logger.warning("part %s differs from ZooKeeper: moved to %s", name, state.store.detach(name, "broken"))
-        state.store.reactivate_covered([*plan.keep, *plan.agreed])
-        for part in filter(None, map(state.store.get_active, plan.agreed)):
-            logger.warning("part %s is listed by another replica with this content: it is listed here too", part.name)
-            self._list_agreed(keeper, part)
-        for name in plan.fetch:
-            logger.warning("part %s is missing on disk: it will be fetched", name)
-        unlist_parts(keeper, state.replica, plan.forget)
-        queue_missing_fetches(keeper, state.replica, state.queue, plan.fetch)

@@ -1,6 +1,7 @@
-"""What the start of a session asks of ZooKeeper, in the order in which its steps ask: few requests, whatever the steps.
+"""Reads ahead what the start of a session asks of ZooKeeper, so that it costs few requests.
 
-Each list only saves requests (see :mod:`coordination.keeper.read_ahead`): a step that asks for something else gets it.
+The lists follow the order of the steps. They only save requests (see :mod:`coordination.keeper.read_ahead`): a step may
+ask for something else.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from coordination.nodes.paths import ReplicaPaths
 
 @dataclass(frozen=True)
 class SessionReads:
-    """Names of partitions' nodes, of all replicas, and of the replica's parts, as they were before the activation."""
+    """Names of the nodes of partitions, replicas and own parts, as they were before the activation."""
 
     replica: ReplicaPaths
     partitions: list[str]
@@ -24,7 +25,7 @@ class SessionReads:
 
     @classmethod
     def before_activation(cls, ahead: ReadAhead, replica: ReplicaPaths, partition_ids: Iterable[str]) -> SessionReads:
-        """``partition_ids``: of the parts on the disk."""
+        """Reads what the steps before the activation ask. ``partition_ids`` are those of the parts on disk."""
         table = replica.table
         lists = [table.block_numbers, table.replicas, replica.parts]
         ahead.fetch(
@@ -42,6 +43,7 @@ class SessionReads:
         return cls(replica, *(names or [] for names in ahead.children_many(lists)))
 
     def after_activation(self, ahead: ReadAhead) -> None:
+        """Reads what the steps after the activation ask."""
         replica, table = self.replica, self.replica.table
         others = [table.replica(name).parts for name in self.replicas if name != replica.name]
         ahead.fetch(
@@ -66,4 +68,5 @@ class SessionReads:
         )
 
     def after_pull(self, ahead: ReadAhead) -> None:
+        """Reads the open quorums."""
         ahead.fetch([Children(self.replica.table.quorum_parallel), Get(self.replica.table.quorum_status)])

@@ -1,10 +1,10 @@
-"""The part of a table's definition that all replicas must agree on, as the texts kept in ZooKeeper.
+"""The part of a table's definition that all replicas must share, as its texts in ZooKeeper.
 
-The columns of a table that was never altered are a line each, for people, its skip indexes, constraints and TTL. Once
-it was, the first line is the history of the columns (``parts.table.schema_history``) as JSON, with the texts of the
-others in ``indexes``, ``constraints``, ``ttl`` and (once the keys changed) ``key_clauses``, and each column a JSON
-list: name, type, kind and text of the default, codec, comment, and TTL if it has one. Every replica makes its own
-definition of these.
+The columns of a table that was never altered are one line each, for people, as are its skip indexes, constraints and
+TTL. After an ALTER the first line is JSON: the history of the columns (``parts.table.schema_history``). It also holds
+the texts of ``indexes``, ``constraints``, ``ttl`` and (once the keys changed) ``key_clauses``. Each further line is a
+column as a JSON list: name, type, kind and text of the default, codec, comment, and TTL if it has one. Every replica
+makes its own definition of these.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ METADATA_VERSION = 1
 
 
 def make_shared_definition(description: TableDescription) -> SharedDefinition:
-    """Canonical: equal definitions give equal texts."""
+    """Returns the texts of a definition. They are canonical: equal definitions give equal texts."""
     metadata = {
         "version": METADATA_VERSION,
         "merge_mode": description.merge_mode.name,
@@ -47,7 +47,7 @@ def make_shared_definition(description: TableDescription) -> SharedDefinition:
 
 @dataclass(frozen=True, slots=True)
 class AlteredColumns:
-    """What ALTER has made of a table, as ZooKeeper has it."""
+    """The definition of an altered table, as ZooKeeper has it."""
 
     columns: tuple[ColumnClause, ...]
     indexes: tuple[IndexClause, ...]
@@ -55,9 +55,10 @@ class AlteredColumns:
     ttl: str = ""
     constraints: tuple[ConstraintClause, ...] = ()
     keys: Mapping[str, str] = field(default_factory=dict)
-    """As CREATE TABLE has them; of a table whose keys are those that it was created with: none."""
+    """The keys as CREATE TABLE writes them; empty if they never changed."""
 
     def over(self, create: CreateTable) -> CreateTable:
+        """Returns the CREATE statement with the altered clauses."""
         return replace(
             create, columns=self.columns, indexes=self.indexes, history=self.history, ttl=self.ttl,
             constraints=self.constraints,
@@ -67,7 +68,7 @@ class AlteredColumns:
         )  # fmt: skip
 
     def equals(self, description: TableDescription) -> bool:
-        """Whether somebody who writes the table down anew wrote this."""
+        """Tells whether the description has the same columns, indexes, constraints, keys and TTL."""
         columns = [*map(_column_line, self.columns)] == [*map(_column_line, description.schema.columns)]
         indexes = [*map(_index_text, self.indexes)] == [*map(_index_text, description.indexes)]
         constraints = [*map(_constraint_text, self.constraints)] == [*map(_constraint_text, description.constraints)]
@@ -127,7 +128,10 @@ def _constraint_text(constraint: Constraint | ConstraintClause) -> str:
 
 
 def parse_altered_columns(text: str) -> AlteredColumns | None:
-    """Those of a table that was altered; ``None`` for one that was not. Raises ``CorruptionError``."""
+    """Parses the text of an altered table; returns ``None`` for one never altered.
+
+    Raises ``CorruptionError``.
+    """
     if not text.startswith("{"):
         return None
     try:

@@ -1,1 +1,1 @@
-"""Parts that are broken, lost or not confirmed, and replicas that ZooKeeper has lost."""
+"""Repairs broken, lost or unconfirmed parts, and restores replicas that ZooKeeper has lost."""

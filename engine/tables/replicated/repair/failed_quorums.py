@@ -1,6 +1,6 @@
-"""Takes back parts whose quorum has failed: off ZooKeeper's list, to ``detached/noquorum_…``.
+"""Detaches parts whose quorum has failed: from ZooKeeper's list, and to ``detached/noquorum_…``.
 
-A replica does so whenever it begins a session, and at once when a failure marker comes while it is active.
+A replica does so whenever it begins a session, and when a failure marker appears while it is active.
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ from parts.common.part_name import PartName
 logger = logging.getLogger(__name__)
 
 _IDLE_SECONDS = 600.0
-"""A watch wakes the step."""
+"""The pause without news; a watch wakes the step earlier."""
 _RETRY_SECONDS = 1.0
 
 
 class FailedQuorums:
+    """The failed quorums of one replica's parts."""
+
     def __init__(self, state: ReplicaState, pull: Callable[[Keeper], None]) -> None:
-        """``pull`` takes over what is in the log."""
+        """``pull`` reads the log into the queue."""
         self._state = state
         self._pull = pull
         self.task = state.make_task("take back failed parts", self.step)
@@ -32,18 +34,19 @@ class FailedQuorums:
         self._may_have_changed.set()
 
     def take_back(self, keeper: Keeper) -> None:
-        """At the start of a session: nothing is under way."""
+        """Detaches all failed parts at the start of a session, when nothing else runs."""
         failed = list_own_failed_parts(keeper, self._state.replica)
         self._detach(keeper, failed)
 
     def step(self) -> float:
+        """Detaches failed parts after a change; returns the seconds until the next look."""
         state = self._state
         if state.activation is None or state.is_session_expired or not self._may_have_changed.is_set():
             return _IDLE_SECONDS
         try:
-            with state.working() as (keeper, _):
+            with state.hold_write_access() as (keeper, _):
                 self._may_have_changed.clear()
-                self._take_back_while_active(keeper)
+                self._detach_while_active(keeper)
         except PandoError as error:
             logger.info("failed quorums of %s are looked at later: %s", state.definition.full_name, error)
             self._may_have_changed.set()
@@ -54,11 +57,11 @@ class FailedQuorums:
         self._may_have_changed.set()
         self.task.wake()
 
-    def _take_back_while_active(self, keeper: Keeper) -> None:
-        """A part that a drop covers is left to the drop: dropped rows do not belong in ``detached``."""
+    def _detach_while_active(self, keeper: Keeper) -> None:
+        """Detaches failed parts that no drop covers, because dropped rows do not belong in ``detached``."""
         state = self._state
         names = list_own_failed_parts(keeper, state.replica, self._on_change)
-        # Those that are not on disk were detached before, and ZooKeeper went away then.
+        # Parts that are not on disk were detached before, and then ZooKeeper went away.
         unlist_failed_parts(keeper, state.replica, [n for n in names if state.store.get(PartName.parse(n)) is None])
         failed = [name for name in names if self._is_active(name)]
         if failed:

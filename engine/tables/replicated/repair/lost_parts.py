@@ -1,17 +1,19 @@
-"""Parts that nobody has any more: the last replica that held them lost its disk. The queue must not wait for ever.
+"""Gives up queue entries whose part no replica has or can make, so that the queue does not wait.
 
-An entry is given up only after several vain fetches, and only if no replica, alive or not, lists the part or one that
-covers it, and nobody can make it: no queue, and no log entry that a replica has still to pull, merges sources that are
-there. (A replica that made it later would have parts that intersect those of the others.)
+That happens when the last replica that held a part loses its disk. An entry is given up only after several failed
+fetches. No replica, alive or not, may list the part or one that covers it, and nobody may be able to make it. That is,
+no queue, and no log entry that a replica has still to pull, merges existing sources into it. (A replica that made it
+later would have parts that intersect those of others.)
 
-First the block ids of every inserted part that it covers and of which nothing is left are freed, so that their rows
-can be inserted again; then the entry is removed, and the log's version moved. All of that expects that nobody lists the
-part, and the log's version as it was read: no drop or merge was assigned since, and none that was chosen before is
-assigned after. Whoever is interrupted begins again, because the entry is still there.
+First, block ids are deleted: of every inserted part that the lost part covers and of which nothing is left. Their rows
+can then be inserted again. Then the entry is removed, and the log's version moved. All these writes check that nobody
+lists the part and that the log's version is still the one that was read. So no drop or merge was assigned since, and
+none that was chosen before is assigned after. After an interruption everything begins again, because the entry is still
+there.
 
-Each replica gives the part up for itself, perhaps much later. While one has not, a merge of some remnants with their
-neighbours would intersect the part that it still waits for; so a merged part leaves a marker, as one whose quorum
-failed does, and ``merge_predicate`` keeps off its blocks until ``cleanup`` finds that nobody names it any more.
+Each replica gives up the part for itself, perhaps much later. Until then a merge of remnants with their neighbours
+would intersect the part that a replica still waits for. Therefore a lost merged part leaves a marker, like a part whose
+quorum failed. ``merge_predicate`` avoids its blocks until ``cleanup`` finds that nobody names it any more.
 """
 
 from __future__ import annotations
@@ -46,20 +48,24 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class _View:
-    """Parts on the lists of all replicas, what all queues bring otherwise than by merges, and all merges to come."""
+    """Listed parts of all replicas, parts that queues bring other than by merges, and all merges to come."""
 
     listed: frozenset[PartName]
     fetched: frozenset[PartName]
     merges: tuple[LogEntry, ...]
     is_in_transaction: bool = False
-    """Some replica has still to carry out the transaction that brings it (see ``lost_transactions``)."""
+    """Whether a replica has still to execute a transaction that brings it.
+
+    See ``lost_transactions``.
+    """
 
     def is_lost(self, part: PartName) -> bool:
+        """Tells whether nobody has the part or can make it."""
         if self.is_in_transaction or _is_covered(part, self.listed):
             return False
         there = {*self.listed, *self.fetched} - {part}
         makeable = {merge.new_part: merge.source_parts for merge in self.merges if merge.new_part is not None}
-        # Merge by merge: of two, one may make what the other needs, and cover what it needs itself.
+        # Merge by merge: one may make what another needs, or cover what it needs itself.
         while made := [
             new for new, sources in makeable.items() if new not in there and all(_is_covered(s, there) for s in sources)
         ]:
@@ -68,34 +74,37 @@ class _View:
 
 
 class LostParts:
+    """The lost parts of one table, as one replica gives them up."""
+
     def __init__(self, state: ReplicaState, pull: Callable[[Keeper], None]) -> None:
-        """``pull`` takes over what is in the log."""
+        """``pull`` reads the log into the queue."""
         self._state = state
         self._pull = pull
 
     def give_up(self, keeper: Keeper, name: str, entry: LogEntry) -> bool:
-        """``True``: the entry ``name`` has left the queue for good; its part does not exist."""
+        """Removes the entry ``name`` if its part is lost. Returns True if it has left the queue for good."""
         state = self._state
         item = state.queue.get(name)
         if item is None or item.num_tries < ATTEMPTS_BEFORE_LOSS_CHECK or entry.new_part is None:
             return False
         keeper.sync(state.paths.root)
-        if keeper.exists(state.replica.queue_entry(name)) is None:  # it was given up, and the answer was lost
+        if keeper.exists(state.replica.queue_entry(name)) is None:  # it was given up, and the response was lost
             state.restart()
             return True
         log = keeper.exists(state.paths.log)
         self._pull(keeper)
-        view = self._look(keeper, entry.new_part)
+        view = self._read_view(keeper, entry.new_part)
         if log is None or state.queue.is_cancelled(name) or not view.is_lost(entry.new_part):
             return False
         return self._remove(keeper, name, entry.new_part, view, log.version)
 
-    def _look(self, keeper: Keeper, part: PartName) -> _View:
+    def _read_view(self, keeper: Keeper, part: PartName) -> _View:
+        """Reads the lists, queues and log entries of all replicas."""
         paths = self._state.paths
         replicas = list_registered_replicas(keeper, paths)
-        # Log, queues, lists: what moves on in between is seen in one of the two places, or in both.
-        logged = _unpulled_entries(keeper, paths, replicas)
-        queued = _entries(keeper, [paths.replica(name).queue for name in replicas])
+        # In the order log, queues, lists: what moves on meanwhile is seen in one of two places, or in both.
+        logged = _read_unpulled_entries(keeper, paths, replicas)
+        queued = _read_entries(keeper, [paths.replica(name).queue for name in replicas])
         listings = keeper.children_many([paths.replica(name).parts for name in replicas])
         listed = (PartName.try_parse(name) for names in listings for name in names or ())
         fetched = frozenset(part for entry in queued if not entry.source_parts for part in entry.made)
@@ -104,8 +113,12 @@ class LostParts:
         return _View(frozenset(filter(None, listed)), fetched, merges, is_in_transaction)
 
     def _remove(self, keeper: Keeper, name: str, part: PartName, view: _View, log_version: int) -> bool:
+        """Deletes block ids, queues fetches of the remnants and removes the entry.
+
+        Returns False if others changed the table.
+        """
         state = self._state
-        remnants = _remnants(part, view)
+        remnants = _find_remnants(part, view)
         is_lost: list[Op] = []
         for replica in list_registered_replicas(keeper, state.paths):
             is_lost += check_not_exists(state.paths.replica(replica).part(str(part)))
@@ -118,8 +131,9 @@ class LostParts:
                 lambda inserted: part.covers(inserted) and remnants.covering(inserted) is None,
                 held,
             )
-            # Before the entry goes, for the same reason; a fetch that is queued twice finds the part here.
-            *first, last = list(split_into_multis(self._fetches(keeper, remnants), operation_bytes)) or [[]]
+            # Queued before the entry is removed, so that an interruption loses nothing; a fetch queued twice finds the
+            # part here.
+            *first, last = list(split_into_multis(self._make_fetch_entries(keeper, remnants), operation_bytes)) or [[]]
             for packet in first:
                 keeper.multi([*held, *packet])
             self._remove_entry(keeper, name, part, [SetData(state.paths.log, b"", log_version), *is_lost, *last])
@@ -127,13 +141,16 @@ class LostParts:
             logger.info("part %s is not given up: %s", part, conflict)
             return False
         logger.error("part %s of %s is lost: no replica has it", part, state.definition.full_name)
-        self._tell_of_mutations(keeper, part, remnants)
-        # What the entry would have replaced is a virtual part again: only loading the queue anew tells.
+        self._log_forgotten_mutations(keeper, part, remnants)
+        # Parts that the entry would have replaced are virtual parts again: only loading the queue anew shows it.
         state.restart()
         return True
 
-    def _tell_of_mutations(self, keeper: Keeper, part: PartName, remnants: PartSet) -> None:
-        """What is left is mutated again (``mutations``), unless nobody knows any more what is to be done."""
+    def _log_forgotten_mutations(self, keeper: Keeper, part: PartName, remnants: PartSet) -> None:
+        """Logs that mutations of the lost part are not applied to remnants, if ZooKeeper no longer has them.
+
+        Others (``mutations``) are applied again.
+        """
         known = self._state.mutations.load(keeper)
         for remnant in remnants:
             if known.is_forgotten_between(remnant, part):
@@ -159,8 +176,8 @@ class LostParts:
             ]
         )
 
-    def _fetches(self, keeper: Keeper, remnants: PartSet) -> list[Create]:
-        """For those that this replica has not."""
+    def _make_fetch_entries(self, keeper: Keeper, remnants: PartSet) -> list[Create]:
+        """Returns operations that queue fetches of the remnants missing on this replica."""
         state = self._state
         missing = [name for name in remnants if state.store.covering_active(name) is None]
         since = restored_entry_time(keeper, state.paths)
@@ -168,8 +185,8 @@ class LostParts:
         return [Create(state.replica.queue_prefix, entry.to_bytes(), sequential=True) for entry in entries]
 
 
-def _remnants(part: PartName, view: _View) -> PartSet:
-    """What is left of a lost merged part: those of its sources that some replica has."""
+def _find_remnants(part: PartName, view: _View) -> PartSet:
+    """Returns what is left of a lost merged part: those of its sources that some replica has."""
     remnants = PartSet()
     for name in sorted(view.listed, key=lambda n: (n.min_block - n.max_block, -n.level)):
         if part.covers(name) and not any(name.intersects(other) for other in remnants.overlapping(name)):
@@ -177,7 +194,7 @@ def _remnants(part: PartName, view: _View) -> PartSet:
     return remnants
 
 
-def _entries(keeper: Keeper, parents: list[str], first_index: int = 0) -> list[LogEntry]:
+def _read_entries(keeper: Keeper, parents: list[str], first_index: int = 0) -> list[LogEntry]:
     listings = zip(parents, keeper.children_many(parents), strict=True)
     paths = [
         f"{parent}/{name}"
@@ -188,8 +205,8 @@ def _entries(keeper: Keeper, parents: list[str], first_index: int = 0) -> list[L
     return [LogEntry.parse(answer[0]) for answer in keeper.get_many(paths) if answer is not None]
 
 
-def _unpulled_entries(keeper: Keeper, paths: TablePaths, replicas: list[str]) -> list[LogEntry]:
-    """What some replica that is not lost has still to take from the log."""
+def _read_unpulled_entries(keeper: Keeper, paths: TablePaths, replicas: list[str]) -> list[LogEntry]:
+    """Returns the log entries that some replica, which is not lost, has still to pull."""
     lost = keeper.get_many([paths.replica(name).is_lost for name in replicas])
     pointers = keeper.get_many([paths.replica(name).log_pointer for name in replicas])
     behind = [
@@ -197,7 +214,7 @@ def _unpulled_entries(keeper: Keeper, paths: TablePaths, replicas: list[str]) ->
         for is_lost, pointer in zip(lost, pointers, strict=True)
         if is_lost is not None and is_lost[0] != b"1" and pointer is not None and pointer[0]
     ]
-    return _entries(keeper, [paths.log], min(behind)) if behind else []
+    return _read_entries(keeper, [paths.log], min(behind)) if behind else []
 
 
 def _is_covered(part: PartName, by: Iterable[PartName]) -> bool:

@@ -1,12 +1,14 @@
-"""Committed transactions of which nobody has some part any more: the disk that held it was lost before another replica
-had fetched it. The entry must not block the table for ever.
+"""Gives up parts of committed transactions that no replica has any more.
 
-A part is lost when, after several vain tries, no replica lists it or a part that covers it, every active replica says
-that it does not hold it, not even staged, and no other replica waits for the entry: one that is away may hold it.
+The disk that held a part was lost before another replica had fetched it. The entry must not block the table for ever.
 
-If no replica lists any part of the transaction, nobody has carried the entry out, nor ever can, and it is given up
-whole: what it would have dropped stays. Otherwise the other parts come. Each replica gives it up for itself. The
-transaction's node says what became of it, and a COMMIT that is repeated is told.
+A part is lost if all of this holds after several failed attempts. No replica lists it or a part that covers it. Every
+active replica says that it does not hold it, not even staged. No other replica waits for the entry: one that is away
+may hold the part.
+
+If no replica lists any part of the transaction, nobody has executed the entry or ever can. It is then given up as a
+whole: what it would have dropped stays. Otherwise the other parts are brought. Each replica gives up the parts for
+itself. The transaction's node records the loss, which a repeated COMMIT reports.
 """
 
 from __future__ import annotations
@@ -39,29 +41,36 @@ _NO_SUCH_PART = 232
 
 @dataclass(frozen=True)
 class LostTransactionParts:
+    """The lost parts of one transaction."""
+
     parts: frozenset[PartName]
     is_whole: bool
-    """Nothing of the transaction is anywhere."""
+    """Whether nothing of the transaction is left on any replica."""
 
 
 class LostTransactions:
+    """The lost transactions of one table, as one replica gives them up."""
+
     def __init__(self, state: ReplicaState, pull: Callable[[Keeper], None]) -> None:
-        """``pull`` takes over what is in the log."""
+        """``pull`` reads the log into the queue."""
         self._state = state
         self._pull = pull
 
-    def look(
+    def find_losses(
         self,
         keeper: Keeper,
         action: Action,
         is_here: Callable[[StagedPart], bool],
         ask: Callable[[str, StagedPart], object],
     ) -> LostTransactionParts | None:
-        """``None``: all may come yet. ``ask`` fetches what a transaction left on a replica, or raises."""  # fmt: skip
+        """Returns the entry's lost parts, or ``None`` if all may still come.
+
+        ``ask`` fetches a staged part from a replica, or raises.
+        """
         state, entry = self._state, action.entry
         keeper.sync(state.paths.root)
         self._pull(keeper)
-        listed = self._listed(keeper, entry)
+        listed = self._find_listed_covers(keeper, entry)
         missing = [
             staged
             for staged in entry.replace_parts
@@ -83,8 +92,8 @@ class LostTransactions:
         is_whole = not any(listed.covering(part) for part in entry.made)
         return LostTransactionParts(frozenset(staged.part for staged in missing), is_whole)
 
-    def _listed(self, keeper: Keeper, entry: LogEntry) -> PartSet:
-        """Parts on the lists of replicas that hold something of the transaction."""
+    def _find_listed_covers(self, keeper: Keeper, entry: LogEntry) -> PartSet:
+        """Returns the listed parts that cover parts of the transaction."""
         paths = self._state.paths
         replicas = list_registered_replicas(keeper, paths)
         found = PartSet()
@@ -96,19 +105,20 @@ class LostTransactions:
         return found
 
     def give_up(self, keeper: Keeper, action: Action, loss: LostTransactionParts) -> None:
-        """The whole entry leaves the queue."""
+        """Removes the whole entry from the queue."""
         path = self._state.replica.queue_entry(action.name)
-        if keeper.exists(path) is not None:  # otherwise it was given up, and the answer was lost
-            self._tell(keeper, action.entry, loss, [Delete(path)])
+        if keeper.exists(path) is not None:  # otherwise it was given up, and the response was lost
+            self._write_loss(keeper, action.entry, loss, [Delete(path)])
         self._state.store.staged.remove(action.entry.transaction)
-        # What the entry would have dropped is a virtual part again: only loading the queue anew tells.
+        # Parts that the entry would have dropped are virtual parts again: only loading the queue anew shows it.
         self._state.restart()
 
-    def note(self, keeper: Keeper, entry: LogEntry, loss: LostTransactionParts) -> None:
-        """The entry goes on without some parts."""
-        self._tell(keeper, entry, loss, [])
+    def record_loss(self, keeper: Keeper, entry: LogEntry, loss: LostTransactionParts) -> None:
+        """Records the loss of some parts; the entry goes on without them."""
+        self._write_loss(keeper, entry, loss, [])
 
-    def _tell(self, keeper: Keeper, entry: LogEntry, loss: LostTransactionParts, ops: Collection[Op]) -> None:
+    def _write_loss(self, keeper: Keeper, entry: LogEntry, loss: LostTransactionParts, ops: Collection[Op]) -> None:
+        """Records the loss in ZooKeeper and in the transaction's node, together with ``ops``."""
         state, rows = self._state, entry.rows
         if not loss.is_whole:
             rows = sum(staged.rows for staged in entry.replace_parts if staged.part in loss.parts)
@@ -132,6 +142,7 @@ class LostTransactions:
 
 
 def _is_refused(ask: Callable[[str, StagedPart], object], replica: str, staged: StagedPart) -> bool:
+    """Tells whether the replica says that it does not have the part."""
     try:
         ask(replica, staged)
     except MultiFailed:

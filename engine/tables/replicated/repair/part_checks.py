@@ -1,8 +1,8 @@
-"""Checks parts that came under suspicion, and puts good copies in the place of bad ones.
+"""Checks suspicious parts, and replaces bad ones by copies of other replicas.
 
-Fed by SELECT and merges that meet corruption. A bad part stays active, so that every read of it fails rather than
-misses rows, until a copy has come from another replica; then it moves to ``detached/broken_…``. ZooKeeper's list does
-not change: it says what the part should be.
+SELECT and merges report the corruption that they meet. A bad part stays active until a copy has been fetched, so that
+every read of it fails instead of missing rows. Then it moves to ``detached/broken_…``. ZooKeeper's list does not
+change: it says what the part should be.
 """
 
 from __future__ import annotations
@@ -25,43 +25,51 @@ logger = logging.getLogger(__name__)
 _IDLE_SECONDS = 600.0
 _RETRY_SECONDS = 1.0
 _MAX_RETRY_SECONDS = 300.0
-"""A part that nobody can replace is read as a whole by every check."""
+"""The longest pause between checks of a part without a good copy; each check reads all of it."""
 
 
 Fetch = Callable[[Keeper, PartName, Callable[[], bool]], Path]
-"""A temporary directory with the part from another replica; the last argument asks whether to give up."""
+"""Fetches a part from another replica into a temporary directory.
+
+The last argument tells whether to stop.
+"""
 
 
 class PartChecks:
+    """The suspicious parts of one replica."""
+
     def __init__(self, state: ReplicaState, fetch: Fetch) -> None:
         self._state = state
         self._fetch = fetch
         self.task = state.make_task("check parts", self.step)
         self._lock = threading.Lock()
         self._due: dict[PartName, float] = {}
-        """Suspects, and when to look at each next, by the monotonic clock."""
+        """By suspicious part, the monotonic time of its next check."""
         self._failures: Counter[PartName] = Counter()
-        """Checks of a suspect that came to nothing, one after the other."""
+        """By suspicious part, the number of consecutive checks that failed."""
 
     def report_corruption(self, error: CorruptionError) -> None:
-        """A read met corruption."""
+        """Logs the corruption that a read met, and schedules a check of the part."""
         name = PartName.try_parse(error.part or "")
         logger.error("table %s: %s", self._state.definition.full_name, error)
         if name is not None:
             self.schedule_check(name)
 
     def schedule_check(self, name: PartName) -> None:
-        """A suspect that is known already keeps its time: every read of a broken part reports it again."""
+        """Schedules a check.
+
+        A part that is scheduled already keeps its time, as every read of a broken part reports it.
+        """
         with self._lock:
             self._due.setdefault(name, 0.0)
         self.task.wake()
 
     def __len__(self) -> int:
-        """``parts_to_check`` of ``system.replicas``."""
+        """The number of parts to check, for ``parts_to_check`` of ``system.replicas``."""
         return len(self._due)
 
     def step(self) -> float:
-        """Checks one part; reads all of it."""
+        """Checks one part by reading all of it; returns the seconds until the next check."""
         with self._lock:
             name = min(self._due, key=lambda part: (self._due[part], part), default=None)
         if name is None:
@@ -72,7 +80,7 @@ class PartChecks:
         if self._state.activation is None:
             return _RETRY_SECONDS
         try:
-            with self._state.working() as (keeper, _):
+            with self._state.hold_write_access() as (keeper, _):
                 self._check(keeper, name)
         except (PandoError, OSError) as error:
             logger.info("the check of part %s is put off: %s", name, error)
@@ -108,7 +116,10 @@ class PartChecks:
             )
 
     def _replace(self, keeper: Keeper, part: Part) -> str:
-        """Raises 234 when no other replica has the part: reads of it go on failing."""
+        """Replaces a broken part by a copy; tells where the broken one went.
+
+        Raises 234 if no other replica has the part; then reads of it go on failing.
+        """
         state = self._state
         record = PartRecord.parse(keeper.get(state.replica.part(str(part.name)))[0])
         directory = self._fetch(keeper, part.name, state.is_cancelled)

@@ -1,4 +1,4 @@
-"""SYSTEM RESTORE REPLICA, and the refusal that names it: what this replica does when ZooKeeper has lost its table.
+"""SYSTEM RESTORE REPLICA of one replica, and the refusal to work with a ZooKeeper that was reset.
 
 ``recovery.restore_replica`` has the steps. The statement makes the nodes; the session then goes on, as it does after a
 crash.
@@ -24,27 +24,34 @@ from recovery import restore_replica as restore
 logger = logging.getLogger(__name__)
 
 _SESSION_ENDS = 1.5
-"""In time-outs. ZooKeeper ends a session at the tick behind its time-out, which is two ticks at least."""
+"""In session time-outs.
+
+ZooKeeper ends a session at the tick after its time-out, which is two ticks at least.
+"""
 _PATIENCE_SECONDS = 10.0
 _PAUSE_SECONDS = 0.5
 
 
 class SharedDefinitions(Protocol):
-    def take_over(self, keeper: Keeper) -> None:
-        """What is in ZooKeeper, if it is newer."""
+    """Exchanges the table's definition with ZooKeeper."""
 
-    def bring(self, keeper: Keeper) -> None:
-        """What is here, to ZooKeeper, if that is newer."""
+    def adopt(self, keeper: Keeper) -> None:
+        """Adopts ZooKeeper's definition if it is newer."""
+
+    def publish_if_newer(self, keeper: Keeper) -> None:
+        """Writes this replica's definition to ZooKeeper if it is newer."""
 
 
 class Restoring:
+    """The restoring of one replica."""
+
     def __init__(
         self,
         state: ReplicaState,
         definitions: SharedDefinitions,
         begin_session: Callable[[], None],
     ) -> None:
-        """``begin_session`` asks for a new start."""
+        """``begin_session`` asks for a new start of the session."""
         self._state = state
         self._definitions = definitions
         self._begin_session = begin_session
@@ -52,8 +59,11 @@ class Restoring:
     # -- the statement --------------------------------------------------------------------------------------------
 
     def restore(self, timeout_seconds: float, status: QueryStatus) -> None:
-        """Returns when the replica is writable. Raises 36 when it is already, or there is nothing to restore, 342 for
-        another definition, 159 when it takes longer (it goes on in the background), 999."""
+        """Restores the replica; returns when it is writable.
+
+        Raises 36 if it is writable already or nothing is to be restored, 342 for another definition, and 999. Raises
+        159 if it takes too long; it then goes on in the background.
+        """
         state = self._state
         keeper = state.replication.require_keeper()
         began = state.services.monotonic()
@@ -79,8 +89,11 @@ class Restoring:
         )
 
     def _make_nodes(self, keeper: Keeper, *, waits_for_sessions: bool) -> None:
-        """Raises 999 when it is to be tried again: others change the table, or, with ``waits_for_sessions``, a replica
-        looks active whose session may only have come back with a snapshot of ZooKeeper."""
+        """Makes the nodes of the table or the replica.
+
+        Raises 999 if it is to be tried again, because others change the table. With ``waits_for_sessions`` also if a
+        replica looks active, because its session may only have come back with a snapshot of ZooKeeper.
+        """
         state, table, replica = self._state, self._state.paths, self._state.replica
         name = state.definition.full_name
         if state.activation is not None:
@@ -88,7 +101,7 @@ class Restoring:
         keeper.sync(table.root)
         restore.clear_retired(keeper, table)
         hosts = restore.host_versions(keeper, table)
-        # The replica first: where others have taken it away, the table is seen as they made it.
+        # Ask for the replica first: if others have removed it, the table is seen as they made it.
         host, mark, root, restored = keeper.exists_many([replica.host, replica.restoring, table.root, table.restored])
         if mark is not None and host is not None:
             return
@@ -96,7 +109,7 @@ class Restoring:
         may_be_past = host is not None or (root is not None and restored is None)
         if may_be_past and self._find_forgotten(keeper):
             adds_all = True
-            remove_former(keeper, replica, state.identity())  # of a session that came back with the snapshot
+            remove_former(keeper, replica, state.identity())  # a session may have come back with the snapshot
             active = sorted(name for name, is_active in read_replica_activity(keeper, table).items() if is_active)
             if active and waits_for_sessions:
                 raise ConflictError("KEEPER_EXCEPTION", f"The sessions of {', '.join(active)} have not ended yet")
@@ -114,9 +127,9 @@ class Restoring:
                 f"Replica path is present at {replica.root}: nothing to restore. If its metadata is lost and the path "
                 f"holds remains, remove it with SYSTEM DROP REPLICA '{replica.name}' on another server first",
             )
-        self._definitions.take_over(keeper)
+        self._definitions.adopt(keeper)
         if adds_all:
-            self._definitions.bring(keeper)
+            self._definitions.publish_if_newer(keeper)
         create_table_or_replica(
             keeper,
             table,
@@ -130,7 +143,7 @@ class Restoring:
     # -- the session ----------------------------------------------------------------------------------------------
 
     def require_present(self, keeper: Keeper) -> None:
-        """Raises 231 when ZooKeeper is from the past."""
+        """Raises 231 if ZooKeeper was reset to an older state."""
         state = self._state
         if forgotten := self._find_forgotten(keeper):
             text = outdated_zookeeper.refusal(
@@ -138,8 +151,8 @@ class Restoring:
             )
             raise UserError("TOO_MANY_UNEXPECTED_DATA_PARTS", text)
 
-    def carry_on(self, keeper: Keeper) -> None:
-        """What the statement began, if it did. Raises 254 while another replica is restored first."""
+    def continue_restore(self, keeper: Keeper) -> None:
+        """Goes on with a restore that the statement began. Raises 254 while another replica is restored first."""
         state = self._state
         if keeper.exists(state.replica.restoring) is None:
             return
@@ -153,13 +166,14 @@ class Restoring:
     # -- evidence -------------------------------------------------------------------------------------------------
 
     def _find_forgotten(self, keeper: Keeper) -> list[PartName]:
+        """Returns parts that were committed and that ZooKeeper does not know any more."""
         state = self._state
         return outdated_zookeeper.find_forgotten(
             keeper, state.replica, state.parts_on_disk(), lambda parts: self._ask_others(keeper, parts)
         )
 
     def _ask_others(self, keeper: Keeper, parts: Collection[PartName]) -> Mapping[PartName, set[str]]:
-        """Content hashes of the parts on the other replicas that answer."""
+        """Returns the content hashes of the parts on the other replicas that answer."""
         state = self._state
         names = [name for name in keeper.children(state.paths.replicas) if name != state.replica.name]
         found: dict[PartName, set[str]] = {}

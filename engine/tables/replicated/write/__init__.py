@@ -1,1 +1,1 @@
-"""Rows that come in through a replica."""
+"""Writes rows and parts that come in through a replica."""

@@ -1,9 +1,9 @@
-"""FETCH PARTITION and PART: parts of replicas of a table, this or another, into ``detached/``.
+"""FETCH PARTITION and PART: fetches parts of a table's replicas into ``detached/``.
 
-The parts are those that one replica lists, the one that has carried out most of its log; each is fetched from whoever
-has it, as replicas do from one another, and checked against its own checksums. They get their names in ``detached/``
-when all are here. A part that is merged meanwhile makes it look again. A crash while they get their names leaves some
-of them there.
+The parts are those that one replica lists, the one that has executed most of its log. Each is fetched from any replica
+that has it, as replicas do from one another, and checked against its own checksums. They are moved to ``detached/``
+when all are here. If a part is merged meanwhile, the list is read again. A crash during the move leaves some of them
+there.
 """
 
 from __future__ import annotations
@@ -26,12 +26,14 @@ _POLL_SECONDS = 0.02
 
 
 class PartitionFetcher:
+    """The fetches of partitions into one table."""
+
     def __init__(self, state: ReplicaState, fetcher: PartFetcher) -> None:
         self._state = state
         self._fetcher = fetcher
 
     def fetch(self, keeper: Keeper, path: str, wanted: PartName | str, status: QueryStatus) -> None:
-        """See :meth:`engine.tables.capabilities.table_partitions.TablePartitions.fetch`."""
+        """Fetches parts; see :meth:`engine.tables.capabilities.table_partitions.TablePartitions.fetch`."""
         table = TablePaths(path.rstrip("/"))
         self._require_absent(wanted)
         if keeper.exists(table.replicas) is None:
@@ -46,6 +48,7 @@ class PartitionFetcher:
                     raise
 
     def _require_absent(self, wanted: PartName | str) -> None:
+        """Raises an error if ``detached/`` has the part or partition already."""
         names = list_detached_by_users(self._state.store.detached())
         if isinstance(wanted, PartName):
             if wanted in names:
@@ -96,7 +99,7 @@ class PartitionFetcher:
 
 
 def _parts_of(keeper: Keeper, table: TablePaths, partition_id: str) -> list[PartName]:
-    """Those that the replica lists that is ahead of the others, in the order of their blocks."""
+    """Returns the partition's parts on the replica that is ahead of the others, in block order."""
     replicas = [table.replica(name) for name in keeper.children(table.replicas)]
     stats = keeper.exists_many([replica.is_active for replica in replicas])
     active = [replica for replica, stat in zip(replicas, stats, strict=True) if stat is not None]

@@ -1,4 +1,4 @@
-"""What the materialized views of a replicated table miss of its blocks: written down with the blocks in ZooKeeper."""
+"""Records in ZooKeeper which materialized views lack blocks of a replicated table."""
 
 from __future__ import annotations
 
@@ -11,21 +11,23 @@ from engine.tables.replicated.replica_state import ReplicaState
 
 
 class ReplicatedBlockViews:
-    """Implements :class:`engine.tables.capabilities.block_memory.BlockMemory`."""
+    """The records of one table. Implements :class:`engine.tables.capabilities.block_memory.BlockMemory`."""
 
     def __init__(self, state: ReplicaState) -> None:
         self._state = state
         self._understood: Activation | None = None
-        """The activation in which every replica was seen to understand the records."""
+        """The activation in which every replica was known to understand the records."""
 
     def missing_of(self, block_ids: Sequence[str]) -> list[MissingViews | None] | None:
-        with self._state.working() as (keeper, activation):
+        """Returns for each block which views lack it; ``None`` if a replica runs an older version."""
+        with self._state.hold_write_access() as (keeper, activation):
             if not self._is_understood(keeper, activation):
                 return None
             return find_missing(keeper, self._state.paths, block_ids)
 
     def views_have(self, tokens: Mapping[str, str], views: Collection[str]) -> None:
-        with self._state.working() as (keeper, _):
+        """Records that the views have the blocks now."""
+        with self._state.hold_write_access() as (keeper, _):
             views_have(keeper, self._state.paths, tokens, views)
 
     def _is_understood(self, keeper: Keeper, activation: Activation) -> bool:

@@ -1,6 +1,6 @@
-"""The end of an INSERT into a replicated table: number, rename, commit, and the wait for the quorum.
+"""Commits an INSERT into a replicated table: block number, rename, commit, wait for the quorum.
 
-A part is rolled back only when it cannot be committed any more (see ``coordination.inserts.insert_commit``).
+A part is rolled back only if it cannot be committed any more (see ``coordination.inserts.insert_commit``).
 """
 
 from __future__ import annotations
@@ -37,13 +37,19 @@ logger = logging.getLogger(__name__)
 _ATTEMPTS = 20
 _RESOLVE_SECONDS = 10.0
 _COPIES_PAUSES = (0.05, 1.0)
-"""Seconds between looks for copies of a repeated block, the first and the longest: each look lists all parts."""
+"""The first and the longest pause between looks for copies of a repeated block.
+
+Each look lists all parts.
+"""
 _NAMES_SHOWN = 5
 
 
 @dataclass(frozen=True)
 class _Committed:
-    """Where the rows are: a part of this INSERT, or the part an earlier one made of them, and what its views miss."""
+    """The part that holds a block's rows:
+
+    of this INSERT or of an earlier one, with the views that lack it.
+    """
 
     part: str
     is_duplicate: bool
@@ -51,36 +57,43 @@ class _Committed:
 
 
 class ReplicatedInsert(InsertSink):
+    """An INSERT into one replica."""
+
     def __init__(
         self,
         state: ReplicaState,
         options: InsertOptions,
         stage: Callable[[list[TemporaryPart], InsertOptions], InsertOutcome],
     ) -> None:
-        """``stage``: for the rows of a transaction."""
+        """Raises 242 or 285 if the INSERT has no chance. ``stage`` stages the rows of a transaction."""
         super().__init__(state, options)
         self._state = state
         self._stage = stage
         self._expected: tuple[BlockLock, Activation] | None = None
         state.require_writable()
-        self._plan()  # refuses a hopeless quorum before any work
+        self._plan_quorum()  # refuses an impossible quorum before any work
 
     def expect(self, partition_id: str) -> None:
-        """Takes the block number. Whether the block is new is found by its commit."""
-        with self._state.working() as (keeper, activation), self._state.restart_on_leaked_number():
-            taken = self._allocate(keeper, partition_id, "", None)
+        """Takes the block number ahead of the commit, which later finds whether the block is new."""
+        with self._state.hold_write_access() as (keeper, activation), self._state.restart_on_leaked_number():
+            taken = self._allocate_number(keeper, partition_id, "", None)
         assert isinstance(taken, BlockLock)
         self._expected = (taken, activation)
 
     def abort(self) -> None:
+        """Releases a number taken ahead, and removes the temporary parts."""
         if self._expected is not None:
             lock, self._expected = self._expected[0], None
-            with suppress(PandoError), self._state.working() as (keeper, _), self._state.restart_on_leaked_number():
+            with (
+                suppress(PandoError),
+                self._state.hold_write_access() as (keeper, _),
+                self._state.restart_on_leaked_number(),
+            ):
                 release_block_number(keeper, lock)
         super().abort()
 
     def commit_parts(self, parts: list[TemporaryPart]) -> InsertOutcome:
-        """Part by part: an error after the first leaves what was committed before it, and says so with 319."""
+        """Commits part by part. After an error the parts committed before stay, and the error 319 says so."""
         if self.options.transaction:
             return self._stage(parts, self.options)
         outcome = InsertOutcome()
@@ -92,12 +105,12 @@ class ReplicatedInsert(InsertSink):
             except Exception as error:
                 if not outcome.part_names or len(parts) == 1:
                     raise
-                raise self._stored_in_part(parts, outcome, error) from error
+                raise self._make_partial_error(parts, outcome, error) from error
         return outcome
 
     def _commit_part(self, part: TemporaryPart, outcome: InsertOutcome) -> None:
-        with self._state.working() as (keeper, activation), self._state.restart_on_leaked_number():
-            plan = self._plan()
+        with self._state.hold_write_access() as (keeper, activation), self._state.restart_on_leaked_number():
+            plan = self._plan_quorum()
             committed = self._commit(keeper, activation, part, plan)
         if committed.is_duplicate:
             outcome.add_known(part.block_id, committed.missing)
@@ -106,11 +119,11 @@ class ReplicatedInsert(InsertSink):
         outcome.written_rows += part.rows
         outcome.written_bytes += part.bytes
         outcome.part_names.append(committed.part)
-        self._note(committed.part)
+        self._add_to_part_log(committed.part)
         if plan is not None:
             self._wait_for_quorum(keeper, activation, committed.part, plan.is_parallel, plan)
 
-    def _note(self, name: str) -> None:
+    def _add_to_part_log(self, name: str) -> None:
         services, stored = self._state.services, self._state.store.get(PartName.parse(name))
         if stored is not None:
             services.part_log.note(
@@ -121,7 +134,7 @@ class ReplicatedInsert(InsertSink):
                 query_id=self.options.query_id,
             )
 
-    def _stored_in_part(self, parts: list[TemporaryPart], outcome: InsertOutcome, error: Exception) -> PandoError:
+    def _make_partial_error(self, parts: list[TemporaryPart], outcome: InsertOutcome, error: Exception) -> PandoError:
         names = outcome.part_names
         more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
         advice = (
@@ -136,7 +149,7 @@ class ReplicatedInsert(InsertSink):
             f"({', '.join(names[:_NAMES_SHOWN])}{more}); then came: {str(error) or type(error).__name__}. {advice}",
         )
 
-    def _plan(self) -> QuorumPlan | None:
+    def _plan_quorum(self) -> QuorumPlan | None:
         if self.options.quorum in (0, 1):
             return None
         keeper = self._state.require_writable()
@@ -159,9 +172,9 @@ class ReplicatedInsert(InsertSink):
         )
 
     def _wait_for_original(self, keeper: Keeper, activation: Activation, part: str, plan: QuorumPlan | None) -> None:
-        """A repeated block is confirmed when its original is: by the quorum that was asked then, and the one asked now.
+        """Waits until the original of a repeated block is confirmed, by its own quorum and the one asked now.
 
-        Without the first, rows would be acknowledged that the failure of their quorum takes back.
+        Without its own quorum, rows would be acknowledged that the failure of that quorum removes.
         """
         paths = self._state.paths
         for is_parallel, path in ((True, paths.quorum_parallel_part(part)), (False, paths.quorum_status)):
@@ -184,7 +197,7 @@ class ReplicatedInsert(InsertSink):
             pause = min(2 * pause, longest)
 
     def _count_copies(self, keeper: Keeper, part: PartName) -> int:
-        """Replicas that have the part or one it was merged into."""
+        """Returns the number of replicas that have the part or one it was merged into."""
         replicas = keeper.children(self._state.paths.replicas)
         listings = keeper.children_many([self._state.paths.replica(name).parts for name in replicas])
         parsed = ([PartName.try_parse(name) for name in listing or ()] for listing in listings)
@@ -202,7 +215,7 @@ class ReplicatedInsert(InsertSink):
             if isinstance(taken, DuplicateBlock):
                 return _Committed(taken.part, is_duplicate=True, missing=taken.missing)
             name = PartName(part.partition_id, taken.number, taken.number, 0)
-            stored = self._name(keeper, part, name, taken)
+            stored = self._add_preactive(keeper, part, name, taken)
             request = InsertRequest(
                 replica=self._state.replica,
                 part=name,
@@ -228,7 +241,7 @@ class ReplicatedInsert(InsertSink):
         raise ConflictError("KEEPER_EXCEPTION", f"The block could not be committed in {_ATTEMPTS} attempts; try again")
 
     def _add_committed(self, part: Part, create_time: float) -> None:
-        """The part becomes visible and is known to the queue."""
+        """Makes the part visible and known to the queue."""
         self._state.store.commit(part)
         self._state.queue.add_active(part.name)
         self._state.queue.note_processed_insert(create_time)
@@ -241,9 +254,9 @@ class ReplicatedInsert(InsertSink):
             if lock.partition_id == part.partition_id and since is activation:
                 self._expected = None
                 return lock
-        return self._allocate(keeper, part.partition_id, part.block_id, plan)
+        return self._allocate_number(keeper, part.partition_id, part.block_id, plan)
 
-    def _allocate(
+    def _allocate_number(
         self, keeper: Keeper, partition_id: str, block_id: str, plan: QuorumPlan | None
     ) -> BlockLock | DuplicateBlock:
         return begin_insert(
@@ -253,20 +266,23 @@ class ReplicatedInsert(InsertSink):
             block_id,
             owner=self._state.replica.name,
             quorum=plan,
-            # A counter that was made anew must not collide with what is on disk here.
+            # A counter that was recreated must not collide with parts on disk here.
             minimum=self._state.store.next_block_number(partition_id),
             known=self._state.partition_nodes,
         )
 
-    def _name(self, keeper: Keeper, part: TemporaryPart, name: PartName, lock: BlockLock) -> Part:
-        """The part under its final name. A number that cannot be used is given up, or merges would wait for it."""
+    def _add_preactive(self, keeper: Keeper, part: TemporaryPart, name: PartName, lock: BlockLock) -> Part:
+        """Renames the part to its final name.
+
+        After an error the number is released, because merges would wait for it.
+        """
         try:
             stored = self._state.store.add_preactive(part.directory, name, is_synced=True, written=part.written)
             self._state.services.failpoint("insert.after_rename")
         except Exception:
             release_block_number_if_possible(keeper, lock)
             named = self._state.store.get_preactive(name)
-            if named is not None:  # it got as far as its name, and certainly was not committed
+            if named is not None:  # it was renamed, and certainly not committed
                 self._state.store.rollback(named)
             raise
         return stored
@@ -288,7 +304,7 @@ class ReplicatedInsert(InsertSink):
             raise
         state.services.failpoint("insert.after_commit")
         if result.status is InsertStatus.UNKNOWN:
-            # The part stays pre-active; the next ZooKeeper session finds out what became of it.
+            # The part stays pre-active; the next ZooKeeper session finds the outcome.
             state.unknown_inserts.append(request)
             state.restart()
             raise UnknownOutcomeError(

@@ -1,5 +1,7 @@
-"""Transactions of inserts into a replicated table: this replica's part in them (see
-``coordination.transactions.transaction_nodes``)."""
+"""Transactions of INSERTs into a replicated table, as one replica stages, commits and cleans them.
+
+See ``coordination.transactions.transaction_nodes``.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,10 @@ _POLL_SECONDS = 0.05
 
 
 class ReplicatedTransactions:
-    """Implements ``engine.tables.capabilities.table_transactions.TableTransactions``."""
+    """The transactions of one replica.
+
+    Implements ``engine.tables.capabilities.table_transactions.TableTransactions``.
+    """
 
     def __init__(
         self,
@@ -47,13 +52,14 @@ class ReplicatedTransactions:
         last_blocks: Callable[[Keeper], LastBlocks],
         wake_execution: Callable[[], None],
     ) -> None:
-        """``pull`` takes over what is in the log."""
+        """``pull`` reads the log into the queue."""
         self._state = state
         self._pull = pull
         self._last_blocks = last_blocks
         self._wake_execution = wake_execution
 
     def stage(self, parts: list[TemporaryPart], options: InsertOptions) -> InsertOutcome:
+        """Moves the parts of one INSERT into ``staged/`` and registers them in ZooKeeper."""
         state, services = self._state, self._state.services
         insert = options.deduplication_token or services.new_uuid().hex
         records: dict[str, StagedRecord] = {}
@@ -68,7 +74,7 @@ class ReplicatedTransactions:
             )
             records[staged_key(options.transaction_attempt, insert, number)] = record
         places = [record.place for record in records.values()]
-        with state.working() as (keeper, _):
+        with state.hold_write_access() as (keeper, _):
             transaction = open_transaction(keeper, state.paths, options.transaction)
             if not parts:
                 return InsertOutcome()
@@ -83,7 +89,7 @@ class ReplicatedTransactions:
             except (UserError, ConflictError, RequestTooLarge):
                 state.store.staged.remove(transaction.name, places)
                 raise
-            # After any other error they may have been told of: they stay until the transaction is decided.
+            # After any other error they may be registered: they stay until the transaction is decided.
             services.failpoint("stage.after_told")
         if not is_new:
             state.store.staged.remove(transaction.name, places)
@@ -91,10 +97,13 @@ class ReplicatedTransactions:
         return InsertOutcome(sum(part.rows for part in parts), sum(part.bytes for part in parts))
 
     def commit(self, request: CommitRequest, options: CommitOptions) -> CommitOutcome:
-        """Raises 285 before anything is done when there are too few replicas for the quorum; 341 (UNFINISHED) when the
-        commit was made and something did not come in time: repeating it waits again."""
+        """Commits a transaction, and waits for its rows.
+
+        Raises 285 before anything is done if there are too few replicas for the quorum. Raises 341 (UNFINISHED) if the
+        commit was made but its rows did not come in time; repeating it waits again.
+        """
         state, name = self._state, transaction_node_name(request.transaction_id)
-        with state.working() as (keeper, _), state.restart_on_leaked_number():
+        with state.hold_write_access() as (keeper, _), state.restart_on_leaked_number():
             plan = plan_quorum(keeper, state.paths, options.quorum, is_parallel=True)
             outcome = commit_transaction(
                 keeper,
@@ -139,7 +148,7 @@ class ReplicatedTransactions:
         return outcome
 
     def _is_waiting(self, keeper: Keeper, name: str, needed: int) -> bool:
-        """For the quorum of the COMMIT that was made, and for the one that is asked for now."""
+        """Tells whether the quorum of the original COMMIT or the one asked for now is missing."""
         paths = self._state.paths
         return (
             keeper.exists(paths.quorum_parallel_part(name)) is not None
@@ -147,19 +156,21 @@ class ReplicatedTransactions:
         )
 
     def rollback(self, transaction_id: str) -> None:
+        """Aborts a transaction. Raises 649 for a committed one."""
         state, name = self._state, transaction_node_name(transaction_id)
-        with state.working() as (keeper, _):
+        with state.hold_write_access() as (keeper, _):
             found = abort_transaction(keeper, state.paths, name, "it was rolled back", transaction_id=transaction_id)
         if found is not None and found.state is TransactionState.COMMITTED:
             raise already_decided_error(found)
         state.store.staged.remove(name)
 
     def settle(self, name: str) -> bool | None:
+        """Returns whether the transaction was committed; aborts it if it is open."""
         try:
-            with self._state.working() as (keeper, _):
+            with self._state.hold_write_access() as (keeper, _):
                 return self._settle(keeper, name)
         except PandoError:
-            self._state.restart()  # the next session begins with it
+            self._state.restart()  # the next session settles it first
             raise
 
     def _settle(self, keeper: Keeper, name: str) -> bool | None:
@@ -169,6 +180,7 @@ class ReplicatedTransactions:
         return found.state is TransactionState.COMMITTED if found is not None else None
 
     def known(self) -> list[TransactionSummary]:
+        """Returns the open and the remembered transactions."""
         paths, keeper = self._state.paths, self._state.replication.require_keeper()
         keeper.sync(paths.transactions)
         found = read_transactions(keeper, paths)
@@ -183,8 +195,10 @@ class ReplicatedTransactions:
     # -- upkeep -----------------------------------------------------------------------------------------------------
 
     def check_disk(self, keeper: Keeper) -> None:
-        """Just after the activation, which no reads fall behind: what was to be attached is attached or not, and a
-        transaction of which this disk has lost rows must not be committed."""
+        """Settles unfinished ATTACHes, and aborts transactions of which this disk has lost rows.
+
+        Runs just after the activation, so that no reads fall behind.
+        """
         state = self._state
         for name in state.store.attaching.transactions():
             is_attached = self._settle(keeper, name)
@@ -204,10 +218,11 @@ class ReplicatedTransactions:
                 )
 
     def clean_up(self, keeper: Keeper) -> bool:
-        """What is decided needs no staged parts: nor those that were inserted and not chosen, nor leftovers. Whether
-        there may be more to do soon."""
+        """Removes staged parts that no open transaction needs. Returns whether there may be more to do soon."""
         state = self._state
-        confirm_own_parts(keeper, state.replica, [str(part.name) for part in state.store.active()])  # of a clone's, say
+        confirm_own_parts(
+            keeper, state.replica, [str(part.name) for part in state.store.active()]
+        )  # for example those of a clone
         changed = clean_transactions(keeper, state.paths)
         for name in state.store.staged.transactions():
             found = read_transaction(keeper, state.paths, name)
