@@ -1,1 +1,4 @@
-"""Everything that goes through ZooKeeper. Each folder imports only those that stand before it in ARCHITECTURE.md."""
+"""Everything that goes through ZooKeeper.
+
+Each folder imports only those that stand before it in ARCHITECTURE.md.
+"""

@@ -1,6 +1,6 @@
-"""What ``pando recovery`` tells about one replica: the difference between its disk and ZooKeeper. Changes nothing.
+"""Compare one replica's disk with ZooKeeper for ``pando recovery``. Changes nothing.
 
-The server may run meanwhile: parts are opened read-only, and one that goes away between two looks is left out.
+The server may be running: parts are opened read-only, and a part that disappears meanwhile is left out.
 """
 
 from __future__ import annotations
@@ -21,8 +21,11 @@ from recovery.zookeeper_parts import read_zookeeper_parts, with_contents_elsewhe
 
 @dataclass
 class ReplicaInspection:
-    """``plan`` is what a forced restore would do; ``refusal`` why a start without force refuses, or ``""``;
-    ``forgotten``: parts that prove that ZooKeeper is from the past, as far as it tells by itself."""
+    """The difference between a replica's disk and ZooKeeper.
+
+    ``plan`` is what a forced restore would do. ``refusal`` is why a start without force refuses, or ``""``.
+    ``forgotten``: parts that prove that ZooKeeper is outdated, without asking other replicas.
+    """
 
     replica: str
     exists: bool
@@ -37,7 +40,10 @@ class ReplicaInspection:
 def inspect_replica(
     keeper: Keeper, replica: ReplicaPaths, data_path: Path, max_ratio: float, table: str
 ) -> ReplicaInspection:
-    """Reads the metadata of every part on disk and the replica's list in ZooKeeper. ``table``: its name, for advice."""
+    """Reads the metadata of every part on disk and the replica's list in ZooKeeper.
+
+    ``table``: its name, for advice.
+    """
     if keeper.exists(replica.host) is None:
         return ReplicaInspection(replica.root, exists=False)
     on_disk, broken = _parts_on_disk(data_path)
@@ -59,7 +65,7 @@ def inspect_replica(
 
 
 def _parts_on_disk(data_path: Path) -> tuple[dict[PartName, PartOnDisk], list[str]]:
-    """The parts that were not dropped, and the directories that cannot be opened."""
+    """Returns the parts that were not dropped, and the directories that cannot be opened."""
     found: dict[PartName, PartOnDisk] = {}
     broken: list[str] = []
     directories = sorted(data_path.iterdir()) if data_path.exists() else []

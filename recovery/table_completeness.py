@@ -1,9 +1,7 @@
-"""Whether the parts on a replica's disk are the whole table: what ATTACH TABLE … AS NOT REPLICATED asks. Only reads.
+"""Check that a replica's disk has the whole table, for ATTACH TABLE … AS NOT REPLICATED. Only reads.
 
-The rows must be all here, and those of the other replicas must not depend on this one. Merges that are not carried out
-change no rows, so they do not count.
-
-Source: ClickHouse's ATTACH TABLE … AS NOT REPLICATED, which asks nothing.
+All rows must be here, and no other replica may still need rows from this one. Merges that were not executed change no
+rows, so they do not count. ClickHouse's ATTACH TABLE … AS NOT REPLICATED checks nothing of this.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ _OR_DROP = " (if it is gone for good: SYSTEM DROP REPLICA '{}')"
 
 
 def why_not_whole(keeper: Keeper, replica: ReplicaPaths, on_disk: Mapping[PartName, PartOnDisk], identity: str) -> str:
-    """What speaks against taking the disk for the table, ``""`` when nothing does.
+    """Returns why the disk is not the whole table, ``""`` if it is.
 
     ``on_disk``: the parts that are active or covered. ``identity``: the random text kept with them.
     """
@@ -38,7 +36,7 @@ def why_not_whole(keeper: Keeper, replica: ReplicaPaths, on_disk: Mapping[PartNa
     mark, known, pointer = keeper.get_many([replica.restoring, replica.identity, replica.log_pointer])
     is_own = known is not None and identity and known[0].decode().split(" ")[0] == identity
     if mark is not None and is_own and pointer is not None and not pointer[0]:
-        return ""  # its parts are being listed: nothing was moved or fetched yet
+        return ""  # its parts are being listed: none was moved or fetched yet
     if needs_clone(keeper, replica):
         return "the replica has not cloned the others' parts yet"
     return _why_not_here(keeper, replica, on_disk) or _why_others_need_it(keeper, replica)
@@ -64,7 +62,7 @@ def _why_not_here(keeper: Keeper, replica: ReplicaPaths, on_disk: Mapping[PartNa
 
 
 def _why_others_need_it(keeper: Keeper, replica: ReplicaPaths) -> str:
-    """A part that another replica must still fetch, and that only this one has."""
+    """Returns that another replica must still fetch a part that only this one has, or ``""``."""
     others = [position for position in read_replica_positions(keeper, replica.table) if position.name != replica.name]
     if not others:
         return ""
@@ -85,8 +83,10 @@ def _why_others_need_it(keeper: Keeper, replica: ReplicaPaths) -> str:
 
 
 def _to_do(keeper: Keeper, replica: ReplicaPaths) -> Iterator[LogEntry]:
-    """What the replica has not carried out: the log behind its pointer, and its queue. The log is read first, or what
-    it pulls meanwhile would be in neither."""
+    """Yields the entries that the replica has not executed: the log behind its pointer, and its queue.
+
+    The log is read first: an entry that is pulled meanwhile is then seen at least once.
+    """
     pointer = int(keeper.get(replica.log_pointer)[0] or 0)
     log = replica.table.log
     names = [name for name in keeper.children(log) if parse_sequence_number(name) >= pointer]

@@ -25,7 +25,7 @@ _SEQUENTIAL = re.compile(r"(log|queue|block|mutation)-(\d{10})\Z")
 
 
 def parse_sequence_number(name: str) -> int:
-    """The N of ``log-N``, ``queue-N``, ``block-N`` or ``mutation-N`` (a name or a whole path)."""
+    """Returns the N of ``log-N``, ``queue-N``, ``block-N`` or ``mutation-N`` (a name or a whole path)."""
     match = _SEQUENTIAL.search(name)
     if match is None:
         raise ValueError(f"not a sequential node: {name!r}")
@@ -38,7 +38,10 @@ def log_entry_name(index: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TablePaths:
-    """``root`` is the table's ZooKeeper path with macros substituted, e.g. ``/clickhouse/tables/01-02/hits``."""
+    """The paths of a table's nodes.
+
+    ``root`` is the table's ZooKeeper path with macros substituted, e.g. ``/clickhouse/tables/01-02/hits``.
+    """
 
     root: str
 
@@ -59,7 +62,7 @@ class TablePaths:
 
     @property
     def log_prefix(self) -> str:
-        """What a sequential create of a log entry takes."""
+        """The path for a sequential create of a log entry."""
         return f"{self.root}/log/log-"
 
     def log_entry(self, index: int) -> str:
@@ -77,8 +80,10 @@ class TablePaths:
         return f"{self.root}/block_numbers"
 
     def partition(self, partition_id: str, first: int = 0) -> str:
-        """Parent of a partition's block counter, which begins with ``first`` (``partition_nodes``). Its version guards
-        the partition's block ids (``block_ids``)."""
+        """Returns the node that counts a partition's block numbers from ``first`` on (``partition_nodes``).
+
+        Its version guards the partition's block ids (``block_ids``).
+        """
         return f"{self.root}/block_numbers/{partition_id}" + (f"_{first}" if first else "")
 
     @property
@@ -113,11 +118,11 @@ class TablePaths:
 
     @property
     def mutation_prefix(self) -> str:
-        """What a sequential create of a mutation takes."""
+        """The path for a sequential create of a mutation."""
         return f"{self.root}/mutations/mutation-"
 
     def mutation(self, mutation_id: str) -> str:
-        """``mutation_id``: N as it is written in the name."""
+        """Returns the path of a mutation. ``mutation_id`` is the ten-digit N of its name."""
         return f"{self.root}/mutations/mutation-{mutation_id}"
 
     @property
@@ -130,7 +135,7 @@ class TablePaths:
 
     @property
     def scans(self) -> str:
-        """What executions of distributed scans read (``scan_records``)."""
+        """The parent of the records of distributed scans (``scan_records``)."""
         return f"{self.root}/scans"
 
     def scan(self, name: str) -> str:
@@ -138,7 +143,7 @@ class TablePaths:
 
     @property
     def dropped_blocks(self) -> str:
-        """What drops took away (``dropped_blocks``)."""
+        """The parent of the block numbers up to which partitions were dropped (``dropped_blocks``)."""
         return f"{self.root}/dropped_blocks"
 
     def dropped_block(self, partition_id: str) -> str:
@@ -146,7 +151,7 @@ class TablePaths:
 
     @property
     def lost_blocks(self) -> str:
-        """Parts that were given up with their rows (``dropped_blocks``)."""
+        """The parent of the names of parts that were lost with their rows (``dropped_blocks``)."""
         return f"{self.root}/lost_blocks"
 
     def lost_block(self, part: str) -> str:
@@ -154,7 +159,7 @@ class TablePaths:
 
     @property
     def transactions(self) -> str:
-        """Staged parts, and what became of them (``transactions``)."""
+        """The parent of transactions: their staged parts and outcomes (``transaction_nodes``)."""
         return f"{self.root}/transactions"
 
     def transaction(self, name: str) -> str:
@@ -165,7 +170,10 @@ class TablePaths:
 
     @property
     def open_transactions(self) -> str:
-        """Those that are not decided; the version of each counts the INSERTs into it (``transactions``)."""
+        """The parent of undecided transactions.
+
+        The version of each node counts the INSERTs into the transaction (``transaction_nodes``).
+        """
         return f"{self.root}/open_transactions"
 
     def open_transaction(self, name: str) -> str:
@@ -173,7 +181,7 @@ class TablePaths:
 
     @property
     def applications(self) -> str:
-        """The last version that each application committed (``transactions``)."""
+        """The parent of the last version that each application committed (``application_versions``)."""
         return f"{self.root}/applications"
 
     def application(self, name: str) -> str:
@@ -181,13 +189,15 @@ class TablePaths:
 
     @property
     def dropped(self) -> str:
-        """Ephemeral: held by the session that sweeps a dropped table."""
+        """An ephemeral node, held by the session that removes a dropped table."""
         return f"{self.root}/dropped"
 
     @property
     def restored(self) -> str:
-        """There if SYSTEM RESTORE REPLICA made the table (``recovery.restore_replica``), until a replica is
-        forgotten."""
+        """A node that exists if SYSTEM RESTORE REPLICA created the table (``recovery.restore_replica``).
+
+        It is removed when a replica is forgotten.
+        """
         return f"{self.root}/restored"
 
     @property
@@ -199,13 +209,13 @@ class TablePaths:
 
     @property
     def parents(self) -> str:
-        """The path above the table's root, ``"/"`` if it lies at the top."""
+        """The path above the table's root; ``"/"`` if the root is at the top."""
         return self.root.rpartition("/")[0] or "/"
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaPaths:
-    """The nodes of one replica of a table."""
+    """The paths of the nodes of one replica of a table."""
 
     table: TablePaths
     name: str
@@ -227,7 +237,7 @@ class ReplicaPaths:
 
     @property
     def identity(self) -> str:
-        """Which data directory the replica's nodes belong to (``replica_activity``)."""
+        """The node that names the data directory the replica belongs to (``replica_activation``)."""
         return f"{self.root}/identity"
 
     @property
@@ -244,7 +254,7 @@ class ReplicaPaths:
 
     @property
     def queue_prefix(self) -> str:
-        """What a sequential create of a queue entry takes."""
+        """The path for a sequential create of a queue entry."""
         return f"{self.root}/queue/queue-"
 
     def queue_entry(self, name: str) -> str:
@@ -259,7 +269,7 @@ class ReplicaPaths:
 
     @property
     def dropped(self) -> str:
-        """Ephemeral: held by the session that sweeps a dropped replica."""
+        """An ephemeral node, held by the session that removes a dropped replica."""
         return f"{self.root}/dropped"
 
     @property
@@ -276,7 +286,7 @@ class ReplicaPaths:
 
     @property
     def restoring(self) -> str:
-        """While SYSTEM RESTORE REPLICA is under way (``recovery.restore_replica``)."""
+        """A flag that exists while SYSTEM RESTORE REPLICA is running (``recovery.restore_replica``)."""
         return f"{self.root}/flags/restoring"
 
     @property

@@ -1,1 +1,1 @@
-"""INSERTs that become visible together."""
+"""Transactions: INSERTs that become visible together."""
