@@ -1,4 +1,4 @@
-"""``force_restore_data``: the operator allows to restore a replica that differs suspiciously from ZooKeeper.
+"""``force_restore_data``: the operator's flag to restore a replica in spite of suspicious differences.
 
 There are two flags, each read once and then removed. The znode ``<table>/replicas/<replica>/flags/force_restore_data``
 is for one table. The file ``<path>/flags/force_restore_data`` is for every table of a server, and removed when the

@@ -1,4 +1,4 @@
-"""Some rows of an encoded array, without decoding the rest where the layout allows it.
+"""Decode some rows of an encoded array, without the rest where the layout allows it.
 
 The layout is that of ``parts.format.flat_arrays``. A window begins at a multiple of 8 rows, so that bits are cut at
 whole bytes.
@@ -21,21 +21,25 @@ SLICE_ROW_MULTIPLE = 8
 class BufferSource(Protocol):
     """The buffers of one array in order; each is taken once, whole or in part."""
 
-    def next(self) -> pa.Buffer | None: ...
+    def next(self) -> pa.Buffer | None:
+        """Takes the next buffer whole; ``None`` if it is absent."""
 
     def next_window(self, begin: int, size: int) -> pa.Buffer | None:
-        """``size`` bytes from byte ``begin`` on. Raises ``ChainError`` when the buffer is shorter."""
+        """Takes ``size`` bytes of the next buffer from byte ``begin`` on.
+
+        Raises ``ChainError`` when the buffer is shorter.
+        """
 
 
 def can_be_sliced(type_: pa.DataType) -> bool:
-    """Arrays, maps and tuples are decoded whole."""
+    """Tells whether rows of the type can be decoded alone: not for arrays, maps and tuples."""
     return not pt.is_nested(type_)
 
 
 def rebuild_slice(
     type_: pa.DataType, nodes: Iterator[tuple[int, int]], buffers: BufferSource, first: int, rows: int
 ) -> pa.Array:
-    """Rows ``first`` to ``first + rows - 1`` of the array. Raises :class:`LayoutError`, ``ChainError``."""
+    """Returns rows ``first`` to ``first + rows - 1``. Raises :class:`LayoutError`, ``ChainError``."""
     assert first % SLICE_ROW_MULTIPLE == 0
     length, nulls = next(nodes)
     if first + rows > length:

@@ -1,8 +1,10 @@
-"""Column codecs: a chain of transforms (Delta, DoubleDelta) and at most one compressor (LZ4, LZ4HC, ZSTD, or NONE).
+"""Column codecs: a chain of transforms (Delta, DoubleDelta) and at most one compressor.
+
+The compressors are LZ4, LZ4HC, ZSTD, or NONE.
 
 ``parse_codec`` checks the text inside ``CODEC(…)`` against the column's type when the table is created;
-:class:`Codec` encodes one Arrow buffer and tells which methods it used, :func:`decode_chain` undoes them. The *chain*
-is stored beside every buffer, so reading needs neither the table's definition nor the codec's text.
+:class:`Codec` encodes one Arrow buffer and returns the methods it used, and :func:`decode_chain` undoes them. The
+*chain* is stored beside every buffer, so reading needs neither the table's definition nor the codec's text.
 
 Chain: up to 8 bytes, in the order of encoding, zero-padded:
 
@@ -17,12 +19,12 @@ Chain: up to 8 bytes, in the order of encoding, zero-padded:
 0x70 + e       Scale: 64-bit floats as the signed integers that divided by 10^e give them back, bit for bit
 =============  ==================================================================
 
-Narrow is added by itself in front of LZ4 and ZSTD when no transform was asked for: it is many times faster to undo than
+Narrow is added automatically before LZ4 and ZSTD when no transform was asked for: it is many times faster to undo than
 LZ4, which then has less to do. A compressor whose output is not smaller by 1/8 (LZ4) or at all (ZSTD) is left out of
 the chain, and such a buffer is later read without a copy.
 
-Split and Scale came with version 2.0 of the parts (``parts.format.part_files``). They are used where
-:class:`DenseEncoder` finds that they pay, in large merged parts (``parts.format.codecs.dense_encoder``).
+Split and Scale exist since version 2.0 of the parts (``parts.format.part_files``). :class:`DenseEncoder` uses them in
+large merged parts where they save enough (``parts.format.codecs.dense_encoder``).
 """
 
 from parts.format.codecs.codec_chain import BufferKind, ChainError, Codec, Encoder, decode_chain
