@@ -1,8 +1,8 @@
 """Entries of distributed DDL and their outcomes, as compact JSON in ZooKeeper.
 
 An entry has ``version``, ``statement`` (without ON CLUSTER), ``database`` (the initiator's current one), ``cluster``,
-``shards`` (a list of shards, each a list of ``[host, port, default database]``), ``initiator``, ``user``, ``settings``
-(those that somebody changed) and ``parameters`` (values of ``{name:Type}``). An outcome has ``version``, ``code``
+``shards``, ``initiator`` and ``user``. It also has ``settings`` (the changed ones) and ``parameters`` (values of
+``{name:Type}``). A shard is a list of ``[host, port, default database]``. An outcome has ``version``, ``code``
 (ClickHouse's; 0: done), ``error`` and ``duration_ms``.
 """
 

@@ -2,7 +2,7 @@
 
 While a replica is active, the parts it must get move in one direction:
 
-    the log behind ``log_pointer`` → the queue → ZooKeeper's list of the replica's parts → the active parts on disk
+    the log behind ``log_pointer`` → the queue → ZooKeeper's list of the replica's parts → the active parts on disk.
 
 A pull takes the first step in one multi, the commit of a fetched part the second; an exchange makes its parts active
 before it removes its entry. Parts move back only at the start of a session. So one attempt reads, after a ``sync``:

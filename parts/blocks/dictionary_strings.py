@@ -32,7 +32,7 @@ _FEW_RUNS = 200
 
 
 def encode_if_repetitive(texts: pa.Array) -> pa.DictionaryArray | None:
-    """Returns the strings (plain or :data:`DICTIONARY_STRING`) as a dictionary, or ``None`` if unprofitable."""
+    """Returns the strings (plain or :data:`DICTIONARY_STRING`) as a dictionary if that pays, or ``None``."""
     rows = len(texts)
     if rows < _LEAST_ROWS:
         return None

@@ -3,7 +3,7 @@
 Everything a statement, a request, a configuration or another server names passes one of these functions before it
 becomes a part of a path. Nothing is ever cleaned up: a name is taken whole or refused.
 
-On disk a database or a table is its name percent-encoded, dots too, so that no name means another directory (``.``,
+On disk a database or a table has its name percent-encoded, also dots. So no name means another directory (``.``,
 ``..``) or looks like a file of the server's own (``x.sql``, ``x.tmp``, ``rename_in_progress``). Directories written
 before dots were encoded keep their spelling (:func:`encode_file_name_keeping_dots`).
 """

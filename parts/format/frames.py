@@ -118,7 +118,7 @@ def has_dictionary(data: pa.Buffer, offset: int, part: str, file: str) -> bool:
 
 
 def kept_frame(data: pa.Buffer, offset: int, part: str, file: str) -> pa.Buffer:
-    """Returns a copy of the frame at ``offset``, because bytes of a mapped file may change after their check."""
+    """Returns a copy of the frame at ``offset``: bytes of a mapped file may change after their check."""
     size = read_frame_size(data, offset, part, file)
     return pa.py_buffer(bytes(memoryview(data)[offset : offset + size]))
 

@@ -115,7 +115,7 @@ class HashedFile:
 
 
 class InMemoryFile:
-    """Has the interface of :class:`HashedFile`, for bytes that become a part of another file."""
+    """A file in memory with the interface of :class:`HashedFile`, to become part of another file."""
 
     def __init__(self, name: str) -> None:
         self.path = Path(name)

@@ -2,8 +2,8 @@
 
 All integers are little-endian.
 
-File: ``u32`` number of columns, ``u32`` number of granules G, then for every stored column in order G times
-``u64`` offset of the frame in the column's file and then G times ``u32`` row inside the frame.
+The file begins with ``u32`` number of columns and ``u32`` number of granules G. Every stored column follows in order:
+G times ``u64`` offset of the frame in the column's file, then G times ``u32`` row inside the frame.
 """
 
 from __future__ import annotations

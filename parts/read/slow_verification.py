@@ -1,4 +1,4 @@
-"""Reads a whole part a piece at a time, for who does not want to disturb others."""
+"""Verify a whole part piece by piece, so that the caller can pause in between."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PIECE_BYTES = 1 << 20
 
 
 def verify_slowly(part: Part) -> Iterator[int]:
-    """As ``Part.verify``; gives the bytes read since the last time, about :data:`PIECE_BYTES`."""
+    """Verifies as ``Part.verify``. Yields the bytes read since the last time, about :data:`PIECE_BYTES`."""
     files = part.data_files()
     for file in files:
         yield from _read_through(part, file)
@@ -23,7 +23,7 @@ def verify_slowly(part: Part) -> Iterator[int]:
 
 
 def _read_through(part: Part, file: str) -> Iterator[int]:
-    """Raises ``CorruptionError`` when the file is not what was written."""
+    """Yields the bytes read. Raises ``CorruptionError`` if the file is not what was written."""
     expected, path, label = part.checksums.files[file], part.path / file, PartLabel(str(part.name), part.path)
     check_size(path, expected.size, label)
     hasher = xxhash.xxh3_128()

@@ -1,9 +1,8 @@
-"""bloom_filter, ngrambf_v1 and tokenbf_v1: bits that say which values, or pieces of texts, a run of granules cannot
-have.
+"""bloom_filter, ngrambf_v1 and tokenbf_v1: bits that show which values a run cannot contain.
 
-A filter has so many bits as its run needs (bloom_filter: by the number of different values) or as the index says.
-Value ``h`` sets the bits ``(s >> 32) · bits >> 32`` of the sums ``s = a + i · b`` modulo 2⁶⁴, i from 0 below the number
-of hashes, with ``a`` and ``b`` made of ``h``.
+The size of a filter in bits depends on the number of distinct values in the run (bloom_filter), or is given by the
+index. Value ``h`` sets the bits ``(s >> 32) · bits >> 32`` of the sums ``s = a + i · b`` modulo 2⁶⁴. Here i counts the hashes from 0, and ``a`` and ``b`` are computed from ``h``.
+
 ``bits`` are the sizes of the filters, ``words`` their bits, as 64-bit numbers one after the other.
 """
 
@@ -31,7 +30,7 @@ _STEP = np.uint64(0xD1B54A32D192ED03)
 
 
 def hash_for_index(index: SkipIndex, array: pa.Array) -> RowHashes:
-    """What is looked for in the filters of an index when one looks for these values of a key."""
+    """Returns the hashes to look up in the index's filters for these values of a key."""
     if index.kind == "bloom_filter":
         return hash_values(array)
     texts = get_row_texts(array)
@@ -42,7 +41,10 @@ def hash_for_index(index: SkipIndex, array: pa.Array) -> RowHashes:
 
 @dataclass(frozen=True)
 class FilterShape:
-    """``bits_per_value`` of a filter that grows, else ``bits``."""
+    """The parameters of a filter.
+
+    ``bits_per_value`` is set if the size depends on the values, otherwise ``bits``.
+    """
 
     hashes: int
     seed: int = 0
@@ -51,6 +53,7 @@ class FilterShape:
 
     @classmethod
     def of(cls, index: SkipIndex) -> FilterShape:
+        """Returns the parameters of an index."""
         if index.kind == "bloom_filter":
             bits = -math.log(float(index.arguments[0])) / math.log(2) ** 2
             return cls(max(1, round(bits * math.log(2))), bits_per_value=bits)
@@ -58,7 +61,7 @@ class FilterShape:
         return cls(hashes, seed, -(-8 * size // _WORD_BITS) * _WORD_BITS)
 
     def places(self, numbers: np.ndarray, bits: np.ndarray | np.uint64) -> list[np.ndarray]:
-        """The bits of each number in a filter of so many bits."""
+        """Returns the bits of each number in a filter of this many bits."""
         numbers = (numbers >> np.uint64(_RUN_BITS)) ^ np.uint64(self.seed & (1 << 63) - 1)
         first, step = mix_bits(numbers), mix_bits(numbers ^ _STEP) | np.uint64(1)
         half = np.uint64(32)  # a product and a shift: a remainder takes several times as long
@@ -66,14 +69,16 @@ class FilterShape:
 
 
 class BloomFilterIndex:
-    """bloom_filter. Implements ``parts.skip_indexes.index_builder.RunIndexKind``: until a run ends its different hashes
-    are kept."""
+    """Summaries of type bloom_filter. Implements ``parts.skip_indexes.index_builder.RunIndexKind``.
+
+    The distinct hashes of a run are kept until it ends.
+    """
 
     def __init__(self, index: SkipIndex) -> None:
         self._shape = FilterShape.of(index)
 
     def summarize(self, arrays: list[pa.Array], cuts: np.ndarray) -> pa.Table:
-        """Of several keys one filter has the values."""
+        """Summarises the runs; one filter has the values of all keys."""
         runs = len(cuts) - 1
         assert runs < 1 << _RUN_BITS
         keyed = []
@@ -108,7 +113,7 @@ class BloomFilterIndex:
 
 
 class TextBloomFilterIndex:
-    """ngrambf_v1 and tokenbf_v1. Implements ``parts.skip_indexes.index_builder.RunIndexKind``."""
+    """Summaries of types ngrambf_v1 and tokenbf_v1. Implements ``RunIndexKind``."""
 
     def __init__(self, index: SkipIndex) -> None:
         self._index = index
@@ -147,7 +152,7 @@ class TextBloomFilterIndex:
 
 @dataclass(frozen=True)
 class StoredFilters:
-    """The filters of all runs."""
+    """The filters of all runs of a part."""
 
     shape: FilterShape
     bits: np.ndarray
@@ -156,13 +161,14 @@ class StoredFilters:
 
     @classmethod
     def of(cls, index: SkipIndex, entries: NamedArrays) -> StoredFilters:
+        """Decodes an index's entries."""
         (_, _, sizes), (_, _, words) = entries
         bits = sizes.to_numpy()
         bases = np.concatenate(([0], np.cumsum(bits)[:-1])).astype(np.uint64) if len(bits) else bits
         return cls(FilterShape.of(index), bits, bases, words.to_numpy().view(np.uint8))
 
     def may_contain(self, number: int) -> np.ndarray:
-        """Of each run whether the value of this hash may be in it."""
+        """Returns for each run whether it may contain the value of this hash."""
         found = np.ones(len(self.bits), bool)
         for places in self.shape.places(np.full(1, number, np.uint64), self.bits):
             flat = self.bases + places
@@ -171,7 +177,10 @@ class StoredFilters:
 
 
 def _different(numbers: np.ndarray) -> np.ndarray:
-    """In order. NumPy's own ``unique`` of whole numbers hashes them first, which takes several times as long."""
+    """Returns the distinct numbers, sorted.
+
+    NumPy's own ``unique`` of integers hashes them first, which takes several times as long.
+    """
     numbers = np.sort(numbers)
     is_new = np.ones(len(numbers), bool)
     np.not_equal(numbers[1:], numbers[:-1], out=is_new[1:])

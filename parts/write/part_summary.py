@@ -1,4 +1,4 @@
-"""What a part says of itself: its small files and its checksums, made of what its writer knows at the end."""
+"""Make a part's small files and checksums from the facts that its writer knows at the end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from parts.write.column_writer import ColumnSummary
 
 @dataclass(frozen=True)
 class WrittenColumns:
-    """What is known when all rows are written: ``facts`` of each column, ``sums`` of the large files."""
+    """The facts known when all rows are written, ``facts`` of each column, ``sums`` of the large files."""
 
     content: PartMetadata
     facts: Sequence[ColumnSummary]
@@ -27,7 +27,7 @@ class WrittenColumns:
 def encode_metadata(
     written: WrittenColumns, *, is_packed: bool, is_wide: bool = False
 ) -> tuple[dict[str, bytes], Checksums]:
-    """Name → bytes of all small files, ``checksums`` the last of them, and the checksums."""
+    """Returns name → bytes of all small files, with ``checksums`` last, and the checksums."""
     content, columns = written.content, written.facts
     meta = encode_small_files(content)
     files = {**written.sums, **{name: compute_checksum(small) for name, small in meta.items()}}
@@ -50,4 +50,5 @@ def _version(column: ColumnSummary) -> tuple[int, int]:
 
 
 def compute_checksum(data: bytes) -> FileChecksum:
+    """Returns the size and hash of a file's bytes."""
     return FileChecksum(len(data), xxhash.xxh3_128_hexdigest(data))

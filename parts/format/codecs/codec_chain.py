@@ -36,10 +36,10 @@ class ChainError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class BufferKind:
-    """The content of a buffer: ``integers`` is ``"signed"``, ``"unsigned"`` or ``""`` (floats, text, bits).
+    """The content of a buffer: values or other data.
 
-    ``is_values`` distinguishes a column's values, which Delta is meant for, from lengths, bitmaps and dictionary
-    indices.
+    ``integers`` is ``"signed"``, ``"unsigned"`` or ``""`` (floats, text, bits). ``is_values`` distinguishes a column's
+    values, which Delta is meant for, from lengths, bitmaps and dictionary indices.
     """
 
     log2_width: int = 0

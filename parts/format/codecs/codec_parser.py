@@ -39,7 +39,7 @@ _NOT_SUPPORTED = (
 
 
 def parse_codec(text: str, type_: DataType, default: str = DEFAULT_CODEC) -> Codec:
-    """Parses and validates e.g. ``Delta(4), ZSTD(1)`` for a column of ``type_``; ``""`` is the default codec.
+    """Parses and validates e.g. ``Delta(4), ZSTD(1)`` for a column of ``type_``; ``""`` is the default.
 
     Raises ``UserError`` 36 (BAD_ARGUMENTS), 62 (SYNTAX_ERROR), 48 (NOT_IMPLEMENTED).
     """

@@ -7,9 +7,8 @@ A chain costs its stored bytes and the time to undo it. Its score, in 64ths of t
 the same after Scale (about 1.5 GB/s) 10    ZSTD(3) (about 1 GB/s) ====
 ===========================================================================
 
-and the lowest score wins. All chains are tried on the beginning of a frame. The choice stays for the next frames until
-one of them scores worse by a sixteenth of its raw bytes than the frame it was made for, or :data:`_FRAMES_PER_CHOICE`
-frames have passed. So the choice depends only on the column's values: every replica makes the same.
+and the lowest score wins. All chains are tried on the beginning of a frame. The choice stays for the next :data:`_FRAMES_PER_CHOICE` frames, or until one of them scores worse by a
+sixteenth of its raw bytes than the frame it was made for. So the choice depends only on the column's values: every replica makes the same.
 
 Text, lengths, indices, bitmaps and wide decimals keep the table's codec: Split does not help there, and ZSTD alone
 would make reading text several times slower.

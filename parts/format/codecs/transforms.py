@@ -118,7 +118,7 @@ def narrow_encode(raw: Bytes, log2_width: int, signed: bool) -> tuple[Bytes, int
 
 
 def narrow_decimals(raw: Bytes) -> Bytes | None:
-    """Returns 16-byte integers as Narrow's output with 8-byte differences to 0; ``None`` if one needs more."""
+    """Returns 16-byte integers as Narrow's output with 8-byte differences to 0; ``None`` if too large."""
     halves = raw.view("<i8").reshape(-1, 2)
     low = np.ascontiguousarray(halves[:, 0])
     return _with_base(0, low.view(np.uint8)) if np.array_equal(halves[:, 1], low >> 63) else None

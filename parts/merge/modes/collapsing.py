@@ -1,9 +1,10 @@
-"""Rows of opposite signs cancel: of a key stay the last row of sign 1, the first of sign -1, both or none.
+"""CollapsingMergeTree: rows of one key with opposite signs cancel.
 
-Source: ClickHouse documentation, "CollapsingMergeTree".
+A key keeps its last row of sign 1, its first of sign -1, both or none. Source: ClickHouse documentation,
+"CollapsingMergeTree".
 
-Where one sign is more frequent, a row of it stays; where both are as frequent and the last row has sign 1, the first
-of sign -1 and the last of sign 1 stay. FINAL gives none of sign -1.
+If one sign is more frequent, a row of it stays. If both are equally frequent and the last row has sign 1, the first of
+sign -1 and the last of sign 1 stay. FINAL returns no row of sign -1.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from parts.write.block_preparation import take_rows
 
 @dataclass(frozen=True)
 class Collapsing(MergeMode):
+    """The mode of CollapsingMergeTree."""
+
     sign: str
     leaves_out_negative: bool = False
 
@@ -60,7 +63,7 @@ class Collapsing(MergeMode):
     def _kept(
         self, positives: np.ndarray, negatives: np.ndarray, ends_positive: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Of which keys the first negative and the last positive row stay."""
+        """Returns for which keys the first negative and the last positive row stay."""
         is_left = ends_positive | (positives != negatives)
         keeps_negative = is_left & (positives <= negatives) & (not self.leaves_out_negative)
         return keeps_negative, is_left & (positives >= negatives)
@@ -92,7 +95,7 @@ class Collapsing(MergeMode):
 
 
 def _signs(block: pa.Table, name: str) -> np.ndarray:
-    """Raises 117 (INCORRECT_DATA) for another one than 1 and -1."""
+    """Returns the signs. Raises 117 (INCORRECT_DATA) for a value other than 1 and -1."""
     signs = block.column(name).to_numpy()
     wrong = (signs != 1) & (signs != -1)
     if wrong.any():
@@ -101,5 +104,6 @@ def _signs(block: pa.Table, name: str) -> np.ndarray:
 
 
 def make_mode(arguments: Sequence[str], schema: TableSchema, _keys: KeyColumns) -> Collapsing:
+    """Makes the mode from the sign column. Raises 16 or 169."""
     check_column_type("CollapsingMergeTree", find_stored_column(schema, arguments[0], "Sign"), "Sign", INT8)
     return Collapsing(arguments[0])

@@ -1,5 +1,7 @@
-"""MergeTree: every row stays (:class:`parts.table.merge_mode.Ordinary`). Source: ClickHouse documentation,
-"MergeTree"."""
+"""MergeTree: every row stays (:class:`parts.table.merge_mode.Ordinary`).
+
+Source: ClickHouse documentation, "MergeTree".
+"""
 
 from __future__ import annotations
 
