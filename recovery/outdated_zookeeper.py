@@ -4,10 +4,12 @@ Then acknowledged rows are not listed. A replica that trusted the list would mov
 every other one. Each of three signs proves that ZooKeeper is outdated:
 
 1. A part on this disk has a block number, or went through a mutation of a number, that ZooKeeper has not given yet.
-Numbers only grow. 2. An inserted part that is not listed for this replica is listed for another one with other content.
-A number is given    only once. 3. A part that nobody lists, and nothing in the queue explains, is active on another
-replica too, with the same content.    A part comes to a second replica only after it was committed. Other replicas'
-disks are not in ZooKeeper, so the    replicas are asked.
+   Numbers only grow.
+2. An inserted part that is not listed for this replica is listed for another one with other content. A number is given
+   only once.
+3. A part that nobody lists, and nothing in the queue explains, is active on another replica too, with the same content.
+   A part comes to a second replica only after it was committed. Other replicas' disks are not in ZooKeeper, so the
+   replicas are asked.
 
 The remains of an INSERT that a crash interrupted show none of these signs.
 """

@@ -1,10 +1,10 @@
 """Decide which local parts a restored replica lists in ZooKeeper. No I/O.
 
 ==========================================================  ========================================================
-another replica lists it, with the same content             agreed: it is listed here too, and nothing is copied nobody
-has, makes, drops or commits any of its blocks       unique: it is listed here, and logged for the others anything else
-left out; the clone moves it to ``detached/clone_…`` ==========================================================
-========================================================
+another replica lists it, with the same content             agreed: it is listed here too, and nothing is copied
+nobody has, makes, drops or commits any of its blocks       unique: it is listed here, and logged for the others
+anything else                                               left out; the clone moves it to ``detached/clone_…``
+==========================================================  ========================================================
 
 A part that is left out shares blocks with other parts, or has dropped blocks: adding it could show rows twice.
 """

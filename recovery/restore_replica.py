@@ -1,13 +1,14 @@
 """SYSTEM RESTORE REPLICA: write a replica's parts on disk to ZooKeeper, which has lost them.
 
 1. A table that ZooKeeper has wrong data of is deleted there (``retire_table``, ``clear_retired``). Then the table is
-created if it does not exist. The replica is created in one multi as lost (``is_lost``), with the mark
-``flags/restoring``. 2. ``list_parts``, when the replica is active. The first replica lists all its parts under their
-names, and moves the    block numbers behind them. One multi makes it not lost and removes the mark. Every other replica
-lists the parts that    others have too, and logs those that only it has (:mod:`recovery.restore_plan`). 3. The others
-then become copies (:mod:`coordination.replicas.clone`). Parts they did not list move to    ``detached/clone_…``, and
-missing parts are fetched. They keep the mark until then: before, their disks may have parts    that ZooKeeper never
-knew.
+   created if it does not exist. The replica is created in one multi as lost (``is_lost``), with the mark
+   ``flags/restoring``.
+2. ``list_parts``, when the replica is active. The first replica lists all its parts under their names, and moves the
+   block numbers behind them. One multi makes it not lost and removes the mark. Every other replica lists the parts that
+   others have too, and logs those that only it has (:mod:`recovery.restore_plan`).
+3. The others then become copies (:mod:`coordination.replicas.clone`). Parts they did not list move to
+   ``detached/clone_…``, and missing parts are fetched. They keep the mark until then, because their disks may have
+   parts that ZooKeeper never knew.
 
 Each step can be repeated, and the mark tells where to continue: after a crash the next session does. Two replicas may
 be restored at once: one creates the table, the other waits until that one has listed its parts. Source: ClickHouse

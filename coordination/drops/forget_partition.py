@@ -1,11 +1,12 @@
 """FORGET PARTITION: delete the nodes of an empty partition; its block numbers are never used again.
 
-1. a block number n is taken there, as by any INSERT 2. no lower number is held: whatever had one is in the log by now,
-or will never be committed 3. log, queues and lists of parts are read in this order, in which entries move: no replica
-has a part of the partition,    or will have one of a number below n; no quorum is open there 4. the partition's block
-ids are deleted, and its *guard* (``block_ids``) is read while there are none 5. multi{n + 1 is the next number; delete
-the lock and the partition's node, whose version is still that of 4;    ``block_numbers``, whose version is still that
-of before 1, keeps a first number above n}.
+1. a block number n is taken there, as by any INSERT;
+2. no lower number is held: whatever had one is in the log by now, or will never be committed;
+3. log, queues and lists of parts are read in this order, in which entries move: no replica has a part of the partition,
+   or will have one of a number below n; no quorum is open there;
+4. the partition's block ids are deleted, and its *guard* (``block_ids``) is read while there are none;
+5. multi{n + 1 is the next number; delete the lock and the partition's node, whose version is still that of 4;
+   ``block_numbers``, whose version is still that of before 1, keeps a first number above n}.
 
 So nobody took a number since 1, and whoever reads partitions or ids meanwhile fails afterwards. A multi cannot check a
 counter, but it can take a number and delete the node that should have it.

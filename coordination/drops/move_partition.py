@@ -3,11 +3,13 @@
 The transaction's commit (:mod:`coordination.transactions.transaction_commit`) is one multi of both tables, so the rows
 are in exactly one of them whatever is interrupted. The drop here must remove exactly the rows that were staged there:
 
-1. A block number n is taken: the drop is of the blocks below it, and merges do not reach over it. 2. The drop is
-planned (``drop_partition.plan_drop``): the version of the partition's guard, the numbers being committed. 3. The
-version of ``mutations`` is read. 4. Parts whose quorum is open; the log is pulled; the mutations. 5. A snapshot of the
-active parts. These and the queue's virtual parts must have the same blocks below n
-(:func:`why_parts_are_incomplete`); merges of them may be queued, and nothing else.
+1. A block number n is taken: the drop is of the blocks below it, and merges do not reach over it.
+2. The drop is planned (``drop_partition.plan_drop``): it reads the version of the partition's guard and the numbers
+   being committed.
+3. The version of ``mutations`` is read.
+4. Parts whose quorum is open; the log is pulled; the mutations.
+5. A snapshot of the active parts. These and the queue's virtual parts must have the same blocks below n
+   (:func:`why_parts_are_incomplete`); merges of them may be queued, and nothing else.
 
 A block below n that is not among the parts had its lock at step 2, which the multi deletes, or was in the log at step
 4. A drop that is logged later changes the guard, a new mutation the version of ``mutations``: the multi expects both,

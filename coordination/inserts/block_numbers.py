@@ -1,9 +1,9 @@
 """Block numbers, which order the inserts of a partition.
 
-A number is the sequence number of an ephemeral node ``block_numbers/<partition>/block-N``, the *block lock*. The
-lock's removal and the block's log entry are one multi. So while a lock exists its block may still be committed, and
-merges do not reach over it. Once the lock is gone the block will never be committed: deleting a lock fences its insert.
-Gaps are normal: sessions end, inserts fail.
+A number is the sequence number of an ephemeral node ``block_numbers/<partition>/block-N``, the *block lock*. The lock's
+removal and the block's log entry are one multi. So while a lock exists its block may still be committed, and merges do
+not reach over it. Once the lock is gone the block will never be committed: deleting a lock fences its insert. Gaps are
+normal: sessions end, inserts fail.
 
 The first number of a partition is 0, or that of its node (``read_partition_nodes``). A counter must never give numbers
 of surviving parts, of a table that was dropped and created again or of attached data: ``minimum`` moves it past them.

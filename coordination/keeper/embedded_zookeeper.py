@@ -1,8 +1,8 @@
 """Run a real ZooKeeper beside the server, from the jars inside the pyspark wheel.
 
 :class:`EmbeddedZooKeeper` is a child process that ends with its owner (``start``/``stop`` or ``with``).
-:func:`server_command` gives the command for a ZooKeeper that outlives its starter (``start_detached`` runs it so).
-Data and log lie in ``directory``: ``zoo.cfg``, ``data/``, ``zookeeper.log``, ``zookeeper.pid``.
+:func:`server_command` gives the command for a ZooKeeper that outlives its starter (``start_detached`` runs it so). Data
+and log lie in ``directory``: ``zoo.cfg``, ``data/``, ``zookeeper.log``, ``zookeeper.pid``.
 
 Every transaction is synced to disk before it is acknowledged (ZooKeeper's ``forceSync`` stays on).
 """

@@ -1,11 +1,11 @@
 """The Keeper interface: the part of ZooKeeper that Pando uses, and the errors of its calls.
 
-Two implementations pass one contract suite: ``KazooKeeper`` (a real ZooKeeper) and ``MemoryKeeper`` (one process,
-with fault injection). All calls block and may be made from any thread.
+Two implementations pass one contract suite: ``KazooKeeper`` (a real ZooKeeper) and ``MemoryKeeper`` (one process, with
+fault injection). All calls block and may be made from any thread.
 
 A call succeeds, fails, or is **unknown**: :class:`KeeperConnectionLoss` means that the request was sent and the answer
-never came, so it may have been carried out. After :class:`KeeperSessionExpired` every ephemeral node of the session
-is gone; a new session has a new ``session_id``, and what depended on the old one must be made anew.
+never came, so it may have been carried out. After :class:`KeeperSessionExpired` every ephemeral node of the session is
+gone; a new session has a new ``session_id``, and what depended on the old one must be made anew.
 
 Watches fire once, from a thread of the client that must not block: callbacks only set events.
 Source: ZooKeeper programmer's guide.

@@ -1,8 +1,8 @@
 """Entries of a table's replication log and of the replicas' queues.
 
 An entry is compact JSON with a ``version``. It describes itself: who wrote it, when, and everything a replica (or a
-later reader of the log as a stream of changes) needs without asking the writer. Unknown keys are kept and written
-back; an unknown version or type is refused, because a replica that skipped an entry would diverge.
+later reader of the log as a stream of changes) needs without asking the writer. Unknown keys are kept and written back;
+an unknown version or type is refused, because a replica that skipped an entry would diverge.
 
 =============  =====================================================================================================
 GET_PART       the part exists on ``source_replica``; fetch it (from any holder). ``block_id``, ``quorum``, hash.

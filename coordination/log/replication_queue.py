@@ -1,8 +1,8 @@
 """A replica's queue of work as a state machine without I/O: which entry may run now.
 
 Invariants:
-- *Virtual parts* = active parts + results of queued entries. They only change together with ZooKeeper: by entries
-  added after the pull committed, by this replica's own commits, by entries that left the queue.
+- *Virtual parts* = active parts + results of queued entries. They only change together with ZooKeeper: by entries added
+  after the pull committed, by this replica's own commits, by entries that left the queue.
 - Executing entries never make intersecting parts, nor parts whose sources are still being made.
 - A DROP_RANGE runs before every entry it covers: those that wait are cancelled (:meth:`covered_entries`), those that
   run are told to stop (:meth:`is_cancelled`) and waited for. It also waits for this replica's own INSERTs between their

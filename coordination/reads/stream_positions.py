@@ -4,8 +4,8 @@ Up to the position everything is decided and active here, so a reader up to it m
 
 The order of the reads is the proof (:func:`read_stream_positions`), as in ``merge_predicate``:
 
-1. the log is pulled  2. a snapshot of the virtual parts, whose largest number is the bound 3. block numbers being
-committed  4. parts whose quorum is pending or failed  5. the log is pulled again.
+1. the log is pulled  2. a snapshot of the virtual parts, whose largest number is the bound
+3. block numbers being committed  4. parts whose quorum is pending or failed  5. the log is pulled again.
 
 A number at or below the bound was taken before step 3. There are three cases. Its lock still exists at step 3: the
 position stays below it. Its block will never be committed. Or its block is in the log by step 5, and so among the

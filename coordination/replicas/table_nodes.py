@@ -1,8 +1,8 @@
 """Create and drop a table's nodes and a replica's nodes.
 
 A table is created with its first replica in one multi, so it never exists without one. A further replica is added in
-one multi that also sets ``replicas``. A drop of the last replica deletes ``replicas`` first, so the multi then fails.
-A new replica of an existing table starts as *lost* (``is_lost`` = 1): it must clone before it serves.
+one multi that also sets ``replicas``. A drop of the last replica deletes ``replicas`` first, so the multi then fails. A
+new replica of an existing table starts as *lost* (``is_lost`` = 1): it must clone before it serves.
 
 A replica's nodes belong to one data directory, which the node ``identity`` names. CREATE takes nodes over only if an
 earlier try of the same CREATE made them. A server that starts with a definition on disk (ATTACH) takes over any nodes.

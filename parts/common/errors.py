@@ -1,7 +1,7 @@
 """Pando's errors, classified by what the caller can do about them.
 
-Every error carries ClickHouse's numeric code and name, so that clients written for ClickHouse recognise it.
-The classes answer one question, "what may the caller do now?":
+Every error carries ClickHouse's numeric code and name, so that clients written for ClickHouse recognise it. The classes
+answer one question, "what may the caller do now?":
 
 =====================  ============================================================
 ``UserError``          the request is wrong; change it

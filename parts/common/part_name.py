@@ -1,7 +1,7 @@
 """Part names: ``<partition_id>_<min_block>_<max_block>_<level>[_<mutation>]``.
 
-Source: ClickHouse documentation, "MergeTree data storage", and the ``name`` column of ``system.parts``.
-A partition id holds no underscore; block numbers are decimal. Names sort by partition, then block range.
+Source: ClickHouse documentation, "MergeTree data storage", and the ``name`` column of ``system.parts``. A partition id
+holds no underscore; block numbers are decimal. Names sort by partition, then block range.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """SipHash-2-4 with a zero key: 64 bits, and the 128 bits of ClickHouse's partition ids.
 
-The 128 bits are not the reference's variant: the state starts as for 64 bits and the result is ``v0^v1`` then
-``v2^v3`` after the four final rounds. It runs once per distinct partition value, never per row.
+The 128 bits are not the reference's variant: the state starts as for 64 bits and the result is ``v0^v1`` then ``v2^v3``
+after the four final rounds. It runs once per distinct partition value, never per row.
 Source: the ids ClickHouse shows in ``system.parts``; Aumasson and Bernstein, "SipHash: a fast short-input PRF".
 """
 

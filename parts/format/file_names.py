@@ -20,8 +20,8 @@ A part is a directory of immutable files; ``parts.format.part_files`` defines th
 ``meta.bin``         compact parts: the files from ``columns`` to ``checksums`` (``parts.format.packed_metadata``)
 ===================  ==========================================================================
 
-A column's file name is its name with every byte outside ``[A-Za-z0-9_]`` as ``%XX``; names longer than 127
-characters become ``%h`` and the XXH3-128 of the name.
+A column's file name is its name with every byte outside ``[A-Za-z0-9_]`` as ``%XX``; names longer than 127 characters
+become ``%h`` and the XXH3-128 of the name.
 """
 
 from __future__ import annotations

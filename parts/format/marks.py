@@ -2,8 +2,8 @@
 
 All integers are little-endian.
 
-The file begins with ``u32`` number of columns and ``u32`` number of granules G. Every stored column follows in order:
-G times ``u64`` offset of the frame in the column's file, then G times ``u32`` row inside the frame.
+The file begins with ``u32`` number of columns and ``u32`` number of granules G. Every stored column follows in order: G
+times ``u64`` offset of the frame in the column's file, then G times ``u32`` row inside the frame.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The sparse primary index: the sorting key at the first row of every granule and the last row.
 
-Entry ``i`` below ``marks`` is the key of the first row of granule ``i``; the last entry is the key of the last row.
-So the rows of granule ``i`` have keys between entries ``i`` and ``i + 1``, both included (equal keys may cross
-granules).
+Entry ``i`` below ``marks`` is the key of the first row of granule ``i``; the last entry is the key of the last row. So
+the rows of granule ``i`` have keys between entries ``i`` and ``i + 1``, both included (equal keys may cross granules).
 """
 
 from __future__ import annotations

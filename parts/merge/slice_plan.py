@@ -2,8 +2,8 @@
 
 A *cut* is a row number in every source such that the rows before it, over all sources, have smaller keys than the rows
 after it. Cuts lie before the first row with a pivot key, so rows with equal keys are never apart. Pivots come from the
-sparse indexes, spaced by about ``target_rows``; the exact row is then searched in the one granule of each source
-that can hold it.
+sparse indexes, spaced by about ``target_rows``; the exact row is then searched in the one granule of each source that
+can hold it.
 """
 
 from __future__ import annotations

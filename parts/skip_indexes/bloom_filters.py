@@ -1,7 +1,8 @@
 """bloom_filter, ngrambf_v1 and tokenbf_v1: bits that show which values a run cannot contain.
 
 The size of a filter in bits depends on the number of distinct values in the run (bloom_filter), or is given by the
-index. Value ``h`` sets the bits ``(s >> 32) · bits >> 32`` of the sums ``s = a + i · b`` modulo 2⁶⁴. Here i counts the hashes from 0, and ``a`` and ``b`` are computed from ``h``.
+index. Value ``h`` sets the bits ``(s >> 32) · bits >> 32`` of the sums ``s = a + i · b`` modulo 2⁶⁴. Here i counts the
+hashes from 0, and ``a`` and ``b`` are computed from ``h``.
 
 ``bits`` are the sizes of the filters, ``words`` their bits, as 64-bit numbers one after the other.
 """

@@ -16,8 +16,8 @@ Invariants (asserted at every change of the set)
 - Dropped parts, and what they cover, stay dropped after a restart (``parts.store.drop_markers``).
 - An exchange of parts is one step, for readers and after a restart (``parts.store.exchange_record``).
 
-Pre-active parts are on disk under their final name but invisible to readers: after a crash they are
-indistinguishable from active ones, and the owner of the table decides (ZooKeeper, or for plain tables: they count).
+Pre-active parts are on disk under their final name but invisible to readers: after a crash they are indistinguishable
+from active ones, and the owner of the table decides (ZooKeeper, or for plain tables: they count).
 
 All methods may be called from any thread. Inserts write, sync and rename without the lock; rare operations keep it.
 """

@@ -4,8 +4,8 @@ Merges and reads with FINAL cut their sources into slices of whole keys (``parts
 the table's mode. A mode never sees files, sources or threads. The modes are in ``parts.merge.modes``.
 
 - :meth:`MergeMode.reduce` gets a slice of many keys as one sorted block and returns the resulting rows, in order.
-- :meth:`MergeMode.reduce_one_key` gets a key with more rows than a slice may hold as a stream of blocks. So no
-  number of equal keys needs more memory than a few blocks.
+- :meth:`MergeMode.reduce_one_key` gets a key with more rows than a slice may hold as a stream of blocks. So no number
+  of equal keys needs more memory than a few blocks.
 
 Both must give the same rows for the same input: the ends of slices depend on indexes, never on the mode.
 """

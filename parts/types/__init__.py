@@ -1,7 +1,7 @@
 """ClickHouse's data types and how each is stored in Arrow.
 
-One class per family; a value of the class is one concrete type. ``name`` is ClickHouse's canonical spelling,
-``arrow`` is the Arrow type of a block's column (the *storage* type, one block type everywhere in Pando):
+One class per family; a value of the class is one concrete type. ``name`` is ClickHouse's canonical spelling, ``arrow``
+is the Arrow type of a block's column (the *storage* type, one block type everywhere in Pando):
 
 ======================  ==========================================================
 UInt8…UInt64, Int8…64   uint8…uint64, int8…int64

@@ -2,9 +2,9 @@
 
 The compressors are LZ4, LZ4HC, ZSTD, or NONE.
 
-``parse_codec`` checks the text inside ``CODEC(…)`` against the column's type when the table is created;
-:class:`Codec` encodes one Arrow buffer and returns the methods it used, and :func:`decode_chain` undoes them. The
-*chain* is stored beside every buffer, so reading needs neither the table's definition nor the codec's text.
+``parse_codec`` checks the text inside ``CODEC(…)`` against the column's type when the table is created; :class:`Codec`
+encodes one Arrow buffer and returns the methods it used, and :func:`decode_chain` undoes them. The *chain* is stored
+beside every buffer, so reading needs neither the table's definition nor the codec's text.
 
 Chain: up to 8 bytes, in the order of encoding, zero-padded:
 
