@@ -62,6 +62,7 @@ class _Blocks:
                 known.append((begin, end))
 
     def overlap(self, part: PartName) -> bool:
+        """Tells whether any of the part's blocks is used."""
         runs = self._runs.get(part.partition_id, [])
         index = bisect_left(runs, part.min_block, key=lambda run: run[1])
         return index < len(runs) and runs[index][0] <= part.max_block

@@ -49,6 +49,7 @@ class DdlEntry:
 
     @property
     def hosts(self) -> list[DdlHost]:
+        """The hosts of all shards."""
         return [host for shard in self.shards for host in shard]
 
     def shard_of(self, host: DdlHost) -> int:
@@ -56,6 +57,7 @@ class DdlEntry:
         return next(number for number, shard in enumerate(self.shards) if host in shard)
 
     def encode(self) -> bytes:
+        """Returns the entry as JSON."""
         shards = [[[host.host, host.port, host.default_database] for host in shard] for shard in self.shards]
         return _json(
             {
@@ -110,6 +112,7 @@ class DdlOutcome:
     duration_ms: int = 0
 
     def encode(self) -> bytes:
+        """Returns the outcome as JSON."""
         return _json({"version": VERSION, "code": self.code, "error": self.error, "duration_ms": self.duration_ms})
 
     @classmethod

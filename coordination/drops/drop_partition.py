@@ -117,6 +117,7 @@ def drop_all_partitions(
     indices: list[int] = []
 
     def drop_singly(nodes: Sequence[PartitionNode]) -> None:
+        """Drops the partitions one by one."""
         for node in nodes:
             index = drop_partition(
                 keeper, table, replica_name, node.partition_id, detach=detach, clock=clock, last_blocks=last_blocks

@@ -78,6 +78,7 @@ def why_parts_are_incomplete(
     }
 
     def is_here(part: PartName) -> bool:
+        """Tells whether the part is active or can be merged from active ones."""
         if here.covering(part) is not None:
             return True
         return part in merges and all(map(is_here, merges[part].source_parts))

@@ -53,6 +53,7 @@ class BlockNode:
     missing: MissingViews = NOTHING_MISSING
 
     def to_bytes(self) -> bytes:
+        """Returns the node's data."""
         if not self.missing.views:
             return self.part.encode()
         record = {"version": 1, "token": self.missing.token, "views": list(self.missing.views)}

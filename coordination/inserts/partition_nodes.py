@@ -46,6 +46,7 @@ class PartitionNode:
 
     @property
     def path(self) -> str:
+        """The path of the node."""
         return self.table.partition(self.partition_id, self.first)
 
     @property

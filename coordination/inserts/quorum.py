@@ -53,10 +53,12 @@ class QuorumStatus:
 
     @property
     def parts(self) -> tuple[PartName, ...]:
+        """All parts that wait together."""
         return tuple(map(PartName.parse, (self.part, *self.others)))
 
     @property
     def is_met(self) -> bool:
+        """Whether enough replicas hold the part."""
         return len(self.replicas) >= self.required
 
     def with_replica(self, name: str) -> QuorumStatus:
@@ -64,6 +66,7 @@ class QuorumStatus:
         return self if name in self.replicas else replace(self, replicas=(*self.replicas, name))
 
     def to_bytes(self) -> bytes:
+        """Returns the status as JSON."""
         document = {
             "version": 1,
             "part": self.part,

@@ -55,10 +55,12 @@ class StagedPart:
     size_bytes: int = 0
 
     def to_list(self) -> list[object]:
+        """Returns the part as a JSON list."""
         return [str(self.part), self.content_hash, self.replica, self.place, self.rows, self.size_bytes]
 
     @classmethod
     def from_list(cls, items: list[Any]) -> StagedPart:
+        """Parses the JSON list."""
         part, content_hash, replica, place, rows, size_bytes = items
         return cls(_part(part), str(content_hash), str(replica), str(place), int(rows), int(size_bytes))
 

@@ -42,6 +42,7 @@ class PartSet:
     __hash__ = None  # type: ignore[assignment]
 
     def copy(self) -> PartSet:
+        """Returns an independent copy."""
         twin = PartSet()
         twin._parts = {partition_id: list(parts) for partition_id, parts in self._parts.items()}
         return twin

@@ -76,6 +76,7 @@ class QueueIndex:
         return iter(self._items.values())
 
     def get(self, name: str) -> QueueItem | None:
+        """Returns the entry; ``None`` if it is not queued."""
         return self._items.get(name)
 
     def names(self) -> set[str]:
@@ -137,6 +138,7 @@ class QueueIndex:
         return [self._items[name] for name in self._executing]
 
     def count(self, type_: EntryType) -> int:
+        """Returns the number of entries of the type."""
         return self._types[type_]
 
     def oldest_insert_time(self) -> float:
@@ -146,6 +148,7 @@ class QueueIndex:
         return self._insert_times[0][0] if self._insert_times else 0.0
 
     def counts(self) -> QueueCounts:
+        """Counts the entries for system.replicas."""
         items = list(self)
         inserts = [i for i in items if i.entry.type in INSERT_ENTRY_TYPES]
         merges = [i for i in items if i.entry.type is EntryType.MERGE_PARTS]

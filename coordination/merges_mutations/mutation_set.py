@@ -44,6 +44,7 @@ class MutationEntry:
     """Version of the definition that the commands were checked against."""
 
     def to_bytes(self) -> bytes:
+        """Returns the node's content as JSON."""
         document = {
             "version": FORMAT_VERSION,
             "create_time": self.create_time,
@@ -116,6 +117,7 @@ class MutationSet:
         return found
 
     def get(self, mutation_id: str) -> MutationEntry | None:
+        """Returns the mutation of this id, or ``None``."""
         return self._by_id.get(mutation_id)
 
     def version(self, part: PartName) -> int:

@@ -25,6 +25,7 @@ class PartRecord:
     """The part's columns as text, "" when they are the table's."""
 
     def to_bytes(self) -> bytes:
+        """Returns the record as JSON."""
         document = {"version": FORMAT_VERSION, "hash": self.content_hash, "rows": self.rows, "bytes": self.size_bytes}
         if self.columns:
             document["columns"] = self.columns

@@ -92,10 +92,12 @@ class ReplicaAddress:
 
     @property
     def interserver_url(self) -> str:
+        """The URL for other replicas."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}:{self.interserver_port}"
 
     def to_bytes(self) -> bytes:
+        """Returns the content of ``host`` as JSON."""
         document = {
             "version": 1,
             "host": self.host,

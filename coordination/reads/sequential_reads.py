@@ -52,9 +52,11 @@ class Snapshot(Protocol):
     """The active parts of one moment, held until released."""
 
     @property
-    def parts(self) -> Sequence[_Part]: ...
+    def parts(self) -> Sequence[_Part]:
+        """The parts, which stay on disk."""
 
-    def release(self) -> None: ...
+    def release(self) -> None:
+        """Releases the parts."""
 
 
 S = TypeVar("S", bound=Snapshot)

@@ -80,6 +80,7 @@ class _NewReplica:
     restoring: str | None
 
     def ops(self, *, is_first: bool) -> list[Op]:
+        """Returns the operations that create the replica's nodes."""
         if self.restoring is None:
             return _replica_ops(self.paths, self.definition, self.identity, is_first=is_first)
         nodes = _replica_ops(self.paths, self.definition, self.identity, is_first=False)

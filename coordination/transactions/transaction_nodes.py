@@ -81,6 +81,7 @@ class StagedRecord:
     size_bytes: int
 
     def to_bytes(self) -> bytes:
+        """Returns the record as JSON."""
         document = {
             "version": FORMAT_VERSION,
             "replica": self.replica,
@@ -181,6 +182,7 @@ def read_named_transactions(keeper: Keeper, table: TablePaths, names: Sequence[s
 
 
 def read_staged_parts(keeper: Keeper, table: TablePaths, name: str, keys: Sequence[str]) -> dict[str, StagedRecord]:
+    """Reads the records of the staged parts that exist, by key."""
     answers = keeper.get_many([table.staged_part(name, key) for key in keys])
     return {key: StagedRecord.parse(answer[0]) for key, answer in zip(keys, answers, strict=True) if answer is not None}
 

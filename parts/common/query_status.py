@@ -41,10 +41,12 @@ class MemoryTracker:
 
     @property
     def total_bytes(self) -> int:
+        """The counted and the measured bytes."""
         return self.used_bytes + self.measured_bytes
 
     @property
     def is_exceeded(self) -> bool:
+        """Whether the total is above the limit."""
         return 0 < self.limit_bytes < self.total_bytes
 
     def allocate(self, size_bytes: int, purpose: str) -> None:
@@ -161,6 +163,7 @@ class QueryStatus:
 
     @property
     def is_stopped(self) -> bool:
+        """Whether the query must end."""
         return self.reason is not None
 
     def stop(self, reason: PandoError | None = None) -> None:

@@ -65,6 +65,7 @@ def is_plain_file_name(name: str) -> bool:
 
 
 def is_partition_id(text: str) -> bool:
+    """Tells whether the text may be a partition id."""
     return bool(_PARTITION_ID.match(text)) and _fits_a_file(text)
 
 

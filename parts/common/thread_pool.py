@@ -29,6 +29,7 @@ class InlineExecutor(Executor):
     def submit(
         self, function: Callable[Arguments, Result], /, *args: Arguments.args, **kwargs: Arguments.kwargs
     ) -> Future[Result]:
+        """Runs the job and returns its finished future."""
         done: Future[Result] = Future()
         try:
             done.set_result(function(*args, **kwargs))

@@ -42,6 +42,7 @@ class Checksums:
     """Column → the digest of ``parts.format.content_hash``, 32 hexadecimal digits."""
 
     def encode(self) -> bytes:
+        """Returns the file's bytes."""
         major, minor = self.version
         body = {
             "version": major,

@@ -32,6 +32,7 @@ class ColumnsFile:
 
     @functools.lru_cache(maxsize=1024)  # noqa: B019 (small and equal for all parts of a table)
     def encode(self) -> bytes:
+        """Returns the file's bytes."""
         return _encode_columns(self)
 
     @classmethod
@@ -78,6 +79,7 @@ class MinMaxCollector:
         self._seen: dict[str, list[pa.Array]] = {name: [] for name in columns}
 
     def update(self, block: pa.Table) -> None:
+        """Adds the rows of a block."""
         for column in self._columns:
             self._seen[column.name].append(_extremes(block.column(column.name), column))
             if len(self._seen[column.name]) > 64:

@@ -53,6 +53,7 @@ class ColumnHasher:
             self._add(array if rows >= len(array) else array.slice(start, rows))
 
     def digest(self) -> bytes:
+        """Returns the digest of all rows so far."""
         if not self._streams:
             self.update(pa.nulls(0, self._field.type))
         return xxhash.xxh3_128_digest(b"".join(stream.digest() for stream in self._streams))

@@ -222,6 +222,7 @@ class _BufferReader:
         self._end = self._position = descriptors + count * _BUFFER.size
 
     def next(self) -> pa.Buffer | None:
+        """Decodes the next buffer; ``None`` if it is absent."""
         found = self._take()
         return None if found is None else decode_chain(*found)
 
@@ -234,6 +235,7 @@ class _BufferReader:
         return decode_chain(*found) if is_validity else decode_low_halves(*found)
 
     def next_window(self, begin: int, size: int) -> pa.Buffer | None:
+        """Decodes a slice of the next buffer; ``None`` if it is absent."""
         found = self._take()
         return None if found is None else decode_slice(*found, begin, size)
 

@@ -123,11 +123,13 @@ class InMemoryFile:
         self._pieces: list[bytes | memoryview] = []
 
     def write(self, pieces: Sequence[bytes | memoryview]) -> None:
+        """Appends the pieces."""
         self._pieces.extend(pieces)
         self.size += sum(len(piece) for piece in pieces)
 
     @property
     def content(self) -> bytes:
+        """Everything written."""
         return b"".join(self._pieces)
 
 

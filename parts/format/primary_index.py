@@ -57,6 +57,7 @@ class PrimaryIndex:
 
 
 def count_granules(rows: int, granularity: int) -> int:
+    """Returns the number of granules of this many rows."""
     return -(-rows // granularity)
 
 

@@ -34,6 +34,7 @@ class FinalSource:
 
     @property
     def rows(self) -> int:
+        """The number of rows to read."""
         return self.part.rows if self.ranges is None else sum(chosen.rows for chosen in self.ranges)
 
     def blocks(
@@ -103,10 +104,12 @@ class _ChosenRows:
         self._whole = SourceReader(source.part, columns, sources, with_dictionaries=True) if is_whole else None
 
     def read(self, begin: int, end: int) -> pa.Table | None:
+        """Returns the chosen rows in one block; ``None`` if there are none."""
         if self._whole is not None:
             return self._source.append_constant_columns(self._whole.read(begin, end))
         tables = list(self.blocks(begin, end, end - begin))
         return concat_blocks(tables) if tables else None
 
     def blocks(self, begin: int, end: int, most_rows: int) -> Iterator[pa.Table]:
+        """Yields the chosen rows in blocks."""
         return self._source.blocks(self._columns, begin, end, most_rows)

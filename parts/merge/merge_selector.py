@@ -82,6 +82,7 @@ def select_merges(
     chosen_bytes = 0
 
     def look(run: Sequence[PartName], known: Sequence[MergeCandidate]) -> None:
+        """Finds the best window of a run, and keeps it for comparison."""
         if len(run) < 2:
             return
         limit = max_bytes(len(chosen), chosen_bytes)
@@ -115,6 +116,7 @@ class _Window:
 
     @property
     def size_bytes(self) -> int:
+        """The size of the window's parts."""
         return sum(fact.size_bytes for fact in self.known[self.begin : self.end])
 
 

@@ -55,6 +55,7 @@ class MergeProgress:
 
     @property
     def fraction(self) -> float:
+        """The progress from 0 to 1."""
         return self.rows_read / self.total_rows if self.total_rows else 1.0
 
 

@@ -69,6 +69,7 @@ class _Grouped:
         self._now = now
 
     def blocks(self, blocks: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        """Yields the blocks with expired rows combined."""
         held: list[pa.Table] = []
         """Rows of the last key so far."""
         for block in blocks:

@@ -58,9 +58,11 @@ def select_ttl_merge(
     """
 
     def delete_since(name: PartName) -> int | None:
+        """Returns since when the part has rows to delete."""
         return ttl.due(facts(name).ttl, is_whole=only_whole)
 
     def recompress_since(name: PartName) -> int | None:
+        """Returns 0 if the part needs another codec, otherwise ``None``."""
         known = facts(name).ttl
         wanted = ttl.codec_at(known, now)
         return 0 if wanted and wanted != known.codec else None

@@ -38,6 +38,7 @@ def describe_written_columns(
     rules = {rule.column: rule for rule in ttl.of_kind(RuleKind.COLUMN) if expire_at and is_wide}
 
     def is_default(column: Column) -> bool:
+        """Tells whether the column has its type's default in every row."""
         if column.name in needed or column.default is not None:
             return False
         rule = rules.get(column.name)

@@ -32,6 +32,7 @@ class RowRange:
 
     @property
     def rows(self) -> int:
+        """The number of rows."""
         return self.end - self.begin
 
 

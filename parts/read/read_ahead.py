@@ -23,7 +23,8 @@ class RowFilter(Protocol):
     """Selects the wanted rows of a batch by some of its columns."""
 
     @property
-    def columns(self) -> frozenset[str]: ...
+    def columns(self) -> frozenset[str]:
+        """The columns that the filter reads."""
 
     def matching(self, read: Callable[[str], pa.Array], rows: int) -> np.ndarray:
         """Returns a mask of ``rows`` rows. ``read`` returns the values of a column."""
@@ -51,9 +52,11 @@ def decode_ahead(
     waiting: deque[list[Future[list[list[pa.Array]]]]] = deque()
 
     def start(run: list[RowRange], group: Sequence[str]) -> Future[list[list[pa.Array]]]:
+        """Submits a job that decodes some columns of a run of batches."""
         return submit(lambda: [read(batch, group) for batch in run])
 
     def join(futures: list[Future[list[list[pa.Array]]]]) -> Iterator[list[pa.Array]]:
+        """Waits for the jobs of a run, and yields its batches with all columns."""
         results = [future.result() for future in futures]
         for parts_of_batch in zip(*results, strict=True):
             yield [array for arrays in parts_of_batch for array in arrays]

@@ -37,10 +37,12 @@ class EncodedSkipIndex:
 
     @property
     def name(self) -> str:
+        """The name of the index."""
         return str(self.description[0])
 
     @property
     def size(self) -> int:
+        """The size in bytes."""
         return len(self.data)
 
 

@@ -91,6 +91,7 @@ def list_pending_records(table_path: Path) -> list[Path]:
 
 
 def remove_record(path: Path, *, should_sync: bool) -> None:
+    """Deletes the record of an exchange."""
     path.unlink(missing_ok=True)
     if should_sync:
         sync_directory(path.parent)

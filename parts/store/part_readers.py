@@ -24,6 +24,7 @@ class ReadList:
 
     @cached_property
     def names(self) -> frozenset[PartName]:
+        """The names of the parts."""
         return frozenset(part.name for part in self.parts)
 
 

@@ -124,6 +124,7 @@ class PartsInMemory:
             return entry.part if entry is not None and entry.state is state else None
 
     def preactive(self) -> list[Part]:
+        """Lists the pre-active parts."""
         with self.lock:
             return [entry.part for entry in self._entries.values() if entry.state is PartState.PRE_ACTIVE]
 
@@ -136,6 +137,7 @@ class PartsInMemory:
             return 1 + self._last_blocks.get(partition_id, -1)
 
     def state(self, name: PartName) -> PartState | None:
+        """Returns the state of the part; ``None`` if it is not here."""
         with self.lock:
             entry = self._entries.get(name)
             return entry.state if entry is not None else None
@@ -192,6 +194,7 @@ class PartsInMemory:
                 self._admit(StoredPart(part, PartState.ACTIVE))
 
     def has_outdated(self) -> bool:
+        """Tells whether any part is outdated."""
         with self.lock:
             return any(entry.state is PartState.OUTDATED for entry in self._entries.values())
 

@@ -121,6 +121,7 @@ class TableSchema:
 
     @property
     def names(self) -> tuple[str, ...]:
+        """The names of all columns, in order."""
         return tuple(column.name for column in self.columns)
 
     @cached_property

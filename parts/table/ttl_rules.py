@@ -145,6 +145,7 @@ class PartTtl:
     codec: str = ""
 
     def encode(self) -> bytes:
+        """Returns the JSON."""
         rules = {text: [facts.first, facts.last, facts.is_whole, facts.due] for text, facts in self.rules.items()}
         return json.dumps({"version": _VERSION, "rules": rules, "codec": self.codec}, ensure_ascii=False).encode()
 
@@ -179,6 +180,7 @@ class TableTtl:
         return bool(self.rules)
 
     def of_kind(self, *kinds: RuleKind) -> list[TtlRule]:
+        """Lists the rules of these kinds."""
         return [rule for rule in self.rules if rule.kind in kinds]
 
     @property
@@ -265,6 +267,7 @@ class TtlCollector:
         self._facts.update((rule.text, RuleTimes()) for rule in self._rules)
 
     def update(self, block: pa.Table) -> None:
+        """Adds the times of a block's rows."""
         for rule in self._rules:
             times = rule.times_of(block)
             if rule.kind is RuleKind.COLUMN and self._applied_at is not None:

@@ -80,6 +80,7 @@ def sort_block(block: pa.Table, description: TableDescription) -> pa.Table:
 
 
 def sort_block_by_key(block: pa.Table, key: Key) -> pa.Table:
+    """Returns the block in the order of ``key`` (stable)."""
     if not key or block.num_rows < 2:
         return block
     order = compute_sort_permutation(key.evaluate(block), block.num_rows)
@@ -93,6 +94,7 @@ def take_rows(block: pa.Table, rows: np.ndarray) -> pa.Table:
         return block.take(indices)
 
     def take(column: pa.ChunkedArray) -> pa.ChunkedArray:
+        """Takes the rows of one column."""
         if column.num_chunks > 1 and pa.types.is_dictionary(column.type):
             column = column.unify_dictionaries()
         if column.num_chunks > 1:  # one gather is faster than one a chunk

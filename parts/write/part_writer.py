@@ -67,6 +67,7 @@ class WrittenPart:
 
     @property
     def data_uncompressed_bytes(self) -> int:
+        """The uncompressed size of all columns."""
         return self.checksums.uncompressed_bytes
 
 
@@ -310,6 +311,7 @@ class PartWriter:
         self._skip_indexes.add(block)
 
         def encode_and_place(position: int) -> None:
+            """Encodes and writes one column of the window."""
             writer = self._columns[position]
             writer.place(writer.encode(window[position], sizes[position]), self._files[position])
 

@@ -42,6 +42,7 @@ class _Source:
             self._inner = decode_chain(chain, stored, raw_size)
 
     def window(self, begin: int, size: int) -> pa.Buffer | transforms.Bytes:
+        """Decodes ``size`` bytes from byte ``begin`` on."""
         inner = self._inner
         if isinstance(inner, _Source):
             if self._is_narrow:

@@ -55,6 +55,7 @@ class DenseEncoder:
         self._choices: dict[int, _Choice] = {}
 
     def encode(self, raw: pa.Buffer, kind: BufferKind, position: int) -> tuple[bytes, Stored]:
+        """Encodes with the best chain for the column."""
         if not kind.is_values or kind.log2_width > 3 or raw.size < _LEAST_BYTES:
             return self._codec.encode(raw, kind)
         encoded = self._encode(raw, kind, position)

@@ -30,6 +30,7 @@ class Aggregating(MergeMode):
         return "Aggregating"
 
     def reduce(self, rows: SortedRows) -> pa.Table:
+        """Applies the functions to the rows of each key."""
         starts = rows.group_starts(has_key=self.has_key)
         changes = [function for _, function in self.functions if function in FUNCTIONS_THAT_CHANGE_SINGLE_ROWS]
         if not len(starts) or (len(starts) == rows.block.num_rows and not changes):

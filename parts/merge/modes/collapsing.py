@@ -43,9 +43,11 @@ class Collapsing(MergeMode):
         return False
 
     def for_reading(self) -> Collapsing:
+        """Returns the mode without rows of sign -1."""
         return replace(self, leaves_out_negative=True)
 
     def reduce(self, rows: SortedRows) -> pa.Table:
+        """Cancels the rows of each key."""
         starts = np.flatnonzero(rows.key_starts)
         if not len(starts):
             return rows.block
@@ -69,6 +71,7 @@ class Collapsing(MergeMode):
         return keeps_negative, is_left & (positives >= negatives)
 
     def reduce_one_key(self, blocks: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        """Cancels the rows of one key by counting both signs."""
         positives = negatives = 0
         ends_positive = False
         first_negative: pa.Table | None = None

@@ -51,10 +51,12 @@ class Deduplicating(MergeMode):
         return self.mode.across(blocks)
 
     def reduce(self, rows: SortedRows) -> pa.Table:
+        """Reduces by the other mode, and removes duplicates from its result."""
         block = self.mode.reduce(rows)
         return drop_duplicates(block, self._compared(block))
 
     def reduce_one_key(self, blocks: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        """Reduces by the other mode, and removes rows whose hash was seen before."""
         seen = _SeenRows()
         for block in self.mode.reduce_one_key(blocks):
             hashes = _row_hashes(block, self._compared(block))

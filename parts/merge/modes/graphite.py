@@ -135,9 +135,11 @@ class Graphite(MergeMode):
 
     @property
     def of_slices(self) -> MergeMode:
+        """Returns rows unchanged: :meth:`across` rolls them up."""
         return ORDINARY
 
     def reduce(self, rows: SortedRows) -> pa.Table:
+        """Rolls up the rows of one block."""
         return concat_blocks(list(self.across(iter([rows.block])))) if rows.block.num_rows else rows.block
 
     def across(self, blocks: Iterator[pa.Table]) -> Iterator[pa.Table]:

@@ -12,4 +12,5 @@ from parts.table.table_description import TableSchema
 
 
 def make_ordinary_mode(_arguments: Sequence[str], _schema: TableSchema, _keys: KeyColumns) -> MergeMode:
+    """Returns the mode of MergeTree."""
     return ORDINARY

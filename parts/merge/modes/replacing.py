@@ -45,9 +45,11 @@ class Replacing(MergeMode):
         return not self.is_deleted
 
     def for_reading(self) -> Replacing:
+        """Returns the mode that leaves out deleted rows."""
         return replace(self, leaves_out_deleted=bool(self.is_deleted))
 
     def reduce(self, rows: SortedRows) -> pa.Table:
+        """Keeps one row of each key."""
         starts = np.flatnonzero(rows.key_starts)
         if not len(starts):
             return rows.block

@@ -65,9 +65,11 @@ class Summing(MergeMode):
         return ()
 
     def reduce(self, rows: SortedRows) -> pa.Table:
+        """Sums the rows of each key and removes zero rows."""
         return self._without_zeros(self._summed(rows))
 
     def reduce_one_key(self, blocks: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        """Sums the rows of one key block by block."""
         if not self.has_key:
             yield from (self.reduce(SortedRows(block, lambda _: ())) for block in blocks)
             return

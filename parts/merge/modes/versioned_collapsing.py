@@ -40,6 +40,7 @@ class VersionedCollapsing(MergeMode):
         return self.version
 
     def reduce(self, rows: SortedRows) -> pa.Table:
+        """Cancels the rows of each key in pairs."""
         starts = np.flatnonzero(rows.key_starts)
         if not len(starts):
             return rows.block
